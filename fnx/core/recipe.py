@@ -1,0 +1,164 @@
+"""Recipes: what a primitive tells lowering about its outputs; the only words that the two share.
+
+A `lower` rule gets its operands as pull arrays, `Operand`s: `x.shape`, `x.dtype`, and `x(*index)`,
+the expression of one element. It answers with one recipe, or a tuple of one per output. Whether an
+operand is stored or computed on the fly where it is read is lowering's choice, not the rule's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fnx.core.scalar import Expr
+
+Shape = tuple[int, ...]
+
+
+class Operand(Protocol):
+    """A pull array: called with one int64 expression per axis, it gives an element."""
+
+    shape: Shape
+    dtype: str
+
+    def __call__(self, *index: Expr) -> Expr: ...
+
+
+class Recipe:
+    """Base of all recipes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Point(Recipe):
+    """Element `index` of the output is `fn(*index)`.
+
+    `elementwise` says that `fn` reads its operands at `index` itself (or at rank-0 operands) only.
+    """
+
+    fn: Callable[..., Expr]
+    elementwise: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reshape(Recipe):
+    """The output has the operand's elements in row-major order."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A box of the output, `lo[k] <= index[k] < hi[k]`, and its elements, by the output's index."""
+
+    lo: Shape
+    hi: Shape
+    fn: Callable[..., Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces(Recipe):
+    """Disjoint boxes that cover the output (concatenate, pad)."""
+
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold(Recipe):
+    """Folds over `axes` of an iteration space `shape`; outputs are indexed by the other axes.
+
+    `fn(*index)` gives the values at a point, `combine(accumulators, values)` the next accumulators,
+    all tuples with one entry per output; `init` are expressions. `reassociate` allows any order of
+    combination (sums and products of floats).
+    """
+
+    shape: Shape
+    axes: tuple[int, ...]
+    init: tuple[Expr, ...]
+    fn: Callable[..., tuple[Expr, ...]]
+    combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
+    reassociate: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Cumulative(Recipe):
+    """As Fold along one axis of `shape`, where every partial result is an element of the output."""
+
+    shape: Shape
+    axis: int
+    reverse: bool
+    init: tuple[Expr, ...]
+    fn: Callable[..., tuple[Expr, ...]]
+    combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Update(Recipe):
+    """The operand, with elements replaced, in the row-major order of `shape` (scatter, `.at[]`).
+
+    For each index of `shape`: `target(*index)` gives (predicate, output index); where the predicate
+    holds, the element becomes `combine(old, value(*index))`, or `value` when `combine` is None.
+    `unique` says that no element is written twice. Written in place where the operand dies.
+    """
+
+    operand: Operand
+    shape: Shape
+    target: Callable[..., tuple[Expr, tuple[Expr, ...]]]
+    value: Callable[..., Expr]
+    combine: Callable[[Expr, Expr], Expr] | None = None
+    unique: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Library(Recipe):
+    """A library routine on stored operands, by name, with static parameters."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    params: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Host(Recipe):
+    """The primitive's own `impl`, called back from native code on stored operands."""
+
+
+# --- regions: jaxprs that become loops, branches, or part of the program around them ------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Recipe):
+    """Run `jaxpr` on the operands."""
+
+    jaxpr: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Branch(Recipe):
+    """Operand 0, an int32, clamped to the range, says which jaxpr runs on the other operands."""
+
+    jaxprs: Sequence[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class While(Recipe):
+    """Operands: constants of the condition, constants of the body, carry. Results: the carry."""
+
+    cond: Any
+    cond_consts: int
+    body: Any
+    body_consts: int
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Recipe):
+    """Operands: constants, carry, xs; `jaxpr`: (constants, carry, x) -> (carry, y), `length` times.
+
+    Results: the last carry, then the stacked ys. `reverse` runs from the last x to the first.
+    """
+
+    jaxpr: Any
+    consts: int
+    carry: int
+    length: int
+    reverse: bool = False
+    unroll: int = 1
+    info: Any = field(default=None)

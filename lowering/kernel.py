@@ -1,0 +1,191 @@
+"""The Kernel IR: typed scalar expressions (fnx.core.scalar) inside structured statements.
+
+A `Program` is the body of one native function
+
+    int32 entry(void **arguments, int64 *params, char *workspace, void *control)
+
+where `arguments` are the data pointers of inputs, then outputs; `params` the run-time numbers that
+expressions name (sizes, literals, addresses of library routines), in the order in which the printer
+met them; `workspace` one block for all work buffers. It returns 0, or the code of an error.
+
+Statements run in order. An expression is evaluated where a statement first needs it and is then
+known in that block and the blocks inside it; a load is evaluated again once its buffer was written.
+`Eval` evaluates early: before a buffer is overwritten, or where a value must be computed once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fnx.core.scalar import Expr
+
+Space = Literal["argument", "workspace", "stack"]
+
+
+@dataclass(eq=False)
+class Buffer:
+    """`size` elements of contiguous memory, row-major, aligned to 64 bytes but for arguments.
+
+    `place` is the number among the arguments, or the offset in the workspace, in bytes. bool takes
+    a byte an element, float16 and bfloat16 two (computed in float32), complex two floats.
+    """
+
+    name: str
+    dtype: str
+    size: int
+    space: Space
+    place: int = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(eq=False)
+class Ref:
+    """The address of element `index` of a buffer: an argument of a library call."""
+
+    buffer: Buffer
+    index: Expr
+
+
+class Stmt:
+    """Base of all statements."""
+
+
+@dataclass(eq=False)
+class Eval(Stmt):
+    """Evaluate the expressions here."""
+
+    exprs: list[Expr]
+
+
+@dataclass(eq=False)
+class Store(Stmt):
+    """buffer[index] = value."""
+
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(eq=False)
+class Loop(Stmt):
+    """for index in range(start, start + extent): carries are values that live in registers.
+
+    `carries[k]` is a variable: `init[k]` at first, then `yields[k]` of the round before; after the
+    loop the same variable stands for the last value. `reassociate` allows reductions in any order
+    (fast-math reassoc and nsz on the operations that combine the carries). `parallel` says that
+    rounds are independent and worth sharing out. `poll` asks the control block now and then
+    whether to stop. `vector` says that rounds are independent (no store of one is read by another).
+    `reverse` runs from the last index to the first. `unroll` is a hint.
+    """
+
+    index: Expr
+    extent: Expr
+    body: list[Stmt]
+    carries: list[Expr] = field(default_factory=list)
+    init: list[Expr] = field(default_factory=list)
+    yields: list[Expr] = field(default_factory=list)
+    reassociate: bool = False
+    parallel: bool = False
+    vector: bool = False
+    poll: bool = False
+    reverse: bool = False
+    unroll: int = 0
+
+
+@dataclass(eq=False)
+class While(Stmt):
+    """while cond: body; `before` computes the condition and runs each time; carries as in Loop."""
+
+    before: list[Stmt]
+    cond: Expr
+    body: list[Stmt]
+    carries: list[Expr] = field(default_factory=list)
+    init: list[Expr] = field(default_factory=list)
+    yields: list[Expr] = field(default_factory=list)
+    poll: bool = True
+
+
+@dataclass(eq=False)
+class If(Stmt):
+    """One of two blocks runs; `results[k]` is a variable that takes `on_true[k]` or `on_false[k]`."""
+
+    cond: Expr
+    then: list[Stmt]
+    orelse: list[Stmt]
+    results: list[Expr] = field(default_factory=list)
+    on_true: list[Expr] = field(default_factory=list)
+    on_false: list[Expr] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Copy(Stmt):
+    """Copy `count` elements (memcpy); source and target do not overlap."""
+
+    target: Ref
+    source: Ref
+    count: Expr
+
+
+@dataclass(eq=False)
+class Fill(Stmt):
+    """Set `count` elements to `value`."""
+
+    target: Ref
+    count: Expr
+    value: Expr
+
+
+@dataclass(eq=False)
+class CallLibrary(Stmt):
+    """Call a C routine by pointer: `symbol` is resolved when the program is loaded.
+
+    `args`: Ref (passed as a pointer), or Expr (a value). `by_reference` puts every Expr into a stack
+    slot and passes its address (Fortran). `writes` names the buffers that it writes. `result` is
+    a variable for what it returns, or None.
+    """
+
+    symbol: str
+    args: list[Any]
+    writes: list[Buffer]
+    by_reference: bool = False
+    result: Expr | None = None
+
+
+@dataclass(eq=False)
+class CallHost(Stmt):
+    """Call Python: `callback(*inputs)` gets read-only arrays and returns arrays for the outputs.
+
+    `inputs` and `outputs` are (Ref, shape, dtype). An exception ends the program and is raised by it.
+    """
+
+    callback: Any
+    inputs: list[tuple[Ref, tuple[int, ...], str]]
+    outputs: list[tuple[Ref, tuple[int, ...], str]]
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Nest(Stmt):
+    """A kernel: a block that is emitted as a function of its own, on distinct buffers (noalias).
+
+    No value that is evaluated inside is known outside, but those of `results`, variables that the
+    body assigns by loops with carries, by If, or by `Let`.
+    """
+
+    name: str
+    body: list[Stmt]
+    results: list[Expr] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass(eq=False)
+class Program:
+    """A whole native function: arguments (inputs, then outputs), work memory, statements."""
+
+    name: str
+    inputs: list[Buffer]
+    outputs: list[Buffer]
+    body: list[Stmt]
+    workspace: int = 0  # bytes
+    notes: list[str] = field(default_factory=list)
