@@ -169,8 +169,8 @@ class CallHost(Stmt):
 class Nest(Stmt):
     """A kernel: a block that is emitted as a function of its own, on distinct buffers (noalias).
 
-    No value that is evaluated inside is known outside, but those of `results`, variables that the
-    body assigns by loops with carries, by If, or by `Let`.
+    No value that is evaluated inside is known outside, but those of `results`: variables that the
+    body's own (outermost) loops carry or its Ifs assign.
     """
 
     name: str

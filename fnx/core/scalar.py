@@ -213,12 +213,13 @@ BINARY = frozenset(
     "add sub mul div rem pow atan2 max min nextafter and or xor shift_left "
     "shift_right_arithmetic shift_right_logical complex eq ne lt le gt ge".split()
 )  # complex(re, im); shifts by the width or more give 0 (or the sign)
+TERNARY = frozenset({"fma"})  # fma(a, b, c) = a * b + c, rounded once
 _TO_REAL = {"complex64": "float32", "complex128": "float64"}
 _TO_COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
 def apply(op: str, *args: Expr, attr: Any = None) -> Expr:
-    """Any operation of UNARY or BINARY; folds nothing but index arithmetic."""
+    """Any operation of UNARY, BINARY or TERNARY; folds nothing but index arithmetic."""
     if op in ("add", "sub", "mul"):
         return {"add": add, "sub": sub, "mul": mul}[op](*args)
     if op in _COMPARE:
