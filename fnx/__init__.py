@@ -1,0 +1,1 @@
+"""fnx: composable transformations of NumPy-style functions."""

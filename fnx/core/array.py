@@ -1,0 +1,198 @@
+"""Arrays: the public type `Array`, and the concrete one, an immutable NumPy array.
+
+Operators and methods are written with primitives, which live above the core: `fnx.numpy` installs
+them with `install`, once, when it is imported.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
+
+
+class Array:
+    """An immutable array of `shape` and `dtype`: concrete numbers, or a tracer that stands for them."""
+
+    __slots__ = ()
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise
+
+    aval: ShapedArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+
+def install(members: Mapping[str, Callable | property]) -> None:
+    """Give the operators and methods to all arrays."""
+    for name, member in members.items():
+        setattr(Array, name, member)
+
+
+class ConcreteArray(Array):
+    """Numbers in a C-contiguous NumPy array that nobody writes to."""
+
+    __slots__ = ("__weakref__", "_value", "weak_type")
+
+    def __init__(self, value: np.ndarray, weak_type: bool = False):
+        self._value = value
+        self.weak_type = weak_type
+
+    @property
+    def aval(self) -> ShapedArray:  # type: ignore[override]
+        v = self._value
+        return ShapedArray(v.shape, v.dtype, self.weak_type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._value.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._value.ndim
+
+    @property
+    def size(self) -> int:
+        return self._value.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._value.nbytes
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = self._value
+        if copy or (dtype is not None and np.dtype(dtype) != value.dtype):
+            return np.array(value, dtype=dtype)
+        return expose(value)
+
+    def __reduce__(self) -> tuple:
+        return _unpickle, (np.asarray(self._value), self.weak_type)
+
+    def __copy__(self) -> "ConcreteArray":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "ConcreteArray":
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __int__(self) -> int:
+        return int(self._value)
+
+    def __float__(self) -> float:
+        return float(self._value)
+
+    def __complex__(self) -> complex:
+        return complex(self._value)
+
+    def __index__(self) -> int:
+        return self._value.__index__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self._value[()] if self._value.ndim == 0 else self._value, spec)
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+    def __str__(self) -> str:
+        return str(self._value)
+
+    def __repr__(self) -> str:
+        prefix = "Array("
+        body = np.array2string(self._value, prefix=prefix, separator=", ", threshold=1000)
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = dtypes.NAME.get(self._value.dtype, str(self._value.dtype))
+        shape = f", shape={self.shape}" if self._value.size == 0 and self.shape != (0,) else ""
+        return f"{prefix}{body}{shape}, dtype={name}{weak})"
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._value.view().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple:
+        return self._value.__dlpack_device__()
+
+    @property
+    def __array_interface__(self) -> dict:
+        return expose(self._value).__array_interface__
+
+
+def expose(value: np.ndarray) -> np.ndarray:
+    """The array for eyes outside fnx: without a copy, but read-only."""
+    if value.flags.writeable:
+        value.setflags(write=False)
+    return value
+
+
+def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:
+    return ConcreteArray(value, weak_type)
+
+
+_SCALARS = (bool, int, float, complex)
+
+
+def is_array_like(x: Any) -> bool:
+    """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
+    return isinstance(x, (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(x, "__jax_array__")
+
+
+def contiguous(value: Any, dtype: np.dtype | None = None) -> np.ndarray:
+    """A C-contiguous, aligned array in native byte order that no one else writes to."""
+    out = np.asarray(value, dtype=dtype, order="C")
+    if out.dtype.byteorder not in "=|" or not out.flags.aligned:
+        out = np.array(out, dtype=out.dtype.newbyteorder("="), order="C")
+    return out
+
+
+def as_array(x: Any) -> Array:
+    """An Array from what is like one; Python scalars become weakly typed arrays of rank 0.
+
+    NumPy arrays are copied, since their owner may write to them.
+    """
+    if isinstance(x, Array):
+        return x
+    if isinstance(x, _SCALARS) and not isinstance(x, np.generic):
+        return ConcreteArray(np.asarray(x, dtypes.scalar_dtype(x)), type(x) is not bool)
+    if isinstance(x, (np.ndarray, np.generic)):
+        dtype = dtypes.canonical(x.dtype)
+        return ConcreteArray(contiguous(np.array(x, dtype=dtype, order="C")))
+    if hasattr(x, "__jax_array__"):
+        return as_array(x.__jax_array__())
+    raise TypeMismatch(
+        f"a value of type {type(x).__name__} is not an array: {x!r:.80}; expected an array, a NumPy "
+        "array or a Python number. Pass other objects as static arguments, or convert them first."
+    )
+
+
+def aval_of(x: Any) -> ShapedArray:
+    """The abstract value of an array or of what is like one."""
+    return x.aval if isinstance(x, Array) else as_array(x).aval

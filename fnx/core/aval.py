@@ -1,0 +1,88 @@
+"""Abstract values: what is known of an array while it is traced."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+
+_SHORT = {"b": "bool", "i": "i", "u": "u", "f": "f", "c": "c"}
+
+
+class ShapedArray:
+    """Shape, dtype, and whether the dtype yields in promotion (`weak_type`); immutable.
+
+    >>> ShapedArray((3,), np.dtype("float64"))
+    ShapedArray(float64[3])
+    """
+
+    __slots__ = ("_hash", "dtype", "shape", "weak_type")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False):
+        self.shape = shape
+        self.dtype = dtype
+        self.weak_type = weak_type
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is ShapedArray
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak_type == other.weak_type
+        )
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.shape, self.dtype, self.weak_type))
+        return self._hash
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def update(self, **changes: Any) -> "ShapedArray":
+        """A copy with other shape, dtype or weak_type."""
+        given = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        return ShapedArray(**(given | changes))
+
+    def strong(self) -> "ShapedArray":
+        return ShapedArray(self.shape, self.dtype) if self.weak_type else self
+
+    def tangent(self) -> "ShapedArray":
+        """The aval of its tangents: the same, but strong."""
+        return self.strong()
+
+    def like(self, other: "ShapedArray") -> bool:
+        """Equal but for weak types."""
+        return self.shape == other.shape and self.dtype == other.dtype
+
+    def str_short(self) -> str:
+        """As in printed jaxprs: f64[3,4], weak types with a star."""
+        name = dtypes.NAME.get(self.dtype, str(self.dtype))
+        short = "bf16" if name == "bfloat16" else name
+        for long, brief in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+            if short.startswith(long):
+                short = brief + short[len(long) :]
+                break
+        star = "*" if self.weak_type else ""
+        return f"{short}[{','.join(map(str, self.shape))}]{star}"
+
+    def __str__(self) -> str:
+        return self.str_short()
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = dtypes.NAME.get(self.dtype, str(self.dtype))
+        return f"ShapedArray({name}[{','.join(map(str, self.shape))}]{weak})"

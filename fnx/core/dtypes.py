@@ -1,0 +1,192 @@
+"""Dtypes: which exist, how they are ordered, and JAX's promotion lattice with weak Python scalars."""
+
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fnx.core import config
+from fnx.core.errors import TypeMismatch
+
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+bool_ = np.dtype(np.bool_)
+float32, float64 = np.dtype(np.float32), np.dtype(np.float64)
+int32, int64 = np.dtype(np.int32), np.dtype(np.int64)
+complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
+float0 = np.dtype([("float0", np.void, 0)])  # the dtype of tangents of integers in JAX's interface
+
+_NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128"
+).split()
+ALL = (*(np.dtype(name) for name in _NAMES), bfloat16)
+_KIND = {d: d.kind if d != bfloat16 else "f" for d in ALL}
+NAME = {d: d.name for d in ALL}  # np.dtype.name is slow
+
+
+def kind(dtype: np.dtype) -> str:
+    """'b', 'i', 'u', 'f' (bfloat16 too) or 'c'."""
+    return _KIND.get(dtype) or dtype.kind
+
+
+_INEXACT = frozenset(d for d in ALL if _KIND[d] in "fc")
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    return dtype in _INEXACT
+
+
+def is_float(dtype: np.dtype) -> bool:
+    return kind(dtype) == "f"
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    return kind(dtype) in "iu"
+
+
+def is_complex(dtype: np.dtype) -> bool:
+    return kind(dtype) == "c"
+
+
+def real_of(dtype: np.dtype) -> np.dtype:
+    """float32 for complex64, float64 for complex128, other dtypes themselves."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def complex_of(dtype: np.dtype) -> np.dtype:
+    """The complex dtype that holds values of `dtype`."""
+    if is_complex(dtype):
+        return dtype
+    return complex128 if dtype == float64 or not is_float(dtype) else complex64
+
+
+def default_for(kind_: str) -> np.dtype:
+    """What Python scalars of a kind become: float64, int64, complex128, or their halves."""
+    half = config.default_float32.value
+    table = {"b": bool_, "i": int32 if half else int64, "u": np.dtype("u4" if half else "u8")}
+    table |= {"f": float32 if half else float64, "c": complex64 if half else complex128}
+    return table[kind_]
+
+
+_PYTHON = {bool: "b", int: "i", float: "f", complex: "c"}
+
+
+@lru_cache(maxsize=512)
+def _canonical(dtype: Any) -> np.dtype:
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeMismatch(f"{dtype!r} is not a dtype") from error
+    if found == float0:
+        return found
+    if found.newbyteorder("=") not in _KIND:
+        raise TypeMismatch(
+            f"dtype {found} does not exist in fnx; the dtypes are {', '.join(NAME[d] for d in ALL)}"
+        )
+    return found.newbyteorder("=")
+
+
+def canonical(dtype: Any) -> np.dtype:
+    """The np.dtype that a user's word for one means; Python's types mean the default ones."""
+    if isinstance(dtype, np.dtype) and dtype in _KIND:
+        return dtype
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return default_for(_PYTHON[dtype])
+    if dtype in ("float", "int", "complex"):
+        return default_for(dtype[0])
+    if hasattr(dtype, "dtype") and not isinstance(dtype, type):
+        dtype = dtype.dtype
+    return _canonical(dtype)
+
+
+def scalar_dtype(value: Any) -> np.dtype:
+    """The dtype of a Python scalar."""
+    found = default_for(_PYTHON[type(value)])
+    if found.kind == "i" and not -(1 << 63) <= value < (1 << 63):
+        if 0 <= value < (1 << 64):
+            return np.dtype("u8")
+        raise OverflowError(f"Python integer {value} does not fit in 64 bits")
+    return found
+
+
+# --- promotion: least upper bounds in a lattice, as JAX documents it ------------------------------------
+# Nodes are dtypes and three weak ones; an edge leads to each next larger type.
+_W_I, _W_F, _W_C = "i*", "f*", "c*"
+
+
+def _edges() -> dict[Any, list[Any]]:
+    d = {name: np.dtype(name) for name in _NAMES}
+    edges: dict[Any, list[Any]] = {d["bool"]: [_W_I], _W_I: [d["uint8"], d["int8"]]}
+    edges |= {d["uint8"]: [d["int16"], d["uint16"]], d["uint16"]: [d["int32"], d["uint32"]]}
+    edges |= {d["uint32"]: [d["int64"], d["uint64"]], d["uint64"]: [_W_F]}
+    edges |= {d["int8"]: [d["int16"]], d["int16"]: [d["int32"]], d["int32"]: [d["int64"]]}
+    edges |= {d["int64"]: [_W_F], _W_F: [bfloat16, d["float16"], _W_C]}
+    edges |= {bfloat16: [d["float32"]], d["float16"]: [d["float32"]]}
+    edges |= {d["float32"]: [d["float64"], d["complex64"]], d["float64"]: [d["complex128"]]}
+    edges |= {_W_C: [d["complex64"]], d["complex64"]: [d["complex128"]], d["complex128"]: []}
+    return edges
+
+
+_EDGES = _edges()
+
+
+def _above(node: Any) -> frozenset:
+    seen, todo = {node}, [node]
+    while todo:
+        for up in _EDGES[todo.pop()]:
+            if up not in seen:
+                seen.add(up)
+                todo.append(up)
+    return frozenset(seen)
+
+
+_ABOVE = {node: _above(node) for node in _EDGES}
+_WEAK_NODE = {"b": bool_, "i": _W_I, "u": _W_I, "f": _W_F, "c": _W_C}
+_WEAK_KIND = {_W_I: "i", _W_F: "f", _W_C: "c"}
+
+
+@lru_cache(maxsize=4096)
+def _join(nodes: frozenset) -> Any:
+    common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
+    least = [n for n in common if all(m in _ABOVE[n] for m in common)]
+    return least[0]
+
+
+@lru_cache(maxsize=8192)
+def promote_cached(pairs: tuple, half: bool) -> tuple[np.dtype, bool]:
+    """As `promote`, of a tuple of pairs; the default dtypes are part of the key."""
+    del half
+    if all(weak for _, weak in pairs):
+        # Weak values keep a definite dtype; the result is weak again.
+        node = _join(frozenset(_WEAK_NODE[kind(d)] for d, _ in pairs))
+        if node is bool_ or node == bool_:
+            return bool_, False
+        wide = [d for d, _ in pairs if kind(d) == _WEAK_KIND[node]]
+        if wide:
+            result = wide[0]
+            for dtype in wide[1:]:
+                result = _join(frozenset((result, dtype)))
+        else:
+            result = default_for(_WEAK_KIND[node])
+        return result, True
+    node = _join(frozenset(_WEAK_NODE[kind(d)] if weak else d for d, weak in pairs))
+    if node in _WEAK_KIND:
+        # ints with a weak float: the default float, still weak (as JAX has it for int * 1.0)
+        return default_for(_WEAK_KIND[node]), any(weak for _, weak in pairs)
+    return node, False
+
+
+def promote(pairs: tuple[tuple[np.dtype, bool], ...]) -> tuple[np.dtype, bool]:
+    """The dtype and weak type of a result from operands' (dtype, weak type)."""
+    return promote_cached(pairs, config.default_float32.value)
+
+
+def result_dtype(*dtypes: np.dtype) -> np.dtype:
+    """Promotion of strong dtypes."""
+    return promote(tuple((d, False) for d in dtypes))[0]
+
+
+def to_inexact(dtype: np.dtype) -> np.dtype:
+    """The dtype in which a float function of values of `dtype` is computed."""
+    return dtype if is_inexact(dtype) else default_for("f")

@@ -1,0 +1,195 @@
+"""Interpreters: who processes a primitive now. The root one evaluates; the others transform.
+
+An interpreter owns its tracers and unwraps only its own (`tracer.owner is self`); what is not its
+own it passes down to its `parent`, and it runs rules under its parent.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import (
+    ConcretizationTypeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+from fnx.core.source import Source, at_line, user_source
+
+if TYPE_CHECKING:
+    from fnx.core.primitive import Primitive
+
+
+class Interpreter:
+    """Processes primitives. `what` names the transformation in errors."""
+
+    what = "an interpreter"
+    parent: "Interpreter | None" = None
+    ended = False  # whether the transformation is over and its tracers are dead
+    source: Source | None = None  # where the user called the transformation
+
+    def process(self, prim: "Primitive", args: tuple) -> tuple:
+        raise NotImplementedError
+
+    def concrete(self, tracer: "Tracer") -> Array | None:
+        """The value to which a tracer's Python truth is asked of, or None if it has none."""
+        return None
+
+
+class Tracer(Array):
+    """Stands for an array while `owner` is at work."""
+
+    __slots__ = ("__weakref__", "owner")
+    owner: Interpreter
+    aval: ShapedArray  # a slot or a property of each kind of tracer
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    def made_at(self) -> Source | None:
+        """Where this value was made."""
+        return self.owner.source
+
+    def _concrete(self, error: type[Exception], use: str) -> Array:
+        value = self.owner.concrete(self)
+        if value is None:
+            raise error(
+                f"{use} of a traced value of type {self.aval.str_short()} inside {self.owner.what}"
+                f"{at_line(self.made_at()).replace('at', 'made at', 1)}\n"
+                f"{_HINTS[error]}"
+            )
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete(TracerBoolConversionError, "the truth"))
+
+    def __int__(self) -> int:
+        return int(self._concrete(ConcretizationTypeError, "int()"))
+
+    def __float__(self) -> float:
+        return float(self._concrete(ConcretizationTypeError, "float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._concrete(ConcretizationTypeError, "complex()"))
+
+    def __index__(self) -> int:
+        return self._concrete(TracerIntegerConversionError, "use as an index").__index__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._concrete(TracerArrayConversionError, "the NumPy array"), dtype)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array of rank 0")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Tracer<{self.aval.str_short()}> of {self.owner.what}"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+
+_HINTS: dict[type, str] = {
+    TracerBoolConversionError: (
+        "Its value is not known while the function is traced, so Python cannot branch on it. Use "
+        "jnp.where or lax.cond for a choice, lax.while_loop for a loop, or mark the argument that "
+        "it comes from static (static_argnums, static_argnames)."
+    ),
+    ConcretizationTypeError: (
+        "Its value is not known while the function is traced. Keep it an array (x.astype(...)), or "
+        "mark the argument that it comes from static (static_argnums, static_argnames)."
+    ),
+    TracerIntegerConversionError: (
+        "Its value is not known while the function is traced, so it cannot be a Python integer. "
+        "Index arrays (jnp.asarray(list)[i]), not lists; loop with lax.fori_loop; or mark the "
+        "argument that it comes from static (static_argnums, static_argnames)."
+    ),
+    TracerArrayConversionError: (
+        "NumPy needs the numbers, which are not known while the function is traced. Use fnx.numpy "
+        "instead of numpy, or fnx.pure_callback for code that needs NumPy."
+    ),
+}
+
+
+class Eval(Interpreter):
+    """The root: runs each primitive's `impl` on NumPy arrays at once."""
+
+    what = "eager evaluation"
+
+    def process(self, prim: "Primitive", args: tuple) -> tuple:
+        try:
+            values = [a._value for a in args]
+        except AttributeError:
+            args = tuple(_evaluable(a, prim) for a in args)
+            values = [a._value for a in args]
+        outs = prim.impl(*values)
+        if args and all([a.weak_type for a in args]):
+            return self._weak(prim, args, outs)
+        if type(outs) is np.ndarray:
+            return (ConcreteArray(outs),)
+        if type(outs) is tuple:
+            return tuple([o if type(o) is ConcreteArray else ConcreteArray(_array(o)) for o in outs])
+        return (ConcreteArray(_array(outs)),)
+
+    def _weak(self, prim: "Primitive", args: tuple, outs: Any) -> tuple:
+        avals = prim.abstract(*[a.aval for a in args])
+        many = outs if type(outs) is tuple else (outs,)
+        return tuple(
+            o if type(o) is ConcreteArray else ConcreteArray(_array(o), a.weak_type)
+            for o, a in zip(many, avals, strict=True)
+        )
+
+
+def _array(value: Any) -> np.ndarray:
+    # NumPy gives scalars for results of rank 0, and views that are not contiguous for some calls.
+    if type(value) is np.ndarray and value.flags.c_contiguous:
+        return value
+    return np.asarray(value, order="C")
+
+
+def _evaluable(x: Any, prim: "Primitive") -> ConcreteArray:
+    if isinstance(x, Tracer):
+        raise leaked(x, prim)
+    return as_array(x)  # type: ignore[return-value]
+
+
+def leaked(x: Tracer, prim: "Primitive") -> UnexpectedTracerError:
+    """The error for a tracer that is used outside its transformation."""
+    return UnexpectedTracerError(
+        f"a traced value of type {x.aval.str_short()} was used by {prim.name} after "
+        f"{x.owner.what} had ended{at_line(x.made_at()).replace('at', 'made at', 1)}\n"
+        "Values leave a transformed function only as its results: return it, instead of storing "
+        "it in a global, an attribute or a list."
+    )
+
+
+evaluate = Eval()
+current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
+
+
+@contextmanager
+def use(interpreter: Interpreter) -> Iterator[None]:
+    """Make `interpreter` the current one for a while."""
+    token = current.set(interpreter)
+    try:
+        yield
+    finally:
+        current.reset(token)
+
+
+def is_eager() -> bool:
+    """Whether primitives are evaluated at once."""
+    return current.get() is evaluate
+
+
+def find_source() -> Source | None:
+    """The user's line, for interpreters that are made now."""
+    return user_source()

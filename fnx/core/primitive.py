@@ -1,0 +1,110 @@
+"""Primitives: a frozen dataclass whose fields are its static parameters and whose methods its rules."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import MissingRule
+from fnx.core.interpreter import current
+from fnx.core.recipe import Operand, Recipe
+
+
+class Undefined:
+    """Stands for a linear input in a `transpose` rule: only its aval is known."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+
+
+class AddTo:
+    """A cotangent that knows how to add itself to an accumulator, without being an array first.
+
+    `fn(accumulator)` returns the sum; a transpose rule of a slice returns it so that gradients of
+    slices cost the slice and not the array.
+    """
+
+    __slots__ = ("aval", "fn")
+
+    def __init__(self, aval: ShapedArray, fn: Callable[[Array], Array]):
+        self.aval = aval
+        self.fn = fn
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """An operation on arrays. Calling it binds it: the current interpreter processes it.
+
+    Rules get and return tuples with one entry per operand or result. `None` is the tangent or
+    cotangent that is zero. A rule that is missing raises an error that names it.
+    """
+
+    name = "primitive"  # overridden by a class attribute or a field
+    multiple_results = False  # whether calling it returns a tuple
+
+    def bind(self, *args: Array) -> tuple[Array, ...]:
+        return current.get().process(self, args)
+
+    def __call__(self, *args: Array) -> Any:
+        outs = current.get().process(self, args)
+        return outs if self.multiple_results else outs[0]
+
+    # --- rules ----------------------------------------------------------------------------------
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        """The avals of the results; raises a typed error for operands that do not fit."""
+        raise self._missing("abstract", "tracing")
+
+    def impl(self, *values: np.ndarray) -> Any:
+        """The results as NumPy arrays (one, or a tuple): the definition of its meaning."""
+        raise self._missing("impl", "eager evaluation")
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        """Results and their tangents; at least one of `tangents` is not None."""
+        raise self._missing("jvp", "differentiation (grad, jvp, jacfwd)")
+
+    def transpose(self, cts: tuple, *args: Any) -> Sequence:
+        """Cotangents of the operands from those of the results.
+
+        Linear operands are `Undefined`; the others are values and get None. A cotangent may be an
+        `AddTo`. At least one of `cts` is not None.
+        """
+        raise self._missing("transpose", "reverse-mode differentiation (grad, vjp)")
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        """Results, and their batch axes (None: not batched), of operands with batch axes."""
+        raise self._missing("batch", "vmap")
+
+    def lower(self, *operands: Operand) -> Recipe | tuple[Recipe, ...]:
+        """How the results are computed, for compilers."""
+        raise self._missing("lower", "native code")
+
+    linearize = None
+    """For primitives that carry jaxprs, (primals, tangents) -> (results, tangents of results), as
+    `jvp`, but with the results computed from primals alone: tangents enter linear equations only."""
+    effects = False
+    """Whether it must run although nobody uses its results."""
+
+    def _missing(self, rule: str, feature: str) -> Exception:
+        return MissingRule(
+            f"primitive {self.name!r} has no {rule!r} rule, which {feature} needs. Expected: a method "
+            f"{rule!r} of class {type(self).__name__}."
+        )
+
+    def params(self) -> dict[str, Any]:
+        """The static parameters, for printing."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
+
+
+def bind_all(prim: Primitive, args: Sequence[Array]) -> tuple[Array, ...]:
+    """`prim.bind` of a list."""
+    return current.get().process(prim, tuple(args))

@@ -1,0 +1,60 @@
+"""The user's own line: which frame outside fnx made a value, found cheaply and shown in errors."""
+
+import os
+import sys
+from types import CodeType, FrameType
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
+# The three folders of the checkout, or fnx/ alone where it is installed. The demo is a user.
+_INTERNAL = (_HERE, _ROOT + "interpreters" + os.sep, _ROOT + "lowering" + os.sep)
+_USERS = (_HERE + "demo" + os.sep,)
+_LIBRARIES = (os.sep + "optree" + os.sep, "functools.py", "contextlib.py")
+_known: dict[str, bool] = {}  # a cache: file name -> is it ours
+
+
+def _is_internal(filename: str) -> bool:
+    known = _known.get(filename)
+    if known is None:
+        path = os.path.abspath(filename) if not filename.startswith("<") else filename
+        ours = path.startswith(_INTERNAL) and not path.startswith(_USERS)
+        known = _known[filename] = ours or any(part in path for part in _LIBRARIES)
+    return known
+
+
+class Source:
+    """A place in the user's code; the line number is worked out when it is printed."""
+
+    __slots__ = ("code", "lasti")
+
+    def __init__(self, code: CodeType, lasti: int):
+        self.code, self.lasti = code, lasti
+
+    @property
+    def line(self) -> int:
+        for start, end, line in self.code.co_lines():
+            if start <= self.lasti < end and line is not None:
+                return line
+        return self.code.co_firstlineno
+
+    def __str__(self) -> str:
+        return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame that is not fnx's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def user_source() -> Source | None:
+    """Where the user's code is now."""
+    frame = user_frame()
+    return None if frame is None else Source(frame.f_code, frame.f_lasti)
+
+
+def at_line(source: Source | None) -> str:
+    """A phrase for the end of an error message."""
+    return "" if source is None else f"\n  at {source}"

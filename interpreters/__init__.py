@@ -1,0 +1,1 @@
+"""Transformations: each module is one interpreter of primitives, or primitives that carry jaxprs."""

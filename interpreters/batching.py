@@ -1,0 +1,129 @@
+"""vmap: every value carries its batch axis; a value without one is the same for all lanes."""
+
+from collections.abc import Callable, Sequence
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import Interpreter, Tracer, current
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.primitive import Primitive
+from fnx.core.source import user_source
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.basic import broadcast_axis, move_axis
+
+
+class BatchTracer(Tracer):
+    """One lane of `value`, whose lanes lie along `axis`."""
+
+    __slots__ = ("_aval", "axis", "value")
+
+    def __init__(self, owner: "Batch", value: Array, axis: int):
+        self.owner = owner
+        self.value = value
+        self.axis = axis
+        full = value.aval
+        shape = full.shape[:axis] + full.shape[axis + 1 :]
+        self._aval = ShapedArray(shape, full.dtype, full.weak_type)
+
+    @property
+    def aval(self) -> ShapedArray:  # type: ignore[override]
+        return self._aval
+
+
+class Batch(Interpreter):
+    """Applies `batch` rules to values that have lanes."""
+
+    what = "vmap"
+
+    def __init__(self, parent: Interpreter, size: int, axis_name: object = None):
+        self.parent: Interpreter = parent
+        self.size = size
+        self.axis_name = axis_name
+        self.source = user_source()
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        values, axes, touched = [], [], False
+        for a in args:
+            if type(a) is BatchTracer and a.owner is self:
+                values.append(a.value)
+                axes.append(a.axis)
+                touched = True
+            else:
+                values.append(a)
+                axes.append(None)
+        if not touched:
+            return self.parent.process(prim, args)
+        token = current.set(self.parent)
+        try:
+            outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))
+        finally:
+            current.reset(token)
+        return tuple(
+            [
+                o if k is None else BatchTracer(self, o, k)
+                for o, k in zip(outs, out_axes, strict=True)
+            ]
+        )
+
+    def split(self, value: Array) -> tuple[Array, int | None]:
+        """Value and batch axis of any value."""
+        if type(value) is BatchTracer and value.owner is self:
+            return value.value, value.axis
+        return value, None
+
+
+def batch(
+    fn: Callable[..., Sequence[Array]],
+    size: int,
+    args: Sequence[Array],
+    axes: Sequence[int | None],
+    axis_name: object = None,
+) -> tuple[list[Array], list[int | None]]:
+    """Results of a function of arrays for all lanes at once, and their batch axes."""
+    me = Batch(current.get(), size, axis_name)
+    token = current.set(me)
+    try:
+        outs = fn(*[x if k is None else BatchTracer(me, x, k) for x, k in zip(args, axes)])
+    finally:
+        current.reset(token)
+        me.ended = True
+    pairs = [me.split(o) for o in outs]
+    return [x for x, _ in pairs], [k for _, k in pairs]
+
+
+def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
+    """Lanes along axis `to`, made by repetition if there were none."""
+    if to is None:
+        assert axis is None
+        return x
+    return broadcast_axis(x, size, to) if axis is None else move_axis(x, axis, to)
+
+
+def batch_jaxpr(
+    jaxpr: Jaxpr, size: int, batched: tuple[bool, ...], force: tuple[bool, ...] | bool = False
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """The jaxpr for all lanes, along axis 0 of the inputs marked; and which results have lanes.
+
+    Results marked in `force` (True: all) get lanes even where all would be equal.
+    """
+    key = ("batch", size, batched, force)
+    if key not in jaxpr.memo:
+        mask: list[bool] = []
+        forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
+
+        def run(*args: Array) -> list[Array]:
+            axes = [0 if b else None for b in batched]
+            outs, out_axes = batch(lambda *xs: eval_jaxpr(jaxpr, xs), size, args, axes)
+            mask.extend(k is not None or f for k, f in zip(out_axes, forced, strict=True))
+            return [
+                place_axis(size, x, k, 0 if m else None)
+                for x, k, m in zip(outs, out_axes, mask, strict=True)
+            ]
+
+        avals = [
+            a.update(shape=(size, *a.shape)) if b else a
+            for a, b in zip(jaxpr.in_avals, batched, strict=True)
+        ]
+        new = trace_closed(run, avals, what="vmap", name=jaxpr.name)
+        jaxpr.memo[key] = new, tuple(mask)
+    return jaxpr.memo[key]

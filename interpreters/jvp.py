@@ -1,0 +1,134 @@
+"""Forward mode: every value carries its tangent; a value without one has the tangent zero."""
+
+from collections.abc import Callable, Sequence
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import Interpreter, Tracer, current
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.primitive import Primitive
+from fnx.core.source import user_source
+from fnx.interpreters.trace import trace_closed
+
+
+class JVPTracer(Tracer):
+    """A primal with its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, owner: "JVP", primal: Array, tangent: Array):
+        self.owner = owner
+        self.primal = primal
+        self.tangent = tangent
+
+    @property
+    def aval(self) -> ShapedArray:  # type: ignore[override]
+        return self.primal.aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.primal.shape
+
+    @property
+    def dtype(self):  # noqa: ANN201
+        return self.primal.dtype
+
+    @property
+    def weak_type(self) -> bool:
+        return self.primal.weak_type  # type: ignore[attr-defined]
+
+
+class JVP(Interpreter):
+    """Applies `jvp` rules to values that carry tangents."""
+
+    what = "jvp"
+
+    def __init__(self, parent: Interpreter, what: str = "jvp"):
+        self.parent: Interpreter = parent
+        self.what = what
+        self.source = user_source()
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        primals, tangents, touched = [], [], False
+        for a in args:
+            if type(a) is JVPTracer and a.owner is self:
+                primals.append(a.primal)
+                tangents.append(a.tangent)
+                touched = True
+            else:
+                primals.append(a)
+                tangents.append(None)
+        if not touched:
+            return self.parent.process(prim, args)
+        token = current.set(self.parent)
+        try:
+            outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
+        finally:
+            current.reset(token)
+        return tuple(
+            [
+                o if t is None else JVPTracer(self, o, t)
+                for o, t in zip(outs, touts, strict=True)
+            ]
+        )
+
+    def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
+        return prim.jvp(primals, tangents)
+
+    def concrete(self, tracer: Tracer) -> Array | None:
+        return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known
+
+    def split(self, value: Array) -> tuple[Array, Array | None]:
+        """Primal and tangent of any value."""
+        if type(value) is JVPTracer and value.owner is self:
+            return value.primal, value.tangent
+        return value, None
+
+    def join(self, primal: Array, tangent: Array | None) -> Array:
+        return primal if tangent is None else JVPTracer(self, primal, tangent)
+
+
+def jvp(
+    fn: Callable[..., Sequence[Array]],
+    primals: Sequence[Array],
+    tangents: Sequence[Array | None],
+    interpreter: type[JVP] = JVP,
+    what: str = "jvp",
+) -> tuple[list[Array], list[Array | None]]:
+    """Results of a function of arrays, and their tangents."""
+    me = interpreter(current.get(), what)
+    token = current.set(me)
+    try:
+        outs = fn(*[me.join(p, t) for p, t in zip(primals, tangents, strict=True)])
+    finally:
+        current.reset(token)
+        me.ended = True
+    pairs = [me.split(o) for o in outs]
+    return [p for p, _ in pairs], [t for _, t in pairs]
+
+
+def has_tangent(aval: ShapedArray) -> bool:
+    """Whether values of this type have tangents: floats and complex numbers do."""
+    return dtypes.is_inexact(aval.dtype)
+
+
+def jvp_jaxpr(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """(primals, nonzero tangents) -> (results, nonzero tangents); and which results have one."""
+    key = ("jvp", nonzero)
+    if key not in jaxpr.memo:
+        n = len(jaxpr.inputs)
+        mask: list[bool] = []
+
+        def run(*args: Array) -> list[Array]:
+            rest = iter(args[n:])
+            tangents = [next(rest) if nz else None for nz in nonzero]
+            outs, touts = jvp(lambda *xs: eval_jaxpr(jaxpr, xs), args[:n], tangents)
+            mask.extend(t is not None for t in touts)
+            return [*outs, *(t for t in touts if t is not None)]
+
+        avals = [*jaxpr.in_avals]
+        avals += [a.tangent() for a, nz in zip(jaxpr.in_avals, nonzero, strict=True) if nz]
+        new = trace_closed(run, avals, what="jvp", name=jaxpr.name)
+        jaxpr.memo[key] = new, tuple(mask)
+    return jaxpr.memo[key]

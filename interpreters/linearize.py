@@ -1,0 +1,258 @@
+"""Reverse mode: linearize, then transpose.
+
+`Linearize` is forward mode over a partial stage: results are computed at once, the linear equations
+that tangents go through are recorded on a tape. `backward` walks a tape from its end.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import current
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr
+from fnx.core.primitive import AddTo, Primitive, Undefined
+from fnx.interpreters.jvp import JVP, JVPTracer
+from fnx.interpreters.trace import Stage, StageTracer, trace_closed
+from fnx.ops.basic import add_any, zeros
+
+
+class Linearize(JVP):
+    """Forward mode in which results never depend on tangents; its parent is a partial stage."""
+
+    def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
+        if prim.linearize is not None:
+            return prim.linearize(primals, tangents)
+        return prim.jvp(primals, tangents)
+
+
+class Tape:
+    """Linear equations from `inputs` to `outs` (None: zero); literals on it are residuals."""
+
+    def __init__(self, inputs: list[Var | None], eqns: list[Eqn], outs: list[Atom | None]):
+        self.inputs, self.eqns, self.outs = inputs, eqns, outs
+
+    def push(self, tangents: Sequence[Array | None]) -> list[Array | None]:
+        """Tangents of the results, under the current interpreter."""
+        env: dict[Var, Array] = {}
+        for var, t in zip(self.inputs, tangents, strict=True):
+            if var is not None:
+                env[var] = zeros(var.aval) if t is None else t
+        for eqn in self.eqns:
+            values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
+            env.update(zip(eqn.outs, eqn.prim.bind(*values), strict=True))
+        return [None if o is None else _read(env, o) for o in self.outs]
+
+    def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
+        """Cotangents of the inputs, under the current interpreter."""
+        env: dict[Var, Any] = {}
+        for out, ct in zip(self.outs, cts, strict=True):
+            if type(out) is Var and ct is not None:
+                accumulate(env, out, ct)
+        backward(self.eqns, env)
+        return [None if v is None else take(env, v) for v in self.inputs]
+
+    def close(self) -> tuple[Jaxpr, list[Array], tuple[bool, ...]]:
+        """(residuals, tangents) -> nonzero tangents; the residuals; which results have tangents."""
+        residuals: dict[int, tuple[Var, Array]] = {}
+
+        def hoist(atom: Atom) -> Atom:
+            if type(atom) is Var:
+                return atom
+            value = atom.value
+            if type(value) is ConcreteArray and value.ndim == 0:
+                return atom
+            # Tracers of one variable are one value, whatever object stands for it.
+            key = id(value.var) if type(value) is StageTracer else id(value)
+            if key not in residuals:
+                residuals[key] = (Var(value.aval), value)
+            return residuals[key][0]
+
+        eqns = [
+            Eqn(e.prim, [hoist(a) for a in e.inputs], e.outs, e.source) for e in self._live_eqns()
+        ]
+        mask = tuple(o is not None for o in self.outs)
+        outs = [hoist(o) for o in self.outs if o is not None]
+        inputs = [v for v in self.inputs if v is not None]
+        pairs = list(residuals.values())
+        return Jaxpr([*(v for v, _ in pairs), *inputs], eqns, outs), [x for _, x in pairs], mask
+
+    def _live_eqns(self) -> list[Eqn]:
+        live = {o for o in self.outs if type(o) is Var}
+        kept = []
+        for eqn in reversed(self.eqns):
+            if any(v in live for v in eqn.outs):
+                kept.append(eqn)
+                live.update(a for a in eqn.inputs if type(a) is Var)
+        return kept[::-1]
+
+
+def _read(env: dict[Var, Array], atom: Atom) -> Array:
+    return env[atom] if type(atom) is Var else atom.value  # type: ignore[union-attr, index]
+
+
+def linearize(
+    fn: Callable[..., Sequence[Array]],
+    primals: Sequence[Array],
+    nonzero: Sequence[bool],
+    what: str = "grad",
+) -> tuple[list[Array], Tape]:
+    """Results of a function of arrays, and the tape of its derivative at `primals`."""
+    stage = Stage(what, parent=current.get())
+    me = Linearize(stage, what)
+    inputs, args = [], []
+    for p, nz in zip(primals, nonzero, strict=True):
+        tracer = stage.new_input(p.aval.tangent()) if nz else None
+        inputs.append(None if tracer is None else tracer.var)
+        args.append(p if tracer is None else JVPTracer(me, p, tracer))
+    token = current.set(me)
+    try:
+        outs = fn(*args)
+    finally:
+        current.reset(token)
+        me.ended = stage.ended = True
+    pairs = [me.split(o) for o in outs]
+    touts = [None if t is None else stage.atom(t) for _, t in pairs]
+    return [p for p, _ in pairs], Tape(inputs, stage.eqns, touts)
+
+
+# --- transposition -------------------------------------------------------------------------------------
+
+
+def accumulate(env: dict[Var, Any], var: Var, ct: Any) -> None:
+    """Add a cotangent to a variable's; those that add themselves wait for an array to add to."""
+    old = env.get(var)
+    if old is None:
+        env[var] = ct
+    elif isinstance(ct, AddTo):
+        env[var] = [*old, ct] if isinstance(old, list) else _add_to(old, ct)
+    elif isinstance(old, (list, AddTo)):
+        env[var] = _fold(ct, old if isinstance(old, list) else [old])
+    else:
+        env[var] = add_any(old, ct)
+
+
+def _add_to(old: Any, ct: AddTo) -> Any:
+    return [old, ct] if isinstance(old, AddTo) else ct.fn(old)
+
+
+def _fold(total: Array, parts: Iterable[AddTo]) -> Array:
+    for part in parts:
+        total = part.fn(total)
+    return total
+
+
+def take(env: dict[Var, Any], var: Var) -> Array | None:
+    """Remove and return a variable's cotangent, as an array."""
+    ct = env.pop(var, None)
+    if isinstance(ct, AddTo):
+        ct = [ct]
+    return _fold(zeros(var.aval), ct) if isinstance(ct, list) else ct
+
+
+def backward(eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | None = None) -> None:
+    """Pull the cotangents in `env` back through linear equations; variables in `known` are values."""
+    for eqn in reversed(eqns):
+        cts = tuple([take(env, v) for v in eqn.outs])
+        if all([ct is None for ct in cts]):
+            continue
+        args = []
+        for a in eqn.inputs:
+            if type(a) is not Var:
+                args.append(a.value)
+            elif known is not None and a in known:
+                args.append(known[a])
+            else:
+                args.append(Undefined(a.aval))
+        for a, ct in zip(eqn.inputs, eqn.prim.transpose(cts, *args), strict=True):
+            if ct is not None and type(a) is Var:
+                accumulate(env, a, ct)
+
+
+def backward_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], cts: Sequence[Array | None]) -> list:
+    """Cotangents of the `Undefined` among `args`; what does not depend on those is computed first."""
+    known: dict[Var, Array] = {
+        v: x for v, x in zip(jaxpr.inputs, args, strict=True) if not isinstance(x, Undefined)
+    }
+    linear = []
+    for eqn in jaxpr.eqns:
+        if all(type(a) is not Var or a in known for a in eqn.inputs):
+            outs = eqn.prim.bind(*[known[a] if type(a) is Var else a.value for a in eqn.inputs])
+            known.update(zip(eqn.outs, outs, strict=True))
+        else:
+            linear.append(eqn)
+    env: dict[Var, Any] = {}
+    for out, ct in zip(jaxpr.outs, cts, strict=True):
+        if type(out) is Var and out not in known and ct is not None:
+            accumulate(env, out, ct)
+    backward(linear, env, known)
+    return [None if v in known else take(env, v) for v in jaxpr.inputs]
+
+
+# --- the same, of jaxprs ---------------------------------------------------------------------------------
+
+
+def linearize_jaxpr(
+    jaxpr: Jaxpr, nonzero: tuple[bool, ...]
+) -> tuple[Jaxpr, Jaxpr, int, tuple[bool, ...]]:
+    """(forward, linear, residuals, nonzero results).
+
+    forward: inputs -> (results, residuals); linear: (residuals, nonzero tangents) -> nonzero
+    tangents of results. A residual that is an input of the jaxpr is that very output atom.
+    """
+    key = ("linearize", nonzero)
+    if key not in jaxpr.memo:
+        made: list = []
+
+        def run(*primals: Array) -> list[Array]:
+            outs, tape = linearize(lambda *xs: eval_jaxpr(jaxpr, xs), primals, nonzero)
+            linear, residuals, mask = tape.close()
+            made.extend((linear, len(residuals), mask))
+            return [*outs, *residuals]
+
+        forward = trace_closed(run, jaxpr.in_avals, what="grad", name=jaxpr.name)
+        jaxpr.memo[key] = (forward, *made)
+    return jaxpr.memo[key]
+
+
+def transpose_jaxpr(
+    jaxpr: Jaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    """(values of the nonlinear inputs, nonzero cotangents) -> nonzero cotangents of linear inputs.
+
+    Also says which of the linear inputs have a cotangent.
+    """
+    key = ("transpose", linear, nonzero)
+    if key not in jaxpr.memo:
+        n = linear.count(False)
+        mask: list[bool] = []
+
+        def run(*args: Array) -> list[Array]:
+            values, cts = iter(args[:n]), iter(args[n:])
+            full = [
+                Undefined(a) if lin else next(values)
+                for a, lin in zip(jaxpr.in_avals, linear, strict=True)
+            ]
+            back = backward_jaxpr(jaxpr, full, [next(cts) if nz else None for nz in nonzero])
+            back = [ct for ct, lin in zip(back, linear, strict=True) if lin]
+            mask.extend(ct is not None for ct in back)
+            return [ct for ct in back if ct is not None]
+
+        avals: list[ShapedArray] = [
+            a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin
+        ]
+        avals += [a for a, nz in zip(jaxpr.out_avals, nonzero, strict=True) if nz]
+        new = trace_closed(run, avals, what="transpose", name=jaxpr.name)
+        jaxpr.memo[key] = new, tuple(mask)
+    return jaxpr.memo[key]
+
+
+__all__ = [
+    "Linearize",
+    "Literal",
+    "Tape",
+    "backward_jaxpr",
+    "linearize",
+    "linearize_jaxpr",
+    "transpose_jaxpr",
+]

@@ -1,0 +1,139 @@
+"""Tracing: records the primitives that a function binds, as a jaxpr or as a tape.
+
+`Stage()` records everything (jit). `Stage(parent)` records only what touches a recorded value and
+runs the rest in `parent`: that is partial evaluation, and all there is of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import Interpreter, Tracer, current, leaked
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.core.primitive import Primitive
+from fnx.core.source import Source, user_source
+
+
+class StageTracer(Tracer):
+    """A variable of the jaxpr that is being recorded."""
+
+    __slots__ = ("var",)
+    owner: "Stage"
+
+    def __init__(self, owner: "Stage", var: Var):
+        self.owner = owner
+        self.var = var
+
+    @property
+    def aval(self) -> ShapedArray:  # type: ignore[override]
+        return self.var.aval
+
+    def made_at(self) -> Source | None:
+        for eqn in self.owner.eqns:
+            if self.var in eqn.outs:
+                return eqn.source
+        return self.owner.source
+
+
+class Stage(Interpreter):
+    """Records equations."""
+
+    def __init__(self, what: str = "jit", parent: Interpreter | None = None):
+        self.what = what
+        self.parent = parent
+        self.eqns: list[Eqn] = []
+        self.consts: dict[int, tuple[Var, Array]] = {}  # by identity of the value
+        self.source = user_source()
+
+    def new_input(self, aval: ShapedArray) -> StageTracer:
+        return StageTracer(self, Var(aval))
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        if self.parent is not None:
+            for a in args:
+                if type(a) is StageTracer and a.owner is self:
+                    break
+            else:
+                return self.parent.process(prim, args)
+        inputs = [
+            a.var if type(a) is StageTracer and a.owner is self else self.lift(a, prim)
+            for a in args
+        ]
+        avals = prim.abstract(*[a.aval for a in inputs])
+        outs = [Var(aval) for aval in avals]
+        self.eqns.append(Eqn(prim, inputs, outs, user_source() if self.parent is None else None))
+        return tuple([StageTracer(self, v) for v in outs])
+
+    def lift(self, value: Array, prim: Primitive | None = None) -> Atom:
+        """What stands for a value from outside: a literal, or an input of its own."""
+        if self.parent is not None:
+            return Literal(value)
+        if type(value) is ConcreteArray and value._value.ndim == 0:
+            return Literal(value)
+        if isinstance(value, Tracer) and value.owner.ended:
+            raise leaked(value, prim or _RETURN)
+        found = self.consts.get(id(value))
+        if found is None:
+            found = self.consts[id(value)] = (Var(value.aval), value)
+        return found[0]
+
+    def atom(self, value: Array) -> Atom:
+        """The atom of any value, this stage's own or not."""
+        if type(value) is StageTracer and value.owner is self:
+            return value.var
+        return self.lift(value)
+
+    def close(self, inputs: Sequence[Var], outs: Sequence[Atom], name: str = "") -> Jaxpr:
+        """The jaxpr of what was recorded; constants become leading inputs."""
+        consts = [var for var, _ in self.consts.values()]
+        return Jaxpr([*consts, *inputs], self.eqns, outs, consts=len(consts), name=name)
+
+
+class _Return(Primitive):
+    name = "return"
+
+
+_RETURN = _Return()
+
+
+def trace(
+    fn: Callable[..., Sequence[Array]],
+    avals: Sequence[ShapedArray],
+    what: str = "jit",
+    name: str = "",
+) -> tuple[Jaxpr, list[Array]]:
+    """The jaxpr of `fn`, a function from arrays to a sequence of arrays, and what it closed over."""
+    stage = Stage(what)
+    inputs = [stage.new_input(aval) for aval in avals]
+    token = current.set(stage)
+    try:
+        outs = [stage.atom(x) for x in fn(*inputs)]
+    finally:
+        current.reset(token)
+        stage.ended = True
+    jaxpr = stage.close([t.var for t in inputs], outs, name)
+    return jaxpr, [value for _, value in stage.consts.values()]
+
+
+def trace_closed(fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any) -> Jaxpr:
+    """As `trace`, of a function that closes over no arrays."""
+    jaxpr, consts = trace(fn, avals, **kw)
+    assert not consts, f"{len(consts)} arrays were closed over"
+    return jaxpr
+
+
+def dce(jaxpr: Jaxpr, used: Sequence[bool] | None = None) -> tuple[Jaxpr, list[bool]]:
+    """Without the equations that no used output needs; and which inputs are still read.
+
+    The inputs stay as they are, unused ones too.
+    """
+    outs = [o for k, o in enumerate(jaxpr.outs) if used is None or used[k]]
+    live = {o for o in outs if type(o) is Var}
+    eqns = []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.prim.effects or any(v in live for v in eqn.outs):
+            eqns.append(eqn)
+            live.update(a for a in eqn.inputs if type(a) is Var)
+    kept = Jaxpr(jaxpr.inputs, eqns[::-1], outs, jaxpr.consts, jaxpr.name)
+    return kept, [v in live for v in jaxpr.inputs]

@@ -1,0 +1,207 @@
+"""Who may import whom: every module's imports, local ones included, against the table of layers."""
+
+import ast
+import importlib.util
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("fnx", "fnx.interpreters", "fnx.lowering")
+# The face and the api import everything and are imported by nobody below them.
+LAYERS = {
+    "core": {"core"},
+    "ops": {"core", "ops"},
+    "interpreters": {"core", "ops", "interpreters"},
+    "lowering": {"core", "lowering"},
+    "surface": {"core", "ops", "surface"},
+    "api": {"core", "ops", "interpreters", "lowering", "surface", "api"},
+    "face": {"core", "ops", "interpreters", "lowering", "surface", "api"},
+    "demo": {"face", "surface", "demo"},
+}
+CORE_MAY_USE = {"numpy", "ml_dtypes"}
+LOADED_LATE = {"numba", "llvmlite", "scipy"}
+
+
+def layer(module: str) -> str:
+    """The layer of a module by its name: all that is not a folder of the house is surface."""
+    part = [*module.split("."), ""][1]
+    if not part:
+        return "face"
+    return part if part in LAYERS else "surface"
+
+
+def modules() -> dict[str, Path]:
+    """The file of every module of the three packages, by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        assert spec is not None, package
+        for folder in map(Path, spec.submodule_search_locations):
+            for file in folder.rglob("*.py"):
+                parts = file.relative_to(folder).with_suffix("").parts
+                parts = parts[:-1] if parts[-1] == "__init__" else parts
+                found[".".join((package, *parts))] = file
+    return found
+
+
+class Imports(ast.NodeVisitor):
+    """Collects the modules that a module imports, and whether each import runs when it loads."""
+
+    def __init__(self, module: str, is_package: bool, known: set[str]):
+        self.package = module if is_package else module.rpartition(".")[0]
+        self.known = known
+        self.depth = 0
+        self.typing_only = False
+        self.found: list[tuple[str, bool, bool]] = []  # name, at load, for type checkers only
+
+    def visit_FunctionDef(self, node):
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
+    def visit_If(self, node):
+        before = self.typing_only
+        test = ast.unparse(node.test)
+        self.typing_only = before or test in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for child in node.body:
+            self.visit(child)
+        self.typing_only = before
+        for child in node.orelse:
+            self.visit(child)
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            self.add(alias.name)
+
+    def visit_ImportFrom(self, node):
+        base = node.module or ""
+        if node.level:
+            above = self.package.split(".")[: len(self.package.split(".")) - node.level + 1]
+            base = ".".join([*above, base] if base else above)
+        for alias in node.names:
+            inner = f"{base}.{alias.name}"
+            self.add(inner if inner in self.known else base)
+
+    def add(self, name: str):
+        self.found.append((name, self.depth == 0 and not self.typing_only, self.typing_only))
+
+
+def imports(module: str, source: str, known: set[str], is_package: bool = False):
+    """What ``source`` imports: triples of name, whether at load, whether for type checkers only."""
+    visitor = Imports(module, is_package, known)
+    visitor.visit(ast.parse(source))
+    return visitor.found
+
+
+def bad_arrows(sources: dict[str, str], packages: set[str] = frozenset()) -> list[str]:
+    """The imports that the table of layers forbids."""
+    bad = []
+    for module, source in sources.items():
+        own = layer(module)
+        for name, at_load, _ in imports(module, source, set(sources), module in packages):
+            top = name.split(".")[0]
+            if top == "fnx":
+                if layer(name) not in LAYERS[own]:
+                    bad.append(f"{module} ({own}) imports {name} ({layer(name)})")
+            elif own == "core" and top not in CORE_MAY_USE | sys.stdlib_module_names:
+                bad.append(f"{module} (core) imports {name}")
+            elif own != "demo" and at_load and top in LOADED_LATE:
+                bad.append(f"{module} imports {name} when it is loaded")
+    return bad
+
+
+def cycle(sources: dict[str, str], packages: set[str] = frozenset()) -> list[str]:
+    """One cycle of imports, local ones included and those for type checkers left out, or []."""
+    graph = {
+        module: {
+            name
+            for name, _, typing_only in imports(module, source, set(sources), module in packages)
+            if name in sources and name != module and not typing_only
+        }
+        for module, source in sources.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+@pytest.fixture(scope="module")
+def house():
+    files = modules()
+    packages = {name for name, file in files.items() if file.name == "__init__.py"}
+    return {name: file.read_text(encoding="utf-8") for name, file in files.items()}, packages
+
+
+def test_every_arrow_is_allowed(house):
+    assert bad_arrows(*house) == []
+
+
+def test_no_import_cycles(house):
+    assert cycle(*house) == []
+
+
+def test_all_three_packages_are_seen(house):
+    sources, packages = house
+    assert set(PACKAGES) <= packages
+    assert {layer(name) for name in sources} >= {"core", "ops", "interpreters", "lowering"}
+
+
+def test_every_file_begins_with_its_concept(house):
+    bare = [name for name, source in house[0].items() if not ast.get_docstring(ast.parse(source))]
+    assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fnx.core.aval", "from fnx.ops import sin"),
+        ("fnx.core.aval", "import scipy.linalg"),
+        ("fnx.core.aval", "def f():\n    import fnx.numpy"),
+        ("fnx.ops.sin", "from fnx.lowering import kernel"),
+        ("fnx.ops.sin", "import fnx"),
+        ("fnx.ops.sin", "from fnx.interpreters.trace import Trace"),
+        ("fnx.interpreters.jvp", "def f():\n    from fnx.lowering.cpu import compile"),
+        ("fnx.interpreters.jvp", "from fnx import numpy"),
+        ("fnx.interpreters.jvp", "from ..lowering import kernel"),
+        ("fnx.lowering.cpu", "from fnx.ops.sin import sin"),
+        ("fnx.lowering.cpu", "from ..ops import sin"),
+        ("fnx.lowering.cpu", "import numba"),
+        ("fnx.numpy.ufuncs", "from fnx.api import jit"),
+        ("fnx.numpy.ufuncs", "class A:\n    from fnx.lowering import cpu"),
+        ("fnx.random", "try:\n    import scipy.special\nexcept ImportError:\n    pass"),
+        ("fnx.api", "from fnx.demo import fit"),
+        ("fnx", "import fnx.demo"),
+    ],
+)
+def test_the_checker_finds_a_bad_arrow(module, source):
+    others = dict.fromkeys(["fnx", "fnx.numpy", "fnx.ops", "fnx.lowering", "fnx.lowering.cpu"], "")
+    assert bad_arrows({**others, module: source}, {"fnx", "fnx.lowering"})
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fnx.core.aval", "import math, numpy, ml_dtypes\nfrom fnx.core import dtypes"),
+        ("fnx.ops.sin", "from fnx.core.primitive import Primitive\nfrom . import cos"),
+        ("fnx.interpreters.jvp", "from . import trace\nfrom fnx.ops import sin"),
+        ("fnx.lowering.cpu", "def f():\n    import numba\nfrom . import kernel"),
+        ("fnx.numpy", "from fnx.ops import sin"),
+        ("fnx.api", "from fnx.lowering.cpu import compile"),
+        ("fnx", "from fnx.api import jit\nfrom fnx import numpy"),
+    ],
+)
+def test_the_checker_lets_good_arrows_pass(module, source):
+    assert bad_arrows({"fnx.numpy": "", module: source}, {"fnx", "fnx.numpy"}) == []
+
+
+def test_the_checker_finds_a_cycle():
+    local = "def f():\n    from fnx.core import a"
+    assert cycle({"fnx.core.a": "from fnx.core import b", "fnx.core.b": local})
+    typing = "if TYPE_CHECKING:\n    from fnx.core import a"
+    assert not cycle({"fnx.core.a": "from fnx.core import b", "fnx.core.b": typing})

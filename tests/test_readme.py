@@ -1,0 +1,49 @@
+"""The README: its examples run, its commands are the ones that continuous integration runs."""
+
+import doctest
+import re
+import subprocess
+import tomllib
+
+
+def commands(repository) -> list[str]:
+    text = (repository / "README.md").read_text(encoding="utf-8")
+    return [block.strip() for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)]
+
+
+def test_examples():
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile("../README.md", optionflags=options)
+    assert result.attempted > 5
+    assert result.failed == 0
+
+
+def test_two_commands_do_all_the_set_up(repository):
+    job, tests = commands(repository)
+    for command in (job, tests):
+        assert "\n" not in command
+        assert command.startswith("python3 -m venv .venv && .venv/bin/python -m pip install -e ")
+    assert job.endswith(" -m fnx.demo")
+    assert tests.endswith(" -m pytest")
+
+
+def test_the_extras_that_the_commands_install_exist(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    asked = {extra for line in commands(repository) for extra in re.findall(r"\[(\w+)\]", line)}
+    assert asked == {"plot", "test"}
+    assert asked <= set(project["optional-dependencies"])
+
+
+def test_continuous_integration_finds_the_test_command(repository):
+    script = (repository / ".ci" / "run").read_text(encoding="utf-8")
+    (search,) = re.findall(r"grep -E '([^']*)' README.md", script)
+    found = subprocess.run(
+        ["grep", "-E", search, "README.md"], cwd=repository, capture_output=True, text=True
+    )
+    assert found.stdout.splitlines() == [commands(repository)[1]]
+
+
+def test_no_registry_is_named(repository):
+    for name in ("README.md", "pyproject.toml", ".ci/run", ".pre-commit-config.yaml"):
+        text = (repository / name).read_text(encoding="utf-8")
+        assert not re.search(r"pypi|index-url|conda|https?://", text, re.I), name
