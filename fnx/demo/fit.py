@@ -18,7 +18,7 @@ from .model import LOG_MEAN, RATE_MEAN, log_trajectory, negative_log_posterior
 STARTS = 64
 SPREAD = 0.5  # standard deviation of the starting points' logarithms
 MOST_STEPS = 300
-FLAT = 1e-5  # a gradient this small counts as zero; its unit is one nat per e-fold
+LEAST_GAIN = 1e-9  # a start is done when a quasi-Newton step promises less than this
 LONGEST_MOVE = 1.0  # one e-fold: rules out leaps to where the equations overflow
 
 
@@ -106,6 +106,12 @@ def bfgs_update(inverse_hessian, move, change):
     return inverse_hessian + scale * move[:, None] * move[None, :] - (outer + outer.T) / curvature
 
 
+def promised_gain(state: Descent) -> np.ndarray:
+    """By how much the next step of each start would lower a quadratic function, twice over."""
+    gradient, inverse_hessian = np.asarray(state.gradient), np.asarray(state.inverse_hessian)
+    return np.einsum("si,sij,sj->s", gradient, inverse_hessian, gradient)
+
+
 def starting_points() -> np.ndarray:
     """Points scattered around the centre of the priors, of shape ``(STARTS, 8)``."""
     centre = np.concatenate([np.log(RATE_MEAN), LOG_MEAN])
@@ -146,19 +152,19 @@ def minimise(
             values = np.asarray(state.value)
             best = int(np.argmin(values))
             progress(steps, float(values[best]))
-            flat = np.max(np.abs(state.gradient), axis=1) < FLAT
-            if np.all(flat | ~np.isfinite(values)):
+            done = promised_gain(state) < LEAST_GAIN
+            if np.all(done | ~np.isfinite(values)):
                 break
-    if not (np.isfinite(values[best]) and flat[best]):
+    if not (np.isfinite(values[best]) and done[best]):
         raise FitError(f"none of {STARTS} starting points came to a minimum in {steps} steps")
-    minima = int(np.sum(flat & (values < values[best] + 1e-6)))
+    minima = int(np.sum(done & (values < values[best] + 1e-6)))
     return np.asarray(state.point[best]), minima, steps
 
 
 def fit(clock: Clock, pelts: np.ndarray, progress: Callable[[int, float], None]) -> Fit:
     """Fit the model to ``pelts`` of shape ``(n, 2)``; ``progress`` hears of each step.
 
-    Raises `FitError` if no start comes to a minimum.
+    Raises `FitError` if no start comes to a proper minimum.
     """
     log_pelts = np.log(pelts)
     years = len(pelts) - 1
@@ -172,6 +178,10 @@ def fit(clock: Clock, pelts: np.ndarray, progress: Callable[[int, float], None])
     curvature = compiled(clock, curvature, point, log_pelts)
     with clock("run"):
         hessian, trajectory, slope = map(np.asarray, curvature(point, log_pelts))
+        if np.min(np.linalg.eigvalsh(hessian)) <= 0:
+            raise FitError(
+                "the posterior is not curved upwards at the best point: no standard errors"
+            )
         covariance = np.linalg.inv(hessian)
         variance = np.einsum("tsi,ij,tsj->ts", slope, covariance, slope)
     return Fit(point, covariance, trajectory, np.sqrt(variance), minima, steps)

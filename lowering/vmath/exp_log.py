@@ -153,12 +153,13 @@ def log_reduce(x: V) -> tuple[V, V]:
 
 def log1p_pair(f: V) -> Pair:
     """log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)], the low part not normalised."""
-    if f.dtype == "float32":
-        return fast_two_sum(f, f * f * poly(f, C["LOG1P", f.dtype]))
-    s = f / (2.0 + f)
-    z = s * s
     half = two_product(f * 0.5, f)
-    tail = s * fma(z, poly(z, C["LOG", f.dtype]), half.hi)
+    if f.dtype == "float32":
+        tail = (f * f) * f * poly(f, C["LOG1P", f.dtype])
+    else:
+        s = f / (2.0 + f)
+        z = s * s
+        tail = s * fma(z, poly(z, C["LOG", f.dtype]), half.hi)
     y = fast_two_sum(f, -half.hi)
     return Pair(y.hi, y.lo - half.lo + tail)
 

@@ -85,11 +85,6 @@ def _round(value: Any, dtype: str) -> float:
     return float(np.float32(float(mp.ldexp(mp.nint(mantissa * 2**24), exponent - 24))))
 
 
-def _tail(f: Callable, *, leading: Callable, power: int) -> Callable:
-    """(f - its leading terms) / x**power."""
-    return lambda x: (f(x) - leading(x)) / x**power
-
-
 HALF_LN2 = mp.log(2) / 2 * mpf("1.0001")
 QUARTER_PI = mp.pi / 4 * mpf("1.0001")
 SQRT_HALF = mp.sqrt(mpf("0.5"))
@@ -119,13 +114,13 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         lambda r: r / 2**r,
         {"float32": 5, "float64": 10},
     ),
-    # log(1 + f) = f + f**2 LOG1P(f)
+    # log(1 + f) = f - f**2 / 2 + f**3 LOG1P(f)
     "LOG1P": (
-        lambda f: (mp.log1p(f) - f) / f**2,
+        lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3,
         SQRT_HALF - 1,
         mp.sqrt(2) - 1,
-        lambda f: f**2 / mp.log1p(f),
-        {"float32": 9},
+        lambda f: f**3 / mp.log1p(f),
+        {"float32": 8},
     ),
     # 2 atanh(s) = 2 s + s**3 LOG(s**2)
     "LOG": (

@@ -1,0 +1,229 @@
+"""Slices at positions that are operands: read, replaced, and added to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import scalar
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import AddTo, Primitive, Undefined
+from fnx.core.recipe import Operand, Point, Recipe, Update
+from fnx.core.scalar import Expr
+from fnx.ops.basic import broadcast_axis, move_axis, zeros
+from fnx.ops.basic import scalar as number
+from fnx.ops.indexing import Gather, ScatterAdd
+from fnx.ops.scatter import Scatter
+from fnx.ops.shape import Concatenate, Reshape
+from fnx.ops.windows import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    Shape,
+    as_scatter,
+    check_indices,
+)
+
+_INT = np.dtype(np.int64)
+
+
+def _check_starts(name: str, x: ShapedArray, sizes: Shape, starts: Sequence[ShapedArray]) -> None:
+    if len(starts) != len(x.shape) or any(s.shape for s in starts):
+        raise ShapeError(
+            f"{name} of an operand of shape {x.shape} needs {len(x.shape)} starts of rank 0, not "
+            f"shapes {[s.shape for s in starts]}"
+        )
+    for s in starts:
+        check_indices(name, s.dtype)
+    if len(sizes) != len(x.shape) or any(not 0 <= n <= m for n, m in zip(sizes, x.shape)):
+        raise ShapeError(
+            f"{name}: a slice of shape {sizes} does not fit into an operand of shape {x.shape}"
+        )
+
+
+def _box(shape: Shape, sizes: Shape, starts: Sequence[np.ndarray]) -> tuple[slice, ...]:
+    """The slices, moved inside where they stick out."""
+    box = []
+    for m, n, s in zip(shape, sizes, starts):
+        i = int(s)
+        if i < 0:
+            i = 0
+        elif i > m - n:
+            i = m - n
+        box.append(slice(i, i + n))
+    return tuple(box)
+
+
+def _shifted(index: Sequence[Expr], shape: Shape, sizes: Shape, starts: Sequence[Operand]) -> tuple:
+    return tuple(
+        scalar.add(
+            scalar.clamp(scalar.size(0), scalar.cast(s(), "int64"), scalar.size(m - n)), i
+        )
+        for i, m, n, s in zip(index, shape, sizes, starts, strict=True)
+    )
+
+
+def _lanes_of_starts(size: int, starts: Sequence, axes: Sequence) -> Array:
+    """Starts with lanes as index vectors: shape (size, number of starts)."""
+    columns = []
+    for s, k in zip(starts, axes, strict=True):
+        column = broadcast_axis(s, size, 0) if k is None else s
+        columns.append(_as_int64(Reshape((size, 1))(column)))
+    return columns[0] if len(columns) == 1 else Concatenate(1)(*columns)
+
+
+def _as_int64(x: Array) -> Array:
+    from fnx.ops.elementwise import convert
+
+    return convert(x, _INT)
+
+
+def _lane_dims(rank: int, operand_has_lanes: bool) -> GatherDimensionNumbers:
+    """One whole-rank window per lane."""
+    offset = tuple(range(1, rank + 1))
+    if operand_has_lanes:
+        return GatherDimensionNumbers(offset, (), offset, (0,), (0,))
+    return GatherDimensionNumbers(offset, (), tuple(range(rank)))
+
+
+@dataclass(frozen=True)
+class DynamicSlice(Primitive):
+    """The slice of `slice_sizes` that begins at the starts, moved inside where it sticks out."""
+
+    slice_sizes: Shape
+    name = "dynamic_slice"
+
+    def abstract(self, x: ShapedArray, *starts: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        _check_starts(self.name, x, self.slice_sizes, starts)
+        weak = x.weak_type and all(s.weak_type for s in starts)
+        return (ShapedArray(self.slice_sizes, x.dtype, weak),)
+
+    def impl(self, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return x[_box(x.shape, self.slice_sizes, starts)]
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        x, *starts = primals
+        t = tangents[0]
+        return (self(x, *starts),), (None if t is None else self(t, *starts),)
+
+    def transpose(self, cts: tuple, x: Undefined, *starts: Array) -> tuple:  # type: ignore[override]
+        ct = cts[0]
+        add = AddTo(x.aval, lambda acc: dynamic_slice_add(acc, ct, *starts))
+        return (add, *(None,) * len(starts))
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, *starts), (ax, *rest) = args, axes
+        x = x if ax is None else move_axis(x, ax, 0)
+        if all(k is None for k in rest):
+            return (DynamicSlice((size, *self.slice_sizes))(x, number(0, _INT), *starts),), (0,)
+        lanes = ax is not None
+        dims = _lane_dims(len(starts), lanes)
+        sizes = (1, *self.slice_sizes) if lanes else self.slice_sizes
+        gather = Gather(dims, None, False, GatherScatterMode.CLIP, sizes, False)
+        return (gather(x, _lanes_of_starts(size, starts, rest)),), (0,)
+
+    def lower(self, x: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
+        return Point(lambda *index: x(*_shifted(index, x.shape, self.slice_sizes, starts)))
+
+
+@dataclass(frozen=True)
+class _SliceUpdate(Primitive):
+    """What replacing and adding to a slice have in common."""
+
+    combine = None
+
+    def abstract(self, x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> tuple:  # type: ignore[override]
+        _check_starts(self.name, x, update.shape, starts)
+        if x.dtype != update.dtype:
+            raise TypeMismatch(
+                f"{self.name} needs an update of the operand's dtype {x.dtype}, not {update.dtype}; "
+                "convert it with .astype"
+            )
+        weak = x.weak_type and update.weak_type and all(s.weak_type for s in starts)
+        return (ShapedArray(x.shape, x.dtype, weak),)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        x, update, *starts = primals
+        tx, tu, *_ = tangents
+        out = self(x, update, *starts)
+        if tx is None and tu is None:
+            return (out,), (None,)
+        tx = zeros(x.aval.tangent()) if tx is None else tx
+        tu = zeros(update.aval.tangent()) if tu is None else tu
+        return (out,), (self(tx, tu, *starts),)
+
+    def scatter(self, dims: Any) -> Primitive:
+        raise NotImplementedError
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, update, *starts), (ax, au, *rest) = args, axes
+        x = broadcast_axis(x, size, 0) if ax is None else move_axis(x, ax, 0)
+        update = broadcast_axis(update, size, 0) if au is None else move_axis(update, au, 0)
+        if all(k is None for k in rest):
+            return (self(x, update, number(0, _INT), *starts),), (0,)
+        scatter = self.scatter(as_scatter(_lane_dims(len(starts), True)))
+        return (scatter(x, _lanes_of_starts(size, starts, rest), update),), (0,)
+
+    def lower(self, x: Operand, update: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]
+        def target(*index: Expr) -> tuple[Expr, tuple[Expr, ...]]:
+            return scalar.const(True, "bool"), _shifted(index, x.shape, update.shape, starts)
+
+        return Update(x, update.shape, target, update, self.combine, unique=True)
+
+
+@dataclass(frozen=True)
+class DynamicUpdateSlice(_SliceUpdate):
+    """The operand with the slice that begins at the starts replaced by the update."""
+
+    name = "dynamic_update_slice"
+
+    def impl(self, x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = x.copy()
+        out[_box(x.shape, update.shape, starts)] = update
+        return out
+
+    def transpose(self, cts: tuple, x: Any, update: Any, *starts: Array) -> tuple:  # type: ignore[override]
+        ct = cts[0]
+        ct_x = ct_u = None
+        if isinstance(x, Undefined):
+            ct_x = self(ct, zeros(update.aval.strong()), *starts)
+        if isinstance(update, Undefined):
+            ct_u = DynamicSlice(update.shape)(ct, *starts)
+        return (ct_x, ct_u, *(None,) * len(starts))
+
+    def scatter(self, dims: Any) -> Primitive:
+        return Scatter(dims, False, GatherScatterMode.CLIP, True)
+
+
+@dataclass(frozen=True)
+class DynamicSliceAdd(_SliceUpdate):
+    """The operand with the update added to the slice that begins at the starts."""
+
+    name = "dynamic_slice_add"
+    combine = staticmethod(lambda old, new: scalar.apply("add", old, new))
+
+    def impl(self, x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = x.copy()
+        box = _box(x.shape, update.shape, starts)
+        out[box] += update
+        return out
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        if tangents[1] is None:
+            return (self(*primals),), (tangents[0],)
+        return super().jvp(primals, tangents)
+
+    def transpose(self, cts: tuple, x: Any, update: Any, *starts: Array) -> tuple:  # type: ignore[override]
+        ct = cts[0]
+        ct_x = ct if isinstance(x, Undefined) else None
+        ct_u = DynamicSlice(update.shape)(ct, *starts) if isinstance(update, Undefined) else None
+        return (ct_x, ct_u, *(None,) * len(starts))
+
+    def scatter(self, dims: Any) -> Primitive:
+        return ScatterAdd(dims, False, GatherScatterMode.CLIP, True)
+
+
+dynamic_update_slice = DynamicUpdateSlice()
+dynamic_slice_add = DynamicSliceAdd()

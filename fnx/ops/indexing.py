@@ -1,0 +1,274 @@
+"""Gather, and the scatter-add that is its transpose; the other scatters build on these."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import scalar
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import AddTo, Primitive, Undefined
+from fnx.core.recipe import Operand, Point, Recipe, Update
+from fnx.core.scalar import Expr
+from fnx.ops.basic import broadcast_axis, move_axis, zeros
+from fnx.ops.windows import (
+    FILL,
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    Shape,
+    Windows,
+    as_scatter,
+    check_indices,
+    default_fill,
+    scatter_windows,
+    windows,
+)
+
+
+def _up(axes: Shape) -> Shape:
+    return tuple([a + 1 for a in axes])
+
+
+@dataclass(frozen=True)
+class Gather(Primitive):
+    """Windows of an operand at the positions that the index vectors (last axis of indices) name."""
+
+    dimension_numbers: GatherDimensionNumbers
+    fill_value: Any
+    indices_are_sorted: bool
+    mode: GatherScatterMode
+    slice_sizes: Shape
+    unique_indices: bool
+    name = "gather"
+
+    def windows(self, x: Any, indices: Any) -> Windows:
+        return windows(self.dimension_numbers, x.shape, indices.shape, self.slice_sizes)
+
+    def fill(self, dtype: np.dtype) -> Any:
+        return default_fill(dtype) if self.fill_value is None else self.fill_value
+
+    def abstract(self, x: ShapedArray, indices: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        check_indices("gather", indices.dtype)
+        weak = x.weak_type and indices.weak_type
+        return (ShapedArray(self.windows(x, indices).shape, x.dtype, weak),)
+
+    def impl(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        w = self.windows(x, indices)
+        if w.single:
+            box, inside = w.box(indices)
+            if inside or self.mode is not FILL:
+                return x[box].reshape(w.shape)
+            return np.full(w.shape, self.fill(x.dtype), x.dtype)
+        at, good = w.positions(indices, self.mode)
+        x = x.reshape(*w.before, w.block_size, *w.after)
+        out = x.take(at, axis=len(w.before), mode="clip")
+        if good is not None:
+            good = good.reshape(*good.shape, *(1,) * (len(w.inner_shape) + len(w.after)))
+            out = np.where(good, out, np.asarray(self.fill(x.dtype), x.dtype))
+        return out if w.perm is None else out.transpose(w.perm)
+
+    def linear(self) -> "Gather":
+        """The same for tangents, which are zero where the result is filled."""
+        if self.mode is not FILL:
+            return self
+        return Gather(self.dimension_numbers, 0, *self._flags())
+
+    def _flags(self) -> tuple:
+        return self.indices_are_sorted, self.mode, self.slice_sizes, self.unique_indices
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, indices), t = primals, tangents[0]
+        return (self(x, indices),), (None if t is None else self.linear()(t, indices),)
+
+    def transpose(self, cts: tuple, x: Undefined, indices: Array) -> tuple:  # type: ignore[override]
+        dims = as_scatter(self.dimension_numbers)
+        add = ScatterAdd(dims, self.indices_are_sorted, self.mode, self.unique_indices)
+        ct = cts[0]
+        return AddTo(x.aval, lambda acc: add(acc, indices, ct)), None
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, indices), (ax, ai) = args, axes
+        n, both = self.dimension_numbers, ax is not None and ai is not None
+        x = x if ax is None else move_axis(x, ax, 0)
+        indices = indices if ai is None else move_axis(indices, ai, 0)
+        dims = batched_dims(n, ax is not None, ai is not None)
+        sizes = self.slice_sizes
+        if ax is not None:
+            sizes = (1 if both else size, *sizes)
+        new = Gather(
+            dims, self.fill_value, self.indices_are_sorted and ai is None, self.mode, sizes,
+            self.unique_indices,
+        )  # fmt: skip
+        return (new(x, indices),), (0,)
+
+    def lower(self, x: Operand, indices: Operand) -> Recipe:  # type: ignore[override]
+        w = self.windows(x, indices)
+        fill = scalar.literal(self.fill(np.dtype(x.dtype)), x.dtype) if self.mode is FILL else None
+
+        def element(*index: Expr) -> Expr:
+            at, inside = w.element(indices, index, self.mode)
+            return x(*at) if fill is None else scalar.select(inside, x(*at), fill)
+
+        return Point(element)
+
+
+def batched_dims(n: GatherDimensionNumbers, x: bool, indices: bool) -> GatherDimensionNumbers:
+    """Dimension numbers for an operand and indices that have (or lack) lanes along axis 0."""
+    offset, collapsed, index_map = _up(n.offset_dims), n.collapsed_slice_dims, n.start_index_map
+    x_lanes, i_lanes = n.operand_batching_dims, n.start_indices_batching_dims
+    if x:
+        collapsed, index_map, x_lanes = _up(collapsed), _up(index_map), _up(x_lanes)
+    if indices:
+        i_lanes = _up(i_lanes)
+    if x and indices:
+        x_lanes, i_lanes = (0, *x_lanes), (0, *i_lanes)
+    elif x:
+        offset = (0, *offset)
+    return GatherDimensionNumbers(offset, collapsed, index_map, x_lanes, i_lanes)
+
+
+@dataclass(frozen=True)
+class AnyScatter(Primitive):
+    """An operand with windows of updates combined into it; a subclass says how."""
+
+    dimension_numbers: ScatterDimensionNumbers
+    indices_are_sorted: bool
+    mode: GatherScatterMode
+    unique_indices: bool
+    ufunc = None  # of (old, new); None replaces
+    combine = None  # the same, of expressions
+
+    def windows(self, x: Any, indices: Any, updates: Any) -> Windows:
+        return scatter_windows(self.dimension_numbers, x.shape, indices.shape, updates.shape)
+
+    def abstract(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> tuple:  # type: ignore[override]
+        check_indices(self.name, indices.dtype)
+        if x.dtype != updates.dtype:
+            raise TypeMismatch(
+                f"{self.name} needs updates of the operand's dtype {x.dtype}, not {updates.dtype}; "
+                "convert them with .astype"
+            )
+        self.windows(x, indices, updates)
+        weak = x.weak_type and indices.weak_type and updates.weak_type
+        return (ShapedArray(x.shape, x.dtype, weak),)
+
+    def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        w = self.windows(x, indices, updates)
+        out = x.copy()
+        if not updates.size:
+            return out
+        if w.single:
+            box, inside = w.box(indices)
+            if inside or self.mode is not FILL:
+                self._combine(out, box, updates.reshape(w.sizes))
+            return out
+        at, good = w.positions(indices, self.mode)
+        if w.perm is not None:
+            updates = updates.transpose(w.made)
+        view = out.reshape(*w.before, w.block_size, *w.after)
+        batch, inner = w.batch_shape, w.inner_shape
+        if good is not None:
+            good = good.reshape(-1)
+            at = np.broadcast_to(at, (*batch, *inner)).reshape(good.size, *inner)[good]
+            updates = updates.reshape(*w.before, good.size, *inner, *w.after)
+            updates = updates.compress(good, axis=len(w.before))
+        if self.ufunc is None or self.unique_indices:
+            self._combine(view, (*(slice(None),) * len(w.before), at), updates)
+        else:
+            accumulate_at(self.ufunc, out, w, at, updates)
+        return out
+
+    def _combine(self, out: np.ndarray, at: tuple, updates: np.ndarray) -> None:
+        if self.ufunc is None:
+            out[at] = updates
+        else:
+            out[at] = self.ufunc(out[at], updates)
+
+    def again(self, kind: type["AnyScatter"], **changes: Any) -> Any:
+        """A scatter of another kind at the same places."""
+        given = {
+            "dimension_numbers": self.dimension_numbers,
+            "indices_are_sorted": self.indices_are_sorted,
+            "mode": self.mode,
+            "unique_indices": self.unique_indices,
+        }
+        return kind(**(given | changes))
+
+    def reader(self, x: Any, indices: Any, updates: Any, fill: Any = 0) -> Gather:
+        """The gather of the windows that this writes; `fill` where there are none."""
+        w = self.windows(x, indices, updates)
+        flags = self.indices_are_sorted, self.mode, w.sizes, self.unique_indices
+        return Gather(w.dims, fill, *flags)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, indices, updates), (ax, ai, au) = args, axes
+        x = broadcast_axis(x, size, 0) if ax is None else move_axis(x, ax, 0)
+        if au is None:
+            updates = broadcast_axis(updates, size, 0)
+        else:
+            updates = move_axis(updates, au, 0)
+        if ai is not None:
+            indices = move_axis(indices, ai, 0)
+        dims = batched_dims(GatherDimensionNumbers(*self.dimension_numbers), True, ai is not None)
+        new = self.again(
+            type(self),
+            dimension_numbers=as_scatter(dims),
+            indices_are_sorted=self.indices_are_sorted and ai is None,
+        )
+        return (new(x, indices, updates),), (0,)
+
+    def lower(self, x: Operand, indices: Operand, updates: Operand) -> Recipe:  # type: ignore[override]
+        w = self.windows(x, indices, updates)
+
+        def target(*index: Expr) -> tuple[Expr, tuple[Expr, ...]]:
+            at, inside = w.element(indices, index, self.mode)
+            return inside, at
+
+        unique = self.unique_indices or w.single
+        return Update(x, updates.shape, target, updates, self.combine, unique)
+
+
+def accumulate_at(ufunc: np.ufunc, out: np.ndarray, w: Windows, at: Any, updates: np.ndarray) -> None:
+    """Combine updates into `out` at positions that may repeat.
+
+    `ufunc.at` is fast for one flat index array only, so whole positions are worked out.
+    """
+    block, after = w.block_size, w.after
+    inner = int(np.prod(after, dtype=np.int64))
+    if inner != 1:
+        at = (np.asarray(at) * inner).reshape(*np.shape(at), 1) + np.arange(inner)
+    if w.before:
+        outer = np.arange(int(np.prod(w.before, dtype=np.int64))) * (block * inner)
+        at = outer.reshape(-1, *(1,) * np.ndim(at)) + at
+    flat = np.broadcast_to(at, np.shape(at)).reshape(-1)
+    ufunc.at(out.reshape(-1), flat, updates.reshape(-1))
+
+
+@dataclass(frozen=True)
+class ScatterAdd(AnyScatter):
+    """An operand with windows of updates added to it; updates of one place add up."""
+
+    name = "scatter-add"
+    ufunc = np.add
+    combine = staticmethod(lambda old, new: scalar.apply("or" if old.dtype == "bool" else "add", old, new))
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, indices, updates), (tx, _, tu) = primals, tangents
+        out = self(x, indices, updates)
+        if tu is None:
+            return (out,), (tx,)
+        tx = zeros(x.aval.tangent()) if tx is None else tx
+        return (out,), (self(tx, indices, tu),)
+
+    def transpose(self, cts: tuple, x: Any, indices: Array, updates: Any) -> tuple:  # type: ignore[override]
+        ct = cts[0]
+        ct_x = ct if isinstance(x, Undefined) else None
+        if not isinstance(updates, Undefined):
+            return ct_x, None, None
+        return ct_x, None, self.reader(x, indices, updates)(ct, indices)
+
+
+__all__ = ["AnyScatter", "Gather", "ScatterAdd", "ShapeError", "batched_dims"]

@@ -1,0 +1,240 @@
+"""The persistent cache: compiled code and what belongs to it, in files that any process may read.
+
+An entry is a file that is named by its key and begins with a checksum, so that a torn or foreign
+file is a miss. Files appear whole (written aside, then renamed), so that processes need no locks.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fnx.core import config
+
+_MAGIC = b"fnxcache"
+_DIGEST = 20
+_HEADER = len(_MAGIC) + _DIGEST
+_SWEEP_EVERY = 256  # writes of this process between two looks at the size of the folder
+_DEFAULT_LIMIT = 1 << 30
+_FRESH = 86400.0  # a hit renews the time of an entry that is older than this, in seconds
+
+
+class CacheWarning(RuntimeWarning):
+    """The cache of compiled code cannot be written; fnx works on without it."""
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the cache holds: its folder, the number of entries, bytes, and the bound on bytes."""
+
+    folder: Path
+    entries: int
+    bytes: int
+    limit: int
+    enabled: bool
+
+
+def folder() -> Path:
+    """Where entries live: `FNX_CACHE_DIR`, or the user's cache folder of this platform."""
+    chosen = os.environ.get("FNX_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return _default_folder()
+
+
+@lru_cache(maxsize=1)
+def _default_folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
+
+
+def limit() -> int:
+    """The bound on the bytes of all entries: `FNX_CACHE_LIMIT`, or 1 GiB."""
+    try:
+        return int(os.environ.get("FNX_CACHE_LIMIT", _DEFAULT_LIMIT))
+    except ValueError:
+        return _DEFAULT_LIMIT
+
+
+def enabled() -> bool:
+    return bool(config.cache.value)
+
+
+def key(*parts: str | bytes) -> str:
+    """A name for what depends on `parts`, on this version of fnx, on the compiler and on the CPU."""
+    digest = hashlib.blake2b(environment(), digest_size=_DIGEST)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def environment() -> bytes:
+    """What all keys depend on: sources, versions, and the CPU."""
+    import llvmlite.binding as llvm
+
+    words = [fingerprint(), llvm.get_process_triple(), llvm.get_host_cpu_name()]
+    words += [llvm.get_host_cpu_features().flatten(), *numba_settings()]
+    words += [_version(name) for name in ("llvmlite", "numba", "numpy", "scipy")]
+    return "\0".join(words).encode()
+
+
+def numba_settings() -> list[str]:
+    """Settings of Numba's code generator that change its code, without importing it."""
+    names = ("CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+    return [f"{name}={os.environ.get('NUMBA_' + name, '')}" for name in names]
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package}={importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package}=none"
+
+
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """A hash of the sources that decide what a program is compiled to."""
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for package in ("fnx.core", "fnx.ops", "fnx.interpreters", "fnx.lowering"):
+        spec = importlib.util.find_spec(package)
+        for root in (spec.submodule_search_locations or ()) if spec else ():
+            for file in sorted(Path(root).rglob("*.py")):
+                digest.update(file.name.encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+# --- entries ------------------------------------------------------------------------------------
+
+
+def _path(name: str) -> Path:
+    return folder() / name[:2] / name
+
+
+def get(name: str) -> bytes | None:
+    """The bytes that were put under a key, or None: absent, damaged, unreadable, cache off."""
+    if not enabled():
+        return None
+    path = _path(name)
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if data[: len(_MAGIC)] != _MAGIC or _checksum(data[_HEADER:]) != data[len(_MAGIC) : _HEADER]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    _renew(path)
+    return data[_HEADER:]
+
+
+def _checksum(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=_DIGEST).digest()
+
+
+def _renew(path: Path) -> None:
+    """Entries are evicted by age since their last use, which is noted about once a day."""
+    with contextlib.suppress(OSError):
+        if time.time() - path.stat().st_mtime > _FRESH:
+            os.utime(path)
+
+
+def put(name: str, payload: bytes) -> bool:
+    """Keep bytes under a key; False, with one warning a process, if that is not possible."""
+    if not enabled():
+        return False
+    path = _path(name)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(_MAGIC + _checksum(payload) + payload)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        _warn(error)
+        return False
+    _sweep_sometimes()
+    return True
+
+
+_state = {"warned": False, "writes": 0}
+
+
+def _warn(error: OSError) -> None:
+    if not _state["warned"]:
+        _state["warned"] = True
+        warnings.warn(
+            f"compiled code cannot be kept in {folder()}: {error}. Programs will be compiled anew "
+            "in each process; set FNX_CACHE_DIR to a folder that can be written, or FNX_CACHE=0.",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+def _sweep_sometimes() -> None:
+    _state["writes"] += 1
+    if _state["writes"] % _SWEEP_EVERY == 1:
+        sweep()
+
+
+def _files() -> list[tuple[float, int, Path]]:
+    """Time of last use, bytes and path of each file, half-written ones included."""
+    found = []
+    for path in folder().glob("??/*"):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found.append((stat.st_mtime, stat.st_size, path))
+    return found
+
+
+def sweep(bound: int | None = None) -> int:
+    """Remove the entries that were used longest ago until `bound` bytes are left; their number."""
+    bound = limit() if bound is None else bound
+    files = sorted(_files())
+    total = sum(size for _, size, _ in files)
+    # Down to nine tenths, so that a full cache is not swept at every write.
+    target = bound if total <= bound else bound * 9 // 10
+    removed = 0
+    for when, size, path in files:
+        abandoned = path.name.startswith(".tmp-") and time.time() - when > 3600
+        if total <= target and not abandoned:
+            continue
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed += 1
+        total -= size
+    return removed
+
+
+def info() -> Info:
+    """The state of the cache on disk."""
+    files = [size for _, size, path in _files() if not path.name.startswith(".")]
+    return Info(folder(), len(files), sum(files), limit(), enabled())
+
+
+def clear() -> int:
+    """Remove all entries; their number. Programs already loaded stay loaded."""
+    count = info().entries
+    root = folder()
+    for shard in root.glob("??"):
+        shutil.rmtree(shard, ignore_errors=True)
+    return count

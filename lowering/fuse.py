@@ -1,0 +1,44 @@
+"""The heuristics of fusion, all of them: what is kept in registers, recomputed, stored, unrolled."""
+
+from fnx.core.aval import ShapedArray
+
+SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
+UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
+UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
+CHEAP = 4  # operations an element up to which a value is computed again at each use
+CHEAP_USES = 4  # and the number of uses up to which it is
+PARALLEL_WORK = 1 << 18  # operations from which on a nest is shared out to threads
+
+_FREE = frozenset(
+    "broadcast_in_dim reshape squeeze expand_dims transpose slice rev iota copy stop_gradient "
+    "dynamic_slice split convert_element_type gather".split()
+)
+_COSTLY = {"div": 4, "sqrt": 4, "rem": 6, "integer_pow": 2, "rsqrt": 6, "max": 1, "select_n": 1}
+_COSTLY |= dict.fromkeys(
+    (
+        "exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+        "pow cbrt logistic erf erfc erf_inv lgamma digamma threefry2x32"
+    ).split(),
+    20,
+)
+
+
+def weight(name: str) -> int:
+    """Operations an element of a primitive."""
+    return 0 if name in _FREE else _COSTLY.get(name, 1)
+
+
+def is_small(shape: tuple[int, ...]) -> bool:
+    size = 1
+    for n in shape:
+        size *= n
+    return size <= SMALL
+
+
+def is_small_aval(aval: ShapedArray) -> bool:
+    return is_small(aval.shape)
+
+
+def inlined(cost: int, uses: int) -> bool:
+    """Whether a value is computed again by each reader, rather than stored for them."""
+    return uses <= 1 or cost == 0 or (cost <= CHEAP and uses <= CHEAP_USES)

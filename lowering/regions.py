@@ -1,0 +1,300 @@
+"""Control flow: jaxprs that become loops and branches of the native function around them.
+
+Small carries are variables of the loop; large ones live in one buffer for the whole loop, which the
+body overwrites in place where it can, and into which the next value is copied where it cannot.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.jaxpr import Jaxpr, Var
+from fnx.core.scalar import Expr
+from fnx.lowering import fuse
+from fnx.lowering.kernel import If, Loop, Stmt, While
+from fnx.lowering.values import Handle, Pull, Registers, Stored
+
+if TYPE_CHECKING:
+    from fnx.lowering.build import Builder
+
+
+class Carries:
+    """The carried values of a loop: variables and initial values, or buffers."""
+
+    def __init__(self, builder: "Builder", init: Sequence[Handle], outs: Sequence[Handle], rest: Any):
+        self.builder = builder
+        self.outs = outs
+        self.places: list[list[Expr] | Stored] = []
+        self.variables: list[Expr] = []
+        self.init: list[Expr] = []
+        taken = [h.state.buffer for h in rest if isinstance(h.state, Stored)]
+        for given, out in zip(init, outs, strict=True):
+            if fuse.is_small(given.shape):
+                builder.settle(given)
+                assert isinstance(given.state, Registers)
+                names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
+                self.places.append(names)
+                self.variables += names
+                self.init += given.state.elements
+            else:
+                place = self._place(given, out, taken)
+                taken.append(place.buffer)
+                self.places.append(place)
+
+    def _place(self, given: Handle, out: Handle, taken: list) -> Stored:
+        """The buffer of a large carry, which holds its initial value."""
+        builder = self.builder
+        if isinstance(given.state, Stored) and out.target is None:
+            if builder.dies(given) and given.state.buffer not in taken:
+                builder.save_readers(given.state.buffer)
+                return given.state
+        place = out.target or builder.new_stored(given)
+        if isinstance(given.state, Pull):
+            given.target = None
+        builder.store_into(_twin(given), place)
+        return place
+
+    def handles(self, own: object, like: Sequence[Handle]) -> list[Handle]:
+        """The carried values as the body sees them."""
+        found = []
+        for place, given in zip(self.places, like, strict=True):
+            state = Registers(list(place)) if isinstance(place, list) else place
+            h = Handle(given.shape, given.dtype, state)
+            h.scope = own
+            found.append(h)
+        return found
+
+    def close(self, results: Sequence[Handle]) -> list[Expr]:
+        """Write the next values of the large carries; the next values of the variables."""
+        builder = self.builder
+        yields: list[Expr] = []
+        moves = []
+        mine = {p.buffer for p in self.places if isinstance(p, Stored)}
+        for place, made in zip(self.places, results, strict=True):
+            builder.settle(made)
+            if isinstance(place, list):
+                assert isinstance(made.state, Registers)
+                yields += made.state.elements
+                continue
+            source = builder.store(made)
+            if source.buffer is place.buffer:
+                continue
+            if source.buffer in mine:  # carries that change places
+                copy = builder.new_stored(made)
+                builder.copy(copy, source, made.size)
+                source = copy
+            moves.append((place, source, made.size))
+        for place, source, size in moves:
+            builder.copy(place, source, size)
+        return yields
+
+    def finish(self) -> None:
+        """Hand the last values to the outputs of the equation."""
+        for place, out in zip(self.places, self.outs, strict=True):
+            if isinstance(place, list):
+                out.state = Registers(list(place))
+            else:
+                out.state = place
+
+
+def _twin(h: Handle) -> Handle:
+    """The same value under a handle of its own, so that storing it does not move the original."""
+    twin = Handle(h.shape, h.dtype, h.state)
+    twin.consumers, twin.last_use, twin.scope = h.consumers, h.last_use, h.scope
+    return twin
+
+
+def _inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
+    """Build statements into a block of their own."""
+    outer, builder.block = builder.block, []
+    builder.depth += 1
+    try:
+        made = make()
+    finally:
+        block, builder.block = builder.block, outer
+        builder.depth -= 1
+    return block, made
+
+
+def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+    """A scan."""
+    from fnx.lowering.build import OWN
+
+    inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
+    consts = inputs[: r.consts]
+    init = inputs[r.consts : r.consts + r.carry]
+    xs = inputs[r.consts + r.carry :]
+    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs])
+    stacks = [out.target or builder.new_stored(out) for out in outs[r.carry :]]
+    for out, stack in zip(outs[r.carry :], stacks, strict=True):
+        out.state = stack
+    t = scalar.var("int64", "t")
+    if r.length:
+        body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
+        builder.emit(
+            Loop(
+                t,
+                scalar.size(r.length),
+                body[0],
+                carries.variables,
+                carries.init,
+                body[1],
+                poll=builder.depth == 0,
+                reverse=r.reverse,
+            )
+        )
+    else:
+        for var_list, given in zip(carries.places, init, strict=True):
+            if isinstance(var_list, list):
+                assert isinstance(given.state, Registers)
+                var_list[:] = given.state.elements
+    carries.finish()
+    for out in outs[r.carry :]:
+        if fuse.is_small(out.shape):
+            builder.load_registers(out)
+
+
+def _loop_body(
+    builder: "Builder",
+    r: recipe.Loop,
+    consts: list[Handle],
+    carries: Carries,
+    init: list[Handle],
+    xs: list[Handle],
+    stacks: list[Stored],
+    t: Expr,
+    own: object,
+) -> tuple[list[Stmt], list[Expr]]:
+    def make() -> list[Expr]:
+        given = [*consts, *carries.handles(own, init), *(_at_step(x, t) for x in xs)]
+        ys = r.jaxpr.outs[r.carry :]
+        targets: dict[Var, Stored] = {}
+        for atom, stack in zip(ys, stacks, strict=True):
+            step = _step_of(stack, atom.aval.size, t)
+            if type(atom) is Var and atom not in r.jaxpr.outs[: r.carry]:
+                targets.setdefault(atom, step)
+        results = builder.jaxpr(r.jaxpr, given, targets)
+        for made, stack in zip(results[r.carry :], stacks, strict=True):
+            builder.store_into(made, _step_of(stack, made.size, t))
+        return carries.close(results[: r.carry])
+
+    return _inside(builder, make)
+
+
+def _step_of(stack: Stored, size: int, t: Expr) -> Stored:
+    offset = scalar.mul(t, scalar.size(size))
+    return Stored(stack.buffer, scalar.add(stack.base, offset), owned=False)
+
+
+def _at_step(x: Handle, t: Expr) -> Handle:
+    """Element `t` of a stacked value."""
+    shape = x.shape[1:]
+    state: Any
+    if isinstance(x.state, Stored):
+        size = 1
+        for n in shape:
+            size *= n
+        state = _step_of(x.state, size, t)
+    else:
+        state = Pull(lambda *index: x(t, *index), 0)
+    h = Handle(shape, x.dtype, state)
+    h.scope = None
+    return h
+
+
+def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]) -> None:
+    """A while loop: the condition is a block that runs before each round."""
+    from fnx.lowering.build import OWN
+
+    n = r.cond_consts + r.body_consts
+    inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
+    cond_consts, body_consts = inputs[: r.cond_consts], inputs[r.cond_consts : n]
+    init = inputs[n:]
+    carries = Carries(builder, init, outs, inputs[:n])
+
+    def test() -> Expr:
+        (made,) = builder.jaxpr(r.cond, [*cond_consts, *carries.handles(None, init)])
+        assert isinstance(made.state, Registers)
+        return made.state.elements[0]
+
+    def step() -> list[Expr]:
+        results = builder.jaxpr(r.body, [*body_consts, *carries.handles(OWN, init)])
+        return carries.close(results)
+
+    before, cond = _inside(builder, test)
+    body, yields = _inside(builder, step)
+    poll = builder.depth == 0
+    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, poll=poll))
+    carries.finish()
+
+
+def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: list[Handle]) -> None:
+    """cond and switch: a chain of Ifs."""
+    inputs = builder.settled_region(inputs)
+    index = builder.settle(inputs[0]).state
+    assert isinstance(index, Registers)
+    places: list[Any] = []
+    for out in outs:
+        if fuse.is_small(out.shape):
+            places.append([scalar.var(out.dtype, "r") for _ in range(out.size)])
+        else:
+            places.append(out.target or builder.new_stored(out))
+    _chain(builder, index.elements[0], list(r.jaxprs), 0, inputs[1:], places)
+    for out, place in zip(outs, places, strict=True):
+        out.state = Registers(place) if isinstance(place, list) else place
+
+
+def _arm(
+    builder: "Builder", jaxpr: Jaxpr, inputs: list[Handle], places: list[Any]
+) -> tuple[list[Stmt], list[Expr]]:
+    """One branch: its statements, and its small results."""
+
+    def make() -> list[Expr]:
+        targets: dict[Var, Stored] = {}
+        for atom, place in zip(jaxpr.outs, places, strict=True):
+            if isinstance(place, Stored) and type(atom) is Var:
+                targets.setdefault(atom, place)
+        found: list[Expr] = []
+        for made, place in zip(builder.jaxpr(jaxpr, inputs, targets), places, strict=True):
+            if isinstance(place, Stored):
+                builder.store_into(made, place)
+            else:
+                state = builder.settle(made).state
+                assert isinstance(state, Registers)
+                found += state.elements
+        return found
+
+    return _inside(builder, make)
+
+
+def _chain(
+    builder: "Builder",
+    index: Expr,
+    jaxprs: list[Jaxpr],
+    number: int,
+    inputs: list[Handle],
+    places: list[Any],
+) -> None:
+    """if index <= number: this arm, else the next ones; `places` get the results."""
+    results = [v for p in places if isinstance(p, list) for v in p]
+    first, *rest = jaxprs
+    then, on_true = _arm(builder, first, inputs, places)
+    if not rest:  # only one branch
+        builder.block += then
+        _assign(builder, results, on_true)
+        return
+    if len(rest) == 1:
+        orelse, on_false = _arm(builder, rest[0], inputs, places)
+    else:
+        inner = [[scalar.var(v.dtype, "r") for v in p] if isinstance(p, list) else p for p in places]
+        orelse, _ = _inside(
+            builder, lambda: _chain(builder, index, rest, number + 1, inputs, inner)
+        )
+        on_false = [v for p in inner if isinstance(p, list) for v in p]
+    test = scalar.compare("le", index, scalar.const(number, index.dtype))
+    builder.emit(If(test, then, orelse, results, on_true, on_false))
+
+
+def _assign(builder: "Builder", results: list[Expr], values: list[Expr]) -> None:
+    always = scalar.const(True, "bool")
+    builder.emit(If(always, [], [], results, values, values))

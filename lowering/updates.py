@@ -1,0 +1,221 @@
+"""Updates and cumulative folds: nests whose rounds read what earlier rounds wrote."""
+
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering import fuse
+from fnx.lowering.kernel import If, Loop, Stmt, Store
+from fnx.lowering.values import Handle, Registers, Stored, static_indices
+
+if TYPE_CHECKING:
+    from fnx.lowering.build import Builder
+
+_REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated
+
+
+def update(
+    builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle, name: str
+) -> None:
+    """Scatter and its kin: in place where the operand dies."""
+    operand: Handle = r.operand  # type: ignore[assignment]
+    count = 1
+    for n in r.shape:
+        count *= n
+    if fuse.is_small(out.shape) and count * out.size <= _REGISTER_UPDATES:
+        builder.settle(operand)
+        builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
+        return
+    for h in inputs:  # values and indices are read while memory is written: have them ready
+        if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
+            builder.store(h)
+    place = _target(builder, operand, out)
+    body, stmts = _rounds(builder, r, place, out.shape)
+    del stmts
+    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+        builder.block += body
+    else:
+        builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
+    out.state = place
+    if fuse.is_small(out.shape):
+        builder.load_registers(out)
+
+
+def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
+    if not isinstance(operand.state, Stored):
+        return False
+    from fnx.lowering.values import Pull, buffers_read
+
+    if isinstance(h.state, Stored):
+        return False
+    if not isinstance(h.state, Pull):
+        return True
+    index = tuple(scalar.var("int64") for _ in h.shape)
+    return operand.state.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
+
+
+def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
+    """The memory that is updated: the operand's own, or a copy."""
+    if isinstance(operand.state, Stored) and out.target is None and builder.dies(operand):
+        builder.save_readers(operand.state.buffer)
+        return operand.state
+    place = out.target or builder.new_stored(out)
+    same = Handle(operand.shape, operand.dtype, operand.state)
+    same.consumers, same.last_use, same.scope = [], -1, operand.scope
+    if not isinstance(operand.state, (Stored, Registers)):
+        if operand.last_use <= builder.scope.position and operand.target is None:
+            operand.target = place
+            builder.store(operand)
+            return place
+        builder.store(operand)
+        same.state = operand.state
+    builder.store_into(same, place)
+    return place
+
+
+def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
+    assert isinstance(operand.state, Registers)
+    elements = list(operand.state.elements)
+    for ix in static_indices(r.shape):
+        inside, where = r.target(*ix)
+        position = scalar.linear_index(where, out.shape)
+        value = r.value(*ix)
+        for k in range(len(elements)):
+            here = scalar.logical_and(inside, scalar.compare("eq", position, scalar.size(k)))
+            if here.op == "const" and not here.attr:
+                continue
+            new = value if r.combine is None else r.combine(elements[k], value)
+            elements[k] = scalar.select(here, new, elements[k])
+    return elements
+
+
+def _rounds(
+    builder: "Builder", r: recipe.Update, place: Stored, shape: tuple[int, ...]
+) -> tuple[list[Stmt], None]:
+    """The loops over all updates, in row-major order."""
+
+    def at(index: tuple[Expr, ...]) -> list[Stmt]:
+        inside, where = r.target(*index)
+        position = place.position(shape, where)
+        value = r.value(*index)
+        if r.combine is not None:
+            value = r.combine(scalar.load(place.buffer, position, place.buffer.dtype), value)
+        store = Store(place.buffer, position, value)
+        if inside.op == "const":
+            return [store] if inside.attr else []
+        return [If(inside, [store], [])]
+
+    count = 1
+    for n in r.shape:
+        count *= n
+    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+        body = []
+        for ix in static_indices(r.shape):
+            body += builder.evaluated(lambda ix=ix: at(ix))
+        return body, None
+    index = tuple(scalar.size(0) if n == 1 else scalar.var("int64", "u") for n in r.shape)
+    body = builder.evaluated(lambda: at(index))
+    simple = r.unique or r.combine is None and _plain(body)
+    inner = True
+    for var, n in reversed(list(zip(index, r.shape, strict=True))):
+        if n != 1:
+            body = [Loop(var, scalar.size(n), body, vector=inner and simple and r.unique)]
+            inner = False
+    return body, None
+
+
+def _plain(body: list[Stmt]) -> bool:
+    return all(isinstance(s, Store) for s in body)
+
+
+def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
+    """Cumulative sums and their kin: accumulators in registers, or the row before in memory."""
+    if 0 in r.shape:
+        for out in outs:
+            out.state = out.target or builder.new_stored(out)
+            if fuse.is_small(out.shape):
+                out.state = Registers([])
+        return
+    if all(fuse.is_small(out.shape) for out in outs):
+        builder_columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
+        for out, column in zip(outs, builder_columns, strict=True):
+            builder.settle_registers(out, column)
+        return
+    places = [out.target or builder.new_stored(out) for out in outs]
+    index = [scalar.size(0) if n == 1 else scalar.var("int64", "s") for n in r.shape]
+    n = r.shape[r.axis]
+    if all(m == 1 for m in r.shape[r.axis + 1 :]):
+        body = builder.evaluated(lambda: _rows(r, places, index))
+        order = [k for k in range(len(r.shape)) if k != r.axis]
+    else:
+        body = builder.evaluated(lambda: _planes(r, places, index, n))
+        order = [k for k in range(r.axis)]
+    for k in reversed(order):
+        if r.shape[k] != 1:
+            body = [Loop(index[k], scalar.size(r.shape[k]), body)]
+    builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
+    for out, place in zip(outs, places, strict=True):
+        out.state = place
+        if fuse.is_small(out.shape):
+            builder.load_registers(out)
+
+
+def _unrolled(r: recipe.Cumulative, outs: int) -> list[list[Expr]]:
+    accs: dict[tuple, Any] = {}
+    made: dict[tuple, tuple[Expr, ...]] = {}
+    points = static_indices(r.shape)
+    for ix in reversed(points) if r.reverse else points:
+        lane = tuple(e.attr for k, e in enumerate(ix) if k != r.axis)
+        accs[lane] = r.combine(accs.get(lane, r.init), r.fn(*ix))
+        made[tuple(e.attr for e in ix)] = accs[lane]
+    return [[made[tuple(e.attr for e in ix)][k] for ix in points] for k in range(outs)]
+
+
+def _rows(r: recipe.Cumulative, places: list[Stored], index: list[Expr]) -> list[Stmt]:
+    """Along the last axis: accumulators are carried by the loop."""
+    accs = [scalar.var(e.dtype, "a") for e in r.init]
+    nexts = list(r.combine(tuple(accs), r.fn(*index)))
+    stores: list[Stmt] = [
+        Store(p.buffer, p.position(r.shape, tuple(index)), e)
+        for p, e in zip(places, nexts, strict=True)
+    ]
+    n = r.shape[r.axis]
+    axis = index[r.axis] if n != 1 else scalar.var("int64", "s")
+    return [
+        Loop(axis, scalar.size(n), stores, accs, list(r.init), nexts, reverse=r.reverse)
+    ]
+
+
+def _planes(r: recipe.Cumulative, places: list[Stored], index: list[Expr], n: int) -> list[Stmt]:
+    """Along another axis: each plane is made from the one before, which is in memory."""
+    inner = [k for k in range(r.axis + 1, len(r.shape)) if r.shape[k] != 1]
+    first = index.copy()
+    first[r.axis] = scalar.size(n - 1 if r.reverse else 0)
+
+    def plane(at: list[Expr], accs: tuple[Expr, ...]) -> list[Stmt]:
+        nexts = r.combine(accs, r.fn(*at))
+        body: list[Stmt] = [
+            Store(p.buffer, p.position(r.shape, tuple(at)), e)
+            for p, e in zip(places, nexts, strict=True)
+        ]
+        vector = True
+        for k in reversed(inner):
+            body = [Loop(index[k], scalar.size(r.shape[k]), body, vector=vector)]
+            vector = False
+        return body
+
+    start = plane(first, r.init)
+    if n == 1:
+        return start
+    step = scalar.var("int64", "s")
+    at, before = index.copy(), index.copy()
+    if r.reverse:
+        at[r.axis] = scalar.sub(scalar.size(n - 2), step)
+        before[r.axis] = scalar.sub(scalar.size(n - 1), step)
+    else:
+        at[r.axis] = scalar.add(step, scalar.size(1))
+        before[r.axis] = step
+    accs = tuple(
+        scalar.load(p.buffer, p.position(r.shape, tuple(before)), p.buffer.dtype) for p in places
+    )
+    return [*start, Loop(step, scalar.size(n - 1), plane(at, accs))]

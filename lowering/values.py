@@ -1,0 +1,188 @@
+"""How a value of a jaxpr exists while its program is built: in registers, in memory, or not yet."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.kernel import Buffer
+
+Shape = tuple[int, ...]
+
+
+class State:
+    """Base of the ways to exist."""
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        raise NotImplementedError
+
+
+class Registers(State):
+    """A small array: one expression an element, in row-major order."""
+
+    def __init__(self, elements: list[Expr]):
+        self.elements = elements
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        position = scalar.linear_index(index, shape)
+        if position.op == "size":
+            return self.elements[position.attr]
+        # A position that is only known at run time: a chain of choices.
+        found = self.elements[-1]
+        for k in range(len(self.elements) - 2, -1, -1):
+            here = scalar.compare("eq", position, scalar.size(k))
+            found = scalar.select(here, self.elements[k], found)
+        return found
+
+
+class Stored(State):
+    """Contiguous elements of a buffer from `base` on. `owned`: the program may overwrite them."""
+
+    def __init__(self, buffer: Buffer, base: Expr | None = None, owned: bool = True):
+        self.buffer = buffer
+        self.base = scalar.size(0) if base is None else base
+        self.owned = owned
+
+    def position(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        return scalar.add(self.base, scalar.linear_index(index, shape))
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        return scalar.load(self.buffer, self.position(shape, index), self.buffer.dtype)
+
+
+class Pull(State):
+    """Computed wherever it is read. `cost`: operations an element, with all that it pulls."""
+
+    def __init__(self, fn: Callable[..., Expr], cost: int):
+        self.fn = fn
+        self.cost = cost
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        return self.fn(*index)
+
+
+class Pending(State):
+    """A member of an open group: it will be stored if somebody outside the group reads it."""
+
+    def __init__(self, group: Any, fn: Callable[..., Expr]):
+        self.group = group
+        self.fn = fn
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        if self.group.covers(shape, index):
+            return self.fn(*index)
+        raise NeedsFlush(self.group)
+
+
+class Folding(State):
+    """The result of a reduction in an open group: nobody can read it before the group is closed."""
+
+    def __init__(self, group: Any):
+        self.group = group
+
+    def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
+        raise NeedsFlush(self.group)
+
+
+class NeedsFlush(Exception):  # noqa: N818  # a signal, not an error
+    """An open group must be closed before an expression can be built."""
+
+    def __init__(self, group: Any):
+        self.group = group
+
+
+class Handle:
+    """A value of the jaxpr: shape, dtype, and how it exists now. The operand that `lower` rules see."""
+
+    __slots__ = ("consumers", "dtype", "last_use", "scope", "shape", "state", "target")
+
+    def __init__(self, shape: Shape, dtype: str, state: State | None = None):
+        self.shape = shape
+        self.dtype = dtype
+        self.state: State = state  # type: ignore[assignment]
+        self.target: Stored | None = None  # where it should be stored, if it is
+        self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
+        self.last_use: float = -1
+        self.scope: Any = None
+
+    def __call__(self, *index: Expr) -> Expr:
+        return self.state.read(self.shape, index)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for n in self.shape:
+            total *= n
+        return total
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.shape)} in {type(self.state).__name__}"
+
+
+def static_indices(shape: Shape) -> list[tuple[Expr, ...]]:
+    """All indices of a small array, in row-major order."""
+    found: list[tuple[Expr, ...]] = [()]
+    for n in shape:
+        found = [(*ix, scalar.size(k)) for ix in found for k in range(n)]
+    return found
+
+
+# --- walks over expressions ---------------------------------------------------------------------------
+
+
+def buffers_read(exprs: list[Expr]) -> set[Buffer]:
+    """The buffers from which the expressions load."""
+    found: set[Buffer] = set()
+    seen: set[int] = set()
+    todo = list(exprs)
+    while todo:
+        e = todo.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            if e.op == "load":
+                found.add(e.attr)
+            todo.extend(e.args)
+    return found
+
+
+def depends_on(exprs: list[Expr], leaves: set[int], stop: Expr | None = None) -> bool:
+    """Whether a node of `leaves` (ids) is reached, other than through `stop`."""
+    seen: set[int] = set()
+    todo = list(exprs)
+    while todo:
+        e = todo.pop()
+        if e is stop or id(e) in seen:
+            continue
+        if id(e) in leaves:
+            return True
+        seen.add(id(e))
+        todo.extend(e.args)
+    return False
+
+
+def substitute(exprs: list[Expr], old: Expr, new: Expr) -> list[Expr]:
+    """The expressions with one node replaced."""
+    done: dict[int, Expr] = {id(old): new}
+
+    def visit(root: Expr) -> Expr:
+        todo = [root]
+        while todo:
+            e = todo[-1]
+            if id(e) in done:
+                todo.pop()
+                continue
+            missing = [a for a in e.args if id(a) not in done]
+            if missing:
+                todo.extend(missing)
+                continue
+            args = tuple(done[id(a)] for a in e.args)
+            same = all(a is b for a, b in zip(args, e.args, strict=True))
+            done[id(e)] = e if same else scalar.node(e.op, e.dtype, args, e.attr)
+            todo.pop()
+        return done[id(root)]
+
+    return [visit(e) for e in exprs]
