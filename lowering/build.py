@@ -233,7 +233,7 @@ class Builder:
         if -1 not in out.consumers and out.target is None and fuse.inlined(cost, uses):
             out.state = Pull(r.fn, cost)
             return
-        self._join(out, r.fn, eqn.prim.name)
+        self.join(out, r.fn, eqn.prim.name)
 
     def registers(self, out: Handle, fn: Callable[..., Expr]) -> None:
         """Compute a small array now, element by element."""
@@ -252,7 +252,7 @@ class Builder:
         if len(out.consumers) > 1 or -1 in out.consumers or buffers_read(elements):
             self.emit(Eval(list(elements)))
 
-    def _join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
+    def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
         """Make a value a member of the open group of its shape."""
         self._member(out.shape, fn, out, name)
 
@@ -338,7 +338,7 @@ class Builder:
             else:
                 if handle.target is None:
                     handle.target = self.new_stored(handle)
-                self._join(handle, state.fn, "store")
+                self.join(handle, state.fn, "store")
         if isinstance(handle.state, (Pending, Folding)):
             if handle.target is None:
                 handle.target = self.new_stored(handle)
@@ -444,7 +444,7 @@ class Builder:
             out.state = Pull(choose, 2)
             return
         if stack:
-            self._join(out, choose, eqn.prim.name)
+            self.join(out, choose, eqn.prim.name)
             return
         self._store_pieces(eqn, r, out)
 
@@ -556,6 +556,20 @@ class Builder:
         results = self.jaxpr(r.jaxpr, self.settled(inputs), targets)
         for out, made in zip(outs, results, strict=True):
             self.adopt(out, made)
+
+    def settled_region(self, inputs: Sequence[Handle], keep: Sequence[int] = ()) -> list[Handle]:
+        """As `settled`; operands in `keep`, initial carries, may wait to be stored in their place."""
+        for k, h in enumerate(inputs):
+            if k not in keep or fuse.is_small(h.shape):
+                self.settled([h])
+            elif isinstance(h.state, (Pending, Folding)):
+                self.store(h)
+        self.flush_all()
+        return list(inputs)
+
+    def load_registers(self, h: Handle) -> None:
+        """Bring a small array from memory into registers."""
+        self._to_registers(h)
 
     def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
         """The operands of a region: in registers, in memory, or trivial to compute again."""

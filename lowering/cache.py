@@ -69,9 +69,11 @@ def enabled() -> bool:
     return bool(config.cache.value)
 
 
-def key(*parts: str | bytes) -> str:
-    """A name for what depends on `parts`, on this version of fnx, on the compiler and on the CPU."""
+def key(*parts: str | bytes, sources: bool = True) -> str:
+    """A name for what depends on `parts`, on the compiler, on the CPU, and on fnx's `sources`."""
     digest = hashlib.blake2b(environment(), digest_size=_DIGEST)
+    if sources:
+        digest.update(fingerprint().encode())
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
         digest.update(b"%d:" % len(data))
@@ -81,10 +83,10 @@ def key(*parts: str | bytes) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> bytes:
-    """What all keys depend on: sources, versions, and the CPU."""
+    """What all keys depend on: the compiler's version and settings, and the CPU."""
     import llvmlite.binding as llvm
 
-    words = [fingerprint(), llvm.get_process_triple(), llvm.get_host_cpu_name()]
+    words = [llvm.get_process_triple(), llvm.get_host_cpu_name()]
     words += [llvm.get_host_cpu_features().flatten(), *numba_settings()]
     words += [_version(name) for name in ("llvmlite", "numba", "numpy", "scipy")]
     return "\0".join(words).encode()
@@ -105,9 +107,9 @@ def _version(package: str) -> str:
 
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
-    """A hash of the sources that decide what a program is compiled to."""
+    """A hash of the sources that decide to what code a jaxpr is lowered."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    for package in ("fnx.core", "fnx.ops", "fnx.interpreters", "fnx.lowering"):
+    for package in ("fnx.core", "fnx.ops", "fnx.lowering"):
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
             for file in sorted(Path(root).rglob("*.py")):

@@ -102,20 +102,20 @@ def exp2(x: V) -> V:
     return scale(fma(r, poly(r, C["EXP2", x.dtype]), 1.0), k)
 
 
-def expm1_half(x: V) -> Pair:
-    """expm1(x) / 2, x within EXP_RANGE: half, so that 2**k does not overflow before the result."""
+def expm1_scaled(x: V, shift: int = 1) -> Pair:
+    """expm1(x) / 2**shift: a little less, so that 2**k does not overflow before the result."""
     k, r, lo = exp_reduce(x)
     r_pair = fast_two_sum(r, lo)
     r = r_pair.hi
     rest = fma(r * r, poly(r, C["EXP", x.dtype]), r_pair.lo)
-    s = power_of_two(k - 1)
-    y = fast_two_sum(s - 0.5, s * r)
-    return Pair(y.hi, fma(s, rest, y.lo))
+    s = power_of_two(k - shift)
+    y = fast_two_sum(s - 0.5**shift, s * r)
+    return fast_two_sum(y.hi, fma(s, rest, y.lo))
 
 
 @function("expm1")
 def expm1(x: V) -> V:
-    y = expm1_half(at_least(at_most(x, EXP_RANGE[x.dtype][1]), EXPM1_LEAST[x.dtype]))
+    y = expm1_scaled(at_least(at_most(x, EXP_RANGE[x.dtype][1]), EXPM1_LEAST[x.dtype]))
     return where(abs(x) < FORMAT[x.dtype].epsilon / 4, x, 2.0 * (y.hi + y.lo))
 
 

@@ -1,8 +1,8 @@
 """Derives the library's coefficients: `python -m fnx.lowering.vmath.fit [name ...]` prints them.
 
 Every entry of FITS is a weighted minimax problem, solved by Remez exchange on a dense grid
-in 60 digits. Coefficients are rounded to the working precision one after the other, lowest first,
-and those that follow are fitted again, so that rounding costs next to nothing.
+in 60 digits. Where it helps, the lowest coefficients are rounded to the working precision first
+and the others fitted again, so that rounding costs next to nothing.
 """
 
 import sys
@@ -63,18 +63,31 @@ def fit(
         for i in range(count)
     ]
     target, weights = [f(x) for x in points], [abs(mpf(weight(x))) for x in points]
+    best = None
+    for steps in (0, 1, 2, 4):
+        c = _round_stepwise(target, points, weights, degree, dtype, steps)
+        errors = [
+            abs(t - mp.polyval([mpf(v) for v in reversed(c)], x)) * w
+            for t, x, w in zip(target, points, weights, strict=True)
+        ]
+        if best is None or max(errors) < best[1]:
+            best = c, max(errors)
+    return best[0], float(mp.log(best[1], 2))
+
+
+def _round_stepwise(
+    target: list, points: list, weights: list, degree: int, dtype: str, steps: int
+) -> list[float]:
+    """Coefficients, of which the first `steps` are rounded before the next are fitted."""
     done: list[float] = []
     while len(done) <= degree:
-        powers = list(range(len(done), degree + 1))
         rest = [
             t - sum((mpf(c) * x**j for j, c in enumerate(done)), mpf(0))
             for t, x in zip(target, points, strict=True)
         ]
-        c, worst = minimax(rest, points, weights, powers)
-        # the highest ones matter least: round them all at once
-        take = len(c) if len(done) >= 4 else 1
-        done += [_round(v, dtype) for v in c[:take]]
-    return done, float(mp.log(worst, 2))
+        c, _ = minimax(rest, points, weights, list(range(len(done), degree + 1)))
+        done += [_round(v, dtype) for v in (c[:1] if len(done) < steps else c)]
+    return done
 
 
 def _round(value: Any, dtype: str) -> float:
@@ -130,6 +143,37 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         lambda z: z,
         {"float64": 6},
     ),
+    # the same to float64's 53 bits and 13 more: 2 s + 2/3 s**3 + s**5 LOG_WIDE(s**2)
+    "LOG_WIDE": (
+        root(lambda s: (2 * mp.atanh(s) - 2 * s - 2 * s**3 / 3) / s**5),
+        0,
+        CENTRE**2,
+        lambda z: z**2,
+        {"float64": 8},
+    ),
+    # log2 and exp2 for float32's pow, in float64
+    "LOG_NARROW": (
+        root(lambda s: (2 * mp.atanh(s) - 2 * s) / s**3 / mp.log(2)),
+        0,
+        CENTRE**2,
+        lambda z: z,
+        {"float64": 4},
+    ),
+    "EXP2_NARROW": (
+        lambda r: mp.expm1(r * mp.log(2)) / r,
+        -0.5,
+        0.5,
+        lambda r: r / 2**r,
+        {"float64": 5},
+    ),
+    # tanh(x) = x + x**3 TANH(x**2)
+    "TANH": (
+        root(lambda x: (mp.tanh(x) - x) / x**3),
+        0,
+        mpf("0.6") ** 2,
+        root(lambda x: x**3 / mp.tanh(x)),
+        {"float32": 4},
+    ),
     # sin(r) = r + r**3 SIN(r**2)
     "SIN": (
         root(lambda r: (mp.sin(r) - r) / r**3),
@@ -145,6 +189,22 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         QUARTER_PI**2,
         root(lambda r: r**4 / mp.cos(r)),
         {"float32": 2, "float64": 5},
+    ),
+    # atan(t) = t + t**3 ATAN(t**2)
+    "ATAN": (
+        root(lambda t: (mp.atan(t) - t) / t**3),
+        0,
+        (mp.sqrt(2) - 1) ** 2,
+        root(lambda t: t**3 / mp.atan(t)),
+        {"float32": 4, "float64": 10},
+    ),
+    # asin(s) = s + s**3 ASIN(s**2)
+    "ASIN": (
+        root(lambda s: (mp.asin(s) - s) / s**3),
+        0,
+        0.25,
+        root(lambda s: s**3 / mp.asin(s)),
+        {"float32": 4, "float64": 11},
     ),
     # tan(r) = r + r**3 TAN(r**2)
     "TAN": (

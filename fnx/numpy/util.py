@@ -1,0 +1,238 @@
+"""What functions make of their arguments: arrays of one dtype and of shapes that fit."""
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.interpreter import current, evaluate
+from fnx.ops.basic import broadcast_to
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.permute import Reshape
+
+PYTHON = frozenset((bool, int, float, complex))
+Shape = tuple[int, ...]
+
+
+def eager() -> bool:
+    """Whether primitives are evaluated at once."""
+    return current.get() is evaluate
+
+
+def to_array(x: Any, name: str = "function", position: int = 0) -> Array:
+    """An argument as an Array; lists are refused, as everywhere but in array()."""
+    if isinstance(x, Array):
+        return x
+    if type(x) in PYTHON or isinstance(x, (np.ndarray, np.generic)):
+        return as_array(x)
+    if isinstance(x, (bool, int, float, complex)):  # enums and other subclasses
+        return as_array(next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)))
+    if hasattr(x, "__jax_array__"):
+        return to_array(x.__jax_array__(), name, position)
+    raise TypeMismatch(
+        f"{name} got a {type(x).__name__} as argument {position}: {x!r:.60}; expected an array, a "
+        "NumPy array or a Python number. Make an array of it first: fnx.numpy.asarray(...)"
+    )
+
+
+def to_arrays(name: str, *xs: Any) -> list[Array]:
+    """Arguments as Arrays."""
+    return [x if isinstance(x, Array) else to_array(x, name, k) for k, x in enumerate(xs)]
+
+
+# --- promotion ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
+    with np.errstate(all="ignore"):
+        return ConcreteArray(np.asarray(value, dtype), weak)
+
+
+def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
+    """A Python number as an array of rank 0 of the dtype that promotion has chosen."""
+    if value == 0 and type(value) is not int:
+        return ConcreteArray(np.asarray(value, dtype), weak)  # -0.0 and 0.0 are equal as keys
+    return _constant(value, dtype, weak)
+
+
+def type_of(x: Any) -> tuple[np.dtype, bool]:
+    """Dtype and weak type of an array or a Python number."""
+    if isinstance(x, Array):
+        return x.dtype, x.weak_type
+    return dtypes.scalar_dtype(x), type(x) is not bool
+
+
+def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Array:
+    """An array or a Python number in `dtype`."""
+    if not isinstance(x, Array):
+        return constant(x, dtype)
+    if x.dtype == dtype:
+        return x
+    return ConvertElementType(dtype, weak)(x)
+
+
+def promote(name: str, *xs: Any) -> list[Array]:
+    """Arguments in their common dtype; Python numbers become constants without a conversion."""
+    xs = tuple(
+        [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
+    )
+    dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
+    return [convert(x, dtype, weak) for x in xs]
+
+
+def promote_inexact(name: str, *xs: Any) -> list[Array]:
+    """As `promote`, and integers become floats."""
+    xs = tuple(
+        [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
+    )
+    dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
+    if not dtypes.is_inexact(dtype):
+        dtype = dtypes.to_inexact(dtype)
+    return [convert(x, dtype, weak) for x in xs]
+
+
+def result_dtype(*xs: Any) -> np.dtype:
+    """The common dtype of arrays, Python numbers and dtypes."""
+    return dtypes.promote(tuple([type_of_any(x) for x in xs]))[0]
+
+
+def type_of_any(x: Any) -> tuple[np.dtype, bool]:
+    """As `type_of`, of NumPy arrays and of words for dtypes too."""
+    if isinstance(x, Array) or type(x) in PYTHON:
+        return type_of(x)
+    if isinstance(x, (np.ndarray, np.generic)):
+        return dtypes.canonical(x.dtype), False
+    if isinstance(x, type) and x in PYTHON:
+        return dtypes.canonical(x), x is not bool
+    if hasattr(x, "dtype") and not isinstance(x, (type, np.dtype)):
+        return dtypes.canonical(x.dtype), bool(getattr(x, "weak_type", False))
+    return dtypes.canonical(x), False
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _common(shapes: tuple[Shape, ...]) -> Shape | None:
+    out: list[int] = []
+    for shape in shapes:
+        if len(shape) > len(out):
+            out = [1] * (len(shape) - len(out)) + out
+        for k in range(1, len(shape) + 1):
+            n = shape[-k]
+            if n != 1 and out[-k] not in (1, n):
+                return None
+            if n != 1:
+                out[-k] = n
+    return tuple(out)
+
+
+def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape to which shapes broadcast."""
+    found = _common(tuple(shapes))
+    if found is None:
+        raise ShapeError(
+            f"{name} got shapes that do not broadcast: {', '.join(map(str, shapes))}; axes are aligned "
+            "at the end, and must be equal or 1. Add axes with x[:, None], or reshape."
+        )
+    return found
+
+
+def broadcast_arrays(name: str, xs: Sequence[Array]) -> list[Array]:
+    """Arrays in their common shape."""
+    shape = common_shape(name, [x.shape for x in xs])
+    return [broadcast_to(x, shape) for x in xs]
+
+
+def fit(name: str, xs: Sequence[Array]) -> Sequence[Array]:
+    """Arrays of a common shape, or of rank 0, as elementwise primitives take them."""
+    shape = None
+    for x in xs:
+        s = x.shape
+        if s and s != shape:
+            if shape is not None:
+                break
+            shape = s
+    else:
+        return xs
+    shape = common_shape(name, [x.shape for x in xs])
+    return [x if x.shape == shape or not x.shape else broadcast_to(x, shape) for x in xs]
+
+
+def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:
+    """A non-negative axis."""
+    k = operator.index(axis)
+    if not -ndim <= k < ndim:
+        raise AxisError(
+            f"{name} {k} is out of bounds for an array of rank {ndim}; expected -{ndim} <= axis < {ndim}"
+        )
+    return k + ndim if k < 0 else k
+
+
+class AxisError(InvalidValue, IndexError):
+    """An axis that the array does not have; a ValueError and an IndexError, as NumPy's."""
+
+
+def canonical_axes(axis: Any, ndim: int, name: str = "axis") -> Shape:
+    """Non-negative, distinct axes; None is all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (tuple, list)):
+        axes = tuple([canonical_axis(a, ndim, name) for a in axis])
+        if len(set(axes)) != len(axes):
+            raise InvalidValue(f"{name} {axis} names an axis twice; expected distinct axes")
+        return axes
+    return (canonical_axis(axis, ndim, name),)
+
+
+def canonical_shape(shape: Any, name: str = "shape") -> Shape:
+    """A shape as a tuple of Python integers."""
+    if isinstance(shape, (int, np.integer)):
+        shape = (shape,)
+    elif isinstance(shape, (Array, np.ndarray)):
+        shape = (shape,) if shape.ndim == 0 else tuple(shape)
+    try:
+        sizes = tuple([operator.index(n) for n in shape])
+    except TypeError as error:
+        if not isinstance(error, InvalidValue) and isinstance(shape, (tuple, list)):
+            bad = [n for n in shape if isinstance(n, Array)]
+            if bad:
+                raise  # the tracer's own words
+        raise TypeMismatch(f"{name} must be an integer or integers, not {shape!r}") from error
+    if any(n < 0 for n in sizes):
+        raise InvalidValue(f"{name} {sizes} has a negative entry; expected sizes of at least 0")
+    return sizes
+
+
+def reshape_to(x: Array, shape: Shape) -> Array:
+    """The elements in another shape; itself if it has it."""
+    return x if x.shape == shape else Reshape(shape)(x)
+
+
+def no_out(name: str, out: Any) -> None:
+    """Arrays are immutable: there is no out= argument."""
+    if out is not None:
+        raise MissingOut(
+            f"the 'out' argument of {name} is not supported: arrays are immutable. Use the result."
+        )
+
+
+class MissingOut(InvalidValue, NotImplementedError):
+    """An argument of NumPy's that immutable arrays cannot have."""
+
+
+def named(name: str, doc: str) -> Callable[[Callable], Callable]:
+    """Gives a function made by a factory its public name and docstring."""
+
+    def decorate(fn: Callable) -> Callable:
+        fn.__name__ = fn.__qualname__ = name
+        fn.__doc__ = doc
+        return fn
+
+    return decorate

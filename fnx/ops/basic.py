@@ -1,0 +1,29 @@
+"""What interpreters and rules of primitives need most, in one place."""
+
+from fnx.ops.broadcast import (
+    broadcast_axis,
+    broadcast_to,
+    full,
+    insert_axes,
+    ones,
+    scalar,
+    sum_to_shape,
+    zeros,
+)
+from fnx.ops.convert import convert
+from fnx.ops.permute import move_axis
+from fnx.ops.pointwise import add as add_any
+
+__all__ = [
+    "add_any",
+    "broadcast_axis",
+    "broadcast_to",
+    "convert",
+    "full",
+    "insert_axes",
+    "move_axis",
+    "ones",
+    "scalar",
+    "sum_to_shape",
+    "zeros",
+]

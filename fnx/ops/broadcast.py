@@ -1,0 +1,238 @@
+"""Broadcast and Sum, each the transpose of the other; and what is made of them alone."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core import scalar as expr
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.recipe import Fold, Operand, Point, Recipe
+from fnx.ops.linear import Linear
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Broadcast(Linear):
+    """Axis k of the operand becomes axis `broadcast_dimensions[k]` of `shape`; the rest repeats."""
+
+    shape: Shape
+    broadcast_dimensions: Shape
+    name = "broadcast_in_dim"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        shape, dims = self.shape, self.broadcast_dimensions
+        if (
+            len(dims) != len(x.shape)
+            or any(not 0 <= d < len(shape) for d in dims)
+            or any(a >= b for a, b in zip(dims, dims[1:]))
+        ):
+            raise InvalidValue(
+                f"broadcast_in_dim: broadcast_dimensions {dims} do not map an operand of shape "
+                f"{x.shape} into shape {shape}; expected one axis of the result per axis of the "
+                "operand, in increasing order"
+            )
+        for n, d in zip(x.shape, dims):
+            if n != 1 and n != shape[d]:
+                raise ShapeError(
+                    f"broadcast_in_dim: an operand of shape {x.shape} does not fit into shape "
+                    f"{shape} with broadcast_dimensions {dims}; an axis has size 1 or that of the result"
+                )
+        return (ShapedArray(shape, x.dtype, x.weak_type),)
+
+    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        shape = self.shape
+        if x.ndim:
+            inner = [1] * len(shape)
+            for n, d in zip(x.shape, self.broadcast_dimensions):
+                inner[d] = n
+            x = x.reshape(inner)
+            if x.shape == shape:
+                return x
+        out = np.empty(shape, x.dtype)
+        out[...] = x
+        return out
+
+    def expanded(self, shape: Shape) -> Shape:
+        """The axes of the result along which an operand of `shape` repeats."""
+        kept = {d for n, d in zip(shape, self.broadcast_dimensions) if n != 1 or self.shape[d] == 1}
+        return tuple([d for d in range(len(self.shape)) if d not in kept])
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        axes = self.expanded(x.shape)
+        total = Sum(axes)(cts[0]) if axes else cts[0]
+        if total.shape == x.shape:
+            return (total,)
+        gone = [k for k, d in enumerate(self.broadcast_dimensions) if d in axes]
+        return (insert_axes(total, tuple(gone)),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (axis,) = axes
+        shape, dims = self.shape, self.broadcast_dimensions
+        at = dims[axis - 1] + 1 if axis else 0
+        dims = (*dims[:axis], at, *[d + 1 for d in dims[axis:]])
+        return (Broadcast((*shape[:at], size, *shape[at:]), dims)(args[0]),), (at,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        dims = self.broadcast_dimensions
+        zero = expr.size(0)
+        return Point(
+            lambda *ix: x(*[zero if n == 1 else ix[d] for n, d in zip(x.shape, dims)]),
+        )
+
+
+def check_axes(name: str, axes: Shape, shape: Shape) -> None:
+    """Raise unless `axes` are different axes of `shape`."""
+    if len(set(axes)) != len(axes) or any(not 0 <= a < len(shape) for a in axes):
+        raise InvalidValue(
+            f"{name}: axes {axes} of an operand of shape {shape}; expected different axes between 0 "
+            f"and {len(shape) - 1}"
+        )
+
+
+def without(shape: Shape, axes: Shape) -> Shape:
+    """`shape` less `axes`."""
+    return tuple([n for k, n in enumerate(shape) if k not in axes])
+
+
+def batched_axes(axes: Shape, at: int) -> tuple[Shape, int]:
+    """Axes to reduce when a batch axis is put in at `at`; and the batch axis of the result."""
+    return tuple([a + (a >= at) for a in axes]), at - sum(a < at for a in axes)
+
+
+# Sums of these are accumulated in float32.
+NARROW = frozenset({np.dtype(np.float16), dtypes.bfloat16})
+
+
+@dataclass(frozen=True)
+class Sum(Linear):
+    """The sum over `axes`, which disappear."""
+
+    axes: Shape
+    name = "reduce_sum"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if x.dtype == dtypes.bool_:
+            raise TypeMismatch(
+                f"reduce_sum of dtype bool, shape {x.shape}; expected numbers: convert it to an "
+                "integer dtype to count"
+            )
+        check_axes("reduce_sum", self.axes, x.shape)
+        return (ShapedArray(without(x.shape, self.axes), x.dtype, x.weak_type),)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        dtype = x.dtype
+        if dtype in NARROW:
+            return np.add.reduce(x, self.axes, np.float32).astype(dtype)
+        return np.add.reduce(x, self.axes, dtype)
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        kept = tuple([k for k in range(len(x.shape)) if k not in self.axes])
+        return (Broadcast(x.shape, kept)(cts[0]),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        moved, out = batched_axes(self.axes, axes[0])
+        return (Sum(moved)(args[0]),), (out,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return Fold(
+            x.shape,
+            self.axes,
+            (expr.const(0, x.dtype),),
+            lambda *ix: (x(*ix),),
+            lambda acc, new: (expr.add(acc[0], new[0]),),
+            reassociate="float" in x.dtype or "complex" in x.dtype,
+        )
+
+
+# --- made of these -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
+    return ConcreteArray(np.asarray(value, dtype))
+
+
+def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
+    """A constant of rank 0."""
+    if value == 0 and type(value) is not int:
+        # -0.0 and 0.0 are equal, but different constants.
+        negative = type(value) is float and math.copysign(1.0, value) < 0
+        return ConcreteArray(np.asarray(value, dtype)) if negative else _scalar(0, dtype)
+    return _scalar(value, dtype)
+
+
+def full(shape: Shape, value: Any, dtype: np.dtype) -> Array:
+    """`value` everywhere; when traced, a broadcast of a literal."""
+    constant = value if isinstance(value, Array) else scalar(value, dtype)
+    return Broadcast(shape, ())(constant) if shape else constant
+
+
+def zeros(aval: ShapedArray) -> Array:
+    """Zeros of a type."""
+    return full(aval.shape, 0, aval.dtype)
+
+
+def ones(aval: ShapedArray) -> Array:
+    """Ones of a type."""
+    return full(aval.shape, 1, aval.dtype)
+
+
+def broadcast_to(x: Array, shape: Shape) -> Array:
+    """Broadcast as NumPy does: axes are aligned at the end."""
+    if x.shape == shape:
+        return x
+    return Broadcast(shape, tuple(range(len(shape) - len(x.shape), len(shape))))(x)
+
+
+def broadcast_axis(x: Array, size: int, to: int) -> Array:
+    """Repeat `size` times along a new axis `to`."""
+    n = len(x.shape)
+    shape = (*x.shape[:to], size, *x.shape[to:])
+    return Broadcast(shape, (*range(to), *range(to + 1, n + 1)))(x)
+
+
+def insert_axes(x: Array, axes: Shape) -> Array:
+    """Axes of size 1 at positions `axes` of the result."""
+    rest, shape, dims = iter(x.shape), [], []
+    for k in range(len(x.shape) + len(axes)):
+        if k in axes:
+            shape.append(1)
+        else:
+            shape.append(next(rest))
+            dims.append(k)
+    return Broadcast(tuple(shape), tuple(dims))(x)
+
+
+def sum_to_shape(x: Array, shape: Shape) -> Array:
+    """The transpose of `broadcast_to`: sum over the axes along which `shape` was repeated."""
+    if x.shape == shape:
+        return x
+    lead = len(x.shape) - len(shape)
+    ones_ = [k for k, n in enumerate(shape) if n == 1 and x.shape[k + lead] != 1]
+    total = Sum((*range(lead), *[k + lead for k in ones_]))(x)
+    return insert_axes(total, tuple(ones_)) if ones_ else total
+
+
+__all__ = [
+    "NARROW",
+    "Broadcast",
+    "Sum",
+    "batched_axes",
+    "broadcast_axis",
+    "broadcast_to",
+    "check_axes",
+    "full",
+    "insert_axes",
+    "ones",
+    "scalar",
+    "sum_to_shape",
+    "without",
+    "zeros",
+]

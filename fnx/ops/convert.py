@@ -1,0 +1,160 @@
+"""Conversions of dtype: by value, by bits, and to fewer bits of precision."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core import scalar as expr
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Host, Operand, Point, Recipe
+from fnx.ops.permute import move_axis
+from fnx.ops.pointwise import FLOAT, Pointwise
+
+
+def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Float to integer: toward zero, out of range to the nearest end, nan to 0."""
+    info = np.iinfo(dtype)
+    wide = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
+    low, high = float(info.min), float(info.max)  # the upper one may round up, to a power of two
+    inside = (wide > low) & (wide < high)
+    if inside.all():
+        return wide.astype(dtype)
+    out = np.where(inside, wide, 0).astype(dtype)
+    out = np.where(wide >= high, dtype.type(info.max), out)
+    return np.where(wide <= low, dtype.type(info.min), out)
+
+
+def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The conversion of values that fnx defines."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        if dtype.kind == "b":
+            return x.astype(dtype)
+        x = x.real
+    if dtype.kind in "iu" and dtypes.is_float(x.dtype):
+        return _saturate(x, dtype)
+    return x.astype(dtype)
+
+
+@dataclass(frozen=True)
+class ConvertElementType(Pointwise):
+    """The same values in dtype `new_dtype`."""
+
+    new_dtype: np.dtype
+    weak_type: bool = False
+    name = "convert_element_type"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (ShapedArray(x.shape, self.new_dtype, self.weak_type),)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        out = cast(x, self.new_dtype)
+        return (ConcreteArray(np.asarray(out, order="C"), True),) if self.weak_type else out
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        inexact = dtypes.is_inexact(self.new_dtype)
+        tangent = convert(tangents[0], self.new_dtype) if inexact else None
+        return (self(primals[0]),), (tangent,)
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        return (convert(cts[0], x.dtype),)
+
+    def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
+        target = dtypes.NAME[self.new_dtype]
+        if name.startswith("complex") and not target.startswith("complex") and target != "bool":
+            return lambda x: expr.cast(expr.apply("real", x), target)
+        return lambda x: expr.cast(x, target)
+
+
+def convert(x: Array, dtype: np.dtype) -> Array:
+    """`x` in `dtype`; itself if it has it."""
+    return x if x.dtype == dtype else ConvertElementType(dtype)(x)
+
+
+@dataclass(frozen=True)
+class BitcastConvertType(Primitive):
+    """The same bits read as `new_dtype`; of another width, the last axis splits or joins."""
+
+    new_dtype: np.dtype
+    name = "bitcast_convert_type"
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        old, new = x.dtype.itemsize, self.new_dtype.itemsize
+        if old == new:
+            return x.shape
+        if old > new:
+            return (*x.shape, old // new)
+        if not x.shape or x.shape[-1] != new // old:
+            raise ShapeError(
+                f"bitcast_convert_type of {x.dtype}, shape {x.shape}, to {self.new_dtype}; expected a "
+                f"last axis of size {new // old}"
+            )
+        return x.shape[:-1]
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if (x.dtype == dtypes.bool_) != (self.new_dtype == dtypes.bool_):
+            raise TypeMismatch(
+                f"bitcast_convert_type of {x.dtype} to {self.new_dtype}; expected numbers"
+            )
+        return (ShapedArray(self.shape(x), self.new_dtype),)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        return np.frombuffer(x.tobytes(), self.new_dtype).reshape(self.shape(x))
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        return (self(*primals),), (None,)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (self(move_axis(args[0], axes[0], 0)),), (0,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        name = dtypes.NAME[self.new_dtype]
+        if np.dtype(self.new_dtype).itemsize != _itemsize(x.dtype) or "complex" in (x.dtype + name):
+            return Host()
+        return Point(lambda *ix: expr.bitcast(x(*ix), name), True)
+
+
+def _itemsize(name: str) -> int:
+    return 2 if name == "bfloat16" else np.dtype(name).itemsize
+
+
+@dataclass(frozen=True)
+class ReducePrecision(Pointwise):
+    """Rounded (half to even) to a float format of `exponent_bits` and `mantissa_bits`."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    name = "reduce_precision"
+    accepts = FLOAT
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        wide = np.asarray(x, np.float64)
+        out = _round_mantissa(wide, self.mantissa_bits)
+        bias = (1 << (self.exponent_bits - 1)) - 1
+        with np.errstate(all="ignore"):
+            largest = np.ldexp(2.0 - 2.0**-self.mantissa_bits, bias)
+            smallest = np.ldexp(1.0, 1 - bias)
+            # As XLA has it: what is subnormal in the small format becomes zero.
+            out = np.where(np.abs(out) > largest, np.copysign(np.inf, wide), out)
+            out = np.where(np.abs(out) < smallest, np.copysign(0.0, wide), out)
+        return np.where(np.isnan(wide), wide, out).astype(x.dtype)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        return (self(primals[0]),), (self(tangents[0]),)
+
+    def transpose(self, cts: tuple, x: Any) -> list:  # type: ignore[override]
+        return [self(cts[0])]
+
+
+def _round_mantissa(x: np.ndarray, bits: int) -> np.ndarray:
+    """A float64 rounded to `bits` of mantissa, half to even."""
+    drop = 52 - bits
+    if drop <= 0:
+        return x
+    raw = x.view(np.int64)
+    odd = (raw >> drop) & 1
+    return ((raw + ((1 << (drop - 1)) - 1) + odd) & ~((1 << drop) - 1)).view(np.float64)

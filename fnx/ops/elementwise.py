@@ -1,0 +1,318 @@
+"""The elementwise primitives of arithmetic and elementary functions, one line of data each."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
+from fnx.ops import numeric
+from fnx.ops.broadcast import scalar
+from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision, convert
+from fnx.ops.pointwise import (
+    ANY,
+    FLOAT,
+    INEXACT,
+    INTEGER,
+    INTEGRAL,
+    NUMBER,
+    Dtypes,
+    Elementwise,
+    Pointwise,
+    add,
+    dtype_table,
+    identity,
+)
+from fnx.ops.select import and_, clamp, eq, ge, gt, le, lt, ne, not_, or_, select, select_n, xor
+
+REALS = dtype_table("c", dtypes.real_of)
+COMPLEXES = {np.dtype(np.float32): dtypes.complex64, np.dtype(np.float64): dtypes.complex128}
+
+
+def unary(
+    name: str, impl: Callable, accepts: Dtypes, jvp: Callable | None = None, expr: Any = ""
+) -> Elementwise:
+    """A primitive of one operand; `jvp(t, out, x)`. Its scalar operation has its name."""
+    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr)
+
+
+def linear(name: str, impl: Callable, accepts: Dtypes, push: Callable, pull: Callable | None = None):
+    """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
+    return Elementwise(name, impl, accepts, (push,), (pull or push,), name)
+
+
+def binary(
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    jvps: tuple = (None, None),
+    pulls: tuple = (),
+    expr: Any = "",
+) -> Elementwise:
+    """A primitive of two operands; `jvps[k](t, out, x, y)`."""
+    return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr)
+
+
+def one(x: Any) -> Any:
+    """1 in the dtype of x."""
+    return scalar(1, x.dtype)
+
+
+def times(value: Any, x: Any) -> Any:
+    """x times a number."""
+    return mul(x, scalar(value, x.dtype))
+
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+neg = linear("neg", np.negative, NUMBER, lambda t, o, x: neg(t))
+_SUB = (identity, lambda t, o, x, y: neg(t))
+sub = binary("sub", np.subtract, NUMBER, _SUB, _SUB)
+_MUL = (lambda t, o, x, y: mul(t, y), lambda t, o, x, y: mul(x, t))
+mul = binary("mul", np.multiply, NUMBER, _MUL, _MUL)
+_OVER = lambda t, o, x, y: div(t, y)
+div = binary(
+    "div",
+    numeric.div,
+    NUMBER,
+    (_OVER, lambda t, o, x, y: mul(t, neg(div(o, y)))),
+    (_OVER, None),
+)
+
+
+def _truncated(q: Any) -> Any:
+    return mul(sign(q), floor(abs_(q)))
+
+
+rem = binary(
+    "rem",
+    numeric.rem,
+    dtype_table("iuf"),
+    (identity, lambda t, o, x, y: mul(t, neg(_truncated(div(x, y))))),
+)
+
+
+def _share(x: Any, out: Any, y: Any) -> Any:
+    # Of an extremum: 1 where x is it, 1/2 where y is it too.
+    half = select(eq(y, out), scalar(0.5, x.dtype), one(x))
+    return select(eq(x, out), half, scalar(0, x.dtype))
+
+
+_EXTREMUM = (
+    lambda t, o, x, y: mul(t, _share(x, o, y)),
+    lambda t, o, x, y: mul(t, _share(y, o, x)),
+)
+max_ = binary("max", np.maximum, ANY, _EXTREMUM)
+min_ = binary("min", np.minimum, ANY, _EXTREMUM)
+
+
+def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    # x ** y * log(x); 0 where x is 0, as the limit is for y > 0.
+    log_x = log(select(eq(x, scalar(0, x.dtype)), one(x), x))
+    return mul(t, mul(log_x, out))
+
+
+def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
+    if y.dtype != x.dtype:
+        lower = sub(y, scalar(1, y.dtype))
+        return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
+    zero = eq(y, scalar(0, y.dtype))
+    slope = mul(y, pow_(x, select(zero, one(y), sub(y, one(y)))))
+    return mul(t, select(zero, scalar(0, y.dtype), slope))
+
+
+@dataclass(frozen=True)
+class Pow(Pointwise):
+    """x ** y, of equal inexact dtypes, or with an integer exponent of any integer dtype."""
+
+    name = "pow"
+    accepts = INEXACT
+
+    def abstract(self, x: ShapedArray, y: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if y.dtype != x.dtype and dtypes.is_integer(y.dtype):
+            y = ShapedArray(y.shape, x.dtype, y.weak_type)
+        return super().abstract(x, y)
+
+    def impl(self, x: np.ndarray, y: np.ndarray) -> Any:  # type: ignore[override]
+        return np.power(x, y if y.dtype == x.dtype else y.astype(x.dtype))
+
+    @property
+    def jvps(self) -> tuple:  # type: ignore[override]
+        return (_pow_base, _pow_exponent)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        return super().jvp(primals, tangents)
+
+    def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
+        if x.startswith("complex"):
+            return None
+        return lambda a, b: numeric.expr.apply("pow", a, numeric.expr.cast(b, x))
+
+
+pow_ = Pow()
+
+
+@dataclass(frozen=True)
+class IntegerPow(Pointwise):
+    """x ** y for an integer y that is known."""
+
+    y: int
+    name = "integer_pow"
+    accepts = NUMBER
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if self.y < 0 and not dtypes.is_inexact(x.dtype):
+            raise TypeMismatch(
+                f"integer_pow of dtype {x.dtype} with exponent {self.y}; expected an exponent that is "
+                "not negative, or a float or complex operand"
+            )
+        return super().abstract(x)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        return numeric.integer_pow(x, self.y)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x,), (t,), y = primals, tangents, self.y
+        if y == 0:
+            return (self(x),), (None,)
+        slope = one(x) if y == 1 else x if y == 2 else IntegerPow(y - 1)(x)
+        return (self(x),), (mul(t, times(y, slope)),)
+
+    def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
+        return lambda a: numeric.expr.apply("integer_pow", a, attr=self.y)
+
+
+square = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, times(2, x)))
+
+
+def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
+    if not dtypes.is_complex(x.dtype):
+        return mul(t, sign(x))
+    safe = select(eq(out, scalar(0, out.dtype)), one(out), out)
+    return real(mul(t, div(conj(x), convert(safe, x.dtype))))
+
+
+abs_ = unary("abs", np.abs, dtype_table("if") | REALS, _abs_tangent)
+sign = unary("sign", np.sign, NUMBER)
+floor = unary("floor", np.floor, FLOAT)
+ceil = unary("ceil", np.ceil, FLOAT)
+
+
+@dataclass(frozen=True)
+class Round(Pointwise):
+    """To an integer; halves away from zero (0) or to the even one (1)."""
+
+    rounding_method: int
+    name = "round"
+    accepts = FLOAT
+    jvps = (None,)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        return np.rint(x) if self.rounding_method == 1 else numeric.round_away(x)
+
+    def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
+        if self.rounding_method == 1:
+            return lambda a: numeric.expr.apply("round_even", a)
+        return lambda a: numeric.round_away_expr(a, x)
+
+
+is_finite = unary("is_finite", np.isfinite, dtype_table("f", lambda d: dtypes.bool_))
+nextafter = binary("nextafter", np.nextafter, FLOAT)
+
+# --- powers, exponentials, logarithms ----------------------------------------------------------------
+
+sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, div(scalar(0.5, x.dtype), o)))
+rsqrt = unary("rsqrt", numeric.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x))))
+cbrt = unary(
+    "cbrt", numeric.cbrt, FLOAT, lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o)))
+)
+exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
+exp2 = unary("exp2", numeric.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o)))
+expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
+log = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
+log1p = unary("log1p", np.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
+logistic = unary(
+    "logistic", numeric.logistic, INEXACT, lambda t, o, x: mul(t, mul(o, sub(one(x), o)))
+)
+
+# --- trigonometric and hyperbolic functions ----------------------------------------------------------
+
+
+def _one_minus_square(x: Any) -> Any:
+    return mul(sub(one(x), x), add(one(x), x))
+
+
+def _norm2(x: Any, y: Any) -> Any:
+    return add(square(x), square(y))
+
+
+sin = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
+cos = unary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
+tan = unary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))))
+asin = unary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))))
+acos = unary("acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x)))))
+atan = unary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))))
+sinh = unary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
+cosh = unary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
+tanh = unary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
+asinh = unary(
+    "asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x))))
+)
+acosh = unary(
+    "acosh",
+    np.arccosh,
+    INEXACT,
+    lambda t, o, x: mul(t, mul(rsqrt(sub(x, one(x))), rsqrt(add(x, one(x))))),
+)
+atanh = unary("atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)))
+atan2 = binary(
+    "atan2",
+    np.arctan2,
+    FLOAT,
+    (
+        lambda t, o, x, y: mul(t, div(y, _norm2(x, y))),
+        lambda t, o, x, y: mul(t, neg(div(x, _norm2(x, y)))),
+    ),
+)
+
+# --- complex numbers: cotangents are not conjugated, as in JAX -----------------------------------------
+
+real = linear(
+    "real",
+    numeric.real,
+    REALS,
+    lambda t, o, x: real(t),
+    lambda ct, o, x: complex_(ct, scalar(0, ct.dtype)),
+)
+imag = linear(
+    "imag",
+    numeric.imag,
+    REALS,
+    lambda t, o, x: imag(t),
+    lambda ct, o, x: complex_(scalar(0, ct.dtype), neg(ct)),
+)
+conj = linear("conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t))
+complex_ = binary(
+    "complex",
+    numeric.complex_,
+    COMPLEXES,
+    (
+        lambda t, o, x, y: complex_(t, scalar(0, t.dtype)),
+        lambda t, o, x, y: complex_(scalar(0, t.dtype), t),
+    ),
+    (lambda ct, o, x, y: real(ct), lambda ct, o, x, y: neg(imag(ct))),
+)
+
+# --- bits --------------------------------------------------------------------------------------------
+
+shift_left = binary("shift_left", np.left_shift, INTEGER)
+shift_right_arithmetic = binary(
+    "shift_right_arithmetic", numeric.shift_right_arithmetic, INTEGER
+)
+shift_right_logical = binary("shift_right_logical", numeric.shift_right_logical, INTEGER)
+population_count = unary("population_count", numeric.population_count, INTEGER)
+clz = unary("clz", numeric.clz, INTEGER)

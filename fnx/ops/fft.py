@@ -1,0 +1,119 @@
+"""Fourier transforms along the last axes."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Host, Operand, Recipe
+from fnx.ops.basic import full, move_axis
+from fnx.ops.elementwise import complex_, conj, mul, real
+from fnx.ops.shape import Concatenate, Pad, Slice
+
+TYPES = ("fft", "ifft", "rfft", "irfft")
+
+
+@dataclass(frozen=True)
+class FFT(Primitive):
+    """The discrete Fourier transform over the last len(fft_lengths) axes.
+
+    `fft_type`: "fft" and "ifft" of complex arrays, "rfft" of real ones, whose last axis keeps
+    n // 2 + 1 frequencies, and "irfft", back. Inverses divide by the number of elements.
+    """
+
+    fft_type: str
+    fft_lengths: tuple[int, ...]
+    name = "fft"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        kind, lengths = self.fft_type, self.fft_lengths
+        if kind not in TYPES:
+            raise InvalidValue(f"fft_type {kind!r} is unknown; expected one of {', '.join(TYPES)}")
+        self._check_dtype(x)
+        n = len(lengths)
+        last = lengths[-1] // 2 + 1 if kind == "irfft" else lengths[-1]
+        if not 1 <= n <= x.ndim or x.shape[x.ndim - n :] != (*lengths[:-1], last):
+            raise ShapeError(
+                f"{kind} of lengths {lengths} needs an operand whose last axes are "
+                f"{(*lengths[:-1], last)}, not shape {x.shape}"
+            )
+        if kind == "rfft":
+            shape = (*x.shape[:-1], lengths[-1] // 2 + 1)
+            return (ShapedArray(shape, dtypes.complex_of(x.dtype)),)
+        if kind == "irfft":
+            return (ShapedArray((*x.shape[:-1], lengths[-1]), dtypes.real_of(x.dtype)),)
+        return (ShapedArray(x.shape, x.dtype),)
+
+    def _check_dtype(self, x: ShapedArray) -> None:
+        real_input = self.fft_type == "rfft"
+        good = (
+            x.dtype in (dtypes.float32, dtypes.float64)
+            if real_input
+            else dtypes.is_complex(x.dtype)
+        )
+        if not good:
+            expected = "float32 or float64" if real_input else "complex64 or complex128"
+            raise TypeMismatch(f"{self.fft_type} needs an operand of {expected}, not {x.dtype}")
+
+    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        import scipy.fft
+
+        lengths = self.fft_lengths
+        axes = tuple(range(x.ndim - len(lengths), x.ndim))
+        if not x.size:
+            return np.zeros(*self._empty(x))
+        fn = getattr(scipy.fft, self.fft_type + "n")
+        if self.fft_type == "irfft":
+            return fn(x, s=lengths, axes=axes)
+        return fn(x, axes=axes)
+
+    def _empty(self, x: np.ndarray) -> tuple:
+        (aval,) = self.abstract(ShapedArray(x.shape, x.dtype))
+        return aval.shape, aval.dtype
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        return (self(primals[0]),), (self(tangents[0]),)
+
+    def transpose(self, cts: tuple, x: Undefined) -> tuple:  # type: ignore[override]
+        ct, kind, lengths = cts[0], self.fft_type, self.fft_lengths
+        if kind == "rfft":
+            return (_rfft_transpose(ct, lengths),)
+        if kind == "irfft":
+            return (_irfft_transpose(ct, lengths),)
+        return (self(ct),)  # the matrix of a Fourier transform is symmetric
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (self(move_axis(args[0], axes[0], 0)),), (0,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return Host()
+
+
+def _rfft_transpose(ct: Any, lengths: tuple[int, ...]) -> Any:
+    """rfft reads reals and keeps half of the frequencies: pad with zeros, transform, take the real part."""
+    n = lengths[-1]
+    shape = ct.shape
+    pad = ((0, 0, 0),) * (len(shape) - 1) + ((0, n - shape[-1], 0),)
+    wide = Pad(pad)(ct, full((), 0, ct.dtype))
+    return real(FFT("fft", lengths)(wide))
+
+
+def _irfft_transpose(ct: Any, lengths: tuple[int, ...]) -> Any:
+    """irfft counts each frequency twice that stands for its mirror image too."""
+    n, half = lengths[-1], lengths[-1] // 2 + 1
+    spectrum = FFT("rfft", lengths)(ct)
+    dtype, lead = spectrum.dtype, (1,) * (len(spectrum.shape) - 1)
+    mirrored = half - 1 - (n % 2 == 0)
+    parts = [full((*lead, 1), 1 / prod(lengths), dtype)]
+    if mirrored:
+        parts.append(full((*lead, mirrored), 2 / prod(lengths), dtype))
+    if n % 2 == 0:
+        parts.append(full((*lead, 1), 1 / prod(lengths), dtype))
+    del complex_, Slice, lead
+    weights = Concatenate(len(spectrum.shape) - 1)(*parts)
+    return conj(mul(spectrum, weights))

@@ -1,0 +1,126 @@
+"""Small words about matrices in the last two axes, for the rules of linear algebra."""
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.ops.basic import convert, full, insert_axes
+from fnx.ops.broadcast import Broadcast, Sum
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.elementwise import conj, ge, mul, select_n
+from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.shape import Iota
+
+_INT = np.dtype(np.int64)
+LAPACK = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
+Shape = tuple[int, ...]
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b for stacks of matrices of equal leading axes."""
+    n = len(a.shape)
+    lead = tuple(range(n - 2))
+    return DotGeneral((((n - 1,), (n - 2,)), (lead, lead)))(a, b)
+
+
+def matvec(a: Array, x: Array) -> Array:
+    """a @ x for a stack of matrices and a stack of vectors."""
+    n = len(a.shape)
+    lead = tuple(range(n - 2))
+    return DotGeneral((((n - 1,), (n - 2,)), (lead, lead)))(a, x)
+
+
+def swap(a: Array) -> Array:
+    """The transposed matrices."""
+    n = len(a.shape)
+    return Transpose((*range(n - 2), n - 1, n - 2))(a)
+
+
+def adjoint(a: Array) -> Array:
+    """The conjugate transposed matrices."""
+    t = swap(a)
+    return conj(t) if dtypes.is_complex(a.dtype) else t
+
+
+def _places(shape: Shape) -> tuple[Array, Array]:
+    n = len(shape)
+    return Iota(_INT, shape, n - 2)(), Iota(_INT, shape, n - 1)()
+
+
+def tril(a: Array, k: int = 0) -> Array:
+    """With zeros above diagonal k."""
+    rows, columns = _places(a.shape)
+    return select_n(ge(_plus(rows, k), columns), full(a.shape, 0, a.dtype), a)
+
+
+def triu(a: Array, k: int = 0) -> Array:
+    """With zeros below diagonal k."""
+    rows, columns = _places(a.shape)
+    return select_n(ge(columns, _plus(rows, k)), full(a.shape, 0, a.dtype), a)
+
+
+def _plus(x: Array, k: int) -> Array:
+    from fnx.ops.elementwise import add
+
+    return add(x, full((), k, _INT)) if k else x
+
+
+def eye(shape: Shape, dtype: np.dtype) -> Array:
+    """Identity matrices (with zeros beside or below where they are not square)."""
+    from fnx.ops.elementwise import eq
+
+    return convert(eq(*_places(shape)), dtype)
+
+
+def diagonal(a: Array) -> Array:
+    """The diagonals of square matrices."""
+    return Sum((len(a.shape) - 1,))(mul(a, eye(a.shape, a.dtype)))
+
+
+def columns(x: Array, n: int) -> Array:
+    """Matrices of n rows that are all x, of shape (..., m): (..., n, m)."""
+    r = len(x.shape)
+    return Broadcast((*x.shape[:-1], n, x.shape[-1]), (*range(r - 1), r))(x)
+
+
+def rows(x: Array, n: int) -> Array:
+    """Matrices of n columns that are all x, of shape (..., m): (..., m, n)."""
+    return Broadcast((*x.shape, n), tuple(range(len(x.shape))))(x)
+
+
+def as_column(x: Array) -> Array:
+    """Vectors as matrices of one column."""
+    return insert_axes(x, (len(x.shape),))
+
+
+def hermitian_of_lower(a: Array) -> Array:
+    """The Hermitian matrices of which the lower triangles are given."""
+    return _mirror(tril(a, -1), a)
+
+
+def _mirror(strict: Array, a: Array) -> Array:
+    from fnx.ops.elementwise import add, complex_, imag, real, sub
+
+    del imag, sub
+    middle = mul(a, eye(a.shape, a.dtype))
+    if dtypes.is_complex(a.dtype):
+        re = real(middle)
+        middle = complex_(re, full(re.shape, 0, re.dtype))
+    return add(add(strict, adjoint(strict)), middle)
+
+
+def check_matrices(name: str, x: ShapedArray, square: bool = False) -> None:
+    """Raise unless x is a stack of (square) matrices of a dtype that LAPACK has."""
+    if x.dtype not in LAPACK:
+        raise TypeMismatch(
+            f"{name} of dtype {x.dtype}; expected float32, float64, complex64 or complex128: convert "
+            "the operand with .astype"
+        )
+    if x.ndim < 2 or square and x.shape[-1] != x.shape[-2]:
+        kind = "square matrices" if square else "matrices"
+        raise ShapeError(f"{name} needs {kind} in the last two axes, not an array of shape {x.shape}")
+
+
+__all__ = ["Reshape"]

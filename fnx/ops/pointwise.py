@@ -1,0 +1,188 @@
+"""The rules that all elementwise primitives share.
+
+Operands have one shape, or rank 0 beside that shape: a rank-0 operand meets every element.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core import scalar as expr
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Host, Operand, Point, Recipe
+from fnx.ops.broadcast import Broadcast, Sum, broadcast_axis
+from fnx.ops.permute import move_axis
+
+Dtypes = Mapping[np.dtype, np.dtype]
+
+
+def dtype_table(kinds: str, to: Callable[[np.dtype], np.dtype] | None = None) -> Dtypes:
+    """The dtypes of some kinds ('b', 'i', 'u', 'f', 'c'), each with that of the result."""
+    return {d: to(d) if to else d for d in dtypes.ALL if dtypes.kind(d) in kinds}
+
+
+ANY = dtype_table("biufc")
+NUMBER = dtype_table("iufc")
+INTEGER = dtype_table("iu")
+INTEGRAL = dtype_table("biu")
+FLOAT = dtype_table("f")
+INEXACT = dtype_table("fc")
+
+
+def common_shape(name: str, avals: tuple) -> tuple[int, ...]:
+    """The shape of operands that are of equal shapes, or rank 0."""
+    shape: tuple[int, ...] = ()
+    for a in avals:
+        if a.shape and a.shape != shape:
+            if shape:
+                raise ShapeError(
+                    f"{name} of operands of shapes {', '.join(str(a.shape) for a in avals)}; expected "
+                    "equal shapes, or rank 0. Broadcast them first (fnx.numpy's functions do)."
+                )
+            shape = a.shape
+    return shape
+
+
+@dataclass(frozen=True)
+class Pointwise(Primitive):
+    """Element by element. What members differ in are these attributes, and `impl`."""
+
+    accepts = ANY  # which dtypes operands may have, with the dtype of the result
+    jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
+    pulls = ()  # per operand in which it is linear, (cotangent, None, *operands) -> cotangent
+    expr = None  # the scalar operation, a name or a function; None: only `impl` knows
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        x = avals[0]
+        dtype = self.accepts.get(x.dtype)
+        shape, weak = x.shape, x.weak_type
+        for a in avals[1:]:
+            if a.dtype != x.dtype:
+                raise self.dtype_error(avals)
+            if a.shape != shape:
+                shape = common_shape(self.name, avals)
+            weak = weak and a.weak_type
+        if dtype is None:
+            raise self.dtype_error(avals)
+        if dtype is x.dtype and shape is x.shape and weak == x.weak_type:
+            return (x,)
+        return (ShapedArray(shape, dtype, weak and dtype != dtypes.bool_),)
+
+    def dtype_error(self, avals: tuple) -> TypeMismatch:
+        given = ", ".join(dtypes.NAME.get(a.dtype, str(a.dtype)) for a in avals)
+        accepted = ", ".join(dtypes.NAME[d] for d in self.accepts)
+        equal = "equal dtypes, " if len(avals) > 1 else ""
+        return TypeMismatch(
+            f"{self.name} of operands of dtypes {given}; expected {equal}one of {accepted}. Convert "
+            "them first (fnx.numpy's functions promote)."
+        )
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        out = self(*primals)
+        total = None
+        for rule, t in zip(self.jvps, tangents):
+            if t is not None and rule is not None:
+                term = rule(t, out, *primals)
+                total = term if total is None else add(total, term)
+        if total is not None and not total.shape and out.shape:
+            total = Broadcast(out.shape, ())(total)
+        return (out,), (total,)
+
+    def transpose(self, cts: tuple, *args: Any) -> list:
+        ct = cts[0]
+        outs: list = []
+        for k, x in enumerate(args):
+            if type(x) is not Undefined:
+                outs.append(None)
+                continue
+            rule = self.pulls[k] if self.pulls else None
+            if rule is None:
+                raise self._missing("transpose", "reverse-mode differentiation (grad, vjp)")
+            g = rule(ct, None, *args)
+            if g.shape and not x.aval.shape:
+                g = Sum(tuple(range(len(g.shape))))(g)
+            outs.append(g)
+        return outs
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (self(*align(size, args, axes)),), (lanes(args, axes),)
+
+    def lower(self, *operands: Operand) -> Recipe:
+        fn = self.scalar_fn(*[x.dtype for x in operands])
+        if fn is None:
+            return Host()
+        return Point(lambda *ix: fn(*[x(*ix) if x.shape else x() for x in operands]), True)
+
+    def scalar_fn(self, *names: str) -> Callable | None:
+        """From operands' elements to the result's, or None where only `impl` will do."""
+        op = self.expr
+        if isinstance(op, str):
+            if names[0].startswith("complex") and op not in _COMPLEX_OPS:
+                return None
+            return lambda *xs: expr.apply(op, *xs)
+        return op
+
+
+_COMPLEX_OPS = frozenset("add sub mul div neg real imag conj abs square eq ne".split())
+
+
+def lanes(args: tuple, axes: tuple) -> int:
+    """The batch axis of the result: that of the first batched operand of full rank."""
+    rank = max([len(x.shape) - (k is not None) for x, k in zip(args, axes)])
+    for x, k in zip(args, axes):
+        if k is not None and len(x.shape) > rank:
+            return k
+    return 0
+
+
+def align(size: int, args: tuple, axes: tuple) -> list[Array]:
+    """Operands with batch axes, made to fit: of equal shapes with lanes at one axis, or rank 0."""
+    rank = max([len(x.shape) - (k is not None) for x, k in zip(args, axes)])
+    to = lanes(args, axes)
+    full = next((x for x, k in zip(args, axes) if len(x.shape) - (k is not None) == rank), None)
+    outs = []
+    for x, k in zip(args, axes):
+        if k is None:
+            outs.append(broadcast_axis(x, size, to) if x.shape else x)
+        elif len(x.shape) > rank:
+            outs.append(x if k == to else move_axis(x, k, to))
+        else:
+            fk = axes[next(i for i, y in enumerate(args) if y is full)]
+            inner = full.shape if fk is None else (*full.shape[:fk], *full.shape[fk + 1 :])
+            outs.append(Broadcast((*inner[:to], size, *inner[to:]), (to,))(x))
+    return outs
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Pointwise):
+    """A member of the family, by its data; members are compared by identity."""
+
+    name: str = field()
+    impl: Callable = field(repr=False)  # type: ignore[assignment]
+    accepts: Dtypes = field(repr=False, default_factory=lambda: ANY)
+    jvps: tuple = field(repr=False, default=())
+    pulls: tuple = field(repr=False, default=())
+    expr: str | Callable | None = field(repr=False, default=None)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+def identity(t: Array, out: Any, *xs: Any) -> Array:
+    """The tangent itself."""
+    return t
+
+
+add = Elementwise("add", np.add, NUMBER, (identity, identity), (identity, identity), "add")

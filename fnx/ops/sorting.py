@@ -1,0 +1,147 @@
+"""Sorting: sort by one or several keys, and the k largest elements."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Host, Operand, Recipe
+from fnx.ops.basic import broadcast_axis, move_axis
+from fnx.ops.indexing import Gather
+from fnx.ops.shape import Iota, Reshape
+from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
+
+_INT = np.dtype(np.int64)
+
+
+def take_along(x: Array, indices: Array, axis: int) -> Array:
+    """Elements of x at positions along an axis, which must be inside; other axes go in step."""
+    rank = len(x.shape)
+    others = tuple(a for a in range(rank) if a != axis)
+    dims = GatherDimensionNumbers((), (axis,), (axis,), others, others)
+    inside = GatherScatterMode.PROMISE_IN_BOUNDS
+    gather = Gather(dims, None, False, inside, (1,) * rank, False)
+    return gather(x, Reshape((*indices.shape, 1))(indices))
+
+
+def _sort_key(x: np.ndarray) -> np.ndarray:
+    """What NumPy sorts in the same order: nans last, in both zeros equal, for half precision too."""
+    return x.astype(np.float32) if x.dtype == dtypes.bfloat16 else x
+
+
+def _order(keys: tuple[np.ndarray, ...], axis: int, stable: bool) -> np.ndarray:
+    if len(keys) == 1:
+        return np.argsort(_sort_key(keys[0]), axis=axis, kind="stable" if stable else None)
+    # Sort by the last key first; stable sorts keep its order among equals of the earlier ones.
+    order = np.argsort(_sort_key(keys[-1]), axis=axis, kind="stable")
+    for key in reversed(keys[:-1]):
+        by = np.take_along_axis(_sort_key(key), order, axis)
+        order = np.take_along_axis(order, np.argsort(by, axis=axis, kind="stable"), axis)
+    return order
+
+
+@dataclass(frozen=True)
+class Sort(Primitive):
+    """The operands sorted along an axis, together, by the first `num_keys` of them."""
+
+    dimension: int
+    is_stable: bool = True
+    num_keys: int = 1
+    name = "sort"
+    multiple_results = True
+
+    def abstract(self, *xs: ShapedArray) -> tuple[ShapedArray, ...]:
+        if not 1 <= self.num_keys <= len(xs):
+            raise InvalidValue(f"sort of {len(xs)} operands cannot have {self.num_keys} keys")
+        if any(x.shape != xs[0].shape for x in xs) or not 0 <= self.dimension < xs[0].ndim:
+            raise ShapeError(
+                f"sort needs operands of one shape with an axis {self.dimension}, not shapes "
+                f"{[x.shape for x in xs]}"
+            )
+        weak = all(x.weak_type for x in xs)
+        return tuple(ShapedArray(x.shape, x.dtype, weak) for x in xs)
+
+    def impl(self, *xs: np.ndarray) -> tuple[np.ndarray, ...]:
+        axis = self.dimension
+        if len(xs) == 1 and xs[0].dtype != dtypes.bfloat16:
+            return (np.sort(xs[0], axis=axis, kind="stable" if self.is_stable else None),)
+        order = _order(xs[: self.num_keys], axis, self.is_stable)
+        return tuple(np.take_along_axis(x, order, axis) for x in xs)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        axis, shape = self.dimension, primals[0].shape
+        places = Iota(_INT, shape, axis)()
+        *outs, order = Sort(axis, self.is_stable, self.num_keys)(*primals, places)
+        touts = [None if t is None else take_along(t, order, axis) for t in tangents]
+        return tuple(outs), tuple(touts)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        xs = _lanes_first(size, args, axes)
+        new = Sort(self.dimension + 1, self.is_stable, self.num_keys)
+        return new(*xs), (0,) * len(xs)
+
+    def lower(self, *xs: Operand) -> Recipe:
+        return Host()
+
+
+def _lanes_first(size: int, args: tuple, axes: tuple) -> list[Array]:
+    return [
+        broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
+        for x, k in zip(args, axes, strict=True)
+    ]
+
+
+def argsort(x: Array, axis: int, stable: bool = True) -> Array:
+    """The positions, int64, that sort x along an axis."""
+    return Sort(axis, stable, 1)(x, Iota(_INT, x.shape, axis)())[1]
+
+
+@dataclass(frozen=True)
+class TopK(Primitive):
+    """The k largest elements along an axis, largest first, and their positions (int32).
+
+    Of equal elements the first come first; nan counts as the largest.
+    """
+
+    k: int
+    axis: int
+    name = "top_k"
+    multiple_results = True
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if not 0 <= self.axis < x.ndim:
+            raise ShapeError(f"top_k needs an operand with an axis {self.axis}, not shape {x.shape}")
+        if not 0 <= self.k <= x.shape[self.axis]:
+            raise InvalidValue(
+                f"top_k cannot take the {self.k} largest of {x.shape[self.axis]} elements: k must be "
+                f"between 0 and the length of axis {self.axis}"
+            )
+        shape = (*x.shape[: self.axis], self.k, *x.shape[self.axis + 1 :])
+        return ShapedArray(shape, x.dtype, x.weak_type), ShapedArray(shape, dtypes.int32)
+
+    def impl(self, x: np.ndarray) -> tuple[np.ndarray, ...]:  # type: ignore[override]
+        axis, n = self.axis, x.shape[self.axis]
+        # A stable sort of the reversed array, read backwards: equal elements keep their order.
+        order = np.argsort(np.flip(_sort_key(x), axis), axis=axis, kind="stable")
+        order = np.flip(order, axis)
+        order = (n - 1) - order.take(range(self.k), axis=axis)
+        return np.take_along_axis(x, order, axis), order.astype(np.int32)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        values, places = self(*primals)
+        t = tangents[0]
+        return (values, places), (None if t is None else take_along(t, places, self.axis), None)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return TopK(self.k, self.axis + 1)(move_axis(args[0], axes[0], 0)), (0, 0)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return Host()
+
+
+__all__: list[Any] = ["Sort", "TopK", "argsort", "take_along"]

@@ -1,0 +1,417 @@
+"""Pytrees: nested containers of arrays. Tuples, lists, dicts, None and registered classes are nodes.
+
+None is a node without leaves, and dicts are walked in the order of their sorted keys, as in JAX.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
+
+import optree
+from optree import PyTreeSpec as PyTreeDef
+
+from fnx.core.errors import FnxError, InvalidValue
+
+_SPACE = "fnx"
+_flatten = optree.tree_flatten
+C = TypeVar("C", bound=type)
+KeyPath = tuple[Any, ...]
+IsLeaf = Callable[[Any], bool] | None
+
+
+class _Unspecified:
+    def __repr__(self) -> str:
+        return "<unspecified>"
+
+
+_UNSPECIFIED = _Unspecified()
+
+# --- flatten, unflatten, map --------------------------------------------------------------------------
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list, PyTreeDef]:
+    """The leaves of a tree, and its structure.
+
+    >>> leaves, treedef = tree_flatten({"b": 2, "a": (1, None)})
+    >>> leaves
+    [1, 2]
+    >>> tree_unflatten(treedef, [10, 20])
+    {'b': 20, 'a': (10, None)}
+    """
+    return _flatten(tree, is_leaf, namespace=_SPACE)
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
+    """The tree of a structure with these leaves; ValueError unless there are as many as it has."""
+    return treedef.unflatten(leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:
+    """The leaves of a tree, from left to right."""
+    return optree.tree_leaves(tree, is_leaf, namespace=_SPACE)
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+    """The structure of a tree: what is left of it without its leaves."""
+    return optree.tree_structure(tree, is_leaf, namespace=_SPACE)
+
+
+def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """The tree of `f(leaf, ...)`; the trees in `rest` must have `tree` as a prefix.
+
+    >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
+    {'a': 11, 'b': [22]}
+    """
+    return optree.tree_map(f, tree, *rest, is_leaf=is_leaf, namespace=_SPACE)
+
+
+def tree_reduce(
+    function: Callable, tree: Any, initializer: Any = _UNSPECIFIED, is_leaf: IsLeaf = None
+) -> Any:
+    """Fold the leaves from the left: `function(function(initializer, leaf0), leaf1)` and so on."""
+    leaves = tree_leaves(tree, is_leaf)
+    if initializer is _UNSPECIFIED:
+        return functools.reduce(function, leaves)
+    return functools.reduce(function, leaves, initializer)
+
+
+def tree_reduce_associative(
+    operation: Callable, tree: Any, *, identity: Any = _UNSPECIFIED, is_leaf: IsLeaf = None
+) -> Any:
+    """Fold the leaves in a balanced tree of pairs; `operation` must be associative."""
+    level = tree_leaves(tree, is_leaf)
+    if not level:
+        if identity is _UNSPECIFIED:
+            raise InvalidValue("reduction of a tree without leaves; expected a leaf or an identity")
+        return identity
+    while len(level) > 1:
+        pairs = [operation(*level[k : k + 2]) for k in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+    """Whether all leaves are true."""
+    return all(tree_leaves(tree, is_leaf))
+
+
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """A tree of trees, turned inside out."""
+    leaves, treedef = tree_flatten(pytree_to_transpose)
+    outer = outer_treedef.num_leaves
+    if inner_treedef is None:
+        inner_treedef = outer_treedef.flatten_up_to(pytree_to_transpose)
+        inner_treedef = tree_structure(inner_treedef[0])
+    inner = inner_treedef.num_leaves
+    if treedef.num_leaves != outer * inner or outer_treedef.compose(inner_treedef) != treedef:
+        raise TypeError(
+            f"a tree of structure {treedef} was to be transposed; expected the structure "
+            f"{outer_treedef} of trees of structure {inner_treedef}"
+        )
+    rows = [leaves[k * inner : (k + 1) * inner] for k in range(outer)]
+    columns = [outer_treedef.unflatten([row[k] for row in rows]) for k in range(inner)]
+    return inner_treedef.unflatten(columns)
+
+
+def all_leaves(iterable: Iterable, is_leaf: IsLeaf = None) -> bool:
+    """Whether no element is a node."""
+    return optree.all_leaves(iterable, is_leaf, namespace=_SPACE)
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether a structure is that of a single leaf."""
+    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of a node's children."""
+    return treedef.children()
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees."""
+    return optree.treespec_tuple(treedefs, namespace=_SPACE)
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """`full_tree`'s structure, where each leaf is the one of `prefix_tree` above it."""
+    return optree.tree_broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
+
+
+def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list:
+    """The leaves of a tree prefix, each as often as `full_tree` has leaves below it."""
+    return optree.broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
+
+
+# --- paths --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """The place of a child in a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclass(frozen=True)
+class DictKey:
+    """The place of a child in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """The place of a child in an object: its attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclass(frozen=True)
+class FlattenedIndexKey:
+    """The place of a child of a class registered without keys."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+_KEYS = (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)
+
+
+def _key(entry: optree.PyTreeEntry) -> Any:
+    if isinstance(entry, optree.NamedTupleEntry):
+        return GetAttrKey(entry.field)
+    if isinstance(entry, optree.SequenceEntry):
+        return SequenceKey(entry.entry)
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(entry.entry)
+    if isinstance(entry.entry, _KEYS) or not isinstance(entry.entry, (int, str)):
+        return entry.entry  # from a class that was registered with keys
+    return FlattenedIndexKey(entry.entry)
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable | None = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """Pairs of path and leaf, and the structure."""
+    if is_leaf_takes_path and is_leaf is not None:
+        return _flatten_by_path(tree, is_leaf)
+    accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
+    paths = [tuple(map(_key, accessor)) for accessor in accessors]
+    return list(zip(paths, leaves, strict=True)), treedef
+
+
+def _flatten_by_path(tree: Any, is_leaf: Callable) -> tuple[list, PyTreeDef]:
+    stopped: set[int] = set()  # ids of objects that the rule calls leaves; the tree keeps them alive
+
+    def walk(path: KeyPath, node: Any) -> None:
+        if is_leaf(path, node):
+            stopped.add(id(node))
+            return
+        pairs, _ = tree_flatten_with_path(node, lambda x: x is not node)
+        for step, child in pairs:
+            if child is not node:
+                walk((*path, *step), child)
+
+    walk((), tree)
+    return tree_flatten_with_path(tree, lambda x: id(x) in stopped)
+
+
+def tree_leaves_with_path(
+    tree: Any, is_leaf: Callable | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """Pairs of path and leaf."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def tree_map_with_path(
+    f: Callable, tree: Any, *rest: Any, is_leaf: Callable | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:  # fmt: skip
+    """As `tree_map`, of a function that gets the leaf's path first."""
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    columns = [treedef.flatten_up_to(r) for r in rest]
+    return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """A path as text.
+
+    >>> keystr((DictKey("a"), SequenceKey(0)))
+    "['a'][0]"
+    >>> keystr((DictKey("a"), SequenceKey(0)), simple=True, separator="/")
+    'a/0'
+    """
+    return separator.join(map(_simple if simple else str, keys))
+
+
+def _simple(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if isinstance(key, _KEYS) and hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+# --- classes that are nodes -----------------------------------------------------------------------------
+
+
+def register_pytree_node(
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Iterable, Any]],
+    unflatten_func: Callable[[Any, Iterable], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Iterable, Any]] | None = None,
+) -> None:
+    """Make a class a node: `flatten_func(x)` gives children and static data.
+
+    `unflatten_func(data, children)` must accept any objects as children. The static data are
+    compared with == and hashed. ValueError if the class is registered already.
+    """
+    if flatten_with_keys_func is None:
+        flatten: Callable = flatten_func
+    else:
+
+        def flatten(x: Any) -> tuple:
+            pairs, data = flatten_with_keys_func(x)
+            pairs = tuple(pairs)
+            return [child for _, child in pairs], data, tuple(key for key, _ in pairs)
+
+    optree.register_pytree_node(nodetype, flatten, unflatten_func, namespace=_SPACE)
+
+
+def register_pytree_node_class(cls: C) -> C:
+    """Make a class with `tree_flatten()` and classmethod `tree_unflatten(data, children)` a node."""
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore
+    return cls
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable, Any]],
+    unflatten_func: Callable[[Any, Iterable], Any],
+    flatten_func: Callable | None = None,
+) -> None:
+    """As `register_pytree_node`, where flattening gives pairs of key and child."""
+    register_pytree_node(nodetype, flatten_func or _bare, unflatten_func, flatten_with_keys)
+
+
+def _bare(x: Any) -> tuple:
+    raise NotImplementedError
+
+
+def register_pytree_with_keys_class(cls: C) -> C:
+    """As `register_pytree_node_class`, for a class with `tree_flatten_with_keys()`."""
+    register_pytree_with_keys(
+        cls,
+        lambda x: x.tree_flatten_with_keys(),
+        cls.tree_unflatten,  # type: ignore[attr-defined]
+    )
+    return cls
+
+
+def register_dataclass(
+    nodetype: C,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> C:
+    """Make a dataclass a node whose children are `data_fields`; `meta_fields` are static.
+
+    Without lists, fields are children unless their metadata say `static=True`.
+    """
+    if data_fields is None or meta_fields is None:
+        if not is_dataclass(nodetype):
+            raise TypeError(
+                f"register_dataclass of {nodetype.__name__}, which is not a dataclass; expected one, "
+                "or the lists data_fields and meta_fields"
+            )
+        own = [f for f in fields(nodetype) if f.init and f.name not in drop_fields]
+        meta_fields = [f.name for f in own if f.metadata.get("static", False)]
+        data_fields = [f.name for f in own if f.name not in meta_fields]
+    elif is_dataclass(nodetype):
+        _check_fields(nodetype, {*data_fields, *meta_fields}, set(drop_fields))
+    data, meta = tuple(data_fields), tuple(meta_fields)
+    keys = tuple(map(GetAttrKey, data))
+
+    def flatten(x: Any) -> tuple:
+        return (
+            [getattr(x, name) for name in data],
+            tuple([getattr(x, name) for name in meta]),
+            keys,
+        )
+
+    def unflatten(static: tuple, children: Iterable) -> Any:
+        return nodetype(**dict(zip(meta, static)), **dict(zip(data, children)))
+
+    optree.register_pytree_node(nodetype, flatten, unflatten, namespace=_SPACE)
+    return nodetype
+
+
+def _check_fields(nodetype: type, given: set[str], dropped: set[str]) -> None:
+    expected = {f.name for f in fields(nodetype) if f.init} - dropped
+    if expected != given:
+        raise InvalidValue(
+            f"data_fields and meta_fields of {nodetype.__name__} name {sorted(given)}; expected all "
+            f"its fields, {sorted(expected)}"
+        )
+
+
+def register_static(cls: C) -> C:
+    """Make a class a node without leaves: its objects, which must be hashable, are static data."""
+    register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
+    return cls
+
+
+class Partial(functools.partial):
+    """functools.partial that is a pytree: its arguments are children, the function is static.
+
+    >>> from operator import add
+    >>> tree_map(lambda x: 10 * x, Partial(add, 1))(2)
+    12
+    """
+
+
+def _flatten_partial(p: Partial) -> tuple:
+    return (p.args, p.keywords), p.func, (GetAttrKey("args"), GetAttrKey("keywords"))
+
+
+optree.register_pytree_node(
+    Partial,
+    _flatten_partial,
+    lambda func, children: Partial(func, *children[0], **children[1]),
+    namespace=_SPACE,
+)
+
+
+# --- errors -------------------------------------------------------------------------------------------
+
+
+class TreeMismatch(FnxError, TypeError, ValueError):
+    """Two trees whose structures should be equal are not."""
+
+
+def describe_difference(expected: Any, found: Any) -> str:
+    """Where the structures of two trees first differ, in words; '' if they are equal."""
+    a, b = tree_structure(expected), tree_structure(found)
+    if a == b:
+        return ""
+    paths_a = [keystr(p) for p, _ in tree_leaves_with_path(expected)]
+    paths_b = [keystr(p) for p, _ in tree_leaves_with_path(found)]
+    missing = [p for p in paths_a if p not in paths_b]
+    extra = [p for p in paths_b if p not in paths_a]
+    parts = [f"{word} {', '.join(repr(p) for p in ps[:3])}" for word, ps in
+             (("lacks the leaf", missing), ("has the leaf", extra)) if ps]  # fmt: skip
+    return "; it " + " and ".join(parts) if parts else ""

@@ -1,0 +1,155 @@
+"""The jit primitive: a jaxpr that is one operation, compiled when it is evaluated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from fnx.core import config
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Call, Operand, Recipe
+
+from .batching import batch_jaxpr
+from .jvp import jvp_jaxpr
+from .linearize import transpose_jaxpr
+from .residuals import Split, split
+from .simplify import simplify
+
+Compiled = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+class Backend(Protocol):
+    """Makes functions on concrete arrays of jaxprs."""
+
+    def compile(self, jaxpr: Jaxpr) -> Compiled: ...
+
+
+def compiled(jaxpr: Jaxpr, backend: Backend) -> Compiled:
+    """The native function of a jaxpr; it is made once."""
+    key = ("compiled", backend, config.backend.value)
+    if key not in jaxpr.memo:
+        jaxpr.memo[key] = backend.compile(simplify(jaxpr))
+    return jaxpr.memo[key]
+
+
+def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[Array, ...]:
+    """Results for concrete arguments: compiled, or equation by equation."""
+    if backend is not None and not config.disable_jit.value:
+        return tuple(compiled(jaxpr, backend)(args))
+    with use(evaluate):
+        return tuple(eval_jaxpr(jaxpr, args))
+
+
+def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple) -> tuple:
+    """Results of a primitive that carries jaxprs, compiled as a program of one equation.
+
+    The program is remembered by `owner`, one of the jaxprs.
+    """
+    arrays = [ConcreteArray(v) for v in values]
+    key = ("program", prim)
+    if key not in owner.memo:
+        from fnx.core.jaxpr import Eqn
+
+        inputs = [Var(a.aval) for a in arrays]
+        outs = [Var(a) for a in prim.abstract(*[v.aval for v in inputs])]
+        owner.memo[key] = Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
+    return tuple(compiled(owner.memo[key], backend)(arrays))
+
+
+def check_operands(name: str, avals: Sequence[ShapedArray], expected: Sequence[ShapedArray]) -> None:
+    """Raise TypeMismatch unless operands have the types of a jaxpr's inputs."""
+    if len(avals) != len(expected):
+        raise TypeMismatch(f"{name} got {len(avals)} operands; its jaxpr has {len(expected)} inputs")
+    for k, (a, e) in enumerate(zip(avals, expected)):
+        if a is not e and not a.like(e):
+            raise TypeMismatch(f"operand {k} of {name} has type {a}; its jaxpr expects {e}")
+
+
+def undefined(args: Sequence[Any]) -> tuple[bool, ...]:
+    """Which arguments of a `transpose` rule are linear."""
+    return tuple([isinstance(a, Undefined) for a in args])
+
+
+def spread(mask: Sequence[bool], values: Sequence[Any], rest: Any = None) -> tuple:
+    """`values` at the places where `mask` is true, `rest` elsewhere."""
+    it = iter(values)
+    return tuple([next(it) if m else rest for m in mask])
+
+
+def only(mask: Sequence[bool], values: Sequence[Any]) -> list:
+    """The values where `mask` is true."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def given(values: Sequence[Any]) -> tuple[bool, ...]:
+    """Which values are not None."""
+    return tuple([v is not None for v in values])
+
+
+@dataclass(frozen=True)
+class Jit(Primitive):
+    """Call of a jaxpr. `donated` lists the operands whose memory results may take."""
+
+    jaxpr: Jaxpr
+    name: str = "f"
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    inline: bool = field(default=False, repr=False)
+    donated: tuple[int, ...] = field(default=(), repr=False)
+    multiple_results = True
+
+    def with_jaxpr(self, jaxpr: Jaxpr) -> "Jit":
+        """The same call of another jaxpr, whose operands are not donated."""
+        return replace(self, jaxpr=jaxpr, donated=())
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        check_operands(f"jit of {self.name}", avals, self.jaxpr.in_avals)
+        return self.jaxpr.out_avals
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        return run(self.jaxpr, self.backend, [ConcreteArray(v) for v in values])
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        jaxpr, mask = jvp_jaxpr(self.jaxpr, given(tangents))
+        outs = self.with_jaxpr(jaxpr)(*primals, *only(given(tangents), tangents))
+        n = len(mask)
+        return outs[:n], spread(mask, outs[n:])
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        parts = split_call(self.jaxpr, given(tangents))
+        n = len(self.jaxpr.outs)
+        outs = self.with_jaxpr(parts.forward)(*primals)
+        kept = [primals[k] for k in parts.inputs]
+        linear = self.with_jaxpr(parts.linear)
+        touts = linear(*kept, *outs[n:], *only(given(tangents), tangents))
+        return outs[:n], spread(parts.mask, touts)
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        linear, nonzero = undefined(args), given(cts)
+        jaxpr, mask = transpose_jaxpr(self.jaxpr, linear, nonzero)
+        values = [a for a, lin in zip(args, linear) if not lin]
+        outs = self.with_jaxpr(jaxpr)(*values, *only(nonzero, cts))
+        return spread(linear, spread(mask, outs))
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        from .batching import place_axis
+
+        jaxpr, mask = batch_jaxpr(self.jaxpr, size, given(axes))
+        args = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
+        return self.with_jaxpr(jaxpr)(*args), spread(mask, [0] * sum(mask))
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Call(self.jaxpr)
+
+
+def split_call(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> Split:
+    """A jaxpr's derivative, where all inputs may be read again."""
+    key = ("split", nonzero)
+    if key not in jaxpr.memo:
+        jaxpr.memo[key] = split(jaxpr, nonzero, [0] * len(jaxpr.inputs))
+    return jaxpr.memo[key]

@@ -1,0 +1,58 @@
+"""What it costs to compute an equation again, in bytes of memory that could be stored instead.
+
+Storing and loading a float64 costs about as much as a dozen fused additions or one exponential.
+The tables are the one place for these heuristics.
+"""
+
+from math import inf, prod
+
+from fnx.core.jaxpr import Eqn, Jaxpr
+
+# Bytes per element of the result.
+_FREE = (
+    "broadcast_in_dim reshape transpose squeeze expand_dims rev slice iota convert_element_type "
+    "select_n copy real imag conj complex bitcast_convert_type reduce_precision stop_gradient"
+)
+_CHEAP = (
+    "add sub mul neg max min abs sign square integer_pow floor ceil round eq ne lt le gt ge and or "
+    "not xor shift_left shift_right_logical shift_right_arithmetic clamp is_finite pad concatenate "
+    "nextafter population_count clz add_any"
+)
+_MODERATE = "div rem sqrt rsqrt gather dynamic_slice"
+_HEAVY = (
+    "exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+    "pow cbrt logistic"
+)
+PER_ELEMENT = {name: 0.0 for name in _FREE.split()}
+PER_ELEMENT |= {name: 0.25 for name in _CHEAP.split()}
+PER_ELEMENT |= {name: 1.0 for name in _MODERATE.split()}
+PER_ELEMENT |= {name: 4.0 for name in _HEAVY.split()}
+# Bytes per element of the operand.
+_FOLDS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin cumsum cumprod"
+PER_OPERAND = {name: 0.25 for name in _FOLDS.split()}
+PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
+COPIES = frozenset({"dynamic_update_slice"})  # cost what they copy
+SMALL = 64  # up to this many elements, what is free or cheap lives in registers
+
+
+def recompute_cost(eqn: Eqn) -> float:
+    """Bytes that are worth storing to save the equation; `inf`: never compute it again."""
+    name, size = eqn.prim.name, max((v.aval.size for v in eqn.outs), default=0)
+    if name in PER_ELEMENT:
+        rate = PER_ELEMENT[name]
+        return 0.0 if rate <= 0.25 and size <= SMALL else rate * size
+    if name in PER_OPERAND:
+        count = sum(a.aval.size for a in eqn.inputs)
+        return 0.0 if count <= SMALL else PER_OPERAND[name] * count
+    if name == "dot_general":
+        (contracting, _), _ = eqn.prim.dimension_numbers  # type: ignore[attr-defined]
+        depth = prod(eqn.inputs[0].aval.shape[k] for k in contracting)
+        return PER_FLOP * size * depth
+    if name in COPIES or name.startswith("scatter"):
+        return float(sum(v.aval.nbytes for v in eqn.outs))
+    return inf
+
+
+def jaxpr_cost(jaxpr: Jaxpr) -> float:
+    """The sum over its equations."""
+    return sum(map(recompute_cost, jaxpr.eqns))

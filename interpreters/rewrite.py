@@ -1,0 +1,98 @@
+"""Making jaxprs of jaxprs: splicing one into another, dropping, reordering."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from fnx.core.array import ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.core.primitive import Primitive
+from fnx.ops.basic import zeros
+
+from .trace import trace_closed
+
+
+class Renaming(dict[Var, Atom]):
+    """What stands for each variable; those that are absent stand for themselves."""
+
+    def __call__(self, atom: Atom) -> Atom:
+        return self.get(atom, atom) if type(atom) is Var else atom
+
+    def outs(self, eqn: Eqn) -> list[Var]:
+        """Fresh variables for an equation's results."""
+        fresh = [Var(v.aval) for v in eqn.outs]
+        self.update(zip(eqn.outs, fresh))
+        return fresh
+
+
+def splice(jaxpr: Jaxpr, atoms: Sequence[Atom], eqns: list[Eqn]) -> list[Atom]:
+    """Append a jaxpr's equations, applied to `atoms`, to `eqns`; the atoms of its results."""
+    name = Renaming(zip(jaxpr.inputs, atoms, strict=True))
+    for e in jaxpr.eqns:
+        eqns.append(Eqn(e.prim, [name(a) for a in e.inputs], name.outs(e), e.source))
+    return [name(o) for o in jaxpr.outs]
+
+
+def bind_into(eqns: list[Eqn], prim: Primitive, atoms: Sequence[Atom]) -> list[Var]:
+    """Append one equation."""
+    outs = [Var(a) for a in prim.abstract(*[a.aval for a in atoms])]
+    eqns.append(Eqn(prim, atoms, outs))
+    return outs
+
+
+@lru_cache(maxsize=1024)
+def _zeros(aval: ShapedArray) -> Jaxpr:
+    return trace_closed(lambda: [zeros(aval)], [])
+
+
+def zeros_into(eqns: list[Eqn], aval: ShapedArray) -> Atom:
+    """An atom that is zero, made by an equation unless it is a number."""
+    if aval.shape == ():
+        return Literal(ConcreteArray(np.zeros((), aval.dtype)))
+    return splice(_zeros(aval.strong()), [], eqns)[0]
+
+
+def fresh(jaxpr: Jaxpr) -> Jaxpr:
+    """The same jaxpr with variables of its own."""
+    eqns: list[Eqn] = []
+    inputs = [Var(v.aval) for v in jaxpr.inputs]
+    return Jaxpr(inputs, eqns, splice(jaxpr, inputs, eqns), jaxpr.consts, jaxpr.name)
+
+
+def live(eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = ()) -> list[Eqn]:
+    """The equations that `outs` need, and those with effects; `known` variables need none."""
+    stop = set(known)
+    needed = {o for o in outs if type(o) is Var and o not in stop}
+    kept = []
+    for eqn in reversed(eqns):
+        if eqn.prim.effects or any(v in needed for v in eqn.outs):
+            kept.append(eqn)
+            needed.update(a for a in eqn.inputs if type(a) is Var and a not in stop)
+    return kept[::-1]
+
+
+def reads(eqns: Iterable[Eqn], outs: Iterable[Atom]) -> set[Var]:
+    """All variables that equations or outputs read."""
+    found = {a for e in eqns for a in e.inputs if type(a) is Var}
+    found.update(o for o in outs if type(o) is Var)
+    return found
+
+
+def dependent(eqns: Sequence[Eqn], sources: Iterable[Var]) -> set[Var]:
+    """The variables whose values depend on `sources`, these included."""
+    found = set(sources)
+    for e in eqns:
+        if any(type(a) is Var and a in found for a in e.inputs):
+            found.update(e.outs)
+    return found
+
+
+def reaching(eqns: Sequence[Eqn], targets: Iterable[Atom]) -> set[Var]:
+    """The variables on whose values `targets` depend, these included."""
+    found = {t for t in targets if type(t) is Var}
+    for e in reversed(eqns):
+        if any(v in found for v in e.outs):
+            found.update(a for a in e.inputs if type(a) is Var)
+    return found

@@ -1,0 +1,90 @@
+"""Host callbacks: native code calls Python in the middle of a program.
+
+The address of a callback is that of a C function `int32 (void **pointers)` with the addresses of its
+inputs, then outputs. It returns 0, or 1 after an exception, which is kept for the thread and raised
+by the call of the program once the native code has returned 2.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Spec = tuple[tuple[int, ...], Any]
+_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+_thread = threading.local()
+
+
+class Callback:
+    """A Python function as a C function; the address is valid while this object lives."""
+
+    def __init__(self, function: Callable, inputs: Sequence[Spec], outputs: Sequence[Spec]):
+        self.function = function
+        self.inputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in inputs]
+        self.outputs = [(tuple(shape), _dtype(dtype)) for shape, dtype in outputs]
+        self._native = _SIGNATURE(self._enter)
+        self.address = ctypes.cast(self._native, ctypes.c_void_p).value
+
+    @classmethod
+    def of(cls, call: Any) -> "Callback":
+        """The callback of a `kernel.CallHost` statement."""
+        specs = [[(shape, dtype) for _, shape, dtype in side] for side in (call.inputs, call.outputs)]
+        return cls(call.callback, *specs)
+
+    def _enter(self, pointers: Any) -> int:
+        try:
+            count = len(self.inputs)
+            arrays = [_view(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
+            for array in arrays:
+                array.flags.writeable = False
+            results = self.function(*arrays)
+            self._store(results, [pointers[count + k] for k in range(len(self.outputs))])
+        except BaseException as error:  # KeyboardInterrupt too: it must reach the caller
+            keep_error(error)
+            return 1
+        return 0
+
+    def _store(self, results: Any, pointers: list[int]) -> None:
+        if not isinstance(results, (tuple, list)):
+            results = () if results is None and not self.outputs else (results,)
+        if len(results) != len(self.outputs):
+            raise ValueError(
+                f"a host callback returned {len(results)} arrays, {len(self.outputs)} were declared"
+            )
+        for result, address, (shape, dtype) in zip(results, pointers, self.outputs, strict=True):
+            array = np.asarray(result)
+            if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+                raise ValueError(
+                    f"a host callback returned an array of shape {array.shape} and dtype "
+                    f"{array.dtype}, declared were shape {shape} and dtype {dtype}"
+                )
+            _view(address, shape, dtype)[...] = array
+
+
+def keep_error(error: BaseException) -> None:
+    """Note the exception that ends the program which runs in this thread."""
+    _thread.error = error
+
+
+def take_error() -> BaseException:
+    """The exception that ended the last program of this thread."""
+    error = getattr(_thread, "error", None)
+    _thread.error = None
+    return error or RuntimeError("a native program reports a failed host call that left no error")
+
+
+def _dtype(dtype: Any) -> np.dtype:
+    from fnx.core import dtypes
+
+    return dtypes.canonical(dtype)
+
+
+def _view(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The array at an address (a dtype without a buffer format, bfloat16, goes by its bytes)."""
+    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if not count:
+        return np.empty(shape, dtype)
+    raw = (ctypes.c_uint8 * count).from_address(address)
+    return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)

@@ -1,0 +1,124 @@
+"""Addresses of routines outside a program: BLAS and LAPACK, the C library, fnx's own run time."""
+
+import ctypes
+import re
+from functools import lru_cache
+
+from fnx.core.errors import CompileError
+
+
+@lru_cache(maxsize=None)
+def resolve(name: str) -> int:
+    """The address of a routine.
+
+    `name` is "blas:dgemm", "lapack:dgetrf", "libm:erf", "fnx:fnx_poll", or a bare name, which is
+    looked for in fnx's run time, BLAS, LAPACK and the C library, in this order.
+    """
+    kind, _, bare = name.rpartition(":")
+    places = {kind: _PLACES[kind]} if kind else _PLACES
+    for place in places.values():
+        address = place(bare)
+        if address:
+            return address
+    raise CompileError(f"the library routine {name!r} does not exist on this machine")
+
+
+def _runtime(name: str) -> int | None:
+    maker = _RUNTIME.get(name)
+    return maker() if maker else None
+
+
+def _poll() -> int:
+    from . import poll
+
+    return poll.address()
+
+
+def _parallel_for() -> int:
+    from . import threads
+
+    return threads.address()
+
+
+_RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for}
+_DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
+
+
+def runtime_symbols(text: str) -> dict[str, int]:
+    """The routines of fnx's run time that an LLVM module declares."""
+    if "@fnx_" not in text:
+        return {}
+    return {name: resolve(f"fnx:{name}") for name in _DECLARED.findall(text)}
+
+
+# --- BLAS and LAPACK: pointers that SciPy exports ---------------------------------------------------
+
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _scipy(module: str, name: str) -> int | None:
+    capsules = _exported(module)
+    return pointer(capsules[name]) if name in capsules else None
+
+
+@lru_cache(maxsize=2)
+def _exported(module: str) -> dict:
+    import importlib
+
+    capsules = importlib.import_module(f"scipy.linalg.{module}").__pyx_capi__
+    # Cython writes the C signature into the capsule's name; Fortran integers are passed as int *.
+    probe = {"cython_blas": "daxpy", "cython_lapack": "dgetrf"}[module]
+    signature = _capsule_name(capsules[probe]).decode()
+    if not re.search(r"\(int \*", signature):
+        raise CompileError(
+            f"scipy.linalg.{module} takes integers of another width than 32 bits ({signature}); "
+            "fnx needs a SciPy whose BLAS has 32-bit integers (LP64), as the wheels have"
+        )
+    return capsules
+
+
+def pointer(capsule: object) -> int:
+    """The address inside a PyCapsule."""
+    return _capsule_pointer(capsule, _capsule_name(capsule))
+
+
+def _blas(name: str) -> int | None:
+    return _scipy("cython_blas", name)
+
+
+def _lapack(name: str) -> int | None:
+    return _scipy("cython_lapack", name)
+
+
+# --- the C library ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+@lru_cache(maxsize=1)
+def _vector_math() -> ctypes.CDLL | None:
+    """glibc's vector functions; they exist on x86-64 Linux only."""
+    try:
+        return ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+
+
+def _c(name: str) -> int | None:
+    for found in (_process(), _vector_math() if name.startswith("_ZGV") else None):
+        try:
+            if found is not None:
+                return ctypes.cast(getattr(found, name), ctypes.c_void_p).value
+        except AttributeError:
+            continue
+    return None
+
+
+_PLACES = {"fnx": _runtime, "blas": _blas, "lapack": _lapack, "libm": _c}

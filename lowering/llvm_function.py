@@ -1,0 +1,317 @@
+"""One LLVM function while it is printed: its lines, its entry, and what is known where.
+
+`memo` holds the operand of each expression that is known at this point, and of each instruction by
+its text, so that equal instructions are printed once. `scope` takes back what a block has added.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Optional
+
+from fnx.core.scalar import Expr
+
+from . import llvm_scalar as ls
+from .kernel import Buffer
+from .llvm_scalar import Operand
+
+if TYPE_CHECKING:
+    from .llvm_module import Module
+
+_MISSING = object()
+
+
+class Function:
+    """The code of a function, in the order in which it is printed.
+
+    A function inside another takes what it needs from there: `captures` are its arguments.
+    """
+
+    def __init__(self, module: "Module", parent: Optional["Function"] = None, home: Any = None):
+        self.module, self.parent, self.home = module, parent, home
+        self.head: list[str] = []  # stack slots, parameters, addresses: the entry block
+        self.lines: list[str] = []
+        self.memo: dict[Any, Operand] = {}
+        self.log: list[Any] = []  # keys of memo, in the order of their entry
+        self.hidden: list[tuple[Expr, Operand]] = []  # entries that an Eval has replaced
+        self.deps: dict[Expr, frozenset[Buffer]] = {}  # what a known value was loaded from
+        self.users: dict[Buffer, list[Any]] = {}
+        self.pinned: set[Expr] = set()  # values of Evals: they outlive writes
+        self.stale: set[Expr] = set()  # pinned values older than a write: an Eval renews them
+        self.fast: set[Expr] = set()  # operations of reductions
+        self.flags = " contract"
+        self.block = "entry"
+        self.count = self.labels = 0
+        self.pointers: dict[Buffer, str] = {}
+        self.captures: list[tuple[str, str, Any]] = []  # argument, operand outside, Buffer or type
+        self.groups: tuple[int, ...] = ()
+        self.tags: dict[tuple[int, ...], str] = {(): ""}
+
+    # --- instructions ---------------------------------------------------------------------------
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def label(self) -> str:
+        self.labels += 1
+        return f"L{self.labels}"
+
+    def op(self, text: str) -> str:
+        """The result of a pure instruction; equal ones are printed once."""
+        memo = self.memo
+        name = memo.get(text)
+        if name is None:
+            self.count += 1
+            name = memo[text] = f"%v{self.count}"
+            self.log.append(text)
+            self.lines.append(f"  {name} = {text}")
+        return name
+
+    def put(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def start(self, label: str) -> None:
+        """Begin a block; whoever jumps there has been printed."""
+        self.lines.append(label + ":")
+        self.block = label
+
+    def slot(self, text: str, key: Any = None) -> str:
+        """The result of an instruction in the entry block; one for each key."""
+        name = self.memo.get(key) if key is not None else None
+        if name is None:
+            self.count += 1
+            name = f"%e{self.count}"
+            self.head.append(f"  {name} = {text}")
+            if key is not None:
+                self.memo[key] = name
+        return name
+
+    # --- numbers and addresses --------------------------------------------------------------------
+
+    def number(self, key: Any, value: int, t: str, positive: bool = False) -> str:
+        """A number that is known when the program is loaded, as a value of type `t`."""
+        k = self.module.parameter(key, value)
+        where = self.slot(f"getelementptr inbounds i64, ptr %params, i64 {k}", ("at", k))
+        known = f", !range {self.module.positive()}" if positive else ""
+        flags = f"!invariant.load {self.module.empty()}{known}"
+        return self.slot(f"load {t}, ptr {where}, align 8, {flags}", ("param", k, t))
+
+    def symbol(self, name: str) -> str:
+        return self.number(("symbol", name), ("symbol", name), "ptr")  # type: ignore[arg-type]
+
+    def pointer(self, buffer: Buffer) -> str:
+        found = self.pointers.get(buffer)
+        if found is None:
+            found = self.pointers[buffer] = self._pointer(buffer)
+        return found
+
+    def _pointer(self, b: Buffer) -> str:
+        if b.space == "stack" and self.module.homes.get(b) is self.home:
+            return self.slot(f"alloca [{max(b.size, 1)} x {ls.element(b.dtype)}], align 64")
+        if self.parent is not None:
+            return self.capture(self.parent.pointer(b), b)
+        if b.space == "argument":
+            where = self.slot(f"getelementptr inbounds ptr, ptr %args, i64 {b.place}")
+            return self.slot(f"load ptr, ptr {where}, align 8, !invariant.load {self.module.empty()}")
+        k = self.number(("place", b), b.place, "i64")
+        return self.slot(f"getelementptr inbounds i8, ptr %workspace, i64 {k}")
+
+    def capture(self, operand: str, what: Any) -> str:
+        name = f"%{'b' if type(what) is Buffer else 'x'}{len(self.captures)}"
+        self.captures.append((name, operand, what))
+        return name
+
+    def address(self, buffer: Buffer, index: Operand) -> str:
+        pointer = self.pointer(buffer)
+        if index == "0":
+            return pointer
+        return self.op(f"getelementptr inbounds {ls.element(buffer.dtype)}, ptr {pointer}, i64 {index}")
+
+    # --- memory -------------------------------------------------------------------------------------
+
+    def _elements(self, buffer: Buffer, index: Operand) -> tuple[str, list[str]]:
+        """The type in memory and the addresses of an element: one, or two."""
+        where = self.address(buffer, index)
+        part = ls.PART.get(buffer.dtype)
+        if part is None:
+            return ls.MEMORY[buffer.dtype], [where]
+        t = ls.MEMORY[part]
+        return t, [where, self.op(f"getelementptr inbounds {t}, ptr {where}, i64 1")]
+
+    def _tag(self) -> str:
+        """The access groups of a memory access: the vector loops around it."""
+        tag = self.tags.get(self.groups)
+        if tag is None:
+            tag = self.tags[self.groups] = f", !llvm.access.group {self.module.group(self.groups)}"
+        return tag
+
+    def load(self, buffer: Buffer, index: Operand) -> Operand:
+        key = (buffer, index)
+        found = self.memo.get(key)
+        if found is not None:
+            return found
+        dtype = ls.PART.get(buffer.dtype, buffer.dtype)
+        align = f", align {ls.BYTES[dtype]}{self._tag()}"
+        t, places = self._elements(buffer, index)
+        values = []
+        for place in places:
+            name = self.fresh()
+            self.put(f"{name} = load {t}, ptr {place}{align}")
+            values.append(self._from_memory(name, dtype))
+        found = self.memo[key] = ls.whole(values)
+        self.log.append(key)
+        self.users.setdefault(buffer, []).append(key)
+        return found
+
+    def _from_memory(self, x: str, dtype: str) -> str:
+        if dtype == "bool":
+            return self.op(f"icmp ne i8 {x}, 0")
+        if dtype == "float16":
+            if self.module.has_half:
+                return self.op(f"fpext half {x} to float")
+            return ls.widen_bits(self, self.op(f"bitcast half {x} to i16"), dtype)
+        if dtype == "bfloat16":
+            return ls.widen_bits(self, x, dtype)
+        return x
+
+    def store(self, buffer: Buffer, index: Operand, value: Operand) -> None:
+        dtype = ls.PART.get(buffer.dtype, buffer.dtype)
+        t, places = self._elements(buffer, index)
+        if dtype in ("float16", "bfloat16"):
+            t, value = "i16", ls.narrow_bits(self, value, dtype)
+        elif dtype == "bool":
+            value = self.op(f"zext i1 {value} to i8")
+        for place, x in zip(places, ls.parts(value), strict=True):
+            self.put(f"store {t} {x}, ptr {place}, align {ls.BYTES[dtype]}{self._tag()}")
+
+    # --- expressions -----------------------------------------------------------------------------------
+
+    def value(self, root: Expr) -> Operand:
+        """The operand of an expression, printed here if it is not known yet."""
+        memo = self.memo
+        found = memo.get(root)
+        if found is not None:
+            return found
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in memo:
+                stack.pop()
+                continue
+            op = e.op
+            if op == "var" or self.parent is not None and e not in self.stale:
+                if op not in ls.LEAVES and self._known_outside(e):
+                    continue
+            pending = [a for a in e.args if a not in memo]
+            if pending:
+                pending.reverse()
+                stack += pending
+                continue
+            stack.pop()
+            first = e.args[0].dtype if e.args else e.dtype
+            memo[e] = ls.printer(op, first, e.dtype)(self, e)
+            if op in ls.LEAVES:
+                continue  # known in the whole function
+            self.log.append(e)
+            if op == "load" or self.deps:
+                self._depends(e)
+        return memo[root]
+
+    def _depends(self, e: Expr) -> None:
+        deps = self.deps
+        found: frozenset[Buffer] = frozenset((e.attr,)) if e.op == "load" else frozenset()
+        for a in e.args:
+            more = deps.get(a)
+            if more is not None:
+                found = found | more if found and found is not more else more
+        if found:
+            deps[e] = found
+            for buffer in found:
+                self.users.setdefault(buffer, []).append(e)
+
+    def _known_outside(self, e: Expr) -> bool:
+        """Whether the function around knows a value; if so it becomes an argument."""
+        parent, found = self.parent, None
+        if parent is not None:
+            found = parent.memo.get(e)
+            if found is None and parent._known_outside(e):
+                found = parent.memo[e]
+        if found is None:
+            if e.op == "var":
+                raise KeyError(f"variable {e!r} is used where it has no value")
+            return False
+        texts = zip(ls.types(e.dtype), ls.parts(found), strict=True)
+        self.memo[e] = ls.whole(
+            [x if x[0] != "%" else self.capture(x, t) for t, x in texts]
+        )  # an argument is known in the whole function: it is not logged
+        return True
+
+    # --- what is known where -------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is evaluated inside is forgotten outside."""
+        mark, hidden = len(self.log), len(self.hidden)
+        yield
+        memo, deps, pinned = self.memo, self.deps, self.pinned
+        for key in self.log[mark:]:
+            memo.pop(key, None)
+            deps.pop(key, None)
+            pinned.discard(key)
+        del self.log[mark:]
+        for e, old in reversed(self.hidden[hidden:]):
+            memo[e] = old
+            pinned.add(e)
+            self.stale.add(e)
+        del self.hidden[hidden:]
+
+    def kill(self, buffer: Buffer) -> None:
+        """The buffer is written: values loaded from it are known no more, but those of Evals."""
+        for key in self.users.pop(buffer, ()):
+            if key in self.pinned:
+                self.stale.add(key)
+            else:
+                self.memo.pop(key, None)
+                self.deps.pop(key, None)
+
+    def pin(self, exprs: list[Expr]) -> None:
+        """Evaluate now; the values outlive later writes of what they were loaded from."""
+        for e in exprs:
+            if self._is_stale(e):
+                old = self.memo.pop(e, _MISSING)
+                if old is not _MISSING and e in self.pinned:
+                    self.hidden.append((e, old))
+                    self.pinned.discard(e)
+                self.stale.add(e)  # not to be taken from outside
+        for e in exprs:
+            self.value(e)
+        for e in exprs:
+            self.stale.discard(e)
+            if self.deps.pop(e, None) is not None:
+                self.pinned.add(e)
+
+    def _is_stale(self, e: Expr) -> bool:
+        return e in self.stale or self.parent is not None and self.parent._is_stale(e)
+
+    # --- calls ----------------------------------------------------------------------------------------
+
+    def call_function(self, e: Expr) -> Operand:
+        """A call of an operation that has a function of its own."""
+        dtype = e.args[0].dtype
+        name = self.module.helper(e.op, dtype)
+        operands = [
+            f"{t} {x}"
+            for a in e.args
+            for t, x in zip(ls.types(a.dtype), ls.parts(self.memo[a]), strict=True)
+        ]
+        result = ls.types(e.dtype)
+        if len(result) == 1:
+            return self.op(f"call {result[0]} {name}({', '.join(operands)})")
+        struct = f"{{ {result[0]}, {result[1]} }}"
+        both = self.op(f"call {struct} {name}({', '.join(operands)})")
+        return tuple(self.op(f"extractvalue {struct} {both}, {k}") for k in range(2))
+
+    def call_helper(self, op: str, args: tuple[str, ...], result: str, operands: tuple) -> str:
+        name = self.module.helper(op, "")
+        texts = ", ".join(f"{t} {x}" for t, x in zip(args, operands, strict=True))
+        return self.op(f"call {result} {name}({texts})")

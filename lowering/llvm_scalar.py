@@ -1,0 +1,516 @@
+"""Scalar expressions as LLVM instructions: types, constants, one printer per operation.
+
+In registers a bool is an i1, float16 and bfloat16 are floats that hold a number of the format, and a
+complex value is a pair of floats. What is not printed here directly is rewritten by `expand` in
+terms of what is, or becomes a call of a function that is printed once per module.
+"""
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnx.core.scalar import Expr
+
+from . import expand
+
+if TYPE_CHECKING:
+    from .llvm_function import Function
+
+Operand = Any  # the text of a value, or a pair of texts for a complex one
+
+REGISTER = {
+    "bool": "i1",
+    **{f"{u}int{n}": f"i{n}" for n in (8, 16, 32, 64) for u in ("", "u")},
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
+MEMORY = {**REGISTER, "bool": "i8", "float16": "half", "bfloat16": "i16"}
+BYTES = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+BYTES |= {f"{u}int{n}": n // 8 for n in (8, 16, 32, 64) for u in ("", "u")}
+PART = {"complex64": "float32", "complex128": "float64"}
+INTRINSIC_TYPE = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
+KIND = {d: "u" if d[0] == "u" else "i" if d[0] == "i" else "f" for d in REGISTER}
+KIND |= {"bool": "b", "float16": "h", "bfloat16": "h", "complex64": "c", "complex128": "c"}
+
+
+def types(dtype: str) -> tuple[str, ...]:
+    """The register types of a value: one, or two for a complex number."""
+    if dtype in PART:
+        return (REGISTER[PART[dtype]],) * 2
+    return (REGISTER[dtype],)
+
+
+def parts(operand: Operand) -> tuple[str, ...]:
+    return operand if type(operand) is tuple else (operand,)
+
+
+def whole(texts: list[str] | tuple[str, ...]) -> Operand:
+    return texts[0] if len(texts) == 1 else tuple(texts)
+
+
+def itemsize(dtype: str) -> int:
+    return 2 * BYTES[PART[dtype]] if dtype in PART else BYTES[dtype]
+
+
+def element(dtype: str) -> str:
+    """The type of an element in memory."""
+    if dtype in PART:
+        t = REGISTER[PART[dtype]]
+        return f"{{ {t}, {t} }}"
+    return MEMORY[dtype]
+
+
+# --- constants ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def float_text(text: str, dtype: str) -> str:
+    """A float as LLVM writes it: the bits of a double, also for narrower types."""
+    value = float.fromhex(text)
+    if dtype != "float64":
+        value = float(rounded(value, dtype))
+    if value != value:
+        return "0x7FF8000000000000"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def rounded(value: float, dtype: str) -> float:
+    """The number of a format nearest to `value`."""
+    with np.errstate(all="ignore"):
+        if dtype == "bfloat16":
+            import ml_dtypes
+
+            return float(ml_dtypes.bfloat16(value))
+        return float(np.dtype(dtype).type(value))
+
+
+def constant(value: Any, dtype: str) -> Operand:
+    """A number as text."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype in PART:
+        re, im = value
+        return float_text(re.hex(), PART[dtype]), float_text(im.hex(), PART[dtype])
+    if "float" in dtype:
+        return float_text(value.hex(), dtype)
+    return str(wrapped(value, dtype))
+
+
+def wrapped(value: int, dtype: str) -> int:
+    """An integer as the signed number of its bits (LLVM's integers have no sign)."""
+    width = 8 * BYTES[dtype]
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
+
+
+def bits(value: Any, dtype: str) -> int:
+    """A number as the integer of its bits, which a parameter carries."""
+    if dtype == "float64":
+        return struct.unpack("<q", struct.pack("<d", value))[0]
+    if "float" in dtype:
+        # a parameter is loaded as it is in registers: 16-bit formats as float
+        return struct.unpack("<i", struct.pack("<f", rounded(value, dtype)))[0]
+    return wrapped(value, dtype)
+
+
+_SIMPLE = frozenset(x.hex() for y in (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0) for x in (y, -y))
+
+
+def is_simple(value: Any, dtype: str) -> bool:
+    """Whether a literal is part of the code, not a parameter."""
+    if dtype in PART:
+        return all(is_simple(v, PART[dtype]) for v in value)
+    if isinstance(value, float):
+        return value.hex() in _SIMPLE or value in (np.inf, -np.inf) or value != value
+    return dtype == "bool" or -16 <= value <= 16
+
+
+# --- leaves ------------------------------------------------------------------------------------------
+
+
+def _const(code: "Function", e: Expr) -> Operand:
+    return constant(e.attr, e.dtype)
+
+
+def _size(code: "Function", e: Expr) -> Operand:
+    if -16 <= e.attr <= 16:
+        return str(e.attr)
+    return code.number(("size", e.attr), e.attr, "i64", positive=e.attr > 0)
+
+
+def _literal(code: "Function", e: Expr) -> Operand:
+    if is_simple(e.attr, e.dtype):
+        return constant(e.attr, e.dtype)
+    dtype = PART.get(e.dtype, e.dtype)
+    values = e.attr if e.dtype in PART else (e.attr,)
+    numbers = [bits(v, dtype) for v in values]
+    return whole([code.number((dtype, n), n, REGISTER[dtype]) for n in numbers])
+
+
+def _load(code: "Function", e: Expr) -> Operand:
+    return code.load(e.attr, code.memo[e.args[0]])
+
+
+# --- instructions --------------------------------------------------------------------------------------
+
+Printer = Callable[["Function", Expr], Operand]
+
+
+def _integer(instruction: str) -> Callable[[str], Printer]:
+    def of(dtype: str) -> Printer:
+        head = f"{instruction} {REGISTER[dtype]} "
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            memo, (a, b) = code.memo, e.args
+            return code.op(f"{head}{memo[a]}, {memo[b]}")
+
+        return emit
+
+    return of
+
+
+def _float(instruction: str) -> Callable[[str], Printer]:
+    def of(dtype: str) -> Printer:
+        t = REGISTER[dtype]
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            memo, (a, b) = code.memo, e.args
+            flags = code.flags if e not in code.fast else " reassoc nsz contract"
+            return code.op(f"{instruction}{flags} {t} {memo[a]}, {memo[b]}")
+
+        return emit
+
+    return of
+
+
+def _exact_float(instruction: str) -> Callable[[str], Printer]:
+    """A float operation that never gets fast-math flags."""
+    return _integer(instruction)
+
+
+def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
+    """A call of an intrinsic whose operands have the type of its result."""
+
+    def of(dtype: str) -> Printer:
+        t = REGISTER[dtype]
+        full = f"@llvm.{name}.{INTRINSIC_TYPE[t]}"
+        cache: dict[int, str] = {}
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            n = len(e.args)
+            if n not in cache:
+                types = ", ".join([t] * n + (["i1"] if extra else []))
+                cache[n] = f"declare {t} {full}({types})"
+            code.module.declare(full, cache[n])
+            operands = ", ".join([f"{t} {code.memo[a]}" for a in e.args])
+            return code.op(f"call {t} {full}({operands}{extra})")
+
+        return emit
+
+    return of
+
+
+def _not(dtype: str) -> Printer:
+    ones = "true" if dtype == "bool" else "-1"
+    return lambda code, e: code.op(f"xor {REGISTER[dtype]} {code.memo[e.args[0]]}, {ones}")
+
+
+def _neg_int(dtype: str) -> Printer:
+    return lambda code, e: code.op(f"sub {REGISTER[dtype]} 0, {code.memo[e.args[0]]}")
+
+
+def _neg_float(dtype: str) -> Printer:
+    return lambda code, e: code.op(f"fneg {REGISTER[dtype]} {code.memo[e.args[0]]}")
+
+
+def _same(dtype: str) -> Printer:
+    return lambda code, e: code.memo[e.args[0]]
+
+
+def _safe_divisor(e: Expr) -> bool:
+    if e.op == "size":
+        return e.attr > 0
+    return (e.op == "const" or e.op == "literal" and -16 <= e.attr <= 16) and e.attr not in (0, -1)
+
+
+def _division(op: str) -> Callable[[str], Printer]:
+    """Integer division without traps: by zero, -1 and the dividend; the least number by -1 wraps."""
+
+    def of(dtype: str) -> Printer:
+        t, signed = REGISTER[dtype], dtype[0] == "i"
+        head = f"{'s' if signed else 'u'}{op} {t} "
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            a, b = code.memo[e.args[0]], code.memo[e.args[1]]
+            if _safe_divisor(e.args[1]):
+                return code.op(f"{head}{a}, {b}")
+            zero = unsafe = code.op(f"icmp eq {t} {b}, 0")
+            if signed:
+                minus = code.op(f"icmp eq {t} {b}, -1")
+                unsafe = code.op(f"or i1 {zero}, {minus}")
+            safe = code.op(f"select i1 {unsafe}, {t} 1, {t} {b}")
+            result = code.op(f"{head}{a}, {safe}")
+            if signed:
+                other = code.op(f"sub {t} 0, {a}") if op == "div" else "0"
+                result = code.op(f"select i1 {minus}, {t} {other}, {t} {result}")
+            by_zero = "-1" if op == "div" else a
+            return code.op(f"select i1 {zero}, {t} {by_zero}, {t} {result}")
+
+        return emit
+
+    return of
+
+
+def _shift(instruction: str) -> Callable[[str], Printer]:
+    def of(dtype: str) -> Printer:
+        t, width = REGISTER[dtype], 8 * BYTES[dtype]
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            a, b = code.memo[e.args[0]], code.memo[e.args[1]]
+            if e.args[1].op == "const" and 0 <= e.args[1].attr < width:
+                return code.op(f"{instruction} {t} {a}, {b}")
+            inside = code.op(f"icmp ult {t} {b}, {width}")
+            limit = str(width - 1) if instruction == "ashr" else "0"
+            safe = code.op(f"select i1 {inside}, {t} {b}, {t} {limit}")
+            result = code.op(f"{instruction} {t} {a}, {safe}")
+            if instruction == "ashr":
+                return result
+            return code.op(f"select i1 {inside}, {t} {result}, {t} 0")
+
+        return emit
+
+    return of
+
+
+_FCMP = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+
+
+def _compare(op: str) -> Callable[[str], Printer]:
+    def of(dtype: str) -> Printer:
+        kind, t = KIND[dtype], REGISTER[dtype]
+        if kind in "fh":
+            head = f"fcmp {_FCMP[op]} {t} "
+        elif op in ("eq", "ne"):
+            head = f"icmp {op} {t} "
+        else:
+            head = f"icmp {'s' if kind == 'i' else 'u'}{op} {t} "
+        return lambda code, e: code.op(f"{head}{code.memo[e.args[0]]}, {code.memo[e.args[1]]}")
+
+    return of
+
+
+def _is_finite(dtype: str) -> Printer:
+    t = REGISTER[dtype]
+    fabs = _call("fabs")(dtype)
+    return lambda code, e: code.op(f"fcmp olt {t} {fabs(code, e)}, 0x7FF0000000000000")
+
+
+def _select(code: "Function", e: Expr) -> Operand:
+    pred, *values = (code.memo[a] for a in e.args)
+    if type(values[0]) is tuple:
+        t = types(e.dtype)[0]
+        pairs = zip(*values, strict=True)
+        return tuple(code.op(f"select i1 {pred}, {t} {a}, {t} {b}") for a, b in pairs)
+    t = REGISTER[e.dtype]
+    return code.op(f"select i1 {pred}, {t} {values[0]}, {t} {values[1]}")
+
+
+def _real(code: "Function", e: Expr) -> Operand:
+    return code.memo[e.args[0]][0]
+
+
+def _imag(code: "Function", e: Expr) -> Operand:
+    return code.memo[e.args[0]][1]
+
+
+def _complex(code: "Function", e: Expr) -> Operand:
+    return code.memo[e.args[0]], code.memo[e.args[1]]
+
+
+# --- conversions -----------------------------------------------------------------------------------------
+
+
+def round_half(code: "Function", x: str) -> str:
+    """A float, rounded to float16."""
+    if code.module.has_half:
+        return code.op(f"fpext half {code.op(f'fptrunc float {x} to half')} to float")
+    return widen_bits(code, narrow_bits(code, x, "float16"), "float16")
+
+
+def _round_bfloat(code: "Function", x: str) -> str:
+    """A float, rounded to bfloat16, ties to even; NaN stays NaN."""
+    raw = code.op(f"bitcast float {x} to i32")
+    odd = code.op(f"and i32 {code.op(f'lshr i32 {raw}, 16')}, 1")
+    up = code.op(f"add i32 {code.op(f'add i32 {raw}, 32767')}, {odd}")
+    cut = code.op(f"and i32 {up}, -65536")
+    nan = code.op(f"fcmp uno float {x}, 0.0")
+    kept = code.op(f"select i1 {nan}, i32 2143289344, i32 {cut}")
+    return code.op(f"bitcast i32 {kept} to float")
+
+
+def narrow_bits(code: "Function", x: str, dtype: str) -> str:
+    """The 16 bits of a register value of a 16-bit format."""
+    if dtype == "bfloat16":
+        raw = code.op(f"bitcast float {x} to i32")
+        return code.op(f"trunc i32 {code.op(f'lshr i32 {raw}, 16')} to i16")
+    if code.module.has_half:
+        return code.op(f"bitcast half {code.op(f'fptrunc float {x} to half')} to i16")
+    return code.call_helper("half_bits", ("float",), "i16", (x,))
+
+
+def widen_bits(code: "Function", x: str, dtype: str) -> str:
+    """The register value of 16 bits of a 16-bit format."""
+    if dtype == "bfloat16":
+        wide = code.op(f"shl i32 {code.op(f'zext i16 {x} to i32')}, 16")
+        return code.op(f"bitcast i32 {wide} to float")
+    if code.module.has_half:
+        return code.op(f"fpext half {code.op(f'bitcast i16 {x} to half')} to float")
+    return code.call_helper("half_value", ("i16",), "float", (x,))
+
+
+def _bitcast(code: "Function", e: Expr) -> Operand:
+    source, x = e.args[0].dtype, code.memo[e.args[0]]
+    if source in ("float16", "bfloat16"):
+        x, t = narrow_bits(code, x, source), "i16"
+    elif source == "bool":
+        x, t = code.op(f"zext i1 {x} to i8"), "i8"
+    else:
+        t = REGISTER[source]
+    if e.dtype in ("float16", "bfloat16"):
+        return widen_bits(code, x, e.dtype)
+    if e.dtype == "bool":
+        return code.op(f"icmp ne i8 {x}, 0")
+    target = REGISTER[e.dtype]
+    return x if t == target else code.op(f"bitcast {t} {x} to {target}")
+
+
+def _cast(code: "Function", e: Expr) -> Operand:
+    source, target, x = e.args[0].dtype, e.dtype, code.memo[e.args[0]]
+    s, t, a, b = REGISTER[source], REGISTER[target], KIND[source], KIND[target]
+    if b == "h" and s == "float":
+        return round_half(code, x) if target == "float16" else _round_bfloat(code, x)
+    if b == "b":
+        return code.op(f"fcmp une {s} {x}, 0.0" if a in "fh" else f"icmp ne {s} {x}, 0")
+    if s == t:
+        return x
+    if a in "fh" and b in "iu":
+        name = f"@llvm.fpto{'s' if b == 'i' else 'u'}i.sat.{t}.{INTRINSIC_TYPE[s]}"
+        code.module.declare(name, f"declare {t} {name}({s})")
+        return code.op(f"call {t} {name}({s} {x})")
+    if b == "f":
+        if a in "fh":
+            return code.op(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {x} to {t}")
+        return code.op(f"{'s' if a == 'i' else 'u'}itofp {s} {x} to {t}")
+    if BYTES[target] < BYTES[source]:
+        return code.op(f"trunc {s} {x} to {t}")
+    return code.op(f"{'s' if a == 'i' else 'z'}ext {s} {x} to {t}")
+
+
+# --- the table: operation -> kind of its first operand -> printer of a dtype ---------------------------
+
+_ANY = "biufhc"
+_OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
+    "add": {"iu": _integer("add"), "f": _float("fadd"), "b": _integer("or")},
+    "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
+    "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
+    "div": {"iu": _division("div"), "f": _exact_float("fdiv")},
+    "rem": {"iu": _division("rem"), "f": _exact_float("frem")},
+    "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
+    "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},
+    "max": {
+        "i": _call("smax"),
+        "u": _call("umax"),
+        "fh": _call("maximum"),
+        "b": _integer("or"),
+    },
+    "min": {
+        "i": _call("smin"),
+        "u": _call("umin"),
+        "fh": _call("minimum"),
+        "b": _integer("and"),
+    },
+    "floor": {"fh": _call("floor"), "iu": _same},
+    "ceil": {"fh": _call("ceil"), "iu": _same},
+    "trunc": {"fh": _call("trunc"), "iu": _same},
+    "round_even": {"fh": _call("roundeven"), "iu": _same},
+    "sqrt": {"f": _call("sqrt")},
+    "fma": {"f": _call("fma")},
+    "and": {"iub": _integer("and")},
+    "or": {"iub": _integer("or")},
+    "xor": {"iub": _integer("xor")},
+    "not": {"iub": _not},
+    "shift_left": {"iu": _shift("shl")},
+    "shift_right_logical": {"iu": _shift("lshr")},
+    "shift_right_arithmetic": {"iu": _shift("ashr")},
+    "population_count": {"iu": _call("ctpop")},
+    "clz": {"iu": _call("ctlz", ", i1 false")},
+    "is_finite": {"fh": _is_finite},
+    "bitcast": {"iufhb": lambda dtype: _bitcast},
+    "cast": {"iufhb": lambda dtype: _cast},
+    "real": {"c": lambda dtype: _real, "fh": _same},
+    "imag": {"c": lambda dtype: _imag},
+    "complex": {"f": lambda dtype: _complex},
+    **{op: {"biufh": _compare(op)} for op in _FCMP},
+}
+_LEAVES: dict[str, Printer] = {"const": _const, "size": _size, "literal": _literal, "load": _load}
+LEAVES = frozenset({"const", "size", "literal"})  # evaluated in a function's entry, known in all of it
+
+# Functions of the C library, for what has no formula of its own.
+LIBM = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "cbrt erf erfc lgamma pow atan2".split()
+)
+
+
+def _libm(op: str, dtype: str) -> Printer:
+    t = REGISTER[dtype]
+    name = op if dtype == "float64" else op + "f"
+
+    def emit(code: "Function", e: Expr) -> Operand:
+        types = ", ".join([t] * len(e.args))
+        code.module.declare("@" + name, f"declare {t} @{name}({types}) nounwind willreturn")
+        return code.op(f"call {t} @{name}({', '.join(f'{t} {code.memo[a]}' for a in e.args)})")
+
+    return emit
+
+
+def _expanded(code: "Function", e: Expr) -> Operand:
+    flags = code.flags
+    if e in code.fast:
+        code.flags = " reassoc nsz contract"
+    try:
+        return code.value(expand.derived(e))
+    finally:
+        code.flags = flags
+
+
+def _function(code: "Function", e: Expr) -> Operand:
+    return code.call_function(e)
+
+
+@lru_cache(maxsize=4096)
+def printer(op: str, dtype: str, result: str) -> Printer:
+    """How an operation on operands of a dtype is printed."""
+    if op in _LEAVES:
+        return _LEAVES[op]
+    if op == "select":
+        return _select
+    if op == "cast" and (dtype in PART or result in PART):
+        return _expanded
+    if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":
+        return _expanded
+    for kinds, of in _OPS.get(op, {}).items():
+        if KIND[dtype] in kinds:
+            return of(dtype)
+    if expand.is_function(op, dtype):
+        return _function
+    if expand.is_derived(op, dtype):
+        return _expanded
+    if op in LIBM and KIND[dtype] == "f":
+        return _libm(op, dtype)
+    raise NotImplementedError(f"there is no native code for {op} on {dtype}")

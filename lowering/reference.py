@@ -1,0 +1,32 @@
+"""The reference backend: runs `impl` by `impl`; what compiled code is compared with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx.core.array import Array
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+
+
+class Interpreted:
+    """A jaxpr as a callable that evaluates its equations one by one."""
+
+    def __init__(self, jaxpr: Jaxpr):
+        self.jaxpr = jaxpr
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, args: Sequence[Array]) -> list[Array]:
+        with use(evaluate):
+            return eval_jaxpr(self.jaxpr, args)
+
+
+class Backend:
+    """Evaluates with NumPy; slow, and true by definition."""
+
+    name = "reference"
+
+    def compile(self, jaxpr: Jaxpr, donated: Any = ()) -> Interpreted:
+        return Interpreted(jaxpr)
+
+
+backend = Backend()

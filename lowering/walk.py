@@ -1,0 +1,201 @@
+"""What statements of the Kernel IR contain: blocks, expressions, buffers read and written, work."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fnx.core.scalar import Expr
+
+from . import kernel
+from .kernel import Buffer, Ref, Stmt
+
+
+def blocks(stmt: Stmt) -> tuple[list[Stmt], ...]:
+    """The blocks directly inside a statement, in the order in which they are printed."""
+    match stmt:
+        case kernel.Loop() | kernel.Nest():
+            return (stmt.body,)
+        case kernel.While():
+            return (stmt.before, stmt.body)
+        case kernel.If():
+            return (stmt.then, stmt.orelse)
+    return ()
+
+
+def statements(body: Iterable[Stmt]) -> Iterator[Stmt]:
+    """All statements of a block and of the blocks inside it, outer ones first."""
+    for stmt in body:
+        yield stmt
+        for block in blocks(stmt):
+            yield from statements(block)
+
+
+def expressions(stmt: Stmt) -> list[Expr]:
+    """The expressions that a statement itself evaluates, without those of its blocks."""
+    match stmt:
+        case kernel.Eval():
+            return list(stmt.exprs)
+        case kernel.Store():
+            return [stmt.index, stmt.value]
+        case kernel.Loop():
+            return [stmt.extent, *stmt.init, *stmt.yields]
+        case kernel.While():
+            return [*stmt.init, stmt.cond, *stmt.yields]
+        case kernel.If():
+            return [stmt.cond, *stmt.on_true, *stmt.on_false]
+        case kernel.Copy():
+            return [stmt.target.index, stmt.source.index, stmt.count]
+        case kernel.Fill():
+            return [stmt.target.index, stmt.count, stmt.value]
+        case kernel.CallLibrary():
+            return [a.index if isinstance(a, Ref) else a for a in stmt.args]
+        case kernel.CallHost():
+            return [ref.index for ref, _, _ in (*stmt.inputs, *stmt.outputs)]
+        case kernel.Nest():
+            return list(stmt.results)
+    raise TypeError(f"not a statement of the Kernel IR: {stmt!r}")
+
+
+def defined(stmt: Stmt) -> list[Expr]:
+    """The variables that a statement leaves known to those that follow it."""
+    match stmt:
+        case kernel.Loop() | kernel.While():
+            return list(stmt.carries)
+        case kernel.If() | kernel.Nest():
+            return list(stmt.results)
+        case kernel.CallLibrary() if stmt.result is not None:
+            return [stmt.result]
+    return []
+
+
+def references(stmt: Stmt) -> list[Ref]:
+    """The addresses that a statement itself takes."""
+    match stmt:
+        case kernel.Copy():
+            return [stmt.target, stmt.source]
+        case kernel.Fill():
+            return [stmt.target]
+        case kernel.CallLibrary():
+            return [a for a in stmt.args if isinstance(a, Ref)]
+        case kernel.CallHost():
+            return [ref for ref, _, _ in (*stmt.inputs, *stmt.outputs)]
+    return []
+
+
+def writes(stmt: Stmt) -> list[Buffer]:
+    """The buffers that a statement itself writes."""
+    match stmt:
+        case kernel.Store():
+            return [stmt.buffer]
+        case kernel.Copy() | kernel.Fill():
+            return [stmt.target.buffer]
+        case kernel.CallLibrary():
+            return list(stmt.writes)
+        case kernel.CallHost():
+            return [ref.buffer for ref, _, _ in stmt.outputs]
+    return []
+
+
+def all_writes(stmt: Stmt) -> dict[Buffer, None]:
+    """The buffers that a statement or those inside it write, in order."""
+    return {b: None for s in statements([stmt]) for b in writes(s)}
+
+
+def loaded(roots: Iterable[Expr], seen: set[Expr]) -> Iterator[Buffer]:
+    """The buffers of the loads in expressions; those of nodes in `seen` are left out."""
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e.op == "load":
+            yield e.attr
+        stack.extend(e.args)
+
+
+def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
+    """All buffers that a block touches, in the order of their first use."""
+    found: dict[Buffer, None] = {}
+    seen: set[Expr] = set()
+    for stmt in statements(body):
+        found.update(dict.fromkeys(loaded(expressions(stmt), seen)))
+        found.update(dict.fromkeys(ref.buffer for ref in references(stmt)))
+        found.update(dict.fromkeys(writes(stmt)))
+    return found
+
+
+# --- how much work ---------------------------------------------------------------------------------
+
+_CHEAP = frozenset("const size literal var real imag complex cast bitcast".split())
+_COSTS = {"div": 4, "rem": 8, "sqrt": 4, "load": 1, "select": 1}
+_SIMPLE = frozenset(
+    "add sub mul neg abs and or xor not max min fma eq ne lt le gt ge floor ceil trunc round_even "
+    "shift_left shift_right_arithmetic shift_right_logical is_finite square sign".split()
+)
+_UNKNOWN_EXTENT = 64
+_CALL = 4096  # a library or host call
+
+
+def work(body: Iterable[Stmt]) -> int:
+    """An estimate of the operations that one run of a block takes."""
+    seen: set[Expr] = set()
+    return max(1, sum(_work(stmt, seen) for stmt in body))
+
+
+def _work(stmt: Stmt, seen: set[Expr]) -> int:
+    match stmt:
+        case kernel.Loop():
+            once = _expression_work([stmt.extent, *stmt.init], seen)
+            return once + extent(stmt.extent) * _round(stmt.body, stmt.yields)
+        case kernel.While():
+            once = _expression_work(stmt.init, seen)
+            again = _round([*stmt.before, *stmt.body], [stmt.cond, *stmt.yields])
+            return once + _UNKNOWN_EXTENT * again
+    own = _expression_work(expressions(stmt), seen)
+    match stmt:
+        case kernel.Copy() | kernel.Fill():
+            return own + extent(stmt.count)
+        case kernel.CallLibrary() | kernel.CallHost():
+            return own + _CALL
+    return 1 + own + sum(work(block) for block in blocks(stmt))
+
+
+def _round(body: Iterable[Stmt], results: Iterable[Expr]) -> int:
+    seen: set[Expr] = set()
+    return sum(_work(stmt, seen) for stmt in body) + _expression_work(results, seen) + 1
+
+
+def extent(e: Expr) -> int:
+    """A loop's number of rounds, if it is known; a guess, if not."""
+    return max(e.attr, 0) if e.op in ("size", "const") else _UNKNOWN_EXTENT
+
+
+def _expression_work(roots: Iterable[Expr], seen: set[Expr]) -> int:
+    total, stack = 0, list(roots)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e.op not in _CHEAP:
+            total += 1 if e.op in _SIMPLE else _COSTS.get(e.op, 20)
+        stack.extend(e.args)
+    return total
+
+
+def carried(carries: Iterable[Expr], yields: Iterable[Expr]) -> set[Expr]:
+    """The operations on the ways from carries to yields: those that combine partial results."""
+    reaches: dict[Any, bool] = dict.fromkeys(carries, True)
+    stack = list(yields)
+    while stack:
+        e = stack[-1]
+        if e in reaches:
+            stack.pop()
+            continue
+        pending = [a for a in e.args if a not in reaches]
+        if pending:
+            stack += pending
+            continue
+        stack.pop()
+        reaches[e] = any(reaches[a] for a in e.args)
+    return {e for e, found in reaches.items() if found}

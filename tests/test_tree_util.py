@@ -1,0 +1,194 @@
+"""Pytrees against JAX's documented behaviour: None, order of keys, paths, registered classes."""
+
+import dataclasses
+from collections import OrderedDict, namedtuple
+
+import pytest
+
+from fnx import tree, tree_util
+
+Point = namedtuple("Point", "x y")
+
+
+class Box:
+    """A node registered without keys."""
+
+    def __init__(self, a, b, tag="t"):
+        self.a, self.b, self.tag = a, b, tag
+
+    def __eq__(self, other):
+        return (self.a, self.b, self.tag) == (other.a, other.b, other.tag)
+
+
+tree_util.register_pytree_node(
+    Box, lambda x: ((x.a, x.b), x.tag), lambda tag, children: Box(*children, tag)
+)
+
+
+@tree_util.register_pytree_node_class
+class Pair:
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def tree_flatten(self):
+        return (self.left, self.right), None
+
+    @classmethod
+    def tree_unflatten(cls, data, children):
+        return cls(*children)
+
+
+@tree_util.register_pytree_with_keys_class
+class Keyed:
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+    def tree_flatten_with_keys(self):
+        key = tree_util.GetAttrKey
+        return ((key("left"), self.left), (key("right"), self.right)), None
+
+    @classmethod
+    def tree_unflatten(cls, data, children):
+        return cls(*children)
+
+
+@tree_util.register_dataclass
+@dataclasses.dataclass
+class Params:
+    w: object
+    b: object
+    name: str = dataclasses.field(default="n", metadata={"static": True})
+
+
+@tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Config:
+    depth: int
+
+
+TREES = [
+    (3, [3]),
+    (None, []),
+    ((1, [2, {"b": 4, "a": 3}], None), [1, 2, 3, 4]),
+    (Point(1, (2, 3)), [1, 2, 3]),
+    (OrderedDict([("b", 1), ("a", 2)]), [1, 2]),
+    (Box(1, [2, None]), [1, 2]),
+    ({"p": Params(1, 2, "q"), "c": Config(3)}, [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("value", "leaves"), TREES)
+def test_flatten_and_back(value, leaves):
+    found, treedef = tree.flatten(value)
+    assert found == leaves
+    assert treedef.num_leaves == len(leaves)
+    assert tree.unflatten(treedef, found) == value
+    assert tree.structure(value) == treedef
+    assert tree.leaves(value) == leaves
+
+
+def test_map_takes_prefixes_and_keeps_none():
+    assert tree.map(lambda x: x + 1, {"a": None, "b": (1, 2)}) == {"a": None, "b": (2, 3)}
+    assert tree.map(lambda x, y: (x, y), [1, 2], [{"k": 3}, (4,)]) == [(1, {"k": 3}), (2, (4,))]
+    assert tree.map(lambda x: 0 if x is None else x, [None, 1], is_leaf=lambda x: x is None) == [0, 1]
+    with pytest.raises(ValueError, match=r"(?i)length|arity|expected"):
+        tree.map(lambda x, y: x, [1, 2], [1, 2, 3])
+
+
+def test_unflatten_with_a_wrong_number_of_leaves():
+    with pytest.raises(ValueError, match="leaves"):
+        tree.unflatten(tree.structure([1, 2]), [1])
+
+
+def test_reduce_and_all():
+    assert tree.reduce(lambda x, y: x + y, [1, (2, 3)]) == 6
+    assert tree.reduce(lambda x, y: x + y, [], 5) == 5
+    assert tree.reduce_associative(lambda x, y: x + y, ["a", "b", "c"]) == "abc"
+    assert tree.reduce_associative(max, [], identity=0) == 0
+    assert tree.all([True, 1]) and not tree.all([True, 0])
+
+
+def test_transpose():
+    value = [(1, 2), (3, 4), (5, 6)]
+    outer, inner = tree.structure([0, 0, 0]), tree.structure((0, 0))
+    assert tree.transpose(outer, inner, value) == ([1, 3, 5], [2, 4, 6])
+    assert tree.transpose(outer, None, value) == ([1, 3, 5], [2, 4, 6])
+    with pytest.raises(TypeError, match="transposed"):
+        tree.transpose(inner, outer, value)
+
+
+def test_treedefs():
+    assert tree_util.treedef_is_leaf(tree.structure(1))
+    assert not tree_util.treedef_is_leaf(tree.structure(None))
+    pair = tree_util.treedef_tuple([tree.structure(1), tree.structure([1])])
+    assert pair == tree.structure((1, [1]))
+    assert tree_util.treedef_children(pair) == [tree.structure(1), tree.structure([1])]
+    assert hash(pair) == hash(tree.structure((2, [3])))
+    assert tree_util.all_leaves([1, 2]) and not tree_util.all_leaves([1, [2]])
+
+
+def test_paths():
+    value = {"a": [1, Point(2, 3)], "b": Box(4, 5), "c": Keyed(6, Params(7, 8))}
+    pairs, treedef = tree.flatten_with_path(value)
+    names = [tree_util.keystr(path) for path, _ in pairs]
+    assert names == [
+        "['a'][0]",
+        "['a'][1].x",
+        "['a'][1].y",
+        "['b'][<flat index 0>]",
+        "['b'][<flat index 1>]",
+        "['c'].left",
+        "['c'].right.w",
+        "['c'].right.b",
+    ]
+    assert treedef == tree.structure(value)
+    assert tree_util.keystr(pairs[1][0], simple=True, separator="/") == "a/1/x"
+    assert tree.map_with_path(lambda p, x, y: (len(p), x + y), [1, (2,)], [10, (20,)]) == [
+        (1, 11),
+        ((2, 22),),
+    ]
+    assert tree.leaves_with_path((5,)) == [((tree_util.SequenceKey(0),), 5)]
+
+
+def test_a_rule_for_leaves_may_look_at_paths():
+    stop = lambda path, x: len(path) == 1  # noqa: E731
+    pairs, _ = tree.flatten_with_path({"a": (1, 2), "b": 3}, stop, is_leaf_takes_path=True)
+    assert [x for _, x in pairs] == [(1, 2), 3]
+
+
+def test_partial_is_a_tree():
+    f = tree_util.Partial(lambda x, y, z=0: x + y * z, 1, z=3)
+    assert f(2) == 7
+    assert tree.leaves(f) == [1, 3]
+    assert tree.map(lambda x: 2 * x, f)(2) == 14
+
+
+def test_dataclasses():
+    assert tree.map(lambda x: -x, Params(1, 2, "z")) == Params(-1, -2, "z")
+    assert tree.structure(Params(1, 2, "z")) != tree.structure(Params(1, 2, "y"))
+
+    @dataclasses.dataclass
+    class Two:
+        a: int
+        b: int
+
+    with pytest.raises(ValueError, match="all its fields"):
+        tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=[])
+    with pytest.raises(TypeError, match="not a dataclass"):
+        tree_util.register_dataclass(type("Plain", (), {}))
+    tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=["b"])
+    assert tree.leaves(Two(1, 2)) == [1]
+    with pytest.raises(ValueError, match="registered"):
+        tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=["b"])
+
+
+def test_prefixes():
+    assert tree_util.broadcast_prefix([1, 2], [(0, 0), 0]) == [1, 1, 2]
+    assert tree.broadcast([1, 2], [(0, 0), 0]) == [(1, 1), 2]
+
+
+def test_differences_are_described():
+    text = tree_util.describe_difference({"a": 1, "b": 2}, {"a": 1, "c": (2, 3)})
+    assert "lacks the leaf \"['b']\"" in text
+    assert "has the leaf \"['c'][0]\"" in text
+    assert tree_util.describe_difference((1,), (2,)) == ""
