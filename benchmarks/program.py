@@ -20,6 +20,7 @@ class Program:
     "warm" (the same in a second process whose cache is filled), "process" (as "warm", over the
     cold time of the same library, library start-up and first call counted), "objective" (time over
     that of `objective`), "memory" (bytes of temporaries).
+    `wait_each`: wait for each result, not for the last of many; `feed_numpy`: pass NumPy arrays.
     `rivals` are hand-written: `rivals[name](size)` returns a function of the NumPy inputs.
     """
 
@@ -35,6 +36,7 @@ class Program:
     adjoint_bytes: Callable[[Any], int] | None = None
     eager: bool = False
     wait_each: bool = True
+    feed_numpy: bool = False
     tolerance: float | None = None
 
     def size_for(self, quick: bool) -> Any:

@@ -127,7 +127,7 @@ def prepare(program: Program, system: System, size: Any, inputs: tuple) -> tuple
     function = program.make(system.jax, system.jnp, system.lax, size)
     if not program.eager:
         function = system.jax.jit(function)
-    args = system.feed(inputs)
+    args = inputs if program.feed_numpy else system.feed(inputs)
     result = function(*args)
     wait = system.waiter(result)
     wait(result)

@@ -105,8 +105,7 @@ class Jitted:
     def _run(self, program: Program, arrays: list[Array]) -> list[Array]:
         native = program.compiled()
         if program.run is None and not program.consts:
-            program.run = getattr(native, "executable", None)
-            program.run = getattr(program.run, "try_call", None)
+            program.run = getattr(native, "fast", None)
         return native([*program.consts, *arrays])
 
     def _arrays(self, leaves: list) -> list[Array]:

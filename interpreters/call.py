@@ -11,11 +11,11 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 
-from .batching import batch_jaxpr
+from .batching import batch_jaxpr, place_axis
 from .jvp import jvp_jaxpr
 from .linearize import transpose_jaxpr
 from .residuals import Split, split
@@ -54,8 +54,6 @@ def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple
     arrays = [ConcreteArray(v) for v in values]
     key = ("program", prim)
     if key not in owner.memo:
-        from fnx.core.jaxpr import Eqn
-
         inputs = [Var(a.aval) for a in arrays]
         outs = [Var(a) for a in prim.abstract(*[v.aval for v in inputs])]
         owner.memo[key] = Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
@@ -102,6 +100,8 @@ class Jit(Primitive):
     inline: bool = field(default=False, repr=False)
     donated: tuple[int, ...] = field(default=(), repr=False)
     multiple_results = True
+    jaxpr_fields = ("jaxpr",)
+    transparent = True  # may be replaced with its jaxpr
 
     def with_jaxpr(self, jaxpr: Jaxpr) -> "Jit":
         """The same call of another jaxpr, whose operands are not donated."""
@@ -137,8 +137,6 @@ class Jit(Primitive):
         return spread(linear, spread(mask, outs))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        from .batching import place_axis
-
         jaxpr, mask = batch_jaxpr(self.jaxpr, size, given(axes))
         args = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         return self.with_jaxpr(jaxpr)(*args), spread(mask, [0] * sum(mask))

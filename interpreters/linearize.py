@@ -169,8 +169,16 @@ def backward(eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] |
                 accumulate(env, a, ct)
 
 
-def backward_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], cts: Sequence[Array | None]) -> list:
-    """Cotangents of the `Undefined` among `args`; what does not depend on those is computed first."""
+def backward_jaxpr(
+    jaxpr: Jaxpr,
+    args: Sequence[Any],
+    cts: Sequence[Array | None],
+    seeds: Sequence[Array | None] | None = None,
+) -> list:
+    """Cotangents of the `Undefined` among `args`; what does not depend on those is computed first.
+
+    They are added to `seeds`, parallel to `args`, where there are any.
+    """
     known: dict[Var, Array] = {
         v: x for v, x in zip(jaxpr.inputs, args, strict=True) if not isinstance(x, Undefined)
     }
@@ -182,6 +190,9 @@ def backward_jaxpr(jaxpr: Jaxpr, args: Sequence[Any], cts: Sequence[Array | None
         else:
             linear.append(eqn)
     env: dict[Var, Any] = {}
+    for v, seed in zip(jaxpr.inputs, seeds or ()):
+        if seed is not None:
+            env[v] = seed
     for out, ct in zip(jaxpr.outs, cts, strict=True):
         if type(out) is Var and out not in known and ct is not None:
             accumulate(env, out, ct)

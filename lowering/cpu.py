@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from fnx.core import config, scalar
-from fnx.core.array import Array
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.lowering import fuse, memory, report
 from fnx.lowering.build import Builder, dtype_name
 from fnx.lowering.kernel import Buffer, Program
+from fnx.lowering.report import MemoryAnalysis
 from fnx.lowering.values import Handle, Registers, Stored
 
 
@@ -55,6 +57,10 @@ def build(jaxpr: Jaxpr) -> tuple[Program, list[str]]:
     return Program(jaxpr.name or "f", inputs, outputs, builder.block, total), builder.notes
 
 
+def _spec(aval: ShapedArray) -> tuple:
+    return aval.shape, dtype_name(aval.dtype), aval.weak_type
+
+
 class Compiled:
     """A jaxpr as native code: called with a list of arrays, it gives a list of arrays.
 
@@ -62,7 +68,7 @@ class Compiled:
     """
 
     def __init__(self, jaxpr: Jaxpr):
-        from fnx.lowering import check, emit_llvm, load
+        from fnx.lowering import emit_llvm, load
 
         self.jaxpr = jaxpr
         self.seconds: dict[str, float] = {}
@@ -71,6 +77,8 @@ class Compiled:
             self.program, self.notes = build(jaxpr)
             self._lap("build", start)
             if config.check.value:
+                from fnx.lowering import check
+
                 check.check(self.program)
             start = time.perf_counter()
             self.emitted = emit_llvm.emit(self.program)
@@ -78,8 +86,8 @@ class Compiled:
         start = time.perf_counter()
         self.executable = load.load(
             self.emitted,
-            inputs=[(v.aval.shape, dtype_name(v.aval.dtype)) for v in jaxpr.inputs],
-            outputs=[(v.aval.shape, dtype_name(v.aval.dtype)) for v in jaxpr.outs],
+            inputs=[_spec(v.aval) for v in jaxpr.inputs],
+            outputs=[_spec(v.aval) for v in jaxpr.outs],
             workspace_bytes=self.program.workspace,
         )
         self._lap("load", start)
@@ -88,8 +96,18 @@ class Compiled:
     def _lap(self, name: str, start: float) -> None:
         self.seconds[name] = time.perf_counter() - start
 
+    @property
+    def fast(self) -> Any:
+        """The quickest call: NotImplemented where the arguments do not fit exactly."""
+        return self.executable.fast
+
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        return self.executable(args)
+        outs = self.executable.fast(args)
+        if outs is NotImplemented:
+            values = self.executable([x._value for x in args])  # type: ignore[attr-defined]
+            weak = [v.aval.weak_type for v in self.jaxpr.outs]
+            outs = [ConcreteArray(v, w) for v, w in zip(values, weak, strict=True)]
+        return outs
 
     def kernel_text(self) -> str:
         from fnx.lowering import show
@@ -110,7 +128,7 @@ class Compiled:
     def report(self) -> str:
         return report.report(self.program, self.notes, self.seconds)
 
-    def memory_analysis(self) -> report.MemoryAnalysis:
+    def memory_analysis(self) -> MemoryAnalysis:
         return report.memory_analysis(self.program)
 
 

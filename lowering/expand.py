@@ -178,3 +178,48 @@ def derived(e: Expr) -> Expr:
     if e.op == "integer_pow":
         return power(e.args[0], e.attr)
     return _DERIVED[e.op](*e.args)
+
+
+# --- float16 without hardware --------------------------------------------------------------------------
+
+
+def half_bits(x: Expr) -> Expr:
+    """The bits of a float32 rounded to float16, ties to even, as uint16."""
+
+    def n(value: int) -> Expr:
+        return scalar.const(value, "uint32")
+
+    raw = scalar.bitcast(x, "uint32")
+    sign = f("and", f("shift_right_logical", raw, n(16)), n(0x8000))
+    size = f("and", raw, n(0x7FFFFFFF))
+    value = scalar.bitcast(size, "float32")
+    # normal: rebias the exponent, round at bit 13
+    odd = f("and", f("shift_right_logical", size, n(13)), n(1))
+    up = f("add", f("add", f("sub", size, n(112 << 23)), n(0xFFF)), odd)
+    normal = f("shift_right_logical", up, n(13))
+    # subnormal: the sum with 0.5 has the result in its last bits, rounded by the addition
+    low = f("add", value, scalar.const(0.5, "float32"))
+    small = f("sub", scalar.bitcast(low, "uint32"), n(0x3F000000))
+    result = scalar.select(f("lt", size, n(113 << 23)), small, normal)
+    # from 65520 on, infinity
+    result = scalar.select(f("ge", size, n(0x477FF000)), n(0x7C00), result)
+    result = scalar.select(f("gt", size, n(0x7F800000)), n(0x7E00), result)
+    return scalar.cast(f("or", result, sign), "uint16")
+
+
+def half_value(x: Expr) -> Expr:
+    """The float32 of the bits of a float16."""
+
+    def n(value: int) -> Expr:
+        return scalar.const(value, "uint32")
+
+    raw = scalar.cast(x, "uint32")
+    sign = f("shift_left", f("and", raw, n(0x8000)), n(16))
+    size = f("and", raw, n(0x7FFF))
+    wide = f("shift_left", size, n(13))
+    normal = f("add", wide, n(112 << 23))
+    # a subnormal is the integer of its bits, times 2**-24
+    small = f("mul", scalar.cast(size, "float32"), scalar.const(2.0**-24, "float32"))
+    result = scalar.select(f("lt", size, n(0x400)), scalar.bitcast(small, "uint32"), normal)
+    result = scalar.select(f("ge", size, n(0x7C00)), f("add", wide, n(224 << 23)), result)
+    return scalar.bitcast(f("or", result, sign), "float32")

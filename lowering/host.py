@@ -36,9 +36,7 @@ class Callback:
     def _enter(self, pointers: Any) -> int:
         try:
             count = len(self.inputs)
-            arrays = [_view(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
-            for array in arrays:
-                array.flags.writeable = False
+            arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
             results = self.function(*arrays)
             self._store(results, [pointers[count + k] for k in range(len(self.outputs))])
         except BaseException as error:  # KeyboardInterrupt too: it must reach the caller
@@ -68,17 +66,24 @@ def keep_error(error: BaseException) -> None:
     _thread.error = error
 
 
-def take_error() -> BaseException:
+def take_error() -> BaseException | None:
     """The exception that ended the last program of this thread."""
     error = getattr(_thread, "error", None)
     _thread.error = None
-    return error or RuntimeError("a native program reports a failed host call that left no error")
+    return error
 
 
 def _dtype(dtype: Any) -> np.dtype:
     from fnx.core import dtypes
 
     return dtypes.canonical(dtype)
+
+
+def _copy(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A read-only copy: the function may keep its arguments, the program goes on to use its memory."""
+    array = _view(address, shape, dtype).copy()
+    array.flags.writeable = False
+    return array
 
 
 def _view(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,37 +1,70 @@
-"""Calling native programs: any arrays in, new arrays out, by ctypes; always correct, not fast."""
+"""Calling native programs: leaves in, new arrays out.
+
+`Executable.fast` is a builtin function (see `wrapper`) for leaves that are just what the program
+expects; `Executable.__call__` takes whatever can be made so; `Executable.by_ctypes` does the same
+without the wrapper, on interpreters that it does not know.
+"""
 
 import ctypes
-import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
+from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
 
-from . import host, library
+from . import host, library, native, wrapper
 
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
-CANCELLED, CALLBACK_FAILED = 1, 2
-_ALIGNMENT = 64
-Spec = tuple[tuple[int, ...], np.dtype]
+CANCELLED, CALLBACK_FAILED, NO_MEMORY = 1, 2, -1
+_MANY = 8192  # more arrays than this would need too much stack in the wrapper
+_LONG = 1 << 15  # programs on more bytes than this run without the GIL
+_SCALARS = {"float64": wrapper.FLOAT64, "float32": wrapper.FLOAT32, "int64": wrapper.INT64}
+_SCALARS |= {"int32": wrapper.INT32, "bool": wrapper.BOOL}
+_words = {None: 0, True: id(True), False: id(False)}
 
 
-def aligned(size: int) -> np.ndarray:
-    """Bytes whose address is a multiple of 64."""
-    try:
-        raw = np.empty(size + _ALIGNMENT, np.uint8)
-    except MemoryError as error:
-        raise MemoryError(
-            f"a program needs {size} bytes of work memory, which cannot be had; "
-            "use smaller arrays or batches, or checkpoint parts of it"
-        ) from error
-    offset = -raw.ctypes.data % _ALIGNMENT
-    return raw[offset : offset + size]
+@dataclass(frozen=True)
+class Spec:
+    """What an input must be, or an output will be; `weak_type` None means any."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak_type: bool | None = None
+
+    @classmethod
+    def of(cls, shape: Sequence[int], dtype: Any, weak_type: bool | None = None) -> "Spec":
+        dtype = np.dtype(dtypes.canonical(dtype).type)  # the one object that NumPy's arrays have
+        return cls(tuple(map(int, shape)), dtype, weak_type)
+
+    @property
+    def bytes(self) -> int:
+        count = self.dtype.itemsize
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    def accept(self, x: Any) -> np.ndarray:
+        """`x` as an array that the native code may read."""
+        array = x._value if type(x) is ConcreteArray else np.asarray(x)
+        if array.shape != self.shape or array.dtype != self.dtype:
+            if array.shape or array.dtype.kind not in "bifc" or isinstance(x, np.ndarray):
+                raise ShapeError(
+                    f"a program for an array of shape {self.shape} and dtype {self.dtype} was "
+                    f"called with one of shape {array.shape} and dtype {array.dtype}"
+                )
+        return np.require(array, self.dtype, ["C", "ALIGNED"])
 
 
 class Executable:
-    """A loaded program bound to its numbers: `executable(arrays)` gives a list of new arrays.
+    """A loaded program bound to its numbers: `executable(arrays)` gives a list of NumPy arrays.
+
+    `fast(leaves)` takes a list or tuple of exactly fitting leaves (fnx's arrays, NumPy arrays,
+    Python numbers where the input is a weakly typed scalar) and gives a list of fnx's arrays, or
+    NotImplemented where a leaf does not fit.
 
     Times are in seconds: `emit_seconds`, `llvm_seconds` (0 if the code was on disk or in memory)
     and `load_seconds`. `cache_hit` is True if nothing was compiled.
@@ -40,24 +73,23 @@ class Executable:
     def __init__(
         self,
         code: Any,
-        params: list,
-        inputs: list[Spec],
-        outputs: list[Spec],
-        workspace_bytes: int,
+        params: Sequence[Any],
+        inputs: Sequence[Spec],
+        outputs: Sequence[Spec],
+        workspace_bytes: int = 0,
+        release_gil: bool | None = None,
         memory_hit: bool = False,
         emit_seconds: float = 0.0,
     ):
-        self.code, self.inputs, self.outputs = code, inputs, outputs
-        self.workspace_bytes = workspace_bytes
+        self.code, self.inputs, self.outputs = code, list(inputs), list(outputs)
+        self.workspace_bytes = int(workspace_bytes)
         self.emit_seconds = emit_seconds
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
         self._callbacks: list[host.Callback] = []
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
-        self._entry = _ENTRY(code.addresses["entry"])
-        self._spare: np.ndarray | None = None
-        self._spare_lock = threading.Lock()
+        self.release_gil = self._is_long() if release_gil is None else release_gil
 
     def _number(self, param: Any) -> int:
         """A parameter as 64 bits: a number, the address of a routine or of a callback."""
@@ -72,47 +104,141 @@ class Executable:
             bits = int(param[-1])
         return bits - (1 << 64) if bits >= 1 << 63 else bits
 
+    def _is_long(self) -> bool:
+        """Whether to let other threads run meanwhile, which costs some 50 ns."""
+        total = sum(spec.bytes for spec in (*self.inputs, *self.outputs)) + self.workspace_bytes
+        return total > _LONG or bool(self._callbacks) or "@fnx_" in self.code.text
+
     @property
     def llvm_text(self) -> str:
+        """The LLVM IR of the program before optimisation."""
         return self.code.text
 
     def asm(self) -> str:
         """The assembly of the program."""
         return self.code.asm()
 
+    # --- calls
+
+    @cached_property
+    def fast(self) -> Any:
+        """The builtin function `fast(leaves)`: a list of fnx's arrays, or NotImplemented."""
+        return self._builtin(wrap=True) or self._boxed
+
+    @cached_property
+    def _plain(self) -> Any:
+        return self._builtin(wrap=False) or self.by_ctypes
+
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        results = self._plain(arrays)
+        return self.by_ctypes(arrays) if results is NotImplemented else results
+
+    def _accept(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if len(arrays) != len(self.inputs):
             raise ShapeError(
                 f"a program of {len(self.inputs)} inputs was called with {len(arrays)} arrays"
             )
-        given = [_as_input(x, *spec) for x, spec in zip(arrays, self.inputs, strict=True)]
-        results = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        return [spec.accept(x) for x, spec in zip(arrays, self.inputs, strict=True)]
+
+    def _boxed(self, leaves: Sequence[Any]) -> Any:
+        """`fast` without the wrapper: nothing is too odd for it."""
+        results = self.by_ctypes(leaves)
+        return [
+            ConcreteArray(array, bool(spec.weak_type))
+            for array, spec in zip(results, self.outputs, strict=True)
+        ]
+
+    def by_ctypes(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """The call without the wrapper."""
+        given = self._accept(arrays)
+        results = [np.empty(spec.shape, spec.dtype) for spec in self.outputs]
+        workspace = aligned(self.workspace_bytes) if self.workspace_bytes else None
         pointers = np.array([a.ctypes.data for a in (*given, *results)] or [0], np.uint64)
-        self._run(pointers)
+        # PYFUNCTYPE keeps the GIL and raises what fnx_poll leaves pending.
+        prototype = ctypes.CFUNCTYPE if native.get() is None else ctypes.PYFUNCTYPE
+        entry = prototype(ctypes.c_int32, *[ctypes.c_void_p] * 4)(self.code.addresses["entry"])
+        status = entry(
+            pointers.ctypes.data,
+            self._params.ctypes.data,
+            None if workspace is None else workspace.ctypes.data,
+            None,
+        )
+        if status:
+            self._raise(status)
         return results
 
-    def _run(self, pointers: np.ndarray) -> None:
-        workspace = self._borrow()
-        address = workspace.ctypes.data if workspace is not None else None
-        status = self._entry(pointers.ctypes.data, self._params.ctypes.data, address, None)
-        self._spare = workspace
-        if status:
-            raise host.take_error()
+    def _raise(self, status: int) -> None:
+        """The exception that a status stands for."""
+        if status == NO_MEMORY:
+            raise MemoryError(_no_memory(self.workspace_bytes))
+        error = host.take_error()
+        if error is not None:
+            raise error
+        if status == CANCELLED:
+            raise KeyboardInterrupt
+        raise RuntimeError(f"a native program ended with status {status}")
 
-    def _borrow(self) -> np.ndarray | None:
-        """The work memory of the last call, or a new one while another thread has that."""
-        if not self.workspace_bytes:
+    # --- the plan of the wrapper
+
+    def _builtin(self, wrap: bool) -> Any:
+        """The builtin function of this program, or None where there can be none."""
+        found = native.get()
+        if found is None or len(self.inputs) + len(self.outputs) > _MANY:
             return None
-        with self._spare_lock:
-            spare, self._spare = self._spare, None
-        return aligned(self.workspace_bytes) if spare is None else spare
+        value_at, weak_at = native.slots()
+        on_error = self._raise
+        head = [0] * wrapper.HEADER
+        head[wrapper.ENTRY] = self.code.addresses["entry"]
+        head[wrapper.PARAMS] = self._params.ctypes.data
+        head[wrapper.WORKSPACE] = self.workspace_bytes
+        head[wrapper.INPUTS], head[wrapper.OUTPUTS] = len(self.inputs), len(self.outputs)
+        head[wrapper.RELEASE], head[wrapper.WRAP] = int(self.release_gil), int(wrap)
+        head[wrapper.ON_ERROR] = id(on_error)
+        head[wrapper.CLASS] = id(ConcreteArray)
+        head[wrapper.VALUE_AT], head[wrapper.WEAK_AT] = value_at, weak_at
+        dims = np.array([n for s in (*self.inputs, *self.outputs) for n in s.shape] or [0])
+        words, at = list(head), dims.ctypes.data
+        for spec in self.inputs:
+            weak = _words[spec.weak_type if wrap else None]
+            kind = _SCALARS.get(spec.dtype.name, 0) if not spec.shape else 0
+            if wrap and spec.weak_type is not None:
+                kind = kind if spec.weak_type == (kind != wrapper.BOOL) else 0
+            words += _record(spec, at, weak, kind)
+            at += 8 * len(spec.shape)
+        for spec in self.outputs:
+            words += _record(spec, at, _words[bool(spec.weak_type)], 0)
+            at += 8 * len(spec.shape)
+        plan = np.array(words, np.int64)
+        return found.function(plan, dims, on_error, self)
 
 
-def _as_input(x: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    array = np.asarray(x)
-    if array.shape != shape or array.dtype != dtype:
-        raise ShapeError(
-            f"a program for an array of shape {shape} and dtype {dtype} was called with shape "
-            f"{array.shape} and dtype {array.dtype}"
-        )
-    return np.require(array, dtype, ["C", "ALIGNED"]) if array.ndim else array.copy()
+def _record(spec: Spec, dims: int, weak: int, kind: int) -> list[int]:
+    record = [0] * wrapper.RECORD
+    record[wrapper.DESCR], record[wrapper.RANK] = id(spec.dtype), len(spec.shape)
+    record[wrapper.DIMS], record[wrapper.WEAK] = dims, weak
+    record[wrapper.SCALAR], record[wrapper.BYTES] = kind, spec.bytes
+    return record
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes whose address is a multiple of 64."""
+    try:
+        raw = np.empty(size + wrapper.ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise MemoryError(_no_memory(size)) from error
+    offset = -raw.ctypes.data % wrapper.ALIGNMENT
+    return raw[offset : offset + size]
+
+
+def _no_memory(size: int) -> str:
+    return (
+        f"a program needs {size} bytes of work memory, which cannot be had; use smaller arrays or "
+        "batches, or fnx.checkpoint for parts of it"
+    )
+
+
+def release_memory() -> None:
+    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    found = native.get()
+    if found is not None:
+        found.trim()

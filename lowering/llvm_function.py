@@ -304,12 +304,20 @@ class Function:
             for a in e.args
             for t, x in zip(ls.types(a.dtype), ls.parts(self.memo[a]), strict=True)
         ]
-        result = ls.types(e.dtype)
-        if len(result) == 1:
-            return self.op(f"call {result[0]} {name}({', '.join(operands)})")
-        struct = f"{{ {result[0]}, {result[1]} }}"
-        both = self.op(f"call {struct} {name}({', '.join(operands)})")
-        return tuple(self.op(f"extractvalue {struct} {both}, {k}") for k in range(2))
+        kind = ls.result_type(e.dtype)
+        result = self.op(f"call {kind} {name}({', '.join(operands)})")
+        if e.dtype not in ls.PART:
+            return result
+        return tuple(self.op(f"extractvalue {kind} {result}, {k}") for k in range(2))
+
+    def returns(self, value: Operand, dtype: str) -> None:
+        """End an operation's own function."""
+        kind = ls.result_type(dtype)
+        if dtype in ls.PART:
+            t = ls.types(dtype)[0]
+            half = self.op(f"insertvalue {kind} poison, {t} {value[0]}, 0")
+            value = self.op(f"insertvalue {kind} {half}, {t} {value[1]}, 1")
+        self.put(f"ret {kind} {value}")
 
     def call_helper(self, op: str, args: tuple[str, ...], result: str, operands: tuple) -> str:
         name = self.module.helper(op, "")

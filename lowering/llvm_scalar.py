@@ -53,6 +53,12 @@ def whole(texts: list[str] | tuple[str, ...]) -> Operand:
     return texts[0] if len(texts) == 1 else tuple(texts)
 
 
+def result_type(dtype: str) -> str:
+    """What a function of an operation returns."""
+    t = types(dtype)
+    return t[0] if len(t) == 1 else f"{{ {t[0]}, {t[1]} }}"
+
+
 def itemsize(dtype: str) -> int:
     return 2 * BYTES[PART[dtype]] if dtype in PART else BYTES[dtype]
 

@@ -1,190 +1,33 @@
-"""From LLVM text to loaded machine code: compiled once by Numba's code generator, kept on disk.
+"""Loading: an emitted program, the code of which may be on disk, becomes a callable."""
 
-Numba is imported only if something must be compiled; code from the disk needs llvmlite alone.
-"""
-
-import itertools
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
+from . import invoke, library, machine
 
-from fnx.core.errors import CompileError
-
-from . import cache, library
-
-PIPELINE = "1"  # names the settings below in keys of the cache; change it with them
 ENTRY = "entry"
-_MEMORY_LIMIT = 4096  # programs that stay loaded though nobody may use them any more
+stats = machine.stats
+warm_up = machine.warm_up
+
+# (shape, dtype) of an array, or (shape, dtype, weak_type)
+Specs = Sequence[tuple]
 
 
-@dataclass(eq=False)
-class Code:
-    """Machine code in memory: the addresses of its functions, and how it came there."""
+def load(
+    emitted: Any, inputs: Specs, outputs: Specs, workspace_bytes: int
+) -> "invoke.Executable":
+    """The executable of an emitted program (`text`, `params`) on arrays of these shapes and dtypes.
 
-    text: str
-    addresses: dict[str, int]
-    origin: str  # "compiled" or "disk"
-    llvm_seconds: float
-    load_seconds: float
-    keep: Any = field(repr=False, default=None)  # unloads the code when it dies
-
-    def asm(self) -> str:
-        """The assembly that the text is compiled to (compiled again to be printed)."""
-        return _optimized(self.text)[0].emit_assembly(_optimized(self.text)[1])
-
-
-_lock = threading.RLock()
-_loaded: OrderedDict[tuple, Code] = OrderedDict()
-_counts = {"compiled": 0, "disk_hits": 0, "memory_hits": 0}
-
-
-def stats() -> dict[str, int]:
-    """How many programs were compiled, read from the disk, and found in memory."""
-    return dict(_counts)
-
-
-def code(text: str, exports: Sequence[str] = (ENTRY,), imports: Sequence[str] | None = None) -> Code:
-    """The loaded code of an LLVM module, by its text: from memory, from disk, or compiled now."""
-    name = (text, tuple(exports))
-    found = _loaded.get(name)
-    if found is not None:
-        _counts["memory_hits"] += 1
-        return found
-    with _lock:
-        found = _loaded.get(name)
-        if found is None:
-            found = _loaded[name] = _from_disk_or_new(text, tuple(exports))
-            while len(_loaded) > _MEMORY_LIMIT:
-                _loaded.popitem(last=False)
-        return found
-
-
-def _from_disk_or_new(text: str, exports: tuple[str, ...]) -> Code:
-    start = time.perf_counter()
-    name = cache.key("code", PIPELINE, text, sources=False)
-    binary, llvm_seconds, origin = cache.get(name), 0.0, "disk"
-    if binary is not None:
-        try:
-            addresses, keep = link(binary, exports, text)
-        except RuntimeError:
-            binary = None  # another file under this name: compile anew
-    if binary is None:
-        begin = time.perf_counter()
-        binary, origin = compile_text(text), "compiled"
-        llvm_seconds = time.perf_counter() - begin
-        addresses, keep = link(binary, exports, text)
-        cache.put(name, binary)
-    _counts["compiled" if origin == "compiled" else "disk_hits"] += 1
-    spent = time.perf_counter() - start - llvm_seconds
-    return Code(text, addresses, origin, llvm_seconds, spent, keep)
-
-
-def forget() -> None:
-    """Drop loaded programs that no executable holds, and set the counts to zero (for tests)."""
-    with _lock:
-        _loaded.clear()
-        for name in _counts:
-            _counts[name] = 0
-
-
-# --- compile: Numba's code generator ----------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def _codegen() -> Any:
-    """Numba's JIT code generator for this CPU, with the small code model.
-
-    All sections of a program lie in one block of memory, so that constants and functions are in
-    reach of 32-bit offsets, which are shorter to compile and to run than Numba's 64-bit ones.
+    Programs of the same text share their code, whatever their sizes and numbers.
     """
-    from numba.core.codegen import JITCPUCodegen
-
-    class Codegen(JITCPUCodegen):
-        def _customize_tm_options(self, options: dict) -> None:
-            super()._customize_tm_options(options)
-            options.update(reloc="pic", codemodel="small")
-
-    return Codegen("fnx")
-
-
-def _optimized(text: str) -> tuple[Any, Any]:
-    import llvmlite.binding as llvm
-
-    generator = _codegen()
-    machine = generator._tm
-    try:
-        module = llvm.parse_assembly(text)
-    except RuntimeError as error:
-        raise CompileError(f"LLVM rejects the text of a program: {error}") from error
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    builder = generator._pass_builder()
-    passes = builder.getModulePassManager()
-    passes.run(module, builder)
-    return machine, module
-
-
-def compile_text(text: str) -> bytes:
-    """The object code of an LLVM module."""
-    with _lock:
-        machine, module = _optimized(text)
-        return machine.emit_object(module)
-
-
-# --- link: LLVM's JIT linker -------------------------------------------------------------------------
-
-_serial = itertools.count()
-
-
-@lru_cache(maxsize=1)
-def _linker() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        opt=0, reloc="pic", codemodel="small", jit=True
-    )
-    return llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
-
-
-def link(binary: bytes, exports: Sequence[str], text: str) -> tuple[dict[str, int], Any]:
-    """Addresses of the functions that an object exports, and the object that keeps them loaded."""
-    from llvmlite.binding import JITLibraryBuilder
-
-    builder = JITLibraryBuilder().add_object_img(binary).add_current_process()
-    for name, address in library.runtime_symbols(text).items():
-        builder.import_symbol(name, address)
-    for name in exports:
-        builder.export_symbol(name)
-    with _lock:
-        tracker = builder.link(_linker(), f"fnx{next(_serial)}")
-    return {name: tracker[name] for name in exports}, tracker
-
-
-# --- executables ----------------------------------------------------------------------------------
-
-Specs = Sequence[tuple[tuple[int, ...], Any]]
-
-
-def load(emitted: Any, inputs: Specs, outputs: Specs, workspace_bytes: int) -> Any:
-    """The callable of an emitted program; `inputs` and `outputs` are (shape, dtype) of its arrays."""
-    from . import invoke
-
-    loaded_before = _loaded.get((emitted.text, (ENTRY,))) is not None
-    program = code(emitted.text)
+    memory_hit = machine.is_loaded(emitted.text, (ENTRY,))
+    code = machine.code(emitted.text, (ENTRY,), library.runtime_symbols(emitted.text))
     return invoke.Executable(
-        program,
-        list(emitted.params),
-        [(tuple(shape), np.dtype(dtype)) for shape, dtype in inputs],
-        [(tuple(shape), np.dtype(dtype)) for shape, dtype in outputs],
+        code,
+        emitted.params,
+        [invoke.Spec.of(*spec) for spec in inputs],
+        [invoke.Spec.of(*spec) for spec in outputs],
         workspace_bytes,
-        memory_hit=loaded_before,
+        memory_hit=memory_hit,
         emit_seconds=getattr(emitted, "seconds", 0.0),
     )

@@ -2,27 +2,29 @@
 
 import ctypes
 from functools import lru_cache
+from typing import Any
 
-from . import host
+from . import host, native
 
-_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+def address() -> int:
+    """The address of `int32 fnx_poll(void)`: not 0 if the program should stop."""
+    wrapper = native.get()
+    if wrapper is not None:
+        return wrapper.address["fnx_poll"]
+    return ctypes.cast(_by_ctypes(), ctypes.c_void_p).value
+
+
+@lru_cache(maxsize=1)
+def _by_ctypes() -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int32)(_poll)
 
 
 def _poll() -> int:
-    # Entering Python from a C function runs signal handlers that are due, in the main thread.
+    # Any Python code that runs in the main thread delivers signals; this only waits for them.
     try:
         ctypes.pythonapi.PyErr_CheckSignals()
     except BaseException as error:
         host.keep_error(error)
         return 1
     return 0
-
-
-@lru_cache(maxsize=1)
-def _native() -> ctypes._CFuncPtr:
-    return _SIGNATURE(_poll)
-
-
-def address() -> int:
-    """The address of `int32 fnx_poll(void)`: not 0 if the program should stop."""
-    return ctypes.cast(_native(), ctypes.c_void_p).value

@@ -122,6 +122,15 @@ PROGRAMS = [
         wait_each=False,
     ),
     Program(
+        "call, dict of 20 NumPy arrays",
+        "calls",
+        dict_of_arrays,
+        twenty,
+        targets={"run": {"jax": 0.15}},
+        wait_each=False,
+        feed_numpy=True,
+    ),
+    Program(
         "chain of 200 equations",
         "compile",
         chain,

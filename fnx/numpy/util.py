@@ -9,7 +9,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import ConvertElementType
@@ -51,7 +51,8 @@ def to_arrays(name: str, *xs: Any) -> list[Array]:
 @lru_cache(maxsize=4096)
 def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
     with np.errstate(all="ignore"):
-        return ConcreteArray(np.asarray(value, dtype), weak)
+        # Integers wrap around, as JAX's do: uint8 of -1 is 255.
+        return ConcreteArray(np.asarray(np.asarray(value).astype(dtype)), weak)
 
 
 def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
@@ -199,11 +200,9 @@ def canonical_shape(shape: Any, name: str = "shape") -> Shape:
         shape = (shape,) if shape.ndim == 0 else tuple(shape)
     try:
         sizes = tuple([operator.index(n) for n in shape])
+    except FnxError:
+        raise  # a tracer says best what it is
     except TypeError as error:
-        if not isinstance(error, InvalidValue) and isinstance(shape, (tuple, list)):
-            bad = [n for n in shape if isinstance(n, Array)]
-            if bad:
-                raise  # the tracer's own words
         raise TypeMismatch(f"{name} must be an integer or integers, not {shape!r}") from error
     if any(n < 0 for n in sizes):
         raise InvalidValue(f"{name} {sizes} has a negative entry; expected sizes of at least 0")

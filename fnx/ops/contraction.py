@@ -14,9 +14,8 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Host, Library, Operand, Recipe
 from fnx.core.scalar import Expr
-from fnx.ops.basic import add_any, move_axis
-from fnx.ops.elementwise import convert
-from fnx.ops.shape import Transpose
+from fnx.ops.basic import add_any, convert
+from fnx.ops.permute import Transpose
 
 Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
@@ -122,7 +121,7 @@ class DotGeneral(Primitive):
     def impl(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # type: ignore[override]
         dot = layout(self.dimension_numbers, x.ndim, y.ndim)
         out = self.preferred_element_type or x.dtype
-        inner = _accumulator(x.dtype, out)
+        inner = accumulator(x.dtype, out)
         if inner != x.dtype:
             x, y = x.astype(inner), y.astype(inner)
         with np.errstate(all="ignore"):
@@ -167,7 +166,7 @@ class DotGeneral(Primitive):
         out = (self.preferred_element_type or np.dtype(x.dtype)).name
         shape = dot.shape(x.shape, y.shape)
         inner = tuple(x.shape[a] for a in dot.lc)
-        sums = _accumulator(np.dtype(x.dtype), np.dtype(out)).name
+        sums = accumulator(np.dtype(x.dtype), np.dtype(out)).name
         if sums != out or x.dtype == "bool":
             return Host()
         if sums in _BLAS and prod(shape) * prod(inner) > _SMALL:
@@ -175,7 +174,7 @@ class DotGeneral(Primitive):
         return _fold(dot, x, y, shape, inner, sums)
 
 
-def _accumulator(dtype: np.dtype, out: np.dtype) -> np.dtype:
+def accumulator(dtype: np.dtype, out: np.dtype) -> np.dtype:
     """The dtype in which is multiplied and summed."""
     wide = dtype if dtype == out else dtypes.result_dtype(dtype, out)
     return dtypes.float32 if dtypes.is_float(wide) and wide.itemsize < 4 else wide
@@ -249,5 +248,3 @@ def _finish(x: Any, perm: Shape | None, dtype: np.dtype) -> Any:
         x = Transpose(perm)(x)
     return x if x.dtype == dtype else convert(x, dtype)
 
-
-__all__ = ["DotGeneral", "Layout", "canonical_dims", "layout", "move_axis"]

@@ -13,7 +13,7 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
 from fnx.core.scalar import Expr
-from fnx.ops.basic import broadcast_axis, move_axis, zeros
+from fnx.ops.basic import broadcast_axis, convert, move_axis, zeros
 from fnx.ops.basic import scalar as number
 from fnx.ops.indexing import Gather, ScatterAdd
 from fnx.ops.scatter import Scatter
@@ -70,14 +70,8 @@ def _lanes_of_starts(size: int, starts: Sequence, axes: Sequence) -> Array:
     columns = []
     for s, k in zip(starts, axes, strict=True):
         column = broadcast_axis(s, size, 0) if k is None else s
-        columns.append(_as_int64(Reshape((size, 1))(column)))
+        columns.append(convert(Reshape((size, 1))(column), _INT))
     return columns[0] if len(columns) == 1 else Concatenate(1)(*columns)
-
-
-def _as_int64(x: Array) -> Array:
-    from fnx.ops.elementwise import convert
-
-    return convert(x, _INT)
 
 
 def _lane_dims(rank: int, operand_has_lanes: bool) -> GatherDimensionNumbers:

@@ -10,6 +10,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core import scalar as expr
 from fnx.ops import numeric
 from fnx.ops.broadcast import scalar
 from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision, convert
@@ -150,7 +151,7 @@ class Pow(Pointwise):
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
         if x.startswith("complex"):
             return None
-        return lambda a, b: numeric.expr.apply("pow", a, numeric.expr.cast(b, x))
+        return lambda a, b: expr.apply("pow", a, expr.cast(b, x))
 
 
 pow_ = Pow()
@@ -183,7 +184,7 @@ class IntegerPow(Pointwise):
         return (self(x),), (mul(t, times(y, slope)),)
 
     def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
-        return lambda a: numeric.expr.apply("integer_pow", a, attr=self.y)
+        return lambda a: expr.apply("integer_pow", a, attr=self.y)
 
 
 square = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, times(2, x)))
@@ -216,7 +217,7 @@ class Round(Pointwise):
 
     def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
         if self.rounding_method == 1:
-            return lambda a: numeric.expr.apply("round_even", a)
+            return lambda a: expr.apply("round_even", a)
         return lambda a: numeric.round_away_expr(a, x)
 
 
@@ -306,6 +307,12 @@ complex_ = binary(
     ),
     (lambda ct, o, x, y: real(ct), lambda ct, o, x, y: neg(imag(ct))),
 )
+
+# --- the operand itself --------------------------------------------------------------------------------
+
+_SAME = {"impl": lambda x: x, "accepts": ANY, "expr": lambda a: a}
+copy = Elementwise("copy", jvps=(identity,), pulls=(identity,), **_SAME)
+stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME)
 
 # --- bits --------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Recipe
-from fnx.ops.basic import full, move_axis
-from fnx.ops.elementwise import complex_, conj, mul, real
-from fnx.ops.shape import Concatenate, Pad, Slice
+from fnx.ops.basic import full, move_axis, scalar
+from fnx.ops.elementwise import conj, mul, real
+from fnx.ops.shape import Concatenate, Pad
 
 TYPES = ("fft", "ifft", "rfft", "irfft")
 
@@ -99,7 +99,7 @@ def _rfft_transpose(ct: Any, lengths: tuple[int, ...]) -> Any:
     n = lengths[-1]
     shape = ct.shape
     pad = ((0, 0, 0),) * (len(shape) - 1) + ((0, n - shape[-1], 0),)
-    wide = Pad(pad)(ct, full((), 0, ct.dtype))
+    wide = Pad(pad)(ct, scalar(0, ct.dtype))
     return real(FFT("fft", lengths)(wide))
 
 
@@ -107,13 +107,12 @@ def _irfft_transpose(ct: Any, lengths: tuple[int, ...]) -> Any:
     """irfft counts each frequency twice that stands for its mirror image too."""
     n, half = lengths[-1], lengths[-1] // 2 + 1
     spectrum = FFT("rfft", lengths)(ct)
-    dtype, lead = spectrum.dtype, (1,) * (len(spectrum.shape) - 1)
+    dtype, lead = spectrum.dtype, spectrum.shape[:-1]
     mirrored = half - 1 - (n % 2 == 0)
     parts = [full((*lead, 1), 1 / prod(lengths), dtype)]
     if mirrored:
         parts.append(full((*lead, mirrored), 2 / prod(lengths), dtype))
     if n % 2 == 0:
         parts.append(full((*lead, 1), 1 / prod(lengths), dtype))
-    del complex_, Slice, lead
     weights = Concatenate(len(spectrum.shape) - 1)(*parts)
     return conj(mul(spectrum, weights))

@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core import scalar
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
 from fnx.core.scalar import Expr
@@ -270,5 +270,3 @@ class ScatterAdd(AnyScatter):
             return ct_x, None, None
         return ct_x, None, self.reader(x, indices, updates)(ct, indices)
 
-
-__all__ = ["AnyScatter", "Gather", "ScatterAdd", "ShapeError", "batched_dims"]

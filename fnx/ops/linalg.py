@@ -20,7 +20,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Library, Operand, Recipe
 from fnx.ops import matrix as m
-from fnx.ops.basic import add_any, broadcast_axis, full, move_axis
+from fnx.ops.basic import add_any, broadcast_axis, move_axis, scalar
 from fnx.ops.elementwise import add, conj, mul, neg, sub
 from fnx.ops.indexing import Gather
 from fnx.ops.permute import Reshape
@@ -109,7 +109,7 @@ class Cholesky(Stacked):
         t = m.hermitian_of_lower(tangents[0])
         t = _SOLVE_RIGHT_ADJOINT(l, t)
         t = m.tril(_SOLVE_LOWER(l, t))
-        half = sub(t, mul(full((), 0.5, l.dtype), mul(t, m.eye(t.shape, t.dtype))))
+        half = sub(t, mul(scalar(0.5, l.dtype), mul(t, m.eye(t.shape, t.dtype))))
         return (l,), (m.matmul(l, half),)
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
@@ -313,7 +313,7 @@ def _resize(a: Array, rows: int, columns: int, to_rows: int, to_columns: int) ->
     pad = ((0, 0, 0),) * len(lead)
     pad = (*pad, (0, to_rows - rows, 0), (0, to_columns - columns, 0))
     if to_rows != rows or to_columns != columns:
-        a = Pad(pad)(a, full((), 0, a.dtype))
+        a = Pad(pad)(a, scalar(0, a.dtype))
     return a
 
 

@@ -6,11 +6,11 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.ops.basic import convert, full, insert_axes
+from fnx.ops.basic import convert, scalar
 from fnx.ops.broadcast import Broadcast, Sum
 from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import conj, ge, mul, select_n
-from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.elementwise import add, complex_, conj, eq, ge, mul, real, select
+from fnx.ops.permute import Transpose
 from fnx.ops.shape import Iota
 
 _INT = np.dtype(np.int64)
@@ -23,13 +23,6 @@ def matmul(a: Array, b: Array) -> Array:
     n = len(a.shape)
     lead = tuple(range(n - 2))
     return DotGeneral((((n - 1,), (n - 2,)), (lead, lead)))(a, b)
-
-
-def matvec(a: Array, x: Array) -> Array:
-    """a @ x for a stack of matrices and a stack of vectors."""
-    n = len(a.shape)
-    lead = tuple(range(n - 2))
-    return DotGeneral((((n - 1,), (n - 2,)), (lead, lead)))(a, x)
 
 
 def swap(a: Array) -> Array:
@@ -51,26 +44,22 @@ def _places(shape: Shape) -> tuple[Array, Array]:
 
 def tril(a: Array, k: int = 0) -> Array:
     """With zeros above diagonal k."""
-    rows, columns = _places(a.shape)
-    return select_n(ge(_plus(rows, k), columns), full(a.shape, 0, a.dtype), a)
+    row, column = _places(a.shape)
+    return select(ge(_plus(row, k), column), a, scalar(0, a.dtype))
 
 
 def triu(a: Array, k: int = 0) -> Array:
     """With zeros below diagonal k."""
-    rows, columns = _places(a.shape)
-    return select_n(ge(columns, _plus(rows, k)), full(a.shape, 0, a.dtype), a)
+    row, column = _places(a.shape)
+    return select(ge(column, _plus(row, k)), a, scalar(0, a.dtype))
 
 
 def _plus(x: Array, k: int) -> Array:
-    from fnx.ops.elementwise import add
-
-    return add(x, full((), k, _INT)) if k else x
+    return add(x, scalar(k, _INT)) if k else x
 
 
 def eye(shape: Shape, dtype: np.dtype) -> Array:
     """Identity matrices (with zeros beside or below where they are not square)."""
-    from fnx.ops.elementwise import eq
-
     return convert(eq(*_places(shape)), dtype)
 
 
@@ -79,35 +68,23 @@ def diagonal(a: Array) -> Array:
     return Sum((len(a.shape) - 1,))(mul(a, eye(a.shape, a.dtype)))
 
 
-def columns(x: Array, n: int) -> Array:
+def repeat_rows(x: Array, n: int) -> Array:
     """Matrices of n rows that are all x, of shape (..., m): (..., n, m)."""
     r = len(x.shape)
     return Broadcast((*x.shape[:-1], n, x.shape[-1]), (*range(r - 1), r))(x)
 
 
-def rows(x: Array, n: int) -> Array:
+def repeat_columns(x: Array, n: int) -> Array:
     """Matrices of n columns that are all x, of shape (..., m): (..., m, n)."""
     return Broadcast((*x.shape, n), tuple(range(len(x.shape))))(x)
 
 
-def as_column(x: Array) -> Array:
-    """Vectors as matrices of one column."""
-    return insert_axes(x, (len(x.shape),))
-
-
 def hermitian_of_lower(a: Array) -> Array:
     """The Hermitian matrices of which the lower triangles are given."""
-    return _mirror(tril(a, -1), a)
-
-
-def _mirror(strict: Array, a: Array) -> Array:
-    from fnx.ops.elementwise import add, complex_, imag, real, sub
-
-    del imag, sub
-    middle = mul(a, eye(a.shape, a.dtype))
+    strict, middle = tril(a, -1), mul(a, eye(a.shape, a.dtype))
     if dtypes.is_complex(a.dtype):
         re = real(middle)
-        middle = complex_(re, full(re.shape, 0, re.dtype))
+        middle = complex_(re, scalar(0, re.dtype))
     return add(add(strict, adjoint(strict)), middle)
 
 
@@ -122,5 +99,3 @@ def check_matrices(name: str, x: ShapedArray, square: bool = False) -> None:
         kind = "square matrices" if square else "matrices"
         raise ShapeError(f"{name} needs {kind} in the last two axes, not an array of shape {x.shape}")
 
-
-__all__ = ["Reshape"]

@@ -8,11 +8,12 @@ import numpy as np
 from fnx.core import scalar
 from fnx.core.array import Array
 from fnx.core.primitive import Undefined
-from fnx.ops.basic import zeros
-from fnx.ops.elementwise import add, convert, div, eq, mul, select_n, sub
-from fnx.ops.indexing import AnyScatter, Gather, ScatterAdd
-from fnx.ops.shape import Reshape, iota
-from fnx.ops.basic import full
+from fnx.ops.basic import convert, full, zeros
+from fnx.ops.basic import scalar as number
+from fnx.ops.elementwise import add, div, eq, mul, ne, select, sub
+from fnx.ops.indexing import AnyScatter, ScatterAdd
+from fnx.ops.permute import Reshape
+from fnx.ops.shape import Iota
 
 _INT = np.dtype(np.int64)
 
@@ -32,16 +33,17 @@ class Scatter(AnyScatter):
         if self.unique_indices or w.single:
             return (out,), (self(tx, indices, tu),)
         written, won = self._winners(x, indices, updates)
-        kept = select_n(written, tx, zeros(tx.aval))
-        add_to = self.again(ScatterAdd)
-        return (out,), (add_to(kept, indices, select_n(won, zeros(tu.aval), tu)),)
+        zero = number(0, out.dtype)
+        kept, new = select(written, zero, tx), select(won, tu, zero)
+        return (out,), (self.again(ScatterAdd)(kept, indices, new),)
 
     def _winners(self, x: Array, indices: Array, updates: Array) -> tuple[Array, Array]:
         """Which elements of the operand are written, and which updates stay: each writes its number."""
-        numbers = add(Reshape(updates.shape)(iota(_INT, updates.size)), full((), 1, _INT))
+        count = Iota(_INT, (updates.size,), 0)()
+        numbers = add(Reshape(updates.shape)(count), number(1, _INT))
         owner = self(full(x.shape, 0, _INT), indices, numbers)
         seen = self.reader(x, indices, updates)(owner, indices)
-        return _ne(owner, full((), 0, _INT)), eq(seen, numbers)
+        return ne(owner, number(0, _INT)), eq(seen, numbers)
 
     def transpose(self, cts: tuple, x: Any, indices: Array, updates: Any) -> tuple:  # type: ignore[override]
         # Linear only where no place is written twice: `jvp` makes no other.
@@ -52,16 +54,6 @@ class Scatter(AnyScatter):
         if isinstance(updates, Undefined):
             ct_u = self.reader(x, indices, updates)(ct, indices)
         return ct_x, None, ct_u
-
-
-def _ne(a: Array, b: Array) -> Array:
-    from fnx.ops.elementwise import ne
-
-    return ne(a, b)
-
-
-def _as(mask: Array, dtype: np.dtype) -> Array:
-    return convert(mask, dtype)
 
 
 @dataclass(frozen=True)
@@ -89,15 +81,14 @@ class ScatterMul(AnyScatter):
         if unique:
             return read(x, indices)
         # Zeros are counted apart, so that the division by the update itself is safe.
-        zero, one = full((), 0, updates.dtype), full((), 1, updates.dtype)
+        zero, one = number(0, updates.dtype), number(1, updates.dtype)
         is_zero = eq(updates, zero)
-        safe = select_n(is_zero, updates, full(updates.shape, 1, updates.dtype))
+        safe = select(is_zero, one, updates)
         product = read(self(x, indices, safe), indices)
-        mine = _as(is_zero, updates.dtype)
+        mine = convert(is_zero, updates.dtype)
         counts = self.again(ScatterAdd)(full(x.shape, 0, updates.dtype), indices, mine)
         others_zero = sub(read(counts, indices), mine)
-        del one
-        return select_n(eq(others_zero, zero), full(updates.shape, 0, updates.dtype), div(product, safe))
+        return select(eq(others_zero, zero), div(product, safe), zero)
 
     def transpose(self, cts: tuple, x: Any, indices: Array, updates: Any) -> tuple:  # type: ignore[override]
         return self(cts[0], indices, updates), None, None
@@ -110,10 +101,10 @@ class _ScatterExtremum(AnyScatter):
         (x, indices, updates), (tx, _, tu) = primals, tangents
         out = self(x, indices, updates)
         read, add_to = self.reader(x, indices, updates), self.again(ScatterAdd)
-        old = _as(eq(x, out), x.dtype)
-        new = _as(eq(updates, read(out, indices)), x.dtype)
+        old = convert(eq(x, out), x.dtype)
+        new = convert(eq(updates, read(out, indices)), x.dtype)
         shares = add_to(old, indices, new)
-        shares = select_n(eq(shares, full((), 0, x.dtype)), shares, full(x.shape, 1, x.dtype))
+        shares = select(eq(shares, number(0, x.dtype)), number(1, x.dtype), shares)
         t = zeros(x.aval.tangent()) if tx is None else mul(tx, old)
         if tu is not None:
             t = add_to(t, indices, mul(tu, new))
@@ -137,5 +128,3 @@ class ScatterMax(_ScatterExtremum):
     ufunc = np.maximum
     combine = staticmethod(lambda old, new: scalar.apply("max", old, new))
 
-
-__all__ = ["Gather", "Scatter", "ScatterMax", "ScatterMin", "ScatterMul"]

@@ -1,7 +1,6 @@
 """Sorting: sort by one or several keys, and the k largest elements."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
 from fnx.ops.basic import broadcast_axis, move_axis
 from fnx.ops.indexing import Gather
-from fnx.ops.shape import Iota, Reshape
+from fnx.ops.permute import Reshape
+from fnx.ops.shape import Iota
 from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
 
 _INT = np.dtype(np.int64)
@@ -143,5 +143,3 @@ class TopK(Primitive):
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Host()
 
-
-__all__: list[Any] = ["Sort", "TopK", "argsort", "take_along"]

@@ -52,16 +52,19 @@ def _alternation(errors: list[Any], count: int, before: list[int]) -> list[int]:
     return runs if len(runs) == count else before
 
 
+def _grid(lo: Any, hi: Any, count: int) -> list[Any]:
+    """Chebyshev's points, increasing."""
+    angles = [mp.pi * (i + mpf("0.5")) / count for i in range(count)]
+    return [(lo + hi) / 2 - (hi - lo) / 2 * mp.cos(a) for a in angles]
+
+
 def fit(
     f: Callable, lo: Any, hi: Any, degree: int, weight: Callable, dtype: str
 ) -> tuple[list[float], float]:
     """Coefficients, lowest first, of a polynomial for f on [lo, hi], and log2 of its error."""
     lo, hi = mpf(lo), mpf(hi)
     count = GRID * (degree + 2)
-    points = [
-        (lo + hi) / 2 - (hi - lo) / 2 * mp.cos(mp.pi * (i + mpf("0.5")) / count)
-        for i in range(count)
-    ]
+    points = _grid(lo, hi, count)
     target, weights = [f(x) for x in points], [abs(mpf(weight(x))) for x in points]
     best = None
     for steps in (0, 1, 2, 4):
@@ -107,6 +110,30 @@ CENTRE = 3 - 2 * mp.sqrt(2)  # (m - 1) / (m + 1) at m = sqrt(2)
 def root(f: Callable) -> Callable:
     """f as a function of the square of its argument."""
     return lambda z: f(mp.sqrt(z))
+
+
+ERF_SPLIT = mpf("0.9")
+ERFC_CENTRE = 2
+
+
+def erfc_scaled(q: Any) -> Any:
+    """(a + c) exp(a**2) erfc(a) at q = (a - c) / (a + c)."""
+    a = ERFC_CENTRE * (1 + q) / (1 - q)
+    return (a + ERFC_CENTRE) * mp.exp(a * a) * mp.erfc(a)
+
+
+def stirling(u: Any) -> Any:
+    """lgamma(x) = (x - 1/2) log(x) - x + log(2 pi) / 2 + r STIRLING(r**2), with r = 1 / x."""
+    with mp.workdps(120):
+        x = 1 / mp.sqrt(u)
+        return x * (mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2)
+
+
+def digamma_series(u: Any) -> Any:
+    """digamma(x) = log(x) - r / 2 - r**2 DIGAMMA_SERIES(r**2), with r = 1 / x."""
+    with mp.workdps(120):
+        x = 1 / mp.sqrt(u)
+        return x * x * (mp.log(x) - 1 / (2 * x) - mp.digamma(x))
 
 
 # name: (function, low, high, weight, {dtype: degree})
@@ -206,6 +233,56 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         root(lambda s: s**3 / mp.asin(s)),
         {"float32": 4, "float64": 11},
     ),
+    # sin(pi f) / pi = f + f**3 SIN_PI(f**2), cos(pi f) = (1 - 4 f**2) COS_PI(f**2)
+    "SIN_PI": (
+        root(lambda f: (mp.sin(mp.pi * f) / mp.pi - f) / f**3),
+        0,
+        0.25,
+        root(lambda f: f**3 / mp.sin(mp.pi * f) * mp.pi),
+        {"float64": 8},
+    ),
+    "COS_PI": (
+        lambda z: mp.cos(mp.pi * mp.sqrt(z)) / (1 - 4 * z),
+        0,
+        0.25,
+        lambda z: 1 / (mp.cos(mp.pi * mp.sqrt(z)) / (1 - 4 * z)),
+        {"float64": 8},
+    ),
+    # erf(x) = x + x ERF(x**2) for small x, 1 - exp(-x ERF_TAIL(x)) beyond
+    "ERF": (
+        root(lambda x: (mp.erf(x) - x) / x),
+        0,
+        ERF_SPLIT**2,
+        root(lambda x: x / mp.erf(x)),
+        {"float32": 6, "float64": 12},
+    ),
+    # ends where erf is 1
+    "ERF_TAIL": (
+        lambda x: -mp.log(mp.erfc(x)) / x,
+        ERF_SPLIT,
+        4,
+        lambda x: mp.erfc(x) * x / mp.erf(x),
+        {"float32": 6},
+    ),
+    "ERF_TAIL_WIDE": (
+        lambda x: -mp.log(mp.erfc(x)) / x,
+        ERF_SPLIT,
+        6,
+        lambda x: mp.erfc(x) * x / mp.erf(x),
+        {"float64": 17},
+    ),
+    # ends where erfc is zero
+    "ERFC": (erfc_scaled, -1, mpf(8.5) / mpf(12.5), lambda q: 1 / erfc_scaled(q), {"float32": 11}),
+    "ERFC_WIDE": (
+        erfc_scaled,
+        -1,
+        mpf(26) / mpf(30),
+        lambda q: 1 / erfc_scaled(q),
+        {"float64": 24},
+    ),
+    # for x >= 8
+    "STIRLING": (stirling, mpf("1e-6"), mpf(1) / 64, lambda u: 1, {"float64": 6}),
+    "DIGAMMA_SERIES": (digamma_series, mpf("1e-6"), mpf(1) / 64, lambda u: 1, {"float64": 7}),
     # tan(r) = r + r**3 TAN(r**2)
     "TAN": (
         root(lambda r: (mp.tan(r) - r) / r**3),
@@ -217,15 +294,111 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
 }
 
 
+# --- rational functions -------------------------------------------------------------------------------
+
+
+def rational(
+    f: Callable, lo: Any, hi: Any, degrees: tuple[int, int], centre: Any = 0, rounds: int = 10
+) -> tuple[list[float], list[float], float]:
+    """P and Q in x - centre with P / Q near f, relative error nearly minimax, and its log2.
+
+    Each round is a linear least squares fit of Q f - P, weighted with the Q of the round before
+    (Sanathanan and Koerner) and by the errors found so far (Lawson).
+    """
+    lo, hi, centre = mpf(lo), mpf(hi), mpf(centre)
+    p, q = degrees
+    count = 8 * (p + q + 2)
+    points = _grid(lo, hi, count)
+    target = [f(x) for x in points]
+    width = (hi - lo) / 2
+    powers = [[((x - centre) / width) ** j for j in range(max(p, q) + 1)] for x in points]
+    lawson, last_q = [mpf(1)] * count, [mpf(1)] * count
+    best = None
+    for k in range(rounds):
+        top, bottom = _linear_rational(target, powers, p, q, lawson, last_q)
+        last_q = [mp.fdot(bottom, row[: q + 1]) for row in powers]
+        errors = [
+            abs(mp.fdot(top, row[: p + 1]) / d / t - 1)
+            for t, row, d in zip(target, powers, last_q, strict=True)
+        ]
+        worst = max(errors)
+        if best is None or worst < best[2]:
+            best = top, bottom, worst
+        if k >= 2:
+            lawson = [w * e / worst + mpf(10) ** -12 for w, e in zip(lawson, errors, strict=True)]
+            mean = mp.fsum(lawson) / count
+            lawson = [w / mean for w in lawson]
+    top, bottom = ([float(c / width**j) for j, c in enumerate(v)] for v in best[:2])
+    return top, bottom, float(mp.log(best[2], 2))
+
+
+def _linear_rational(
+    target: list, powers: list, p: int, q: int, lawson: list, last_q: list
+) -> tuple[list, list]:
+    """P and Q (Q(0) = 1) minimising the weighted squares of 1 - P / (Q f), linearised."""
+    size = p + 1 + q
+    a, b = mp.matrix(size, size), mp.matrix(size, 1)
+    for t, row, w, d in zip(target, powers, lawson, last_q, strict=True):
+        scale = w / (t * d) ** 2
+        terms = [*row[: p + 1], *(-t * v for v in row[1 : q + 1])]
+        for i in range(size):
+            weighted = terms[i] * scale
+            b[i] += weighted * t
+            for j in range(i, size):
+                a[i, j] += weighted * terms[j]
+    for i in range(size):
+        for j in range(i):
+            a[i, j] = a[j, i]
+    solution = list(mp.lu_solve(a, b))
+    return solution[: p + 1], [mpf(1), *solution[p + 1 :]]
+
+
+def inverse_erfc_exp(s: Any) -> Any:
+    """x with erfc(x) = exp(-s**2), by Halley's iteration."""
+    c = mp.exp(-s * s)
+    x = s * mpf("0.9")
+    for _ in range(80):
+        step = (mp.erfc(x) - c) / (2 / mp.sqrt(mp.pi) * mp.exp(-x * x))
+        step = step / (1 - x * step) if abs(x * step) < 0.5 else step
+        x += step
+        if abs(step) < mpf(10) ** -50:
+            break
+    return x
+
+
+DIGAMMA_ROOT = mp.findroot(mp.digamma, mpf("1.4616321449683623"))
+
+# name: (function, low, high, degrees of P and Q, centre)
+RATIONALS: dict[str, tuple[Callable, Any, Any, tuple[int, int], Any]] = {
+    # erf_inv(y) = y ERF_INV(y**2) for |y| <= 3/4
+    "ERF_INV": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (7, 7), 0),
+    "ERF_INV_NARROW": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (3, 3), 0),
+    # and ERF_INV_TAIL(sqrt(-log(1 - |y|))) beyond
+    "ERF_INV_TAIL": (inverse_erfc_exp, 1.177, 6.07, (9, 8), 1),
+    "ERF_INV_TAIL_NARROW": (inverse_erfc_exp, 1.177, 4.1, (4, 4), 1),
+    # lgamma(z) = (z - 1) (z - 2) LGAMMA(z), digamma(z) = (z - root) DIGAMMA(z)
+    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 8, (12, 11), 1.5),
+    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 8, (9, 9), 1.5),
+}
+
+
+def _entry(name: str, dtype: str, values: Sequence[float], error: float) -> list[str]:
+    digits = [f"        {v!r}," for v in values]
+    return [f'    ("{name}", "{dtype}"): (  # {error:.1f}', *digits, "    ),"]
+
+
 def main(names: Sequence[str]) -> None:
     lines = ['"""Coefficients, lowest first, made by fit.py; each with log2 of its largest error."""']
     lines += ["", "C: dict[tuple[str, str], tuple[float, ...]] = {"]
-    for name in names or FITS:
+    for name in names or [*FITS, *RATIONALS]:
+        if name in RATIONALS:
+            top, bottom, error = rational(*RATIONALS[name])
+            lines += _entry(name + "_P", "float64", top, error)
+            lines += _entry(name + "_Q", "float64", bottom, error)
+            continue
         f, lo, hi, weight, degrees = FITS[name]
         for dtype, degree in degrees.items():
-            values, error = fit(f, lo, hi, degree, weight, dtype)
-            lines += [f'    ("{name}", "{dtype}"): (  # {error:.1f}']
-            lines += [f"        {v!r}," for v in values] + ["    ),"]
+            lines += _entry(name, dtype, *fit(f, lo, hi, degree, weight, dtype))
     sys.stdout.write("\n".join([*lines, "}", ""]))
 
 

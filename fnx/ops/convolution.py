@@ -1,0 +1,383 @@
+"""conv_general_dilated: convolutions (without flipping) with strides, padding, dilations and groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fnx.core import scalar as expr
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Fold, Host, Operand, Recipe
+from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis
+from fnx.ops.contraction import accumulator
+from fnx.ops.permute import Reshape, Rev, Transpose
+
+Shape = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Which axes are which: lhs (batch, feature, *spatial), rhs (out, in, *spatial), out as lhs."""
+
+    lhs_spec: Shape
+    rhs_spec: Shape
+    out_spec: Shape
+
+
+def canonical_numbers(spatial: int) -> ConvDimensionNumbers:
+    """Batch, feature, space; out, in, space."""
+    axes = tuple(range(spatial + 2))
+    return ConvDimensionNumbers(axes, axes, axes)
+
+
+def dilated(n: int, dilation: int) -> int:
+    """The length of n elements with dilation - 1 holes between neighbours."""
+    return max(0, (n - 1) * dilation + 1) if n else 0
+
+
+@dataclass(frozen=True)
+class ConvGeneralDilated(Primitive):
+    """Sums of products of windows of lhs with rhs.
+
+    out[b, o, p] = sum over i, k of lhs[b, i, p * stride + k * rhs_dilation - padding] * rhs[o, i, k]
+    in the axes that `dimension_numbers` name; lhs has lhs_dilation - 1 zeros between neighbours.
+    Features fall into `feature_group_count` groups (or the batch into `batch_group_count`), which
+    do not mix. Meaning and parameters are XLA's.
+    """
+
+    window_strides: Shape
+    padding: Pairs
+    lhs_dilation: Shape
+    rhs_dilation: Shape
+    dimension_numbers: ConvDimensionNumbers
+    feature_group_count: int = 1
+    batch_group_count: int = 1
+    preferred_element_type: np.dtype | None = None
+    name = "conv_general_dilated"
+
+    # --- shapes -----------------------------------------------------------------------------------
+
+    def abstract(self, x: ShapedArray, w: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if x.dtype != w.dtype:
+            raise TypeMismatch(
+                f"{self.name} needs operands of one dtype, not {x.dtype} and {w.dtype}; convert one "
+                "with .astype"
+            )
+        xs, ws, os = self._specs(x, w)
+        batch, features = x.shape[xs[0]], x.shape[xs[1]]
+        out, inputs = w.shape[ws[0]], w.shape[ws[1]]
+        groups = self.feature_group_count * self.batch_group_count
+        if features != inputs * self.feature_group_count or out % groups or batch % self.batch_group_count:
+            raise ShapeError(
+                f"{self.name}: lhs of shape {x.shape} has {features} features in "
+                f"{self.feature_group_count} groups and batch {batch} in {self.batch_group_count}; rhs "
+                f"of shape {w.shape} takes {inputs} features a group and makes {out}"
+            )
+        shape = [0] * x.ndim
+        shape[os[0]], shape[os[1]] = batch // self.batch_group_count, out
+        sizes = self.out_spatial([x.shape[a] for a in xs[2:]], [w.shape[a] for a in ws[2:]])
+        for a, n in zip(os[2:], sizes, strict=True):
+            shape[a] = n
+        dtype = self.preferred_element_type or x.dtype
+        return (ShapedArray(tuple(shape), dtype, x.weak_type and w.weak_type),)
+
+    def _specs(self, x: ShapedArray, w: ShapedArray) -> ConvDimensionNumbers:
+        numbers, n = self.dimension_numbers, len(self.window_strides)
+        axes = list(range(n + 2))
+        given = (self.padding, self.lhs_dilation, self.rhs_dilation)
+        if (
+            any(sorted(spec) != axes for spec in numbers)
+            or x.ndim != n + 2
+            or w.ndim != n + 2
+            or any(len(p) != n for p in given)
+        ):
+            raise ShapeError(
+                f"{self.name} over {n} spatial axes needs operands of rank {n + 2} and as many "
+                f"paddings and dilations; given shapes {x.shape} and {w.shape}, {self}"
+            )
+        if self.feature_group_count > 1 and self.batch_group_count > 1:
+            raise ShapeError(f"{self.name}: only one of feature and batch group count may exceed 1")
+        return numbers
+
+    def out_spatial(self, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        found = []
+        for n, k, s, (lo, hi), ld, rd in zip(
+            sizes, kernel, self.window_strides, self.padding, self.lhs_dilation, self.rhs_dilation
+        ):
+            room = dilated(n, ld) + lo + hi - dilated(k, rd)
+            found.append(max(0, room // s + 1))
+        return found
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def impl(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        (aval,) = self.abstract(ShapedArray(x.shape, x.dtype), ShapedArray(w.shape, w.dtype))
+        xs, ws, os = self.dimension_numbers
+        dtype = accumulator(x.dtype, aval.dtype)
+        x, w = x.transpose(xs).astype(dtype, copy=False), w.transpose(ws).astype(dtype, copy=False)
+        groups = max(self.feature_group_count, self.batch_group_count)
+        if self.batch_group_count > 1:  # groups of the batch become groups of features
+            n, c, *space = x.shape
+            x = x.reshape(groups, n // groups, c, *space).swapaxes(0, 1)
+            x = x.reshape(n // groups, groups * c, *space)
+        out = self._correlate(x, w, groups) if aval.size else np.zeros(
+            tuple(aval.shape[a] for a in os), dtype
+        )  # fmt: skip
+        back = tuple(sorted(range(len(os)), key=os.__getitem__))
+        return out.transpose(back).astype(aval.dtype, copy=False)
+
+    def _correlate(self, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
+        """Canonical layout: windows side by side (im2col), and one matmul a group."""
+        space = len(self.window_strides)
+        (out, inputs, *kernel), batch = w.shape, x.shape[0]
+        sizes = self.out_spatial(x.shape[2:], kernel)
+        x = self._spread(x)
+        reach = tuple(dilated(k, d) for k, d in zip(kernel, self.rhs_dilation))
+        axes = tuple(range(2, 2 + space))
+        view = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
+        steps = [slice(None, None, s) for s in (*self.window_strides, *self.rhs_dilation)]
+        view = view[(slice(None), slice(None), *steps)]
+        view = view.reshape(batch, groups, inputs, *view.shape[2:])
+        to = (1, 0, *range(3, 3 + space), 2, *range(3 + space, 3 + 2 * space))
+        columns = view.transpose(to).reshape(groups, batch * prod(sizes), inputs * prod(kernel))
+        filters = w.reshape(groups, out // groups, inputs * prod(kernel)).swapaxes(1, 2)
+        with np.errstate(all="ignore"):
+            result = np.matmul(columns, filters)
+        result = result.reshape(groups, batch, prod(sizes), out // groups)
+        return result.transpose(1, 0, 3, 2).reshape(batch, out, *sizes)
+
+    def _spread(self, x: np.ndarray) -> np.ndarray:
+        """With holes and padding; negative padding crops."""
+        sizes = [
+            dilated(n, d) + max(lo, 0) + max(hi, 0)
+            for n, d, (lo, hi) in zip(x.shape[2:], self.lhs_dilation, self.padding)
+        ]
+        if any(d > 1 for d in self.lhs_dilation) or any(p > 0 for pair in self.padding for p in pair):
+            wide = np.zeros((*x.shape[:2], *sizes), x.dtype)
+            box = [
+                slice(max(lo, 0), max(lo, 0) + dilated(n, d), d)
+                for n, d, (lo, _) in zip(x.shape[2:], self.lhs_dilation, self.padding)
+            ]
+            wide[(..., *box)] = x
+            x = wide
+        crop = [slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi) in zip(sizes, self.padding)]
+        return x[(..., *crop)]
+
+    # --- derivatives --------------------------------------------------------------------------------
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, w), (tx, tw) = primals, tangents
+        t = None if tx is None else self(tx, w)
+        if tw is not None:
+            other = self(x, tw)
+            t = other if t is None else add_any(t, other)
+        return (self(x, w),), (t,)
+
+    def transpose(self, cts: tuple, x: Any, w: Any) -> tuple:  # type: ignore[override]
+        xs, ws, os = self.dimension_numbers
+        ct = _permuted(cts[0], os)
+        plain = self._canonical()
+        sizes = tuple(x.shape[a] for a in xs[2:])
+        kernel = tuple(w.shape[a] for a in ws[2:])
+        groups, features = self.groups, x.shape[xs[1]]
+        if isinstance(x, Undefined):
+            ct = convert(ct, w.dtype)
+            back = plain.pull_lhs(ct, _permuted(w, ws), sizes, groups)
+            if self.batch_group_count > 1:
+                back = _batch_groups(back, groups, features)
+            return _unpermuted(back, xs), None
+        ct = convert(ct, x.dtype)
+        x = _permuted(x, xs)
+        if self.batch_group_count > 1:
+            x = _feature_groups(x, groups)
+        return None, _unpermuted(plain.pull_rhs(ct, x, kernel, groups), ws)
+
+    @property
+    def groups(self) -> int:
+        return max(self.feature_group_count, self.batch_group_count)
+
+    def _canonical(self, groups: int | None = None) -> "ConvGeneralDilated":
+        """The same in canonical layout; groups of the batch have become groups of features."""
+        return ConvGeneralDilated(
+            self.window_strides,
+            self.padding,
+            self.lhs_dilation,
+            self.rhs_dilation,
+            canonical_numbers(len(self.window_strides)),
+            self.groups if groups is None else groups,
+            1,
+            self.preferred_element_type,
+        )
+
+    def pull_lhs(self, ct: Array, w: Array, sizes: Shape, groups: int) -> Array:
+        """ct convolved with the reversed filter; strides and holes change places."""
+        out, inputs, *kernel = w.shape
+        n = len(kernel)
+        w = Reshape((groups, out // groups, inputs, *kernel))(w)
+        w = Transpose((0, 2, 1, *range(3, 3 + n)))(w)
+        w = Rev(tuple(range(2, 2 + n)))(Reshape((groups * inputs, out // groups, *kernel))(w))
+        padding = []
+        for size, k, s, (lo, _), ld, rd, o in zip(
+            sizes, kernel, self.window_strides, self.padding, self.lhs_dilation, self.rhs_dilation,
+            ct.shape[2:],
+        ):  # fmt: skip
+            before = dilated(k, rd) - lo - 1
+            padding.append((before, dilated(size, ld) + dilated(k, rd) - 1 - dilated(o, s) - before))
+        return ConvGeneralDilated(
+            self.lhs_dilation, tuple(padding), self.window_strides, self.rhs_dilation,
+            self.dimension_numbers, groups,
+        )(ct, w)  # fmt: skip
+
+    def pull_rhs(self, ct: Array, x: Array, kernel: Shape, groups: int) -> Array:
+        """lhs convolved with ct, the batch being summed; strides and the filter's holes change places."""
+        batch, features, *sizes = x.shape
+        n, out = len(sizes), ct.shape[1]
+        x = Reshape((batch, groups, features // groups, *sizes))(x)
+        x = Transpose((2, 1, 0, *range(3, 3 + n)))(x)
+        x = Reshape((features // groups, groups * batch, *sizes))(x)
+        ct = Transpose((1, 0, *range(2, 2 + n)))(ct)
+        padding = []
+        for size, k, s, (lo, _), ld, rd, o in zip(
+            sizes, kernel, self.window_strides, self.padding, self.lhs_dilation, self.rhs_dilation,
+            ct.shape[2:],
+        ):  # fmt: skip
+            after = dilated(o, s) - dilated(size, ld) + dilated(k, rd) - lo - 1
+            padding.append((lo, after))
+        found = ConvGeneralDilated(
+            self.rhs_dilation, tuple(padding), self.lhs_dilation, self.window_strides,
+            self.dimension_numbers, groups,
+        )(x, ct)  # fmt: skip
+        assert found.shape == (features // groups, out, *kernel)
+        return Transpose((1, 0, *range(2, 2 + n)))(found)
+
+    # --- lanes ------------------------------------------------------------------------------------
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, w), (kx, kw) = args, axes
+        xs, ws, os = self.dimension_numbers
+        groups = self.groups
+        if kx is None and groups > 1:
+            x, kx = broadcast_axis(x, size, 0), 0
+        x = _permuted(x, xs, kx)
+        w = _permuted(w, ws, kw)
+        if self.batch_group_count > 1:
+            x = _feature_groups(x, groups, kx is not None)
+        if kw is None:  # lanes of lhs are more batch
+            lanes, n, *rest = x.shape
+            out = self._canonical()(Reshape((lanes * n, *rest))(x), w)
+            out = Reshape((lanes, n, *out.shape[1:]))(out)
+            return (_unpermuted(out, os, True),), (0,)
+        lanes, o, *rest = w.shape
+        w = Reshape((lanes * o, *rest))(w)  # lanes of rhs are more features, of both more groups
+        if kx is not None:
+            lanes, n, c, *rest = x.shape
+            x = Reshape((n, lanes * c, *rest))(move_axis(x, 0, 1))
+            groups *= lanes
+        out = self._canonical(groups)(x, w)
+        out = Reshape((out.shape[0], lanes, o, *out.shape[2:]))(out)
+        return (_unpermuted(move_axis(out, 1, 0), os, True),), (0,)
+
+    # --- native code --------------------------------------------------------------------------------
+
+    def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
+        (aval,) = self.abstract(
+            ShapedArray(x.shape, np.dtype(x.dtype)), ShapedArray(w.shape, np.dtype(w.dtype))
+        )
+        if accumulator(np.dtype(x.dtype), aval.dtype) != aval.dtype or aval.dtype.name != x.dtype:
+            return Host()
+        xs, ws, os = self.dimension_numbers
+        inner = tuple(w.shape[a] for a in ws[1:])
+        n = len(aval.shape)
+
+        def fn(*index: expr.Expr) -> tuple[expr.Expr, ...]:
+            batch, out, *at = (index[a] for a in os)
+            channel, *k = index[n:]
+            group = expr.divmod_size(out, w.shape[ws[0]] // self.groups)[0]
+            if self.feature_group_count > 1:
+                source = expr.add(expr.mul(group, expr.size(inner[0])), channel)
+            else:
+                source = channel
+            if self.batch_group_count > 1:
+                batch = expr.add(expr.mul(group, expr.size(aval.shape[os[0]])), batch)
+            inside, spots = self._spots([x.shape[a] for a in xs[2:]], inner[1:], aval, at, k)
+            value = x(*_placed(xs, (batch, source, *spots)))
+            value = expr.select(inside, value, expr.const(0, x.dtype))
+            return (expr.mul(value, w(*_placed(ws, (out, channel, *k)))),)
+
+        return Fold(
+            (*aval.shape, *inner),
+            tuple(range(n, n + len(inner))),
+            (expr.const(0, x.dtype),),
+            fn,
+            lambda acc, new: (expr.add(acc[0], new[0]),),
+            reassociate=True,
+        )
+
+    def _spots(
+        self, sizes: Sequence[int], kernel: Sequence[int], aval: ShapedArray, at: Sequence, k: Sequence
+    ) -> tuple[expr.Expr, list[expr.Expr]]:
+        """Where a product reads lhs, along each spatial axis, and whether it is not padding or a hole."""
+        inside, spots = expr.const(True, "bool"), []
+        zero = expr.size(0)
+        for d, (n, m) in enumerate(zip(sizes, kernel)):
+            (lo, _), hole = self.padding[d], self.lhs_dilation[d]
+            step, reach = self.window_strides[d], self.rhs_dilation[d]
+            spot = expr.add(expr.mul(at[d], expr.size(step)), expr.mul(k[d], expr.size(reach)))
+            spot = expr.sub(spot, expr.size(lo))
+            out = aval.shape[self.dimension_numbers.out_spec[2 + d]]
+            last = (out - 1) * step + (m - 1) * reach - lo
+            if lo > 0 or last > (n - 1) * hole or hole > 1:
+                inside = expr.logical_and(inside, expr.compare("ge", spot, zero))
+                inside = expr.logical_and(inside, expr.compare("le", spot, expr.size((n - 1) * hole)))
+                if hole > 1:
+                    spot, rest = expr.divmod_size(spot, hole)
+                    inside = expr.logical_and(inside, expr.compare("eq", rest, zero))
+                spot = expr.clamp(zero, spot, expr.size(n - 1))
+            spots.append(spot)
+        return inside, spots
+
+
+# --- layouts ------------------------------------------------------------------------------------------
+
+
+def _placed(spec: Shape, index: Sequence[expr.Expr]) -> list[expr.Expr]:
+    at = dict(zip(spec, index, strict=True))
+    return [at[a] for a in range(len(spec))]
+
+
+def _transpose(x: Array, perm: Shape) -> Array:
+    return x if perm == tuple(range(len(perm))) else Transpose(perm)(x)
+
+
+def _permuted(x: Array, spec: Shape, lanes: int | None = None) -> Array:
+    """In canonical layout, lanes first if there are any."""
+    if lanes is None:
+        return _transpose(x, tuple(spec))
+    return _transpose(x, (lanes, *(a + (a >= lanes) for a in spec)))
+
+
+def _unpermuted(x: Array, spec: Shape, lanes: bool = False) -> Array:
+    """Back from canonical layout."""
+    back = tuple(sorted(range(len(spec)), key=spec.__getitem__))
+    return _transpose(x, (0, *(a + 1 for a in back)) if lanes else back)
+
+
+def _feature_groups(x: Array, groups: int, lanes: bool = False) -> Array:
+    """Groups of the batch as groups of features, in canonical layout."""
+    k = int(lanes)
+    lead, (n, c, *space) = x.shape[:k], x.shape[k:]
+    x = Reshape((*lead, groups, n // groups, c, *space))(x)
+    x = move_axis(x, k, k + 1)
+    return Reshape((*lead, n // groups, groups * c, *space))(x)
+
+
+def _batch_groups(x: Array, groups: int, features: int) -> Array:
+    """The inverse of `_feature_groups`."""
+    n, _, *space = x.shape
+    x = move_axis(Reshape((n, groups, features, *space))(x), 1, 0)
+    return Reshape((groups * n, features, *space))(x)

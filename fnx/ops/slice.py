@@ -1,0 +1,318 @@
+"""Slice, pad and slice-add: boxes with strides read, set into padding, and added to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import scalar as expr
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.primitive import AddTo, Primitive, Undefined
+from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update
+from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
+from fnx.ops.linear import Linear
+from fnx.ops.permute import move_axis
+from fnx.ops.pointwise import add
+
+
+@dataclass(frozen=True)
+class Box(Primitive):
+    """What slices have in common: from `start_indices` up to `limit_indices`, by `strides`."""
+
+    start_indices: Shape
+    limit_indices: Shape
+    strides: Shape | None = None
+
+    def steps(self) -> Shape:
+        return self.strides or (1,) * len(self.start_indices)
+
+    def box_shape(self) -> Shape:
+        return tuple(
+            [
+                -((lo - hi) // step)
+                for lo, hi, step in zip(self.start_indices, self.limit_indices, self.steps())
+            ]
+        )
+
+    def box(self) -> tuple[slice, ...]:
+        return tuple(map(slice, self.start_indices, self.limit_indices, self.steps()))
+
+    def check(self, shape: Shape) -> None:
+        lo, hi, steps = self.start_indices, self.limit_indices, self.steps()
+        if not len(lo) == len(hi) == len(steps) == len(shape):
+            raise ShapeError(
+                f"{self.name}[{lo}:{hi}:{steps}] of an operand of shape {shape}; expected one start, "
+                "limit and stride per axis"
+            )
+        if any(not 0 <= a <= b <= n or s < 1 for a, b, n, s in zip(lo, hi, shape, steps)):
+            raise InvalidValue(
+                f"{self.name} from {lo} to {hi} by {steps} of an operand of shape {shape}; expected "
+                "0 <= start <= limit <= size and strides of at least 1"
+            )
+
+    def with_axis(self, at: int, size: int) -> tuple:
+        """The parameters with a whole axis put in."""
+
+        def put(values: Shape, new: int) -> Shape:
+            return (*values[:at], new, *values[at:])
+
+        strides = None if self.strides is None else put(self.strides, 1)
+        return put(self.start_indices, 0), put(self.limit_indices, size), strides
+
+    def source(self, index: Sequence[expr.Expr]) -> list[expr.Expr]:
+        """Where the element `index` of the box lies."""
+        return [
+            expr.add(expr.mul(i, expr.size(step)), expr.size(lo))
+            for i, lo, step in zip(index, self.start_indices, self.steps())
+        ]
+
+
+@dataclass(frozen=True)
+class Slice(Box):
+    """The elements of a box."""
+
+    name = "slice"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        self.check(x.shape)
+        return (ShapedArray(self.box_shape(), x.dtype, x.weak_type),)
+
+    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = np.asarray(x[self.box()])
+        return out if out.flags.c_contiguous else out.copy()
+
+    jvp = Linear.jvp
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        add_to = SliceAdd(self.start_indices, self.limit_indices, self.strides)
+        return (AddTo(x.aval, lambda total: add_to(total, cts[0])),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (Slice(*self.with_axis(axes[0], size))(args[0]),), (axes[0],)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return Point(lambda *ix: x(*self.source(ix)))
+
+
+@dataclass(frozen=True)
+class SliceAdd(Box):
+    """The operand with an update added to the elements of a box."""
+
+    name = "slice_add"
+
+    def abstract(self, x: ShapedArray, update: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        self.check(x.shape)
+        if update.shape != self.box_shape():
+            raise ShapeError(
+                f"slice_add to an operand of shape {x.shape} of an update of shape {update.shape}; "
+                f"expected the slice's shape {self.box_shape()}"
+            )
+        if update.dtype != x.dtype:
+            raise TypeMismatch(
+                f"slice_add of dtype {update.dtype} to {x.dtype}; expected equal dtypes"
+            )
+        return (ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type),)
+
+    def impl(self, x: np.ndarray, update: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = x.copy()
+        out[self.box()] += update
+        return out
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, _), (tx, tu) = primals, tangents
+        if tu is None:
+            return (self(*primals),), (tx,)
+        return (self(*primals),), (self(zeros(x.aval) if tx is None else tx, tu),)
+
+    def transpose(self, cts: tuple, x: Any, update: Any) -> tuple:  # type: ignore[override]
+        read = Slice(self.start_indices, self.limit_indices, self.strides)
+        return (
+            cts[0] if type(x) is Undefined else None,
+            read(cts[0]) if type(update) is Undefined else None,
+        )
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        at = next(k for k in axes if k is not None)
+        x, update = (
+            broadcast_axis(a, size, at) if k is None else move_axis(a, k, at)
+            for a, k in zip(args, axes)
+        )
+        return (SliceAdd(*self.with_axis(at, size))(x, update),), (at,)
+
+    def lower(self, x: Operand, update: Operand) -> Recipe:  # type: ignore[override]
+        always = expr.const(True, "bool")
+        return Update(
+            x,
+            update.shape,
+            lambda *ix: (always, tuple(self.source(ix))),
+            update,
+            expr.add,
+            unique=True,
+        )
+
+
+@dataclass(frozen=True)
+class Pad(Primitive):
+    """The operand in a field of the value of rank 0: (low, high, interior) for each axis.
+
+    Negative low and high crop; interior is the number of values between neighbours.
+    """
+
+    padding_config: tuple[tuple[int, int, int], ...]
+    name = "pad"
+
+    def abstract(self, x: ShapedArray, value: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if len(self.padding_config) != len(x.shape) or value.shape:
+            raise ShapeError(
+                f"pad of an operand of shape {x.shape} with a value of shape {value.shape} and "
+                f"padding_config {self.padding_config}; expected a value of rank 0, and (low, high, "
+                "interior) for each axis"
+            )
+        if value.dtype != x.dtype:
+            raise TypeMismatch(f"pad of {x.dtype} with {value.dtype}; expected equal dtypes")
+        shape = self.out_shape(x.shape)
+        if any(n < 0 for n in shape) or any(k < 0 for _, _, k in self.padding_config):
+            raise InvalidValue(
+                f"pad of an operand of shape {x.shape} by {self.padding_config} would have shape "
+                f"{shape}; expected sizes and interior padding that are not negative"
+            )
+        return (ShapedArray(shape, x.dtype, x.weak_type and value.weak_type),)
+
+    def out_shape(self, shape: Shape) -> Shape:
+        return tuple(
+            [
+                lo + hi + n + max(n - 1, 0) * inner
+                for n, (lo, hi, inner) in zip(shape, self.padding_config)
+            ]
+        )
+
+    def boxes(self, shape: Shape) -> tuple[list[slice], list[slice]]:
+        """What of the operand remains, and where in the result it goes."""
+        read, write = [], []
+        for n, m, (lo, _, inner) in zip(shape, self.out_shape(shape), self.padding_config):
+            step = inner + 1
+            first = max(0, -(lo // step)) if lo < 0 else 0
+            last = min(n, max(first, (m - 1 - lo) // step + 1))
+            read.append(slice(first, last))
+            start = lo + first * step
+            write.append(slice(start, start + (last - first) * step, step))
+        return read, write
+
+    def impl(self, x: np.ndarray, value: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = np.empty(self.out_shape(x.shape), x.dtype)
+        out[...] = value
+        read, write = self.boxes(x.shape)
+        if all([r.stop > r.start for r in read]):
+            out[tuple(write)] = x[tuple(read)]
+        return out
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, value), (tx, tv) = primals, tangents
+        tx = zeros(x.aval) if tx is None else tx
+        tv = scalar(0, value.dtype) if tv is None else tv
+        return (self(*primals),), (self(tx, tv),)
+
+    def transpose(self, cts: tuple, x: Any, value: Any) -> tuple:  # type: ignore[override]
+        ct, inner = cts[0], self.unpad(cts[0], x.shape)
+        if type(value) is not Undefined:
+            return inner, None
+        axes = tuple(range(len(x.shape)))
+        rest = self(zeros(inner.aval), scalar(1, ct.dtype))
+        outside = Sum(axes)(_times(ct, rest)) if axes else scalar(0, ct.dtype)
+        return (inner if type(x) is Undefined else None), outside
+
+    def unpad(self, ct: Array, shape: Shape) -> Array:
+        """The elements of the result where the operand's went; 0 for what was cropped."""
+        read, write = self.boxes(shape)
+        if any(r.stop <= r.start for r in read):
+            return full(shape, 0, ct.dtype)
+        starts = tuple([w.start for w in write])
+        limits = tuple([w.stop - w.step + 1 for w in write])
+        strides = tuple([w.step for w in write])
+        inner = Slice(starts, limits, strides if any(s != 1 for s in strides) else None)(ct)
+        if inner.shape == shape:
+            return inner
+        back = tuple([(r.start, n - r.stop, 0) for r, n in zip(read, shape)])
+        return Pad(back)(inner, scalar(0, ct.dtype))
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (x, value), (kx, kv) = args, axes
+        at = 0 if kx is None else kx
+        config = (*self.padding_config[:at], (0, 0, 0), *self.padding_config[at:])
+        if kv is None:
+            return (Pad(config)(x, value),), (at,)
+        # Lanes with padding of their own: choose by where the operand went.
+        x = broadcast_axis(x, size, 0) if kx is None else x
+        inner = Pad(config)(x, scalar(0, x.dtype))
+        mask = Pad(self.padding_config)(
+            full((*x.shape[:at], *x.shape[at + 1 :]), True, np.dtype(bool)),
+            scalar(False, np.dtype(bool)),
+        )
+        from fnx.ops.select import select
+
+        return (
+            select(
+                broadcast_axis(mask, size, at), inner, Broadcast(inner.shape, (at,))(value)
+            ),
+        ), (at,)
+
+    def lower(self, x: Operand, value: Operand) -> Recipe:  # type: ignore[override]
+        shape = self.out_shape(x.shape)
+        read, write = self.boxes(x.shape)
+        if any(r.stop <= r.start for r in read):
+            return Point(lambda *ix: value())
+        if any(inner for _, _, inner in self.padding_config):
+            return Point(lambda *ix: self.element(x, value, read, write, ix))
+
+        def moved(*ix: expr.Expr) -> expr.Expr:
+            return x(
+                *[expr.sub(i, expr.size(c[0])) for i, c in zip(ix, self.padding_config)]
+            )
+
+        lo, hi = [w.start for w in write], [w.stop for w in write]
+        inside = Piece(tuple(lo), tuple(hi), moved)
+        return Pieces((inside, *_around(shape, lo, hi, lambda *ix: value())))
+
+    def element(
+        self, x: Operand, value: Operand, read: list, write: list, ix: Sequence[expr.Expr]
+    ) -> expr.Expr:
+        here, index = expr.const(True, "bool"), []
+        for i, r, w in zip(ix, read, write):
+            off = expr.sub(i, expr.size(w.start))
+            quotient = expr.apply("div", off, expr.size(w.step)) if w.step > 1 else off
+            here = expr.logical_and(here, expr.compare("ge", off, expr.size(0)))
+            here = expr.logical_and(
+                here, expr.compare("lt", quotient, expr.size(r.stop - r.start))
+            )
+            if w.step > 1:
+                exact = expr.mul(quotient, expr.size(w.step))
+                here = expr.logical_and(here, expr.compare("eq", exact, off))
+            inside = expr.clamp(expr.size(0), quotient, expr.size(r.stop - r.start - 1))
+            index.append(expr.add(inside, expr.size(r.start)))
+        return expr.select(here, x(*index), value())
+
+
+def _times(x: Array, y: Array) -> Array:
+    from fnx.ops.elementwise import mul
+
+    return mul(x, y)
+
+
+def _around(shape: Shape, lo: Sequence[int], hi: Sequence[int], fn: Any) -> list[Piece]:
+    """Disjoint boxes that cover what of `shape` is outside of the box [lo, hi)."""
+    pieces = []
+    low, high = [0] * len(shape), list(shape)
+    for k, n in enumerate(shape):
+        for a, b in ((0, lo[k]), (hi[k], n)):
+            if a < b:
+                pieces.append(
+                    Piece((*low[:k], a, *low[k + 1 :]), (*high[:k], b, *high[k + 1 :]), fn)
+                )
+        low[k], high[k] = lo[k], hi[k]
+    return pieces
+
+
+__all__ = ["Box", "Pad", "Slice", "SliceAdd", "add"]

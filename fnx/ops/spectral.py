@@ -1,0 +1,353 @@
+"""Orthogonal factorizations: QR, SVD, eigenvalues of symmetric and of general matrices, Schur.
+
+Derivatives follow Giles (2008), Seeger et al., "Auto-differentiating linear algebra" (2017), and
+Townsend, "Differentiating the singular value decomposition" (2016). All work on stacks of matrices
+in the last two axes. Where singular values or eigenvalues are equal, the vectors' derivatives do
+not exist; the terms that would divide by zero are left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import MissingRule
+from fnx.core.recipe import Host, Library, Operand, Recipe
+from fnx.ops import matrix as m
+from fnx.ops.basic import convert, scalar
+from fnx.ops.broadcast import Sum
+from fnx.ops.elementwise import abs_, add, complex_, conj, div, eq, imag, mul, real, select, sub
+from fnx.ops.linalg import Stacked, TriangularSolve, each, nans_like, solve
+from fnx.ops.reduction import Max
+from fnx.ops.shape import Concatenate, Slice
+
+_SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
+
+
+def _as_real(x: Array) -> Array:
+    return real(x) if dtypes.is_complex(x.dtype) else x
+
+
+def _times(a: Array, x: Array) -> Array:
+    """Elementwise product of an array and a real one."""
+    return mul(a, convert(x, a.dtype))
+
+
+def _reciprocal(x: Array) -> Array:
+    """1 / x, and 0 where x is 0."""
+    zero, one = scalar(0, x.dtype), scalar(1, x.dtype)
+    is_zero = eq(x, zero)
+    return select(is_zero, zero, div(one, select(is_zero, one, x)))
+
+
+def _columns_of(a: Array, start: int, stop: int) -> Array:
+    *lead, rows, _ = a.shape
+    n = len(lead)
+    return Slice((*(0,) * n, 0, start), (*lead, rows, stop), None)(a)
+
+
+def _lapack_ready(name: str, a: np.ndarray, square: bool = False) -> None:
+    m.check_matrices(name, ShapedArray(a.shape, a.dtype), square)
+
+
+# --- QR ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class QR(Stacked):
+    """Q with orthonormal columns and upper triangular R with Q R = A.
+
+    `full_matrices` makes Q square. With `pivoting`, Q R = A[:, p], and p (int32) is a third result.
+    Native code: Library("qr", (a,), params=(full_matrices, pivoting)).
+    """
+
+    full_matrices: bool
+    pivoting: bool = False
+    name = "qr"
+    multiple_results = True
+
+    def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, a)
+        *lead, rows, columns = a.shape
+        k = rows if self.full_matrices else min(rows, columns)
+        q = ShapedArray((*lead, rows, k), a.dtype)
+        r = ShapedArray((*lead, k, columns), a.dtype)
+        return (q, r, ShapedArray((*lead, columns), dtypes.int32)) if self.pivoting else (q, r)
+
+    def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
+        _lapack_ready(self.name, a)
+        if not a.size:
+            return self._empty(a)
+        if not self.pivoting:
+            return tuple(np.linalg.qr(a, "complete" if self.full_matrices else "reduced"))
+        import scipy.linalg
+
+        def one(a: np.ndarray) -> tuple:
+            mode = "full" if self.full_matrices else "economic"
+            q, r, p = scipy.linalg.qr(a, mode=mode, pivoting=True)
+            return q, r, p.astype(np.int32)
+
+        return tuple(each(one, a, ranks=(2,)))
+
+    def _empty(self, a: np.ndarray) -> tuple:
+        avals = self.abstract(ShapedArray(a.shape, a.dtype))
+        q, *rest = (np.zeros(x.shape, x.dtype) for x in avals)
+        q[...] = np.eye(*q.shape[-2:])
+        if self.pivoting:
+            rest[1][...] = np.arange(a.shape[-1])
+        return (q, *rest)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        a, t = primals[0], tangents[0]
+        *_, rows, columns = a.shape
+        if self.pivoting or (self.full_matrices and rows > columns):
+            raise MissingRule(
+                f"qr of shape {a.shape} with {self} has no derivative: its factors are not unique. "
+                "Use mode='reduced' without pivoting."
+            )
+        q, r = self(a)
+        if rows >= columns:
+            return (q, r), _qr_tangents(q, r, t)
+        # Wide: Q belongs to the first columns, and the rest of R is Q^H times the rest of A.
+        left = _columns_of(r, 0, rows)
+        tq, tleft = _qr_tangents(q, left, _columns_of(t, 0, rows))
+        more = m.matmul(m.adjoint(tq), _columns_of(a, rows, columns))
+        more = add(more, m.matmul(m.adjoint(q), _columns_of(t, rows, columns)))
+        return (q, r), (tq, Concatenate(len(a.shape) - 1)(tleft, more))
+
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Library("qr", (a,), (self.full_matrices, self.pivoting))
+
+
+def _qr_tangents(q: Array, r: Array, t: Array) -> tuple[Array, Array]:
+    t = _SOLVE_RIGHT_UPPER(r, t)  # dA R^-1
+    inner = m.matmul(m.adjoint(q), t)
+    low = m.tril(inner, -1)
+    skew = sub(low, m.adjoint(low))  # Q^H dQ
+    if dtypes.is_complex(q.dtype):
+        diag = mul(inner, m.eye(inner.shape, inner.dtype))
+        part = imag(diag)
+        skew = add(skew, complex_(scalar(0, part.dtype), part))
+    tq = add(m.matmul(q, sub(skew, inner)), t)
+    return tq, m.matmul(sub(inner, skew), r)
+
+
+# --- SVD -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SVD(Stacked):
+    """Singular values, largest first, and with `compute_uv` the matrices U and V^H.
+
+    Native code: Library("svd", (a,), params=(full_matrices, compute_uv)).
+    """
+
+    full_matrices: bool
+    compute_uv: bool = True
+    name = "svd"
+    multiple_results = True
+
+    def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, a)
+        *lead, rows, columns = a.shape
+        k = min(rows, columns)
+        s = ShapedArray((*lead, k), dtypes.real_of(a.dtype))
+        if not self.compute_uv:
+            return (s,)
+        ku, kv = (rows, columns) if self.full_matrices else (k, k)
+        u, v = ShapedArray((*lead, rows, ku), a.dtype), ShapedArray((*lead, kv, columns), a.dtype)
+        return s, u, v
+
+    def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
+        _lapack_ready(self.name, a)
+        try:
+            found = np.linalg.svd(a, self.full_matrices, self.compute_uv)
+        except np.linalg.LinAlgError:
+            avals = self.abstract(ShapedArray(a.shape, a.dtype))
+            return tuple(np.full(x.shape, np.nan, x.dtype) for x in avals)
+        if not self.compute_uv:
+            return (found,)
+        return found[1], found[0], found[2]
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        a, t = primals[0], tangents[0]
+        *_, rows, columns = a.shape
+        if self.compute_uv and self.full_matrices and rows != columns:
+            raise MissingRule(
+                f"svd of shape {a.shape} with full_matrices=True has no derivative: the singular "
+                "vectors that belong to no singular value are not unique. Use full_matrices=False."
+            )
+        s, u, vh = SVD(False, True)(a)
+        uh, v = m.adjoint(u), m.adjoint(vh)
+        inner = m.matmul(m.matmul(uh, t), v)
+        ts = m.diagonal(_as_real(inner))
+        if not self.compute_uv:
+            return (s,), (ts,)
+        k = s.shape[-1]
+        at_row, at_column = m.repeat_columns(s, k), m.repeat_rows(s, k)
+        gaps = _reciprocal(mul(add(at_column, at_row), sub(at_column, at_row)))
+        left = _times(inner, at_column)  # dS Sigma
+        right = _times(inner, at_row)  # Sigma dS
+        wu = _times(add(left, m.adjoint(left)), gaps)
+        wv = _times(add(right, m.adjoint(right)), gaps)
+        inverse = _reciprocal(s)
+        if dtypes.is_complex(a.dtype):  # the phases: fixed by V's staying as it is
+            diag = mul(inner, m.eye(inner.shape, inner.dtype))
+            phase = imag(diag)
+            phase = complex_(scalar(0, phase.dtype), phase)
+            wu = add(wu, _times(phase, m.repeat_rows(inverse, k)))
+        tu, tv = m.matmul(u, wu), m.matmul(v, wv)
+        if rows > columns:
+            tav = m.matmul(t, v)
+            rest = sub(tav, m.matmul(u, m.matmul(uh, tav)))
+            tu = add(tu, _times(rest, m.repeat_rows(inverse, rows)))
+        if columns > rows:
+            tau = m.matmul(m.adjoint(t), u)
+            rest = sub(tau, m.matmul(v, m.matmul(vh, tau)))
+            tv = add(tv, _times(rest, m.repeat_rows(inverse, columns)))
+        return (s, u, vh), (ts, tu, m.adjoint(tv))
+
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Library("svd", (a,), (self.full_matrices, self.compute_uv))
+
+
+# --- eigenvalues -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Eigh(Stacked):
+    """Eigenvectors (columns) and ascending eigenvalues of Hermitian matrices.
+
+    Only the triangle named by `lower` is read. Native code: Library("eigh", (a,), params=(lower,)).
+    """
+
+    lower_triangle: bool = True
+    name = "eigh"
+    multiple_results = True
+
+    def params(self) -> dict:
+        return {"lower": self.lower_triangle}
+
+    def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, a, square=True)
+        return a.strong(), ShapedArray(a.shape[:-1], dtypes.real_of(a.dtype))
+
+    def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
+        _lapack_ready(self.name, a, square=True)
+        if not a.size:
+            return a, np.zeros(a.shape[:-1], dtypes.real_of(a.dtype))
+        try:
+            w, v = np.linalg.eigh(a, "L" if self.lower_triangle else "U")
+        except np.linalg.LinAlgError:
+            return nans_like(a), np.full(a.shape[:-1], np.nan, dtypes.real_of(a.dtype))
+        return v, w
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        v, w = self(primals[0])
+        t = tangents[0]
+        t = m.hermitian_of_lower(t if self.lower_triangle else m.adjoint(t))
+        inner = m.matmul(m.adjoint(v), m.matmul(t, v))
+        n = w.shape[-1]
+        gaps = _reciprocal(sub(m.repeat_rows(w, n), m.repeat_columns(w, n)))
+        tv = m.matmul(v, _times(inner, gaps))
+        return (v, w), (tv, m.diagonal(_as_real(inner)))
+
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Library("eigh", (a,), (self.lower_triangle,))
+
+
+@dataclass(frozen=True)
+class Eig(Stacked):
+    """Eigenvalues, and left and right eigenvectors (columns) as asked for, all complex.
+
+    Vectors have norm 1 and a real largest component. Derivatives: of eigenvalues and right vectors.
+    """
+
+    compute_left_eigenvectors: bool = False
+    compute_right_eigenvectors: bool = True
+    name = "eig"
+    multiple_results = True
+
+    def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, a, square=True)
+        dtype = dtypes.complex_of(a.dtype)
+        count = self.compute_left_eigenvectors + self.compute_right_eigenvectors
+        return (ShapedArray(a.shape[:-1], dtype), *(ShapedArray(a.shape, dtype),) * count)
+
+    def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
+        _lapack_ready(self.name, a, square=True)
+        dtype = dtypes.complex_of(a.dtype)
+        if not a.size or not np.isfinite(a).all():
+            avals = self.abstract(ShapedArray(a.shape, a.dtype))
+            return tuple(np.full(x.shape, np.nan, x.dtype) for x in avals)
+        import scipy.linalg
+
+        left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
+
+        def one(a: np.ndarray) -> tuple:
+            found = scipy.linalg.eig(a, left=left, right=right)
+            found = found if isinstance(found, tuple) else (found,)
+            return tuple(x.astype(dtype) for x in found)
+
+        return tuple(each(one, a, ranks=(2,)))
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        a, t = primals[0], tangents[0]
+        if self.compute_left_eigenvectors:
+            raise MissingRule(
+                "eig has no derivative of left eigenvectors; take the inverse of the right ones"
+            )
+        w, v = Eig(False, True)(a)
+        inner = solve(v, m.matmul(convert(t, v.dtype), v))
+        tw = m.diagonal(inner)
+        if not self.compute_right_eigenvectors:
+            return (w,), (tw,)
+        n = w.shape[-1]
+        gaps = _reciprocal(sub(m.repeat_rows(w, n), m.repeat_columns(w, n)))
+        return (w, v), (tw, _normalized(v, m.matmul(v, mul(inner, gaps))))
+
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Host()
+
+
+def _normalized(v: Array, t: Array) -> Array:
+    """Without the parts of tangents that change the norms of v, or the phase of largest components."""
+    rank, n = len(v.shape), v.shape[-1]
+    size = abs_(v)
+    largest = convert(eq(size, m.repeat_rows(Max((rank - 2,))(size), n)), v.dtype)
+    along = real(Sum((rank - 2,))(mul(conj(v), t)))
+    turn = imag(Sum((rank - 2,))(mul(largest, t)))
+    turn = div(turn, real(Sum((rank - 2,))(mul(largest, v))))
+    return sub(t, mul(v, m.repeat_rows(complex_(along, turn), n)))
+
+
+# --- Schur -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schur(Stacked):
+    """The Schur form T and, with `compute_schur_vectors`, Z with A = Z T Z^H; no derivative."""
+
+    compute_schur_vectors: bool = True
+    name = "schur"
+    multiple_results = True
+
+    def abstract(self, a: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, a, square=True)
+        return (a.strong(),) * (1 + self.compute_schur_vectors)
+
+    def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
+        _lapack_ready(self.name, a, square=True)
+        count = 1 + self.compute_schur_vectors
+        if not a.size:
+            return (a,) * count
+        import scipy.linalg
+
+        output = "complex" if dtypes.is_complex(a.dtype) else "real"
+        return tuple(each(lambda a: scipy.linalg.schur(a, output=output)[:count], a, ranks=(2,)))
+
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Host()
+

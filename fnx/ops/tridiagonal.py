@@ -1,0 +1,94 @@
+"""Tridiagonal systems."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import Undefined
+from fnx.core.recipe import Library, Operand, Recipe
+from fnx.ops import matrix as m
+from fnx.ops.basic import scalar
+from fnx.ops.elementwise import add, mul, neg, sub
+from fnx.ops.linalg import Stacked
+from fnx.ops.shape import Pad
+
+
+@dataclass(frozen=True)
+class TridiagonalSolve(Stacked):
+    """X with T X = B; T has the diagonals dl (from its second entry), d, du (but for its last).
+
+    dl, d and du have shape (..., n), B (..., n, k). Thomas' algorithm, without pivoting: stable for
+    diagonally dominant T. Native code: Library("tridiagonal_solve", (dl, d, du, b)).
+    """
+
+    name = "tridiagonal_solve"
+
+    def abstract(self, dl: ShapedArray, d: ShapedArray, du: ShapedArray, b: ShapedArray) -> tuple:  # type: ignore[override]
+        if not dl.shape == d.shape == du.shape or d.shape != b.shape[:-1] or not d.shape:
+            raise ShapeError(
+                f"tridiagonal_solve needs diagonals of one shape (..., n) and right-hand sides of "
+                f"shape (..., n, k), not {dl.shape}, {d.shape}, {du.shape} and {b.shape}"
+            )
+        if any(x.dtype != b.dtype or x.dtype not in m.LAPACK for x in (dl, d, du)):
+            raise TypeMismatch(
+                "tridiagonal_solve needs operands of one dtype, float or complex of 32 or 64 bits, not "
+                f"{dl.dtype}, {d.dtype}, {du.dtype} and {b.dtype}"
+            )
+        return (b.strong(),)
+
+    def impl(self, dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        n = d.shape[-1]
+        c, x = np.empty_like(du), np.empty_like(b)
+        with np.errstate(all="ignore"):
+            for i in range(n):
+                pivot, rhs = d[..., i], b[..., i, :]
+                if i:
+                    pivot = pivot - dl[..., i] * c[..., i - 1]
+                    rhs = rhs - dl[..., i, None] * x[..., i - 1, :]
+                c[..., i] = du[..., i] / pivot
+                x[..., i, :] = rhs / pivot[..., None]
+            for i in range(n - 2, -1, -1):
+                x[..., i, :] -= c[..., i, None] * x[..., i + 1, :]
+        return x
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        dl, d, du, _ = primals
+        tl, td, tu, tb = tangents
+        x = self(*primals)
+        k = x.shape[-1]
+        changes = []
+        if tl is not None:
+            changes.append(mul(m.repeat_columns(tl, k), _shift(x, 1)))
+        if td is not None:
+            changes.append(mul(m.repeat_columns(td, k), x))
+        if tu is not None:
+            changes.append(mul(m.repeat_columns(tu, k), _shift(x, -1)))
+        if changes:
+            total = changes[0]
+            for c in changes[1:]:
+                total = add(total, c)
+            tb = neg(total) if tb is None else sub(tb, total)
+        return (x,), (self(dl, d, du, tb),)
+
+    def transpose(self, cts: tuple, dl: Array, d: Array, du: Array, b: Undefined) -> tuple:  # type: ignore[override]
+        return None, None, None, self(_roll(du, 1), d, _roll(dl, -1), cts[0])
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Library("tridiagonal_solve", operands)
+
+
+def _shift(x: Array, by: int) -> Array:
+    """Rows moved down by one (or up, by -1), zeros put in."""
+    pad = ((0, 0, 0),) * (len(x.shape) - 2)
+    return Pad((*pad, (by, -by, 0), (0, 0, 0)))(x, scalar(0, x.dtype))
+
+
+def _roll(x: Array, by: int) -> Array:
+    pad = ((0, 0, 0),) * (len(x.shape) - 1)
+    return Pad((*pad, (by, -by, 0)))(x, scalar(0, x.dtype))
+
+
+tridiagonal_solve = TridiagonalSolve()

@@ -1,0 +1,388 @@
+"""The scan primitive: a loop of known length that carries values and stacks results.
+
+Its derivative is two loops: one forward, which also stacks the residuals that `residuals` chose, and
+one that computes the rest of them again and applies the linear equations; the transpose of the
+second runs from the other end.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core import config
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Loop, Operand, Recipe
+from fnx.ops.basic import zeros
+
+from .batching import batch_jaxpr, place_axis
+from .call import Backend, check_operands, given, only, run_primitive, spread, undefined
+from .jvp import jvp_jaxpr
+from .linearize import backward_jaxpr
+from .residuals import Split, split
+from .rewrite import dependent, live, reaching, splice, zeros_into
+from .simplify import dce, used_inputs
+from .trace import trace_closed
+
+Mask = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Scan(Primitive):
+    """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
+
+    Operands: constants, first carry, xs. Results: the last carry, the stacked ys.
+    """
+
+    jaxpr: Jaxpr
+    consts: int
+    carry: int
+    length: int
+    reverse: bool = False
+    unroll: int = 1
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "scan"
+    multiple_results = True
+    jaxpr_fields = ("jaxpr",)
+
+    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
+        """Constants, carry and xs of the operands, or of anything that runs parallel to them."""
+        n, m = self.consts, self.consts + self.carry
+        return values[:n], values[n:m], values[m:]
+
+    def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> "Scan":
+        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry)
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for e in self.jaxpr.eqns)
+
+    # --- types, evaluation ------------------------------------------------------------------------
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        consts, carry, xs = self.parts(self.jaxpr.in_avals)
+        stacked = [_stack(a, self.length) for a in xs]
+        check_operands(self.name, avals, [*consts, *carry, *stacked])
+        ys = self.jaxpr.out_avals[self.carry :]
+        return (*carry, *(_stack(a, self.length) for a in ys))
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        if self.backend is not None and not config.disable_jit.value:
+            return run_primitive(self, self.jaxpr, self.backend, values)
+        consts, carry, xs = self.parts(values)
+        arrays, state = [ConcreteArray(c) for c in consts], [ConcreteArray(c) for c in carry]
+        avals = self.jaxpr.out_avals[self.carry :]
+        ys = [np.zeros((self.length, *a.shape), a.dtype) for a in avals]
+        steps = range(self.length)
+        with use(evaluate):
+            for t in reversed(steps) if self.reverse else steps:
+                row = [ConcreteArray(x[t, ...]) for x in xs]
+                outs = eval_jaxpr(self.jaxpr, [*arrays, *state, *row])
+                state = outs[: self.carry]
+                for y, out in zip(ys, outs[self.carry :]):
+                    y[t] = out._value  # type: ignore[attr-defined]
+        return (*state, *map(ConcreteArray, ys))
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Loop(
+            self.jaxpr, self.consts, self.carry, self.length, self.reverse, self.unroll
+        )
+
+    # --- forward mode ---------------------------------------------------------------------------------
+
+    def _tangents(self, tangents: Sequence, masks: Callable[[Mask], Mask]) -> tuple[tuple, Mask]:
+        """Tangents, with zeros where a carry gets one later; and which results have tangents."""
+        consts, carry, xs = self.parts(given(tangents))
+        while True:
+            outs = masks((*consts, *carry, *xs))
+            more = tuple([a or b for a, b in zip(carry, outs)])
+            if more == carry:
+                break
+            carry = more
+        avals = self.parts(self.jaxpr.in_avals)[1]
+        tc, tk, tx = self.parts(tangents)
+        tk = [zeros(a.tangent()) if nz and t is None else t for t, nz, a in zip(tk, carry, avals)]
+        return (*tc, *tk, *tx), (*carry, *outs[self.carry :])
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        tangents, mask = self._tangents(tangents, lambda nz: jvp_jaxpr(self.jaxpr, nz)[1])
+        nonzero = given(tangents)
+        jaxpr = _jvp_body(self, nonzero, mask)
+        parts = [self.parts(v) for v in (primals, tangents, nonzero)]
+        operands: list[Array] = []
+        counts = []
+        for p, t, nz in zip(*parts):
+            operands += [*p, *only(nz, t)]
+            counts.append(len(p) + sum(nz))
+        outs = self.with_jaxpr(jaxpr, counts[0], counts[1])(*operands)
+        n, m = self.carry, counts[1]
+        ny = len(self.jaxpr.outs) - n
+        touts = spread(mask, [*outs[n:m], *outs[m + ny :]])
+        return (*outs[:n], *outs[m : m + ny]), touts
+
+    # --- reverse mode -----------------------------------------------------------------------------------
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        stepped, primals, tangents = self, primals, tangents
+        costly = [False] * self.consts + [True] * self.carry
+        costly += [False] * (len(primals) - len(costly))
+        constant = [k < self.consts for k in range(len(primals))]
+
+        def pieces(nz: Mask) -> Split:
+            key = ("split scan", nz, self.consts, self.carry)
+            if key not in self.jaxpr.memo:
+                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant)
+            return self.jaxpr.memo[key]
+
+        tangents, mask = self._tangents(tangents, lambda nz: pieces(nz).mask)
+        nonzero = given(tangents)
+        parts = pieces(nonzero)
+        n = len(self.jaxpr.outs)
+        outs = stepped.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
+        kc = [k for k in parts.inputs if k < self.consts]
+        kx = [k for k in parts.inputs if k >= self.consts]
+        tc, tk, tx = (only(given(t), t) for t in self.parts(tangents))
+        jaxpr = _linear_body(self, parts, mask, len(kc), (len(tc), len(tk), len(tx)))
+        linear = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
+        xs = [*(primals[k] for k in kx), *outs[n:], *tx]
+        touts = linear(*(primals[k] for k in kc), *tc, *tk, *xs)
+        return outs[:n], spread(mask, touts)
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        linear = undefined(args)
+        body = self.jaxpr
+        moved = dependent(body.eqns, only(linear, body.inputs))
+        carried = self.parts(linear)[1]
+        while True:  # a carry is linear if it is so after any step
+            outs = body.outs[: self.carry]
+            more = tuple([c or o in moved for c, o in zip(carried, outs)])
+            if more == carried:
+                break
+            carried = more
+            moved = dependent(body.eqns, [*moved, *only(carried, self.parts(body.inputs)[1])])
+        if not all(carried):
+            return _without_known_carry(self, carried, cts, args)
+        return _transpose(self, cts, args)
+
+    # --- vmap, dead code -----------------------------------------------------------------------------------
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        consts, carry, xs = self.parts(given(axes))
+        force: Mask = (False,) * len(self.jaxpr.outs)
+        while True:
+            jaxpr, mask = batch_jaxpr(self.jaxpr, size, (*consts, *carry, *xs), force)
+            more = tuple([a or b for a, b in zip(carry, mask)])
+            if more == carry and mask[: self.carry] == carry:
+                break
+            carry = more
+            force = (*carry, *(False for _ in mask[self.carry :]))
+        front = self.consts + self.carry
+        place = [
+            place_axis(size, x, k, (0 if j < front else 1) if b else None)
+            for j, (x, k, b) in enumerate(zip(args, axes, (*consts, *carry, *xs)))
+        ]
+        outs = self.with_jaxpr(jaxpr, self.consts, self.carry)(*place)
+        out_axes = [(0 if j < self.carry else 1) if b else None for j, b in enumerate(mask)]
+        return outs, tuple(out_axes)
+
+    def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
+        """Without the results and the carries that nobody needs."""
+        key = ("prune", self.consts, self.carry, used)
+        if key not in self.jaxpr.memo:
+            self.jaxpr.memo[key] = _prune(self, used)
+        jaxpr, consts, carry, ins, outs = self.jaxpr.memo[key]
+        return self.with_jaxpr(jaxpr, consts, carry), ins, outs
+
+
+def _stack(aval: ShapedArray, length: int) -> ShapedArray:
+    return aval.update(shape=(length, *aval.shape))
+
+
+def _with_zeros(eqns: list, outs: Sequence[Atom | None], avals: Sequence[ShapedArray]) -> list[Atom]:
+    """`outs`, with zeros made for those that are None."""
+    return [zeros_into(eqns, a) if o is None else o for o, a in zip(outs, avals)]
+
+
+def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
+    """(consts, tconsts, carry, tcarry, xs, txs) -> (carry, tcarry, ys, tys)."""
+    key = ("jvp of scan", scan.consts, scan.carry, nonzero)
+    if key in scan.jaxpr.memo:
+        return scan.jaxpr.memo[key]
+    body, made = jvp_jaxpr(scan.jaxpr, nonzero)
+    n = len(nonzero)
+    tangents = scan.parts(spread(nonzero, body.inputs[n:]))
+    inputs: list[Var] = []
+    for p, t in zip(scan.parts(body.inputs[:n]), tangents):
+        inputs += [*p, *(v for v in t if v is not None)]
+    eqns = list(body.eqns)
+    m = len(made)
+    outs = body.outs[:m]
+    touts: Sequence = spread(made, body.outs[m:])
+    full = _with_zeros(eqns, touts[: scan.carry], [o.aval.tangent() for o in outs])
+    carry = [*outs[: scan.carry], *only(mask[: scan.carry], full)]
+    ys = [*outs[scan.carry :], *(t for t in touts[scan.carry :] if t is not None)]
+    scan.jaxpr.memo[key] = Jaxpr(inputs, eqns, [*carry, *ys], name=body.name)
+    return scan.jaxpr.memo[key]
+
+
+def _linear_body(
+    scan: Scan, parts: Split, mask: Mask, consts: int, tangents: tuple[int, int, int]
+) -> Jaxpr:
+    """(read consts, tconsts, tcarry, read xs, stored, txs) -> (tcarry, tys)."""
+    key = ("linear scan", scan.carry)
+    if key in parts.linear.memo:
+        return parts.linear.memo[key]
+    tc, tk, _ = tangents
+    heads = len(parts.linear.inputs) - sum(tangents)
+    v = parts.linear.inputs
+    inputs = [*v[:consts], *v[heads : heads + tc + tk], *v[consts:heads], *v[heads + tc + tk :]]
+    eqns = list(parts.linear.eqns)
+    touts: Sequence = spread(parts.mask, parts.linear.outs)
+    avals = [a.tangent() for a in scan.jaxpr.out_avals]
+    full = _with_zeros(eqns, touts[: scan.carry], avals)
+    outs = only(mask, [*full, *touts[scan.carry :]])
+    parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
+    return parts.linear.memo[key]
+
+
+# --- transposition ------------------------------------------------------------------------------------
+
+
+def _transpose(scan: Scan, cts: tuple, args: tuple) -> tuple:
+    """The loop from the other end; all carries are linear."""
+    linear = undefined(args)
+    consts, _, xs = scan.parts(linear)
+    linear = (*consts, *(True,) * scan.carry, *xs)
+    ct_carry, ct_ys = cts[: scan.carry], cts[scan.carry :]
+    nonzero, reached = _nonzero(scan, given(ct_carry), given(ct_ys))
+    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached)
+    avals = scan.parts(scan.jaxpr.in_avals)
+    summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
+    start = [zeros(a) for a in only(summed, avals[0])]
+    start += [
+        zeros(a) if ct is None else ct
+        for ct, a in zip(only(nonzero, ct_carry), only(nonzero, avals[1]))
+    ]
+    known_c, _, known_x = (
+        [a for a, lin in zip(part, lins) if not lin]
+        for part, lins in zip(scan.parts(args), scan.parts(linear))
+    )
+    back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
+    outs = back(*known_c, *start, *known_x, *only(given(ct_ys), ct_ys))
+    n, m = sum(summed), len(start)
+    found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
+    found += spread(xs, spread(mask_xs, outs[m:]))
+    return tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
+
+
+def _nonzero(scan: Scan, carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
+    """Which carries ever have a nonzero cotangent; which inputs one can reach."""
+    body = scan.jaxpr
+    while True:
+        seeds = only((*carry, *ys), body.outs)
+        found = reaching(body.eqns, seeds)
+        reached = tuple([v in found for v in body.inputs])
+        more = tuple([a or b for a, b in zip(carry, scan.parts(reached)[1])])
+        if more == carry:
+            return carry, reached
+        carry = more
+
+
+def _transposed_body(
+    scan: Scan, linear: Mask, nonzero: Mask, ys: Mask, reached: Mask
+) -> tuple[Jaxpr, Mask]:
+    """(known consts, sums, cotangents of carry, known xs, cotangents of ys) ->
+    (sums, cotangents of carry, cotangents of xs); and which of the linear xs have one.
+    """
+    body = scan.jaxpr
+    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys)
+    if key in body.memo:
+        return body.memo[key]
+    consts, _, xs = scan.parts(linear)
+    summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
+    in_c, in_k, in_x = scan.parts(body.in_avals)
+    ct_avals = [a.tangent() for a in body.out_avals]
+    groups = [
+        [a for a, lin in zip(in_c, consts) if not lin],
+        only(summed, in_c),
+        only(nonzero, in_k),
+        [a for a, lin in zip(in_x, xs) if not lin],
+        only(ys, ct_avals[scan.carry :]),
+    ]
+    mask: list[bool] = []
+
+    def run(*flat: Array) -> list[Array]:
+        it = iter(flat)
+        known_c, sums, ct_k, known_x, ct_y = ([next(it) for _ in g] for g in groups)
+        values_c, values_x = iter(known_c), iter(known_x)
+        full = [Undefined(a) if lin else next(values_c) for a, lin in zip(in_c, consts)]
+        full += [Undefined(a) for a in in_k]
+        full += [Undefined(a) if lin else next(values_x) for a, lin in zip(in_x, xs)]
+        cts = [*spread(nonzero, ct_k), *spread(ys, ct_y)]
+        seeds = [*spread(summed, sums), *(None for _ in (*in_k, *in_x))]
+        back = backward_jaxpr(body, full, cts, seeds)
+        back_c, back_k, back_x = scan.parts(back)
+        back_k = [zeros(a) if ct is None else ct for ct, a in zip(back_k, in_k)]
+        back_x = only(xs, back_x)
+        mask.extend(ct is not None for ct in back_x)
+        return [
+            *only(summed, back_c),
+            *only(nonzero, back_k),
+            *(ct for ct in back_x if ct is not None),
+        ]
+
+    jaxpr = trace_closed(run, [a for g in groups for a in g], what="transpose", name=body.name)
+    body.memo[key] = jaxpr, tuple(mask)
+    return body.memo[key]
+
+
+def _without_known_carry(scan: Scan, linear: Mask, cts: tuple, args: tuple) -> tuple:
+    """Transposes a loop whose carry is partly known: that part runs first and is stacked."""
+    body = scan.jaxpr
+    consts, carry, xs = scan.parts(body.inputs)
+    known = [not lin for lin in linear]
+    kept = only(known, carry)
+    lin_c, _, lin_x = scan.parts(undefined(args))
+    a_c, a_k, a_x = scan.parts(args)
+    ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
+    ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
+    outs = [*only(known, body.outs[: scan.carry]), *kept]
+    first = Jaxpr([*ins_c, *kept, *ins_x], live(body.eqns, outs), outs, name=body.name)
+    values_c = [a for a, lin in zip(a_c, lin_c) if not lin]
+    values_x = [a for a, lin in zip(a_x, lin_x) if not lin]
+    done = scan.with_jaxpr(first, len(ins_c), len(kept))(*values_c, *only(known, a_k), *values_x)
+    stacked = done[len(kept) :]
+    inputs = [*consts, *only(linear, carry), *kept, *xs]
+    outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+    rest = scan.with_jaxpr(Jaxpr(inputs, body.eqns, outs, name=body.name), scan.consts, sum(linear))
+    ct = (*only(linear, cts[: scan.carry]), *cts[scan.carry :])
+    found = rest.transpose(ct, *a_c, *only(linear, a_k), *stacked, *a_x)
+    n, m = scan.consts, scan.consts + sum(linear)
+    return (*found[:n], *spread(linear, found[n:m]), *found[m + len(kept) :])
+
+
+# --- dead code ---------------------------------------------------------------------------------------------
+
+
+def _prune(scan: Scan, used: Mask) -> tuple[Jaxpr, int, int, Mask, Mask]:
+    body, n = scan.jaxpr, scan.carry
+    carry, ys = used[:n], used[n:]
+    while True:
+        small = dce(body, (*carry, *ys))
+        reads = used_inputs(small)
+        more = tuple([a or b for a, b in zip(carry, scan.parts(reads)[1])])
+        if more == carry:
+            break
+        carry = more
+    ins = (*scan.parts(reads)[0], *carry, *scan.parts(reads)[2])
+    inputs = only(ins, small.inputs)
+    jaxpr = Jaxpr(inputs, small.eqns, small.outs, name=body.name)
+    return jaxpr, sum(ins[: scan.consts]), sum(carry), ins, (*carry, *ys)
+
+
+__all__ = ["Scan", "splice"]

@@ -1,0 +1,251 @@
+"""Jaxpr to smaller jaxpr: calls inlined, equal equations shared, numbers folded, dead code dropped.
+
+Results keep their bits: only identities that are exact for floats, signed zeros included, are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import ConcreteArray
+from fnx.core.interpreter import evaluate
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.core.primitive import Primitive
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.pointwise import Pointwise
+
+from .rewrite import Renaming, splice
+
+
+def simplify(jaxpr: Jaxpr, inline: bool = True) -> Jaxpr:
+    """An equivalent jaxpr with the same inputs; made once."""
+    key = ("simplified", inline)
+    if key not in jaxpr.memo:
+        small = jaxpr
+        for _ in range(3):  # dropping dead parts of loops makes more equations equal, or dead
+            before = len(small.eqns)
+            small = dce(_Forward(inline).run(small), [True] * len(small.outs))
+            if len(small.eqns) == before:
+                break
+        small.memo[key] = small
+        jaxpr.memo[key] = small
+    return jaxpr.memo[key]
+
+
+# --- forward: inline, fold, use identities, share ----------------------------------------------------
+
+
+class _Forward:
+    """One pass over the equations in order."""
+
+    def __init__(self, inline: bool):
+        self.inline = inline
+        self.name = Renaming()
+        self.eqns: list[Eqn] = []
+        self.maker: dict[Var, Eqn] = {}
+        self.known: dict[Any, tuple[Atom, ...]] = {}
+        self.returned: set[Atom] = set()  # results keep their weak types
+
+    def run(self, jaxpr: Jaxpr) -> Jaxpr:
+        self.returned = set(jaxpr.outs)
+        self.add(jaxpr.eqns)
+        outs = [self.name(o) for o in jaxpr.outs]
+        return Jaxpr(jaxpr.inputs, self.eqns, outs, jaxpr.consts, jaxpr.name)
+
+    def add(self, eqns: Sequence[Eqn]) -> None:
+        for e in eqns:
+            atoms = tuple([self.name(a) for a in e.inputs])
+            inner = called(e.prim)
+            if inner is not None and self.inline:
+                # Fresh names: a jaxpr may be called twice.
+                body: list[Eqn] = []
+                outs = splice(inner, atoms, body)
+                self.add(body)
+                self.name.update(zip(e.outs, [self.name(o) for o in outs]))
+            else:
+                self.name.update(zip(e.outs, self.equation(e, atoms)))
+
+    def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
+        prim = e.prim
+        if isinstance(prim, Pointwise) and all(type(a) is Literal for a in atoms):
+            return _fold(prim, atoms)
+        prim, atoms = self.rewritten(prim, atoms)
+        same = self.identity(prim, atoms)
+        if same is not None and same.aval.like(e.outs[0].aval):
+            if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
+                return (same,)
+        prim = with_simple_jaxprs(prim, self.inline)
+        key = None if prim.effects else (prim, *map(_atom_key, atoms))
+        found = self.known.get(key) if key is not None else None
+        if found is None:
+            outs = tuple([Var(v.aval) for v in e.outs])
+            new = Eqn(prim, atoms, outs, e.source)
+            self.eqns.append(new)
+            self.maker.update((v, new) for v in outs)
+            found = outs
+            if key is not None:
+                self.known[key] = found
+        return found
+
+    def rewritten(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
+        """The same value by another equation: rank-0 operands for broadcasts, composed moves."""
+        if isinstance(prim, Pointwise) and len(atoms) > 1:
+            atoms = self._unbroadcast(atoms)
+        elif isinstance(prim, (Transpose, Reshape)) and (inner := self._made_by(atoms[0], type(prim))):
+            if isinstance(prim, Transpose):
+                prim = Transpose(tuple([inner.prim.permutation[k] for k in prim.permutation]))
+            atoms = inner.inputs
+        elif isinstance(prim, Broadcast) and (inner := self._made_by(atoms[0], Broadcast)):
+            dims = tuple([prim.broadcast_dimensions[d] for d in inner.prim.broadcast_dimensions])
+            prim, atoms = Broadcast(prim.shape, dims), inner.inputs
+        return prim, atoms
+
+    def _unbroadcast(self, atoms: tuple) -> tuple:
+        shape = next((a.aval.shape for a in atoms if a.aval.shape), ())
+        made = [self._made_by(a, Broadcast) if a.aval.shape else None for a in atoms]
+        thin = [m is not None and m.inputs[0].aval.shape == () for m in made]
+        wide = [a.aval.shape == shape and not t for a, t in zip(atoms, thin)]
+        if not shape or not any(wide):
+            return atoms
+        return tuple([m.inputs[0] if t else a for a, m, t in zip(atoms, made, thin)])
+
+    def _made_by(self, atom: Atom, kind: type) -> Any:
+        eqn = self.maker.get(atom) if type(atom) is Var else None
+        return eqn if eqn is not None and isinstance(eqn.prim, kind) else None
+
+    def identity(self, prim: Primitive, atoms: tuple) -> Atom | None:
+        """The operand that the result equals, if it is one."""
+        name = prim.name
+        if name in _NEUTRAL and len(atoms) == 2:
+            value, sides = _NEUTRAL[name]
+            for k in sides:
+                if _is_number(atoms[k], value, name):
+                    return atoms[1 - k]
+        elif isinstance(prim, ConvertElementType):
+            return atoms[0] if prim.new_dtype == atoms[0].aval.dtype else None
+        elif isinstance(prim, Transpose):
+            straight = prim.permutation == tuple(range(len(prim.permutation)))
+            return atoms[0] if straight else None
+        elif isinstance(prim, (Reshape, Broadcast)):
+            return atoms[0]  # if the type is the same, as the caller checks
+        elif name == "neg" and (inner := self._maker_named(atoms[0], "neg")):
+            return inner.inputs[0]
+        elif name == "integer_pow" and getattr(prim, "y", 0) == 1:
+            return atoms[0]
+        elif name == "select_n" and all(a is atoms[1] for a in atoms[2:]):
+            return atoms[1]
+        elif name in ("copy", "stop_gradient"):
+            return atoms[0]
+        return None
+
+    def _maker_named(self, atom: Atom, name: str) -> Any:
+        eqn = self.maker.get(atom) if type(atom) is Var else None
+        return eqn if eqn is not None and eqn.prim.name == name else None
+
+
+_NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
+    "mul": (1, (0, 1)),
+    "div": (1, (1,)),
+    "sub": (0, (1,)),
+    "add": (0, (0, 1)),
+    "pow": (1, (1,)),
+}
+
+
+def _is_number(atom: Atom, value: float, name: str) -> bool:
+    if type(atom) is not Literal or type(atom.value) is not ConcreteArray or atom.aval.shape:
+        return False
+    number = atom.value._value
+    if number != value:
+        return False
+    if value == 0 and number.dtype.kind not in "iub":
+        # x + -0.0 and x - 0.0 are x; x + 0.0 turns -0.0 into 0.0.
+        return number.dtype.kind != "c" and np.signbit(number) == (name == "add")
+    return True
+
+
+def _fold(prim: Primitive, atoms: tuple[Literal, ...]) -> list[Literal]:
+    outs = evaluate.process(prim, tuple([a.value for a in atoms]))
+    return [Literal(o) for o in outs]
+
+
+def _atom_key(atom: Atom) -> Any:
+    if type(atom) is Var:
+        return atom
+    value = atom.value
+    if type(value) is ConcreteArray and value.ndim == 0:
+        return value.dtype, value.weak_type, value._value.tobytes()
+    return id(value)
+
+
+def called(prim: Primitive) -> Jaxpr | None:
+    """The jaxpr that an equation with this primitive could be replaced with."""
+    return prim.jaxpr if getattr(prim, "transparent", False) else None  # type: ignore[attr-defined]
+
+
+def with_simple_jaxprs(prim: Primitive, inline: bool = True) -> Primitive:
+    """The primitive, with the jaxprs that it carries simplified."""
+    changes: dict[str, Any] = {}
+    for name in _jaxpr_fields(type(prim)):
+        value = getattr(prim, name)
+        if isinstance(value, Jaxpr):
+            new: Any = simplify(value, inline)
+            same = new is value
+        else:
+            new = tuple([simplify(j, inline) for j in value])
+            same = all(a is b for a, b in zip(new, value))
+        if not same:
+            changes[name] = new
+    return replace(prim, **changes) if changes else prim  # type: ignore[type-var]
+
+
+_fields: dict[type, tuple[str, ...]] = {}  # a cache
+
+
+def _jaxpr_fields(kind: type) -> tuple[str, ...]:
+    if kind not in _fields:
+        names = getattr(kind, "jaxpr_fields", ())
+        assert all(n in {f.name for f in fields(kind)} for n in names), kind  # type: ignore
+        _fields[kind] = tuple(names)
+    return _fields[kind]
+
+
+# --- backward: drop what nobody uses -------------------------------------------------------------------
+
+
+def dce(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
+    """With the outputs `used` alone, and without equations, operands and results that they do not need.
+
+    The inputs stay as they are. A primitive that carries jaxprs may offer `prune(used results)`,
+    which gives a primitive, and which operands and results are left.
+    """
+    outs = [o for o, u in zip(jaxpr.outs, used, strict=True) if u]
+    needed = {o for o in outs if type(o) is Var}
+    kept = []
+    for e in reversed(jaxpr.eqns):
+        want = [v in needed for v in e.outs]
+        if not any(want) and not e.prim.effects:
+            continue
+        prune = getattr(e.prim, "prune", None)
+        if prune is not None:
+            prim, ins, left = prune(tuple(want))
+            e = Eqn(
+                prim,
+                [a for a, k in zip(e.inputs, ins, strict=True) if k],
+                [v for v, k in zip(e.outs, left, strict=True) if k],
+                e.source,
+            )
+        kept.append(e)
+        needed.update(a for a in e.inputs if type(a) is Var)
+    return Jaxpr(jaxpr.inputs, kept[::-1], outs, jaxpr.consts, jaxpr.name)
+
+
+def used_inputs(jaxpr: Jaxpr) -> tuple[bool, ...]:
+    """Which inputs are read."""
+    read = {a for e in jaxpr.eqns for a in e.inputs if type(a) is Var}
+    read.update(o for o in jaxpr.outs if type(o) is Var)
+    return tuple([v in read for v in jaxpr.inputs])

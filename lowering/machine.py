@@ -1,0 +1,190 @@
+"""From LLVM text to machine code in memory: compiled once by Numba's code generator, kept on disk.
+
+Numba is imported only if something must be compiled; code from the disk needs llvmlite alone.
+"""
+
+import ctypes
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from fnx.core.errors import CompileError
+
+from . import cache
+
+PIPELINE = "1"  # names the settings below in keys of the cache; change it with them
+_MEMORY_LIMIT = 4096  # programs that stay loaded though nobody may use them any more
+
+
+@dataclass(eq=False)
+class Code:
+    """Machine code in memory: the addresses of its functions, and how it came there."""
+
+    text: str = field(repr=False)
+    addresses: dict[str, int]
+    origin: str  # "compiled" or "disk"
+    llvm_seconds: float
+    load_seconds: float
+    keep: Any = field(repr=False, default=None)  # unloads the code when it dies
+
+    def asm(self) -> str:
+        """The assembly of the text, which is compiled again to be printed."""
+        machine, module = _optimized(self.text)
+        return machine.emit_assembly(module)
+
+
+_lock = threading.RLock()
+_loaded: OrderedDict[tuple, Code] = OrderedDict()
+_counts = {"compiled": 0, "disk_hits": 0, "memory_hits": 0}
+
+
+def stats() -> dict[str, int]:
+    """How many programs were compiled, read from the disk, and found in memory."""
+    return dict(_counts)
+
+
+def is_loaded(text: str, exports: Sequence[str]) -> bool:
+    return (text, tuple(exports)) in _loaded
+
+
+def code(text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
+    """The loaded code of an LLVM module, by its text: from memory, from disk, or compiled now.
+
+    `exports` are the functions whose addresses are wanted, `imports` the addresses of symbols that
+    the process does not know by name.
+    """
+    name = (text, tuple(exports))
+    with _lock:
+        found = _loaded.get(name)
+        if found is not None:
+            _counts["memory_hits"] += 1
+            _loaded.move_to_end(name)
+            return found
+        found = _loaded[name] = _from_disk_or_new(text, tuple(exports), imports or {})
+        while len(_loaded) > _MEMORY_LIMIT:
+            _loaded.popitem(last=False)
+    return found
+
+
+def _from_disk_or_new(text: str, exports: tuple[str, ...], imports: Mapping[str, int]) -> Code:
+    start = time.perf_counter()
+    name = cache.key("code", PIPELINE, text, sources=False)
+    binary, llvm_seconds, origin = cache.get(name), 0.0, "disk"
+    if binary is not None:
+        try:
+            addresses, keep = link(binary, exports, imports)
+        except RuntimeError:
+            binary = None  # whatever it is, it is not this program: compile anew
+    if binary is None:
+        begin = time.perf_counter()
+        binary, origin = compile_text(text), "compiled"
+        llvm_seconds = time.perf_counter() - begin
+        addresses, keep = link(binary, exports, imports)
+        cache.put(name, binary)
+    _counts["compiled" if origin == "compiled" else "disk_hits"] += 1
+    spent = time.perf_counter() - start - llvm_seconds
+    return Code(text, addresses, origin, llvm_seconds, spent, keep)
+
+
+def forget() -> None:
+    """Drop loaded programs that no executable holds, and set the counts to zero (for tests)."""
+    with _lock:
+        _loaded.clear()
+        for name in _counts:
+            _counts[name] = 0
+
+
+# --- compile: Numba's code generator ----------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _codegen() -> Any:
+    """Numba's JIT code generator for this CPU, with the small code model.
+
+    All sections of a program lie in one block of memory, so that constants and functions are in
+    reach of 32-bit offsets, which are shorter to compile and to run than Numba's 64-bit ones.
+    """
+    from numba.core.codegen import JITCPUCodegen
+
+    class Codegen(JITCPUCodegen):
+        def _customize_tm_options(self, options: dict) -> None:
+            super()._customize_tm_options(options)
+            options.update(reloc="pic", codemodel="small")
+
+    return Codegen("fnx")
+
+
+def _optimized(text: str) -> tuple[Any, Any]:
+    """Numba's target machine, and the module of a text after its optimisation passes."""
+    import llvmlite.binding as llvm
+
+    generator = _codegen()
+    machine = generator._tm
+    try:
+        module = llvm.parse_assembly(text)
+    except RuntimeError as error:
+        raise CompileError(f"LLVM rejects the text of a program: {error}") from error
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    builder = generator._pass_builder()
+    builder.getModulePassManager().run(module, builder)
+    return machine, module
+
+
+def compile_text(text: str) -> bytes:
+    """The object code of an LLVM module."""
+    with _lock:
+        machine, module = _optimized(text)
+        return machine.emit_object(module)
+
+
+def warm_up() -> None:
+    """Import what compiling needs, so that the first program does not wait for it."""
+    with _lock:
+        _codegen()
+        _linker()
+
+
+# --- link: LLVM's JIT linker -------------------------------------------------------------------------
+
+_serial = itertools.count()
+
+
+@lru_cache(maxsize=1)
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        opt=0, reloc="pic", codemodel="small", jit=True
+    )
+    linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
+    keep_forever(linker)
+    return linker
+
+
+def keep_forever(owner: Any) -> None:
+    """Code that may run while the interpreter shuts down must outlive it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
+
+
+def link(
+    binary: bytes, exports: Sequence[str], imports: Mapping[str, int]
+) -> tuple[dict[str, int], Any]:
+    """Addresses of the functions that an object exports, and the object that keeps them loaded."""
+    from llvmlite.binding import JITLibraryBuilder
+
+    builder = JITLibraryBuilder().add_object_img(binary).add_current_process()
+    for name, address in imports.items():
+        builder.import_symbol(name, address)
+    for name in exports:
+        builder.export_symbol(name)
+    with _lock:
+        tracker = builder.link(_linker(), f"fnx{next(_serial)}")
+    return {name: tracker[name] for name in exports}, tracker
