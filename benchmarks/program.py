@@ -65,8 +65,9 @@ class Summary:
 
 @dataclass(frozen=True)
 class Group:
-    """Programs of one kind; `threads`: also measured on one thread."""
+    """Programs of one kind; `threads`: also measured on one thread; `over`: groups summed up here."""
 
     title: str
     threads: bool = False
     summaries: tuple[Summary, ...] = ()
+    over: tuple[str, ...] = ()

@@ -134,9 +134,10 @@ class Session:
             )
         )
         with_means = []
-        for group in dict.fromkeys(row.group for row in rows):
+        for group in GROUPS:
             inside = [row for row in rows if row.group == group]
-            with_means += inside + summaries(group, inside)
+            counted = [row for row in rows if row.group in (GROUPS[group].over or (group,))]
+            with_means += inside + summaries(group, counted)
         self.caches.cleanup()
         return with_means
 
@@ -179,7 +180,10 @@ class Session:
 
     def timing_rows(self, program: Program, record: dict, threads: int | None) -> list[Row]:
         """A row for each rival of each metric in the record of a worker."""
-        samples, errors = record.get("samples", {}), record.get("errors", {})
+        samples, errors = dict(record.get("samples", {})), record.get("errors", {})
+        rivals = [samples[k] for k in ("jax", "numpy") if k in samples]
+        if rivals:
+            samples["best"] = min(rivals, key=lambda s: Spread.of(s).median)
         bytes_ = {k: [v] for k, v in record.get("bytes", {}).items()}
         rows = []
         for metric in ("run", "objective", "memory"):

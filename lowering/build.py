@@ -19,11 +19,13 @@ from fnx.lowering.kernel import (
     CallHost,
     Copy,
     Eval,
+    Let,
     Nest,
     Ref,
     Stmt,
     Store,
 )
+from fnx.lowering.order import readers_first
 from fnx.lowering.values import (
     Handle,
     NeedsFlush,
@@ -99,6 +101,7 @@ class Builder:
         targets: dict[Var, Stored] | None = None,
     ) -> list[Handle]:
         """Build a jaxpr in the current block; the handles of its outputs."""
+        jaxpr = readers_first(jaxpr)
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.handles[var] = self._enter(given)
@@ -248,9 +251,20 @@ class Builder:
                 self.flush(stop.group)
 
     def settle_registers(self, out: Handle, elements: list[Expr]) -> None:
+        elements = self.kept(elements)
         out.state = Registers(elements)
-        if len(out.consumers) > 1 or -1 in out.consumers or buffers_read(elements):
+        if len(out.consumers) > 1 or -1 in out.consumers:
             self.emit(Eval(list(elements)))
+
+    def kept(self, elements: list[Expr]) -> list[Expr]:
+        """The elements as they are now: those that are read from memory get names."""
+        read = [e for e in elements if buffers_read([e])]
+        if not read:
+            return elements
+        names = {id(e): scalar.var(e.dtype, "r") for e in read}
+        values = {id(e): e for e in read}
+        self.emit(Let([names[k] for k in values], list(values.values())))
+        return [names.get(id(e), e) for e in elements]
 
     def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
         """Make a value a member of the open group of its shape."""
@@ -363,8 +377,7 @@ class Builder:
 
     def _to_registers(self, handle: Handle) -> None:
         elements = self.evaluated(lambda: [handle(*ix) for ix in static_indices(handle.shape)])
-        handle.state = Registers(elements)
-        self.emit(Eval(list(elements)))
+        handle.state = Registers(self.kept(elements))
 
     def store_into(self, handle: Handle, target: Stored) -> None:
         """Write a value to a place, wherever it is now."""

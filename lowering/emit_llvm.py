@@ -176,6 +176,12 @@ class Body(Function):
     def eval(self, s: kernel.Eval) -> None:
         self.pin(s.exprs)
 
+    def let(self, s: kernel.Let) -> None:
+        found = [self.value(e) for e in s.values]
+        for v, operand in zip(s.variables, found, strict=True):
+            self.memo[v] = operand
+            self.log.append(v)
+
     def put_store(self, s: kernel.Store) -> None:
         index, value = self.value(s.index), self.value(s.value)
         self.store(s.buffer, index, value)
@@ -501,6 +507,7 @@ def _type(what: Any) -> str:
 
 _PRINT: dict[type, Callable[[Any, Any], None]] = {
     kernel.Eval: Body.eval,
+    kernel.Let: Body.let,
     kernel.Store: Body.put_store,
     kernel.Loop: Body.loop,
     kernel.While: Body.while_,

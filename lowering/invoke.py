@@ -88,6 +88,7 @@ class Executable:
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
         self._callbacks: list[host.Callback] = []
+        self._calls_back = "@fnx_" in code.text
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.release_gil = self._is_long() if release_gil is None else release_gil
 
@@ -97,17 +98,19 @@ class Executable:
             bits = int(param)
         elif param[0] == "symbol":
             bits = library.resolve(param[1])
+            self._calls_back |= param[1] in library.RUNTIME
         elif param[0] == "host":
             self._callbacks.append(host.Callback.of(param[1]))
             bits = self._callbacks[-1].address
+            self._calls_back = True
         else:
             bits = int(param[-1])
         return bits - (1 << 64) if bits >= 1 << 63 else bits
 
     def _is_long(self) -> bool:
-        """Whether to let other threads run meanwhile, which costs some 50 ns."""
+        """Whether to let other Python threads run meanwhile, which costs some 50 ns."""
         total = sum(spec.bytes for spec in (*self.inputs, *self.outputs)) + self.workspace_bytes
-        return total > _LONG or bool(self._callbacks) or "@fnx_" in self.code.text
+        return total > _LONG or self._calls_back
 
     @property
     def llvm_text(self) -> str:

@@ -171,6 +171,23 @@ class Function:
         value = i64(value) if isinstance(value, int) else value
         self.do(f"store {value}, {self.at(base, offset)}")
 
+    # --- memory that threads share: sequentially consistent, 32 or 64 bits
+
+    def atomic(self, op: str, place: Value, value: Value) -> Value:
+        """`op`: add sub and or xchg; the value before."""
+        return self.emit(value.type, f"atomicrmw {op} {place}, {value} seq_cst")
+
+    def atomic_load(self, place: Value, type_: str) -> Value:
+        return self.emit(type_, f"load atomic {type_}, {place} seq_cst, align 8")
+
+    def atomic_store(self, value: Value, place: Value) -> None:
+        self.do(f"store atomic {value}, {place} seq_cst, align 8")
+
+    def exchange_if(self, place: Value, old: Value, new: Value) -> Value:
+        """Replace the old value by a new one; whether it was the old one."""
+        pair = self.emit("", f"cmpxchg {place}, {old}, {new} seq_cst seq_cst")
+        return self.emit("i1", f"extractvalue {{ {old.type}, i1 }} {pair.name}, 1")
+
     # --- control
 
     def call(self, name: str, result: str, *args: Value) -> Value:

@@ -10,7 +10,8 @@ met them; `workspace` one block for all work buffers. It returns 0, or the code 
 
 Statements run in order. An expression is evaluated where a statement first needs it and is then
 known in that block and the blocks inside it; a load is evaluated again once its buffer was written.
-`Eval` evaluates early: before a buffer is overwritten, or where a value must be computed once.
+`Eval` evaluates early, where a value must be computed once; `Let` keeps what memory holds now, for
+use after it is overwritten.
 """
 
 from dataclasses import dataclass, field
@@ -56,6 +57,14 @@ class Eval(Stmt):
     """Evaluate the expressions here."""
 
     exprs: list[Expr]
+
+
+@dataclass(eq=False)
+class Let(Stmt):
+    """Each variable is, from here on, what its expression is now, whatever is written later."""
+
+    variables: list[Expr]
+    values: list[Expr]
 
 
 @dataclass(eq=False)

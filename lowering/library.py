@@ -24,7 +24,7 @@ def resolve(name: str) -> int:
 
 
 def _runtime(name: str) -> int | None:
-    maker = _RUNTIME.get(name)
+    maker = RUNTIME.get(name)
     return maker() if maker else None
 
 
@@ -40,7 +40,7 @@ def _parallel_for() -> int:
     return threads.address()
 
 
-_RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for}
+RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 

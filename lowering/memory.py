@@ -9,6 +9,7 @@ from fnx.lowering.kernel import (
     Eval,
     Fill,
     If,
+    Let,
     Loop,
     Nest,
     Ref,
@@ -102,6 +103,8 @@ def touched(s: Stmt) -> set[Buffer]:
     match s:
         case Eval():
             exprs = s.exprs
+        case Let():
+            exprs = s.values
         case Store():
             exprs, found = [s.index, s.value], {s.buffer}
         case Copy():

@@ -34,6 +34,8 @@ def expressions(stmt: Stmt) -> list[Expr]:
     match stmt:
         case kernel.Eval():
             return list(stmt.exprs)
+        case kernel.Let():
+            return list(stmt.values)
         case kernel.Store():
             return [stmt.index, stmt.value]
         case kernel.Loop():
@@ -62,6 +64,8 @@ def defined(stmt: Stmt) -> list[Expr]:
             return list(stmt.carries)
         case kernel.If() | kernel.Nest():
             return list(stmt.results)
+        case kernel.Let():
+            return list(stmt.variables)
         case kernel.CallLibrary() if stmt.result is not None:
             return [stmt.result]
     return []

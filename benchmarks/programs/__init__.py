@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 
-from program import Group, Probe, Program
+from program import Group, Probe, Program, Summary
 
-FAMILIES = ("scan", "networks", "sizes", "vector_math", "startup")
+FAMILIES = (
+    "scan",
+    "networks",
+    "sizes",
+    "vector_math",
+    "startup",
+    "stencils",
+    "kernels",
+    "derivatives",
+    "loops",
+    "matrices",
+)
 
 GROUPS = {
     "scan": Group("Simulations by scan"),
@@ -16,9 +28,27 @@ GROUPS = {
     "vector maths": Group("Elementary functions over 10^6 elements"),
     "eager": Group("Eager code"),
     "import": Group("Importing"),
+    "stencils": Group("Stencils and physics of ocean models", threads=True),
+    "kernels": Group(
+        "NumPy-style kernels",
+        threads=True,
+        summaries=(Summary("run", "jax", mean=0.6, worst=1.2),),
+    ),
+    "derivatives": Group("Derivatives", threads=True),
+    "loops": Group(
+        "Gradients of loop nests",
+        threads=True,
+        summaries=(Summary("run", "jax", mean=0.1, worst=0.5),),
+    ),
+    "matrices": Group("Matrix products", threads=True),
+    "together": Group(
+        "Compile time over stencils, kernels, derivatives, loop nests and products",
+        summaries=(Summary("compile", "jax", mean=0.7), Summary("warm", "jax", mean=0.25)),
+        over=("stencils", "kernels", "derivatives", "loops", "matrices"),
+    ),
 }
 
-_modules = [importlib.import_module(f"programs.{name}") for name in FAMILIES]
+_modules = [importlib.import_module(f"programs.{name}") for name in FAMILIES if importlib.util.find_spec(f"programs.{name}")]
 PROGRAMS: dict[str, Program] = {
     p.name: p for module in _modules for p in getattr(module, "PROGRAMS", ())
 }

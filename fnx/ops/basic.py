@@ -11,8 +11,9 @@ from fnx.ops.broadcast import (
     zeros,
 )
 from fnx.ops.convert import convert
-from fnx.ops.permute import move_axis
+from fnx.ops.permute import move_axis, reshape
 from fnx.ops.pointwise import add as add_any
+from fnx.ops.slice import slice_axis
 
 __all__ = [
     "add_any",
@@ -23,7 +24,9 @@ __all__ = [
     "insert_axes",
     "move_axis",
     "ones",
+    "reshape",
     "scalar",
+    "slice_axis",
     "sum_to_shape",
     "zeros",
 ]

@@ -31,7 +31,7 @@ class Broadcast(Linear):
         if (
             len(dims) != len(x.shape)
             or any(not 0 <= d < len(shape) for d in dims)
-            or any(a >= b for a, b in zip(dims, dims[1:]))
+            or tuple(sorted(set(dims))) != dims
         ):
             raise InvalidValue(
                 f"broadcast_in_dim: broadcast_dimensions {dims} do not map an operand of shape "

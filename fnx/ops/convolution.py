@@ -129,7 +129,7 @@ class ConvGeneralDilated(Primitive):
             tuple(aval.shape[a] for a in os), dtype
         )  # fmt: skip
         back = tuple(sorted(range(len(os)), key=os.__getitem__))
-        return out.transpose(back).astype(aval.dtype, copy=False)
+        return np.asarray(out.transpose(back), aval.dtype, order="C")
 
     def _correlate(self, x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
         """Canonical layout: windows side by side (im2col), and one matmul a group."""

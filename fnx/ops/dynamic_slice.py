@@ -95,7 +95,8 @@ class DynamicSlice(Primitive):
         return (ShapedArray(self.slice_sizes, x.dtype, weak),)
 
     def impl(self, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        return x[_box(x.shape, self.slice_sizes, starts)]
+        out = x[_box(x.shape, self.slice_sizes, starts)]
+        return out if out.flags.c_contiguous else out.copy()
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         x, *starts = primals

@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
-from fnx.core import scalar as expr
 from fnx.ops import numeric
 from fnx.ops.broadcast import scalar
-from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision, convert
+from fnx.ops.convert import (  # noqa: F401  the rest of the family, for its users
+    BitcastConvertType,
+    ConvertElementType,
+    ReducePrecision,
+    convert,
+)
 from fnx.ops.pointwise import (
     ANY,
     FLOAT,
     INEXACT,
     INTEGER,
-    INTEGRAL,
     NUMBER,
     Dtypes,
     Elementwise,
@@ -28,7 +32,7 @@ from fnx.ops.pointwise import (
     dtype_table,
     identity,
 )
-from fnx.ops.select import and_, clamp, eq, ge, gt, le, lt, ne, not_, or_, select, select_n, xor
+from fnx.ops.select import and_, clamp, eq, ge, gt, le, lt, ne, not_, or_, select, select_n, xor  # noqa: F401
 
 REALS = dtype_table("c", dtypes.real_of)
 COMPLEXES = {np.dtype(np.float32): dtypes.complex64, np.dtype(np.float64): dtypes.complex128}
@@ -41,7 +45,9 @@ def unary(
     return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr)
 
 
-def linear(name: str, impl: Callable, accepts: Dtypes, push: Callable, pull: Callable | None = None):
+def linear(
+    name: str, impl: Callable, accepts: Dtypes, push: Callable, pull: Callable | None = None
+):
     """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
     return Elementwise(name, impl, accepts, (push,), (pull or push,), name)
 
@@ -260,9 +266,7 @@ atan = unary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), o
 sinh = unary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
 cosh = unary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
 tanh = unary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
-asinh = unary(
-    "asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x))))
-)
+asinh = unary("asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x)))))
 acosh = unary(
     "acosh",
     np.arccosh,
@@ -317,9 +321,7 @@ stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME)
 # --- bits --------------------------------------------------------------------------------------------
 
 shift_left = binary("shift_left", np.left_shift, INTEGER)
-shift_right_arithmetic = binary(
-    "shift_right_arithmetic", numeric.shift_right_arithmetic, INTEGER
-)
+shift_right_arithmetic = binary("shift_right_arithmetic", numeric.shift_right_arithmetic, INTEGER)
 shift_right_logical = binary("shift_right_logical", numeric.shift_right_logical, INTEGER)
 population_count = unary("population_count", numeric.population_count, INTEGER)
 clz = unary("clz", numeric.clz, INTEGER)

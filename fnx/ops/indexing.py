@@ -60,7 +60,8 @@ class Gather(Primitive):
         if w.single:
             box, inside = w.box(indices)
             if inside or self.mode is not FILL:
-                return x[box].reshape(w.shape)
+                out = x[box].reshape(w.shape)
+                return out if out.flags.c_contiguous else out.copy()
             return np.full(w.shape, self.fill(x.dtype), x.dtype)
         at, good = w.positions(indices, self.mode)
         x = x.reshape(*w.before, w.block_size, *w.after)
@@ -68,7 +69,7 @@ class Gather(Primitive):
         if good is not None:
             good = good.reshape(*good.shape, *(1,) * (len(w.inner_shape) + len(w.after)))
             out = np.where(good, out, np.asarray(self.fill(x.dtype), x.dtype))
-        return out if w.perm is None else out.transpose(w.perm)
+        return out if w.perm is None else out.transpose(w.perm).copy()
 
     def linear(self) -> "Gather":
         """The same for tangents, which are zero where the result is filled."""

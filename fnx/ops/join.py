@@ -31,8 +31,7 @@ class Concatenate(Primitive):
                 f"concatenate of dtypes {', '.join(str(x.dtype) for x in xs)}; expected equal dtypes"
             )
         if not 0 <= d < len(first.shape) or any(
-            len(x.shape) != len(first.shape)
-            or without(x.shape, (d,)) != without(first.shape, (d,))
+            len(x.shape) != len(first.shape) or without(x.shape, (d,)) != without(first.shape, (d,))
             for x in xs
         ):
             raise ShapeError(
@@ -115,9 +114,7 @@ class Split(Primitive):
     def impl(self, x: np.ndarray) -> tuple:  # type: ignore[override]
         ends = list(accumulate(self.sizes))
         head = (slice(None),) * self.axis
-        return tuple(
-            [x[(*head, slice(end - n, end))] for n, end in zip(self.sizes, ends)]
-        )
+        return tuple([x[(*head, slice(end - n, end))] for n, end in zip(self.sizes, ends)])
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return self(primals[0]), self(tangents[0])

@@ -39,7 +39,7 @@ def adjoint(a: Array) -> Array:
 
 def _places(shape: Shape) -> tuple[Array, Array]:
     n = len(shape)
-    return Iota(_INT, shape, n - 2)(), Iota(_INT, shape, n - 1)()
+    return Iota(n - 2, _INT, shape)(), Iota(n - 1, _INT, shape)()
 
 
 def tril(a: Array, k: int = 0) -> Array:

@@ -53,9 +53,7 @@ def round_away(x: np.ndarray) -> Any:
 def round_away_expr(a: expr.Expr, dtype: str) -> expr.Expr:
     """The same, as an expression."""
     whole = expr.apply("trunc", a)
-    far = expr.compare(
-        "ge", expr.apply("abs", expr.sub(a, whole)), expr.const(0.5, dtype)
-    )
+    far = expr.compare("ge", expr.apply("abs", expr.sub(a, whole)), expr.const(0.5, dtype))
     return expr.select(far, expr.add(whole, expr.apply("sign", a)), whole)
 
 

@@ -150,3 +150,8 @@ def move_axis(x: Array, source: int, to: int) -> Array:
     order = [k for k in range(len(x.shape)) if k != source]
     order.insert(to, source)
     return Transpose(tuple(order))(x)
+
+
+def reshape(x: Array, shape: Shape) -> Array:
+    """The elements in row-major order in another shape."""
+    return x if x.shape == shape else Reshape(shape)(x)

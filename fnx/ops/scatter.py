@@ -39,7 +39,7 @@ class Scatter(AnyScatter):
 
     def _winners(self, x: Array, indices: Array, updates: Array) -> tuple[Array, Array]:
         """Which elements of the operand are written, and which updates stay: each writes its number."""
-        count = Iota(_INT, (updates.size,), 0)()
+        count = Iota(0, _INT, (updates.size,))()
         numbers = add(Reshape(updates.shape)(count), number(1, _INT))
         owner = self(full(x.shape, 0, _INT), indices, numbers)
         seen = self.reader(x, indices, updates)(owner, indices)

@@ -112,7 +112,7 @@ class SelectN(Pointwise):
         return np.where(which, out, out) if out.shape != which.shape else out
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        which, *cases = primals
+        which = primals[0]
         out = self(*primals)
         zero = scalar(0, out.dtype)
         tangent = self(which, *[zero if t is None else t for t in tangents[1:]])

@@ -15,7 +15,6 @@ from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update
 from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
 from fnx.ops.linear import Linear
 from fnx.ops.permute import move_axis
-from fnx.ops.pointwise import add
 
 
 @dataclass(frozen=True)
@@ -254,9 +253,7 @@ class Pad(Primitive):
         from fnx.ops.select import select
 
         return (
-            select(
-                broadcast_axis(mask, size, at), inner, Broadcast(inner.shape, (at,))(value)
-            ),
+            select(broadcast_axis(mask, size, at), inner, Broadcast(inner.shape, (at,))(value)),
         ), (at,)
 
     def lower(self, x: Operand, value: Operand) -> Recipe:  # type: ignore[override]
@@ -268,9 +265,7 @@ class Pad(Primitive):
             return Point(lambda *ix: self.element(x, value, read, write, ix))
 
         def moved(*ix: expr.Expr) -> expr.Expr:
-            return x(
-                *[expr.sub(i, expr.size(c[0])) for i, c in zip(ix, self.padding_config)]
-            )
+            return x(*[expr.sub(i, expr.size(c[0])) for i, c in zip(ix, self.padding_config)])
 
         lo, hi = [w.start for w in write], [w.stop for w in write]
         inside = Piece(tuple(lo), tuple(hi), moved)
@@ -284,9 +279,7 @@ class Pad(Primitive):
             off = expr.sub(i, expr.size(w.start))
             quotient = expr.apply("div", off, expr.size(w.step)) if w.step > 1 else off
             here = expr.logical_and(here, expr.compare("ge", off, expr.size(0)))
-            here = expr.logical_and(
-                here, expr.compare("lt", quotient, expr.size(r.stop - r.start))
-            )
+            here = expr.logical_and(here, expr.compare("lt", quotient, expr.size(r.stop - r.start)))
             if w.step > 1:
                 exact = expr.mul(quotient, expr.size(w.step))
                 here = expr.logical_and(here, expr.compare("eq", exact, off))
@@ -299,6 +292,13 @@ def _times(x: Array, y: Array) -> Array:
     from fnx.ops.elementwise import mul
 
     return mul(x, y)
+
+
+def slice_axis(x: Array, start: int, stop: int, axis: int) -> Array:
+    """Elements `start` to `stop` along one axis."""
+    lo, hi = [0] * len(x.shape), list(x.shape)
+    lo[axis], hi[axis] = start, stop
+    return Slice(tuple(lo), tuple(hi))(x)
 
 
 def _around(shape: Shape, lo: Sequence[int], hi: Sequence[int], fn: Any) -> list[Piece]:
@@ -314,5 +314,3 @@ def _around(shape: Shape, lo: Sequence[int], hi: Sequence[int], fn: Any) -> list
         low[k], high[k] = lo[k], hi[k]
     return pieces
 
-
-__all__ = ["Box", "Pad", "Slice", "SliceAdd", "add"]

@@ -75,7 +75,7 @@ class Sort(Primitive):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         axis, shape = self.dimension, primals[0].shape
-        places = Iota(_INT, shape, axis)()
+        places = Iota(axis, _INT, shape)()
         *outs, order = Sort(axis, self.is_stable, self.num_keys)(*primals, places)
         touts = [None if t is None else take_along(t, order, axis) for t in tangents]
         return tuple(outs), tuple(touts)
@@ -98,7 +98,7 @@ def _lanes_first(size: int, args: tuple, axes: tuple) -> list[Array]:
 
 def argsort(x: Array, axis: int, stable: bool = True) -> Array:
     """The positions, int64, that sort x along an axis."""
-    return Sort(axis, stable, 1)(x, Iota(_INT, x.shape, axis)())[1]
+    return Sort(axis, stable, 1)(x, Iota(axis, _INT, x.shape)())[1]
 
 
 @dataclass(frozen=True)

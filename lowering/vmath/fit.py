@@ -371,14 +371,14 @@ DIGAMMA_ROOT = mp.findroot(mp.digamma, mpf("1.4616321449683623"))
 # name: (function, low, high, degrees of P and Q, centre)
 RATIONALS: dict[str, tuple[Callable, Any, Any, tuple[int, int], Any]] = {
     # erf_inv(y) = y ERF_INV(y**2) for |y| <= 3/4
-    "ERF_INV": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (7, 7), 0),
-    "ERF_INV_NARROW": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (3, 3), 0),
+    "ERF_INV": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (7, 7), 0.5625),
+    "ERF_INV_NARROW": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (3, 3), 0.5625),
     # and ERF_INV_TAIL(sqrt(-log(1 - |y|))) beyond
     "ERF_INV_TAIL": (inverse_erfc_exp, 1.177, 6.07, (9, 8), 1),
     "ERF_INV_TAIL_NARROW": (inverse_erfc_exp, 1.177, 4.1, (4, 4), 1),
     # lgamma(z) = (z - 1) (z - 2) LGAMMA(z), digamma(z) = (z - root) DIGAMMA(z)
-    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 8, (12, 11), 1.5),
-    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 8, (9, 9), 1.5),
+    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 8, (12, 11), 0.5),
+    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 8, (9, 9), 0.5),
 }
 
 

@@ -22,6 +22,7 @@ from .lang import (
     fast_two_sum,
     fma,
     function,
+    horner,
     poly,
     rint,
     single,
@@ -76,7 +77,7 @@ def erfc(x: V) -> V:
 
 def ratio(name: str, x: V, dtype: str = "float64") -> tuple[V, V]:
     """Numerator and denominator of a rational function."""
-    return poly(x, C[name + "_P", dtype]), poly(x, C[name + "_Q", dtype])
+    return horner(x, C[name + "_P", dtype]), horner(x, C[name + "_Q", dtype])
 
 
 @function("erf_inv")
@@ -88,7 +89,7 @@ def erf_inv(x: V) -> V:
     s = sqrt(-log(1.0 - a))
     shifted = s - 1.0
     top, bottom = ratio("ERF_INV_TAIL" + "_NARROW" * narrow, shifted)
-    above, below = ratio("ERF_INV" + "_NARROW" * narrow, a * a)
+    above, below = ratio("ERF_INV" + "_NARROW" * narrow, fma(a, a, -0.5625))
     y = where(tail, top, a * above) / where(tail, bottom, below)
     return copy_sign(where(a.eq(1.0), math.inf, y), x)
 
@@ -119,7 +120,7 @@ def lgamma(x: V) -> V:
     """log |gamma(x)|: a rational function below 8, Stirling's series above, reflection for x < 1/2."""
     reflect, z, f, sine = reflected(x)
     large = z >= STIRLING_FROM
-    top, bottom = ratio("LGAMMA", z - 1.5)
+    top, bottom = ratio("LGAMMA", z - 0.5)
     r = where(large, 1.0, top) / where(large, z, bottom)
     small = (z - 1.0) * (z - 2.0) * r
     y = log_of_large(z)
@@ -137,7 +138,7 @@ def digamma(x: V) -> V:
     """Derivative of lgamma, by the same cases; -inf at 0, NaN at the negative integers."""
     reflect, z, f, sine = reflected(x)
     large = z >= STIRLING_FROM
-    top, bottom = ratio("DIGAMMA", z - 1.5)
+    top, bottom = ratio("DIGAMMA", z - 0.5)
     r = where(large, 1.0, top) / where(large, z, bottom)
     small = ((z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]) * r
     y = log_of_large(z)

@@ -1,0 +1,457 @@
+"""Indexing: x[...] and the reading half of x.at[...]; what an index means, as a plan of primitives."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.errors import (
+    FnxError,
+    InvalidValue,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
+    TypeMismatch,
+)
+from fnx.core.interpreter import Tracer, current, evaluate
+from fnx.numpy.util import Shape, common_shape
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import broadcast_to, insert_axes, scalar
+from fnx.ops.dynamic_slice import DynamicSlice
+from fnx.ops.indexing import Gather
+from fnx.ops.join import Concatenate
+from fnx.ops.permute import Reshape, Rev, Squeeze
+from fnx.ops.select import select
+from fnx.ops.slice import Slice
+from fnx.ops.windows import FILL, GatherDimensionNumbers, GatherScatterMode
+
+INT = np.dtype(np.int64)
+BASIC = (int, slice, type(None), EllipsisType)
+
+
+class BadIndex(FnxError, IndexError):
+    """An index that does not fit the array: too many entries, or a mask of another shape."""
+
+
+class BadIndexType(TypeMismatch, IndexError):
+    """An index of a type or dtype that cannot index."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An index in terms of the axes of the operand, after new axes of size 1 were put in.
+
+    `entries` has one of: a slice with ints, an int, an Array (an integer of rank 0 whose value is
+    not known, or indices of any rank).
+    """
+
+    new_axes: Shape  # axes of size 1 to insert into the operand first
+    shape: Shape  # of the operand with them
+    entries: tuple[Any, ...]
+    none_axes: Shape = ()  # those of `new_axes` that the result keeps
+
+    @property
+    def has_arrays(self) -> bool:
+        return any([isinstance(e, (Array, np.ndarray)) and e.ndim > 0 for e in self.entries])
+
+
+def plan(shape: Shape, index: Any) -> Plan:
+    """What an index means for an array of a shape; raises for one that does not fit."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    parts = [_part(p, k) for k, p in enumerate(parts)]
+    used = sum([_consumes(p) for p in parts])
+    if used > len(shape):
+        raise BadIndex(
+            f"too many indices: the array has rank {len(shape)}, shape {shape}, but {used} axes were "
+            "indexed"
+        )
+    dots = [k for k, p in enumerate(parts) if p is Ellipsis]
+    if len(dots) > 1:
+        raise BadIndex("an index can have a single ellipsis (...)")
+    whole = [slice(None)] * (len(shape) - used)
+    at = dots[0] if dots else len(parts)
+    parts = [*parts[:at], *whole, *parts[at + 1 :]]
+    return _place(shape, parts)
+
+
+def _part(p: Any, position: int) -> Any:
+    """One entry of an index in canonical form."""
+    kind = type(p)
+    if kind is slice or p is None or p is Ellipsis or kind is int:
+        return p
+    if kind is bool or isinstance(p, np.bool_):
+        return np.asarray(p)
+    if isinstance(p, (int, np.integer)):
+        return int(p)
+    if isinstance(p, (list, tuple, np.ndarray)):
+        p = np.asarray(p) if not _has_tracers(p) else _stacked(p)
+        if isinstance(p, np.ndarray) and p.size == 0 and p.dtype.kind == "f":
+            p = p.astype(INT)
+    elif not isinstance(p, Array) and hasattr(p, "__jax_array__"):
+        p = as_array(p)
+    if isinstance(p, ConcreteArray):
+        p = p._value
+    if not isinstance(p, (Array, np.ndarray)):
+        raise BadIndexType(
+            f"an index of type {type(p).__name__} at position {position}: {p!r:.60}; expected "
+            "integers, slices, None, ..., or arrays of integers or bools"
+        )
+    if p.dtype.kind not in "biu":
+        raise BadIndexType(
+            f"an index array of dtype {p.dtype} at position {position}; expected integers or bools: "
+            "convert it with .astype(int)"
+        )
+    if isinstance(p, np.ndarray) and p.ndim == 0 and p.dtype.kind != "b":
+        return int(p)
+    if isinstance(p, Array) and p.dtype.kind == "b":
+        return _known_mask(p)
+    return p
+
+
+def _has_tracers(p: Any) -> bool:
+    return isinstance(p, (list, tuple)) and any(isinstance(q, Tracer) or _has_tracers(q) for q in p)
+
+
+def _stacked(p: Sequence) -> Array:
+    columns = [_stacked(q) if isinstance(q, (list, tuple)) else ops.convert(as_array(q), INT) for q in p]
+    return Concatenate(0)(*[Reshape((1, *c.shape))(c) for c in columns])
+
+
+def _known_mask(mask: Array) -> np.ndarray:
+    try:
+        return np.asarray(mask)
+    except TracerArrayConversionError:
+        raise NonConcreteBooleanIndexError(
+            f"a traced mask of type {mask.aval.str_short()} as an index: the shape of the result would "
+            "depend on its values. Use fnx.numpy.where(mask, a, b), or nonzero(mask, size=...)."
+        ) from None
+
+
+def _consumes(p: Any) -> int:
+    """How many axes of the operand an entry stands for."""
+    if p is None or p is Ellipsis:
+        return 0
+    if isinstance(p, np.ndarray) and p.dtype.kind == "b":
+        return p.ndim
+    return 1
+
+
+def _place(shape: Shape, parts: list) -> Plan:
+    new_axes, none_axes, full, entries = [], [], [], []
+    sizes = iter(shape)
+    for p in parts:
+        if p is None:
+            new_axes.append(len(full))
+            none_axes.append(len(full))
+            full.append(1)
+            entries.append(slice(0, 1, 1))
+        elif isinstance(p, np.ndarray) and p.dtype.kind == "b":
+            if p.ndim == 0:
+                new_axes.append(len(full))
+                full.append(1)
+                entries.append(np.zeros(int(p), INT))
+                continue
+            mine = tuple([next(sizes) for _ in range(p.ndim)])
+            if mine != p.shape:
+                raise BadIndex(
+                    f"a mask of shape {p.shape} does not fit axes of shape {mine} of an array of shape "
+                    f"{shape}; expected equal shapes"
+                )
+            full += mine
+            entries += np.nonzero(p)
+        else:
+            n = next(sizes)
+            full.append(n)
+            entries.append(_canonical(p, n))
+    return Plan(tuple(new_axes), tuple(full), tuple(entries), tuple(none_axes))
+
+
+def _canonical(p: Any, n: int) -> Any:
+    if type(p) is int:
+        p = p + n if p < 0 else p
+        return p
+    if type(p) is slice:
+        try:
+            return slice(*p.indices(n))
+        except (TracerIntegerConversionError, TypeError) as error:
+            raise BadIndexType(
+                f"a slice with an entry that is not a known integer: {p!r:.100}; expected Python "
+                "integers. For a start that is traced use lax.dynamic_slice_in_dim, whose length is "
+                "static; for a choice of elements fnx.numpy.where."
+            ) from error
+    if isinstance(p, np.ndarray):
+        p = p.astype(INT, copy=False)
+        return np.where(p < 0, p + n, p) if p.size else p
+    return wrap(p, n)
+
+
+def wrap(i: Array, n: int) -> Array:
+    """Indices with negative ones counted from the end."""
+    if dtypes.kind(i.dtype) == "u":
+        return i
+    return select(ops.lt(i, scalar(0, i.dtype)), ops.add(i, scalar(n, i.dtype)), i)
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def getitem(x: Array, index: Any) -> Array:
+    """x[index]: slices, integers, masks, arrays, None and ... as NumPy has them.
+
+    Integers that are out of bounds read the nearest element, as in JAX.
+    """
+    if type(x) is ConcreteArray and current.get() is evaluate:
+        found = _eager(x, index)
+        if found is not None:
+            return found
+    if isinstance(index, (list, str)):
+        raise BadIndexType(
+            f"an array indexed by {type(index).__name__} {index!r:.40}; expected an array: "
+            "x[fnx.numpy.array(...)]"
+        )
+    return read(x, plan(x.shape, index))
+
+
+def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:
+    """NumPy's own indexing, where it means the same."""
+    kind = type(index)
+    if kind is tuple:
+        for p in index:
+            if type(p) not in BASIC:
+                return None
+    elif kind not in BASIC:
+        if kind is not ConcreteArray or index._value.ndim == 0:
+            return None
+        index = index._value
+        if index.dtype.kind not in "iub":
+            return None
+    try:
+        out = x._value[index]
+    except (IndexError, TypeError):
+        return None  # out of bounds, or an error that the plan explains better
+    if type(out) is not np.ndarray or not out.flags.c_contiguous:
+        out = np.array(out, order="C")
+    return ConcreteArray(out, x.weak_type)
+
+
+def read(x: Array, p: Plan, mode: Any = None, fill_value: Any = None, flags: tuple = (False, False)) -> Array:
+    """The elements that a plan names."""
+    if p.has_arrays or (mode is not None and _has_numbers(p)):
+        return _gather(x, p, mode, fill_value, flags)
+    if p.new_axes and not p.shape:
+        return x
+    lo, hi, steps, rev, kept = box_of(p)
+    shape = x.shape
+    if p.new_axes:
+        # New axes are left to the end: the box is that of the operand's own axes.
+        own = [k for k in range(len(p.shape)) if k not in p.new_axes]
+        lo, hi, steps = ([v[k] for k in own] for v in (lo, hi, steps))
+        rev = [own.index(k) for k in rev]
+    if tuple(hi) != shape or any(lo) or any(s != 1 for s in steps):
+        strides = tuple(steps) if any(s != 1 for s in steps) else None
+        x = Slice(tuple(lo), tuple(hi), strides)(x)
+    if rev:
+        x = Rev(tuple(rev))(x)
+    dynamic = {k: e for k, e in enumerate(p.entries) if isinstance(e, Array)}
+    if dynamic:
+        own = [k for k in range(len(p.shape)) if k not in p.new_axes]
+        starts = [dynamic.get(k, _ZERO) for k in own]
+        sizes = tuple([1 if k in dynamic else n for k, n in zip(own, x.shape)])
+        x = DynamicSlice(sizes)(x, *starts)
+    return _shape_result(x, p, kept)
+
+
+_ZERO = scalar(0, INT)
+
+
+def _has_numbers(p: Plan) -> bool:
+    return any([not isinstance(e, slice) for e in p.entries])
+
+
+def box_of(p: Plan) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    """The static box of a plan: starts, limits, strides, reversed axes, axes that the result keeps.
+
+    Integers that are out of bounds are clamped; axes with dynamic indices are whole.
+    """
+    lo, hi, steps, rev, kept = [], [], [], [], []
+    for k, (e, n) in enumerate(zip(p.entries, p.shape)):
+        if isinstance(e, slice):
+            a, b, s, reverse = _forward(e)
+            if reverse:
+                rev.append(k)
+            kept.append(k)
+        elif type(e) is int:
+            a = min(max(e, 0), n - 1)
+            if n == 0:
+                raise BadIndex(f"index {e} of an axis of size 0; there is no element to read")
+            b, s = a + 1, 1
+        else:
+            a, b, s = 0, n, 1
+        lo.append(a)
+        hi.append(b)
+        steps.append(s)
+    return lo, hi, steps, rev, kept
+
+
+def _forward(e: slice) -> tuple[int, int, int, bool]:
+    """Start, limit and positive step of a canonical slice; and whether it runs backwards."""
+    a, b, s = e.start, e.stop, e.step
+    count = len(range(a, b, s))
+    if count == 0:
+        return min(a, b) if min(a, b) >= 0 else 0, min(a, b) if min(a, b) >= 0 else 0, 1, False
+    last = a + (count - 1) * s
+    if s < 0:
+        return last, a + 1, -s if count > 1 else 1, True
+    return a, last + 1, s if count > 1 else 1, False
+
+
+def _shape_result(x: Array, p: Plan, kept: list[int]) -> Array:
+    """Without the axes of integers, with the new ones."""
+    own = [k for k in range(len(p.shape)) if k not in p.new_axes]
+    gone = tuple([i for i, k in enumerate(own) if k not in kept])
+    if not p.new_axes:
+        return Squeeze(gone)(x) if gone else x
+    if not gone:
+        return insert_axes(x, p.new_axes)
+    sizes = iter(x.shape)
+    full = {k: next(sizes) for k in own}
+    return Reshape(tuple([full.get(k, 1) for k in kept]))(x)
+
+
+# --- gather and scatter -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A plan as the windows of a gather or scatter.
+
+    Index vectors count along `mapped` axes; `gone` axes (mapped or of size 1) leave no axis in the
+    result; the batch axes stand at `at` of the result; `sizes` are those of the windows.
+    """
+
+    mapped: Shape
+    gone: Shape
+    at: int
+    batch: Shape
+    sizes: Shape
+
+    def dims(self) -> GatherDimensionNumbers:
+        rank = len(self.batch) + len(self.sizes) - len(self.gone)
+        lanes = range(self.at, self.at + len(self.batch))
+        offset = tuple([a for a in range(rank) if a not in lanes])
+        return GatherDimensionNumbers(offset, self.gone, self.mapped)
+
+    def shape(self) -> Shape:
+        rest = [n for k, n in enumerate(self.sizes) if k not in self.gone]
+        return (*rest[: self.at], *self.batch, *rest[self.at :])
+
+
+def windows(p: Plan, keep_offsets: bool) -> tuple[Windows, list]:
+    """The windows, and what stands in their index vectors, one entry per mapped axis.
+
+    With `keep_offsets` static slices and integers count in the index vectors (for scatters); else
+    the operand is sliced before, and they do not.
+    """
+    advanced = [k for k, e in enumerate(p.entries) if not isinstance(e, slice)]
+    mapped, columns, sizes = [], [], []
+    for k, (e, n) in enumerate(zip(p.entries, p.shape)):
+        if isinstance(e, slice):
+            count = len(range(e.start, e.stop, e.step))
+            sizes.append(count)
+            if keep_offsets and count != n:
+                mapped.append(k)
+                columns.append(e.start)
+        else:
+            sizes.append(1 if n else 0)
+            if keep_offsets or type(e) is not int:
+                mapped.append(k)
+                columns.append(e)
+    shapes = [e.shape for e in columns if not isinstance(e, int)]
+    batch = common_shape("indexing", shapes) if shapes else ()
+    arrays = [k for k in advanced if not isinstance(p.entries[k], int) or p.has_arrays]
+    together = bool(arrays) and arrays == list(range(arrays[0], arrays[-1] + 1))
+    at = arrays[0] if together else 0
+    return Windows(tuple(mapped), tuple(advanced), at, batch, tuple(sizes)), columns
+
+
+def index_vectors(columns: list, batch: Shape) -> Array:
+    """Index columns, numbers or arrays, as one array of shape (*batch, number of columns)."""
+    if all([isinstance(c, (int, np.ndarray)) for c in columns]):
+        stacked = [np.broadcast_to(np.asarray(c, INT), batch) for c in columns]
+        out = np.stack(stacked, -1) if columns else np.zeros((*batch, 0), INT)
+        return ConcreteArray(np.ascontiguousarray(out))
+    arrays = []
+    for c in columns:
+        if isinstance(c, int):
+            c = scalar(c, INT)
+        elif isinstance(c, np.ndarray):
+            c = ConcreteArray(np.ascontiguousarray(c) if c.ndim else c)
+        arrays.append(Reshape((*batch, 1))(broadcast_to(ops.convert(c, INT), batch)))
+    return arrays[0] if len(arrays) == 1 else Concatenate(len(batch))(*arrays)
+
+
+def _gather(x: Array, p: Plan, mode: Any, fill_value: Any, flags: tuple) -> Array:
+    own = Plan((), p.shape, p.entries)
+    if p.new_axes:
+        x = insert_axes(x, p.new_axes)
+    strided = any([isinstance(e, slice) and e.step != 1 for e in p.entries])
+    exact = mode is None or GatherScatterMode.from_any(mode) is not FILL
+    if strided or exact:
+        x, own = _sliced(x, own, exact)
+    w, columns = windows(own, keep_offsets=not exact)
+    how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
+    fill = None if fill_value is None else _static_fill(fill_value)
+    if any([n == 0 for n in w.sizes]) or 0 in w.batch:
+        from fnx.ops.broadcast import full
+
+        return full(w.shape(), 0, x.dtype)
+    sort, unique = flags
+    gather = Gather(w.dims(), fill, sort, how, w.sizes, unique)
+    return gather(x, index_vectors(columns, w.batch))
+
+
+def _static_fill(value: Any) -> Any:
+    if isinstance(value, Array):
+        value = np.asarray(value).item()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _sliced(x: Array, p: Plan, ints_too: bool) -> tuple[Array, Plan]:
+    """The operand sliced by the plan's slices (and integers), and the plan of what is left."""
+    first = [e if isinstance(e, slice) or (ints_too and type(e) is int) else None for e in p.entries]
+    lo, hi, steps, rev, _ = box_of(
+        Plan((), p.shape, tuple([slice(0, n, 1) if e is None else e for e, n in zip(first, p.shape)]))
+    )
+    if tuple(hi) != x.shape or any(lo) or any(s != 1 for s in steps):
+        strides = tuple(steps) if any(s != 1 for s in steps) else None
+        x = Slice(tuple(lo), tuple(hi), strides)(x)
+    if rev:
+        x = Rev(tuple(rev))(x)
+    rest = [
+        e if f is None else 0 if type(f) is int else slice(0, n, 1)
+        for e, f, n in zip(p.entries, first, x.shape)
+    ]
+    return x, Plan((), x.shape, tuple(rest))
+
+
+@lru_cache(maxsize=1024)
+def axis_slice(ndim: int, axis: int, start: Any, stop: Any, step: Any = None) -> tuple:
+    """The index that slices one axis."""
+    return (*(slice(None),) * axis, slice(start, stop, step))
+
+
+def static_index(i: Any, what: str) -> int:
+    """A known integer."""
+    try:
+        return operator.index(i)
+    except TypeError as error:
+        raise InvalidValue(f"{what} must be a known integer, not {i!r:.60}") from error
+
+
+__all__ = ["BadIndex", "BadIndexType", "Plan", "Windows", "getitem", "index_vectors", "plan", "read", "windows"]

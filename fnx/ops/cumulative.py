@@ -1,0 +1,209 @@
+"""Cumulative sums, products, extrema and logsumexps; and the recurrence that their tangents obey."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes, recipe
+from fnx.core import scalar as expr
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Operand, Recipe
+from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
+from fnx.ops.elementwise import exp, mul, sub
+from fnx.ops.join import Concatenate
+from fnx.ops.permute import move_axis
+from fnx.ops.pointwise import FLOAT, NUMBER, add, dtype_table
+from fnx.ops.select import eq, gt, lt, select
+from fnx.ops.slice import Slice
+
+_REAL = dtype_table("iuf")
+_UFUNC = {
+    "cumsum": np.add,
+    "cumprod": np.multiply,
+    "cummax": np.maximum,
+    "cummin": np.minimum,
+    "cumlogsumexp": np.logaddexp,
+}
+_ACCEPTS = {
+    "cumsum": NUMBER,
+    "cumprod": NUMBER,
+    "cummax": _REAL,
+    "cummin": _REAL,
+    "cumlogsumexp": FLOAT,
+}
+
+
+def _logaddexp(a: expr.Expr, b: expr.Expr) -> expr.Expr:
+    high, low = expr.apply("max", a, b), expr.apply("min", a, b)
+    # of equal infinities the difference is not a number
+    gap = expr.select(expr.compare("eq", high, low), expr.const(0, a.dtype), expr.sub(low, high))
+    return expr.add(high, expr.apply("log1p", expr.apply("exp", gap)))
+
+
+def _combine(kind: str, a: expr.Expr, b: expr.Expr) -> expr.Expr:
+    if kind == "cumlogsumexp":
+        return _logaddexp(a, b)
+    return expr.apply({"cumsum": "add", "cumprod": "mul"}.get(kind, kind[3:]), a, b)
+
+
+def _start(kind: str, dtype: str) -> expr.Expr:
+    if kind in ("cumsum", "cumprod"):
+        return expr.const(int(kind == "cumprod"), dtype)
+    sign = 1 if kind == "cummin" else -1
+    if "float" in dtype:
+        return expr.const(sign * float("inf"), dtype)
+    info = np.iinfo(dtype)
+    return expr.const(int(info.max if sign > 0 else info.min), dtype)
+
+
+@dataclass(frozen=True)
+class Cumulative(Primitive):
+    """Every partial result of a fold along `axis`, from its end if `reverse`."""
+
+    name: str = field()
+    axis: int
+    reverse: bool = False
+
+    def params(self) -> dict[str, Any]:
+        return {"axis": self.axis, "reverse": self.reverse}
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if x.dtype not in _ACCEPTS[self.name]:
+            raise TypeMismatch(
+                f"{self.name} of dtype {x.dtype}; expected one of "
+                f"{', '.join(dtypes.NAME[d] for d in _ACCEPTS[self.name])}"
+            )
+        check_axes(self.name, (self.axis,), x.shape)
+        return (x,)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        ufunc, axis = _UFUNC[self.name], self.axis
+        if not self.reverse:
+            return ufunc.accumulate(x, axis, x.dtype)
+        return np.flip(ufunc.accumulate(np.flip(x, axis), axis, x.dtype), axis).copy()
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x,), (t,) = primals, tangents
+        out = self(x)
+        if self.name == "cumsum":
+            return (out,), (self(t),)
+        keep, take = self.slopes(x, out)
+        return (out,), (Recurrence(self.axis, self.reverse)(keep, mul(t, take)),)
+
+    def slopes(self, x: Array, out: Array) -> tuple[Array, Array]:
+        """Derivatives of each result in the result before it and in its own element."""
+        before = shift(out, self.axis, self.reverse, int(self.name == "cumprod"))
+        if self.name == "cumprod":
+            return x, before
+        if self.name == "cumlogsumexp":
+            first = shift(full(x.shape, True, dtypes.bool_), self.axis, self.reverse, False)
+            keep = select(first, exp(sub(before, out)), scalar(0, x.dtype))
+            return keep, exp(sub(x, out))
+        better = gt if self.name == "cummax" else lt
+        first = shift(full(x.shape, True, dtypes.bool_), self.axis, self.reverse, False)
+        one, half, none = (scalar(v, x.dtype) for v in (1, 0.5, 0))
+        take = select(better(x, before), one, select(eq(x, before), half, none))
+        take = select(first, take, one)
+        return sub(one, take), take
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        if self.name != "cumsum":
+            raise self._missing("transpose", "reverse-mode differentiation of a linear use")
+        return (Cumulative(self.name, self.axis, not self.reverse)(cts[0]),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        at = axes[0]
+        return (Cumulative(self.name, self.axis + (self.axis >= at), self.reverse)(args[0]),), (at,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return recipe.Cumulative(
+            x.shape,
+            self.axis,
+            self.reverse,
+            (_start(self.name, x.dtype),),
+            lambda *ix: (x(*ix),),
+            lambda acc, new: (_combine(self.name, acc[0], new[0]),),
+        )
+
+
+def shift(x: Array, axis: int, reverse: bool, value: Any) -> Array:
+    """Each element's predecessor along an axis; `value` for the first."""
+    shape, n = x.shape, x.shape[axis]
+    if not n:
+        return x
+    lo, hi = [0] * len(shape), list(shape)
+    if reverse:
+        lo[axis] = 1
+    else:
+        hi[axis] = n - 1
+    rest = Slice(tuple(lo), tuple(hi))(x)
+    edge = Broadcast((*shape[:axis], 1, *shape[axis + 1 :]), ())(scalar(value, x.dtype))
+    return Concatenate(axis)(*((rest, edge) if reverse else (edge, rest)))
+
+
+@dataclass(frozen=True)
+class Recurrence(Primitive):
+    """y[k] = a[k] * y[k - 1] + b[k] along `axis`, from 0 before the first; linear in b."""
+
+    axis: int
+    reverse: bool = False
+    name = "linear_recurrence"
+
+    def abstract(self, a: ShapedArray, b: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise TypeMismatch(
+                f"linear_recurrence of {a} and {b}; expected equal shapes and dtypes"
+            )
+        return (ShapedArray(a.shape, a.dtype, a.weak_type and b.weak_type),)
+
+    def impl(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        out = np.empty_like(b)
+        rows, factors, terms = (np.moveaxis(v, self.axis, 0) for v in (out, a, b))
+        steps = range(len(rows))
+        last = None
+        for k in reversed(steps) if self.reverse else steps:
+            rows[k] = terms[k] if last is None else factors[k] * last + terms[k]
+            last = rows[k]
+        return out
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (a, _), (ta, tb) = primals, tangents
+        out = self(*primals)
+        term = tb
+        if ta is not None:
+            by_a = mul(ta, shift(out, self.axis, self.reverse, 0))
+            term = by_a if tb is None else add(by_a, tb)
+        return (out,), (self(a, term),)
+
+    def transpose(self, cts: tuple, a: Any, b: Any) -> tuple:  # type: ignore[override]
+        if type(a) is Undefined:
+            raise self._missing("transpose", "a recurrence that is linear in its factors")
+        after = shift(a, self.axis, not self.reverse, 0)
+        return None, Recurrence(self.axis, not self.reverse)(after, cts[0])
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        at = next(k for k in axes if k is not None)
+        xs = [
+            broadcast_axis(x, size, at) if k is None else move_axis(x, k, at)
+            for x, k in zip(args, axes)
+        ]
+        return (Recurrence(self.axis + (self.axis >= at), self.reverse)(*xs),), (at,)
+
+    def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
+        zero = expr.const(0, b.dtype)
+        shape: Shape = b.shape
+        return recipe.Cumulative(
+            shape,
+            self.axis,
+            self.reverse,
+            (zero,),
+            lambda *ix: (a(*ix), b(*ix)),
+            lambda acc, new: (expr.add(expr.mul(new[0], acc[0]), new[1]),),
+        )
+
+
+__all__ = ["Cumulative", "Recurrence", "shift"]

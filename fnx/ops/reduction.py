@@ -1,0 +1,289 @@
+"""Reductions other than the sum: max, min, prod, and, or, xor; and the places of extrema."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core import scalar as expr
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Call, Fold, Operand, Recipe
+from fnx.ops.broadcast import (
+    NARROW,
+    Broadcast,
+    Shape,
+    Sum,
+    batched_axes,
+    check_axes,
+    scalar,
+    without,
+)
+from fnx.ops.compose import Program
+from fnx.ops.convert import ConvertElementType, convert
+from fnx.ops.cumulative import Cumulative
+from fnx.ops.elementwise import div, mul
+from fnx.ops.join import Concatenate, Iota
+from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.pointwise import ANY, INTEGRAL, NUMBER
+from fnx.ops.select import eq, ne, or_, select_n
+from fnx.ops.slice import Slice
+
+
+def lowest(dtype: np.dtype) -> Any:
+    """The smallest value: -inf for floats."""
+    if dtypes.is_float(dtype):
+        return -math.inf
+    return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+
+
+def highest(dtype: np.dtype) -> Any:
+    """The largest value: inf for floats."""
+    if dtypes.is_float(dtype):
+        return math.inf
+    return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+
+
+@dataclass(frozen=True)
+class Reduction(Primitive):
+    """Folds a commutative, associative operation over `axes`, which disappear."""
+
+    axes: Shape
+    accepts = ANY
+    op = ""  # the scalar operation
+    ufunc = None
+
+    def identity(self, dtype: np.dtype) -> Any:
+        """The value of an empty reduction."""
+        raise NotImplementedError
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if x.dtype not in self.accepts:
+            raise TypeMismatch(
+                f"{self.name} of dtype {x.dtype}, shape {x.shape}; expected one of "
+                f"{', '.join(dtypes.NAME[d] for d in self.accepts)}"
+            )
+        check_axes(self.name, self.axes, x.shape)
+        return (ShapedArray(without(x.shape, self.axes), x.dtype, x.weak_type),)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        if not x.size:
+            return np.full(without(x.shape, self.axes), self.identity(x.dtype), x.dtype)
+        return type(self).ufunc.reduce(x, axis=self.axes)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        moved, out = batched_axes(self.axes, axes[0])
+        return (type(self)(moved)(args[0]),), (out,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        identity = self.identity(_dtype(x.dtype))
+        return Fold(
+            x.shape,
+            self.axes,
+            (expr.const(identity, x.dtype),),
+            lambda *ix: (x(*ix),),
+            lambda acc, new: (expr.apply(self.op, acc[0], new[0]),),
+            reassociate="float" in x.dtype or "complex" in x.dtype,
+        )
+
+    def spread(self, y: Array, shape: Shape) -> Array:
+        """A result, broadcast back to the operand's shape."""
+        return Broadcast(shape, tuple([k for k in range(len(shape)) if k not in self.axes]))(y)
+
+
+def _dtype(name: str) -> np.dtype:
+    return dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
+
+
+@dataclass(frozen=True)
+class _ReduceExtremum(Reduction):
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        # The tangent is shared evenly by all elements that are the extremum.
+        (x,), (t,) = primals, tangents
+        out = self(x)
+        here = convert(eq(x, self.spread(out, x.shape)), x.dtype)
+        share = div(here, self.spread(Sum(self.axes)(here), x.shape))
+        return (out,), (Sum(self.axes)(mul(t, share)),)
+
+
+@dataclass(frozen=True)
+class Max(_ReduceExtremum):
+    """The largest element; NaN if there is one."""
+
+    name = "reduce_max"
+    op, ufunc = "max", np.maximum
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return lowest(dtype)
+
+
+@dataclass(frozen=True)
+class Min(_ReduceExtremum):
+    """The smallest element; NaN if there is one."""
+
+    name = "reduce_min"
+    op, ufunc = "min", np.minimum
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return highest(dtype)
+
+
+@dataclass(frozen=True)
+class Prod(Reduction):
+    """The product."""
+
+    name = "reduce_prod"
+    accepts = NUMBER
+    op, ufunc = "mul", np.multiply
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return 1
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        if x.dtype in NARROW:
+            return np.multiply.reduce(x, self.axes, np.float32).astype(x.dtype)
+        return np.multiply.reduce(x, self.axes, x.dtype)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        # The product of all others is the one of those before times the one of those after: right
+        # where an element is 0.
+        (x,), (t,) = primals, tangents
+        x, t = _flat(x, self.axes), _flat(t, self.axes)
+        last = (len(x.shape) - 1,)
+        others = mul(_before(x, False), _before(x, True))
+        return (self(primals[0]),), (Sum(last)(mul(t, others)),)
+
+
+def _flat(x: Array, axes: Shape) -> Array:
+    """`axes` moved to the end and made one."""
+    kept = [k for k in range(len(x.shape)) if k not in axes]
+    order = (*kept, *axes)
+    moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
+    head = tuple([x.shape[k] for k in kept])
+    n = math.prod([x.shape[k] for k in axes])
+    return moved if moved.shape == (*head, n) else Reshape((*head, n))(moved)
+
+
+def _before(x: Array, reverse: bool) -> Array:
+    """The product of the elements before each one, along the last axis."""
+    *head, n = x.shape
+    if not n:
+        return x
+    one = Broadcast((*head, 1), ())(scalar(1, x.dtype))
+    low, high = (1, n) if reverse else (0, n - 1)
+    rest = Slice((0,) * len(head) + (low,), (*head, high))(x)
+    parts = (rest, one) if reverse else (one, rest)
+    shifted = Concatenate(len(head))(*parts)
+    return Cumulative("cumprod", len(head), reverse)(shifted)
+
+
+@dataclass(frozen=True)
+class _ReduceBits(Reduction):
+    accepts = INTEGRAL
+
+
+@dataclass(frozen=True)
+class ReduceAnd(_ReduceBits):
+    """All bits that all elements have; of bools, whether all are true."""
+
+    name = "reduce_and"
+    op, ufunc = "and", np.bitwise_and
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return -1 if dtype.kind == "i" else highest(dtype)
+
+
+@dataclass(frozen=True)
+class ReduceOr(_ReduceBits):
+    """All bits that any element has; of bools, whether any is true."""
+
+    name = "reduce_or"
+    op, ufunc = "or", np.bitwise_or
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return 0
+
+
+@dataclass(frozen=True)
+class ReduceXor(_ReduceBits):
+    """The bits that an odd number of elements have."""
+
+    name = "reduce_xor"
+    op, ufunc = "xor", np.bitwise_xor
+
+    def identity(self, dtype: np.dtype) -> Any:
+        return 0
+
+
+# --- places of extrema -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArgExtremum(Primitive):
+    """The index along the one axis of `axes` of an extremum: the first; the first NaN before all."""
+
+    axes: Shape
+    index_dtype: np.dtype
+    find = extremum = None  # NumPy's function, and the reduction to the extremum
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if len(self.axes) != 1 or x.dtype not in ANY or dtypes.is_complex(x.dtype):
+            raise TypeMismatch(
+                f"{self.name} of dtype {x.dtype} along axes {self.axes}; expected one axis, and a dtype "
+                "that is ordered"
+            )
+        check_axes(self.name, self.axes, x.shape)
+        if not x.shape[self.axes[0]]:
+            raise InvalidValue(
+                f"{self.name} along axis {self.axes[0]}, which is empty, of an operand of shape {x.shape}"
+            )
+        if not dtypes.is_integer(self.index_dtype):
+            raise TypeMismatch(f"{self.name}: index_dtype {self.index_dtype}; expected integers")
+        return (ShapedArray(without(x.shape, self.axes), self.index_dtype),)
+
+    def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
+        x = x.astype(np.float32) if x.dtype in NARROW else x
+        return np.asarray(type(self).find(x, self.axes[0])).astype(self.index_dtype)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        return (self(*primals),), (None,)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        moved, out = batched_axes(self.axes, axes[0])
+        return (type(self)(moved, self.index_dtype)(args[0]),), (out,)
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        # Two folds that run at vector speed: the extremum, then the first index where it stands.
+        dtype, (axis,) = _dtype(x.dtype), self.axes
+        p = Program((ShapedArray(x.shape, dtype),))
+        value = p.inputs[0]
+        best = p(self.extremum(self.axes), value)
+        kept = tuple([k for k in range(len(x.shape)) if k != axis])
+        here = p(eq, value, p(Broadcast(x.shape, kept), best))
+        if dtypes.is_float(dtype):
+            here = p(or_, here, p(ne, value, value))
+        index = p(Iota(axis, dtypes.int64, x.shape))
+        far = p.constant(x.shape[axis], dtypes.int64)
+        first = p(Min(self.axes), p(select_n, here, far, index))
+        out = p(ConvertElementType(self.index_dtype), first)
+        return Call(p.jaxpr(self.name, out))
+
+
+@dataclass(frozen=True)
+class ArgMax(ArgExtremum):
+    """Where the largest element is."""
+
+    name = "argmax"
+    find, extremum = np.argmax, Max
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgExtremum):
+    """Where the smallest element is."""
+
+    name = "argmin"
+    find, extremum = np.argmin, Min

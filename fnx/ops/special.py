@@ -1,0 +1,204 @@
+"""Special functions, element by element; SciPy evaluates them."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.ops.broadcast import NARROW, scalar
+from fnx.ops.elementwise import (
+    add,
+    binary,
+    div,
+    exp,
+    log,
+    log1p,
+    mul,
+    neg,
+    one,
+    sign,
+    square,
+    sub,
+    times,
+    unary,
+)
+from fnx.ops.pointwise import FLOAT, Elementwise
+from fnx.ops.select import eq, select
+
+
+def _scipy(name: str) -> Callable[..., Any]:
+    """SciPy's function, imported when it is first needed; 16-bit floats go through float32."""
+
+    def impl(*xs: np.ndarray) -> Any:
+        from scipy import special
+
+        fn, dtype = getattr(special, name), xs[0].dtype
+        if dtype in NARROW:
+            xs = tuple([x.astype(np.float32) for x in xs])
+        return np.asarray(fn(*xs)).astype(dtype, copy=False)
+
+    return impl
+
+
+def _digamma(x: np.ndarray) -> Any:
+    out = _scipy("psi")(x)
+    return np.where((x <= 0) & (np.floor(x) == x), x.dtype.type(math.nan), out)  # poles
+
+
+def _erf_slope(x: Any) -> Any:
+    return times(2 / math.sqrt(math.pi), exp(neg(square(x))))
+
+
+erf = unary("erf", _scipy("erf"), FLOAT, lambda t, o, x: mul(t, _erf_slope(x)))
+erfc = unary("erfc", _scipy("erfc"), FLOAT, lambda t, o, x: mul(t, neg(_erf_slope(x))))
+erf_inv = unary(
+    "erf_inv",
+    _scipy("erfinv"),
+    FLOAT,
+    lambda t, o, x: mul(t, times(math.sqrt(math.pi) / 2, exp(square(o)))),
+)
+lgamma = unary("lgamma", _scipy("gammaln"), FLOAT, lambda t, o, x: mul(t, digamma(x)))
+digamma = unary("digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)))
+
+
+def _polygamma(m: np.ndarray, x: np.ndarray) -> Any:
+    # The derivative of order m of digamma; order 0 is digamma itself.
+    from scipy import special
+
+    a, b = (v.astype(np.float64) for v in (m, x))
+    value = np.where(a % 2 == 1, 1.0, -1.0) * special.gamma(a + 1) * special.zeta(a + 1, b)
+    value = np.where((a == 1) & (b < 0), _trigamma(b), value)
+    return np.where(a == 0, special.psi(b), value).astype(x.dtype)
+
+
+def _trigamma(x: np.ndarray) -> Any:
+    # Reflection: trigamma(x) + trigamma(1 - x) = (pi / sin(pi x))^2, DLMF 5.15.6.
+    from scipy import special
+
+    return (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2.0, 1.0 - np.minimum(x, 0.0))
+
+
+polygamma = binary(
+    "polygamma",
+    _polygamma,
+    FLOAT,
+    (None, lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x))),
+    expr=None,
+)
+zeta = binary(
+    "zeta",
+    _scipy("zeta"),
+    FLOAT,
+    (None, lambda t, o, s, q: mul(t, neg(mul(s, zeta(add(s, one(s)), q))))),
+    expr=None,
+)
+
+
+# --- incomplete gamma and beta functions ---------------------------------------------------------------
+
+
+def _gamma_density(a: Any, x: Any) -> Any:
+    """x^(a-1) e^-x / gamma(a): the derivative in x of the regularized lower function."""
+    return exp(sub(mul(sub(a, one(a)), log(x)), add(x, lgamma(a))))
+
+
+def _numeric_slope_a(a: np.ndarray, x: np.ndarray) -> Any:
+    """The derivative in a of gammainc, by a central difference of order 6 in float64."""
+    from scipy import special
+
+    p, q = (v.astype(np.float64) for v in (a, x))
+    h = np.minimum(1e-2 * np.maximum(p, 1.0), p / 8)
+    weights = ((1, 0.75), (2, -0.15), (3, 1 / 60))
+    total = sum(
+        w * (special.gammainc(p + k * h, q) - special.gammainc(p - k * h, q)) for k, w in weights
+    )
+    return (total / h).astype(a.dtype)
+
+
+igamma_grad_a = binary("igamma_grad_a", _numeric_slope_a, FLOAT, (), expr=None)
+igamma = binary(
+    "igamma",
+    _scipy("gammainc"),
+    FLOAT,
+    (
+        lambda t, o, a, x: mul(t, igamma_grad_a(a, x)),
+        lambda t, o, a, x: mul(t, _gamma_density(a, x)),
+    ),
+    expr=None,
+)
+igammac = binary(
+    "igammac",
+    _scipy("gammaincc"),
+    FLOAT,
+    (
+        lambda t, o, a, x: mul(t, neg(igamma_grad_a(a, x))),
+        lambda t, o, a, x: mul(t, neg(_gamma_density(a, x))),
+    ),
+    expr=None,
+)
+
+
+def _random_gamma_slope(a: Any, sample: Any) -> Any:
+    # Of a sample at a fixed quantile: -(dP/da) / (dP/dx), implicit differentiation.
+    return -_numeric_slope_a(a, sample) / _density(a, sample)
+
+
+def _density(a: np.ndarray, x: np.ndarray) -> Any:
+    from scipy import special
+
+    p, q = (v.astype(np.float64) for v in (a, x))
+    return np.exp((p - 1) * np.log(q) - q - special.gammaln(p)).astype(a.dtype)
+
+
+random_gamma_grad = binary("random_gamma_grad", _random_gamma_slope, FLOAT, (), expr=None)
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    body = add(mul(sub(a, one(a)), log(x)), mul(sub(b, one(b)), log1p(neg(x))))
+    return exp(sub(body, log_beta))
+
+
+regularized_incomplete_beta = Elementwise(
+    "regularized_incomplete_beta",
+    _scipy("betainc"),
+    FLOAT,
+    (None, None, lambda t, o, a, b, x: mul(t, _beta_density(a, b, x))),
+)
+
+
+# --- Bessel functions, scaled by exp(-|x|) ---------------------------------------------------------------
+
+
+def _i1e_slope(t: Any, o: Any, x: Any) -> Any:
+    # i1e' = i0e - i1e * (sign(x) + 1 / x), which is 1/2 at 0
+    zero = eq(x, scalar(0, x.dtype))
+    safe = select(zero, one(x), x)
+    slope = sub(bessel_i0e(safe), mul(o, add(sign(safe), div(one(safe), safe))))
+    return mul(t, select(zero, scalar(0.5, x.dtype), slope))
+
+
+def _i0e_slope(t: Any, o: Any, x: Any) -> Any:
+    return mul(t, sub(bessel_i1e(x), mul(sign(x), o)))
+
+
+bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=None)
+bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=None)
+
+__all__ = [
+    "bessel_i0e",
+    "bessel_i1e",
+    "digamma",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "igamma",
+    "igamma_grad_a",
+    "igammac",
+    "lgamma",
+    "polygamma",
+    "random_gamma_grad",
+    "regularized_incomplete_beta",
+    "zeta",
+]

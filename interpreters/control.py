@@ -1,0 +1,378 @@
+"""Cond and while: branches and loops whose course depends on values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core import config
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Branch, Operand, Recipe
+from fnx.core.recipe import While as WhileRecipe
+from fnx.ops.basic import convert, scalar, zeros
+from fnx.ops.broadcast import Broadcast, Sum
+from fnx.ops.select import gt, select_n
+
+from .batching import batch_jaxpr, place_axis
+from .call import Backend, check_operands, given, only, run_primitive, split_call, spread, undefined
+from .jvp import jvp_jaxpr
+from .linearize import transpose_jaxpr
+from .rewrite import zeros_into
+from .simplify import dce, used_inputs
+from .trace import trace_closed
+
+Mask = tuple[bool, ...]
+
+
+def union(masks: Sequence[Mask]) -> Mask:
+    """Where any of the masks is true."""
+    return tuple([any(column) for column in zip(*masks)])
+
+
+def _filled(jaxpr: Jaxpr, plain: int, made: Mask, mask: Mask, avals: Sequence[ShapedArray]) -> Jaxpr:
+    """A jaxpr of `plain` results and then those in `made`, with zeros for the rest of `mask`."""
+    if made == mask:
+        return jaxpr
+    eqns = list(jaxpr.eqns)
+    outs: Sequence = spread(made, jaxpr.outs[plain:])
+    full = [zeros_into(eqns, a) if o is None else o for o, a in zip(outs, avals)]
+    return Jaxpr(jaxpr.inputs, eqns, [*jaxpr.outs[:plain], *only(mask, full)], name=jaxpr.name)
+
+
+@dataclass(frozen=True)
+class Cond(Primitive):
+    """Operand 0, an int32, says which of `branches` is applied to the others; it is clamped."""
+
+    branches: tuple[Jaxpr, ...]
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "cond"
+    multiple_results = True
+    jaxpr_fields = ("branches",)
+
+    def with_branches(self, branches: Sequence[Jaxpr]) -> "Cond":
+        return replace(self, branches=tuple(branches))
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for b in self.branches for e in b.eqns)
+
+    def abstract(self, index: ShapedArray, *avals: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore
+        if index.shape != () or index.dtype != np.dtype(np.int32):
+            raise TypeMismatch(f"cond by an index of type {index}; expected i32[]")
+        first = self.branches[0]
+        for b in self.branches:
+            check_operands(self.name, avals, b.in_avals)
+            if not all(x.like(y) for x, y in zip(b.out_avals, first.out_avals, strict=True)):
+                raise TypeMismatch(
+                    f"branches of cond give {first.out_avals} and {b.out_avals}; expected equal types"
+                )
+        return first.out_avals
+
+    def impl(self, index: np.ndarray, *values: np.ndarray) -> tuple:  # type: ignore[override]
+        branch = self.branches[min(max(int(index), 0), len(self.branches) - 1)]
+        with use(evaluate):
+            return tuple(eval_jaxpr(branch, [ConcreteArray(v) for v in values]))
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Branch(self.branches)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        nonzero = given(tangents[1:])
+        parts = [jvp_jaxpr(b, nonzero) for b in self.branches]
+        mask = union([made for _, made in parts])
+        avals = [a.tangent() for a in self.branches[0].out_avals]
+        n = len(avals)
+        branches = [_filled(j, n, made, mask, avals) for j, made in parts]
+        outs = self.with_branches(branches)(*primals, *only(nonzero, tangents[1:]))
+        return outs[:n], spread(mask, outs[n:])
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        nonzero = given(tangents[1:])
+        forward, linear, reads, mask = _linear_branches(self, nonzero)
+        n = len(self.branches[0].outs)
+        index, *operands = primals
+        outs = self.with_branches(forward)(*primals)
+        kept = only(reads, operands)
+        touts = self.with_branches(linear)(index, *kept, *outs[n:], *only(nonzero, tangents[1:]))
+        return outs[:n], spread(mask, touts)
+
+    def transpose(self, cts: tuple, index: Array, *args: Any) -> tuple:  # type: ignore[override]
+        linear, nonzero = undefined(args), given(cts)
+        parts = [transpose_jaxpr(b, linear, nonzero) for b in self.branches]
+        mask = union([made for _, made in parts])
+        avals = only(linear, self.branches[0].in_avals)
+        branches = [_filled(j, 0, made, mask, avals) for j, made in parts]
+        values = [a for a, lin in zip(args, linear) if not lin]
+        outs = self.with_branches(branches)(index, *values, *only(nonzero, cts))
+        return (None, *spread(linear, spread(mask, outs)))
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (index, *operands), lanes = args, given(axes[1:])
+        operands = [
+            x if k is None else place_axis(size, x, k, 0) for x, k in zip(operands, axes[1:])
+        ]
+        if axes[0] is None:
+            mask = union([batch_jaxpr(b, size, lanes)[1] for b in self.branches])
+            branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
+            outs = self.with_branches(branches)(index, *operands)
+            return outs, spread(mask, [0] * sum(mask))
+        cases = [eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], operands) for b in self.branches]
+        outs = [_choose(index, case) for case in zip(*cases)]
+        return tuple(outs), (0,) * len(outs)
+
+    def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
+        """Without the results that nobody needs, and the operands that no branch reads."""
+        small = [dce(b, used) for b in self.branches]
+        ins = union([used_inputs(b) for b in small])
+        branches = [Jaxpr(only(ins, b.inputs), b.eqns, b.outs, name=b.name) for b in small]
+        return self.with_branches(branches), (True, *ins), used
+
+
+def _choose(index: Array, cases: Sequence[Array]) -> Array:
+    """Lane by lane, one of the cases."""
+    if cases[0].ndim > 1:
+        index = Broadcast(cases[0].shape, (0,))(index)
+    return select_n(index, *cases) if len(cases) > 1 else cases[0]
+
+
+def _linear_branches(
+    cond: Cond, nonzero: Mask
+) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
+    """Branches of the forward cond and of the linear one, which operands the latter reads, and
+    which results have tangents. Branches share places for what they store, by type.
+    """
+    memo = cond.branches[0].memo
+    key = ("linear cond", cond.branches, nonzero)
+    if key in memo:
+        return memo[key]
+    parts = [split_call(b, nonzero) for b in cond.branches]
+    mask = union([p.mask for p in parts])
+    n = len(mask)
+    reads = tuple([any(k in p.inputs for p in parts) for k in range(len(nonzero))])
+    slots: list[ShapedArray] = []
+    places = [_places(p.forward.outs[n:], slots) for p in parts]
+    avals = [a.tangent() for a in cond.branches[0].out_avals]
+    forward, linear = [], []
+    for p, at in zip(parts, places):
+        eqns = list(p.forward.eqns)
+        by_slot = dict(zip(at, p.forward.outs[n:]))
+        stored = [by_slot[k] if k in by_slot else zeros_into(eqns, a) for k, a in enumerate(slots)]
+        outs = [*p.forward.outs[:n], *stored]
+        forward.append(Jaxpr(p.forward.inputs, eqns, outs, name=p.forward.name))
+        own = p.linear.inputs
+        m = len(p.inputs)
+        by_input = dict(zip(p.inputs, own))
+        by_place = dict(zip(at, own[m:]))
+        in_avals = cond.branches[0].in_avals
+        heads = [by_input.get(k) or Var(a) for k, a in enumerate(in_avals) if reads[k]]
+        middle = [by_place.get(k) or Var(a) for k, a in enumerate(slots)]
+        body = Jaxpr([*heads, *middle, *own[m + p.stored :]], p.linear.eqns, p.linear.outs)
+        linear.append(_filled(body, 0, p.mask, mask, avals))
+    memo[key] = forward, linear, reads, mask
+    return memo[key]
+
+
+def _places(stored: Sequence[Atom], slots: list[ShapedArray]) -> list[int]:
+    """A slot of the right type for each value; slots that are lacking are added."""
+    taken: list[int] = []
+    for v in stored:
+        aval = v.aval.strong()
+        free = [k for k, a in enumerate(slots) if a == aval and k not in taken]
+        if not free:
+            slots.append(aval)
+            free = [len(slots) - 1]
+        taken.append(free[0])
+    return taken
+
+
+# --- while ---------------------------------------------------------------------------------------------
+
+_EAGER_ROUNDS = 20  # so many rounds are interpreted before a compiled loop takes over
+
+
+@dataclass(frozen=True)
+class While(Primitive):
+    """`body_jaxpr` is applied to the carry while `cond_jaxpr` holds.
+
+    Operands: constants of the condition, constants of the body, carry. Results: the carry.
+    """
+
+    cond_jaxpr: Jaxpr
+    cond_consts: int
+    body_jaxpr: Jaxpr
+    body_consts: int
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "while"
+    multiple_results = True
+    jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
+
+    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
+        """Constants of the condition, of the body, and the carry."""
+        n, m = self.cond_consts, self.cond_consts + self.body_consts
+        return values[:n], values[n:m], values[m:]
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for e in (*self.cond_jaxpr.eqns, *self.body_jaxpr.eqns))
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        c, b, carry = self.parts(avals)
+        check_operands("the condition of while", [*c, *carry], self.cond_jaxpr.in_avals)
+        check_operands("the body of while", [*b, *carry], self.body_jaxpr.in_avals)
+        return self.body_jaxpr.in_avals[self.body_consts :]
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        c, b, carry = self.parts([ConcreteArray(v) for v in values])
+        native = self.backend is not None and not config.disable_jit.value
+        rounds = 0
+        with use(evaluate):
+            while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
+                if native and rounds == _EAGER_ROUNDS:
+                    flat = tuple([a._value for a in (*c, *b, *carry)])
+                    return run_primitive(self, self.body_jaxpr, self.backend, flat)
+                carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])
+                rounds += 1
+        return tuple(carry)
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return WhileRecipe(self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        loop, mask = self.differentiated(given(tangents))
+        c, b, carry = self.parts(primals)
+        _, tb, tcarry = self.parts(tangents)
+        start = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
+        outs = loop(*c, *b, *only(given(tb), tb), *carry, *only(mask, start))
+        return outs[: len(carry)], spread(mask, outs[len(carry) :])
+
+    def differentiated(self, nonzero: Mask) -> tuple["While", Mask]:
+        """The loop over (carry, its nonzero tangents); and which of the carry have one."""
+        _, b, carry = self.parts(nonzero)
+        while True:
+            body, made = jvp_jaxpr(self.body_jaxpr, (*b, *carry))
+            more = union([carry, made])
+            if more == carry:
+                break
+            carry = more
+        n, m = self.body_consts, len(carry)
+        avals = [a.tangent() for a in self.body_jaxpr.out_avals]
+        body = _filled(body, m, made, carry, avals)
+        v, t = body.inputs[: n + m], body.inputs[n + m :]
+        tb = sum(b)
+        inputs = [*v[:n], *t[:tb], *v[n:], *t[tb:]]
+        body = Jaxpr(inputs, body.eqns, body.outs, name=body.name)
+        more_inputs = [Var(a) for a in only(carry, avals)]
+        cond = self.cond_jaxpr
+        cond = Jaxpr([*cond.inputs, *more_inputs], cond.eqns, cond.outs, name=cond.name)
+        loop = replace(self, cond_jaxpr=cond, body_jaxpr=body, body_consts=n + tb)
+        return loop, carry
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        # Tangents take a second loop, from the same start, so that results do not wait for them.
+        _, touts = self.jvp(primals, tangents)
+        return self(*primals), touts
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        if not any(isinstance(a, Undefined) for a in args):
+            return (None,) * len(args)
+        raise InvalidValue(
+            "reverse-mode differentiation (grad, vjp) of while_loop, or of fori_loop with bounds that "
+            "are not known when it is traced: the number of rounds, and so the memory for them, is "
+            "unknown. Expected scan, or fori_loop with Python integers as bounds; or use forward "
+            "mode (jvp, jacfwd); or a loop of known length that does nothing once it is done."
+        )
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        lanes = given(axes)
+        c, b, carry = self.parts(lanes)
+        while True:
+            pred = batch_jaxpr(self.cond_jaxpr, size, (*c, *carry))[1][0]
+            if pred:
+                same = _unchanged(self)
+                more = tuple([lane or not s for lane, s in zip(carry, same)])
+            else:
+                made = batch_jaxpr(self.body_jaxpr, size, (*b, *carry))[1]
+                more = union([carry, made])
+            if more == carry:
+                break
+            carry = more
+        loop = _batched_while(self, size, (*c, *b, *carry), pred)
+        place = [
+            place_axis(size, x, k, 0 if m else None)
+            for x, k, m in zip(args, axes, (*c, *b, *carry))
+        ]
+        c_values, b_values, start = self.parts(place)
+        again = c_values if pred else []  # the body asks, too, which lanes go on
+        outs = loop(*c_values, *b_values, *again, *start)
+        return outs, spread(carry, [0] * sum(carry))
+
+    def prune(self, used: Mask) -> tuple["While", Mask, Mask]:
+        """Without the carries that neither the condition nor a needed result reads."""
+        nc, nb = self.cond_consts, self.body_consts
+        cond = dce(self.cond_jaxpr, (True,))
+        cond_reads = used_inputs(cond)
+        carry = union([used, cond_reads[nc:]])
+        while True:
+            body = dce(self.body_jaxpr, carry)
+            reads = used_inputs(body)
+            more = union([carry, reads[nb:]])
+            if more == carry:
+                break
+            carry = more
+        cond_in, body_in = (*cond_reads[:nc], *carry), (*reads[:nb], *carry)
+        loop = replace(
+            self,
+            cond_jaxpr=Jaxpr(only(cond_in, cond.inputs), cond.eqns, cond.outs, name=cond.name),
+            cond_consts=sum(cond_reads[:nc]),
+            body_jaxpr=Jaxpr(only(body_in, body.inputs), body.eqns, body.outs, name=body.name),
+            body_consts=sum(reads[:nb]),
+        )
+        return loop, (*cond_reads[:nc], *reads[:nb], *carry), carry
+
+
+def _unchanged(loop: While) -> Mask:
+    """Which carries are the same in all rounds."""
+    carry = loop.body_jaxpr.inputs[loop.body_consts :]
+    return tuple([a is b for a, b in zip(carry, loop.body_jaxpr.outs)])
+
+
+def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
+    """The loop for all lanes; with a condition per lane it runs until all lanes are done."""
+    c, b, carry = loop.parts(lanes)
+    cond = batch_jaxpr(loop.cond_jaxpr, size, (*c, *carry))[0]
+    body = batch_jaxpr(loop.body_jaxpr, size, (*b, *carry), carry)[0]
+    if not pred:
+        return replace(loop, cond_jaxpr=cond, body_jaxpr=body)
+    key = ("while of lanes", loop.cond_jaxpr, loop.cond_consts, loop.body_consts, size, lanes)
+    memo = loop.body_jaxpr.memo
+    if key not in memo:
+        n, m = loop.cond_consts, loop.body_consts
+
+        def going(*args: Array) -> list[Array]:
+            (on,) = eval_jaxpr(cond, args)
+            return [gt(Sum((0,))(convert(on, np.dtype(np.int32))), scalar(0, np.dtype(np.int32)))]
+
+        def step(*args: Array) -> list[Array]:
+            b_consts, c_consts, old = args[:m], args[m : m + n], args[m + n :]
+            (on,) = eval_jaxpr(cond, [*c_consts, *old])
+            new = eval_jaxpr(body, [*b_consts, *old])
+            return [_choose(on, (x, y)) if lane else y for x, y, lane in zip(old, new, carry)]
+
+        avals = [*body.in_avals[:m], *cond.in_avals[:n], *body.in_avals[m:]]
+        memo[key] = (
+            trace_closed(going, cond.in_avals, what="vmap", name=cond.name),
+            trace_closed(step, avals, what="vmap", name=body.name),
+        )
+    going_jaxpr, step_jaxpr = memo[key]
+    return replace(
+        loop,
+        cond_jaxpr=going_jaxpr,
+        body_jaxpr=step_jaxpr,
+        body_consts=loop.body_consts + loop.cond_consts,
+    )

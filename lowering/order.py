@@ -1,0 +1,84 @@
+"""The order of equations: whoever reads a value goes before the equation that overwrites it.
+
+An update in place needs its operand to be dead. Equations come in the order in which the user wrote
+them, or transposition made them, where a reader may follow the update although it does not depend
+on it. Updates therefore wait until their result is needed, and let the other readers go first.
+"""
+
+from collections.abc import Sequence
+
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
+
+# Operands whose memory the results may take: number of the first, and how many (None: by field).
+_UPDATES = frozenset(
+    "dynamic_update_slice dynamic_slice_add slice_add scatter scatter-add scatter-mul "
+    "scatter-min scatter-max".split()
+)
+
+
+def overwritten(eqn: Eqn) -> list[Var]:
+    """The operands that an equation may overwrite, if they are dead by then."""
+    prim = eqn.prim
+    if prim.name in _UPDATES:
+        found: Sequence = eqn.inputs[:1]
+    elif prim.name == "scan":
+        found = eqn.inputs[prim.consts : prim.consts + prim.carry]  # type: ignore[attr-defined]
+    elif prim.name == "while":
+        found = eqn.inputs[prim.cond_consts + prim.body_consts :]  # type: ignore[attr-defined]
+    else:
+        return []
+    return [a for a in found if type(a) is Var and a.aval.shape]
+
+
+class _Scheduler:
+    def __init__(self, jaxpr: Jaxpr):
+        self.maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        self.readers: dict[Var, list[Eqn]] = {}
+        for e in jaxpr.eqns:
+            for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
+                self.readers.setdefault(a, []).append(e)
+        self.done: set[int] = set()
+        self.active: set[int] = set()
+        self.order: list[Eqn] = []
+
+    def depends(self, eqn: Eqn, on: Eqn) -> bool:
+        """Whether an equation that is not yet scheduled needs the result of another."""
+        todo, seen = [eqn], set()
+        while todo:
+            e = todo.pop()
+            if e is on or id(e) in self.active:
+                return True
+            if id(e) in seen or id(e) in self.done:
+                continue
+            seen.add(id(e))
+            todo += [self.maker[a] for a in e.inputs if type(a) is Var and a in self.maker]
+        return False
+
+    def schedule(self, eqn: Eqn) -> None:
+        if id(eqn) in self.done:
+            return
+        self.active.add(id(eqn))
+        for a in eqn.inputs:
+            if type(a) is Var and a in self.maker:
+                self.schedule(self.maker[a])
+        for var in overwritten(eqn):
+            for reader in self.readers[var]:
+                if reader is not eqn and id(reader) not in self.done:
+                    if var not in overwritten(reader) and not self.depends(reader, eqn):
+                        self.schedule(reader)
+        self.active.discard(id(eqn))
+        self.done.add(id(eqn))
+        self.order.append(eqn)
+
+
+def readers_first(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with its equations in an order that lets updates happen in place."""
+    if not any(overwritten(e) for e in jaxpr.eqns):
+        return jaxpr
+    scheduler = _Scheduler(jaxpr)
+    for eqn in jaxpr.eqns:
+        if eqn.prim.name not in _UPDATES:
+            scheduler.schedule(eqn)
+    for eqn in jaxpr.eqns:
+        scheduler.schedule(eqn)
+    return Jaxpr(jaxpr.inputs, scheduler.order, jaxpr.outs, jaxpr.consts, jaxpr.name)
