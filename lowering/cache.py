@@ -9,7 +9,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
-import shutil
+import re
 import tempfile
 import time
 import warnings
@@ -157,22 +157,31 @@ def put(name: str, payload: bytes) -> bool:
     """Keep bytes under a key; False, with one warning a process, if that is not possible."""
     if not enabled():
         return False
-    path = _path(name)
-    temporary = None
+    data = _MAGIC + _checksum(payload) + payload
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + _checksum(payload) + payload)
-        os.replace(temporary, path)
+        try:
+            _write(_path(name), data)
+        except FileNotFoundError:  # another process emptied the cache just now
+            _write(_path(name), data)
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
         _warn(error)
         return False
     _sweep_sometimes()
     return True
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file aside and rename it, so that nobody sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=_ASIDE, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 _state = {"warned": False, "writes": 0}
@@ -199,13 +208,27 @@ def _sweep_sometimes() -> None:
 
 
 def _files() -> list[tuple[float, int, Path]]:
-    """Time of last use, bytes and path of each file, half-written ones included."""
+    """Time of last use, bytes and path of each file of the cache, half-written ones included."""
     found = []
-    for path in folder().glob("??/*"):
-        with contextlib.suppress(OSError):
-            stat = path.stat()
-            found.append((stat.st_mtime, stat.st_size, path))
+    for shard in _list(folder(), _SHARD):
+        for path in _list(shard, _FILE):
+            with contextlib.suppress(OSError):  # others may remove it meanwhile
+                stat = path.stat()
+                found.append((stat.st_mtime, stat.st_size, path))
     return found
+
+
+_ASIDE = ".tmp-"
+_SHARD = re.compile(r"[0-9a-f]{2}")
+_FILE = re.compile(rf"[0-9a-f]{{{2 * _DIGEST}}}|\.tmp-.*")
+
+
+def _list(place: Path, pattern: re.Pattern) -> list[Path]:
+    """What lies in a folder under a name of ours."""
+    try:
+        return [place / name for name in os.listdir(place) if pattern.fullmatch(name)]
+    except OSError:
+        return []
 
 
 def sweep(bound: int | None = None) -> int:
@@ -217,7 +240,7 @@ def sweep(bound: int | None = None) -> int:
     target = bound if total <= bound else bound * 9 // 10
     removed = 0
     for when, size, path in files:
-        abandoned = path.name.startswith(".tmp-") and time.time() - when > 3600
+        abandoned = path.name.startswith(_ASIDE) and time.time() - when > 3600
         if total <= target and not abandoned:
             continue
         with contextlib.suppress(OSError):
@@ -229,14 +252,18 @@ def sweep(bound: int | None = None) -> int:
 
 def info() -> Info:
     """The state of the cache on disk."""
-    files = [size for _, size, path in _files() if not path.name.startswith(".")]
-    return Info(folder(), len(files), sum(files), limit(), enabled())
+    sizes = [size for _, size, path in _files() if not path.name.startswith(_ASIDE)]
+    return Info(folder(), len(sizes), sum(sizes), limit(), enabled())
 
 
 def clear() -> int:
     """Remove all entries; their number. Programs already loaded stay loaded."""
-    count = info().entries
-    root = folder()
-    for shard in root.glob("??"):
-        shutil.rmtree(shard, ignore_errors=True)
-    return count
+    removed = 0
+    for _, _, path in _files():
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed += not path.name.startswith(_ASIDE)
+    for shard in _list(folder(), _SHARD):
+        with contextlib.suppress(OSError):
+            shard.rmdir()
+    return removed

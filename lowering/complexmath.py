@@ -113,9 +113,8 @@ def _order(op: str, strict: str) -> Callable[[Expr, Expr], Expr]:
 def _extreme(order: str) -> Callable[[Expr, Expr], Expr]:
     def apply(z: Expr, w: Expr) -> Expr:
         (a, b), (c, d) = split(z), split(w)
-        take = V(scalar.apply(order, z, w))
-        take = either(take, either(is_nan(a), is_nan(b)))
-        take = both(take, f("not", both(either(is_nan(c), is_nan(d)), f("not", is_nan(a + b)))))
+        first, second = either(is_nan(a), is_nan(b)), either(is_nan(c), is_nan(d))
+        take = either(first, both(f("not", second), V(scalar.apply(order, z, w))))
         return scalar.select(take.e, z, w)
 
     return apply
@@ -146,11 +145,10 @@ DERIVED: dict[str, Callable[..., Expr]] = {
 def inverse_scale(m: V) -> V:
     """A power of two s with m s in [1, 2), as far as s is a normal number."""
     form = FORMAT[m.dtype]
-    least, most = form.bias - (2 * form.bias - 2), 2 * form.bias - 2
+    most = 2 * form.bias - 2
     exponent = bits(m) >> form.fraction  # m is not negative
     exponent = where(exponent < 2, 2, exponent)
     exponent = where(exponent > most, most, exponent)
-    assert least < 1
     return from_bits((2 * form.bias - exponent) << form.fraction)
 
 
@@ -178,11 +176,9 @@ def divide(z: Pair, w: Pair) -> Pair:
     t = inverse_scale(larger(abs(a), abs(b)))
     p, q, u, v = a * t, b * t, c * s, d * s
     norm = fma(u, u, v * v)
-    back = s * (1.0 / t)  # may overflow only with the quotient
-    small = s < 1
-    # the factor near 1 first: s alone may be as large as the quotient is small
-    first, second = where(small, s, 1.0 / t), where(small, 1.0 / t, s)
-    del back
+    # the larger factor first, so that a quotient in range is not lost to underflow on the way
+    small = s < 1.0
+    first, second = where(small, 1.0 / t, s), where(small, s, 1.0 / t)
     re = (fma(p, u, q * v) / norm) * first * second
     im = (fma(q, u, -(p * v)) / norm) * first * second
     lost = both(is_nan(re), is_nan(im))
@@ -257,20 +253,16 @@ def _rsqrt(z: Expr) -> Expr:
 _EXP_LIMIT = {"float32": 88.0, "float64": 709.0}
 
 
-def cis(x: V, y: V) -> Pair:
-    """e**x cos y and e**x sin y, where e**x may overflow though they do not."""
+def exponential(x: V, y: V, op: str = "exp") -> Pair:
+    """op(x) cos y and op(x) sin y, where op(x) may overflow though they do not."""
     big = x > _EXP_LIMIT[x.dtype]
-    e = f("exp", where(big, 0.5 * x, x))
+    e = f(op, where(big, 0.5 * x, x))
     rest = where(big, e, 1.0)
-    return e * f("cos", y) * rest, e * f("sin", y) * rest
-
-
-def exponential(x: V, y: V) -> Pair:
-    re, im = cis(x, y)
+    re, im = e * f("cos", y) * rest, e * f("sin", y) * rest
     real = y.eq(0.0)
     none = both(x.eq(-math.inf), f("not", is_finite(y)))
     wild = both(x.eq(math.inf), f("not", is_finite(y)))
-    re = where(real, f("exp", x), where(none, 0.0, where(wild, math.inf, re)))
+    re = where(real, e * rest, where(none, 0.0, where(wild, math.inf, re)))
     return re, where(real, y, where(none, 0.0, im))
 
 
@@ -280,7 +272,7 @@ def _exp(z: Expr) -> Expr:
 
 def _exp2(z: Expr) -> Expr:
     x, y = split(z)
-    return join(*exponential(x * math.log(2), y * math.log(2)))
+    return join(*exponential(x, y * math.log(2), "exp2"))
 
 
 def _expm1(z: Expr) -> Expr:

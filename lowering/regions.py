@@ -1,7 +1,8 @@
 """Control flow: jaxprs that become loops and branches of the native function around them.
 
-Small carries are variables of the loop; large ones live in one buffer for the whole loop, which the
-body overwrites in place where it can, and into which the next value is copied where it cannot.
+Small carries are variables of the loop. A large carry that the body updates lives in one buffer,
+which is overwritten in place. One that the body computes anew has two halves of a buffer, old and
+new, that change roles after each round: a variable holds where the old one begins.
 """
 
 from collections.abc import Sequence
@@ -12,23 +13,56 @@ from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
 from fnx.lowering.kernel import If, Loop, Stmt, While
+from fnx.lowering.order import overwritten
 from fnx.lowering.values import Handle, Pull, Registers, Stored
 
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
 
 
+def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
+    """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
+    maker = {v: e for e in body.eqns for v in e.outs}
+
+    def updates(atom: Any, old: Var) -> bool:
+        while type(atom) is Var and atom in maker:
+            eqn = maker[atom]
+            places = overwritten(eqn)
+            if not places:
+                return False
+            if len(places) > 1:
+                return old in places or any(p in maker for p in places)
+            atom = places[0]
+        return atom is old
+
+    return [
+        type(o) is Var and o in maker and not updates(o, old)
+        for old, o in zip(inputs, outs, strict=True)
+    ]
+
+
 class Carries:
     """The carried values of a loop: variables and initial values, or buffers."""
 
-    def __init__(self, builder: "Builder", init: Sequence[Handle], outs: Sequence[Handle], rest: Any):
+    def __init__(
+        self,
+        builder: "Builder",
+        init: Sequence[Handle],
+        outs: Sequence[Handle],
+        rest: Sequence[Handle],
+        anew: Sequence[bool],
+    ):
         self.builder = builder
         self.outs = outs
         self.places: list[list[Expr] | Stored] = []
+        self.nexts: list[Stored | None] = []  # where the next value of a carry with two halves goes
         self.variables: list[Expr] = []
         self.init: list[Expr] = []
+        self.flips: list[Expr] = []  # the next values of the last variables, which hold the halves
+        halves = []
         taken = [h.state.buffer for h in rest if isinstance(h.state, Stored)]
-        for given, out in zip(init, outs, strict=True):
+        for given, out, fresh in zip(init, outs, anew, strict=True):
+            self.nexts.append(None)
             if fuse.is_small(given.shape):
                 builder.settle(given)
                 assert isinstance(given.state, Registers)
@@ -36,10 +70,26 @@ class Carries:
                 self.places.append(names)
                 self.variables += names
                 self.init += given.state.elements
+            elif fresh:
+                at = scalar.var("int64", "h")
+                halves.append(at)
+                self.places.append(self._halves(given, at))
             else:
                 place = self._place(given, out, taken)
                 taken.append(place.buffer)
                 self.places.append(place)
+        self.variables += halves
+        self.init += [scalar.size(0)] * len(halves)
+
+    def _halves(self, given: Handle, at: Expr) -> Stored:
+        """Two halves of one buffer; the first holds the initial value."""
+        n = scalar.size(given.size)
+        buffer = self.builder.new_buffer(given.dtype, 2 * given.size)
+        self.builder.store_into(_twin(given), Stored(buffer))
+        other = scalar.sub(n, at)
+        self.nexts[-1] = Stored(buffer, other)
+        self.flips.append(other)
+        return Stored(buffer, at)
 
     def _place(self, given: Handle, out: Handle, taken: list) -> Stored:
         """The buffer of a large carry, which holds its initial value."""
@@ -49,8 +99,6 @@ class Carries:
                 builder.save_readers(given.state.buffer)
                 return given.state
         place = out.target or builder.new_stored(given)
-        if isinstance(given.state, Pull):
-            given.target = None
         builder.store_into(_twin(given), place)
         return place
 
@@ -64,17 +112,28 @@ class Carries:
             found.append(h)
         return found
 
+    def targets(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+        """Where the body should store the next values."""
+        found: dict[Var, Stored] = {}
+        for atom, place in zip(outs, self.nexts, strict=True):
+            if place is not None and type(atom) is Var:
+                found.setdefault(atom, place)
+        return found
+
     def close(self, results: Sequence[Handle]) -> list[Expr]:
         """Write the next values of the large carries; the next values of the variables."""
         builder = self.builder
         yields: list[Expr] = []
         moves = []
         mine = {p.buffer for p in self.places if isinstance(p, Stored)}
-        for place, made in zip(self.places, results, strict=True):
+        for place, new, made in zip(self.places, self.nexts, results, strict=True):
             builder.settle(made)
             if isinstance(place, list):
                 assert isinstance(made.state, Registers)
                 yields += made.state.elements
+                continue
+            if new is not None:
+                builder.store_into(made, new)
                 continue
             source = builder.store(made)
             if source.buffer is place.buffer:
@@ -86,15 +145,27 @@ class Carries:
             moves.append((place, source, made.size))
         for place, source, size in moves:
             builder.copy(place, source, size)
-        return yields
+        return yields + self.flips
+
+    def skip(self) -> None:
+        """No round at all: the carries keep their initial values."""
+        first = iter(self.init)
+        for k, place in enumerate(self.places):
+            if isinstance(place, list):
+                self.places[k] = [next(first) for _ in place]
+            elif self.nexts[k] is not None:
+                self.places[k] = Stored(place.buffer)
 
     def finish(self) -> None:
         """Hand the last values to the outputs of the equation."""
         for place, out in zip(self.places, self.outs, strict=True):
             if isinstance(place, list):
                 out.state = Registers(list(place))
-            else:
-                out.state = place
+                continue
+            out.state = place
+            if out.target is not None and out.target.buffer is not place.buffer:
+                self.builder.copy(out.target, place, out.size)
+                out.state = out.target
 
 
 def _twin(h: Handle) -> Handle:
@@ -124,7 +195,9 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     consts = inputs[: r.consts]
     init = inputs[r.consts : r.consts + r.carry]
     xs = inputs[r.consts + r.carry :]
-    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs])
+    old = r.jaxpr.inputs[r.consts : r.consts + r.carry]
+    anew = computed_anew(r.jaxpr, old, r.jaxpr.outs[: r.carry])
+    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew)
     stacks = [out.target or builder.new_stored(out) for out in outs[r.carry :]]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
@@ -144,10 +217,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
             )
         )
     else:
-        for var_list, given in zip(carries.places, init, strict=True):
-            if isinstance(var_list, list):
-                assert isinstance(given.state, Registers)
-                var_list[:] = given.state.elements
+        carries.skip()
     carries.finish()
     for out in outs[r.carry :]:
         if fuse.is_small(out.shape):
@@ -168,7 +238,7 @@ def _loop_body(
     def make() -> list[Expr]:
         given = [*consts, *carries.handles(own, init), *(_at_step(x, t) for x in xs)]
         ys = r.jaxpr.outs[r.carry :]
-        targets: dict[Var, Stored] = {}
+        targets = carries.targets(r.jaxpr.outs[: r.carry])
         for atom, stack in zip(ys, stacks, strict=True):
             step = _step_of(stack, atom.aval.size, t)
             if type(atom) is Var and atom not in r.jaxpr.outs[: r.carry]:
@@ -210,7 +280,8 @@ def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: 
     inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
     cond_consts, body_consts = inputs[: r.cond_consts], inputs[r.cond_consts : n]
     init = inputs[n:]
-    carries = Carries(builder, init, outs, inputs[:n])
+    anew = computed_anew(r.body, r.body.inputs[r.body_consts :], r.body.outs)
+    carries = Carries(builder, init, outs, inputs[:n], anew)
 
     def test() -> Expr:
         (made,) = builder.jaxpr(r.cond, [*cond_consts, *carries.handles(None, init)])
@@ -218,7 +289,8 @@ def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: 
         return made.state.elements[0]
 
     def step() -> list[Expr]:
-        results = builder.jaxpr(r.body, [*body_consts, *carries.handles(OWN, init)])
+        given = [*body_consts, *carries.handles(OWN, init)]
+        results = builder.jaxpr(r.body, given, carries.targets(r.body.outs))
         return carries.close(results)
 
     before, cond = _inside(builder, test)

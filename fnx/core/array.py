@@ -143,6 +143,8 @@ class ConcreteArray(Array):
 
     @property
     def __array_interface__(self) -> dict:
+        if self._value.dtype == dtypes.bfloat16:
+            raise AttributeError("the array interface has no word for bfloat16")
         return expose(self._value).__array_interface__
 
 

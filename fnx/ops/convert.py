@@ -122,6 +122,10 @@ def _itemsize(name: str) -> int:
     return 2 if name == "bfloat16" else np.dtype(name).itemsize
 
 
+# Bits of the exponent and of the mantissa.
+FORMAT = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52)}
+
+
 @dataclass(frozen=True)
 class ReducePrecision(Pointwise):
     """Rounded (half to even) to a float format of `exponent_bits` and `mantissa_bits`."""
@@ -132,16 +136,39 @@ class ReducePrecision(Pointwise):
     accepts = FLOAT
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
-        wide = np.asarray(x, np.float64)
-        out = _round_mantissa(wide, self.mantissa_bits)
+        exponent, mantissa = FORMAT[dtypes.NAME[x.dtype]]
+        out = _round_mantissa(x, mantissa - self.mantissa_bits)
+        if self.exponent_bits < exponent:
+            # As XLA has it: what would be subnormal in the small format becomes zero.
+            largest, smallest = self.range(x.dtype)
+            out = np.where(np.abs(out) > largest, np.copysign(x.dtype.type(np.inf), x), out)
+            out = np.where(np.abs(out) < smallest, np.copysign(x.dtype.type(0), x), out)
+        return np.where(np.isnan(x), x, out)
+
+    def range(self, dtype: np.dtype) -> tuple[Any, Any]:
+        """The largest and the smallest normal number of the small format."""
         bias = (1 << (self.exponent_bits - 1)) - 1
-        with np.errstate(all="ignore"):
-            largest = np.ldexp(2.0 - 2.0**-self.mantissa_bits, bias)
-            smallest = np.ldexp(1.0, 1 - bias)
-            # As XLA has it: what is subnormal in the small format becomes zero.
-            out = np.where(np.abs(out) > largest, np.copysign(np.inf, wide), out)
-            out = np.where(np.abs(out) < smallest, np.copysign(0.0, wide), out)
-        return np.where(np.isnan(wide), wide, out).astype(x.dtype)
+        bits = min(self.mantissa_bits, FORMAT[dtypes.NAME[dtype]][1])
+        return tuple(np.array([(2.0 - 2.0**-bits) * 2.0**bias, 2.0 ** (1 - bias)]).astype(dtype))
+
+    def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
+        exponent, mantissa = FORMAT[name]
+        largest, smallest = (float(v) for v in self.range(np.dtype(name)))
+
+        def fn(x: expr.Expr) -> expr.Expr:
+            out = _round_mantissa_expr(x, mantissa - self.mantissa_bits)
+            if self.exponent_bits < exponent:
+                size, negative = expr.apply("abs", out), expr.compare("lt", x, const(0.0))
+                inf = expr.select(negative, const(-np.inf), const(np.inf))
+                out = expr.select(expr.compare("gt", size, const(largest)), inf, out)
+                zero = expr.select(negative, const(-0.0), const(0.0))
+                out = expr.select(expr.compare("lt", size, const(smallest)), zero, out)
+            return expr.select(expr.compare("ne", x, x), x, out)
+
+        def const(value: float) -> expr.Expr:
+            return expr.const(value, name)
+
+        return None if name == "bfloat16" else fn
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return (self(primals[0]),), (self(tangents[0]),)
@@ -150,11 +177,27 @@ class ReducePrecision(Pointwise):
         return [self(cts[0])]
 
 
-def _round_mantissa(x: np.ndarray, bits: int) -> np.ndarray:
-    """A float64 rounded to `bits` of mantissa, half to even."""
-    drop = 52 - bits
+def _round_mantissa(x: np.ndarray, drop: int) -> np.ndarray:
+    """A float without its last `drop` bits, rounded half to even."""
     if drop <= 0:
         return x
-    raw = x.view(np.int64)
-    odd = (raw >> drop) & 1
-    return ((raw + ((1 << (drop - 1)) - 1) + odd) & ~((1 << drop) - 1)).view(np.float64)
+    raw = x.view(f"u{x.dtype.itemsize}")
+    one, low = raw.dtype.type(1), raw.dtype.type((1 << drop) - 1)
+    odd = (raw >> raw.dtype.type(drop)) & one
+    return np.asarray((raw + (low >> one) + odd) & ~low).view(x.dtype)
+
+
+def _round_mantissa_expr(x: expr.Expr, drop: int) -> expr.Expr:
+    if drop <= 0:
+        return x
+    name = f"uint{8 * _itemsize(x.dtype)}"
+
+    def const(value: int) -> expr.Expr:
+        return expr.const(value, name)
+
+    raw, low = expr.bitcast(x, name), (1 << drop) - 1
+    shifted = expr.apply("shift_right_logical", raw, const(drop))
+    odd = expr.apply("and", shifted, const(1))
+    raised = expr.add(expr.add(raw, const(low >> 1)), odd)
+    kept = const((1 << 8 * _itemsize(x.dtype)) - 1 - low)
+    return expr.bitcast(expr.apply("and", raised, kept), x.dtype)

@@ -76,7 +76,7 @@ def nans_like(x: np.ndarray) -> np.ndarray:
     return np.full(x.shape, np.nan, x.dtype)
 
 
-# --- cholesky --------------------------------------------------------------------------------------------
+# --- cholesky --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Cholesky(Stacked):
 cholesky = Cholesky()
 
 
-# --- triangular systems ------------------------------------------------------------------------------------
+# --- triangular systems ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,9 @@ class TriangularSolve(Primitive):
 
     def _batch_b(self, size: int, a: Array, b: Array, k: int) -> Array:
         """One matrix, many right-hand sides: lanes become more of these."""
-        n = len(b.shape)
         if self.left_side:
-            b = move_axis(b, k, n - 1)  # (..., n, columns, lanes)
-            shape = b.shape
-            x = self(a, Reshape((*shape[:-2], shape[-2] * size))(b))
-            return move_axis(Reshape(shape)(x), n - 1, 0)
+            return lanes_as_columns(lambda b: self(a, b), size, b, k)
+        n = len(b.shape)
         b = move_axis(b, k, n - 3)  # (..., lanes, rows, n)
         shape = b.shape
         x = self(a, Reshape((*shape[:-3], size * shape[-2], shape[-1]))(b))
@@ -238,7 +235,7 @@ _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
 _SOLVE_RIGHT_ADJOINT = TriangularSolve(False, True, transpose_a=True, conjugate_a=True)
 
 
-# --- LU ------------------------------------------------------------------------------------------------------
+# --- LU --------------------------------------------------------------------------------------------
 
 
 def permutation_of(pivots: np.ndarray, n: int) -> np.ndarray:
@@ -290,8 +287,8 @@ class LU(Stacked):
         l = add(l, m.eye(l.shape, l.dtype))
         u = _resize(m.triu(lu), k, columns, columns, columns)
         if columns > k:  # ones on the rest of the diagonal
-            ones = sub(m.eye(u.shape, u.dtype), _resize(m.eye((*lead, k, k), u.dtype), k, k, columns, columns))
-            u = add(u, ones)
+            square = _resize(m.eye((*lead, k, k), u.dtype), k, k, columns, columns)
+            u = add(u, sub(m.eye(u.shape, u.dtype), square))
         t = take_rows(tangents[0], order)
         t = _SOLVE_RIGHT_UPPER(u, _SOLVE_UNIT_LOWER(l, t))
         t = add(m.matmul(l, m.tril(t, -1)), m.matmul(m.triu(t), u))
@@ -354,24 +351,25 @@ class LUPivotsToPermutation(Stacked):
         return Host()
 
 
-# --- linear systems --------------------------------------------------------------------------------------------
+# --- linear systems --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LUSolve(Stacked):
-    """X with op(A) X = B from the factors of A; linear in B.
+    """X with op(A) X = B, from A, its factors and pivots, and B; linear in B.
 
-    op: "n" as it is, "t" transposed. Native code: Library("lu_solve", (lu, pivots, b), params=(op,)).
+    op: "n" as it is, "t" transposed. The factors only serve to solve: derivatives are those of A.
+    Native code: Library("lu_solve", (lu, pivots, b), params=(op,)).
     """
 
     op: str = "n"
     name = "lu_solve"
 
-    def abstract(self, lu: ShapedArray, pivots: ShapedArray, b: ShapedArray) -> tuple:  # type: ignore[override]
-        check_system(self.name, lu, b)
+    def abstract(self, a: ShapedArray, lu: ShapedArray, pivots: ShapedArray, b: ShapedArray) -> tuple:  # type: ignore[override]
+        check_system(self.name, a, b)
         return (b.strong(),)
 
-    def impl(self, lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
+    def impl(self, a: np.ndarray, lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
         if not b.size:
             return b
         getrs = lapack("getrs", lu.dtype)
@@ -380,16 +378,35 @@ class LUSolve(Stacked):
         return each(one, lu, pivots, b, ranks=(2, 1, 2))[0]
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        lu, pivots, b = primals
-        if tangents[0] is not None:
-            raise self._missing("jvp with respect to the factors", "differentiation")
-        return (self(lu, pivots, b),), (self(lu, pivots, tangents[2]),)
+        a, lu, pivots, b = primals
+        ta, _, _, tb = tangents
+        x = self(a, lu, pivots, b)
+        if ta is not None:
+            change = m.matmul(ta if self.op == "n" else m.swap(ta), x)
+            tb = neg(change) if tb is None else sub(tb, change)
+        return (x,), (None if tb is None else self(a, lu, pivots, tb),)
 
-    def transpose(self, cts: tuple, lu: Array, pivots: Array, b: Undefined) -> tuple:  # type: ignore[override]
-        return None, None, LUSolve("t" if self.op == "n" else "n")(lu, pivots, cts[0])
+    def transpose(self, cts: tuple, a: Array, lu: Array, pivots: Array, b: Undefined) -> tuple:  # type: ignore[override]
+        back = LUSolve("t" if self.op == "n" else "n")
+        return None, None, None, back(a, lu, pivots, cts[0])
 
-    def lower(self, lu: Operand, pivots: Operand, b: Operand) -> Recipe:  # type: ignore[override]
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        if any(k is not None for k in axes[:3]):
+            return super().batch(size, args, axes)
+        solve = lambda b: self(*args[:3], b)
+        return (lanes_as_columns(solve, size, args[3], axes[3]),), (0,)
+
+    def lower(self, a: Operand, lu: Operand, pivots: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         return Library("lu_solve", (lu, pivots, b), (self.op,))
+
+
+def lanes_as_columns(solve: Callable, size: int, b: Array, axis: int) -> Array:
+    """One matrix, many right-hand sides: lanes of b become more columns."""
+    n = len(b.shape)
+    b = move_axis(b, axis, n - 1)  # (..., n, columns, lanes)
+    shape = b.shape
+    x = solve(Reshape((*shape[:-2], shape[-2] * size))(b))
+    return move_axis(Reshape(shape)(x), n - 1, 0)
 
 
 def check_system(name: str, a: ShapedArray, b: ShapedArray) -> None:
@@ -426,18 +443,21 @@ class Solve(Stacked):
         try:
             return np.linalg.solve(a, b)
         except np.linalg.LinAlgError:
-            return LUSolve().impl(*lu.impl(a)[:2], b)
+            return LUSolve().impl(a, *lu.impl(a)[:2], b)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """A dX = dB - dA X; the factors serve the solution, its tangent and its cotangent."""
         (a, b), (ta, tb) = primals, tangents
         factors, pivots, _ = lu(a)
-        solve = LUSolve()
-        x = solve(factors, pivots, b)
-        if ta is not None:
-            change = m.matmul(ta, x)
-            tb = neg(change) if tb is None else sub(tb, change)
-        return (x,), (solve(factors, pivots, tb),)
+        return LUSolve().jvp((a, factors, pivots, b), (ta, None, None, tb))
+
+    def transpose(self, cts: tuple, a: Array, b: Undefined) -> tuple:  # type: ignore[override]
+        return None, self(m.swap(a), cts[0])
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        if axes[0] is not None:
+            return super().batch(size, args, axes)
+        return (lanes_as_columns(lambda b: self(args[0], b), size, args[1], axes[1]),), (0,)
 
     def lower(self, a: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         return Library("solve", (a, b))

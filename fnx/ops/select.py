@@ -154,8 +154,8 @@ def select(pred: Array, on_true: Array, on_false: Array) -> Array:
     return select_n(pred, on_false, on_true)
 
 
-def _inside(t: Any, o: Any, low: Any, x: Any, high: Any) -> Array:
-    return select(and_(gt(x, low), lt(x, high)), t, scalar(0, t.dtype))
+def _where(pred: Array, t: Array) -> Array:
+    return select(pred, t, scalar(0, t.dtype))
 
 
 clamp = Elementwise(
@@ -163,9 +163,9 @@ clamp = Elementwise(
     lambda low, x, high: np.minimum(np.maximum(x, low), high),
     dtype_table("biuf"),
     (
-        lambda t, o, low, x, high: select(gt(low, x), t, scalar(0, t.dtype)),
-        _inside,
-        lambda t, o, low, x, high: select(lt(high, x), t, scalar(0, t.dtype)),
+        lambda t, o, low, x, high: _where(and_(gt(low, x), lt(low, high)), t),
+        lambda t, o, low, x, high: _where(and_(gt(x, low), lt(x, high)), t),
+        lambda t, o, low, x, high: _where(lt(high, x), t),
     ),
     (),
     lambda low, x, high: expr.apply("min", expr.apply("max", x, low), high),

@@ -280,9 +280,9 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         lambda q: 1 / erfc_scaled(q),
         {"float64": 24},
     ),
-    # for x >= 8
-    "STIRLING": (stirling, mpf("1e-6"), mpf(1) / 64, lambda u: 1, {"float64": 6}),
-    "DIGAMMA_SERIES": (digamma_series, mpf("1e-6"), mpf(1) / 64, lambda u: 1, {"float64": 7}),
+    # for x >= 3
+    "STIRLING": (stirling, mpf("1e-6"), mpf(1) / 9, lambda u: 1, {"float64": 10}),
+    "DIGAMMA_SERIES": (digamma_series, mpf("1e-6"), mpf(1) / 9, lambda u: 1, {"float64": 10}),
     # tan(r) = r + r**3 TAN(r**2)
     "TAN": (
         root(lambda r: (mp.tan(r) - r) / r**3),
@@ -366,19 +366,24 @@ def inverse_erfc_exp(s: Any) -> Any:
     return x
 
 
+def erf_inv_small(z: Any) -> Any:
+    y = mp.sqrt(z)
+    return mp.erfinv(y) / y - mpf("0.875")
+
+
 DIGAMMA_ROOT = mp.findroot(mp.digamma, mpf("1.4616321449683623"))
 
 # name: (function, low, high, degrees of P and Q, centre)
 RATIONALS: dict[str, tuple[Callable, Any, Any, tuple[int, int], Any]] = {
-    # erf_inv(y) = y ERF_INV(y**2) for |y| <= 3/4
-    "ERF_INV": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (7, 7), 0.5625),
-    "ERF_INV_NARROW": (lambda z: mp.erfinv(mp.sqrt(z)) / mp.sqrt(z), 1e-30, 0.5626, (3, 3), 0.5625),
-    # and ERF_INV_TAIL(sqrt(-log(1 - |y|))) beyond
-    "ERF_INV_TAIL": (inverse_erfc_exp, 1.177, 6.07, (9, 8), 1),
-    "ERF_INV_TAIL_NARROW": (inverse_erfc_exp, 1.177, 4.1, (4, 4), 1),
+    # erf_inv(y) = y (7/8 + ERF_INV(y**2)) for |y| <= 3/4
+    "ERF_INV": (erf_inv_small, 1e-30, 0.5626, (6, 7), 0.5625),
+    "ERF_INV_NARROW": (erf_inv_small, 1e-30, 0.5626, (3, 3), 0.5625),
+    # and s + ERF_INV_TAIL(s), s = sqrt(-log(1 - |y|)), beyond
+    "ERF_INV_TAIL": (lambda s: inverse_erfc_exp(s) - s, 1.177, 6.07, (9, 8), 1),
+    "ERF_INV_TAIL_NARROW": (lambda s: inverse_erfc_exp(s) - s, 1.177, 4.1, (4, 3), 1),
     # lgamma(z) = (z - 1) (z - 2) LGAMMA(z), digamma(z) = (z - root) DIGAMMA(z)
-    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 8, (12, 11), 0.5),
-    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 8, (9, 9), 0.5),
+    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 3, (9, 9), 0.5),
+    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 3, (7, 7), 0.5),
 }
 
 

@@ -82,21 +82,21 @@ def ratio(name: str, x: V, dtype: str = "float64") -> tuple[V, V]:
 
 @function("erf_inv")
 def erf_inv(x: V) -> V:
-    """a R(a**2), or R(sqrt(-log(1 - a))) for a > 3/4."""
+    """a R(a**2), or s + R(s) with s = sqrt(-log(1 - a)) for a > 3/4."""
     narrow = x.dtype == "float32"
     a = abs(x)
     tail = a > 0.75
     s = sqrt(-log(1.0 - a))
-    shifted = s - 1.0
-    top, bottom = ratio("ERF_INV_TAIL" + "_NARROW" * narrow, shifted)
+    top, bottom = ratio("ERF_INV_TAIL" + "_NARROW" * narrow, s - 1.0)
     above, below = ratio("ERF_INV" + "_NARROW" * narrow, fma(a, a, -0.5625))
-    y = where(tail, top, a * above) / where(tail, bottom, below)
+    r = where(tail, top, a * above) / where(tail, bottom, below)
+    y = where(tail, s + r, fma(a, 0.875, r))
     return copy_sign(where(a.eq(1.0), math.inf, y), x)
 
 
 # --- gamma --------------------------------------------------------------------------------------------
 
-STIRLING_FROM = 8.0
+STIRLING_FROM = 3.0
 STIRLING_CONSTANT = 0.4189385332046727  # log(2 pi) / 2 - 1/2
 DIGAMMA_ROOT = 1.4616321449683622, 9.549995429965697e-17
 
@@ -117,7 +117,7 @@ def reflected(x: V) -> tuple[V, V, V, V]:
 
 @function("lgamma", "float64")
 def lgamma(x: V) -> V:
-    """log |gamma(x)|: a rational function below 8, Stirling's series above, reflection for x < 1/2."""
+    """log |gamma(x)|: a rational function below 3, Stirling's series above, reflection for x < 1/2."""
     reflect, z, f, sine = reflected(x)
     large = z >= STIRLING_FROM
     top, bottom = ratio("LGAMMA", z - 0.5)

@@ -1,0 +1,266 @@
+"""x.at[index].set(y) and its kin: a new array in which some elements are changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMismatch
+from fnx.core.interpreter import Tracer
+from fnx.numpy import indexing, ufuncs
+from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
+from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, to_array
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import broadcast_to, full, scalar
+from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice
+from fnx.ops.indexing import ScatterAdd
+from fnx.ops.permute import Reshape, Rev, Transpose
+from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
+from fnx.ops.select import select
+from fnx.ops.slice import Slice, SliceAdd
+from fnx.ops.slice_set import SliceSet
+from fnx.ops.windows import FILL, GatherScatterMode, as_scatter
+
+_SCATTERS = {"set": Scatter, "add": ScatterAdd, "mul": ScatterMul, "min": ScatterMin, "max": ScatterMax}
+_COMBINE: dict[str, Callable] = {
+    "set": lambda old, new: new,
+    "add": lambda old, new: ufuncs.add(old, new),
+    "mul": lambda old, new: ufuncs.multiply(old, new),
+    "min": lambda old, new: ufuncs.minimum(old, new),
+    "max": lambda old, new: ufuncs.maximum(old, new),
+}
+
+
+class At:
+    """x.at: index it, then call what is to be done with the elements."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array):
+        self.array = array
+
+    def __getitem__(self, index: Any) -> "AtIndex":
+        return AtIndex(self.array, index)
+
+    def __repr__(self) -> str:
+        return f"At({self.array!r})"
+
+
+class AtIndex:
+    """x.at[index]: `set`, `add`, `multiply`, ... return a copy with these elements changed.
+
+    Elements named twice are changed twice, except by `set`, where any one value stays. Indices out
+    of bounds change nothing (mode "drop", the default) or are moved inside ("clip").
+
+    >>> import fnx.numpy as jnp
+    >>> jnp.zeros(3).at[1].set(5.0)
+    Array([0., 5., 0.], dtype=float64)
+    """
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Array, index: Any):
+        self.array, self.index = array, index
+
+    def __repr__(self) -> str:
+        return f"AtIndex({self.array!r}, {self.index!r})"
+
+    def _update(self, kind: str, values: Any, options: dict) -> Array:
+        return update(kind, self.array, self.index, values, **options)
+
+    def get(
+        self,
+        *,
+        indices_are_sorted=False,
+        unique_indices=False,
+        mode=None,
+        fill_value=None,
+        out_sharding=None,
+        wrap_negative_indices=True,
+    ):
+        """x[index], with a mode for indices out of bounds: "clip" (default), "fill"."""
+        del out_sharding, wrap_negative_indices
+        if fill_value is not None and mode is None:
+            mode = "fill"
+        if mode is None:
+            return indexing.getitem(self.array, self.index)
+        flags = (indices_are_sorted, unique_indices)
+        made = indexing.plan(self.array.shape, self.index)
+        return indexing.read(self.array, made, mode, fill_value, flags)
+
+    def set(self, values, **options):
+        """x with x[index] = values."""
+        return self._update("set", values, options)
+
+    def add(self, values, **options):
+        """x with x[index] += values; repeated indices add up."""
+        return self._update("add", values, options)
+
+    def subtract(self, values, **options):
+        """x with x[index] -= values; repeated indices add up."""
+        return self._update("add", ufuncs.negative(to_array(values, "subtract")), options)
+
+    sub = subtract
+
+    def multiply(self, values, **options):
+        """x with x[index] *= values; repeated indices multiply."""
+        return self._update("mul", values, options)
+
+    mul = multiply
+
+    def divide(self, values, **options):
+        """x with x[index] /= values."""
+        ones = full(self.array.shape, 1, self.array.dtype)
+        return ufuncs.divide(self.array, update("mul", ones, self.index, values, **options))
+
+    def power(self, values, **options):
+        """x with x[index] **= values."""
+        ones = full(self.array.shape, 1, self.array.dtype)
+        return ufuncs.power(self.array, update("mul", ones, self.index, values, **options))
+
+    def min(self, values, **options):
+        """x with x[index] = minimum(x[index], values)."""
+        return self._update("min", values, options)
+
+    def max(self, values, **options):
+        """x with x[index] = maximum(x[index], values)."""
+        return self._update("max", values, options)
+
+    def apply(self, func, **options):
+        """x with x[index] = func(x[index])."""
+        old = indexing.getitem(self.array, self.index)
+        return self._update("set", func(old), options)
+
+
+def _values(x: Array, values: Any) -> Array:
+    """Values in the dtype of the array that they go into."""
+    if type(values) in PYTHON:
+        given = dtypes.scalar_dtype(values)
+        if dtypes.is_complex(given) and not dtypes.is_complex(x.dtype):
+            raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
+        return constant(values, x.dtype, weak=x.weak_type)
+    y = to_array(values, "at")
+    if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
+        raise TypeMismatch(
+            f"values of dtype {y.dtype} cannot go into an array of dtype {x.dtype}; take their real part"
+        )
+    return convert(y, x.dtype)
+
+
+def update(
+    kind: str,
+    x: Array,
+    index: Any,
+    values: Any,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+    out_sharding: Any = None,
+    wrap_negative_indices: bool = True,
+) -> Array:
+    """x with values combined into x[index]."""
+    del out_sharding, wrap_negative_indices
+    how = GatherScatterMode.from_any(mode)
+    y = _values(x, values)
+    mask = _mask_of(x, index)
+    if mask is not None and not y.shape:
+        return select(mask, _COMBINE[kind](x, broadcast_to(y, x.shape)), x)
+    p = indexing.plan(x.shape, index)
+    if all([isinstance(e, slice) or (type(e) is int and 0 <= e < n) for e, n in zip(p.entries, p.shape)]):
+        return _box_update(kind, x, p, y)
+    flags = (indices_are_sorted, unique_indices)
+    return _scatter(kind, x, p, y, how, flags)
+
+
+def _mask_of(x: Array, index: Any) -> Array | None:
+    """A mask for all of x whose values need not be known."""
+    if isinstance(index, tuple) and len(index) == 1:
+        (index,) = index
+    is_mask = isinstance(index, Tracer) and index.dtype == dtypes.bool_ and index.shape == x.shape
+    return index if is_mask else None
+
+
+def _fit(y: Array, shape: Shape) -> Array:
+    """Values broadcast to the shape of what they replace; more axes of size 1 are allowed."""
+    extra = len(y.shape) - len(shape)
+    if extra > 0 and all(n == 1 for n in y.shape[:extra]):
+        y = Reshape(y.shape[extra:])(y)
+    if common_shape("values and the indexed elements: at[...]", [y.shape, shape]) != shape:
+        raise InvalidValue(
+            f"values of shape {y.shape} do not broadcast to the indexed elements of shape {shape}"
+        )
+    return broadcast_to(y, shape)
+
+
+def _box_update(kind: str, x: Array, p: Plan, y: Array) -> Array:
+    """A static box: no indices are needed."""
+    lo, hi, steps, rev, kept = box_of(p)
+    count = [-((a - b) // s) for a, b, s in zip(lo, hi, steps)]
+    y = _fit(y, tuple([count[k] for k in kept]))
+    own = [k for k in range(len(p.shape)) if k not in p.new_axes]
+    if 0 in count:
+        return x
+    y = _reshaped(y, tuple([count[k] for k in own]))
+    if rev:
+        y = Rev(tuple([own.index(k) for k in rev]))(y)
+    lo, hi, steps = (tuple([v[k] for k in own]) for v in (lo, hi, steps))
+    box = (lo, hi, None if all(s == 1 for s in steps) else steps)
+    whole = hi == x.shape and not any(lo) and box[2] is None
+    if kind == "set":
+        return y if whole and y.weak_type == x.weak_type else SliceSet(*box)(x, y)
+    if kind == "add" and x.dtype != dtypes.bool_:
+        return ops.add(x, y) if whole else SliceAdd(*box)(x, y)
+    old = x if whole else Slice(*box)(x)
+    new = _COMBINE[kind](old, y)
+    return new if whole else SliceSet(*box)(x, new)
+
+
+def _reshaped(y: Array, shape: Shape) -> Array:
+    return y if y.shape == shape else Reshape(shape)(y)
+
+
+def _scatter(kind: str, x: Array, p: Plan, y: Array, mode: GatherScatterMode, flags: tuple) -> Array:
+    if any([isinstance(e, slice) and e.step != 1 and len(range(e.start, e.stop, e.step)) > 0 for e in p.entries]):
+        return _flat_scatter(kind, x, p, y, mode, flags)
+    shape = x.shape
+    inner = Reshape(p.shape)(x) if p.new_axes else x
+    w, columns = windows(Plan((), p.shape, p.entries), keep_offsets=True)
+    y = _fit(y, w.shape())
+    if not y.aval.size:
+        return x
+    if not w.batch and mode is not FILL and kind in ("set", "add") and x.dtype != dtypes.bool_:
+        out = _window_update(kind, inner, w, columns, y)
+    else:
+        sort, unique = flags
+        scatter = _SCATTERS[kind](as_scatter(w.dims()), sort, mode, unique or not w.batch)
+        out = scatter(inner, index_vectors(columns, w.batch), y)
+    return _reshaped(out, shape)
+
+
+def _window_update(kind: str, x: Array, w: Any, columns: list, y: Array) -> Array:
+    """One window that is moved inside where it sticks out."""
+    starts: list[Any] = [scalar(0, indexing.INT)] * len(w.sizes)
+    for k, c in zip(w.mapped, columns):
+        starts[k] = scalar(c, indexing.INT) if isinstance(c, int) else c
+    write = dynamic_update_slice if kind == "set" else dynamic_slice_add
+    return write(x, _reshaped(y, w.sizes), *starts)
+
+
+def _flat_scatter(
+    kind: str, x: Array, p: Plan, y: Array, mode: GatherScatterMode, flags: tuple
+) -> Array:
+    """By positions in the flat array, for slices with strides beside indices."""
+    total = x.aval.size
+    positions: Array = ConcreteArray(np.arange(total).reshape(x.shape))
+    how = "fill" if mode is FILL else "clip"
+    positions = indexing.read(positions, p, how, total)
+    y = _fit(y, positions.shape)
+    flat = Plan((), (total,), (Reshape((positions.aval.size,))(positions),))
+    out = _scatter(kind, _reshaped(x, (total,)), flat, _reshaped(y, (y.aval.size,)), mode, flags)
+    return _reshaped(out, x.shape)
+
+
+__all__ = ["At", "AtIndex", "update"]
+del NonConcreteBooleanIndexError, Transpose

@@ -1,0 +1,148 @@
+"""Operators of arrays: a short path for small concrete arrays, and NumPy's functions for the rest."""
+
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.interpreter import current, evaluate
+from fnx.numpy import ufuncs
+from fnx.numpy.util import PYTHON, constant
+from fnx.ops import elementwise as ops
+
+
+class _Quiet(threading.local):
+    """Runs a NumPy call in a context where it does not warn; `np.errstate` costs twice the call."""
+
+    def __init__(self) -> None:
+        context = copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_quiet = _Quiet()
+_FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})
+_NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8))})
+
+
+def _unknown(x: Any) -> bool:
+    """Whether an operand is none of ours: Python then asks the other one, or raises TypeError."""
+    return not (
+        isinstance(x, (Array, np.ndarray, np.generic, bool, int, float, complex))
+        or hasattr(x, "__jax_array__")
+    )
+
+
+def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
+    if _unknown(y):
+        return NotImplemented
+    return fn(y, x) if swap else fn(x, y)
+
+
+def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False, weak: bool = True) -> Callable:
+    """An operator: `prim` for concrete arrays of one dtype, `fn` for all else.
+
+    Shapes that do not fit make NumPy raise; then `fn` says better what is wrong.
+    """
+    impl = prim.impl
+
+    def op(x: Any, y: Any) -> Any:
+        if type(x) is ConcreteArray and current.get() is evaluate:
+            a = x._value
+            kind = type(y)
+            if kind is ConcreteArray:
+                b, dtype = y._value, a.dtype
+                if b.dtype is not dtype or dtype not in kinds:
+                    return _slow(fn, swap, x, y)
+                both = weak and x.weak_type and y.weak_type
+            elif (kind is float and a.dtype in _FLOATS) or (kind is int and a.dtype in kinds):
+                b = constant(y, a.dtype)._value
+                both = weak and x.weak_type
+            else:
+                return _slow(fn, swap, x, y)
+            try:
+                out = _quiet.run(impl, b, a) if swap else _quiet.run(impl, a, b)
+            except (ValueError, RuntimeError):
+                return _slow(fn, swap, x, y)
+            if type(out) is not np.ndarray:
+                out = np.asarray(out)
+            return ConcreteArray(out, both)
+        return _slow(fn, swap, x, y)
+
+    return op
+
+
+def _plain(fn: Callable, swap: bool = False) -> Callable:
+    def op(x: Any, y: Any) -> Any:
+        return _slow(fn, swap, x, y)
+
+    return op
+
+
+def _eq(fn: Callable) -> Callable:
+    """== and !=, which are False and True for what is no number, as of all Python objects."""
+    return fn
+
+
+def _pow(x: Any, y: Any, modulo: Any = None) -> Any:
+    if modulo is not None:
+        return NotImplemented
+    if type(y) is int and y == 2 and type(x) is ConcreteArray and current.get() is evaluate:
+        a = x._value
+        if a.dtype in _NUMBERS:
+            return ConcreteArray(np.asarray(_quiet.run(np.square, a)), x.weak_type)
+    return _slow(ufuncs.power, False, x, y)
+
+
+def _neg(x: Any) -> Any:
+    return ufuncs.negative(x)
+
+
+def operators() -> dict[str, Callable]:
+    """The special methods of operators, by name."""
+    found: dict[str, Callable] = {}
+    arithmetic = (
+        ("add", ops.add, ufuncs.add, _NUMBERS),
+        ("sub", ops.sub, ufuncs.subtract, _NUMBERS),
+        ("mul", ops.mul, ufuncs.multiply, _NUMBERS),
+        ("truediv", ops.div, ufuncs.true_divide, _FLOATS),
+    )
+    for name, prim, fn, kinds in arithmetic:
+        found[f"__{name}__"] = _fast(prim, fn, kinds)
+        found[f"__r{name}__"] = _fast(prim, fn, kinds, swap=True)
+    comparisons = (
+        ("lt", ops.lt, ufuncs.less),
+        ("le", ops.le, ufuncs.less_equal),
+        ("gt", ops.gt, ufuncs.greater),
+        ("ge", ops.ge, ufuncs.greater_equal),
+        ("eq", ops.eq, ufuncs.equal),
+        ("ne", ops.ne, ufuncs.not_equal),
+    )
+    for name, prim, fn in comparisons:
+        found[f"__{name}__"] = _fast(prim, fn, _NUMBERS, weak=False)
+    others = (
+        ("floordiv", ufuncs.floor_divide),
+        ("mod", ufuncs.remainder),
+        ("divmod", ufuncs.divmod),
+        ("and", ufuncs.bitwise_and),
+        ("or", ufuncs.bitwise_or),
+        ("xor", ufuncs.bitwise_xor),
+        ("lshift", ufuncs.left_shift),
+        ("rshift", ufuncs.right_shift),
+    )
+    for name, fn in others:
+        found[f"__{name}__"] = _plain(fn)
+        found[f"__r{name}__"] = _plain(fn, swap=True)
+    found |= {"__pow__": _pow, "__rpow__": _plain(ufuncs.power, swap=True)}
+    found |= {"__neg__": _neg, "__pos__": lambda x: x, "__abs__": lambda x: ufuncs.absolute(x)}
+    found["__invert__"] = lambda x: ufuncs.invert(x)
+    for name, fn in found.items():
+        fn.__name__ = fn.__qualname__ = name
+    return found
+
+
+__all__ = ["operators"]
+del PYTHON, _eq
