@@ -22,8 +22,7 @@ from fnx.jit import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.elementwise import add, sub
-from fnx.ops.iota import Iota
-from fnx.ops.join import Concatenate
+from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape, Rev
 from fnx.ops.select import lt, ne
 from fnx.ops.slice import Slice
@@ -48,10 +47,17 @@ class _Traced:
 _traced: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
 
 
-def _trace(fun: Callable, treedef: Any, avals: Sequence[ShapedArray], what: str) -> _Traced:
+def _trace(
+    fun: Callable,
+    treedef: Any,
+    avals: Sequence[ShapedArray],
+    what: str,
+    owner: Callable | None = None,
+) -> _Traced:
+    """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     key = (treedef, tuple(avals), what, config.default_float32.value)
     try:
-        known = _traced.setdefault(fun, {})
+        known = _traced.setdefault(owner or fun, {})
     except TypeError:  # cannot be hashed or weakly referenced
         known = {}
     if key not in known:
@@ -132,6 +138,14 @@ def scan(
     del _split_transpose
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
+    what = f"the body {name_of(f)} of scan"
+    return _scan(f, init, xs, length, reverse, unroll, f, what)
+
+
+def _scan(
+    f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
+    owner: Callable, what: str,
+) -> tuple[Tree, Tree]:  # fmt: skip
     carry, carry_tree = flatten_arrays(init, "the first carry of scan")
     rows, xs_tree = flatten_arrays(xs, "the xs of scan")
     count = _length(rows, xs, length)
@@ -139,9 +153,8 @@ def scan(
         return _scan_in_python(f, carry, carry_tree, rows, xs_tree, count, reverse)
     treedef = tree_util.treedef_tuple([carry_tree, xs_tree])
     x_avals = [x.aval.update(shape=x.shape[1:]) for x in rows]
-    what = f"the body {name_of(f)} of scan"
     while True:
-        body = _trace(f, treedef, [*(c.aval for c in carry), *x_avals], what)
+        body = _trace(f, treedef, [*(c.aval for c in carry), *x_avals], what, owner)
         parts = _pair(body.structure, what)
         n = parts[0].num_leaves
         new = _promoted(carry, body.out_avals[:n]) if parts[0] == carry_tree else None
@@ -189,7 +202,7 @@ def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
 
 def _row(x: Array, t: int) -> Array:
     shape = x.shape
-    one = Slice((t, *(0,) * (len(shape) - 1)), (t + 1, *shape[1:]), None)(x)
+    one = Slice((t, *(0,) * (len(shape) - 1)), (t + 1, *shape[1:]))(x)
     return Reshape(shape[1:])(one)
 
 
@@ -243,7 +256,7 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
 
 
 def _rows(x: Array, start: int, stop: int) -> Array:
-    return Slice((start, *(0,) * (x.ndim - 1)), (stop, *x.shape[1:]), None)(x)
+    return Slice((start, *(0,) * (x.ndim - 1)), (stop, *x.shape[1:]))(x)
 
 
 # --- while and for ---------------------------------------------------------------------------------------
@@ -316,9 +329,13 @@ def fori_loop(
         return init_val
     if known:
         count = builtins.max(0, int(high) - int(low))
-        index = add(Iota(dtype, (count,), 0)(), scalar(int(low), dtype))
-        body = _Counted(body_fun, weak)
-        return scan(body, init_val, index, length=count, unroll=unroll or 1)[0]
+        index = add(Iota(0, dtype, (count,))(), scalar(int(low), dtype))
+
+        def counted(val: Tree, i: Array) -> tuple[Tree, None]:
+            return body_fun(ConvertElementType(dtype, True)(i) if weak else i, val), None
+
+        what = f"the body {name_of(body_fun)} of fori_loop, i{'*' * weak},"
+        return _scan(counted, init_val, index, count, False, unroll or 1, body_fun, what)[0]
     if unroll is not None:
         raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")
     low, high = convert(low, dtype), convert(high, dtype)
@@ -329,30 +346,6 @@ def fori_loop(
         (low, high, init_val),
     )
     return out
-
-
-class _Counted:
-    """The body of a fori_loop as one of a scan; equal for equal functions, so that it is traced once."""
-
-    _made: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
-
-    def __new__(cls, fun: Callable, weak: bool) -> "_Counted":
-        try:
-            found = cls._made.setdefault(fun, {})
-        except TypeError:
-            found = {}
-        if weak not in found:
-            self = super().__new__(cls)
-            # Held weakly by the table: a strong reference would keep the function alive.
-            self.fun = weakref.ref(fun) if found is cls._made.get(fun) else (lambda: fun)
-            self.weak, self.__name__ = weak, name_of(fun)
-            found[weak] = self
-        return found[weak]
-
-    def __call__(self, val: Tree, i: Array) -> tuple[Tree, None]:
-        if self.weak:
-            i = ConvertElementType(i.dtype, True)(i)
-        return self.fun()(i, val), None
 
 
 # --- branches ----------------------------------------------------------------------------------------------
@@ -432,10 +425,8 @@ def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) 
         outs: Sequence = eval_jaxpr(jaxprs[k], [*made[k].consts, *arrays])
     else:
         consts = {id(c): c for m in made for c in m.consts}
-        branches = tuple([_with_consts(j, m, list(consts)) for j, m in zip(jaxprs, made)])
-        consts_ = [c for m in made for c in m.consts]
-        consts_ = list({id(c): c for c in consts_}.values())
-        outs = Cond(branches, BACKEND)(index, *consts_, *arrays)
+        branches = tuple([_with_consts(j, m, consts) for j, m in zip(jaxprs, made)])
+        outs = Cond(branches, BACKEND)(index, *consts.values(), *arrays)
     return tree_util.tree_unflatten(made[0].structure, outs)
 
 
@@ -454,7 +445,7 @@ def _branch_types(made: Sequence[_Traced], funs: Sequence[Callable], what: str) 
                     f"{names} return {a.str_short()} and {b.str_short()}; expected equal shapes and "
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
                 )
-    columns = zip(*[m.out_avals for m in made])
+    columns = zip(*[m.out_avals for m in made])  # one per result
     return [dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column]))[0] for column in columns]
 
 
@@ -472,18 +463,14 @@ def _converted(jaxpr: Jaxpr, types: Sequence[np.dtype]) -> Jaxpr:
     return jaxpr.memo[key]
 
 
-def _with_consts(jaxpr: Jaxpr, made: _Traced, ids: list[int]) -> Jaxpr:
+def _with_consts(jaxpr: Jaxpr, made: _Traced, consts: dict[int, Array]) -> Jaxpr:
     """With all branches' constants as inputs."""
     n = len(made.consts)
     own = dict(zip([id(c) for c in made.consts], jaxpr.inputs[:n]))
-    known = {id(c): c for c in made.consts}
-    if list(known) == ids:
+    if list(own) == list(consts):
         return jaxpr
-    return _reordered(jaxpr, own, ids, made)
-
-
-def _reordered(jaxpr: Jaxpr, own: dict, ids: list[int], made: _Traced) -> Jaxpr:
-    raise NotImplementedError
+    heads = [own.get(k) or Var(c.aval) for k, c in consts.items()]
+    return Jaxpr([*heads, *jaxpr.inputs[n:]], jaxpr.eqns, jaxpr.outs, len(heads), jaxpr.name)
 
 
 # --- associative scan ----------------------------------------------------------------------------------------
@@ -551,9 +538,9 @@ def _interleave(a: Array, b: Array, axis: int) -> Array:
     n, m = a.shape[axis], b.shape[axis]
     front, back = a.shape[:axis], a.shape[axis + 1 :]
     low, high = (0,) * a.ndim, (*front, m, *back)
-    pairs = [Reshape((*front, m, 1, *back))(x) for x in (Slice(low, high, None)(a), b)]
+    pairs = [Reshape((*front, m, 1, *back))(x) for x in (Slice(low, high)(a), b)]
     woven = Reshape((*front, 2 * m, *back))(Concatenate(axis + 1)(*pairs))
     if n == m:
         return woven
     start = (*(0,) * axis, m, *(0,) * len(back))
-    return Concatenate(axis)(woven, Slice(start, a.shape, None)(a))
+    return Concatenate(axis)(woven, Slice(start, a.shape)(a))

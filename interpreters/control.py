@@ -15,9 +15,10 @@ from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Branch, Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
-from fnx.ops.basic import convert, scalar, zeros
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.select import gt, select_n
+from fnx.ops.basic import zeros
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.reduction import ReduceOr
+from fnx.ops.select import select_n
 
 from .batching import batch_jaxpr, place_axis
 from .call import Backend, check_operands, given, only, run_primitive, split_call, spread, undefined
@@ -356,7 +357,7 @@ def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
 
         def going(*args: Array) -> list[Array]:
             (on,) = eval_jaxpr(cond, args)
-            return [gt(Sum((0,))(convert(on, np.dtype(np.int32))), scalar(0, np.dtype(np.int32)))]
+            return [ReduceOr((0,))(on)]
 
         def step(*args: Array) -> list[Array]:
             b_consts, c_consts, old = args[:m], args[m : m + n], args[m + n :]

@@ -31,7 +31,7 @@ PER_ELEMENT |= {name: 4.0 for name in _HEAVY.split()}
 _FOLDS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin cumsum cumprod"
 PER_OPERAND = {name: 0.25 for name in _FOLDS.split()}
 PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
-COPIES = frozenset({"dynamic_update_slice"})  # cost what they copy
+COPIES = frozenset({"dynamic_update_slice", "slice_add", "dynamic_slice_add"})  # cost what they copy
 SMALL = 64  # up to this many elements, what is free or cheap lives in registers
 
 

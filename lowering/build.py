@@ -12,7 +12,7 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.core.scalar import Expr
-from fnx.lowering import blas, fuse, regions, updates
+from fnx.lowering import blas, boxes, fuse, regions, updates
 from fnx.lowering.groups import Folding, FoldMember, Group, Member, Nests, squeezed
 from fnx.lowering.kernel import (
     Buffer,
@@ -25,7 +25,7 @@ from fnx.lowering.kernel import (
     Stmt,
     Store,
 )
-from fnx.lowering.order import readers_first
+from fnx.lowering.order import overwritten, readers_first
 from fnx.lowering.values import (
     Handle,
     NeedsFlush,
@@ -76,6 +76,10 @@ class Builder:
     def emit(self, stmt: Stmt) -> None:
         self.block.append(stmt)
 
+    def put(self, buffer: Buffer, position: Expr, value: Expr) -> None:
+        """Store one element."""
+        self.emit(Store(buffer, position, value))
+
     def emit_nest(
         self, names: Sequence[str], body: list[Stmt], results: list[Expr], note: str = ""
     ) -> None:
@@ -90,7 +94,7 @@ class Builder:
         return buffer
 
     def new_stored(self, handle: Handle) -> Stored:
-        return Stored(self.new_buffer(handle.dtype, handle.size))
+        return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))
 
     # --- jaxprs ---------------------------------------------------------------------------------------
 
@@ -111,6 +115,7 @@ class Builder:
                 continue  # an input: copied by whoever asked
             scope.handles[var] = self._new_handle(var)
             scope.handles[var].target = target
+        self._hint_targets(jaxpr, targets or {})
         for k, eqn in enumerate(jaxpr.eqns):
             scope.position = k
             self._eqn(eqn)
@@ -119,6 +124,18 @@ class Builder:
         self.scope = scope.outer  # type: ignore[assignment]
         self._leave(scope, outs)
         return outs
+
+    def _hint_targets(self, jaxpr: Jaxpr, targets: dict[Var, Stored]) -> None:
+        """A value that is made by updates of another, which dies there, has that one's place too."""
+        scope = self.scope
+        maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        for var, target in targets.items():
+            while var in maker and len(maker[var].outs) == 1 and overwritten(maker[var]):
+                (var,) = overwritten(maker[var])
+                if var not in maker or var in scope.handles or len(scope.uses.get(var, [])) != 1:
+                    break
+                scope.handles[var] = self._new_handle(var)
+                scope.handles[var].hint = target
 
     def _enter(self, given: Handle) -> Handle:
         """A handle of this scope for a value from outside; it shares the state."""
@@ -182,6 +199,10 @@ class Builder:
         if not any(h.consumers for h in outs) and not eqn.prim.effects:
             return  # dead
         recipes = eqn.prim.lower(*inputs)
+        waits = isinstance(recipes, recipe.Update) and recipes.box is not None
+        for h in inputs:
+            if isinstance(h.state, boxes.Boxes) and not (waits and h is recipes.operand):
+                self.store(h)
         if isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):
                 self._recipe(eqn, r, inputs, [h])
@@ -200,6 +221,8 @@ class Builder:
                 self._fold(eqn, r, inputs, outs)
             case recipe.Cumulative():
                 updates.cumulative(self, r, outs, eqn.prim.name)
+            case recipe.Update() if boxes.extends(r, r.operand, outs[0]):  # type: ignore[arg-type]
+                boxes.extend(self, r, r.operand, outs[0])  # type: ignore[arg-type]
             case recipe.Update():
                 updates.update(self, r, inputs, outs[0], eqn.prim.name)
             case recipe.Library() if blas.known(r):
@@ -268,9 +291,9 @@ class Builder:
 
     def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
         """Make a value a member of the open group of its shape."""
-        self._member(out.shape, fn, out, name)
+        self.member(out.shape, fn, out, name)
 
-    def _member(
+    def member(
         self,
         shape: Shape,
         fn: Callable[..., Expr],
@@ -346,7 +369,9 @@ class Builder:
     def store(self, handle: Handle) -> Stored:
         """Make sure that a value is in memory."""
         state = handle.state
-        if isinstance(state, Pull):
+        if isinstance(state, boxes.Boxes):
+            boxes.store(self, handle)
+        elif isinstance(state, Pull):
             if fuse.is_small(handle.shape):
                 self.registers(handle, state.fn)
             else:
@@ -479,10 +504,9 @@ class Builder:
 
             if fuse.is_small(extent):
                 for ix in static_indices(extent):
-                    expr = self.evaluated(lambda ix=ix, value=value: value(*ix))
-                    self.emit(Store(*target(*ix), expr))
+                    self.put(*target(*ix), self.evaluated(lambda ix=ix, value=value: value(*ix)))
             else:
-                self._member(extent, value, None, eqn.prim.name, target)
+                self.member(extent, value, None, eqn.prim.name, target)
         # The pieces are stored by groups that are still open: close those before anyone reads.
         self.flush_writers()
         out.state = stored

@@ -141,11 +141,6 @@ class Body(Function):
         for buffer in walk.all_writes(stmt):
             self.kill(buffer)
 
-    def bind(self, variable: Expr, operand: Operand) -> None:
-        """Give a variable a value in this scope."""
-        self.memo[variable] = operand
-        self.log.append(variable)
-
     # --- phis ---------------------------------------------------------------------------------------
 
     def phis(self, dtypes: Sequence[str]) -> tuple[list[Operand], int]:

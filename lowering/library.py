@@ -2,12 +2,12 @@
 
 import ctypes
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from fnx.core.errors import CompileError
 
 
-@lru_cache(maxsize=None)
+@cache
 def resolve(name: str) -> int:
     """The address of a routine.
 

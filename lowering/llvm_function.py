@@ -1,42 +1,32 @@
-"""One LLVM function while it is printed: its lines, its entry, and what is known where.
+"""One LLVM function while it is printed: its lines, its entry, its arguments.
 
-`memo` holds the operand of each expression that is known at this point, and of each instruction by
-its text, so that equal instructions are printed once. `scope` takes back what a block has added.
+`memo` also holds the result of each instruction by its text, so that equal ones are printed once.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Optional
 
 from fnx.core.scalar import Expr
 
 from . import llvm_scalar as ls
 from .kernel import Buffer
+from .known import Known
 from .llvm_scalar import Operand
 
 if TYPE_CHECKING:
     from .llvm_module import Module
 
-_MISSING = object()
-
-
-class Function:
+class Function(Known):
     """The code of a function, in the order in which it is printed.
 
     A function inside another takes what it needs from there: `captures` are its arguments.
     """
 
     def __init__(self, module: "Module", parent: Optional["Function"] = None, home: Any = None):
-        self.module, self.parent, self.home = module, parent, home
+        super().__init__(parent)
+        self.parent: Function | None = parent
+        self.module, self.home = module, home
         self.head: list[str] = []  # stack slots, parameters, addresses: the entry block
         self.lines: list[str] = []
-        self.memo: dict[Any, Operand] = {}
-        self.log: list[Any] = []  # keys of memo, in the order of their entry
-        self.hidden: list[tuple[Expr, Operand]] = []  # entries that an Eval has replaced
-        self.deps: dict[Expr, frozenset[Buffer]] = {}  # what a known value was loaded from
-        self.users: dict[Buffer, list[Any]] = {}
-        self.pinned: set[Expr] = set()  # values of Evals: they outlive writes
-        self.stale: set[Expr] = set()  # pinned values older than a write: an Eval renews them
         self.fast: set[Expr] = set()  # operations of reductions
         self.flags = " contract"
         self.block = "entry"
@@ -186,112 +176,25 @@ class Function:
 
     # --- expressions -----------------------------------------------------------------------------------
 
-    def value(self, root: Expr) -> Operand:
-        """The operand of an expression, printed here if it is not known yet."""
-        memo = self.memo
-        found = memo.get(root)
-        if found is not None:
-            return found
-        stack = [root]
-        while stack:
-            e = stack[-1]
-            if e in memo:
-                stack.pop()
-                continue
-            op = e.op
-            if op == "var" or self.parent is not None and e not in self.stale:
-                if op not in ls.LEAVES and self._known_outside(e):
-                    continue
-            pending = [a for a in e.args if a not in memo]
-            if pending:
-                pending.reverse()
-                stack += pending
-                continue
-            stack.pop()
-            first = e.args[0].dtype if e.args else e.dtype
-            memo[e] = ls.printer(op, first, e.dtype)(self, e)
-            if op in ls.LEAVES:
-                continue  # known in the whole function
-            self.log.append(e)
-            if op == "load" or self.deps:
-                self._depends(e)
-        return memo[root]
+    def evaluated(self, e: Expr) -> Operand:
+        first = e.args[0].dtype if e.args else e.dtype
+        return ls.printer(e.op, first, e.dtype)(self, e)
 
-    def _depends(self, e: Expr) -> None:
-        deps = self.deps
-        found: frozenset[Buffer] = frozenset((e.attr,)) if e.op == "load" else frozenset()
-        for a in e.args:
-            more = deps.get(a)
-            if more is not None:
-                found = found | more if found and found is not more else more
-        if found:
-            deps[e] = found
-            for buffer in found:
-                self.users.setdefault(buffer, []).append(e)
-
-    def _known_outside(self, e: Expr) -> bool:
+    def known_outside(self, e: Expr) -> bool:
         """Whether the function around knows a value; if so it becomes an argument."""
-        parent, found = self.parent, None
-        if parent is not None:
-            found = parent.memo.get(e)
-            if found is None and parent._known_outside(e):
-                found = parent.memo[e]
+        parent = self.parent
+        if parent is None:
+            return super().known_outside(e)
+        found = parent.memo.get(e)
+        if found is None and parent.known_outside(e):
+            found = parent.memo[e]
         if found is None:
-            if e.op == "var":
-                raise KeyError(f"variable {e!r} is used where it has no value")
             return False
         texts = zip(ls.types(e.dtype), ls.parts(found), strict=True)
         self.memo[e] = ls.whole(
             [x if x[0] != "%" else self.capture(x, t) for t, x in texts]
         )  # an argument is known in the whole function: it is not logged
         return True
-
-    # --- what is known where -------------------------------------------------------------------------
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """What is evaluated inside is forgotten outside."""
-        mark, hidden = len(self.log), len(self.hidden)
-        yield
-        memo, deps, pinned = self.memo, self.deps, self.pinned
-        for key in self.log[mark:]:
-            memo.pop(key, None)
-            deps.pop(key, None)
-            pinned.discard(key)
-        del self.log[mark:]
-        for e, old in reversed(self.hidden[hidden:]):
-            memo[e] = old
-            pinned.add(e)
-            self.stale.add(e)
-        del self.hidden[hidden:]
-
-    def kill(self, buffer: Buffer) -> None:
-        """The buffer is written: values loaded from it are known no more, but those of Evals."""
-        for key in self.users.pop(buffer, ()):
-            if key in self.pinned:
-                self.stale.add(key)
-            else:
-                self.memo.pop(key, None)
-                self.deps.pop(key, None)
-
-    def pin(self, exprs: list[Expr]) -> None:
-        """Evaluate now; the values outlive later writes of what they were loaded from."""
-        for e in exprs:
-            if self._is_stale(e):
-                old = self.memo.pop(e, _MISSING)
-                if old is not _MISSING and e in self.pinned:
-                    self.hidden.append((e, old))
-                    self.pinned.discard(e)
-                self.stale.add(e)  # not to be taken from outside
-        for e in exprs:
-            self.value(e)
-        for e in exprs:
-            self.stale.discard(e)
-            if self.deps.pop(e, None) is not None:
-                self.pinned.add(e)
-
-    def _is_stale(self, e: Expr) -> bool:
-        return e in self.stale or self.parent is not None and self.parent._is_stale(e)
 
     # --- calls ----------------------------------------------------------------------------------------
 

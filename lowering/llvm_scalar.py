@@ -464,7 +464,6 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     **{op: {"biufh": _compare(op)} for op in _FCMP},
 }
 _LEAVES: dict[str, Printer] = {"const": _const, "size": _size, "literal": _literal, "load": _load}
-LEAVES = frozenset({"const", "size", "literal"})  # evaluated in a function's entry, known in all of it
 
 # Functions of the C library, for what has no formula of its own.
 LIBM = frozenset(

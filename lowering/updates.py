@@ -56,7 +56,7 @@ def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
 
 def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
     """The memory that is updated: the operand's own, or a copy."""
-    if isinstance(operand.state, Stored) and out.target is None and builder.dies(operand):
+    if _in_place(operand, out) and builder.dies(operand):
         builder.save_readers(operand.state.buffer)
         return operand.state
     place = out.target or builder.new_stored(out)
@@ -71,6 +71,14 @@ def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
         same.state = operand.state
     builder.store_into(same, place)
     return place
+
+
+def _in_place(operand: Handle, out: Handle) -> bool:
+    """Whether the operand lies where the result is to be."""
+    state, target = operand.state, out.target or out.hint
+    if not isinstance(state, Stored):
+        return False
+    return target is None or (state.buffer is target.buffer and state.base is target.base)
 
 
 def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:

@@ -94,13 +94,14 @@ class NeedsFlush(Exception):  # noqa: N818  # a signal, not an error
 class Handle:
     """A value of the jaxpr: shape, dtype, and how it exists now. The operand that `lower` rules see."""
 
-    __slots__ = ("consumers", "dtype", "last_use", "scope", "shape", "state", "target")
+    __slots__ = ("consumers", "dtype", "hint", "last_use", "scope", "shape", "state", "target")
 
     def __init__(self, shape: Shape, dtype: str, state: State | None = None):
         self.shape = shape
         self.dtype = dtype
         self.state: State = state  # type: ignore[assignment]
-        self.target: Stored | None = None  # where it should be stored, if it is
+        self.target: Stored | None = None  # where it must be stored
+        self.hint: Stored | None = None  # where it should be stored, if it is
         self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
         self.last_use: float = -1
         self.scope: Any = None

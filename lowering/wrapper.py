@@ -47,7 +47,7 @@ def text() -> str:
     module.variable("fnx_main_thread", "i64", public=True)
     module.variable("last_poll", "i64")
     module.variable("block_name", "[4 x i8]", 'c"fnx\\00"')
-    for write in (_forget_block, _take, _give, _trim, _drop, _scalar, _is_leaf, _is_array):
+    for write in (_forget_block, _take, _give, _trim, _drop, _scalar, _array_of, _is_array):
         write(module)
     for write in (_accept, _output, _box, _run, _run_held, _fail, _release, _call, _poll):
         write(module)
@@ -164,11 +164,11 @@ def _scalar(module: Module) -> None:
             with f.when(f.compare("eq", wanted, FLOAT32)):
                 f.store(f.convert("fptrunc", value, "float"), slot)
                 f.ret(i32(1))
-        with f.when(f.same(kind, f.object("PyBool_Type"))):
-            with f.when(f.compare("eq", wanted, BOOL)):
-                true = f.same(leaf, f.object("_Py_TrueStruct"))
-                f.store(f.convert("zext", true, "i8"), slot)
-                f.ret(i32(1))
+        is_bool = f.same(kind, f.object("PyBool_Type"))
+        with f.when(f.both(is_bool, f.compare("eq", wanted, BOOL))):
+            true = f.same(leaf, f.object("_Py_TrueStruct"))
+            f.store(f.convert("zext", true, "i8"), slot)
+            f.ret(i32(1))
         with f.when(f.same(kind, f.object("PyLong_Type"))):
             _integer(f, leaf, wanted, slot)
         f.ret(i32(0))
@@ -189,7 +189,7 @@ def _integer(f: Function, leaf: Value, wanted: Value, slot: Value) -> None:
             f.ret(i32(1))
 
 
-def _is_leaf(module: Module) -> None:
+def _array_of(module: Module) -> None:
     """The NumPy array of a leaf, borrowed; null if it has none or its weak type is not the one."""
     with Function(module, "array_of", "ptr", "ptr", "ptr", "ptr") as f:
         plan, record, leaf = f.args
@@ -223,7 +223,8 @@ def _is_array(module: Module) -> None:
                 f.ret(i32(0))
         shape, dims = f.pointer(array, DIMENSIONS), f.pointer(record, 8 * DIMS)
         with f.loop(f.load(record, 8 * RANK)) as k:
-            with f.unless(f.same(f.load(f.index(shape, k)), f.load(f.index(dims, k)))):
+            same = f.same(f.load(f.index(shape, k)), f.load(f.index(dims, k)))
+            with f.unless(same):
                 f.ret(i32(0))
         f.ret(i32(1))
 
@@ -236,8 +237,9 @@ def _accept(module: Module) -> None:
     with Function(module, "accept", "i32", "ptr", "ptr", "ptr", "ptr", "ptr") as f:
         plan, record, leaf, place, slot = f.args
         array = f.call("array_of", "ptr", plan, record, leaf)
-        with f.unless(f.same(array, NULL)):
-            with f.when(f.compare("ne", f.call("is_array", "i32", array, record), 0), likely=True):
+        with f.when(f.compare("ne", array, NULL), likely=True):
+            fits = f.call("is_array", "i32", array, record)
+            with f.when(f.compare("ne", fits, 0), likely=True):
                 f.store(f.pointer(array, DATA), place)
                 f.ret(i32(1))
         with f.when(f.compare("eq", f.load(record, 8 * SCALAR), 0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from measure import fastest
 from program import Program
 
 GRIDS = {"4 k": (16, 16, 16), "64 k": (40, 40, 40), "1 M": (100, 100, 100)}
@@ -74,15 +75,22 @@ class Text(str):
         return Text(f"({other!r} * {self})")
 
 
-def compiled():
-    """The decorator: loops over threads where there are several."""
-    import numba
+def serial_or_parallel(build):
+    """A rival from `build(decorator, grid)`: where there are threads, the better of one and several."""
 
-    several = numba.get_num_threads() > 1
-    return numba.njit(parallel=several, error_model="numpy")
+    def rival(grid):
+        import numba
+
+        kinds = [False, True] if numba.get_num_threads() > 1 else [False]
+        return fastest(
+            [build(numba.njit(parallel=kind, error_model="numpy"), grid) for kind in kinds]
+        )
+
+    return rival
 
 
-def numba_density(grid):
+@serial_or_parallel
+def numba_density(compiled, grid):
     """One loop over all points."""
     import numba
 
@@ -94,7 +102,7 @@ def numba_density(grid):
     exec(source, scope)
     point = numba.njit(scope["point"])
 
-    @compiled()
+    @compiled
     def loop(temperature, salinity, pressure, out):
         for k in numba.prange(out.size):
             s = np.sqrt((salinity[k] + 24.0) * 0.0125)
@@ -160,7 +168,8 @@ def stratified(grid):
     return temperature, 35.0 + 0.2 * rng.normal(size=grid)
 
 
-def numba_isoneutral(grid):
+@serial_or_parallel
+def numba_isoneutral(compiled, grid):
     """Loops over columns, one axis after the other."""
     import numba
 
@@ -192,7 +201,7 @@ def numba_isoneutral(grid):
             c0[k] += STEP * flux / SPACING
             c1[k] -= STEP * flux / SPACING
 
-    @compiled()
+    @compiled
     def apply(t, s):
         k33 = np.zeros((nx, ny, nz - 1))
         new = t.copy()
@@ -250,13 +259,14 @@ def mixed_layer(grid):
     return rng.normal(size=grid), 10.0 ** rng.uniform(-3, 1, (nx, ny, nz - 1))
 
 
-def numba_vertical_mixing(grid):
+@serial_or_parallel
+def numba_vertical_mixing(compiled, grid):
     """Column by column, its two sweeps in cache."""
     import numba
 
     nx, ny, nz = grid
 
-    @compiled()
+    @compiled
     def apply(field, diffusivity):
         out = np.empty_like(field)
         for i in numba.prange(nx):

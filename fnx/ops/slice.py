@@ -150,7 +150,14 @@ class SliceAdd(Box):
             update,
             expr.add,
             unique=True,
+            box=self.dense_box(),
         )
+
+    def dense_box(self) -> tuple[Shape, Shape] | None:
+        """The bounds of a box without gaps."""
+        if self.strides is not None and any(s != 1 for s in self.strides):
+            return None
+        return tuple(self.start_indices), tuple(self.limit_indices)
 
 
 @dataclass(frozen=True)

@@ -298,9 +298,15 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
 
 
 def rational(
-    f: Callable, lo: Any, hi: Any, degrees: tuple[int, int], centre: Any = 0, rounds: int = 10
+    f: Callable,
+    base: Callable,
+    lo: Any,
+    hi: Any,
+    degrees: tuple[int, int],
+    centre: Any,
+    rounds: int = 10,
 ) -> tuple[list[float], list[float], float]:
-    """P and Q in x - centre with P / Q near f, relative error nearly minimax, and its log2.
+    """P and Q in x - centre with base + P / Q near f; log2 of the relative error, nearly minimax.
 
     Each round is a linear least squares fit of Q f - P, weighted with the Q of the round before
     (Sanathanan and Koerner) and by the errors found so far (Lawson).
@@ -309,17 +315,18 @@ def rational(
     p, q = degrees
     count = 8 * (p + q + 2)
     points = _grid(lo, hi, count)
-    target = [f(x) for x in points]
+    whole = [f(x) for x in points]
+    target = [v - base(x) for v, x in zip(whole, points, strict=True)]
     width = (hi - lo) / 2
     powers = [[((x - centre) / width) ** j for j in range(max(p, q) + 1)] for x in points]
     lawson, last_q = [mpf(1)] * count, [mpf(1)] * count
     best = None
     for k in range(rounds):
-        top, bottom = _linear_rational(target, powers, p, q, lawson, last_q)
+        top, bottom = _linear_rational(target, whole, powers, p, q, lawson, last_q)
         last_q = [mp.fdot(bottom, row[: q + 1]) for row in powers]
         errors = [
-            abs(mp.fdot(top, row[: p + 1]) / d / t - 1)
-            for t, row, d in zip(target, powers, last_q, strict=True)
+            abs((mp.fdot(top, row[: p + 1]) / d - t) / v)
+            for t, v, row, d in zip(target, whole, powers, last_q, strict=True)
         ]
         worst = max(errors)
         if best is None or worst < best[2]:
@@ -333,13 +340,13 @@ def rational(
 
 
 def _linear_rational(
-    target: list, powers: list, p: int, q: int, lawson: list, last_q: list
+    target: list, whole: list, powers: list, p: int, q: int, lawson: list, last_q: list
 ) -> tuple[list, list]:
-    """P and Q (Q(0) = 1) minimising the weighted squares of 1 - P / (Q f), linearised."""
+    """P and Q (Q(0) = 1) minimising the weighted squares of (target - P / Q) / whole, linearised."""
     size = p + 1 + q
     a, b = mp.matrix(size, size), mp.matrix(size, 1)
-    for t, row, w, d in zip(target, powers, lawson, last_q, strict=True):
-        scale = w / (t * d) ** 2
+    for t, v, row, w, d in zip(target, whole, powers, lawson, last_q, strict=True):
+        scale = w / (v * d) ** 2
         terms = [*row[: p + 1], *(-t * v for v in row[1 : q + 1])]
         for i in range(size):
             weighted = terms[i] * scale
@@ -366,24 +373,37 @@ def inverse_erfc_exp(s: Any) -> Any:
     return x
 
 
-def erf_inv_small(z: Any) -> Any:
-    y = mp.sqrt(z)
-    return mp.erfinv(y) / y - mpf("0.875")
+def erf_inv_ratio(z: Any) -> Any:
+    return mp.erfinv(mp.sqrt(z)) / mp.sqrt(z)
 
 
 DIGAMMA_ROOT = mp.findroot(mp.digamma, mpf("1.4616321449683623"))
 
-# name: (function, low, high, degrees of P and Q, centre)
-RATIONALS: dict[str, tuple[Callable, Any, Any, tuple[int, int], Any]] = {
+# name: (function, what is added to P / Q, low, high, degrees of P and Q, centre)
+RATIONALS: dict[str, tuple[Callable, Callable, Any, Any, tuple[int, int], Any]] = {
     # erf_inv(y) = y (7/8 + ERF_INV(y**2)) for |y| <= 3/4
-    "ERF_INV": (erf_inv_small, 1e-30, 0.5626, (6, 7), 0.5625),
-    "ERF_INV_NARROW": (erf_inv_small, 1e-30, 0.5626, (3, 3), 0.5625),
+    "ERF_INV": (erf_inv_ratio, lambda z: mpf("0.875"), 1e-30, 0.5626, (6, 6), 0.5625),
+    "ERF_INV_NARROW": (erf_inv_ratio, lambda z: mpf("0.875"), 1e-30, 0.5626, (3, 2), 0.5625),
     # and s + ERF_INV_TAIL(s), s = sqrt(-log(1 - |y|)), beyond
-    "ERF_INV_TAIL": (lambda s: inverse_erfc_exp(s) - s, 1.177, 6.07, (9, 8), 1),
-    "ERF_INV_TAIL_NARROW": (lambda s: inverse_erfc_exp(s) - s, 1.177, 4.1, (4, 3), 1),
-    # lgamma(z) = (z - 1) (z - 2) LGAMMA(z), digamma(z) = (z - root) DIGAMMA(z)
-    "LGAMMA": (lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)), 0.5, 3, (9, 9), 0.5),
-    "DIGAMMA": (lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT), 0.5, 3, (7, 7), 0.5),
+    "ERF_INV_TAIL": (inverse_erfc_exp, lambda s: s, 1.177, 6.07, (8, 8), 1),
+    "ERF_INV_TAIL_NARROW": (inverse_erfc_exp, lambda s: s, 1.177, 4.1, (4, 3), 1),
+    # lgamma(z) = (z - 1) (z - 2) (7/16 + LGAMMA(z)), digamma(z) = (z - root) (3/4 + DIGAMMA(z))
+    "LGAMMA": (
+        lambda z: mp.loggamma(z) / ((z - 1) * (z - 2)),
+        lambda z: mpf("0.4375"),
+        0.5,
+        3,
+        (9, 9),
+        0.5,
+    ),
+    "DIGAMMA": (
+        lambda z: mp.digamma(z) / (z - DIGAMMA_ROOT),
+        lambda z: mpf("0.75"),
+        0.5,
+        3,
+        (7, 7),
+        0.5,
+    ),
 }
 
 

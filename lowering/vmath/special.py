@@ -122,7 +122,8 @@ def lgamma(x: V) -> V:
     large = z >= STIRLING_FROM
     top, bottom = ratio("LGAMMA", z - 0.5)
     r = where(large, 1.0, top) / where(large, z, bottom)
-    small = (z - 1.0) * (z - 2.0) * r
+    v = (z - 1.0) * (z - 2.0)
+    small = fma(v, 0.4375, v * r)
     y = log_of_large(z)
     y = fast_two_sum(y.hi, y.lo - 1.0)
     series = fma(r, poly(r * r, C["STIRLING", x.dtype]), STIRLING_CONSTANT)
@@ -140,7 +141,8 @@ def digamma(x: V) -> V:
     large = z >= STIRLING_FROM
     top, bottom = ratio("DIGAMMA", z - 0.5)
     r = where(large, 1.0, top) / where(large, z, bottom)
-    small = ((z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]) * r
+    v = (z - DIGAMMA_ROOT[0]) - DIGAMMA_ROOT[1]
+    small = fma(v, 0.75, v * r)
     y = log_of_large(z)
     u = r * r
     series = fma(u, poly(u, C["DIGAMMA_SERIES", x.dtype]), 0.5 * r)

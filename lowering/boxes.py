@@ -1,0 +1,131 @@
+"""Sums of boxes: additions to slices of an array, one after another, made in one pass.
+
+The adjoint of a stencil adds shifted cotangents into an array of zeros. Each addition alone would
+read and write the whole array again; together they are one nest over the box where all of them
+meet, and thin slabs around it.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering import fuse
+from fnx.lowering.values import Handle, Pull, Shape, static_indices
+
+if TYPE_CHECKING:
+    from fnx.lowering.build import Builder
+
+Box = tuple[Shape, Shape, Callable[..., Expr]]  # low, high, value by the index in the box
+
+
+class Boxes(Pull):
+    """A value pulled from a base and values added to boxes of it."""
+
+    def __init__(self, base: Callable[..., Expr], boxes: list[Box], cost: int):
+        super().__init__(self._element, cost)
+        self.base = base
+        self.boxes = boxes
+
+    def _element(self, *index: Expr) -> Expr:
+        """An element anywhere: each box is asked whether it holds the index."""
+        total = self.base(*index)
+        for low, high, value in self.boxes:
+            inside = scalar.const(True, "bool")
+            at = []
+            for i, lo, hi in zip(index, low, high, strict=True):
+                if i.op == "size":
+                    inside = scalar.logical_and(inside, scalar.const(lo <= i.attr < hi, "bool"))
+                    at.append(scalar.size(max(min(i.attr, hi - 1) - lo, 0)))
+                    continue
+                inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
+                inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
+                clamped = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
+                at.append(scalar.sub(clamped, scalar.size(lo)))
+            if inside.op == "const" and not inside.attr:
+                continue
+            total = scalar.select(inside, scalar.add(total, value(*at)), total)
+        return total
+
+    def meeting(self, *index: Expr) -> Expr:
+        """An element where all boxes meet."""
+        total = self.base(*index)
+        for low, _, value in self.boxes:
+            at = (scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True))
+            total = scalar.add(total, value(*at))
+        return total
+
+
+def extends(r: recipe.Update, operand: Handle, out: Handle) -> bool:
+    """Whether an update is an addition to a box that can wait for more of its kind."""
+    if r.box is None or fuse.is_small(out.shape) or not isinstance(operand.state, Pull):
+        return False
+    return isinstance(operand.state, Boxes) or operand.state.cost <= 1
+
+
+def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -> None:
+    """Take one more box; store the sum unless another addition follows."""
+    assert r.box is not None
+    state = operand.state
+    assert isinstance(state, Pull)
+    boxes = [*state.boxes] if isinstance(state, Boxes) else []
+    base = state.base if isinstance(state, Boxes) else state.fn
+    boxes.append((*r.box, r.value))
+    out.state = Boxes(base, boxes, state.cost + 1)
+    if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
+        store(builder, out)
+
+
+def store(builder: "Builder", handle: Handle) -> None:
+    """The nests of a sum: where all boxes meet, then the slabs around."""
+    state = handle.state
+    assert isinstance(state, Boxes)
+    shape = handle.shape
+    place = handle.target or builder.new_stored(handle)
+    low = tuple(max(b[0][k] for b in state.boxes) for k in range(len(shape)))
+    high = tuple(min(b[1][k] for b in state.boxes) for k in range(len(shape)))
+    if any(h - l < n // 2 for l, h, n in zip(low, high, shape, strict=True)):
+        _region(builder, place, shape, (0,) * len(shape), shape, state.fn)
+    else:
+        _region(builder, place, shape, low, high, state.meeting)
+        for lo, hi in _slabs(shape, low, high):
+            _region(builder, place, shape, lo, hi, state.fn)
+    builder.flush_writers()
+    handle.state = place
+
+
+def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
+    """What is left of an array without a box: two slabs an axis, those of later axes narrower."""
+    found = []
+    for k, n in enumerate(shape):
+        before, after = (low[:k], high[:k])
+        rest = shape[k + 1 :]
+        zeros = (0,) * len(rest)
+        if low[k] > 0:
+            found.append(((*before, 0, *zeros), (*after, low[k], *rest)))
+        if high[k] < n:
+            found.append(((*before, high[k], *zeros), (*after, n, *rest)))
+    return found
+
+
+def _region(
+    builder: "Builder", place: Any, shape: Shape, lo: Shape, hi: Shape, fn: Callable[..., Expr]
+) -> None:
+    extent = tuple(h - l for l, h in zip(lo, hi, strict=True))
+    if 0 in extent:
+        return
+
+    def at(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, lo, strict=True))
+
+    def value(*index: Expr) -> Expr:
+        return fn(*at(index))
+
+    def target(*index: Expr) -> tuple[Any, Expr]:
+        return place.buffer, place.position(shape, at(index))
+
+    if fuse.is_small(extent):
+        for ix in static_indices(extent):
+            builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
+    else:
+        builder.member(extent, value, None, "sum_of_slices", target)

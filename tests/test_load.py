@@ -1,0 +1,212 @@
+"""Loading programs: compiled once, kept in memory and on disk, linked with what they call."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from llvm_texts import Emitted, axpy
+
+from fnx.core.errors import CompileError
+from fnx.lowering import cache, library, load, machine
+
+F8 = [((5,), "float64")]
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path, monkeypatch):
+    monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path))
+    machine.forget()
+    yield
+    machine.forget()
+
+
+def run(executable, n=5):
+    x, y = np.arange(float(n)), np.full(n, 10.0)
+    (out,) = executable([x, y])
+    np.testing.assert_array_equal(out, 2 * x + y)
+
+
+def test_compile_load_and_call():
+    executable = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0)
+    run(executable)
+    assert not executable.cache_hit
+    assert executable.llvm_seconds > 0
+    assert executable.load_seconds > 0
+    assert executable.llvm_text == axpy()
+    assert "entry:" in executable.asm()
+    assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 0}
+
+
+def test_sizes_share_code():
+    for n in (5, 6, 1000):
+        spec = [((n,), "float64")]
+        executable = load.load(Emitted(axpy(), [n]), spec * 2, spec, 0)
+        run(executable, n)
+        assert executable.cache_hit == (n != 5)
+    assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 2}
+    assert executable.llvm_seconds == 0
+
+
+def test_code_from_disk():
+    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    machine.forget()
+    executable = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0)
+    run(executable)
+    assert executable.cache_hit
+    assert executable.llvm_seconds == 0
+    assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
+
+
+@pytest.mark.parametrize("data", [b"", b"not an object file", b"\x7fELF" + bytes(100)])
+def test_a_wrong_object_on_disk_is_compiled_again(data):
+    name = cache.key("code", machine.PIPELINE, axpy(), sources=False)
+    cache.put(name, data)
+    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    assert load.stats()["compiled"] == 1
+    assert cache.get(name) != data
+
+
+def test_object_code_of_another_program_is_compiled_again():
+    other = machine.compile_text(axpy().replace("@entry", "@other"))
+    cache.put(cache.key("code", machine.PIPELINE, axpy(), sources=False), other)
+    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    assert load.stats()["compiled"] == 1
+
+
+def test_text_that_llvm_rejects():
+    with pytest.raises(CompileError, match="LLVM rejects"):
+        load.load(Emitted("define i32 @entry( {", []), [], [], 0)
+    assert load.stats()["compiled"] == 0
+
+
+def test_threads_compile_a_program_once():
+    found = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+        )
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 7}
+    run(found[3])
+
+
+_PROGRAM = """
+import json, sys
+import numpy as np
+from llvm_texts import Emitted, axpy
+from fnx.lowering import load
+spec = [((5,), "float64")]
+executable = load.load(Emitted(axpy(), [5]), spec * 2, spec, 0)
+(out,) = executable([np.arange(5.0), np.ones(5)])
+heavy = [name for name in ("numba", "scipy") if name in sys.modules]
+print(json.dumps([out.tolist(), executable.cache_hit, load.stats()["compiled"], heavy]))
+"""
+
+
+def in_new_process(folder, tests):
+    env = {**os.environ, "FNX_CACHE_DIR": str(folder), "PYTHONPATH": str(tests)}
+    command = [sys.executable, "-W", "error", "-c", _PROGRAM]
+    answer = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+def test_a_second_process_needs_no_compiler(tmp_path, repository):
+    expected = [1.0, 3.0, 5.0, 7.0, 9.0]
+    out, hit, _, heavy = in_new_process(tmp_path, repository / "tests")
+    assert (out, hit) == (expected, False)
+    assert "numba" in heavy
+    out, hit, compiled, heavy = in_new_process(tmp_path, repository / "tests")
+    assert (out, hit, compiled, heavy) == (expected, True, 0, [])
+
+
+def test_code_without_a_cache(monkeypatch):
+    monkeypatch.setattr(cache, "enabled", lambda: False)
+    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    machine.forget()
+    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    assert load.stats()["compiled"] == 1
+
+
+def test_code_is_made_for_this_cpu():
+    import llvmlite.binding as llvm
+
+    if not llvm.get_host_cpu_features().get("avx2", False):
+        pytest.skip("no vectors of 256 bits here")
+    asm = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0).asm()
+    assert "ymm" in asm or "zmm" in asm
+
+
+# --- libraries ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dgemm", "blas:dgemm"])
+def test_blas_pointers(name):
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
+    gemm = kind(library.resolve(name))
+    a, b, c = np.random.rand(3, 3), np.random.rand(3, 3), np.zeros((3, 3))
+    n, one, zero = ctypes.c_int(3), ctypes.c_double(1), ctypes.c_double(0)
+    r = ctypes.byref
+    letter = ctypes.c_char_p(b"N")
+    gemm(letter, letter, *[r(n)] * 3, r(one), b.ctypes.data, r(n), a.ctypes.data, r(n), r(zero),
+         c.ctypes.data, r(n))  # fmt: skip
+    np.testing.assert_allclose(c, a @ b, rtol=1e-14)
+
+
+def test_lapack_libm_and_runtime_pointers():
+    sin = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(library.resolve("libm:sin"))
+    assert sin(1.0) == np.sin(1.0)
+    for name in ("lapack:dgetrf", "zheevd", "fnx_poll", "fnx:fnx_parallel_for", "memcpy"):
+        assert library.resolve(name) > 0
+    assert library.resolve("dpotrf") == library.resolve("lapack:dpotrf")
+
+
+def test_unknown_routines():
+    for name in ("blas:dgetrf", "no_such_routine", "fnx:dgemm"):
+        with pytest.raises(CompileError, match=name):
+            library.resolve(name)
+
+
+def test_wide_integers_are_refused(monkeypatch):
+    monkeypatch.setattr(library, "_capsule_name", lambda capsule: b"void (int64_t *, double *)")
+    library._exported.cache_clear()
+    with pytest.raises(CompileError, match="32 bits"):
+        library._exported("cython_blas")
+
+
+def test_a_symbol_as_parameter():
+    text = """
+declare void @fnx_parallel_for(ptr, ptr, i64, i64)
+define internal void @task(ptr %context, i64 %lo, i64 %hi) nounwind {
+  %old = atomicrmw add ptr %context, i64 %hi seq_cst
+  ret void
+}
+define i32 @entry(ptr %args, ptr %params, ptr %workspace, ptr %control) nounwind {
+  %sine = load ptr, ptr %params
+  %po = getelementptr ptr, ptr %args, i64 1
+  %px = load ptr, ptr %args
+  %out = load ptr, ptr %po
+  %x = load double, ptr %px
+  %y = call double %sine(double %x)
+  store double %y, ptr %out
+  %count = getelementptr i8, ptr %out, i64 8
+  store i64 0, ptr %count
+  call void @fnx_parallel_for(ptr @task, ptr %count, i64 7, i64 7)
+  ret i32 0
+}
+"""
+    spec = [((2,), "float64")]
+    executable = load.load(Emitted(text, [("symbol", "sin")]), spec, spec, 0)
+    (out,) = executable([np.array([0.5, 0.0])])
+    assert out[0] == np.sin(0.5)
+    assert out.view(np.int64)[1] == 7
