@@ -90,7 +90,9 @@ def select(only: Sequence[str], skip: Sequence[str]) -> list[str]:
 
     def matches(words: Sequence[str], name: str) -> bool:
         group = items[name].group
-        return any(w == group or w in name or fnmatch.fnmatch(name, w) for w in words)
+        return any(
+            w == group if w in GROUPS else w in name or fnmatch.fnmatch(name, w) for w in words
+        )
 
     for word in [*only, *skip]:
         if not any(matches([word], name) for name in items):

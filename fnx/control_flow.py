@@ -77,14 +77,12 @@ def _trace(
     return known[key]
 
 
-def _strong(x: Array, dtype: np.dtype) -> Array:
-    return ConvertElementType(dtype)(x) if x.aval.weak_type or x.dtype != dtype else x
-
-
 def _promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | None:
     """First carries whose weak types gave way to those of the carries that follow, if any did."""
     new = [
-        _strong(x, o.dtype) if x.aval.weak_type and not o.weak_type and x.shape == o.shape else x
+        ConvertElementType(o.dtype, o.weak_type)(x)
+        if x.aval.weak_type and x.shape == o.shape and (x.dtype, True) != (o.dtype, o.weak_type)
+        else x
         for x, o in zip(init, outs)
     ]
     return new if any(a is not b for a, b in zip(new, init)) else None
@@ -365,7 +363,7 @@ def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **
     kwargs.pop("linear", None)
     if kwargs:
         raise TypeMismatch(f"cond got unexpected arguments {', '.join(kwargs)}")
-    if not callable(false_fun) and len(operands) == 2 and callable(operands[1]):
+    if not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
         # The old form: pred, true_operand, true_fun, false_operand, false_fun.
         true_operand, on_true, false_operand, on_false = true_fun, false_fun, *operands
         return cond(pred, lambda a, b: on_true(a), lambda a, b: on_false(b), true_operand, false_operand)
@@ -432,9 +430,12 @@ def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) 
 
 def _branch_types(made: Sequence[_Traced], funs: Sequence[Callable], what: str) -> list[np.dtype]:
     """The dtypes of the results, weak ones giving way; raises unless the branches agree."""
-    first = made[0]
-    for m, f in zip(made[1:], funs[1:]):
-        names = f"{what}: the branches {name_of(funs[0])} and {name_of(f)}"
+    pairs = list(zip(made, funs))
+    if what == "cond":  # true first, as the user wrote them
+        pairs.reverse()
+    first, name = pairs[0][0], name_of(pairs[0][1])
+    for m, f in pairs[1:]:
+        names = f"{what}: the branches {name} and {name_of(f)}"
         if m.structure != first.structure:
             raise TypeMismatch(
                 f"{names} return {first.structure} and {m.structure}; expected the same structure"
@@ -500,7 +501,7 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
 
     def combine(a: list, b: list) -> list:
         x, y = (tree_util.tree_unflatten(treedef, v) for v in (a, b))
-        leaves, structure = flatten_arrays(fn(y, x) if reverse else fn(x, y), "results")
+        leaves, structure = flatten_arrays(fn(x, y), "results")
         if structure != treedef:
             raise TypeMismatch(
                 f"the function of associative_scan returned {structure}; expected {treedef}"

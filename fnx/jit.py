@@ -12,7 +12,7 @@ from typing import Any
 
 from fnx import tree_util
 from fnx.api import ShapeDtypeStruct, aval_like, flatten_arrays, name_of, signature_of
-from fnx.core import config
+from fnx.core import config, treecode
 from fnx.core.array import Array, ConcreteArray, as_array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import current, evaluate
@@ -44,13 +44,12 @@ BACKEND = NativeBackend()
 class Program:
     """One signature of a jitted function: its jaxpr, and, once it ran, its native code."""
 
-    __slots__ = ("call", "consts", "jaxpr", "leaf", "name", "run", "seconds", "structure")
+    __slots__ = ("build", "consts", "jaxpr", "name", "run", "seconds", "structure")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Array], structure: Any, name: str):
         self.jaxpr, self.consts, self.structure, self.name = jaxpr, consts, structure, name
-        self.leaf = tree_util.treedef_is_leaf(structure)
+        self.build = treecode.builder(structure) or structure.unflatten
         self.run: Any = None  # native: list of arrays -> list of arrays, or NotImplemented
-        self.call: Any = None
         self.seconds: dict[str, float] = {}
 
     def compiled(self) -> Any:
@@ -59,9 +58,6 @@ class Program:
     def bind(self, leaves: Sequence[Array]) -> list[Array]:
         prim = Jit(self.jaxpr, self.name, BACKEND)
         return list(prim.bind(*self.consts, *leaves))
-
-    def build(self, outs: Sequence[Array]) -> Any:
-        return outs[0] if self.leaf else self.structure.unflatten(outs)
 
 
 class Jitted:
@@ -74,7 +70,7 @@ class Jitted:
         self.donated = donated
         self.options = options
         self._programs: dict[Any, Program] = {}
-        self._last: tuple[Any, Program] | None = None
+        self._last: tuple[Program, Callable] | None = None  # what ran last, and how to flatten for it
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else partial(self, instance)
@@ -82,11 +78,15 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         last = self._last
         if last is not None and current.get() is evaluate:
-            leaves, treedef = flatten((args, kwargs))
-            if treedef == last[0]:
-                outs = last[1].run(leaves)
+            program, take = last
+            try:
+                leaves = take((args, kwargs))
+            except KeyError:
+                leaves = None
+            if leaves is not None:
+                outs = program.run(leaves)
                 if outs is not NotImplemented:
-                    return last[1].build(outs)
+                    return program.build(outs)
         return self._call(args, kwargs)
 
     def _call(self, args: tuple, kwargs: dict) -> Any:
@@ -98,7 +98,8 @@ class Jitted:
         if current.get() is evaluate and all(type(x) is ConcreteArray for x in arrays):
             outs = self._run(program, arrays)
             if not fixed and program.run is not None:
-                self._last = (treedef, program)
+                take = treecode.flattener(treedef)
+                self._last = None if take is None else (program, take)
             return program.build(outs)
         return program.build(program.bind(arrays))
 

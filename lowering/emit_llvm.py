@@ -174,8 +174,7 @@ class Body(Function):
     def let(self, s: kernel.Let) -> None:
         found = [self.value(e) for e in s.values]
         for v, operand in zip(s.variables, found, strict=True):
-            self.memo[v] = operand
-            self.log.append(v)
+            self.bind(v, operand)
 
     def put_store(self, s: kernel.Store) -> None:
         index, value = self.value(s.index), self.value(s.value)

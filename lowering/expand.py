@@ -180,7 +180,26 @@ def derived(e: Expr) -> Expr:
     return _DERIVED[e.op](*e.args)
 
 
-# --- float16 without hardware --------------------------------------------------------------------------
+# --- 16-bit formats by integers ------------------------------------------------------------------------
+
+
+def bfloat_bits(x: Expr) -> Expr:
+    """The bits of a float32 rounded to bfloat16, ties to even, as uint16."""
+
+    def n(value: int) -> Expr:
+        return scalar.const(value, "uint32")
+
+    raw = scalar.bitcast(x, "uint32")
+    odd = f("and", f("shift_right_logical", raw, n(16)), n(1))
+    up = f("add", f("add", raw, n(0x7FFF)), odd)
+    kept = scalar.select(f("ne", x, x), n(0x7FC00000), up)
+    return scalar.cast(f("shift_right_logical", kept, n(16)), "uint16")
+
+
+def bfloat_value(x: Expr) -> Expr:
+    """The float32 of the bits of a bfloat16."""
+    wide = f("shift_left", scalar.cast(x, "uint32"), scalar.const(16, "uint32"))
+    return scalar.bitcast(wide, "float32")
 
 
 def half_bits(x: Expr) -> Expr:

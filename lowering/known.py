@@ -32,6 +32,7 @@ class Known:
         self.users: dict[Buffer, list[Any]] = {}
         self.pinned: set[Any] = set()  # values of Evals: they outlive writes
         self.stale: set[Expr] = set()  # pinned values older than a write: an Eval renews them
+        self.mark = 0  # where the log of the innermost scope begins
 
     def evaluated(self, e: Expr) -> Any:
         """Print a node; how its value is written from here on."""
@@ -94,8 +95,10 @@ class Known:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is evaluated inside is forgotten outside."""
-        mark, hidden = len(self.log), len(self.hidden)
+        outer, mark, hidden = self.mark, len(self.log), len(self.hidden)
+        self.mark = mark
         yield
+        self.mark = outer
         memo, deps, pinned = self.memo, self.deps, self.pinned
         for key in self.log[mark:]:
             memo.pop(key, None)
@@ -123,8 +126,9 @@ class Known:
             if self._is_stale(e):
                 old = self.memo.pop(e, _MISSING)
                 if old is not _MISSING and e in self.pinned:
-                    self.hidden.append((e, old))
                     self.pinned.discard(e)
+                    if e not in self.log[self.mark :]:
+                        self.hidden.append((e, old))  # it is back after this scope
                 self.stale.add(e)  # not to be taken from outside
         for e in exprs:
             self.value(e)

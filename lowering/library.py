@@ -24,6 +24,10 @@ def resolve(name: str) -> int:
 
 
 def _runtime(name: str) -> int | None:
+    if name.startswith("fnx_v_"):
+        from . import vlib
+
+        return vlib.address(name)
     maker = RUNTIME.get(name)
     return maker() if maker else None
 

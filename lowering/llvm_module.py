@@ -6,7 +6,7 @@ from typing import Any
 
 from fnx.core import scalar
 
-from . import expand
+from . import expand, vector_names
 from . import llvm_scalar as ls
 from .kernel import Buffer
 
@@ -36,6 +36,8 @@ class Module:
     slots: dict[Any, int] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[tuple[str, str], str] = field(default_factory=dict)
+    shared: bool = True  # whether mathematical functions are those that all programs share
+    variants: dict[str, list[str]] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
     _known: dict[Any, str] = field(default_factory=dict)
     _numbers: int = 0
@@ -99,6 +101,8 @@ class Module:
     def helper(self, op: str, dtype: str) -> str:
         """The name of the function of an operation, printed when it is first asked for."""
         name = self.helpers.get((op, dtype))
+        if name is None and self.shared and vector_names.exists(op, dtype):
+            name = self.helpers[op, dtype] = self._shared(op, dtype)
         if name is None:
             name, text, declarations, needs = helper_text(op, dtype, self.has_half)
             for other in needs:
@@ -108,10 +112,28 @@ class Module:
             self.functions.append(text)
         return name
 
+    def _shared(self, op: str, dtype: str) -> str:
+        """Declare a function that all programs share, and its vector variants."""
+        arity = 2 if op in scalar.BINARY else 1
+        lines, fact, names = vector_names.declaration(op, dtype, arity)
+        pure = "nounwind willreturn memory(none)"
+        number = 100 + len(self.variants)
+        self.variants[f"attributes #{number} = {{ {pure} {fact} }}"] = names
+        first, *others = lines
+        self.declare(names[0], f"{first} #{number}")
+        for other, n in zip(others, names[1:], strict=True):
+            self.declare(n, f"{other} nounwind willreturn memory(none)")
+        return f"@{names[0]}"
+
     def text(self) -> str:
-        return "\n".join(
-            [*self.functions, *self.declarations.values(), *self.metadata, ""]
-        )
+        lines = [*self.functions, *self.declarations.values(), *self.variants, *self.metadata]
+        used = [f"ptr @{n}" for names in self.variants.values() for n in names[1:]]
+        if used:  # or LLVM drops the declarations before it vectorises
+            lines.append(
+                f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}], "
+                'section "llvm.metadata"'
+            )
+        return "\n".join([*lines, ""])
 
 
 _HALF = {
@@ -125,7 +147,7 @@ def helper_text(op: str, dtype: str, has_half: bool) -> tuple[str, str, dict, tu
     """Name, text, declarations and helpers of an operation's function; without contraction."""
     from .llvm_function import Function
 
-    module = Module(has_half=has_half)
+    module = Module(has_half=has_half, shared=False)
     module.helper = lambda *key: needs.setdefault(key, f"@fnx.{key[0]}.{key[1]}")  # type: ignore[method-assign]
     needs: dict[tuple[str, str], str] = {}
     code = Function(module)

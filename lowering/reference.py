@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fnx.core import config
 from fnx.core.array import Array
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
@@ -16,7 +17,8 @@ class Interpreted:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        with use(evaluate):
+        # Loops inside must not be compiled again.
+        with use(evaluate), config.disable_jit(True):
             return eval_jaxpr(self.jaxpr, args)
 
 

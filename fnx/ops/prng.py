@@ -123,7 +123,7 @@ def _encrypt_many(keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 # --- primitives ---------------------------------------------------------------------------------------
 
 
-def _check_keys(name: str, keys: ShapedArray) -> None:
+def check_keys(name: str, keys: ShapedArray) -> None:
     if keys.dtype != _U32:
         raise TypeMismatch(
             f"{name} needs the words of a random key, an array of dtype uint32, not {keys.dtype}; "
@@ -167,13 +167,13 @@ class RandomBits(_OfKeys):
     name = "random_bits"
 
     def abstract(self, keys: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        _check_keys(self.name, keys)
+        check_keys(self.name, keys)
         if self.bit_width not in BITS:
             raise InvalidValue(f"random bits come in widths of 8, 16, 32 or 64, not {self.bit_width}")
         return (ShapedArray((*keys.shape[:-1], *self.shape), BITS[self.bit_width]),)
 
     def impl(self, keys: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        _check_keys(self.name, keys)  # type: ignore[arg-type]
+        check_keys(self.name, keys)  # type: ignore[arg-type]
         high, low = _encrypt_many(keys, prod(self.shape))
         shape = (*keys.shape[:-1], *self.shape)
         if self.bit_width == 64:
@@ -208,11 +208,11 @@ class RandomSplit(_OfKeys):
     name = "random_split"
 
     def abstract(self, keys: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        _check_keys(self.name, keys)
+        check_keys(self.name, keys)
         return (ShapedArray((*keys.shape[:-1], *self.shape, 2), _U32),)
 
     def impl(self, keys: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        _check_keys(self.name, keys)  # type: ignore[arg-type]
+        check_keys(self.name, keys)  # type: ignore[arg-type]
         words = np.stack(_encrypt_many(keys, prod(self.shape)), axis=-1)
         return words.reshape(*keys.shape[:-1], *self.shape, 2)
 
@@ -233,7 +233,7 @@ class RandomFoldIn(Primitive):
     name = "random_fold_in"
 
     def abstract(self, keys: ShapedArray, data: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        _check_keys(self.name, keys)
+        check_keys(self.name, keys)
         if data.dtype != _U32 or data.shape != keys.shape[:-1]:
             raise ShapeError(
                 f"random_fold_in needs one uint32 number per key: keys of shape {keys.shape} and "
@@ -242,7 +242,7 @@ class RandomFoldIn(Primitive):
         return (ShapedArray(keys.shape, _U32),)
 
     def impl(self, keys: np.ndarray, data: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        _check_keys(self.name, keys)  # type: ignore[arg-type]
+        check_keys(self.name, keys)  # type: ignore[arg-type]
         if keys.ndim == 1:
             k0, k1 = keys.tolist()
             return np.array(encrypt_ints(k0, k1, 0, int(data)), _U32)

@@ -199,7 +199,7 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         0,
         mpf("0.6") ** 2,
         root(lambda x: x**3 / mp.tanh(x)),
-        {"float32": 4},
+        {"float32": 4, "float64": 10},
     ),
     # sin(r) = r + r**3 SIN(r**2)
     "SIN": (

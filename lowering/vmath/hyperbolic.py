@@ -28,8 +28,8 @@ SINH_INFINITE = {"float32": 89.6, "float64": 710.6}  # and 2**-2 expm1 still fin
 LARGE = {"float32": 2.0**40, "float64": 2.0**200}  # log1p(x) is log(x); x**2 is finite
 
 
-@function("tanh", "float32")
-def tanh_single(x: V) -> V:
+@function("tanh")
+def tanh(x: V) -> V:
     """x + x**3 P(x**2), or 1 - 2 / (e**(2|x|) + 1)."""
     a = abs(x)
     y, k = exp_unscaled(2.0 * at_most(a, TANH_IS_ONE[x.dtype]))
@@ -37,15 +37,6 @@ def tanh_single(x: V) -> V:
     z = x * x
     small = fma(z * a, poly(z, C["TANH", x.dtype]), a)
     return copy_sign(where(a < TANH_SPLIT, small, large), x)
-
-
-@function("tanh", "float64")
-def tanh(x: V) -> V:
-    a = at_most(abs(x), TANH_IS_ONE[x.dtype])
-    h = expm1_scaled(a + a)
-    below = two_sum(constant(1.0, a), h.hi)
-    q = divide(h, Pair(below.hi, below.lo + h.lo))
-    return where(abs(x) < TINY[x.dtype], x, copy_sign(q.hi + q.lo, x))
 
 
 @function("sinh")

@@ -8,6 +8,7 @@ from .exp_log import (
     log,
     log1p_pair,
     log_pair,
+    log_reduce,
     power_of_two,
     scale,
     split_exponent,
@@ -28,6 +29,7 @@ from .lang import (
     single,
     sqrt,
     two_product,
+    two_sum,
     where,
 )
 
@@ -107,6 +109,12 @@ def log_of_large(z: V) -> Pair:
     return log_pair(k, log1p_pair(m - 1.0))
 
 
+def log_terms(x: V) -> tuple[V, Pair]:
+    """k and log(1 + f) for x = 2**k (1 + f), positive."""
+    k, f = log_reduce(x)
+    return k, log1p_pair(f)
+
+
 def reflected(x: V) -> tuple[V, V, V, V]:
     """x < 1/2, then 1 - x for x; f, the distance of x from an integer; sin(pi f) / pi."""
     reflect = x < 0.5
@@ -128,9 +136,13 @@ def lgamma(x: V) -> V:
     y = fast_two_sum(y.hi, y.lo - 1.0)
     series = fma(r, poly(r * r, C["STIRLING", x.dtype]), STIRLING_CONSTANT)
     factor = z - 0.5
-    stirling = fma(factor, y.hi, fma(factor, y.lo, series))
-    positive = where(large, stirling, small)
-    result = where(reflect, -log(abs(sine)) - positive, positive + 0.0)  # not -0
+    rest = fma(factor, y.lo, series)
+    positive = where(large, fma(factor, y.hi, rest), small) + 0.0  # not -0
+    # both terms in two words: they cancel near the zeros on the negative axis
+    p = two_product(factor, y.hi)
+    sines = log_pair(*log_terms(abs(sine)))
+    s = two_sum(sines.hi, where(large, p.hi, small))
+    result = where(reflect, -(s.hi + (s.lo + (sines.lo + where(large, p.lo + rest, 0.0)))), positive)
     return where((reflect & f.eq(0.0)) | abs(x).eq(math.inf), math.inf, result)
 
 

@@ -1,0 +1,242 @@
+"""Continuous distributions that are functions of uniform or normal numbers."""
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fnx import numpy as jnp
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.ops.basic import broadcast_to, convert, scalar
+from fnx.ops.broadcast import Sum
+from fnx.ops.elementwise import (
+    abs_,
+    add,
+    complex_,
+    div,
+    exp,
+    log,
+    log1p,
+    mul,
+    neg,
+    nextafter,
+    sign,
+    sqrt,
+    sub,
+    tan,
+)
+from fnx.ops.select import eq, ge, le, lt, select
+from fnx.ops.special import erf, erf_inv
+from fnx.random.keys import canonical_shape, words_of
+from fnx.random.uniform import (
+    Shape,
+    float_dtype,
+    int_dtype,
+    parameter,
+    parameters,
+    rademacher,
+    split_words,
+    uniform_between,
+    unit_interval,
+)
+
+
+def _times(value: float, x: Array) -> Array:
+    return mul(scalar(value, x.dtype), x)
+
+
+def normal_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
+    """Normal numbers: sqrt(2) erf_inv(u) for u uniform in (-1, 1)."""
+    if dtypes.is_complex(dtype):
+        part = dtypes.real_of(dtype)
+        re, im = (normal_of(k, shape, part) for k in split_words(words))
+        root = scalar(math.sqrt(2), part)
+        return complex_(div(re, root), div(im, root))
+    low = float(np.nextafter(np.asarray(-1.0, dtype), np.asarray(0.0, dtype)))
+    return _times(math.sqrt(2), erf_inv(uniform_between(words, shape, dtype, low, 1.0)))
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Normal numbers of mean 0 and variance 1; complex dtypes share the variance between parts.
+
+    >>> from fnx import random
+    >>> x = random.normal(random.key(0), (10000,))
+    >>> bool(abs(x.mean()) < 0.05)
+    True
+    """
+    words = words_of(key, "normal")
+    return normal_of(words, canonical_shape(shape), float_dtype(dtype, "normal", inexact=True))
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Normal numbers, given that they lie in the open interval (lower, upper)."""
+    words = words_of(key, "truncated_normal")
+    dtype = float_dtype(dtype, "truncated_normal")
+    shape, (lower, upper) = parameters("truncated_normal", shape, dtype, lower, upper)
+    root = scalar(math.sqrt(2), dtype)
+    u = uniform_between(words, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
+    inf = scalar(math.inf, dtype)
+    return jnp.clip(mul(root, erf_inv(u)), nextafter(lower, inf), nextafter(upper, neg(inf)))
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Exponential numbers of rate 1."""
+    words = words_of(key, "exponential")
+    return exponential_of(words, canonical_shape(shape), float_dtype(dtype, "exponential"))
+
+
+def exponential_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
+    return neg(log1p(neg(unit_interval(words, shape, dtype))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Laplace numbers of mean 0 and scale 1."""
+    words, dtype = words_of(key, "laplace"), float_dtype(dtype, "laplace")
+    low = float(-1.0 + ml_dtypes.finfo(dtype).epsneg)
+    u = uniform_between(words, canonical_shape(shape), dtype, low, 1.0)
+    return mul(sign(u), log1p(neg(abs_(u))))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Logistic numbers of mean 0 and scale 1."""
+    words, dtype = words_of(key, "logistic"), float_dtype(dtype, "logistic")
+    u = uniform_between(words, canonical_shape(shape), dtype, _tiny(dtype), 1.0)
+    return sub(log(u), log1p(neg(u)))
+
+
+def _tiny(dtype: np.dtype) -> float:
+    return float(ml_dtypes.finfo(dtype).tiny)
+
+
+def gumbel(
+    key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None
+) -> Array:
+    """Gumbel numbers; `mode="high"` uses twice as many bits, for the far tails."""
+    words, dtype = words_of(key, "gumbel"), float_dtype(dtype, "gumbel")
+    return gumbel_of(words, canonical_shape(shape), dtype, mode)
+
+
+def gumbel_of(words: Array, shape: Shape, dtype: np.dtype, mode: str | None = None) -> Array:
+    if mode in ("high", "highest"):
+        both = unit_interval(words, (2, *shape), dtype)
+        high, low = both[0], both[1]
+        fine = _times(2.0 ** -ml_dtypes.finfo(dtype).nmant, low)
+        more = add(add(high, fine), scalar(_tiny(dtype), dtype))
+        u = select(ge(high, scalar(0.5, dtype)), high, more)
+        return neg(log(neg(log1p(neg(u)))))
+    return neg(log(neg(log(uniform_between(words, shape, dtype, _tiny(dtype), 1.0)))))
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Cauchy numbers of location 0 and scale 1."""
+    words, dtype = words_of(key, "cauchy"), float_dtype(dtype, "cauchy")
+    low = float(ml_dtypes.finfo(dtype).eps)
+    u = uniform_between(words, canonical_shape(shape), dtype, low, 1.0)
+    return tan(_times(math.pi, sub(u, scalar(0.5, dtype))))
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Pareto numbers of shape parameter b, at least 1."""
+    words, dtype = words_of(key, "pareto"), float_dtype(dtype, "pareto")
+    shape, (b,) = parameters("pareto", shape, dtype, b)
+    return exp(div(exponential_of(words, shape, dtype), b))
+
+
+def rayleigh(
+    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Rayleigh numbers of a scale."""
+    words, dtype = words_of(key, "rayleigh"), float_dtype(dtype, "rayleigh")
+    shape, (scale,) = parameters("rayleigh", shape, dtype, scale)
+    return mul(scale, sqrt(_times(-2.0, log(unit_interval(words, shape, dtype)))))
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+) -> Array:
+    """Weibull numbers of a scale and a concentration."""
+    words, dtype = words_of(key, "weibull_min"), float_dtype(dtype, "weibull_min")
+    u = unit_interval(words, canonical_shape(shape), dtype)
+    power = 1.0 / parameter(concentration, dtype)
+    return jnp.power(neg(log1p(neg(u))), power) * parameter(scale, dtype)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Maxwell numbers: lengths of vectors of three normal numbers."""
+    words, dtype = words_of(key, "maxwell"), float_dtype(dtype, "maxwell")
+    return maxwell_of(words, canonical_shape(shape), dtype)
+
+
+def maxwell_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
+    x = normal_of(words, (*shape, 3), dtype)
+    return sqrt(Sum((len(shape),))(mul(x, x)))
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
+) -> Array:
+    """Maxwell numbers with random signs, scaled and moved."""
+    words, dtype = words_of(key, "double_sided_maxwell"), float_dtype(dtype, "double_sided_maxwell")
+    loc, scale = parameter(loc, dtype), parameter(scale, dtype)
+    own = np.broadcast_shapes(loc.shape, scale.shape)
+    shape = (*(canonical_shape(shape) or own), *own)
+    first, second = split_words(words)
+    return rademacher(second, shape, dtype) * maxwell_of(first, shape, dtype) * scale + loc
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Wald (inverse Gaussian) numbers of a mean, of scale 1."""
+    words, dtype = words_of(key, "wald"), float_dtype(dtype, "wald")
+    shape, (mean,) = parameters("wald", shape, dtype, mean)
+    first, second = split_words(words)
+    v, z = normal_of(first, shape, dtype), unit_interval(second, shape, dtype)
+    y = mul(v, v)
+    square = mul(mean, mean)
+    root = sqrt(add(_times(4.0, mul(mean, y)), mul(square, mul(y, y))))
+    x = sub(add(mean, _times(0.5, mul(square, y))), mul(_times(0.5, mean), root))
+    return select(le(z, div(mean, add(mean, x))), x, div(square, x))
+
+
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Numbers of the triangular density between left and right that is highest at mode."""
+    words, dtype = words_of(key, "triangular"), float_dtype(dtype, "triangular")
+    shape, (left, mode, right) = parameters("triangular", shape, dtype, left, mode, right)
+    u = unit_interval(words, shape, dtype)
+    width, rise, fall = sub(right, left), sub(mode, left), sub(right, mode)
+    up = add(left, sqrt(mul(mul(u, width), rise)))
+    down = sub(right, sqrt(mul(mul(sub(scalar(1.0, dtype), u), width), fall)))
+    return select(lt(u, div(rise, width)), up, down)
+
+
+def lognormal(
+    key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """exp(sigma x) for normal numbers x."""
+    words, dtype = words_of(key, "lognormal"), float_dtype(dtype, "lognormal", inexact=True)
+    shape, (sigma,) = parameters("lognormal", shape, dtype, sigma)
+    return exp(mul(normal_of(words, shape, dtype), sigma))
+
+
+def geometric(
+    key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Numbers of coins of probability p thrown until the first True, in an integer dtype."""
+    words, dtype = words_of(key, "geometric"), int_dtype(dtype, "geometric")
+    inexact = dtypes.to_inexact(getattr(p, "dtype", dtypes.default_for("f")))
+    shape, (p,) = parameters("geometric", shape, inexact, p)
+    u, one = unit_interval(words, shape, inexact), scalar(1.0, inexact)
+    u = select(eq(u, scalar(0.0, inexact)), broadcast_to(one, shape), u)
+    return convert(add(jnp.floor(div(log(u), log1p(neg(p)))), one), dtype)

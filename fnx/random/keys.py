@@ -1,0 +1,278 @@
+"""Random keys: making, splitting and folding them.
+
+Functions take keys in both of JAX's forms: `KeyArray`s from `key(seed)`, and arrays of dtype uint32
+with two words in the last axis, from `PRNGKey(seed)`.
+"""
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
+from fnx.ops.basic import convert, scalar
+from fnx.ops.elementwise import and_, shift_right_logical
+from fnx.ops.join import Concatenate
+from fnx.ops.permute import Reshape
+from fnx.ops.prng import RandomSplit, random_fold_in
+from fnx.ops.reduction import ReduceAnd
+from fnx.ops.select import eq
+from fnx.tree_util import register_pytree_node
+
+_U32 = np.dtype(np.uint32)
+IMPL = "threefry2x32"
+_NAMES = {None, IMPL, "fry"}
+
+
+class KeyDType:
+    """The dtype of arrays of keys."""
+
+    name = "key<fry>"
+    itemsize = 8
+    kind = "V"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+
+KEY_DTYPE = KeyDType()
+
+
+class KeyArray:
+    """An array of random keys; a pytree with one leaf, the array of their words."""
+
+    __slots__ = ("_words",)
+    __hash__ = None  # type: ignore[assignment]  # == is elementwise
+
+    def __init__(self, words: Any):
+        self._words = words
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._words.shape[:-1]
+
+    @property
+    def dtype(self) -> KeyDType:
+        return KEY_DTYPE
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a single key")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["KeyArray"]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> "KeyArray":
+        index = index if isinstance(index, tuple) else (index,)
+        rest = (slice(None),) if any(i is Ellipsis for i in index) else ()
+        words = self._words[(*index, *rest)]
+        if words.shape[-1:] != (2,):
+            raise IndexError(f"too many indices for an array of keys of shape {self.shape}: {index}")
+        return KeyArray(words)
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, KeyArray):
+            return NotImplemented
+        same = eq(self._words, other._words)
+        return ReduceAnd((len(same.shape) - 1,))(same)
+
+    def reshape(self, *shape: Any) -> "KeyArray":
+        """The keys in another shape; one size may be -1."""
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        sizes = [operator.index(n) for n in sizes]
+        if -1 in sizes:
+            rest = -math.prod(sizes)
+            sizes[sizes.index(-1)] = self.size // rest if rest else 0
+        return KeyArray(Reshape((*sizes, 2))(self._words))
+
+    def ravel(self) -> "KeyArray":
+        return self.reshape(-1)
+
+    flatten = ravel
+
+    def block_until_ready(self) -> "KeyArray":
+        return self
+
+    def __repr__(self) -> str:
+        return f"KeyArray({self.shape}, {KEY_DTYPE}) with words\n{self._words!r}"
+
+
+register_pytree_node(KeyArray, lambda k: ((k._words,), None), lambda _, children: KeyArray(*children))
+
+
+def check_impl(impl: Any) -> None:
+    """Raise unless `impl` is the one implementation that there is."""
+    name = impl if impl is None or isinstance(impl, str) else getattr(impl, "name", str(impl))
+    if name not in _NAMES and not isinstance(impl, KeyDType):
+        raise InvalidValue(
+            f"random number generator {impl!r} does not exist in fnx; expected {IMPL!r}, JAX's default"
+        )
+
+
+def words_of(key: Any, name: str, many: bool = False) -> Array:
+    """The words of a key in either form: an array of shape (2,), or with `many` (..., 2)."""
+    if isinstance(key, KeyArray):
+        words = key._words
+    else:
+        words = key if isinstance(key, Array) else as_array(key)
+        if words.dtype != _U32 or words.shape[-1:] != (2,):
+            raise TypeMismatch(
+                f"{name} needs a random key, not an array of shape {words.shape} and dtype "
+                f"{words.dtype}; make one with fnx.random.key(seed)"
+            )
+    if not many and len(words.shape) != 1:
+        raise ShapeError(
+            f"{name} needs a single key, not keys of shape {words.shape[:-1]}; use "
+            f"fnx.vmap(fnx.random.{name}) for many"
+        )
+    return words
+
+
+def like(key: Any, words: Array) -> Any:
+    """Keys in the form of `key`."""
+    return KeyArray(words) if isinstance(key, KeyArray) else words
+
+
+# --- making keys ----------------------------------------------------------------------------------------
+
+
+def _seed_words(seed: Any, name: str) -> Array:
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+        value = operator.index(seed)
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OverflowError(f"{name}: the seed {value} does not fit in 64 bits")
+        if isinstance(seed, np.integer) and seed.itemsize < 8:
+            value &= 0xFFFFFFFF
+        high, low = value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF
+        return ConcreteArray(np.array([high, low], _U32))
+    seed = seed if isinstance(seed, Array) else as_array(seed)
+    if seed.shape:
+        raise ShapeError(
+            f"{name} needs one seed, not an array of shape {seed.shape}; use fnx.vmap for many"
+        )
+    if not dtypes.is_integer(seed.dtype):
+        raise TypeMismatch(f"{name} needs an integer seed, not {seed.dtype}; round it first")
+    if seed.dtype.itemsize < 8:
+        high: Array = scalar(0, _U32)
+    else:
+        high = convert(shift_right_logical(seed, scalar(32, seed.dtype)), _U32)
+        seed = and_(seed, scalar(0xFFFFFFFF, seed.dtype))
+    low = convert(_unsigned(seed), _U32)
+    return Concatenate(0)(Reshape((1,))(high), Reshape((1,))(low))
+
+
+def _unsigned(x: Array) -> Array:
+    # Conversions of integers wrap, so that negative small seeds keep their bits.
+    return convert(x, dtypes.int64) if dtypes.kind(x.dtype) == "i" else x
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
+    """A key from an integer seed, as an array of two uint32 words.
+
+    >>> PRNGKey(42)
+    Array([ 0, 42], dtype=uint32)
+    """
+    check_impl(impl)
+    return _seed_words(seed, "PRNGKey")
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
+    """A key from an integer seed, as a KeyArray of shape ().
+
+    >>> key(42).shape
+    ()
+    """
+    check_impl(impl)
+    check_impl(dtype)
+    return KeyArray(_seed_words(seed, "key"))
+
+
+def key_data(keys: Any) -> Array:
+    """The words of keys: dtype uint32, one more axis of length 2."""
+    return words_of(keys, "key_data", many=True)
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
+    """Keys from their words, an array of shape (..., 2) and dtype uint32."""
+    check_impl(impl)
+    check_impl(dtype)
+    return KeyArray(words_of(key_bits_array, "wrap_key_data", many=True))
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator of keys."""
+    words_of(keys, "key_impl", many=True)
+    return IMPL
+
+
+def clone(key: Any) -> Any:
+    """The same key, to be used on purpose a second time."""
+    return key
+
+
+# --- new keys from old ----------------------------------------------------------------------------------
+
+
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """New keys from one: an array of keys of shape `num`, in the form of `key`.
+
+    >>> split(PRNGKey(0)).shape
+    (2, 2)
+    """
+    words = words_of(key, "split")
+    shape = canonical_shape(num)
+    if type(key) is KeyArray:
+        return KeyArray(RandomSplit(shape)(words))
+    return RandomSplit(shape)(words)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and an integer, of which 32 bits count.
+
+    >>> fold_in(PRNGKey(0), 1)
+    Array([ 928981903, 3453687069], dtype=uint32)
+    """
+    words = words_of(key, "fold_in")
+    if isinstance(data, (int, np.integer)):
+        number: Array = ConcreteArray(np.array(operator.index(data) & 0xFFFFFFFF, _U32))
+    else:
+        number = data if isinstance(data, Array) else as_array(data)
+        if number.shape or not dtypes.is_integer(number.dtype):
+            raise TypeMismatch(
+                f"fold_in needs one integer, not an array of shape {number.shape} and dtype "
+                f"{number.dtype}; use fnx.vmap for many"
+            )
+        number = convert(number, _U32)
+    return like(key, random_fold_in(words, number))
+
+
+def canonical_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of non-negative Python integers."""
+    if type(shape) is tuple and all([type(n) is int and n >= 0 for n in shape]):
+        return shape
+    if isinstance(shape, (int, np.integer)) or getattr(shape, "shape", None) == ():
+        shape = (shape,)
+    try:
+        sizes = tuple([operator.index(n) for n in shape])
+    except FnxError:
+        raise
+    except TypeError as error:
+        raise TypeMismatch(f"a shape is a sequence of integers, not {shape!r}") from error
+    if any(n < 0 for n in sizes):
+        raise InvalidValue(f"a shape has sizes of at least 0, not {sizes}")
+    return sizes

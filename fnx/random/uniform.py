@@ -1,0 +1,215 @@
+"""Random bits, and what is made of them with a few operations: uniform floats and integers, coins."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fnx import numpy as jnp
+from fnx.core import dtypes
+from fnx.core.array import Array, as_array
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.ops.basic import broadcast_to, convert, scalar
+from fnx.ops.convert import BitcastConvertType
+from fnx.ops.elementwise import add, max_, mul, or_, rem, shift_right_logical, sub
+from fnx.ops.prng import BITS, RandomBits, RandomSplit
+from fnx.ops.sampling import bit_width
+from fnx.ops.select import and_, ge, gt, lt, select
+from fnx.random.keys import canonical_shape, words_of
+
+Shape = tuple[int, ...]
+
+
+# --- what all samplers do with their arguments ------------------------------------------------------------
+
+
+def float_dtype(dtype: Any, name: str, inexact: bool = False) -> np.dtype:
+    """The dtype asked for, by default the default float; a ValueError unless it is one of floats."""
+    found = dtypes.canonical(float if dtype is None else dtype)
+    if not (dtypes.is_inexact(found) if inexact else dtypes.is_float(found)):
+        kinds = "float or complex" if inexact else "float"
+        raise InvalidValue(f"dtype argument to {name} must be a {kinds} dtype, not {found}")
+    return found
+
+
+def int_dtype(dtype: Any, name: str) -> np.dtype:
+    """The same for integers."""
+    found = dtypes.canonical(int if dtype is None else dtype)
+    if not dtypes.is_integer(found):
+        raise InvalidValue(f"dtype argument to {name} must be an integer dtype, not {found}")
+    return found
+
+
+def result_shape(name: str, shape: Any, *parameters: Array) -> Shape:
+    """The shape asked for, by default the common shape of parameters, which must broadcast to it."""
+    own = np.broadcast_shapes(*[p.shape for p in parameters])
+    if shape is None:
+        return own
+    shape = canonical_shape(shape)
+    try:
+        fits = np.broadcast_shapes(shape, own) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"{name} parameters of shapes {[p.shape for p in parameters]} do not broadcast to the shape "
+            f"{shape} asked for"
+        )
+    return shape
+
+
+def parameter(x: Any, dtype: np.dtype) -> Array:
+    """A parameter of a distribution as an array of its dtype."""
+    return convert(x if isinstance(x, Array) else as_array(x), dtype)
+
+
+def parameters(name: str, shape: Any, dtype: np.dtype, *xs: Any) -> tuple[Shape, list[Array]]:
+    """The shape of a result, and its parameters in this shape and its dtype."""
+    arrays = [parameter(x, dtype) for x in xs]
+    shape = result_shape(name, shape, *arrays)
+    return shape, [broadcast_to(x, shape) for x in arrays]
+
+
+def split_words(words: Array, n: int = 2) -> list[Array]:
+    """The words of n new keys."""
+    keys = RandomSplit((n,))(words)
+    return [keys[i] for i in range(n)]
+
+
+# --- samplers ---------------------------------------------------------------------------------------
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """Uniform random bits, as unsigned integers of `dtype` (default uint64)."""
+    found = dtypes.default_for("u") if dtype is None else dtypes.canonical(dtype)
+    if dtypes.kind(found) != "u":
+        raise InvalidValue(f"dtype argument to bits must be an unsigned integer dtype, not {found}")
+    return RandomBits(8 * found.itemsize, canonical_shape(shape))(words_of(key, "bits"))
+
+
+def unit_interval(words: Array, shape: Shape, dtype: np.dtype) -> Array:
+    """Uniform floats in [0, 1): random mantissas of numbers in [1, 2), less 1."""
+    width = bit_width(dtype)
+    unsigned = BITS[8 * dtype.itemsize]
+    mantissa = convert(RandomBits(width, shape)(words), unsigned)
+    shift = width - ml_dtypes.finfo(dtype).nmant
+    mantissa = shift_right_logical(mantissa, scalar(shift, unsigned))
+    one = int(np.ones((), dtype).view(unsigned))
+    return sub(BitcastConvertType(dtype)(or_(mantissa, scalar(one, unsigned))), scalar(1.0, dtype))
+
+
+def uniform_between(words: Array, shape: Shape, dtype: np.dtype, low: Any, high: Any) -> Array:
+    """Uniform floats in [low, high), for bounds that are floats or arrays that broadcast to `shape`."""
+    unit = unit_interval(words, shape, dtype)
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        if low == 0 and high == 1:
+            return unit
+        low, high = np.asarray(low, dtype), np.asarray(high, dtype)
+        width = scalar((high - low).item(), dtype)
+        low = scalar(low.item(), dtype)
+        return max_(add(mul(unit, width), low), low)
+    low, high = parameter(low, dtype), parameter(high, dtype)
+    if low.shape or high.shape:
+        low, high = broadcast_to(low, shape), broadcast_to(high, shape)
+    return max_(add(mul(unit, sub(high, low)), low), low)
+
+
+def uniform(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """Uniform floats in [minval, maxval), which broadcast to `shape`.
+
+    >>> from fnx import random
+    >>> x = random.uniform(random.key(0), (1000,))
+    >>> bool((0 <= x).all() and (x < 1).all())
+    True
+    """
+    words = words_of(key, "uniform")
+    return uniform_between(words, canonical_shape(shape), float_dtype(dtype, "uniform"), minval, maxval)
+
+
+def _clipped(x: Array, dtype: np.dtype) -> Array:
+    """Integers in another dtype, moved into its range."""
+    if x.dtype == dtype:
+        return x
+    info, own = np.iinfo(dtype), np.iinfo(x.dtype)
+    low, high = max(info.min, own.min), min(info.max, own.max)
+    return convert(jnp.clip(x, scalar(low, x.dtype), scalar(high, x.dtype)), dtype)
+
+
+def _integers(x: Any) -> Array:
+    x = x if isinstance(x, Array) else as_array(x)
+    return x if dtypes.is_integer(x.dtype) else convert(x, dtypes.default_for("i"))
+
+
+def randint(
+    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
+    """Integers in [minval, maxval), which broadcast to `shape`.
+
+    Remainders of twice as many random bits as the dtype has (at least 64): the bias is of the order
+    of span / 2 ** 64. Where maxval <= minval the result is minval.
+    """
+    words = words_of(key, "randint")
+    dtype, shape = int_dtype(dtype, "randint"), canonical_shape(shape)
+    minval, maxval = _integers(minval), _integers(maxval)
+    result_shape("randint", shape, minval, maxval)
+    info = np.iinfo(dtype)
+    if info.bits >= 32:
+        return _randint(words, shape, minval, maxval, dtype)
+    low = jnp.clip(convert(minval, dtypes.int32), int(info.min), int(info.max))
+    high = jnp.clip(convert(maxval, dtypes.int32), int(info.min), int(info.max) + 1)
+    return convert(_randint(words, shape, low, high, dtypes.int32), dtype)
+
+
+def _randint(words: Array, shape: Shape, minval: Array, maxval: Array, dtype: np.dtype) -> Array:
+    top = min(np.iinfo(dtype).max, np.iinfo(maxval.dtype).max)
+    beyond = gt(maxval, scalar(int(top), maxval.dtype))  # maxval itself does not fit in the dtype
+    low, high = _clipped(minval, dtype), _clipped(maxval, dtype)
+    if low.shape or high.shape:
+        low, high, beyond = (broadcast_to(x, shape) for x in (low, high, beyond))
+    nbits = 8 * dtype.itemsize
+    unsigned = BITS[nbits]
+    first, second = (RandomBits(nbits, shape)(k) for k in split_words(words))
+    one = scalar(1, unsigned)
+    span = select(ge(low, high), one, convert(sub(high, low), unsigned))
+    span = select(and_(beyond, lt(low, high)), add(span, one), span)
+    factor = rem(scalar(1 << nbits // 2, unsigned), span)
+    factor = rem(mul(factor, factor), span)  # 2 ** nbits modulo the span
+    offset = add(mul(rem(first, span), factor), rem(second, span))
+    return add(low, convert(rem(offset, span), dtype))
+
+
+def bernoulli(
+    key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
+) -> Array:
+    """True with probability p, else False; `mode="high"` uses twice as many bits."""
+    words = words_of(key, "bernoulli")
+    p = p if isinstance(p, Array) else as_array(p)
+    if not dtypes.is_float(p.dtype):
+        raise TypeMismatch(f"bernoulli needs a float probability, not {p.dtype}; convert it")
+    if mode not in ("low", "high"):
+        raise InvalidValue(f"mode of bernoulli must be 'low' or 'high', not {mode!r}")
+    shape = result_shape("bernoulli", shape, p)
+    p = p if not p.shape else broadcast_to(p, shape)
+    if mode == "low":
+        return lt(unit_interval(words, shape, p.dtype), p)
+    both = unit_interval(words, (2, *shape), p.dtype)
+    fine = both[1] * 2.0 ** -ml_dtypes.finfo(p.dtype).nmant
+    return jnp.less(fine, p - both[0])
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+    """-1 or 1, with probability 1/2 each."""
+    coins = bernoulli(key, 0.5, canonical_shape(shape))
+    dtype = dtypes.canonical(int if dtype is None else dtype)
+    return convert(2 * convert(coins, dtypes.default_for("i")) - 1, dtype)
+
+
+__all__ = ["bernoulli", "bits", "rademacher", "randint", "uniform"]

@@ -1,0 +1,55 @@
+"""Hand-built programs of the Kernel IR for tests, and the ways of running them."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fnx.core import dtypes, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering import check, emit_llvm, emit_numba, kernel, load
+from fnx.lowering.kernel import Buffer, Program
+
+
+def canonical(name: str) -> np.dtype:
+    return dtypes.canonical(name)
+
+
+def loop(n: int, body: Callable[[Expr], Sequence[kernel.Stmt]], **options) -> kernel.Loop:
+    """for i in range(n): body(i)"""
+    index = scalar.var("int64", "i")
+    return kernel.Loop(index, scalar.size(n), list(body(index)), **options)
+
+
+def arguments(*specs: tuple[str, str, int], first: int = 0) -> list[Buffer]:
+    """Argument buffers of (name, dtype, size), in order."""
+    return [Buffer(name, dtype, n, "argument", first + k) for k, (name, dtype, n) in enumerate(specs)]
+
+
+def pointwise(fns: Sequence[Callable[..., Expr]], arrays: Sequence[np.ndarray]) -> Program:
+    """One loop: every function of the elements of the arrays gives an output."""
+    n = len(arrays[0])
+    inputs = arguments(*((f"x{k}", a.dtype.name, n) for k, a in enumerate(arrays)))
+    index = scalar.var("int64", "i")
+    values = [f(*(scalar.load(b, index, b.dtype) for b in inputs)) for f in fns]
+    outputs = arguments(*((f"y{k}", e.dtype, n) for k, e in enumerate(values)), first=len(inputs))
+    stores = [kernel.Store(b, index, e) for b, e in zip(outputs, values, strict=True)]
+    nest = kernel.Nest("all", [kernel.Loop(index, scalar.size(n), stores, vector=True)])
+    return Program("pointwise", inputs, outputs, [nest])
+
+
+def native(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run by LLVM IR, after the checks."""
+    check.check(program)
+    emitted = emit_llvm.emit(program)
+    specs = [[((b.size,), canonical(b.dtype)) for b in side] for side in (program.inputs, program.outputs)]
+    return load.load(emitted, *specs, program.workspace)(list(arrays))
+
+
+def python(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run by the printed Python, interpreted."""
+    return emit_numba.run(program, arrays, jit=False)
+
+
+def numba(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Run by the printed Python, compiled by Numba."""
+    return emit_numba.run(program, arrays, jit=True)

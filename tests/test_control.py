@@ -1,0 +1,528 @@
+"""Loops and branches: results, derivatives against finite differences, lanes, nesting, errors.
+
+The interpreters are tested through the public functions, on the reference backend; native code has
+tests of its own.
+"""
+
+import numpy as np
+import pytest
+
+import fnx.numpy  # noqa: F401  gives arrays their operators
+from fnx import api
+from fnx import control_flow as lax
+from fnx.core import config
+from fnx.core.array import as_array
+from fnx.jit import jit
+from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.reduction import Sum
+
+
+@pytest.fixture(autouse=True)
+def _reference():
+    with config.backend("reference"):
+        yield
+
+
+def total(x):
+    x = as_array(x)
+    return Sum(tuple(range(x.ndim)))(x) if x.ndim else x
+
+
+def sum_of(tree):
+    from fnx import tree_util
+
+    return sum((total(x) for x in tree_util.tree_leaves(tree)), start=as_array(0.0))
+
+
+def numeric(f, args, k, eps=1e-6):
+    """The gradient of a scalar function by central differences."""
+    args = [np.asarray(a, float) for a in args]
+    out = np.zeros_like(args[k])
+    for index in np.ndindex(args[k].shape):
+        sides = []
+        for sign in (1, -1):
+            moved = [a.copy() for a in args]
+            moved[k][index] += sign * eps
+            sides.append(float(f(*map(as_array, moved))))
+        out[index] = (sides[0] - sides[1]) / (2 * eps)
+    return out
+
+
+def check_grads(f, *args, order=2):
+    """grad, jvp, jit of grad, and grad of grad against finite differences."""
+    numbers = tuple(range(len(args)))
+    found = api.grad(f, numbers)(*args)
+    compiled = jit(api.grad(f, numbers))(*args)
+    inner = api.grad(jit(f), numbers)(*args)
+    for k in numbers:
+        expected = numeric(f, args, k)
+        np.testing.assert_allclose(np.asarray(found[k]), expected, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(np.asarray(compiled[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(np.asarray(inner[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14)
+    rng = np.random.default_rng(0)
+    tangents = tuple(rng.normal(size=np.shape(a)) for a in args)
+    _, t = api.jvp(f, args, tangents)
+    dot = sum(np.sum(np.asarray(g) * v) for g, v in zip(found, tangents))
+    np.testing.assert_allclose(float(t), dot, rtol=1e-9, atol=1e-12)
+    if order > 1:
+        for k in numbers:
+
+            def slope(*xs, k=k):
+                return sum_of(sin(1.3 * api.grad(f, k)(*xs)))
+
+            check_grads(slope, *args, order=order - 1)
+
+
+A, X = np.array(0.7), np.linspace(0.2, 1.0, 4)
+V, M = np.array([0.3, -0.2, 0.5]), np.arange(9.0).reshape(3, 3) / 10
+
+
+# --- scan ------------------------------------------------------------------------------------------------
+
+
+def step(c, x):
+    new = sin(c) * x + c
+    return new, new * c
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_is_a_python_loop(reverse):
+    c, ys = 0.7, []
+    for x in X[::-1] if reverse else X:
+        c, y = np.sin(c) * x + c, (np.sin(c) * x + c) * c
+        ys.append(y)
+    last, stacked = lax.scan(step, A, X, reverse=reverse)
+    np.testing.assert_allclose(float(last), c, rtol=1e-14)
+    np.testing.assert_allclose(np.asarray(stacked), ys[::-1] if reverse else ys, rtol=1e-14)
+    with config.disable_jit():
+        again = lax.scan(step, A, X, reverse=reverse)
+    np.testing.assert_allclose(np.asarray(again[1]), np.asarray(stacked))
+
+
+def carry_only(a, x):
+    return lax.scan(step, a, x)[0]
+
+
+def ys_only(a, x):
+    return total(lax.scan(step, a, x, reverse=True)[1])
+
+
+def both(a, x):
+    last, ys = lax.scan(step, a, x)
+    return last * total(ys)
+
+
+def closure(a, x):
+    return lax.scan(lambda c, r: (c * a + r, cos(c * r)), a * 2.0, x)[0] * a
+
+
+def tree(a, x):
+    def body(c, r):
+        return {"p": c["p"] + r["x"] * c["q"][0], "q": (c["q"][0] * a, c["q"][0])}, {"y": c["p"]}
+
+    c, ys = lax.scan(body, {"p": a, "q": (a * a, a)}, {"x": x})
+    return c["p"] * c["q"][1] + total(ys["y"])
+
+
+def no_xs(a):
+    return lax.scan(lambda c, _: (tanh(c * 1.5), None), a, None, length=3)[0]
+
+
+def unused(a, x):
+    """A carry that never reaches the result, one that does not change, one that gets no tangent."""
+
+    def body(c, r):
+        p, q, s, n = c
+        return (p * q + r, q, s * p, n + 1), n
+
+    p, _, _, n = lax.scan(body, (a, a * 2.0, a, 0), x)[0]
+    return p + 0.1 * n
+
+
+def shifting(a, x):
+    """Tangents reach one carry only after some rounds."""
+
+    def body(c, r):
+        p, q, s = c
+        return (r * a, p * 1.0, q * s + p), None
+
+    return sum_of(lax.scan(body, (1.0, 2.0, 3.0), x)[0])
+
+
+def zero_tangent_later(a, x):
+    """A carry that has a tangent at first and is then overwritten by what has none."""
+    c, ys = lax.scan(lambda c, r: (as_array(2.0), c * r), a, x)
+    return c * a + total(ys)
+
+
+def loop_constants(m, v):
+    """An expensive value that depends on constants only."""
+    return total(lax.scan(lambda c, _: (tanh(m * 0.3) * c + exp(m), None), m, None, length=3)[0]) * total(v)
+
+
+def integers(a, x):
+    """Integer and bool carries and ys beside floats."""
+
+    def body(c, r):
+        n, s = c
+        return (n + 1, s * r + n), (n, s > 0, s)
+
+    (n, s), (k, b, ys) = lax.scan(body, (0, a), x)
+    return s * 2.0 + total(ys) + 0.0 * n
+
+
+def nested(a, x):
+    def outer(c, r):
+        def inner(d, q):
+            return sin(d * q) + c * r, d * a
+
+        last, ys = lax.scan(inner, c, x)
+        return last + 0.1 * total(ys), last
+
+    last, ys = lax.scan(outer, a, x)
+    return last + 0.1 * total(ys * ys)
+
+
+def jit_inside(a, x):
+    f = jit(lambda c, r: sin(c * r) * a)
+    return lax.scan(lambda c, r: (f(c, r), f(r, c)), a, x)[0]
+
+
+def of_vmap(v, m):
+    def body(c, row):
+        return api.vmap(lambda p, q: sin(p) * q, (0, 0))(c, row), total(c)
+
+    c, ys = lax.scan(body, v, m)
+    return total(c) + total(ys)
+
+
+def grad_inside(a, x):
+    def body(c, r):
+        return c + 0.1 * api.grad(lambda z: sin(z * r) * a)(c), None
+
+    return lax.scan(body, a, x)[0]
+
+
+SCANS = [
+    (carry_only, (A, X)),
+    (ys_only, (A, X)),
+    (both, (A, X)),
+    (closure, (A, X)),
+    (tree, (A, X)),
+    (no_xs, (A,)),
+    (unused, (A, X)),
+    (shifting, (A, X)),
+    (zero_tangent_later, (A, X)),
+    (loop_constants, (M, V)),
+    (integers, (A, X)),
+    (nested, (A, X)),
+    (jit_inside, (A, X)),
+    (of_vmap, (V, M)),
+    (grad_inside, (A, X)),
+]
+
+
+@pytest.mark.parametrize(("f", "args"), SCANS, ids=[f.__name__ for f, _ in SCANS])
+def test_derivatives_of_scan(f, args):
+    check_grads(f, *args)
+
+
+@pytest.mark.parametrize(("f", "args"), SCANS, ids=[f.__name__ for f, _ in SCANS])
+@pytest.mark.parametrize("wrap", [lambda f: f, api.grad, lambda f: api.grad(jit(f))])
+def test_lanes_of_scan(f, args, wrap):
+    check_lanes(wrap(f), args)
+
+
+def check_lanes(f, args):
+    """vmap against a loop, for each choice of batched arguments."""
+    size = 3
+    scales = np.linspace(0.8, 1.2, size)
+    for mask in range(1, 2 ** len(args)):
+        chosen = [bool(mask >> k & 1) for k in range(len(args))]
+        axes = tuple(0 if b else None for b in chosen)
+        lanes = [
+            as_array(np.stack([a * s for s in scales]) if b else a) for a, b in zip(args, chosen)
+        ]
+        found = np.asarray(api.vmap(f, axes)(*lanes))
+        for k in range(size):
+            expected = np.asarray(f(*[x[k] if b else x for x, b in zip(lanes, chosen)]))
+            np.testing.assert_allclose(found[k], expected, rtol=1e-9, atol=1e-12)
+        last = np.asarray(api.vmap(jit(f), axes, -1)(*lanes))
+        np.testing.assert_allclose(np.moveaxis(last, -1, 0), found, rtol=1e-12, atol=1e-14)
+
+
+def test_jacobians_of_scan():
+    f = lambda a, x: lax.scan(step, a, x)[1]
+    for k in (0, 1):
+        forward = np.asarray(api.jacfwd(f, k)(A, X))
+        np.testing.assert_allclose(np.asarray(api.jacrev(f, k)(A, X)), forward, rtol=1e-10, atol=1e-12)
+    hessian = np.asarray(api.hessian(both, 1)(A, X))
+    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-10)
+
+
+def test_linearize_pushes_tangents_through_scan():
+    y, push = api.linearize(lambda x: lax.scan(step, x, X), A)
+    expected = api.jvp(lambda x: lax.scan(step, x, X), (A,), (1.0,))[1]
+    for t, e in zip(push(1.0), expected):
+        np.testing.assert_allclose(np.asarray(t), np.asarray(e), rtol=1e-12)
+
+
+def test_scan_of_length_zero():
+    c, ys = lax.scan(lambda c, x: (c + x, (c, x)), 1.5, np.zeros((0,)))
+    assert float(c) == 1.5
+    assert ys[0].shape == ys[1].shape == (0,)
+    grads = api.grad(lambda a, x: lax.scan(step, a, x)[0], (0, 1))(1.5, np.zeros((0,)))
+    assert float(grads[0]) == 1.0 and grads[1].shape == (0,)
+
+
+def test_weak_carries_become_what_the_body_returns():
+    x = np.arange(3, dtype=np.float32)
+    c, _ = lax.scan(lambda c, r: (c + r, None), 0, x)
+    assert c.dtype == np.float32 and float(c) == 3.0
+    c, _ = lax.scan(lambda c, r: (c * 2.0, None), 1, None, length=3)
+    assert float(c) == 8.0
+    assert lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] + x[1]), (0, 0))[1].dtype == "f4"
+
+
+def test_scan_takes_no_more_rows_than_it_should():
+    with pytest.raises(ValueError, match="different lengths.*a.*3.*b.*4"):
+        lax.scan(lambda c, x: (c, None), 0.0, {"a": np.zeros(3), "b": np.zeros(4)})
+    with pytest.raises(ValueError, match="length=5"):
+        lax.scan(lambda c, x: (c, None), 0.0, np.zeros(3), length=5)
+    with pytest.raises(ValueError, match="pass length"):
+        lax.scan(lambda c, x: (c, None), 0.0)
+    with pytest.raises(ValueError, match="rank 0"):
+        lax.scan(lambda c, x: (c, None), 0.0, 1.0)
+
+
+def test_mismatched_carries():
+    with pytest.raises(TypeError, match=r"f32\[\] but was f64\[\]"):
+        lax.scan(lambda c, x: (c.astype("float32"), None), as_array(np.float64(1)), np.zeros(2))
+    with pytest.raises(TypeError, match=r"carry\['b'\] is f64\[3\] but was f64\[2\].*\.astype"):
+        lax.scan(
+            lambda c, x: ({"a": c["a"], "b": np.zeros(3)}, None),
+            {"a": 1.0, "b": np.zeros(2)},
+            np.zeros(2),
+        )
+    with pytest.raises(TypeError, match=r"structure.*lacks the leaf \"\['b'\]\""):
+        lax.scan(lambda c, x: ({"a": c["a"]}, None), {"a": 1.0, "b": 2.0}, np.zeros(2))
+    with pytest.raises(TypeError, match="expected a pair"):
+        lax.scan(lambda c, x: c, 1.0, np.zeros(2))
+    with pytest.raises(TypeError, match="needs a function"):
+        lax.scan(1.0, 1.0, np.zeros(2))
+    with pytest.raises(TypeError, match=r"returned a carry of other types"):
+        lax.while_loop(lambda v: v.sum() < 3, lambda v: np.zeros(3), np.zeros(2))
+
+
+def test_a_python_branch_in_a_body_is_an_error():
+    def body(c, x):
+        return (c if x > 0 else -c), None
+
+    with pytest.raises(TypeError, match=r"truth.*body of scan|truth.*body body of scan"):
+        lax.scan(body, 1.0, np.zeros(2))
+
+
+# --- fori_loop, while_loop, map ----------------------------------------------------------------------------
+
+
+def for_loop(a, x):
+    return lax.fori_loop(0, 4, lambda i, c: sin(c) * i + a, a * total(x))
+
+
+def for_from_two(a):
+    return lax.fori_loop(2, 5, lambda i, c: c * a + i, a)
+
+
+def mapped(a, x):
+    return total(lax.map(lambda r: sin(r * a), x))
+
+
+@pytest.mark.parametrize(
+    ("f", "args"), [(for_loop, (A, X)), (for_from_two, (A,)), (mapped, (A, X))]
+)
+def test_derivatives_of_counted_loops(f, args):
+    check_grads(f, *args)
+    check_lanes(f, args)
+
+
+def test_fori_loop_counts():
+    assert int(lax.fori_loop(3, 7, lambda i, t: t * 10 + i, 0)) == 3456
+    assert int(lax.fori_loop(7, 3, lambda i, t: t + 1, 5)) == 5
+    run = jit(lambda n: lax.fori_loop(0, n, lambda i, t: t + i, 0))
+    assert int(run(5)) == 10
+    with pytest.raises(TypeError, match="integer"):
+        lax.fori_loop(0.0, 3, lambda i, t: t, 0)
+    assert api.make_jaxpr(lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x))(np.float32(0))
+    assert lax.fori_loop(0, 3, lambda i, c: c + i, as_array(np.float32(0))).dtype == np.float32
+
+
+def test_map_in_batches():
+    x = np.arange(14.0).reshape(7, 2)
+    expected = np.sin(x) * 2
+    for size in (None, 1, 3, 7, 10):
+        found = lax.map(lambda r: sin(r) * 2.0, x, batch_size=size)
+        np.testing.assert_allclose(np.asarray(found), expected)
+
+
+def newton(a):
+    """The square root of a by a loop whose length depends on it."""
+
+    def far(v):
+        x, n = v
+        return abs(x * x - a) > 1e-12
+
+    return lax.while_loop(far, lambda v: (0.5 * (v[0] + a / v[0]), v[1] + 1), (a, 0))[0]
+
+
+def test_while_loop():
+    np.testing.assert_allclose(float(newton(as_array(2.0))), np.sqrt(2.0))
+    np.testing.assert_allclose(float(jit(newton)(2.0)), np.sqrt(2.0))
+    _, t = api.jvp(newton, (2.0,), (1.0,))
+    np.testing.assert_allclose(float(t), 0.5 / np.sqrt(2.0))
+    _, t = api.jvp(jit(newton), (2.0,), (1.0,))
+    np.testing.assert_allclose(float(t), 0.5 / np.sqrt(2.0))
+    np.testing.assert_allclose(float(api.jacfwd(newton)(2.0)), 0.5 / np.sqrt(2.0))
+    assert int(lax.while_loop(lambda v: v < 0, lambda v: v + 1, 5)) == 5
+    with config.disable_jit():
+        np.testing.assert_allclose(float(newton(as_array(2.0))), np.sqrt(2.0))
+
+
+def test_lanes_of_while_loop_stop_one_by_one():
+    values = np.array([2.0, 9.0, 1e4, 1e-3])
+    np.testing.assert_allclose(np.asarray(api.vmap(newton)(values)), np.sqrt(values), rtol=1e-9)
+    collatz = lambda n: lax.while_loop(
+        lambda v: v[0] != 1,
+        lambda v: (lax.cond(v[0] % 2 == 0, lambda k: k // 2, lambda k: 3 * k + 1, v[0]), v[1] + 1),
+        (n, 0),
+    )[1]
+    assert np.asarray(api.vmap(collatz)(np.array([1, 2, 3, 27]))).tolist() == [0, 1, 7, 111]
+    # a condition without lanes, a body with them
+    power = lambda a: lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] * a), (0, 1.0))[1]
+    np.testing.assert_allclose(np.asarray(api.vmap(power)(values)), values**3)
+    # lanes in the condition's constants only
+    upto = lambda n: lax.while_loop(lambda v: v < n, lambda v: v + 1, 0)
+    assert np.asarray(api.vmap(upto)(np.array([0, 4, 2]))).tolist() == [0, 4, 2]
+
+
+def test_reverse_mode_of_while_loop_says_what_to_do():
+    with pytest.raises(ValueError, match=r"while_loop.*fori_loop with Python integers"):
+        api.grad(newton)(2.0)
+    with pytest.raises(ValueError, match="forward mode"):
+        jit(api.grad(lambda a, n: lax.fori_loop(0, n, lambda i, c: c * a, a)))(2.0, 3)
+    # no tangents go through this one
+    assert float(api.grad(lambda a: a * lax.while_loop(lambda v: v < 3, lambda v: v + 1, 0))(2.0)) == 3.0
+
+
+def test_while_loop_conditions():
+    with pytest.raises(TypeError, match="one bool of rank 0"):
+        lax.while_loop(lambda v: v, lambda v: v, 1.0)
+    with pytest.raises(TypeError, match="one bool of rank 0"):
+        lax.while_loop(lambda v: v > 0, lambda v: v, np.zeros(3))
+
+
+# --- branches -------------------------------------------------------------------------------------------------
+
+
+def branching(a, x):
+    y = lax.cond(a > 0.5, lambda v: sin(v) * a, lambda v: v * v, x)
+    return total(lax.switch(as_array(2), [cos, exp, lambda v: v * a * total(v)], y))
+
+
+def branch_in_scan(a, x):
+    def body(c, r):
+        new = lax.cond(r > 0.5, lambda z: sin(z) * a, lambda z: z * z + r, c)
+        return new, new * c
+
+    last, ys = lax.scan(body, a, x)
+    return last + total(ys)
+
+
+def scan_in_branch(a, x):
+    def on_true(v):
+        return lax.scan(step, v, x)[0]
+
+    return lax.scan(lambda c, r: (lax.cond(r > 0.5, on_true, sin, c), None), a, x)[0]
+
+
+def branch_without_tangents(a, x):
+    def body(c, r):
+        return c + lax.cond(r > 0.5, lambda: a * r, lambda: as_array(1.0)), None
+
+    return lax.scan(body, 0.0, x)[0]
+
+
+BRANCHES = [branching, branch_in_scan, scan_in_branch, branch_without_tangents]
+
+
+@pytest.mark.parametrize("f", BRANCHES, ids=[f.__name__ for f in BRANCHES])
+def test_derivatives_of_branches(f):
+    check_grads(f, A, X)
+    check_grads(jit(f), A, X, order=1)
+    check_lanes(f, (A, X))
+    check_lanes(api.grad(f), (A, X))
+
+
+def test_lanes_choose_their_own_branch():
+    f = lambda k, v: lax.switch(k, [sin, cos, lambda z: z * z], v)
+    k, v = np.array([0, 1, 2, 7, -1]), np.linspace(0.1, 0.5, 5)
+    expected = [np.sin(v[0]), np.cos(v[1]), v[2] ** 2, v[3] ** 2, np.sin(v[4])]
+    np.testing.assert_allclose(np.asarray(api.vmap(f)(k, v)), expected)
+    np.testing.assert_allclose(np.asarray(api.vmap(f, (0, None))(k, V)[3]), V**2)
+    np.testing.assert_allclose(np.asarray(api.vmap(api.grad(f, 1))(k, v))[1], -np.sin(v[1]))
+    jf = jit(f)
+    np.testing.assert_allclose(np.asarray(api.vmap(jf)(k, v)), expected)
+
+
+def test_only_one_branch_runs():
+    f = jit(lambda p, x: lax.cond(p, lambda v: v, lambda v: 1.0 / v, x))
+    assert float(f(True, 0.0)) == 0.0
+    assert float(f(False, 4.0)) == 0.25
+    grad = api.grad(f, 1)
+    assert float(grad(True, 0.0)) == 1.0
+
+
+def test_forms_of_cond():
+    assert float(lax.cond(True, 1.0, lambda v: v + 1, 2.0, lambda v: v + 2)) == 2.0
+    assert float(lax.cond(0.0, lambda: 1.0, lambda: 2.0)) == 2.0
+    assert float(lax.cond(True, sin, cos, operand=0.0)) == 0.0
+    assert float(lax.switch(9, [lambda: 1.0])) == 1.0
+    out = lax.cond(True, lambda: 1, lambda: as_array(np.float32(2)))
+    assert out.dtype == np.float32
+
+
+def test_branches_must_agree():
+    with pytest.raises(TypeError, match=r"f64\[2\] and f64\[3\]"):
+        lax.cond(True, lambda: np.zeros(2), lambda: np.zeros(3))
+    with pytest.raises(TypeError, match="same structure"):
+        lax.cond(True, lambda x: (x, x), lambda x: x, 1.0)
+    with pytest.raises(TypeError, match="rank 0"):
+        lax.cond(np.array([True, False]), sin, cos, 1.0)
+    with pytest.raises(TypeError, match="integer"):
+        lax.switch(1.0, [sin, cos], 1.0)
+    with pytest.raises(ValueError, match="no branches"):
+        lax.switch(1, [], 1.0)
+
+
+# --- associative scan ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 8, 13])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scan(n, reverse):
+    x = np.random.default_rng(n).normal(size=(2, n))
+    flip = (lambda v: v[:, ::-1]) if reverse else (lambda v: v)
+    found = lax.associative_scan(lambda a, b: a + b, x, reverse=reverse, axis=1)
+    np.testing.assert_allclose(np.asarray(found), flip(np.cumsum(flip(x), 1)))
+    # not commutative: x -> p x + q
+    pair = (x[0], x[1] if n else x[1])
+    compose = lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1])
+    p, q = lax.associative_scan(compose, pair, reverse=reverse)
+    a, b = 1.0, 0.0
+    order = range(n)[::-1] if reverse else range(n)
+    for k in order:
+        a, b = a * x[0, k], b * x[0, k] + x[1, k]
+        np.testing.assert_allclose([float(p[k]), float(q[k])], [a, b], rtol=1e-12)
+
+
+def test_gradient_of_associative_scan():
+    check_grads(lambda x: total(sin(lax.associative_scan(lambda a, b: a * b, x))), X)

@@ -1,0 +1,435 @@
+"""Every scalar operation on every dtype, printed both ways, against NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+from kernels import canonical, native, numba, pointwise, python
+
+from fnx.core import scalar
+
+SIGNED = ["int8", "int16", "int32", "int64"]
+UNSIGNED = ["uint8", "uint16", "uint32", "uint64"]
+INTEGERS = SIGNED + UNSIGNED
+FLOATS = ["float32", "float64"]
+HALF = ["float16", "bfloat16"]
+COMPLEX = ["complex64", "complex128"]
+REAL = [*INTEGERS, *HALF, *FLOATS]
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def pairs(dtype, count=60):
+    """Pairs of numbers: all pairs of special ones, and random ones."""
+    dtype = canonical(dtype)
+    rng = np.random.default_rng(3)
+    if dtype == bool:
+        return np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        special = [0, 1, 2, 3, 7, info.min, info.max, info.max - 1, info.min + 1]
+        special += [-1, -2, -7] if dtype.kind == "i" else [info.max // 2]
+        x, y = rng.integers(info.min, info.max, (2, count), dtype, endpoint=True)
+        y[::3] = rng.integers(0, 8 * dtype.itemsize, len(y[::3]))
+    else:
+        special = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, 100.0, np.inf, -np.inf, np.nan, 1e-30, 6e4]
+        x, y = rng.normal(size=(2, count)) * 10.0 ** rng.integers(-3, 4, (2, count))
+    a, b = np.meshgrid(np.array(special).astype(dtype), np.array(special).astype(dtype))
+    return np.r_[a.ravel(), x.astype(dtype)], np.r_[b.ravel(), y.astype(dtype)]
+
+
+def same(got, expected, ulps=0):
+    """Equal bits, NaN aside, or within so many ulps of the result's format."""
+    assert got.dtype == expected.dtype
+    if got.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, expected)
+        return
+    if got.dtype.kind == "c":
+        same(got.real, expected.real, ulps)
+        same(got.imag, expected.imag, ulps)
+        return
+    g, e = got.astype("float64"), expected.astype("float64")
+    if not ulps:
+        np.testing.assert_array_equal(g, e)
+        zero = e == 0
+        np.testing.assert_array_equal(np.signbit(g[zero]), np.signbit(e[zero]))
+        return
+    epsilon = {"float32": 2.0**-23, "float64": 2.0**-52}[got.dtype.name]
+    np.testing.assert_allclose(g, e, rtol=ulps * epsilon, atol=np.finfo(got.dtype).smallest_subnormal)
+
+
+def run_all(table, arrays, ulps=0, compiled=False):
+    """table: name -> (expression of operands, NumPy's answer); both printers."""
+    program = pointwise([fn for fn, _ in table.values()], arrays)
+    runs = {"native": native, "python": python} | ({"numba": numba} if compiled else {})
+    for how, run in runs.items():
+        for (name, (_, expected)), got in zip(table.items(), run(program, arrays), strict=True):
+            try:
+                same(got, expected, ulps)
+            except AssertionError as error:
+                raise AssertionError(f"{name} on {arrays[0].dtype}, {how}: {error}") from None
+
+
+def op(name, **options):
+    return lambda *args: scalar.apply(name, *args, **options)
+
+
+def truncated_quotient(x, y):
+    """Integer division as it is defined: toward zero, -1 for a zero divisor."""
+    out = []
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        out.append(-1 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
+    return wrap(out, x.dtype)
+
+
+def truncated_rest(x, y):
+    out = [a if b == 0 else int(math.copysign(abs(a) % abs(b), a)) if abs(a) < 2**50 else exact_rest(a, b)
+           for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    return wrap(out, x.dtype)
+
+
+def exact_rest(a, b):
+    return abs(a) % abs(b) * (1 if a >= 0 else -1)
+
+
+def wrap(values, dtype):
+    width = 8 * dtype.itemsize
+    wrapped = np.array([v % (1 << width) for v in values], np.uint64)
+    return wrapped.astype(f"uint{width}").view(dtype)
+
+
+def shifted(x, y, how):
+    """Shifts by the width or more give 0, or the sign."""
+    width, out = 8 * x.dtype.itemsize, []
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        by = b if 0 <= b < width else None
+        if how == "left":
+            out.append(0 if by is None else a << by)
+        elif how == "logical":
+            out.append(0 if by is None else (a % (1 << width)) >> by)
+        else:
+            signed = wrap([a], x.dtype).view(f"int{width}").item()
+            out.append(signed >> (width - 1 if by is None else by))
+    return wrap(out, x.dtype)
+
+
+def integer_power(x, y):
+    out = []
+    for a, b in zip(x.tolist(), y.tolist(), strict=True):
+        if b >= 0:
+            out.append(pow(a, b, 1 << 64))
+        elif a in (1, -1):
+            out.append(a if b % 2 else 1)
+        else:
+            out.append(-1 if a == 0 else 0)
+    return wrap(out, x.dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype):
+    x, y = pairs(dtype)
+    width = 8 * x.dtype.itemsize
+    bits = x.view(f"uint{width}").tolist()
+    table = {
+        "add": (op("add"), x + y),
+        "sub": (op("sub"), x - y),
+        "mul": (op("mul"), x * y),
+        "div": (op("div"), truncated_quotient(x, y)),
+        "rem": (op("rem"), truncated_rest(x, y)),
+        "max": (op("max"), np.maximum(x, y)),
+        "min": (op("min"), np.minimum(x, y)),
+        "and": (op("and"), x & y),
+        "or": (op("or"), x | y),
+        "xor": (op("xor"), x ^ y),
+        "shift_left": (op("shift_left"), shifted(x, y, "left")),
+        "shift_right_logical": (op("shift_right_logical"), shifted(x, y, "logical")),
+        "shift_right_arithmetic": (op("shift_right_arithmetic"), shifted(x, y, "arithmetic")),
+        "neg": (lambda a, b: scalar.apply("neg", a), -x),
+        "abs": (lambda a, b: scalar.apply("abs", a), np.abs(x)),
+        "sign": (lambda a, b: scalar.apply("sign", a), np.sign(x)),
+        "not": (lambda a, b: scalar.apply("not", a), ~x),
+        "square": (lambda a, b: scalar.apply("square", a), x * x),
+        "cube": (lambda a, b: scalar.apply("integer_pow", a, attr=3), x * x * x),
+        "pow": (op("pow"), integer_power(x, y)),
+        "population_count": (
+            lambda a, b: scalar.apply("population_count", a),
+            np.array([b.bit_count() for b in bits], x.dtype),
+        ),
+        "clz": (
+            lambda a, b: scalar.apply("clz", a),
+            np.array([width - b.bit_length() for b in bits], x.dtype),
+        ),
+        "by_constant": (lambda a, b: scalar.apply("div", a, scalar.const(7, dtype)), truncated_quotient(x, np.full_like(x, 7))),
+        "shift_by_constant": (
+            lambda a, b: scalar.apply("shift_right_logical", a, scalar.const(3, dtype)),
+            shifted(x, np.full_like(x, 3), "logical"),
+        ),
+        **{c: (op(c), getattr(np, n)(x, y)) for c, n in COMPARE.items()},
+    }
+    run_all(table, [x, y], compiled=dtype in ("int32", "uint64"))
+
+
+COMPARE = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS + HALF)
+def test_floats(dtype):
+    x, y = pairs(dtype)
+    wide = dtype in HALF
+
+    def rounded(f, *args):
+        """In float32, rounded once more."""
+        return f(*(a.astype("float32") for a in args)).astype(x.dtype) if wide else f(*args)
+
+    one = x.dtype.type(1)
+    table = {
+        "add": (op("add"), rounded(np.add, x, y)),
+        "sub": (op("sub"), rounded(np.subtract, x, y)),
+        "mul": (op("mul"), rounded(np.multiply, x, y)),
+        "div": (op("div"), rounded(np.divide, x, y)),
+        "rem": (op("rem"), rounded(np.fmod, x, y)),
+        "max": (op("max"), zeros_apart(rounded(np.maximum, x, y), x, y, one)),
+        "min": (op("min"), zeros_apart(rounded(np.minimum, x, y), x, y, -one)),
+        "neg": (lambda a, b: scalar.apply("neg", a), -x),
+        "abs": (lambda a, b: scalar.apply("abs", a), np.abs(x)),
+        "floor": (lambda a, b: scalar.apply("floor", a), rounded(np.floor, x)),
+        "ceil": (lambda a, b: scalar.apply("ceil", a), rounded(np.ceil, x)),
+        "trunc": (lambda a, b: scalar.apply("trunc", a), rounded(np.trunc, x)),
+        "round_even": (lambda a, b: scalar.apply("round_even", a), rounded(np.rint, x)),
+        "sqrt": (lambda a, b: scalar.apply("sqrt", a), rounded(np.sqrt, x)),
+        "square": (lambda a, b: scalar.apply("square", a), rounded(np.square, x)),
+        "is_finite": (lambda a, b: scalar.apply("is_finite", a), np.isfinite(x)),
+        "sign": (lambda a, b: scalar.apply("sign", a), np.where(x == 0, x, np.sign(x))),
+        "nextafter": (op("nextafter"), np.nextafter(x, y)),
+        "integer_pow": (lambda a, b: scalar.apply("integer_pow", a, attr=4), rounded(lambda v: (v * v) * (v * v), x)),
+        "reciprocal": (lambda a, b: scalar.apply("integer_pow", a, attr=-1), rounded(lambda v: 1 / v, x)),
+        "select": (
+            lambda a, b: scalar.select(scalar.apply("lt", a, b), a, b),
+            np.where(x < y, x, y),
+        ),
+        **{c: (op(c), getattr(np, n)(x, y)) for c, n in COMPARE.items()},
+    }
+    run_all(table, [x, y], compiled=dtype in ("float32", "bfloat16"))
+
+
+def zeros_apart(result, x, y, sign):
+    """The larger of two zeros is the positive one (NumPy gives either)."""
+    zero = x.dtype.type(0)
+    negative = np.signbit(x) & np.signbit(y) if sign > 0 else np.signbit(x) | np.signbit(y)
+    return np.where((x == 0) & (y == 0), np.where(negative, -zero, zero), result).astype(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_fma_rounds_once(dtype):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300).astype(dtype)
+    y = (1 / x).astype(dtype)
+    if dtype == "float32":
+        expected = (x.astype("float64") * y - 1).astype(dtype)
+    else:
+        expected = (x.astype("longdouble") * y.astype("longdouble") - 1).astype(dtype)
+    minus = scalar.const(-1, dtype)
+    table = {"fma": (lambda a, b: scalar.apply("fma", a, b, minus), expected)}
+    run_all(table, [x, y], compiled=True)
+    assert np.any(expected != x * y - 1)
+
+
+def test_bools():
+    x, y = pairs("bool")
+    table = {
+        "and": (op("and"), x & y),
+        "or": (op("or"), x | y),
+        "xor": (op("xor"), x ^ y),
+        "not": (lambda a, b: scalar.apply("not", a), ~x),
+        "add": (op("add"), x | y),
+        "mul": (op("mul"), x & y),
+        "max": (op("max"), x | y),
+        "min": (op("min"), x & y),
+        "select": (lambda a, b: scalar.select(a, b, scalar.apply("not", b)), np.where(x, y, ~y)),
+        **{c: (op(c), getattr(np, n)(x, y)) for c, n in COMPARE.items()},
+    }
+    run_all(table, [x, y], compiled=True)
+
+
+def test_any_byte_but_zero_is_true():
+    x = np.array([0, 1, 2, 255], np.uint8).view(bool)
+    program = pointwise([lambda a: scalar.cast(a, "int32")], [x])
+    np.testing.assert_array_equal(native(program, [x])[0], [0, 1, 1, 1])
+
+
+# --- conversions ---------------------------------------------------------------------------------------
+
+
+def converted(x, dtype):
+    """Value conversion: saturating from float to integer, NaN to 0."""
+    target = canonical(dtype)
+    if target == bool:
+        return x != 0
+    if x.dtype.kind not in "biu" and target.kind in "iu":
+        info = np.iinfo(target)
+        values = [
+            0 if math.isnan(v) else info.max if v > info.max else info.min if v < info.min else int(v)
+            for v in x.astype("float64").tolist()
+        ]
+        return np.array(values, target)
+    if target.name == "bfloat16" and x.dtype.name in ("float64", "int64", "uint64", "int32", "uint32"):
+        return once_rounded(x.astype("float64"), target)
+    return x.astype(target)
+
+
+def once_rounded(x, target):
+    """float64 to bfloat16 with one rounding (ml_dtypes goes by way of float32)."""
+    with np.errstate(all="ignore"):
+        near = x.astype("float32")
+        out = near.view("uint32")
+        back = near.astype("float64")
+        down = np.abs(back) > np.abs(x)
+        odd = (out - down) | np.uint32(1)
+        fixed = np.where((back != x) & ~np.isnan(x), odd, out).astype("uint32")
+    return fixed.view("float32").astype(target)
+
+
+@pytest.mark.parametrize("source", ["bool", *REAL])
+def test_casts(source):
+    x, _ = pairs(source)
+    if canonical(source).kind == "f" or source == "bfloat16":
+        more = [127.6, -128.9, 255.5, 256.0, 65504, 65520, 2.0**31, -(2.0**31), 2.0**53 + 2, 1e19]
+        x = np.r_[x, np.array(more).astype(x.dtype)]
+    table = {
+        target: (lambda a, target=target: scalar.cast(a, target), converted(x, target))
+        for target in ["bool", *REAL]
+        if target != source
+    }
+    run_all(table, [x], compiled=source in ("int64", "float64", "float16"))
+
+
+def test_rounding_to_float16_once():
+    """A number just above the middle of two float16 is in float32 the middle."""
+    x = np.array([1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-11, 2.0**-25 * (1 + 2.0**-30), 65519.9999999])
+    run_all({"f16": (lambda a: scalar.cast(a, "float16"), x.astype("float16"))}, [x])
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_bitcasts(dtype):
+    x, _ = pairs(dtype)
+    x = x[x == x]  # which NaN it is may change
+    width = 8 * x.dtype.itemsize
+    names = [f"int{width}", f"uint{width}", *[d for d in HALF + FLOATS if canonical(d).itemsize == x.dtype.itemsize]]
+    table = {}
+    for name in names:
+        expected = x.view(canonical(name))
+        if canonical(name).kind in "iu" and name != dtype:
+            table[name] = (lambda a, name=name: scalar.bitcast(a, name), expected)
+    run_all(table, [x], compiled=dtype == "float64")
+    if canonical(dtype).kind in "iu" and width > 8:
+        name = {16: "bfloat16", 32: "float32", 64: "float64"}[width]
+        expected = x.view(canonical(name))
+        run_all({name: (lambda a: scalar.bitcast(a, name), expected)}, [x])
+
+
+@pytest.mark.parametrize("has_half", [True, False])
+def test_float16_with_and_without_hardware(has_half, monkeypatch):
+    from fnx.lowering import emit_llvm
+
+    monkeypatch.setattr(emit_llvm, "host_has_half", lambda: has_half)
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    rng = np.random.default_rng(1)
+    singles = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
+    scaled = (rng.normal(size=1 << 16) * 10.0 ** rng.uniform(-9, 6, 1 << 16)).astype("float32")
+    arrays = [every, singles, scaled]
+    program = pointwise(
+        [
+            lambda h, s, t: scalar.cast(h, "float32"),
+            lambda h, s, t: scalar.cast(s, "float16"),
+            lambda h, s, t: scalar.cast(t, "float16"),
+            lambda h, s, t: h,
+        ],
+        arrays,
+    )
+    wide, first, second, back = native(program, arrays)
+    same(wide, every.astype("float32"))
+    same(first, singles.astype("float16"))
+    same(second, scaled.astype("float16"))
+    same(back, every)
+
+
+# --- complex arithmetic --------------------------------------------------------------------------------
+
+
+def complex_pairs(dtype):
+    rng = np.random.default_rng(5)
+    part = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
+    special = np.array([complex(a, b) for a in part for b in part])
+    z = (rng.normal(size=(2, 200)) + 1j * rng.normal(size=(2, 200))) * 10.0 ** rng.integers(-3, 4, (2, 200))
+    return np.r_[special, z[0]].astype(dtype), np.r_[special[::-1], z[1]].astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_arithmetic_is_exact(dtype):
+    z, w = complex_pairs(dtype)
+    part = z.real.dtype
+    table = {
+        "add": (op("add"), z + w),
+        "sub": (op("sub"), z - w),
+        "neg": (lambda a, b: scalar.apply("neg", a), -z),
+        "conj": (lambda a, b: scalar.apply("conj", a), z.conj()),
+        "real": (lambda a, b: scalar.apply("real", a), z.real.copy()),
+        "imag": (lambda a, b: scalar.apply("imag", a), z.imag.copy()),
+        "eq": (op("eq"), z == w),
+        "ne": (op("ne"), z != w),
+        "select": (lambda a, b: scalar.select(scalar.apply("eq", a, b), a, b), np.where(z == w, z, w)),
+        "narrow": (lambda a, b: scalar.cast(a, "complex64"), z.astype("complex64")),
+        "wide": (lambda a, b: scalar.cast(a, "complex128"), z.astype("complex128")),
+        "to_real": (lambda a, b: scalar.cast(a, "float32"), z.real.astype("float32")),
+        "to_bool": (lambda a, b: scalar.cast(a, "bool"), z != 0),
+        "from_real": (
+            lambda a, b: scalar.cast(scalar.apply("real", a), dtype),
+            z.real.astype(dtype),
+        ),
+        "complex": (
+            lambda a, b: scalar.apply("complex", scalar.apply("imag", a), scalar.apply("real", b)),
+            np.array([complex(*p) for p in zip(z.imag, w.real, strict=True)], dtype),
+        ),
+    }
+    assert part == canonical(scalar._TO_REAL[dtype])
+    run_all(table, [z, w], compiled=dtype == "complex64")
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_complex_products_and_quotients(dtype):
+    rng = np.random.default_rng(7)
+    big, small = (120, -120) if dtype == "complex64" else (1000, -1000)
+    scales = [1.0, 2.0**big, 2.0**small]
+    z, w = (rng.normal(size=(2, 300)) + 1j * rng.normal(size=(2, 300))).astype(dtype)
+    products = {"mul": (op("mul"), z * w), "square": (lambda a, b: scalar.apply("square", a), z * z)}
+    program = pointwise([fn for fn, _ in products.values()], [z, w])
+    for run in (native, python):
+        for got, (_, expected) in zip(run(program, [z, w]), products.values(), strict=True):
+            assert np.max(np.abs(got - expected) / np.abs(expected)) < 4 * np.finfo(dtype).eps
+    program = pointwise([op("div"), lambda a, b: scalar.apply("abs", a)], [z, w])
+    for s in scales:
+        a, b = (z * z.real.dtype.type(s)).astype(dtype), (w * w.real.dtype.type(s)).astype(dtype)
+        exact = a.astype("clongdouble") / b.astype("clongdouble")
+        for run in (native, python):
+            quotient, modulus = run(program, [a, b])
+            assert np.max(np.abs(quotient - exact) / np.abs(exact)) < 3 * np.finfo(dtype).eps
+            np.testing.assert_allclose(
+                modulus, np.abs(a.astype("clongdouble")).astype(z.real.dtype), rtol=2 * np.finfo(dtype).eps
+            )
+
+
+def test_division_of_special_values():
+    """Annex G.5.1: infinities and zeros of the denominator."""
+    z = np.array([1 + 1j, 1 + 0j, np.inf + 1j, complex(np.inf, np.nan), 1 + 1j, 0j])
+    w = np.array([0j, 0j, 1 + 1j, 1 + 0j, complex(np.inf, np.nan), 0j])
+    (q,) = native(pointwise([op("div")], [z, w]), [z, w])
+    assert np.all(np.isinf(np.abs(q[:4])))
+    assert q[4] == 0
+    assert np.isnan(q[5])

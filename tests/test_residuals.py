@@ -1,0 +1,235 @@
+"""What derivatives of loops store: the least bytes that let the rest be computed again."""
+
+import time
+
+import numpy as np
+import pytest
+
+import fnx.numpy  # noqa: F401  gives arrays their operators
+from fnx import api
+from fnx import control_flow as lax
+from fnx.core.aval import ShapedArray
+from fnx.core.jaxpr import check_jaxpr
+from fnx.interpreters.call import split_call
+from fnx.interpreters.costs import recompute_cost
+from fnx.interpreters.maxflow import Graph
+from fnx.interpreters.scan import Scan
+from fnx.interpreters.simplify import simplify
+from fnx.interpreters.trace import trace
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.reduction import Sum
+
+# --- minimum cuts --------------------------------------------------------------------------------------
+
+
+def brute_force(nodes, edges):
+    best = float("inf")
+    for bits in range(2 ** (nodes - 2)):
+        side = {0} | {k + 2 for k in range(nodes - 2) if bits >> k & 1}
+        best = min(best, sum(c for a, b, c in edges if a in side and b not in side))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_minimum_cut_against_all_cuts(seed):
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(3, 8))
+    graph, edges = Graph(nodes), []
+    for _ in range(int(rng.integers(3, 20))):
+        a, b = (int(k) for k in rng.integers(0, nodes, 2))
+        if a != b:
+            edges.append((a, b, float(rng.integers(0, 9))))
+            graph.edge(*edges[-1])
+    flow, late = graph.cut(0, 1)
+    assert flow == brute_force(nodes, edges)
+    assert 1 in late and 0 not in late
+    assert sum(c for a, b, c in edges if a not in late and b in late) == flow
+
+
+def test_long_chains_need_no_recursion():
+    graph = Graph(5002)
+    order = [0, *range(2, 5002), 1]
+    for a, b in zip(order, order[1:]):
+        graph.edge(a, b, 2.0 if a != 3000 else 1.0)
+    flow, late = graph.cut(0, 1)
+    assert flow == 1.0 and 3001 in late and 3000 not in late
+
+
+# --- loops -----------------------------------------------------------------------------------------------------
+
+
+def loops(f, *args, argnums=None):
+    """The scans of a gradient, in order: first the forward one, then the one from the other end."""
+    argnums = tuple(range(len(args))) if argnums is None else argnums
+    jaxpr = api.make_jaxpr(api.value_and_grad(f, argnums))(*args).jaxpr
+    check_jaxpr(jaxpr)
+    small = simplify(jaxpr)
+    check_jaxpr(small)
+    return [e for e in small.eqns if isinstance(e.prim, Scan)]
+
+
+def stacked(eqn):
+    """The types of what a scan stacks, per round."""
+    return [a.str_short() for a in eqn.prim.jaxpr.out_avals[eqn.prim.carry :]]
+
+
+def total(x):
+    return Sum(tuple(range(x.ndim)))(x) if x.ndim else x
+
+
+def rk4(deriv, dt):
+    def step(state, _):
+        def moved(k, h):
+            return tuple(s + h * d for s, d in zip(state, k))
+
+        k1 = deriv(state)
+        k2 = deriv(moved(k1, dt / 2))
+        k3 = deriv(moved(k2, dt / 2))
+        k4 = deriv(moved(k3, dt))
+        new = zip(state, k1, k2, k3, k4)
+        return tuple(s + dt / 6 * (a + 2 * b + 2 * c + d) for s, a, b, c, d in new), None
+
+    return step
+
+
+def lorenz(s):
+    x, y, z = s
+    return 10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z
+
+
+def ring(s):
+    n = len(s)
+    return tuple((s[(k + 1) % n] - s[k - 2]) * s[k - 1] - s[k] + 8.0 for k in range(n))
+
+
+@pytest.mark.parametrize(("deriv", "n"), [(lorenz, 3), (ring, 10), (ring, 60)])
+def test_an_ode_stores_its_state_alone(deriv, n):
+    def loss(*s):
+        return sum(lax.scan(rk4(deriv, 0.01), s, None, length=50)[0])
+
+    start = time.perf_counter()
+    forward, back = loops(loss, *np.linspace(0.5, 1.5, n))
+    assert time.perf_counter() - start < 20
+    assert stacked(forward) == ["f64[]"] * n
+    assert back.prim.reverse and stacked(back) == []
+    assert back.prim.carry == n and len(back.inputs) == 2 * n
+
+
+def test_a_state_vector_is_stored_alone():
+    def step(s, _):
+        x, y, z = s[0], s[1], s[2]
+        d = [10.0 * (y - x), x * (28.0 - z) - y, x * y - 8.0 / 3.0 * z]
+        return s + 0.01 * fnx.numpy.stack(d) if hasattr(fnx.numpy, "stack") else s * x * y * z, None
+
+    forward, _ = loops(lambda s: total(lax.scan(step, s, None, length=50)[0]), np.ones(3))
+    assert stacked(forward) == ["f64[3]"]
+
+
+def test_a_cheap_chain_between_stored_carries_is_computed_again():
+    def step(c, x):
+        for _ in range(5):
+            c = c * x * 1.1 + 0.1
+        return c, None
+
+    forward, _ = loops(lambda a, x: lax.scan(step, a, x)[0], np.array(0.5), np.ones(4))
+    assert stacked(forward) == ["f64[]"]
+
+
+def test_linear_loops_store_nothing():
+    forward_and_back = loops(lambda a, x: lax.scan(lambda c, r: (0.9 * c + r, None), a, x)[0], np.array(1.0), np.ones(4))
+    assert [stacked(e) for e in forward_and_back] == [[], ["f64[]"]]
+
+
+def test_xs_and_constants_are_not_stored_again():
+    def loss(p, x):
+        return lax.scan(lambda c, r: (p * r + c, None), p, x)[0]
+
+    forward, back = loops(loss, np.array(0.5), np.ones(6))
+    assert stacked(forward) == []
+    assert back.prim.reverse and [a.str_short() for a in back.prim.jaxpr.in_avals].count("f64[]") > 0
+
+
+def test_a_product_of_large_matrices_is_stored_and_not_computed_again():
+    w = np.ones((64, 64)) / 64
+    dot = DotGeneral((((1,), (0,)), ((), ())))
+
+    def loss(w, h):
+        return total(lax.scan(lambda c, _: (tanh(dot(w, sin(dot(w, c)))), None), h, None, length=5)[0])
+
+    forward, back = loops(loss, w, np.ones((64, 64)))
+    names = [e.prim.name for e in forward.prim.jaxpr.eqns]
+    assert names.count("dot_general") == 2
+    backward = [e.prim.name for e in back.prim.jaxpr.eqns]
+    assert backward.count("dot_general") == 4, "two products a derivative, none computed again"
+    assert sorted(stacked(forward)) == ["f64[64,64]"] * 3
+
+
+def test_what_only_the_derivative_needs_moves_to_the_backward_loop():
+    forward, back = loops(
+        lambda a, x: lax.scan(lambda c, r: (sin(c) * c + r, None), a, x)[0], np.array(0.5), np.ones(4)
+    )
+    assert [e.prim.name for e in forward.prim.jaxpr.eqns].count("cos") == 0
+    assert [e.prim.name for e in back.prim.jaxpr.eqns].count("cos") == 1
+    assert stacked(forward) == ["f64[]"]
+
+
+def test_masks_are_computed_again():
+    from fnx.ops.select import select
+
+    def step(c, r):
+        return select(c > r, c * c, c), None
+
+    forward, _ = loops(lambda a, x: lax.scan(step, a, x)[0], np.array(0.5), np.ones(4))
+    assert stacked(forward) == ["f64[]"]
+
+
+def test_values_of_constants_are_not_stored_per_round():
+    def loss(p, x):
+        return lax.scan(lambda c, r: (c * exp(p) * cos(p) + r, None), 1.0, x)[0]
+
+    forward, back = loops(loss, np.array(0.5), np.ones(6))
+    assert stacked(forward) == ["f64[]"]
+
+
+def test_cotangents_that_are_zero_cost_nothing():
+    """A carry that no result needs has no cotangent; nor has one that integers flow through."""
+
+    def body(c, r):
+        p, q, n = c
+        return (p * r, q * p, n + 1), q
+
+    forward, back = loops(lambda a, x: lax.scan(body, (a, a, 0), x)[0][0], np.array(0.5), np.ones(4))
+    assert back.prim.carry == 1
+    assert forward.prim.carry == 1
+
+
+def test_the_tape_of_a_scan_is_one_equation():
+    from fnx.core.array import as_array
+    from fnx.interpreters.linearize import linearize
+
+    fn = lambda a: [lax.scan(lambda c, _: (sin(c), None), a, None, length=5)[0]]
+    _, tape = linearize(fn, [as_array(np.array(0.5))], [True])
+    (eqn,) = tape.eqns
+    assert isinstance(eqn.prim, Scan) and not eqn.prim.reverse
+
+
+def test_calls_hand_over_inputs_and_few_residuals():
+    jaxpr, _ = trace(lambda x, y: [sin(x * y) * y], [ShapedArray((1000,), np.dtype("f8"))] * 2)
+    parts = split_call(jaxpr, (True, True))
+    assert parts.stored == 0, "everything is cheaper to compute again than to store"
+    assert parts.inputs == (0, 1)
+    check_jaxpr(parts.forward)
+    check_jaxpr(parts.linear)
+
+
+def test_costs_know_the_primitives():
+    """Names in the tables that no primitive has would hide a primitive from them."""
+    from fnx.interpreters import costs
+    from fnx.ops import elementwise, select
+
+    names = {getattr(p, "name", None) for m in (elementwise, select) for p in vars(m).values()}
+    for name in ("add", "mul", "sin", "select_n", "div", "integer_pow", "max", "not"):
+        assert name in names and name in costs.PER_ELEMENT
+    jaxpr, _ = trace(lambda x: [sin(x)], [ShapedArray((100,), np.dtype("f8"))])
+    assert recompute_cost(jaxpr.eqns[0]) == 400
