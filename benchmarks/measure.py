@@ -108,7 +108,7 @@ def fastest(candidates: Sequence[Callable]) -> Callable:
     def apply(*args: Any) -> Any:
         if not chosen:
             timed = [Timed(c, args, lambda _: None) for c in candidates]
-            best = [min(t.seconds(1) for _ in range(6)) for t in timed]
+            best = [float(np.median([t.seconds(1) for _ in range(9)])) for t in timed]
             chosen.append(candidates[best.index(min(best))])
         return chosen[0](*args)
 

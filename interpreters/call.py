@@ -34,7 +34,7 @@ def compiled(jaxpr: Jaxpr, backend: Backend) -> Compiled:
     """The native function of a jaxpr; it is made once."""
     key = ("compiled", backend, config.backend.value)
     if key not in jaxpr.memo:
-        jaxpr.memo[key] = backend.compile(simplify(jaxpr))
+        jaxpr.memo[key] = backend.compile(simplify(jaxpr, final=True))
     return jaxpr.memo[key]
 
 
@@ -101,7 +101,7 @@ class Jit(Primitive):
     donated: tuple[int, ...] = field(default=(), repr=False)
     multiple_results = True
     jaxpr_fields = ("jaxpr",)
-    transparent = True  # may be replaced with its jaxpr
+    transparent = "always"  # when an equation may be replaced with its jaxpr: never, final, always
 
     def with_jaxpr(self, jaxpr: Jaxpr) -> "Jit":
         """The same call of another jaxpr, whose operands are not donated."""

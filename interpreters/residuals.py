@@ -6,10 +6,10 @@ storing costs bytes and computing again costs what `costs` says. What the result
 anyway costs nothing to compute later instead of earlier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
 from .costs import recompute_cost
 from .linearize import linearize_jaxpr
@@ -30,12 +30,12 @@ class Split:
     linear: Jaxpr
     inputs: tuple[int, ...]  # which inputs the linear jaxpr reads
     mask: tuple[bool, ...]  # which results have tangents
+    tangents: int  # how many tangents the linear jaxpr gets
 
     @property
     def stored(self) -> int:
+        """How many values are stored."""
         return len(self.linear.inputs) - len(self.inputs) - self.tangents
-
-    tangents: int = 0
 
 
 def choose(
@@ -109,8 +109,30 @@ def split(
     stored = choose(
         forward.eqns, results, residuals, at_hand, set(forward.inputs) - at_hand, invariant
     )
+    return assemble(forward, linear, count, mask, stored, at_hand)
+
+
+def split_saving(jaxpr: Jaxpr, nonzero: tuple[bool, ...], save: Callable[[Eqn], bool]) -> Split:
+    """The derivative of a jaxpr that stores what `save` says, and computes all else again."""
+    forward, linear, count, mask = linearize_jaxpr(jaxpr, nonzero)
+    residuals = forward.outs[len(jaxpr.outs) :]
+    needed = reaching(forward.eqns, residuals)
+    stored = [v for e in forward.eqns if save(e) for v in e.outs if v in needed]
+    read = reads(live(forward.eqns, residuals, stored), residuals)  # saved values may hide others
+    stored = [v for v in stored if v in read]
+    return assemble(forward, linear, count, mask, stored, set(forward.inputs))
+
+
+def assemble(
+    forward: Jaxpr, linear: Jaxpr, count: int, mask: tuple[bool, ...], stored: Sequence[Var],
+    at_hand: set[Var],
+) -> Split:  # fmt: skip
+    """The two jaxprs, when it is known which values are stored."""
+    n = len(mask)
+    results, residuals = forward.outs[:n], forward.outs[n:]
+    wanted = {r for r in residuals if type(r) is Var}
     again = live(forward.eqns, residuals, {*stored, *at_hand})
-    again = [e for e in again if not e.prim.effects or any(v in set(residuals) for v in e.outs)]
+    again = [e for e in again if not e.prim.effects or any(v in wanted for v in e.outs)]
     eqns, tangents = list(again), [Var(v.aval) for v in linear.inputs[count:]]
     touts = splice(linear, [*residuals, *tangents], eqns)
     read = reads(eqns, touts)
@@ -119,12 +141,7 @@ def split(
     name = Renaming((v, Var(v.aval)) for v in heads)
     body = [Eqn(e.prim, [name(a) for a in e.inputs], name.outs(e), e.source) for e in eqns]
     inputs = [*(name(v) for v in heads), *tangents]
-    later = Jaxpr(inputs, body, [name(o) for o in touts], name=jaxpr.name)  # type: ignore
+    later = Jaxpr(inputs, body, [name(o) for o in touts], name=forward.name)  # type: ignore
     outs = [*results, *stored]
-    earlier = Jaxpr(
-        forward.inputs, live(forward.eqns, outs), outs, forward.consts, name=jaxpr.name
-    )
+    earlier = Jaxpr(forward.inputs, live(forward.eqns, outs), outs, forward.consts, forward.name)
     return Split(earlier, simplify(later), tuple(kept), mask, len(tangents))
-
-
-__all__ = ["Literal", "Split", "choose", "split"]

@@ -21,15 +21,19 @@ from fnx.ops.pointwise import Pointwise
 from .rewrite import Renaming, splice
 
 
-def simplify(jaxpr: Jaxpr, inline: bool = True) -> Jaxpr:
-    """An equivalent jaxpr with the same inputs; made once."""
-    key = ("simplified", inline)
+def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
+    """An equivalent jaxpr with the same inputs; made once.
+
+    A `final` one will not be differentiated or batched any more: rules that users gave are dropped.
+    """
+    key = ("simplified", final)
     if key not in jaxpr.memo:
         small = jaxpr
-        for _ in range(3):  # dropping dead parts of loops makes more equations equal, or dead
+        for _ in range(3):
             before = len(small.eqns)
-            small = dce(_Forward(inline).run(small), [True] * len(small.outs))
-            if len(small.eqns) == before:
+            small = dce(_Forward(final).run(small), [True] * len(small.outs))
+            # Dropping dead parts of loops may make more of what is around them equal, or dead.
+            if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
                 break
         small.memo[key] = small
         jaxpr.memo[key] = small
@@ -42,8 +46,8 @@ def simplify(jaxpr: Jaxpr, inline: bool = True) -> Jaxpr:
 class _Forward:
     """One pass over the equations in order."""
 
-    def __init__(self, inline: bool):
-        self.inline = inline
+    def __init__(self, final: bool):
+        self.final = final
         self.name = Renaming()
         self.eqns: list[Eqn] = []
         self.maker: dict[Var, Eqn] = {}
@@ -59,8 +63,8 @@ class _Forward:
     def add(self, eqns: Sequence[Eqn]) -> None:
         for e in eqns:
             atoms = tuple([self.name(a) for a in e.inputs])
-            inner = called(e.prim)
-            if inner is not None and self.inline:
+            inner = called(e.prim, self.final)
+            if inner is not None:
                 # Fresh names: a jaxpr may be called twice.
                 body: list[Eqn] = []
                 outs = splice(inner, atoms, body)
@@ -78,7 +82,7 @@ class _Forward:
         if same is not None and same.aval.like(e.outs[0].aval):
             if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
                 return (same,)
-        prim = with_simple_jaxprs(prim, self.inline)
+        prim = with_simple_jaxprs(prim, self.final)
         key = None if prim.effects else (prim, *map(_atom_key, atoms))
         found = self.known.get(key) if key is not None else None
         if found is None:
@@ -93,8 +97,9 @@ class _Forward:
 
     def rewritten(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
         """The same value by another equation: rank-0 operands for broadcasts, composed moves."""
-        if isinstance(prim, Pointwise) and len(atoms) > 1:
-            atoms = self._unbroadcast(atoms)
+        if isinstance(prim, Pointwise):
+            if len(atoms) > 1 and any([a.aval.shape for a in atoms]):
+                atoms = self._unbroadcast(atoms)
         elif isinstance(prim, (Transpose, Reshape)) and (inner := self._made_by(atoms[0], type(prim))):
             if isinstance(prim, Transpose):
                 prim = Transpose(tuple([inner.prim.permutation[k] for k in prim.permutation]))
@@ -138,7 +143,7 @@ class _Forward:
             return atoms[0]
         elif name == "select_n" and all(a is atoms[1] for a in atoms[2:]):
             return atoms[1]
-        elif name in ("copy", "stop_gradient"):
+        elif name == "copy" or (name in _MARKS and self.final):
             return atoms[0]
         return None
 
@@ -147,6 +152,7 @@ class _Forward:
         return eqn if eqn is not None and eqn.prim.name == name else None
 
 
+_MARKS = ("stop_gradient", "name")  # mean something to transformations alone
 _NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
     "mul": (1, (0, 1)),
     "div": (1, (1,)),
@@ -182,21 +188,22 @@ def _atom_key(atom: Atom) -> Any:
     return id(value)
 
 
-def called(prim: Primitive) -> Jaxpr | None:
-    """The jaxpr that an equation with this primitive could be replaced with."""
-    return prim.jaxpr if getattr(prim, "transparent", False) else None  # type: ignore[attr-defined]
+def called(prim: Primitive, final: bool) -> Jaxpr | None:
+    """The jaxpr that an equation with this primitive can be replaced with."""
+    when = getattr(prim, "transparent", "never")
+    return prim.jaxpr if when == "always" or (final and when == "final") else None  # type: ignore
 
 
-def with_simple_jaxprs(prim: Primitive, inline: bool = True) -> Primitive:
+def with_simple_jaxprs(prim: Primitive, final: bool) -> Primitive:
     """The primitive, with the jaxprs that it carries simplified."""
     changes: dict[str, Any] = {}
     for name in _jaxpr_fields(type(prim)):
         value = getattr(prim, name)
         if isinstance(value, Jaxpr):
-            new: Any = simplify(value, inline)
+            new: Any = simplify(value, final)
             same = new is value
         else:
-            new = tuple([simplify(j, inline) for j in value])
+            new = tuple([simplify(j, final) for j in value])
             same = all(a is b for a, b in zip(new, value))
         if not same:
             changes[name] = new

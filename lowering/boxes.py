@@ -1,4 +1,4 @@
-"""Sums of boxes: additions to slices of an array, one after another, made in one pass.
+"""Boxes: updates of slices of an array, one after another, made in one pass.
 
 The adjoint of a stencil adds shifted cotangents into an array of zeros. Each addition alone would
 read and write the whole array again; together they are one nest over the box where all of them
@@ -16,11 +16,11 @@ from fnx.lowering.values import Handle, Pull, Shape, static_indices
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
 
-Box = tuple[Shape, Shape, Callable[..., Expr]]  # low, high, value by the index in the box
+Box = tuple[Shape, Shape, Callable[..., Expr], bool]  # low, high, value by index in it, whether added
 
 
 class Boxes(Pull):
-    """A value pulled from a base and values added to boxes of it."""
+    """A value pulled from a base, and boxes of it that are replaced or added to, one by one."""
 
     def __init__(self, base: Callable[..., Expr], boxes: list[Box], cost: int):
         super().__init__(self._element, cost)
@@ -30,7 +30,7 @@ class Boxes(Pull):
     def _element(self, *index: Expr) -> Expr:
         """An element anywhere: each box is asked whether it holds the index."""
         total = self.base(*index)
-        for low, high, value in self.boxes:
+        for low, high, value, adds in self.boxes:
             inside = scalar.const(True, "bool")
             at = []
             for i, lo, hi in zip(index, low, high, strict=True):
@@ -44,36 +44,51 @@ class Boxes(Pull):
                 at.append(scalar.sub(clamped, scalar.size(lo)))
             if inside.op == "const" and not inside.attr:
                 continue
-            total = scalar.select(inside, scalar.add(total, value(*at)), total)
+            new = scalar.add(total, value(*at)) if adds else value(*at)
+            total = scalar.select(inside, new, total)
         return total
 
     def meeting(self, *index: Expr) -> Expr:
         """An element where all boxes meet."""
         total = self.base(*index)
-        for low, _, value in self.boxes:
-            at = (scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True))
-            total = scalar.add(total, value(*at))
+        for low, _, value, adds in self.boxes:
+            new = value(*(scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)))
+            total = scalar.add(total, new) if adds else new
         return total
 
 
-def extends(r: recipe.Update, operand: Handle, out: Handle) -> bool:
-    """Whether an update is an addition to a box that can wait for more of its kind."""
-    if r.box is None or fuse.is_small(out.shape) or not isinstance(operand.state, Pull):
+def extends(r: recipe.Update, operand: Handle, out: Handle, anew: bool) -> bool:
+    """Whether an update of a box can wait for more of its kind."""
+    if r.box is None or fuse.is_small(out.shape):
         return False
-    return isinstance(operand.state, Boxes) or operand.state.cost <= 1
+    if anew or isinstance(operand.state, Boxes):
+        return True
+    return r.combine is not None and isinstance(operand.state, Pull) and operand.state.cost <= 1
 
 
 def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -> None:
-    """Take one more box; store the sum unless another addition follows."""
+    """Take one more box; store the result unless another update follows."""
     assert r.box is not None
     state = operand.state
-    assert isinstance(state, Pull)
     boxes = [*state.boxes] if isinstance(state, Boxes) else []
-    base = state.base if isinstance(state, Boxes) else state.fn
-    boxes.append((*r.box, r.value))
-    out.state = Boxes(base, boxes, state.cost + 1)
+    base = state.base if isinstance(state, Boxes) else operand
+    cost = state.cost if isinstance(state, Pull) else 0
+    boxes.append((*r.box, r.value, r.combine is not None))
+    out.state = Boxes(base, boxes, cost + 1)
     if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
         store(builder, out)
+
+
+def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
+    """The replacement of a box, as a value computed anew: the box, and the slabs around it."""
+    assert r.box is not None
+    low, high = r.box
+
+    def inside(*index: Expr) -> Expr:
+        return r.value(*(scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)))
+
+    around = [recipe.Piece(lo, hi, r.operand) for lo, hi in _slabs(shape, low, high)]
+    return recipe.Pieces((recipe.Piece(low, high, inside), *around))
 
 
 def store(builder: "Builder", handle: Handle) -> None:
@@ -128,4 +143,4 @@ def _region(
         for ix in static_indices(extent):
             builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
     else:
-        builder.member(extent, value, None, "sum_of_slices", target)
+        builder.member(extent, value, None, "boxes", target)

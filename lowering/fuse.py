@@ -35,6 +35,16 @@ def is_small(shape: tuple[int, ...]) -> bool:
     return size <= SMALL
 
 
+def is_bulk(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether a part is at least half of an array."""
+    size = 2
+    for n in part:
+        size *= n
+    for n in whole:
+        size //= max(n, 1)
+    return size >= 1
+
+
 def is_small_aval(aval: ShapedArray) -> bool:
     return is_small(aval.shape)
 

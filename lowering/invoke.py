@@ -24,6 +24,7 @@ _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 _LONG = 1 << 15  # programs on more bytes than this run without the GIL
 _SCALARS = {"float64": wrapper.FLOAT64, "float32": wrapper.FLOAT32, "int64": wrapper.INT64}
 _SCALARS |= {"int32": wrapper.INT32, "bool": wrapper.BOOL}
+_NUMBERS = (bool, int, float, complex)
 _words = {None: 0, True: id(True), False: id(False)}
 
 
@@ -50,12 +51,12 @@ class Spec:
     def accept(self, x: Any) -> np.ndarray:
         """`x` as an array that the native code may read."""
         array = x._value if type(x) is ConcreteArray else np.asarray(x)
-        if array.shape != self.shape or array.dtype != self.dtype:
-            if array.shape or array.dtype.kind not in "bifc" or isinstance(x, np.ndarray):
-                raise ShapeError(
-                    f"a program for an array of shape {self.shape} and dtype {self.dtype} was "
-                    f"called with one of shape {array.shape} and dtype {array.dtype}"
-                )
+        same = array.dtype.newbyteorder("=") == self.dtype or isinstance(x, _NUMBERS)
+        if array.shape != self.shape or not same:
+            raise ShapeError(
+                f"a program for an array of shape {self.shape} and dtype {self.dtype} was called "
+                f"with one of shape {array.shape} and dtype {array.dtype}"
+            )
         return np.require(array, self.dtype, ["C", "ALIGNED"])
 
 

@@ -408,7 +408,7 @@ def _cast(code: "Function", e: Expr) -> Operand:
         name = f"@llvm.fpto{'s' if b == 'i' else 'u'}i.sat.{t}.{INTRINSIC_TYPE[s]}"
         code.module.declare(name, f"declare {t} {name}({s})")
         return code.op(f"call {t} {name}({s} {x})")
-    if b == "f":
+    if b in "fh":
         if a in "fh":
             return code.op(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {x} to {t}")
         return code.op(f"{'s' if a == 'i' else 'u'}itofp {s} {x} to {t}")

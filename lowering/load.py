@@ -20,8 +20,8 @@ def load(
 
     Programs of the same text share their code, whatever their sizes and numbers.
     """
-    memory_hit = machine.is_loaded(emitted.text, (ENTRY,))
-    code = machine.code(emitted.text, (ENTRY,), library.runtime_symbols(emitted.text))
+    symbols = library.runtime_symbols(emitted.text)
+    code, memory_hit = machine.program(emitted.text, (ENTRY,), symbols)
     return invoke.Executable(
         code,
         emitted.params,

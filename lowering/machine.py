@@ -48,32 +48,30 @@ def stats() -> dict[str, int]:
     return dict(_counts)
 
 
-def is_loaded(text: str, exports: Sequence[str]) -> bool:
-    return (text, tuple(exports)) in _loaded
-
-
-def code(text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
-    """The loaded code of an LLVM module, by its text: from memory, from disk, or compiled now.
-
-    `exports` are the functions whose addresses are wanted, `imports` the addresses of symbols that
-    the process does not know by name.
-    """
+def program(text: str, exports: Sequence[str], imports: Mapping[str, int]) -> tuple[Code, bool]:
+    """The loaded code of a user's program, by its text; and whether it was in memory."""
     name = (text, tuple(exports))
     with _lock:
         found = _loaded.get(name)
         if found is not None:
             _counts["memory_hits"] += 1
             _loaded.move_to_end(name)
-            return found
-        found = _loaded[name] = _from_disk_or_new(text, tuple(exports), imports or {})
+            return found, True
+        found = _loaded[name] = code(text, exports, imports)
+        _counts["compiled" if found.origin == "compiled" else "disk_hits"] += 1
         while len(_loaded) > _MEMORY_LIMIT:
             _loaded.popitem(last=False)
-    return found
+    return found, False
 
 
-def _from_disk_or_new(text: str, exports: tuple[str, ...], imports: Mapping[str, int]) -> Code:
+def code(text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
+    """The loaded code of an LLVM module: from disk, or compiled now.
+
+    `exports` are the functions whose addresses are wanted, `imports` the addresses of symbols that
+    the process does not know by name.
+    """
     start = time.perf_counter()
-    name = cache.key("code", PIPELINE, text, sources=False)
+    name, imports = cache.key("code", PIPELINE, text, sources=False), imports or {}
     binary, llvm_seconds, origin = cache.get(name), 0.0, "disk"
     if binary is not None:
         try:
@@ -86,7 +84,6 @@ def _from_disk_or_new(text: str, exports: tuple[str, ...], imports: Mapping[str,
         llvm_seconds = time.perf_counter() - begin
         addresses, keep = link(binary, exports, imports)
         cache.put(name, binary)
-    _counts["compiled" if origin == "compiled" else "disk_hits"] += 1
     spent = time.perf_counter() - start - llvm_seconds
     return Code(text, addresses, origin, llvm_seconds, spent, keep)
 

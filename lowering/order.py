@@ -8,10 +8,11 @@ on it. Updates therefore wait until their result is needed, and let the other re
 from collections.abc import Sequence
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.lowering import fuse
 
 # Operands whose memory the results may take: number of the first, and how many (None: by field).
 _UPDATES = frozenset(
-    "dynamic_update_slice dynamic_slice_add slice_add scatter scatter-add scatter-mul "
+    "dynamic_update_slice dynamic_slice_add slice_set slice_add scatter scatter-add scatter-mul "
     "scatter-min scatter-max".split()
 )
 
@@ -28,6 +29,54 @@ def overwritten(eqn: Eqn) -> list[Var]:
     else:
         return []
     return [a for a in found if type(a) is Var and a.aval.shape]
+
+
+def needs(atom: object, on: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a value is computed from a variable."""
+    todo, seen = [atom], set()
+    while todo:
+        a = todo.pop()
+        if a is on:
+            return True
+        if type(a) is Var and a in maker and a not in seen:
+            seen.add(a)
+            todo.extend(maker[a].inputs)
+    return False
+
+
+def _changes_bulk(eqn: Eqn) -> bool:
+    """Whether an equation replaces or adds to a box without gaps, of most of an array."""
+    if eqn.prim.name not in ("slice_set", "slice_add"):
+        return False
+    whole, part = (a.aval.shape for a in eqn.inputs)
+    return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]
+
+
+def computed_anew(jaxpr: Jaxpr) -> set[int]:
+    """Ids of the equations of chains of box updates that read what they would overwrite.
+
+    In place they would need their new elements computed and stored before; instead the last array
+    of the chain is computed from the first in one pass, into other memory.
+    """
+    eqns = [e for e in jaxpr.eqns if _changes_bulk(e)]
+    if not eqns:
+        return set()
+    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    uses: dict[object, int] = {}
+    for atom in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
+        uses[atom] = uses.get(atom, 0) + 1
+    found: set[int] = set()
+    for last in eqns:
+        chain = [last]
+        while uses[chain[-1].inputs[0]] == 1 and chain[-1].inputs[0] in maker:
+            before = maker[chain[-1].inputs[0]]  # type: ignore[index]
+            if not _changes_bulk(before):
+                break
+            chain.append(before)
+        first = chain[-1].inputs[0]
+        if type(first) is Var and any(needs(e.inputs[1], first, maker) for e in chain):
+            found |= {id(e) for e in chain}
+    return found
 
 
 class _Scheduler:

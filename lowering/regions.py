@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse
+from fnx.lowering import fuse, order
 from fnx.lowering.kernel import If, Loop, Stmt, While
-from fnx.lowering.order import overwritten
 from fnx.lowering.values import Handle, Pull, Registers, Stored
 
 if TYPE_CHECKING:
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
     """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
     maker = {v: e for e in body.eqns for v in e.outs}
+    anew = order.computed_anew(body)
 
     def updates(atom: Any, old: Var) -> bool:
         while type(atom) is Var and atom in maker:
             eqn = maker[atom]
-            places = overwritten(eqn)
-            if not places:
+            places = order.overwritten(eqn)
+            if not places or id(eqn) in anew:
                 return False
             if len(places) > 1:
                 return old in places or any(p in maker for p in places)

@@ -6,7 +6,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
 from fnx.lowering.kernel import If, Loop, Stmt, Store
-from fnx.lowering.values import Handle, Registers, Stored, static_indices
+from fnx.lowering.values import Handle, Pull, Registers, Stored, buffers_read, static_indices
 
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
@@ -41,11 +41,27 @@ def update(
         builder.load_registers(out)
 
 
+def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
+    """Whether a box is better replaced by writing the whole array elsewhere, in one pass.
+
+    It is if there is no array yet (zeros), or if most of it changes and the new elements are
+    computed from the old ones, which could not be overwritten before the last of them is read.
+    """
+    operand: Handle = r.operand  # type: ignore[assignment]
+    if r.box is None or r.combine is not None or fuse.is_small(out.shape):
+        return False
+    if isinstance(operand.state, Pull):
+        return operand.state.cost <= 1 or len(operand.consumers) == 1
+    if not fuse.is_bulk(r.shape, out.shape):
+        return False
+    if not (_in_place(operand, out) and builder.dies(operand)):
+        return True
+    return any(_reads(builder, h, operand) for h in inputs if h is not operand)
+
+
 def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
     if not isinstance(operand.state, Stored):
         return False
-    from fnx.lowering.values import Pull, buffers_read
-
     if isinstance(h.state, Stored):
         return False
     if not isinstance(h.state, Pull):

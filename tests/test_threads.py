@@ -81,7 +81,9 @@ done:
 
 @pytest.fixture(scope="module")
 def tasks():
-    return machine.code(TASKS, ("count", "nested", "who")).addresses
+    code = machine.code(TASKS, ("count", "nested", "who"))
+    yield code.addresses
+    assert code.keep  # while this lives, so does the code
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +173,8 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 from test_threads import TASKS, parallel_for
 from fnx.lowering import machine, threads
-tasks = machine.code(TASKS, ("count", "nested", "who")).addresses
+code = machine.code(TASKS, ("count", "nested", "who"))
+tasks = code.addresses
 threads.set_num_threads(3)
 
 def work():

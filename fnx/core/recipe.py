@@ -105,7 +105,7 @@ class Update(Recipe):
     value: Callable[..., Expr]
     combine: Callable[[Expr, Expr], Expr] | None = None
     unique: bool = False
-    box: tuple[Shape, Shape] | None = None  # it adds to lo <= index < hi, by the index in that box
+    box: tuple[Shape, Shape] | None = None  # it changes all of lo <= index < hi, in that order
 
 
 @dataclass(frozen=True, eq=False)

@@ -883,16 +883,12 @@ def diag(v, k=0):
         return diagonal(x, k)
     if x.ndim != 1:
         raise InvalidValue(f"diag of an array of shape {x.shape}; expected a vector or a matrix")
-    n = x.shape[0] + builtins_abs(k)
+    n = x.shape[0] + abs(k)
     row, column = Iota(0, INT, (n, n))(), Iota(1, INT, (n, n))()
     on = ops.eq(ops.add(row, scalar(int(k), INT)), column)
     # Along the columns for k >= 0, the rows for k < 0: there the vector has its own places.
-    wide = Pad(((max(k, 0), max(-k, 0), 0),))(x, scalar(0, x.dtype))
-    wide = wide if k >= 0 else Pad(((0, -k, 0),))(x, scalar(0, x.dtype))
+    wide = Pad(((k, 0, 0) if k >= 0 else (0, -k, 0),))(x, scalar(0, x.dtype))
     return _select(on, broadcast_axis(wide, n, 0), scalar(0, x.dtype))
-
-
-builtins_abs = abs
 
 
 def diagflat(v, k=0):

@@ -39,6 +39,12 @@ class Box(Primitive):
     def box(self) -> tuple[slice, ...]:
         return tuple(map(slice, self.start_indices, self.limit_indices, self.steps()))
 
+    def dense_box(self) -> tuple[Shape, Shape] | None:
+        """The bounds of a box without gaps."""
+        if self.strides is not None and any(s != 1 for s in self.strides):
+            return None
+        return tuple(self.start_indices), tuple(self.limit_indices)
+
     def check(self, shape: Shape) -> None:
         lo, hi, steps = self.start_indices, self.limit_indices, self.steps()
         if not len(lo) == len(hi) == len(steps) == len(shape):
@@ -152,12 +158,6 @@ class SliceAdd(Box):
             unique=True,
             box=self.dense_box(),
         )
-
-    def dense_box(self) -> tuple[Shape, Shape] | None:
-        """The bounds of a box without gaps."""
-        if self.strides is not None and any(s != 1 for s in self.strides):
-            return None
-        return tuple(self.start_indices), tuple(self.limit_indices)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class SliceSet(Box):
             update,
             None,
             unique=True,
+            box=self.dense_box(),
         )
 
 

@@ -11,13 +11,13 @@ from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.ops.basic import broadcast_to, convert, move_axis, scalar
 from fnx.ops.broadcast import Broadcast
-from fnx.ops.cumulative import CumSum
+from fnx.ops.cumulative import Cumulative
 from fnx.ops.elementwise import add, mul, sub
 from fnx.ops.permute import Reshape
 from fnx.ops.prng import RandomBits
 from fnx.ops.reduction import ArgMax
 from fnx.ops.sampling import RandomPoisson, random_binomial
-from fnx.ops.shape import Iota
+from fnx.ops.shape import Concatenate, Iota
 from fnx.ops.sorting import Sort, TopK
 from fnx.random.continuous import gumbel_of
 from fnx.random.keys import canonical_shape, words_of
@@ -69,7 +69,7 @@ def categorical(
         inner.insert(axis, logits.shape[axis])
         full = (*lead, *inner)
         noisy = add(gumbel_of(words, full, logits.dtype, mode), broadcast_to(logits, full))
-        return ArgMax(axis + len(lead), dtypes.default_for("i"))(noisy)
+        return ArgMax((axis + len(lead),), dtypes.default_for("i"))(noisy)
     k = math.prod(lead)
     if k > logits.shape[axis]:
         raise InvalidValue(
@@ -174,7 +174,7 @@ def _weighted(words: Array, n: int, shape: Shape, replace: bool, p: Any, mode: s
     if not replace:
         noisy = add(gumbel_of(words, (n,), p.dtype, mode), jnp.log(p))
         return convert(TopK(math.prod(shape), 0)(noisy)[1], dtypes.default_for("i"))
-    total = CumSum(0)(p)
+    total = Cumulative("cumsum", 0)(p)
     u = sub(scalar(1.0, p.dtype), unit_interval(words, shape, p.dtype))
     return convert(jnp.searchsorted(total, mul(total[-1], u)), dtypes.default_for("i"))
 
@@ -209,13 +209,11 @@ def multinomial(
     shape = p.shape if shape is None else canonical_shape(shape)
     p = broadcast_to(p, result_shape("multinomial", shape, p))
     left = broadcast_to(parameter(n, p.dtype), shape[:-1])
-    rest = CumSum(len(shape) - 1, True)(p)
+    rest = Cumulative("cumsum", len(shape) - 1, True)(p)
     ratios = jnp.clip(p / jnp.maximum(rest, scalar(float(np.finfo(p.dtype).tiny), p.dtype)), 0, 1)
     counts = []
     for k, sub_key in enumerate(split_words(words, shape[-1])):
         count = random_binomial(sub_key, left, ratios[..., k])
         left = sub(left, count)
         counts.append(count[..., None])
-    from fnx.ops.join import Concatenate
-
     return convert(Concatenate(len(shape) - 1)(*counts), dtype)

@@ -1,0 +1,405 @@
+"""Products of arrays: dot, matmul, tensordot, einsum and their kin, all through dot_general."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy import ufuncs
+from fnx.numpy.shape import diagonal, moveaxis
+from fnx.numpy.util import (
+    broadcast_arrays,
+    canonical_axes,
+    canonical_axis,
+    common_shape,
+    convert,
+    no_out,
+    promote,
+    reshape_to,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import Sum, broadcast_to, scalar
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.reduction import ReduceOr
+from fnx.ops.select import select
+
+
+@lru_cache(maxsize=4096)
+def _dot_general(dims: Any, dtype: np.dtype | None) -> DotGeneral:
+    return DotGeneral(dims, dtype)
+
+
+def contract(x: Array, y: Array, lc: tuple, rc: tuple, lb: tuple = (), rb: tuple = (), dtype: Any = None) -> Array:
+    """dot_general over contracted and batch axes."""
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    if x.dtype == dtypes.bool_ and wanted is None:
+        narrow = _dot_general(((lc, rc), (lb, rb)), None)(convert(x, dtypes.int32), convert(y, dtypes.int32))
+        return ops.ne(narrow, scalar(0, narrow.dtype))
+    return _dot_general(((lc, rc), (lb, rb)), None if wanted == x.dtype else wanted)(x, y)
+
+
+def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """Products of vectors and matrices; of more axes, sums over a's last and b's second-last axis."""
+    x, y = promote("dot", a, b)
+    if not x.ndim or not y.ndim:
+        out = ufuncs.multiply(x, y)
+        return out if preferred_element_type is None else convert(out, dtypes.canonical(preferred_element_type))
+    rc = 0 if y.ndim == 1 else y.ndim - 2
+    _check("dot", x, x.ndim - 1, y, rc)
+    return contract(x, y, (x.ndim - 1,), (rc,), dtype=preferred_element_type)
+
+
+def _check(name: str, x: Array, i: int, y: Array, j: int) -> None:
+    if x.shape[i] != y.shape[j]:
+        raise ShapeError(
+            f"{name} of shapes {x.shape} and {y.shape}: axis {i} of the first, of size {x.shape[i]}, "
+            f"meets axis {j} of the second, of size {y.shape[j]}; expected equal sizes. Transpose one?"
+        )
+
+
+def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """The product of matrices, or of stacks of them.
+
+    >>> import fnx.numpy as jnp
+    >>> jnp.matmul(jnp.eye(2), jnp.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
+    x, y = promote("matmul", a, b)
+    if not x.ndim or not y.ndim:
+        raise ShapeError(
+            f"matmul of shapes {x.shape} and {y.shape}; expected at least one axis each: multiply by "
+            "numbers with *"
+        )
+    n, m = x.ndim, y.ndim
+    rc = 0 if m == 1 else m - 2
+    _check("matmul", x, n - 1, y, rc)
+    if n <= 2 and m <= 2:
+        return contract(x, y, (n - 1,), (rc,), dtype=preferred_element_type)
+    return _batched(x, y, preferred_element_type)
+
+
+def _batched(x: Array, y: Array, dtype: Any) -> Array:
+    lone_x, lone_y = x.ndim == 1, y.ndim == 1
+    if y.ndim <= 2 or lone_x and y.ndim == 2:
+        return contract(x, y, (x.ndim - 1,), (0 if lone_y else y.ndim - 2,), dtype=dtype)
+    if lone_x:
+        out = contract(x, y, (0,), (y.ndim - 2,), dtype=dtype)
+        return out
+    lead = common_shape("matmul", [x.shape[:-2], y.shape[:-2]])
+    if x.ndim == 2 and y.ndim > 2:
+        out = contract(x, y, (1,), (y.ndim - 2,), dtype=dtype)
+        return moveaxis(out, 0, -2)
+    x = broadcast_to(x, (*lead, *x.shape[-2:]))
+    y = broadcast_to(y, (*lead, *y.shape[-2:]))
+    k = len(lead)
+    batch = tuple(range(k))
+    return contract(x, y, (k + 1,), (k,), batch, batch, dtype)
+
+
+def vdot(a, b, *, precision=None, preferred_element_type=None):
+    """The inner product of all elements, of which the first are conjugated."""
+    x, y = promote("vdot", a, b)
+    x, y = (reshape_to(z, (z.aval.size,)) for z in (ufuncs.conj(x), y))
+    return dot(x, y, preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
+    """Inner products along an axis, of which the first is conjugated."""
+    x, y = promote("vecdot", x1, x2)
+    x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
+    _check("vecdot", x, x.ndim - 1, y, y.ndim - 1)
+    x, y = broadcast_arrays("vecdot", [ufuncs.conj(x), y])
+    n = x.ndim - 1
+    batch = tuple(range(n))
+    return contract(x, y, (n,), (n,), batch, batch, preferred_element_type)
+
+
+def matvec(x1, x2, /):
+    """Matrices times vectors."""
+    x, y = promote("matvec", x1, x2)
+    return matmul(x, reshape_to(y, (*y.shape, 1)))[..., 0]
+
+
+def vecmat(x1, x2, /):
+    """Conjugated vectors times matrices."""
+    x, y = promote("vecmat", x1, x2)
+    x = ufuncs.conj(x)
+    return matmul(reshape_to(x, (*x.shape[:-1], 1, x.shape[-1])), y)[..., 0, :]
+
+
+def inner(a, b, *, precision=None, preferred_element_type=None):
+    """Sums of products over the last axes."""
+    x, y = promote("inner", a, b)
+    if not x.ndim or not y.ndim:
+        return ufuncs.multiply(x, y)
+    _check("inner", x, x.ndim - 1, y, y.ndim - 1)
+    return contract(x, y, (x.ndim - 1,), (y.ndim - 1,), dtype=preferred_element_type)
+
+
+def outer(a, b, out=None):
+    """All products of elements of two arrays."""
+    no_out("outer", out)
+    x, y = promote("outer", a, b)
+    x, y = reshape_to(x, (x.aval.size, 1)), reshape_to(y, (1, y.aval.size))
+    return ufuncs.multiply(x, y)
+
+
+def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
+    """Sums of products over axes: a number of last and first ones, or pairs."""
+    x, y = promote("tensordot", a, b)
+    if isinstance(axes, (tuple, list)):
+        if len(axes) != 2:
+            raise InvalidValue(f"tensordot with axes={axes}; expected a number, or axes of a and of b")
+        lc, rc = canonical_axes(_many(axes[0]), x.ndim), canonical_axes(_many(axes[1]), y.ndim)
+    else:
+        count = int(axes)
+        if count > min(x.ndim, y.ndim):
+            raise InvalidValue(f"tensordot over {count} axes of shapes {x.shape} and {y.shape}")
+        lc, rc = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))
+    if len(lc) != len(rc):
+        raise InvalidValue(f"tensordot with axes={axes}: {len(lc)} axes meet {len(rc)}")
+    for i, j in zip(lc, rc):
+        _check("tensordot", x, i, y, j)
+    return contract(x, y, lc, rc, dtype=preferred_element_type)
+
+
+def _many(axes: Any) -> Any:
+    return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+
+
+def kron(a, b):
+    """The Kronecker product."""
+    x, y = promote("kron", a, b)
+    n = max(x.ndim, y.ndim)
+    xs, ys = ((1,) * (n - z.ndim) + z.shape for z in (x, y))
+    wide = reshape_to(x, tuple([m for s in xs for m in (s, 1)]))
+    tall = reshape_to(y, tuple([m for s in ys for m in (1, s)]))
+    return reshape_to(ufuncs.multiply(wide, tall), tuple([s * t for s, t in zip(xs, ys)]))
+
+
+def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
+    """The cross product of vectors of 2 or 3 components."""
+    x, y = promote("cross", a, b)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
+    if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
+        raise ShapeError(f"cross of vectors of {x.shape[-1]} and {y.shape[-1]} components; expected 2 or 3")
+    xs = [x[..., k] for k in range(x.shape[-1])]
+    ys = [y[..., k] for k in range(y.shape[-1])]
+    if len(xs) == len(ys) == 2:
+        return xs[0] * ys[1] - xs[1] * ys[0]
+    from fnx.numpy.shape import stack
+
+    zero = scalar(0, x.dtype)
+    (x0, x1, x2), (y0, y1, y2) = ((*v, zero)[:3] for v in (xs, ys))
+    parts = [x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, x0 * y1 - x1 * y0]
+    return stack(broadcast_arrays("cross", parts), axis=axisc)
+
+
+def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
+    """The sum of a diagonal."""
+    no_out("trace", out)
+    from fnx.numpy.reduce import sum
+
+    return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
+
+
+# --- einsum -------------------------------------------------------------------------------------------
+
+
+def _path(subscripts: str, shapes: tuple, optimize: Any) -> list:
+    """The contractions of an einsum: operand numbers, in the order in which they are taken out, and
+    their subscripts.
+    """
+    import opt_einsum
+
+    names = {"optimal": "optimal", "greedy": "greedy", True: "optimal", "auto": "auto"}
+    if optimize is False:
+        optimize = [tuple(range(len(shapes)))] if len(shapes) <= 2 else "auto"
+    elif not isinstance(optimize, (list, tuple)):
+        optimize = names.get(optimize, optimize)
+    _, info = opt_einsum.contract_path(subscripts, *shapes, shapes=True, optimize=optimize)
+    return [(step[0], step[2]) for step in info.contraction_list]
+
+
+_cached_path = lru_cache(maxsize=1024)(_path)
+
+
+def einsum(
+    subscripts,
+    /,
+    *operands,
+    out=None,
+    optimize="auto",
+    precision=None,
+    preferred_element_type=None,
+    _dot_general=None,
+    out_sharding=None,
+):
+    """Sums of products by Einstein's convention.
+
+    >>> import fnx.numpy as jnp
+    >>> jnp.einsum("ij,j->i", jnp.eye(2), jnp.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
+    no_out("einsum", out)
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    xs = promote("einsum", *operands)
+    subscripts = _canonical(subscripts, tuple([x.shape for x in xs]))
+    if preferred_element_type is not None:
+        xs = [convert(x, dtypes.canonical(preferred_element_type)) for x in xs]
+    boolean = xs[0].dtype == dtypes.bool_
+    if boolean:
+        xs = [convert(x, dtypes.int32) for x in xs]
+    shapes = tuple([x.shape for x in xs])
+    if len(xs) <= 2:
+        xs = [_contract_once(subscripts, xs)]
+    else:
+        find = _path if isinstance(optimize, list) else _cached_path
+        for numbers, text in find(subscripts, shapes, optimize):
+            xs.append(_contract_once(text, [xs.pop(k) for k in numbers]))
+    return ops.ne(xs[0], scalar(0, xs[0].dtype)) if boolean else xs[0]
+
+
+def _canonical(text: str, shapes: tuple) -> str:
+    """Subscripts with an arrow, and letters for the ellipsis."""
+    text = text.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes):
+        raise InvalidValue(f"einsum {text!r} names {len(terms)} operands, but {len(shapes)} were given")
+    unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in text]
+    counts = [len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(terms, shapes)]
+    letters = "".join(unused[: max(counts)])
+    terms = [t.replace("...", letters[len(letters) - n :]) for t, n in zip(terms, counts)]
+    for t, s in zip(terms, shapes):
+        if len(t) != len(s):
+            raise ShapeError(f"einsum {text!r}: {t!r} does not fit an operand of shape {s}")
+    if arrow:
+        right = right.replace("...", letters)
+    else:
+        joined = "".join(terms)
+        once = sorted({c for c in joined if joined.count(c) == 1 and c not in letters})
+        right = letters + "".join(once)
+    if any(c not in "".join(terms) for c in right) or len(set(right)) != len(right):
+        raise InvalidValue(f"einsum {text!r}: the result's subscripts {right!r} must come from operands, once")
+    return ",".join(terms) + "->" + right
+
+
+def _from_lists(args: tuple) -> tuple[str, tuple]:
+    """The other way to write einsum: operand, axes, operand, axes, ..., result's axes."""
+    pairs, rest = list(zip(args[::2], args[1::2])), args[len(args) // 2 * 2 :]
+    letter = lambda k: "..." if k is Ellipsis else (chr(97 + k) if k < 26 else chr(65 + k - 26))
+    terms = ["".join(map(letter, axes)) for _, axes in pairs]
+    text = ",".join(terms)
+    if rest:
+        text += "->" + "".join(map(letter, rest[0]))
+    return text, tuple([x for x, _ in pairs])
+
+
+def _contract_once(text: str, xs: list[Array]) -> Array:
+    left, right = text.split("->")
+    terms = left.split(",")
+    if len(xs) > 2:
+        x, term = xs[0], terms[0]
+        for k in range(1, len(xs)):
+            later = set("".join(terms[k + 1 :])) | set(right)
+            keep = "".join(dict.fromkeys(c for c in term + terms[k] if c in later))
+            x, term = _contract_once(f"{term},{terms[k]}->{keep}", [x, xs[k]]), keep
+        return _permuted(x, term, right)
+    xs, terms = map(list, zip(*[_simple(x, t) for x, t in zip(xs, terms)]))
+    if len(xs) == 1:
+        x, term = _summed(xs[0], terms[0], set(right))
+        return _permuted(x, term, right)
+    (x, y), (s, t) = xs, terms
+    x, s = _summed(x, s, set(t) | set(right))
+    y, t = _summed(y, t, set(s) | set(right))
+    (x, s), (y, t) = _stretched(x, s, y, t)
+    shared = [c for c in s if c in t]
+    batch = [c for c in shared if c in right]
+    summed = [c for c in shared if c not in right]
+    if not summed:
+        return _product(x, s, y, t, right)
+    at = lambda names, term: tuple([term.index(c) for c in names])
+    out = contract(x, y, at(summed, s), at(summed, t), at(batch, s), at(batch, t))
+    free = [c for c in s if c not in shared] + [c for c in t if c not in shared]
+    return _permuted(out, "".join(batch + free), right)
+
+
+def _product(x: Array, s: str, y: Array, t: str, right: str) -> Array:
+    """Nothing is summed: a product of broadcast operands."""
+    names = right
+    x = _permuted(x, s, "".join([c for c in names if c in s]))
+    y = _permuted(y, t, "".join([c for c in names if c in t]))
+    place = lambda z, term: reshape_to(
+        z, tuple([z.shape["".join([c for c in names if c in term]).index(c)] if c in term else 1 for c in names])
+    )
+    return ufuncs.multiply(place(x, s), place(y, t))
+
+
+def _simple(x: Array, term: str) -> tuple[Array, str]:
+    """Repeated subscripts become diagonals."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            i = term.index(c)
+            j = term.index(c, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise ShapeError(f"einsum: subscript {c!r} has sizes {x.shape[i]} and {x.shape[j]}")
+            x = diagonal(x, 0, i, j)
+            term = "".join([d for k, d in enumerate(term) if k not in (i, j)]) + c
+    return x, term
+
+
+def _summed(x: Array, term: str, needed: set) -> tuple[Array, str]:
+    axes = tuple([k for k, c in enumerate(term) if c not in needed])
+    if not axes:
+        return x, term
+    return Sum(axes)(x), "".join([c for c in term if c in needed])
+
+
+def _stretched(x: Array, s: str, y: Array, t: str) -> tuple:
+    """Shared axes of size 1 in one operand only disappear from it: they broadcast."""
+    for c in [c for c in s if c in t]:
+        n, m = x.shape[s.index(c)], y.shape[t.index(c)]
+        if n == m:
+            continue
+        if n == 1:
+            x, s = _without(x, s, c)
+        elif m == 1:
+            y, t = _without(y, t, c)
+        else:
+            raise ShapeError(f"einsum: subscript {c!r} has sizes {n} and {m}; expected equal ones")
+    return (x, s), (y, t)
+
+
+def _without(x: Array, term: str, c: str) -> tuple[Array, str]:
+    k = term.index(c)
+    return Reshape((*x.shape[:k], *x.shape[k + 1 :]))(x), term.replace(c, "")
+
+
+def _permuted(x: Array, term: str, right: str) -> Array:
+    if term == right:
+        return x
+    order = tuple([term.index(c) for c in right])
+    return x if order == tuple(range(len(order))) else Transpose(order)(x)
+
+
+def einsum_path(subscripts, /, *operands, optimize="auto"):
+    """The order in which an einsum contracts, and a report (by opt_einsum)."""
+    import opt_einsum
+
+    return opt_einsum.contract_path(subscripts, *[np.empty(o.shape) for o in operands], optimize=optimize)
+
+
+__all__ = [
+    "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "trace",
+    "vdot", "vecdot", "vecmat",
+]  # fmt: skip
+del canonical_axis, to_array, ReduceOr, select

@@ -1,0 +1,196 @@
+"""The methods and properties of arrays, written with NumPy's functions."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import contract, creation, indexing, protocols, reduce, shape, sorting, ufuncs
+from fnx.numpy.at import At
+from fnx.numpy.operators import operators
+from fnx.ops import elementwise as ops
+
+
+class CpuDevice:
+    """The processor that the arrays are on."""
+
+    platform = device_kind = "cpu"
+    id = process_index = 0
+
+    def __repr__(self) -> str:
+        return "CpuDevice(id=0)"
+
+    __str__ = __repr__
+
+
+DEVICE = CpuDevice()
+
+
+def _reshape(self, *args, order="C", **options):
+    """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
+    new = args[0] if len(args) == 1 else args
+    if not args:
+        new = options.pop("shape")
+    return shape.reshape(self, new, order)
+
+
+def _transpose(self, *axes):
+    """Axes in another order: x.transpose(1, 0) or x.transpose((1, 0))."""
+    if not axes or axes == (None,):
+        return shape.transpose(self)
+    return shape.transpose(self, axes[0] if isinstance(axes[0], (tuple, list)) else axes)
+
+
+def _astype(self, dtype=None, copy=False, device=None):
+    """The array in another dtype."""
+    return creation.astype(self, dtype)
+
+
+def _view(self, dtype=None, type=None):
+    """The same bytes read as another dtype."""
+    if dtype is None:
+        return self
+    wanted = dtypes.canonical(dtype)
+    old, new = self.dtype.itemsize, wanted.itemsize
+    if old == new:
+        if wanted == dtypes.bool_ or self.dtype == dtypes.bool_:
+            return creation.astype(ops.BitcastConvertType(np.dtype("u1"))(self) if wanted == dtypes.bool_ else self, wanted)
+        return ops.BitcastConvertType(wanted)(self)
+    if not self.ndim or self.shape[-1] * old % new:
+        raise InvalidValue(f"view of {self.dtype}, shape {self.shape}, as {wanted}: sizes do not fit")
+    if old > new:
+        out = ops.BitcastConvertType(wanted)(self)
+        return shape.reshape(out, (*self.shape[:-1], -1))
+    return ops.BitcastConvertType(wanted)(shape.reshape(self, (*self.shape[:-1], -1, new // old)))
+
+
+def _item(self, *args):
+    """One element as a Python number."""
+    return np.asarray(self).item(*args)
+
+
+def _iter(self) -> Iterator[Array]:
+    if self.ndim == 0:
+        raise TypeMismatch("iteration over an array of rank 0")
+    if type(self) is ConcreteArray:
+        return (self[k] for k in range(self.shape[0]))
+    return iter(shape.unstack(self)) if self.shape[0] else iter(())
+
+
+def _contains(self, value) -> bool:
+    return bool(reduce.any(ufuncs.equal(self, value)))
+
+
+def _setitem(self, index, value):
+    raise TypeMismatch(
+        f"arrays are immutable: x[{index!r:.30}] = y is not possible. Use x = x.at[{index!r:.30}].set(y), "
+        "or .add, .multiply, .min, .max"
+    )
+
+
+def _round(self, ndigits=0):
+    return ufuncs.round(self, 0 if ndigits is None else ndigits)
+
+
+def _clip(self, min=None, max=None):
+    """Values below min become min, above max become max."""
+    return ufuncs.clip(self, min, max)
+
+
+def _tolist(self):
+    """Nested lists of Python numbers."""
+    return np.asarray(self).tolist()
+
+
+def _flatten(self, order="C", *, out_sharding=None):
+    """The elements in one axis."""
+    return shape.ravel(self, order)
+
+
+def _cannot(name: str) -> Callable:
+    def method(self, *args: Any, **options: Any) -> None:
+        raise AttributeError(f"arrays have no method {name}: they are immutable")
+
+    return method
+
+
+def _matmul(self, other):
+    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(other, "__jax_array__"):
+        return NotImplemented
+    return contract.matmul(self, other)
+
+
+def _rmatmul(self, other):
+    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(other, "__jax_array__"):
+        return NotImplemented
+    return contract.matmul(other, self)
+
+
+def _named_methods() -> dict[str, Callable]:
+    of: dict[Any, tuple[str, ...]] = {
+        reduce: (
+            "all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std",
+            "sum", "var",
+        ),
+        shape: ("choose", "diagonal", "ravel", "repeat", "squeeze", "swapaxes", "take"),
+        ufuncs: ("conj", "conjugate", "round"),
+        contract: ("dot", "trace"),
+        sorting: ("argpartition", "argsort", "nonzero", "searchsorted", "sort"),
+    }  # fmt: skip
+    return {name: getattr(module, name) for module, names in of.items() for name in names}
+
+
+def members() -> dict[str, Any]:
+    """All operators, methods and properties of arrays."""
+    found: dict[str, Any] = {**operators(), **_named_methods(), **protocols.members()}
+    found |= {
+        "__getitem__": indexing.getitem,
+        "__setitem__": _setitem,
+        "__iter__": _iter,
+        "__contains__": _contains,
+        "__matmul__": _matmul,
+        "__rmatmul__": _rmatmul,
+        "__round__": _round,
+        "__complex__": getattr(Array, "__complex__", None) or (lambda self: complex(np.asarray(self))),
+        "reshape": _reshape,
+        "transpose": _transpose,
+        "astype": _astype,
+        "view": _view,
+        "item": _item,
+        "tolist": _tolist,
+        "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
+        "flatten": _flatten,
+        "clip": _clip,
+        "compress": lambda self, condition, axis=None, **kw: shape.compress(condition, self, axis, **kw),
+        "copy": lambda self, order=None: self,
+        "clone": lambda self: self,
+        "delete": shape.delete,
+        "block_until_ready": lambda self: self,
+        "copy_to_host_async": lambda self: None,
+        "is_deleted": lambda self: False,
+        "to_device": lambda self, device, *, stream=None: self,
+        "on_device_size_in_bytes": lambda self: self.nbytes,
+        "devices": lambda self: {DEVICE},
+        "addressable_data": lambda self, index: self,
+        "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
+        "at": property(At),
+        "T": property(lambda self: shape.transpose(self)),
+        "mT": property(lambda self: shape.matrix_transpose(self)),
+        "real": property(lambda self: ufuncs.real(self)),
+        "imag": property(lambda self: ufuncs.imag(self)),
+        "flat": property(lambda self: iter(shape.ravel(self))),
+        "device": property(lambda self: DEVICE),
+        "committed": property(lambda self: True),
+        "is_fully_addressable": property(lambda self: True),
+        "is_fully_replicated": property(lambda self: True),
+        "strides": property(lambda self: np.asarray(self).strides),
+    }
+    for name in ("fill", "put", "setflags", "resize", "itemset", "byteswap", "partition"):
+        found[name] = _cannot(name)
+    return found
+
+
+__all__ = ["DEVICE", "members"]

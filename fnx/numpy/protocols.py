@@ -1,0 +1,88 @@
+"""NumPy's protocols: np.sin(x), np.add.reduce(x), np.concatenate([x, y]) of arrays stay in fnx."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+
+_REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
+def _namespace(module: str) -> Any:
+    import fnx.numpy
+
+    if module.startswith("numpy.linalg"):
+        return fnx.numpy.linalg
+    return fnx.numpy.fft if module.startswith("numpy.fft") else fnx.numpy
+
+
+def array_ufunc(self: Array, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    """NumPy's ufuncs of arrays are fnx.numpy's."""
+    if any(v is not None for v in options.get("out") or ()):
+        return NotImplemented
+    space = _namespace("numpy")
+    if method == "__call__":
+        fn = getattr(space, ufunc.__name__, None)
+        options.pop("out", None)
+        if fn is None:
+            return _with_numpy(ufunc, inputs, options)
+        dtype = options.pop("dtype", None)
+        out = fn(*inputs, **options)
+        return out if dtype is None else out.astype(dtype)
+    if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
+        options.pop("out", None)
+        options.setdefault("axis", 0)
+        return getattr(space, _REDUCTIONS[ufunc.__name__])(*inputs, **options)
+    if method == "outer" and hasattr(space, ufunc.__name__):
+        x, y = (space.asarray(v) for v in inputs)
+        return getattr(space, ufunc.__name__)(x.reshape(*x.shape, *(1,) * y.ndim), y)
+    return _with_numpy(getattr(ufunc, method), inputs, options)
+
+
+def array_function(self: Array, func: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+    """NumPy's functions of arrays are fnx.numpy's, where it has them."""
+    space = _namespace(getattr(func, "__module__", None) or "numpy")
+    fn = getattr(space, func.__name__, None)
+    if fn is None or fn is func or kwargs.get("out") is not None:
+        return _with_numpy(func, args, kwargs)
+    return fn(*args, **kwargs)
+
+
+def _with_numpy(func: Callable, args: Any, kwargs: dict) -> Any:
+    """The NumPy function itself, on the numbers; a traced value raises and says why."""
+    return func(*_unwrapped(args), **{k: _unwrapped(v) for k, v in kwargs.items()})
+
+
+def _unwrapped(x: Any) -> Any:
+    if isinstance(x, Array):
+        return np.asarray(x._value if type(x) is ConcreteArray else x)
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_unwrapped, x))
+    return x
+
+
+def array_namespace(self: Array, /, *, api_version: str | None = None) -> Any:
+    """The namespace of the Python array API standard."""
+    del api_version
+    return _namespace("numpy")
+
+
+def members() -> dict[str, Callable]:
+    """The special methods that NumPy and the array API standard look for."""
+    return {
+        "__array_ufunc__": array_ufunc,
+        "__array_function__": array_function,
+        "__array_namespace__": array_namespace,
+    }
+
+
+__all__ = ["members"]

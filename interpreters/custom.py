@@ -1,0 +1,372 @@
+"""Derivative rules that users give: custom_jvp, custom_vjp, linear solves.
+
+A call with a rule is a primitive that holds Python functions; where it is staged, its function
+becomes a jaxpr, and the rules stay functions, which are traced when a transformation asks.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.primitive import Primitive, Undefined
+from fnx.core.recipe import Call, Operand, Recipe
+from fnx.ops.basic import add_any, zeros
+from fnx.ops.broadcast import Sum
+from fnx.ops.elementwise import neg
+
+from .batching import batch, batch_jaxpr, place_axis
+from .call import Backend, check_operands, given, only, run
+from .jvp import has_tangent, jvp_jaxpr
+from .trace import Stage, trace
+
+Flat = Callable[..., Sequence[Any]]
+
+
+def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
+    """Zeros for the tangents that are None; None for values that have no tangents."""
+    return [
+        (zeros(x.aval.tangent()) if t is None else t) if has_tangent(x.aval) else None
+        for t, x in zip(values, like)
+    ]
+
+
+def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
+    """`fn` for all lanes at once; its results (None stays None) have them along axis 0."""
+
+    def run_lanes(*args: Array | None) -> list[Array | None]:
+        present = [k for k, a in enumerate(args) if a is not None]
+        shape: list[bool] = []
+
+        def inner(*some: Array) -> list[Array]:
+            full: list = [None] * len(args)
+            for k, a in zip(present, some):
+                full[k] = a
+            outs = fn(*full)
+            shape.extend(o is not None for o in outs)
+            return [o for o in outs if o is not None]
+
+        outs, out_axes = batch(inner, size, [args[k] for k in present], [axes[k] for k in present])
+        it = iter([place_axis(size, o, k, 0) for o, k in zip(outs, out_axes)])
+        return [next(it) if m else None for m in shape]
+
+    return run_lanes
+
+
+def handler(args: Sequence[Any]) -> Interpreter:
+    """The interpreter that will process these arguments: the innermost that owns one, or stages all."""
+    it = current.get()
+    owners = {id(a.owner) for a in args if isinstance(a, Tracer)}
+    while it.parent is not None and id(it) not in owners:
+        it = it.parent
+    return it
+
+
+def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]:
+    """Results of a function with a rule of its own, under the current interpreter.
+
+    Where nothing asks for the rule the function runs as it is, so that Python may look at values.
+    """
+    it = handler(args)
+    if it is evaluate or (isinstance(it, Stage) and it.parent is not None):
+        return prim.fun(*args)
+    with use(it):
+        if isinstance(it, Stage):
+            jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
+            staged = replace(prim, jaxpr=jaxpr, consts=len(consts))
+            return staged.bind(*consts, *args)
+        return it.process(prim, tuple(args))
+
+
+@dataclass(frozen=True, eq=False)
+class CustomRule(Primitive):
+    """A function with rules of its own. Staged, `jaxpr` is the function, of `consts` and operands."""
+
+    fun: Flat = field(repr=False)
+    of: str = field(repr=False)
+    jaxpr: Jaxpr | None = None
+    consts: int = field(default=0, repr=False)
+    multiple_results = True
+    what = "a function with a rule"
+    transparent = "final"
+    jaxpr_fields = ("jaxpr",)
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        if self.jaxpr is None:
+            return trace(self.fun, avals, what=self.what, name=self.of)[0].out_avals
+        check_operands(self.name, avals, self.jaxpr.in_avals)
+        return self.jaxpr.out_avals
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        args = [ConcreteArray(v) for v in values]
+        with use(evaluate):
+            if self.jaxpr is None:
+                return tuple(self.fun(*args))
+            return tuple(eval_jaxpr(self.jaxpr, args))
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Call(self.jaxpr)
+
+    def check_consts(self, tangents: Sequence) -> None:
+        """Raise if tangents come in by a value that the function closed over."""
+        if any(t is not None for t in tangents[: self.consts]):
+            raise InvalidValue(
+                f"{self.what} {self.of} closed over a value that is being differentiated; its rule knows "
+                "nothing of it. Pass the value as an argument."
+            )
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        lanes = self.lanes(size, axes[self.consts :])
+        if self.jaxpr is None:
+            outs = call_with_rule(lanes, args)
+        else:
+            jaxpr, _ = batch_jaxpr(self.jaxpr, size, given(axes), True)
+            place = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
+            # The rules of `lanes` want the axes where they were; staged operands have them in front.
+            front = tuple([None if k is None else 0 for k in axes[self.consts :]])
+            lanes = replace(self.lanes(size, front), jaxpr=jaxpr)
+            outs = lanes.bind(*place)
+        return tuple(outs), (0,) * len(outs)
+
+    def lanes(self, size: int, axes: tuple) -> "CustomRule":
+        """The function and its rules for all lanes; results have them along axis 0."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class CustomJVP(CustomRule):
+    """`rule(*primals, *tangents)` gives results and their tangents, one after the other."""
+
+    rule: Flat = field(default=None, repr=False)  # type: ignore[assignment]
+    name = "custom_jvp_call"
+    what = "the custom_jvp function"
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        self.check_consts(tangents)
+        primals, tangents = primals[self.consts :], tangents[self.consts :]
+        outs = self.rule(*primals, *filled(tangents, primals))
+        n = len(outs) // 2
+        return tuple(outs[:n]), tuple(outs[n:])
+
+    def lanes(self, size: int, axes: tuple) -> "CustomJVP":
+        rule = in_lanes(self.rule, size, (*axes, *axes))
+        return replace(self, fun=in_lanes(self.fun, size, axes), rule=rule)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomVJP(CustomRule):
+    """`fwd(*args)` gives `results` results, then residuals; `bwd(*residuals, *cotangents)` cotangents."""
+
+    fwd: Flat = field(default=None, repr=False)  # type: ignore[assignment]
+    bwd: Flat = field(default=None, repr=False)  # type: ignore[assignment]
+    results: Callable[[], int] = field(default=None, repr=False)  # type: ignore[assignment]
+    name = "custom_vjp_call"
+    what = "the custom_vjp function"
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        raise TypeMismatch(
+            f"forward-mode differentiation (jvp, jacfwd) of the custom_vjp function {self.of}, whose rule "
+            "is for reverse mode only. Expected grad, vjp or jacrev; or define it with custom_jvp, which "
+            "serves both."
+        )
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        self.check_consts(tangents)
+        primals, tangents = primals[self.consts :], tangents[self.consts :]
+        found = self.fwd(*primals)
+        n = self.results()
+        outs, residuals = tuple(found[:n]), tuple(found[n:])
+        mask = given(tangents)
+        pull = Pullback(
+            self.bwd, self.of, len(residuals), mask, tuple([o.aval.tangent() for o in outs])
+        )
+        touts = pull.bind(*residuals, *only(mask, tangents))
+        return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
+
+    def lanes(self, size: int, axes: tuple) -> "CustomVJP":
+        fwd = in_lanes(self.fwd, size, axes)
+        return replace(
+            self,
+            fun=in_lanes(self.fun, size, axes),
+            fwd=fwd,
+            bwd=_summed(in_lanes(self.bwd, size, _Zeros()), axes),
+        )
+
+
+class _Zeros(Sequence):
+    """Axis 0 for any number of operands."""
+
+    def __getitem__(self, k: Any) -> Any:
+        return 0
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+
+def _summed(bwd: Flat, axes: Sequence[int | None]) -> Flat:
+    """Cotangents where the operands had their lanes; summed over lanes if they had none."""
+
+    def run_summed(*args: Array) -> list[Array | None]:
+        outs = bwd(*args)
+        return [
+            None if ct is None else Sum((0,))(ct) if k is None else place_axis(0, ct, 0, k)
+            for ct, k in zip(outs, axes)
+        ]
+
+    return run_summed
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback(Primitive):
+    """The linear map whose transpose is `bwd`. Operands: residuals, tangents where `mask` is true."""
+
+    bwd: Flat = field(repr=False)
+    of: str
+    residuals: int = field(repr=False)
+    mask: tuple[bool, ...] = field(repr=False)
+    outs: tuple[ShapedArray, ...] = field(repr=False)
+    name = "custom_vjp_pullback"
+    multiple_results = True
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return self.outs
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        raise TypeMismatch(
+            f"the derivative of the custom_vjp function {self.of} was applied to tangents; its rule is "
+            "for reverse mode only. Use custom_jvp for functions that need forward mode."
+        )
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        known, linear = args[: self.residuals], args[self.residuals :]
+        full = [
+            None if not has_tangent(a) else zeros(a) if ct is None else ct
+            for ct, a in zip(cts, self.outs)
+        ]
+        found = only(self.mask, self.bwd(*known, *full))
+        found = [ct if isinstance(x, Undefined) else None for ct, x in zip(found, linear)]
+        return (*(None for _ in known), *found)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        place = [place_axis(size, x, k, 0) for x, k in zip(args, axes)]
+        outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
+        bwd = in_lanes(self.bwd, size, _Zeros())
+        return replace(self, bwd=bwd, outs=outs).bind(*place), (0,) * len(outs)
+
+
+# --- linear solves ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinearSolve(Primitive):
+    """x such that matvec(x) = b, by `solve`; its derivatives are solves of the same kind.
+
+    Operands: the constants of each of the four jaxprs, then b. `vecmat` and `transpose_solve` are
+    for the transposed system; None if they are not known.
+    """
+
+    matvec: Jaxpr
+    solve: Jaxpr
+    vecmat: Jaxpr | None
+    transpose_solve: Jaxpr | None
+    consts: tuple[int, int, int, int]
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "custom_linear_solve"
+    multiple_results = True
+    jaxpr_fields = ("matvec", "solve")
+
+    def parts(self, values: Sequence) -> list:
+        """The constants of each jaxpr, and b."""
+        found, at = [], 0
+        for n in self.consts:
+            found.append(values[at : at + n])
+            at += n
+        return [*found, values[at:]]
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        parts = self.parts(avals)
+        check_operands(self.name, [*parts[1], *parts[4]], self.solve.in_avals)
+        return tuple([a.strong() for a in parts[4]])
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        parts = self.parts([ConcreteArray(v) for v in values])
+        return run(self.solve, self.backend, [*parts[1], *parts[4]])
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Call(self._of_operands())
+
+    def _of_operands(self) -> Jaxpr:
+        """The solve as a jaxpr of all operands."""
+        n = self.consts[1]
+        a, _, c, d, _ = self.parts([None] * sum(self.consts))
+        matvec = [Var(v) for v in self.matvec.in_avals[: len(a)]]
+        rest = [Var(v) for v in (self.vecmat.in_avals[: len(c)] if self.vecmat else ())]
+        last = [Var(v) for v in (self.transpose_solve.in_avals[: len(d)] if self.transpose_solve else ())]
+        own = self.solve.inputs
+        return Jaxpr([*matvec, *own[:n], *rest, *last, *own[n:]], self.solve.eqns, self.solve.outs)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        xs = self(*primals)
+        consts = self.parts(primals)
+        nonzero = self.parts(given(tangents))
+        rhs = list(self.parts(tangents)[4])
+        if any(nonzero[0]):
+            mask = (*nonzero[0], *(False for _ in xs))
+            jaxpr, made = jvp_jaxpr(self.matvec, mask)
+            outs = eval_jaxpr(jaxpr, [*consts[0], *xs, *only(nonzero[0], self.parts(tangents)[0])])
+            moved = iter(outs[len(made) :])
+            for k, m in enumerate(made):
+                if m:
+                    minus = neg(next(moved))
+                    rhs[k] = minus if rhs[k] is None else add_any(rhs[k], minus)
+        if all(t is None for t in rhs):
+            return xs, (None,) * len(xs)
+        rhs = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(rhs, xs)]
+        return xs, self(*primals[: sum(self.consts)], *rhs)
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        if self.transpose_solve is None or self.vecmat is None:
+            raise TypeMismatch(
+                "reverse-mode differentiation of custom_linear_solve needs transpose_solve, or "
+                "symmetric=True"
+            )
+        consts = self.parts(args)
+        full = [zeros(x.aval) if ct is None else ct for ct, x in zip(cts, consts[4])]
+        n = self.consts
+        other = replace(
+            self,
+            matvec=self.vecmat,
+            solve=self.transpose_solve,
+            vecmat=self.matvec,
+            transpose_solve=self.solve,
+            consts=(n[2], n[3], n[0], n[1]),
+        )
+        found = other(*consts[2], *consts[3], *consts[0], *consts[1], *full)
+        return (*(None for _ in range(sum(n))), *found)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        lanes = self.parts(given(axes))
+        xs = (True,) * len(lanes[4])
+
+        def batched(jaxpr: Jaxpr | None, k: int) -> Jaxpr | None:
+            return jaxpr and batch_jaxpr(jaxpr, size, (*lanes[k], *xs), True)[0]
+
+        new = replace(
+            self,
+            matvec=batched(self.matvec, 0),
+            solve=batched(self.solve, 1),
+            vecmat=batched(self.vecmat, 2),
+            transpose_solve=batched(self.transpose_solve, 3),
+        )
+        last = len(args) - len(xs)
+        place = [
+            place_axis(size, x, k, 0 if k is not None or j >= last else None)
+            for j, (x, k) in enumerate(zip(args, axes))
+        ]
+        return new(*place), (0,) * len(xs)
