@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -54,12 +55,34 @@ def records(
 
 
 def lines(command: list[str], env: dict[str, str], timeout: float) -> Iterator[dict]:
-    """The JSON lines that a process prints; one more, {"died": why}, if it ends badly or hangs."""
-    process = subprocess.Popen(
-        command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    found: queue.Queue = queue.Queue()
+    """The JSON lines that a worker prints; one more, {"died": why}, if it ends badly or hangs.
+
+    The worker goes on to its next program when this generator is resumed, so that the generators of
+    several workers can take turns.
+    """
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, env=env, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
     said: list[str] = []
+    try:
+        died = yield from conversation(process, timeout, said)
+        status = 0 if died else process.wait()
+    finally:
+        process.kill()
+        process.wait()
+    if os.environ.get("FNX_BENCH_TRACEBACK"):
+        sys.stderr.write("".join(said))
+    if status:
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        died = f"the process ended with status {status}: {last[:300]}"
+    if died:
+        yield {"died": died}
+
+
+def conversation(
+    process: subprocess.Popen, timeout: float, said: list[str]
+) -> Generator[dict, None, str | None]:
+    """Ask for one program after the other; returns why the process did not answer, if it did not."""
+    found: queue.Queue = queue.Queue()
 
     def read() -> None:
         for line in process.stdout:
@@ -71,26 +94,24 @@ def lines(command: list[str], env: dict[str, str], timeout: float) -> Iterator[d
             said.append(line)
             del said[:-200]
 
-    readers = [threading.Thread(target=t, daemon=True) for t in (read, listen)]
-    for reader in readers:
-        reader.start()
-    died = None
-    while died is None:
+    for target in (read, listen):
+        threading.Thread(target=target, daemon=True).start()
+    proceed(process)
+    while True:
         try:
             line = found.get(timeout=timeout)
         except queue.Empty:
-            process.kill()
-            died = f"no answer within {timeout:.0f} s"
-            break
+            return f"no answer within {timeout:.0f} s"
         if line is None:
-            break
-        yield json.loads(line)
-    status = process.wait()
-    readers[1].join(timeout=1)
-    if os.environ.get("FNX_BENCH_TRACEBACK"):
-        sys.stderr.write("".join(said))
-    if status and died is None:
-        last = next((line.strip() for line in reversed(said) if line.strip()), "")
-        died = f"the process ended with status {status}: {last[:300]}"
-    if died:
-        yield {"died": died}
+            return None
+        record = json.loads(line)
+        yield record
+        if "program" in record:
+            proceed(process)
+
+
+def proceed(process: subprocess.Popen) -> None:
+    """Tell a worker to go on; one that has ended is noticed elsewhere."""
+    with contextlib.suppress(OSError):
+        process.stdin.write("\n")
+        process.stdin.flush()

@@ -27,7 +27,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Timed:
-    """A call to be timed; `finish` waits for its result, after each call or (`each` false) after the last."""
+    """A call to be timed; `finish` waits for its result: after each call, or only after the last."""
 
     function: Callable
     args: tuple

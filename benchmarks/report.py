@@ -74,17 +74,20 @@ def table(rows: Sequence[Row], titles: dict[str, str], subject: str) -> str:
 
     def justified(line: list[str]) -> str:
         left = {0, 1, 3}
-        padded = [c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(line, widths))]
+        padded = [
+            c.ljust(w) if k in left else c.rjust(w) for k, (c, w) in enumerate(zip(line, widths))
+        ]
         return "  ".join(padded).rstrip()
 
     out = [justified(head), "-" * (sum(widths) + 2 * len(widths) - 2)]
-    group = None
+    group = shown = None
     for row, line in zip(rows, lines, strict=True):
         if row.group != group:
             group = row.group
             out += ["", f"{titles.get(group, group)}"]
         out.append(justified(line))
-        if row.error:
+        if row.error and (row.figure, row.error) != shown:
+            shown = row.figure, row.error
             out.append(f"    {row.error}")
     judged = [row.reached for row in rows if row.reached is not None]
     out += ["", f"{sum(judged)} of {len(judged)} targets reached"]
@@ -101,7 +104,9 @@ def stages_table(stages: dict[str, dict[str, dict[str, float]]]) -> str:
     for program, by_run in stages.items():
         for label, found in by_run.items():
             values = [quantity(Spread(v, v, v), "run") if v else "-" for v in map(found.get, names)]
-            lines.append("  ".join([program.ljust(width), label.ljust(12), *(v.rjust(9) for v in values)]))
+            lines.append(
+                "  ".join([program.ljust(width), label.ljust(12), *(v.rjust(9) for v in values)])
+            )
     return "\n".join(lines)
 
 
@@ -120,7 +125,9 @@ def picture(path: Path, rows: Sequence[Row], titles: dict[str, str], subject: st
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    shown = [r for r in rows if r.ratio is not None and r.ratio.median > 0 and r.metric != "kernels"]
+    shown = [
+        r for r in rows if r.ratio is not None and r.ratio.median > 0 and r.metric != "kernels"
+    ]
     if not shown:
         return False
     figure, axes = plt.subplots(figsize=(11, 1.5 + 0.21 * len(shown)), layout="constrained")

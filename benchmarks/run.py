@@ -75,7 +75,8 @@ def select(only: Sequence[str], skip: Sequence[str]) -> list[str]:
     def matches(words: Sequence[str], name: str) -> bool:
         group = items[name].group
         return any(
-            w == group if w in GROUPS else w in name or fnmatch.fnmatch(name, w) for w in words
+            w == group if w in GROUPS else fnmatch.fnmatch(name.lower(), f"*{w.lower()}*")
+            for w in words
         )
 
     for word in [*only, *skip]:

@@ -42,9 +42,7 @@ class Session:
         rows += self.kernels(programs)
         self.caches.cleanup()
         order = {name: k for k, name in enumerate(chosen)}
-        rows.sort(
-            key=lambda r: (order.get(r.figure, -1), METRICS.index(r.metric), r.threads or 0)
-        )
+        rows.sort(key=lambda r: (order.get(r.figure, -1), METRICS.index(r.metric), r.threads or 0))
         ordered = []
         for group, about in GROUPS.items():
             counted = [row for row in rows if row.group in (about.over or (group,))]
@@ -132,27 +130,29 @@ class Session:
         runs: dict[str, dict[str, list[dict]]] = {}
         subject, jax_cache = self.options.subject, self.fresh()
 
-        def collect(label: str, name: str, cache: str, jax_cache: str | None = None) -> None:
-            env = environment(None, cache, jax_cache)
-            for record in self.work("compile", names, env, subject=name):
-                runs.setdefault(record["program"], {}).setdefault(label, []).append(record)
+        def collect(**kinds: tuple[str, str, str | None]) -> None:
+            """Workers of several kinds (library, cache, JAX's cache) in turn, program by program."""
+            work = [
+                self.work("compile", names, environment(None, cache, jax_cache), subject=name)
+                for name, cache, jax_cache in kinds.values()
+            ]
+            for records in zip(*work, strict=True):
+                for kind, record in zip(kinds, records):
+                    runs.setdefault(record["program"], {}).setdefault(kind, []).append(record)
 
         for repeat in range(self.options.processes):
             cache = self.fresh()
             own_cache = cache if subject == "jax" else None
-            collect("cold", subject, cache, own_cache)
-            collect("jax cold", "jax", cache)
+            filling = {"jax_filling": ("jax", cache, jax_cache)} if warm and not repeat else {}
+            collect(cold=(subject, cache, own_cache), jax_cold=("jax", cache, None), **filling)
             if warm:
-                collect("warm", subject, cache, own_cache)
-                if not repeat:
-                    collect("jax filling", "jax", cache, jax_cache)
-                collect("jax warm", "jax", cache, jax_cache)
+                collect(warm=(subject, cache, own_cache), jax_warm=("jax", cache, jax_cache))
         return [row for n in names for row in self.compile_rows(PROGRAMS[n], runs.get(n, {}))]
 
     def compile_rows(self, program: Program, found: dict[str, list[dict]]) -> list[Row]:
         """Rows of one program, and its lines in the table of stages."""
         rows = []
-        for metric, ours, theirs in (("compile", "cold", "jax cold"), ("warm", "warm", "jax warm")):
+        for metric, ours, theirs in (("compile", "cold", "jax_cold"), ("warm", "warm", "jax_warm")):
             for label in (ours, theirs):
                 self.keep_stages(program.name, label, found.get(label, []))
             if metric not in self.options.metrics:
@@ -173,7 +173,7 @@ class Session:
         stages = {k: Spread.of([g[k] for g in good]).median for k in good[0]}
         rival = label.startswith("jax")
         call = self.calls.get(name, {}).get("jax" if rival else "subject")
-        kind = label if rival else f"{self.options.subject} {label}"
+        kind = label.replace("_", " ") if rival else f"{self.options.subject} {label}"
         self.stages.setdefault(name, {})[kind] = stages | ({"call": call} if call else {})
 
     def processes(self, programs: Sequence[Program]) -> list[Row]:

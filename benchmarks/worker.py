@@ -40,6 +40,14 @@ def main() -> None:
             out.flush()
 
 
+def turns(names: list[str]) -> Iterator[str]:
+    """The names, each when a line on standard input asks for it."""
+    for name in names:
+        if not sys.stdin.readline():
+            return
+        yield name
+
+
 def attempt(action: Callable[[], Any]) -> tuple[Any, str | None]:
     """The value of `action()` and None, or None and the error in one line."""
     try:
@@ -58,7 +66,7 @@ def run(options: argparse.Namespace, settings: Settings) -> Iterator[dict]:
     subject, no_subject = attempt(lambda: systems.load(options.subject))
     jax, _ = attempt(lambda: systems.load("jax"))
     libraries = {options.subject: subject, "rival jax": jax}
-    for name in options.names:
+    for name in turns(options.names):
         yield {"start": name}
         program = PROGRAMS[name]
         record: dict = {"program": name, "samples": {}, "errors": {}}
@@ -131,7 +139,7 @@ def prepare(program: Program, system: System, size: Any, inputs: tuple) -> tuple
     result = function(*args)
     wait = system.waiter(result)
     wait(result)
-    return Timed(function, args, wait, program.wait_each), systems.tree_map(np.asarray, result)
+    return Timed(function, args, wait, program.wait_each), result
 
 
 def prepare_objective(program: Program, system: System, size: Any, inputs: tuple) -> Timed:
@@ -183,7 +191,7 @@ def process(options: argparse.Namespace, settings: Settings) -> Iterator[dict]:
 
 def stages(system: System, names: list[str], settings: Settings) -> Iterator[dict]:
     """Records of stages."""
-    for name in names:
+    for name in turns(names):
         yield {"start": name}
         program = PROGRAMS[name]
         size = program.size_for(settings.quick)
@@ -200,16 +208,14 @@ def stages(system: System, names: list[str], settings: Settings) -> Iterator[dic
 def kernels(options: argparse.Namespace, settings: Settings) -> Iterator[dict]:
     """Kernels compiled anew when a program that ran at one size runs at another."""
     system = systems.load(options.subject)
-    for name in options.names:
+    for name in turns(options.names):
         yield {"start": name}
         program = PROGRAMS[name]
 
         def count(program: Program = program) -> dict:
             counts = [systems.kernels_compiled(system.jax)]
             for size in (program.quick, program.size):
-                function = system.jax.jit(
-                    program.make(system.jax, system.jnp, system.lax, size)
-                )
+                function = system.jax.jit(program.make(system.jax, system.jnp, system.lax, size))
                 result = function(*system.feed(program.inputs(size)))
                 system.waiter(result)(result)
                 counts.append(systems.kernels_compiled(system.jax))

@@ -6,12 +6,12 @@ The tables are the one place for these heuristics.
 
 from math import inf, prod
 
-from fnx.core.jaxpr import Eqn, Jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
 # Bytes per element of the result.
 _FREE = (
     "broadcast_in_dim reshape transpose squeeze expand_dims rev slice iota convert_element_type "
-    "select_n copy real imag conj complex bitcast_convert_type reduce_precision stop_gradient"
+    "select_n copy real imag conj complex bitcast_convert_type reduce_precision stop_gradient name"
 )
 _CHEAP = (
     "add sub mul neg max min abs sign square integer_pow floor ceil round eq ne lt le gt ge and or "
@@ -53,6 +53,25 @@ def recompute_cost(eqn: Eqn) -> float:
     return inf
 
 
-def jaxpr_cost(jaxpr: Jaxpr) -> float:
-    """The sum over its equations."""
-    return sum(map(recompute_cost, jaxpr.eqns))
+def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:
+    """The equations of a loop's body that may run once before it, and the others.
+
+    They depend on constants of the loop, and make nothing larger than what they read, unless they cost
+    much: a broadcast is cheaper to repeat than to load.
+    """
+    known = set(body.inputs[:consts])
+    early, late = [], []
+    for e in body.eqns:
+        atoms = [a for a in e.inputs if type(a) is Var]
+        apart = bool(atoms) and not e.prim.effects and all(a in known for a in atoms)
+        if apart and (_shrinks(e) or recompute_cost(e) >= sum(v.aval.nbytes for v in e.outs)):
+            early.append(e)
+            known.update(e.outs)
+        else:
+            late.append(e)
+    return early, late
+
+
+def _shrinks(e: Eqn) -> bool:
+    read = max((a.aval.nbytes for a in e.inputs if type(a) is not Literal), default=0)
+    return max((v.aval.nbytes for v in e.outs), default=0) <= read

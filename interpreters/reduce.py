@@ -144,7 +144,7 @@ class Reduce(Primitive):
         xs, inits = operands[:n], operands[n:]
         fn = scalar_function(self.jaxpr)
         if fn is None:
-            return (Host(),) * n if n > 1 else Host()
+            return Host()
         return Fold(
             xs[0].shape,
             self.dimensions,

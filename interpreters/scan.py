@@ -11,21 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.ops.basic import zeros
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add, mul
+from fnx.ops.join import Iota
+from fnx.ops.permute import Rev
 
 from .batching import batch_jaxpr, place_axis
 from .call import Backend, check_operands, given, only, run_primitive, spread, undefined
 from .jvp import jvp_jaxpr
 from .linearize import backward_jaxpr
 from .residuals import Split, split
-from .rewrite import dependent, live, reaching, splice, zeros_into
+from .costs import hoistable
+from .rewrite import bind_into, dependent, live, reaching, reads, splice, zeros_into
 from .simplify import dce, used_inputs
 from .trace import trace_closed
 
@@ -65,10 +70,9 @@ class Scan(Primitive):
     # --- types, evaluation ------------------------------------------------------------------------
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        consts, carry, xs = self.parts(self.jaxpr.in_avals)
-        stacked = [_stack(a, self.length) for a in xs]
-        check_operands(self.name, avals, [*consts, *carry, *stacked])
+        check_operands(self.name, avals, self.abstract_operands())
         ys = self.jaxpr.out_avals[self.carry :]
+        carry = self.parts(self.jaxpr.in_avals)[1]
         return (*carry, *(_stack(a, self.length) for a in ys))
 
     def impl(self, *values: np.ndarray) -> tuple:
@@ -128,8 +132,11 @@ class Scan(Primitive):
     # --- reverse mode -----------------------------------------------------------------------------------
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
-        stepped, primals, tangents = self, primals, tangents
-        costly = [False] * self.consts + [True] * self.carry
+        fixed = _fixed(self)
+        if any(fixed):
+            return _linearize_without(self, fixed, primals, tangents)
+        counters = _counters(self)
+        costly = [False] * self.consts + [k not in counters for k in range(self.carry)]
         costly += [False] * (len(primals) - len(costly))
         constant = [k < self.consts for k in range(len(primals))]
 
@@ -143,13 +150,19 @@ class Scan(Primitive):
         nonzero = given(tangents)
         parts = pieces(nonzero)
         n = len(self.jaxpr.outs)
-        outs = stepped.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
+        outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         kc = [k for k in parts.inputs if k < self.consts]
         kx = [k for k in parts.inputs if k >= self.consts]
+        rows = [
+            _count(self, primals[k], counters[k - self.consts])
+            if k < self.consts + self.carry
+            else primals[k]
+            for k in kx
+        ]
         tc, tk, tx = (only(given(t), t) for t in self.parts(tangents))
         jaxpr = _linear_body(self, parts, mask, len(kc), (len(tc), len(tk), len(tx)))
         linear = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
-        xs = [*(primals[k] for k in kx), *outs[n:], *tx]
+        xs = [*rows, *outs[n:], *tx]
         touts = linear(*(primals[k] for k in kc), *tc, *tk, *xs)
         return outs[:n], spread(mask, touts)
 
@@ -189,6 +202,18 @@ class Scan(Primitive):
         outs = self.with_jaxpr(jaxpr, self.consts, self.carry)(*place)
         out_axes = [(0 if j < self.carry else 1) if b else None for j, b in enumerate(mask)]
         return outs, tuple(out_axes)
+
+    def abstract_operands(self) -> list[ShapedArray]:
+        """The types of the operands."""
+        consts, carry, xs = self.parts(self.jaxpr.in_avals)
+        return [*consts, *carry, *(_stack(a, self.length) for a in xs)]
+
+    def expand(self) -> Jaxpr | None:
+        """Equations that do the same with less in the loop, if there are such."""
+        key = ("expand", self)
+        if key not in self.jaxpr.memo:
+            self.jaxpr.memo[key] = _expand(self)
+        return self.jaxpr.memo[key]
 
     def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
         """Without the results and the carries that nobody needs."""
@@ -248,6 +273,91 @@ def _linear_body(
     outs = only(mask, [*full, *touts[scan.carry :]])
     parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
     return parts.linear.memo[key]
+
+
+# --- carries that need no storing ----------------------------------------------------------------------
+
+
+def _fixed(scan: Scan) -> Mask:
+    """Which carries are the same in all rounds."""
+    body = simplify(scan.jaxpr)
+    return tuple([a is b for a, b in zip(scan.parts(body.inputs)[1], body.outs)])
+
+
+def _counters(scan: Scan) -> dict[int, Array]:
+    """The integer carries that grow by a number in each round, and that number."""
+    body = simplify(scan.jaxpr)
+    maker = {v: e for e in body.eqns for v in e.outs}
+    found = {}
+    for k, (v, out) in enumerate(zip(scan.parts(body.inputs)[1], body.outs)):
+        e = maker.get(out) if dtypes.is_integer(v.aval.dtype) and not v.aval.shape else None  # type: ignore
+        if e is not None and e.prim.name == "add" and v in e.inputs:
+            other = e.inputs[1] if e.inputs[0] is v else e.inputs[0]
+            if type(other) is Literal:
+                found[k] = other.value
+    return found
+
+
+def _count(scan: Scan, start: Array, by: Array) -> Array:
+    """The values of a counter in all rounds, in the order of the rows."""
+    rounds = Iota(0, start.dtype, (scan.length,))()
+    if scan.reverse:
+        rounds = Rev((0,))(rounds)
+    return add(mul(rounds, ConvertElementType(start.dtype)(by)), start)
+
+
+def _without_fixed(scan: Scan, fixed: Mask) -> Scan:
+    """The loop whose fixed carries are constants."""
+    key = ("fixed", scan.consts, scan.carry)
+    if key not in scan.jaxpr.memo:
+        body = simplify(scan.jaxpr)
+        consts, carry, xs = scan.parts(body.inputs)
+        rest = [not f for f in fixed]
+        inputs = [*consts, *only(fixed, carry), *only(rest, carry), *xs]
+        outs = [*only(rest, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+        scan.jaxpr.memo[key] = Jaxpr(inputs, body.eqns, outs, name=body.name)
+    return scan.with_jaxpr(scan.jaxpr.memo[key], scan.consts + sum(fixed), scan.carry - sum(fixed))
+
+
+def _linearize_without(scan: Scan, fixed: Mask, primals: tuple, tangents: tuple) -> tuple:
+    rest = [not f for f in fixed]
+
+    def moved(values: tuple) -> tuple:
+        consts, carry, xs = scan.parts(values)
+        return (*consts, *only(fixed, carry), *only(rest, carry), *xs)
+
+    def back(carry: tuple, outs: tuple) -> tuple:
+        n = sum(rest)
+        new = spread(rest, outs[:n])
+        return (*(c if f else o for f, c, o in zip(fixed, carry, new)), *outs[n:])
+
+    outs, touts = _without_fixed(scan, fixed).linearize(moved(primals), moved(tangents))
+    return back(scan.parts(primals)[1], outs), back(scan.parts(tangents)[1], touts)
+
+
+def _expand(scan: Scan) -> Jaxpr | None:
+    """Fixed carries as constants, and what depends on constants alone before the loop."""
+    fixed = _fixed(scan)
+    inner = _without_fixed(scan, fixed) if any(fixed) else scan
+    body = inner.jaxpr
+    early, late = hoistable(body, inner.consts)
+    if not early and inner is scan:
+        return None
+    needed = reads(late, body.outs)
+    kept = [v for e in early for v in e.outs if v in needed]
+    n = inner.consts
+    inputs = [*body.inputs[:n], *kept, *body.inputs[n:]]
+    loop = inner.with_jaxpr(Jaxpr(inputs, late, body.outs, name=body.name), n + len(kept), inner.carry)
+    operands = [Var(a) for a in scan.abstract_operands()]
+    consts, carry, xs = scan.parts(operands)
+    rest = [not f for f in fixed]
+    heads = [*consts, *only(fixed, carry)]
+    eqns: list[Eqn] = []
+    values = splice(Jaxpr(body.inputs[:n], early, kept), heads, eqns)
+    outs: list[Atom] = bind_into(eqns, loop, [*heads, *values, *only(rest, carry), *xs])
+    new = spread(rest, outs[: inner.carry])
+    back = [c if f else o for f, c, o in zip(fixed, carry, new)]
+    return Jaxpr(operands, eqns, [*back, *outs[inner.carry :]], name=scan.jaxpr.name)
 
 
 # --- transposition ------------------------------------------------------------------------------------
@@ -384,5 +494,3 @@ def _prune(scan: Scan, used: Mask) -> tuple[Jaxpr, int, int, Mask, Mask]:
     jaxpr = Jaxpr(inputs, small.eqns, small.outs, name=body.name)
     return jaxpr, sum(ins[: scan.consts]), sum(carry), ins, (*carry, *ys)
 
-
-__all__ = ["Scan", "splice"]

@@ -63,6 +63,7 @@ class _Forward:
     def add(self, eqns: Sequence[Eqn]) -> None:
         for e in eqns:
             atoms = tuple([self.name(a) for a in e.inputs])
+            e = Eqn(with_simple_jaxprs(e.prim, self.final), e.inputs, e.outs, e.source)
             inner = called(e.prim, self.final)
             if inner is not None:
                 # Fresh names: a jaxpr may be called twice.
@@ -82,7 +83,6 @@ class _Forward:
         if same is not None and same.aval.like(e.outs[0].aval):
             if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
                 return (same,)
-        prim = with_simple_jaxprs(prim, self.final)
         key = None if prim.effects else (prim, *map(_atom_key, atoms))
         found = self.known.get(key) if key is not None else None
         if found is None:
@@ -191,7 +191,10 @@ def _atom_key(atom: Atom) -> Any:
 def called(prim: Primitive, final: bool) -> Jaxpr | None:
     """The jaxpr that an equation with this primitive can be replaced with."""
     when = getattr(prim, "transparent", "never")
-    return prim.jaxpr if when == "always" or (final and when == "final") else None  # type: ignore
+    if when == "always" or (final and when == "final"):
+        return prim.jaxpr  # type: ignore[attr-defined]
+    expand = getattr(prim, "expand", None)
+    return None if expand is None else expand()
 
 
 def with_simple_jaxprs(prim: Primitive, final: bool) -> Primitive:

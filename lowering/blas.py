@@ -59,7 +59,7 @@ def _matrix(
 def _gemm(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     """dot_general by gemm; row-major C = A B is column-major C' = B' A'."""
     lhs, rhs = r.operands
-    (lc, rc), (lb, rb) = r.params
+    ((lc, rc), (lb, rb)), _ = r.params
     (out,) = outs
     a, a_t = _matrix(builder, lhs, tuple(lc), tuple(lb))  # type: ignore[arg-type]
     b, b_t = _matrix(builder, rhs, tuple(rc), tuple(rb))  # type: ignore[arg-type]

@@ -655,8 +655,7 @@ class Builder:
         scope: Scope | None = self.scope
         while scope is not None:
             for handle in list(scope.handles.values()):
-                live = handle.last_use > self.scope.position or scope is not self.scope
-                if live and isinstance(handle.state, Pull):
+                if handle.last_use > scope.position and isinstance(handle.state, Pull):
                     index = tuple(scalar.var("int64") for _ in handle.shape)
                     if buffer in buffers_read([self.evaluated(lambda h=handle, i=index: h(*i))]):
                         self.store(handle)

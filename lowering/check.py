@@ -37,7 +37,6 @@ class _Checker:
         self.typed: set[Expr] = set()
         self.seen: dict[Expr, None] = {}  # expressions whose variables were known, by scope
         self.arguments = {id(b): b for b in (*program.inputs, *program.outputs)}
-        self.inside = False  # a nest
 
     def fail(self, what: str) -> NoReturn:
         where = " > ".join(self.path) or "the list of arguments"
@@ -213,8 +212,6 @@ class _Checker:
             self.fail(f"the result of {s.symbol} is {s.result!r}, not a variable")
 
     def host(self, s: kernel.CallHost) -> None:
-        if self.inside:
-            self.fail("a host call inside a nest")
         if not callable(s.callback):
             self.fail(f"the callback {s.callback!r} cannot be called")
         for r, shape, dtype in (*s.inputs, *s.outputs):
@@ -228,7 +225,6 @@ class _Checker:
                 self.fail(f"shape {shape} has {count} elements, {r.buffer!r} has {r.buffer.size}")
 
     def nest(self, s: kernel.Nest) -> None:
-        outside, self.inside = self.inside, True
         self.known.append(set())
         before, self.seen = self.seen, dict(self.seen)
         for stmt in s.body:
@@ -238,7 +234,6 @@ class _Checker:
                 self.fail(f"result {e!r} is no variable that an outermost statement of it defines")
         self.seen = before
         self.known.pop()
-        self.inside = outside
 
     # --- expressions -------------------------------------------------------------------------------
 

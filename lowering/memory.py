@@ -54,10 +54,11 @@ def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
 def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     """First and last statement, in program order, that touch each buffer.
 
-    A buffer that is alive before a loop stays alive through it, and one that is only known inside
-    lives within a round: its first touch there writes it.
+    A buffer that is known only inside a loop lives within a round, since its first touch there
+    writes it. One that is also known before or after the loop lives through all of it.
     """
     lives: dict[Buffer, tuple[int, int]] = {}
+    loops: list[tuple[int, int]] = []  # inner ones before those around them
     clock = 0
 
     def touch(found: set[Buffer]) -> None:
@@ -71,17 +72,18 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
             clock += 1
             start = clock
             touch(touched(s))
-            blocks = inner_blocks(s)
-            for block in blocks:
+            for block in inner_blocks(s):
                 walk(block)
             clock += 1
-            if isinstance(s, (Loop, While)):
-                for b, (first, last) in lives.items():
-                    if first < start <= last:
-                        lives[b] = (first, clock)
             touch(touched(s))
+            if isinstance(s, (Loop, While)):
+                loops.append((start, clock))
 
     walk(body)
+    for start, end in loops:
+        for b, (first, last) in lives.items():
+            if first < start <= last <= end or start <= first <= end < last:
+                lives[b] = (min(first, start), max(last, end))
     return lives
 
 

@@ -26,6 +26,10 @@ def update(
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
+    if not isinstance(operand.state, (Registers, Stored)):
+        if operand.last_use <= builder.scope.position and operand.target is None:
+            operand.target = out.target or builder.new_stored(out)
+        builder.store(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
         if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
             builder.store(h)
@@ -78,13 +82,6 @@ def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
     place = out.target or builder.new_stored(out)
     same = Handle(operand.shape, operand.dtype, operand.state)
     same.consumers, same.last_use, same.scope = [], -1, operand.scope
-    if not isinstance(operand.state, (Stored, Registers)):
-        if operand.last_use <= builder.scope.position and operand.target is None:
-            operand.target = place
-            builder.store(operand)
-            return place
-        builder.store(operand)
-        same.state = operand.state
     builder.store_into(same, place)
     return place
 

@@ -83,12 +83,17 @@ def _module(op: str, dtype: str) -> tuple[str, tuple[str, ...]]:
 
 
 @cache
+def _loaded(op: str, dtype: str) -> machine.Code:
+    """The code of a function and its variants, which stays: programs hold bare addresses."""
+    code = machine.code(*_module(op, dtype))
+    machine.keep_forever(code.keep)
+    return code
+
+
+@cache
 def address(symbol: str) -> int | None:
     """The address of a function of this library, which is compiled if need be."""
     found = re.fullmatch(r"fnx_v_(\w+?)_(float32|float64)(_w\d+)?", symbol)
     if found is None or not exists(found[1], found[2]):
         return None
-    text, exports = _module(found[1], found[2])
-    if symbol not in exports:
-        return None
-    return machine.code(text, exports).addresses[symbol]
+    return _loaded(found[1], found[2]).addresses.get(symbol)

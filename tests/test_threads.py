@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,7 +210,7 @@ def test_workers_leave_signals_to_python(tasks):
     parallel_for(tasks["count"], np.zeros(30000, np.int64), 30000, 1)
     masks = {}
     for task in os.listdir("/proc/self/task"):
-        text = open(f"/proc/self/task/{task}/status").read()
+        text = Path(f"/proc/self/task/{task}/status").read_text()
         masks[int(task)] = int(text.split("SigBlk:")[1].split()[0], 16)
     sigint = 1 << (2 - 1)
     assert sum(bool(mask & sigint) for mask in masks.values()) >= 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 
 from program import Group, Probe, Program, Summary
 
@@ -48,7 +47,7 @@ GROUPS = {
     ),
 }
 
-_modules = [importlib.import_module(f"programs.{name}") for name in FAMILIES if importlib.util.find_spec(f"programs.{name}")]
+_modules = [importlib.import_module(f"programs.{name}") for name in FAMILIES]
 PROGRAMS: dict[str, Program] = {
     p.name: p for module in _modules for p in getattr(module, "PROGRAMS", ())
 }

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from program import Program
+
 from programs.scan import RING, gradient, ring, ring_start
 
 GROUP = "derivatives"
@@ -246,7 +247,7 @@ def matrix(n):
 
 def reaction(jax, jnp, lax, size):
     """A reaction with diffusion on a line by RK4; how far it ends from a target."""
-    cells, steps = size
+    _, steps = size
 
     def velocity(u, rate):
         around = jnp.concatenate([u[:1], u[:-1]]) + jnp.concatenate([u[1:], u[-1:]])
@@ -329,7 +330,9 @@ def scalar(value):
     return lambda _: (np.asarray(value),)
 
 
-def derivative(name, objective, inputs, size, quick, argnums=0, make=None, asked=4.0, jax=0.7, **more):
+def derivative(
+    name, objective, inputs, size, quick, argnums=0, make=None, asked=4.0, jax=0.7, **more
+):
     """A program that is a derivative, with its objective."""
     targets = {"run": {"jax": jax}, **COMPILE}
     if asked is not None:

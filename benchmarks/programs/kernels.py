@@ -49,7 +49,9 @@ def random(*shapes, dtype=np.float64, low=0.0, high=1.0):
 
 @kernel(
     "matrix chain",
-    random(lambda n: (n, n + 20), lambda n: (n + 20, n - 10), lambda n: (n - 10, n), lambda n: (n, n)),
+    random(
+        lambda n: (n, n + 20), lambda n: (n + 20, n - 10), lambda n: (n - 10, n), lambda n: (n, n)
+    ),
     240,
     30,
 )
@@ -154,7 +156,9 @@ def heat_3d(jax, jnp, lax, n):
     return lambda u: lax.fori_loop(0, 40, step, u)
 
 
-@kernel("FDTD 2-D", random(lambda n: (n, n + 20), lambda n: (n, n + 20), lambda n: (n, n + 20)), 200, 20)
+@kernel(
+    "FDTD 2-D", random(lambda n: (n, n + 20), lambda n: (n, n + 20), lambda n: (n, n + 20)), 200, 20
+)
 def fdtd(jax, jnp, lax, n):
     """Maxwell's equations in two dimensions, driven at one side."""
 
@@ -412,7 +416,9 @@ def lenet_inputs(batch):
         (5, 5, 1, 6), (6,), (5, 5, 6, 16), (16,),
         (256, 120), (120,), (120, 84), (84,), (84, 10), (10,),
     ]  # fmt: skip
-    made = [(rng.normal(size=s) / math.sqrt(max(math.prod(s[:-1]), 1))).astype(SINGLE) for s in shapes]
+    made = [
+        (rng.normal(size=s) / math.sqrt(max(math.prod(s[:-1]), 1))).astype(SINGLE) for s in shapes
+    ]
     return rng.uniform(size=(batch, 28, 28, 1)).astype(SINGLE), made
 
 

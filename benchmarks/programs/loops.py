@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from program import Program
+
 from programs.scan import gradient
 
 PROGRAMS: list[Program] = []
@@ -185,7 +186,9 @@ def update_inputs(size):
     return rng.normal(size=(n, n)), rng.normal(size=(n, m))
 
 
-@nest("symmetric rank-k, by rows", update_inputs, (150, 60), (6, 4), lambda s: 2 * s[0] ** 2, (0, 1))
+@nest(
+    "symmetric rank-k, by rows", update_inputs, (150, 60), (6, 4), lambda s: 2 * s[0] ** 2, (0, 1)
+)
 def syrk(jax, jnp, lax, size):
     """The lower triangle, row by row and term by term."""
     n, m = size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from program import Program
 
@@ -55,8 +57,7 @@ def perceptron_inputs(_):
     """Parameters as a list of pairs, inputs, labels."""
     rng = np.random.default_rng(0)
     layers = [
-        (rng.normal(size=(m, n)) / np.sqrt(m), np.zeros(n))
-        for m, n in zip(LAYERS[:-1], LAYERS[1:])
+        (rng.normal(size=(m, n)) / np.sqrt(m), np.zeros(n)) for m, n in itertools.pairwise(LAYERS)
     ]
     return layers, rng.normal(size=(BATCH, LAYERS[0])), rng.normal(size=(BATCH, 1))
 

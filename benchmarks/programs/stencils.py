@@ -94,10 +94,7 @@ def numba_density(compiled, grid):
     """One loop over all points."""
     import numba
 
-    source = (
-        "def point(s, t, p):\n"
-        f"    return {nested((Text('s'), Text('t'), Text('p')))}\n"
-    )
+    source = f"def point(s, t, p):\n    return {nested((Text('s'), Text('t'), Text('p')))}\n"
     scope: dict = {}
     exec(source, scope)
     point = numba.njit(scope["point"])
@@ -137,9 +134,7 @@ def isoneutral(jax, jnp, lax, grid):
                 slope = -rho_h[:, :, mid] / jnp.minimum(rho_z[cells], -1e-7)
                 taper = 0.5 * (1.0 + jnp.tanh((SLOPE_LIMIT - jnp.abs(slope)) / SLOPE_WIDTH))
                 share = 0.25 * MIXING * taper
-                flux = flux.at[:, :, mid].add(
-                    share * (temp_h[:, :, mid] - slope * temp_z[cells])
-                )
+                flux = flux.at[:, :, mid].add(share * (temp_h[:, :, mid] - slope * temp_z[cells]))
                 vertical = vertical.at[cells].add(share * slope * slope)
         return flux, vertical
 

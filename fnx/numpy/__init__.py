@@ -1,4 +1,58 @@
 """NumPy's functions on arrays that can be traced, differentiated, batched and compiled."""
-from fnx.core.array import install, Array
-from fnx.numpy import ufuncs, operators as _o, indexing, at
-install({**_o.operators(), "__getitem__": indexing.getitem, "at": property(at.At)})
+
+import math as _math
+
+import numpy as _np
+
+from fnx.core.array import Array as ndarray
+from fnx.core.array import install as _install
+from fnx.numpy import fft, linalg
+from fnx.numpy.contract import *
+from fnx.numpy.creation import *
+from fnx.numpy.functional import *
+from fnx.numpy.methods import members as _members
+from fnx.numpy.numerics import *
+from fnx.numpy.reduce import *
+from fnx.numpy.scalar_types import *
+from fnx.numpy.shape import *
+from fnx.numpy.sorting import *
+from fnx.numpy.statistics import *
+from fnx.numpy.ufuncs import *
+
+pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
+newaxis = None
+set_printoptions, get_printoptions = _np.set_printoptions, _np.get_printoptions
+printoptions = _np.printoptions
+
+
+def array_repr(arr, max_line_width=None, precision=None, suppress_small=None):
+    """The text of repr(arr)."""
+    return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
+
+
+def array_str(a, max_line_width=None, precision=None, suppress_small=None):
+    """The text of str(a)."""
+    return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)
+
+
+array2string = _np.array2string
+
+
+def save(file, arr, allow_pickle=True):
+    """Write an array to a .npy file."""
+    _np.save(file, _np.asarray(arr), allow_pickle)
+
+
+def savez(file, *args, allow_pickle=True, **kwds):
+    """Write arrays to a .npz file."""
+    arrays = [_np.asarray(a) for a in args]
+    _np.savez(file, *arrays, allow_pickle=allow_pickle, **{k: _np.asarray(v) for k, v in kwds.items()})
+
+
+def load(file, *args, **kwargs):
+    """Read a .npy file as an array, a .npz file as NumPy arrays."""
+    found = _np.load(file, *args, **kwargs)
+    return asarray(found) if isinstance(found, _np.ndarray) else found
+
+
+_install(_members())

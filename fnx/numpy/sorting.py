@@ -1,5 +1,6 @@
 """Sorting, searching, counting and sets: sort, searchsorted, nonzero, unique, bincount, histogram."""
 
+import builtins
 import math
 from typing import Any
 
@@ -399,14 +400,11 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     if length is None:
         known = _need_known(at, "bincount", "pass length=, the static length of the result")
         top = int(known.max()) + 1 if known.size else 0
-        length = builtins_max(top, int(minlength))
+        length = max(top, int(minlength))
     at = ufuncs.clip(convert(at, INT), 0, None)
     w = _full((), 1, INT) if weights is None else to_array(weights, "bincount")
     zeros = _full((int(length),), 0, w.dtype)
     return zeros.at[at].add(w, mode="drop")
-
-
-builtins_max = __builtins__["max"] if isinstance(__builtins__, dict) else __builtins__.max
 
 
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
@@ -460,7 +458,7 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
     n, dims = points.shape
     per_axis = bins if isinstance(bins, (list, tuple)) else [bins] * dims
     ranges = range if range is not None else [None] * dims
-    edges = [histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins_range(dims)]
+    edges = [histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)]
     sizes = [e.shape[0] + 1 for e in edges]
     flat: Any = 0
     for k, e in enumerate(edges):
@@ -474,13 +472,9 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
         counts = counts / sum_(counts)
         for k, e in enumerate(edges):
             width = e[1:] - e[:-1]
-            counts = counts / reshape_to(width, tuple([-1 if j == k else 1 for j in builtins_range(dims)]).__class__(
-                [width.shape[0] if j == k else 1 for j in builtins_range(dims)]
-            ))
+            shape = tuple([width.shape[0] if j == k else 1 for j in builtins.range(dims)])
+            counts = counts / reshape_to(width, shape)
     return counts, edges
-
-
-builtins_range = __builtins__["range"] if isinstance(__builtins__, dict) else __builtins__.range
 
 
 def top_k(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:

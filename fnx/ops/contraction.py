@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -16,11 +16,16 @@ from fnx.core.recipe import Fold, Host, Library, Operand, Recipe
 from fnx.core.scalar import Expr
 from fnx.ops.basic import add_any, convert
 from fnx.ops.permute import Transpose
+from fnx.ops.quiet import quiet
 
 Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
 _BLAS = frozenset("float32 float64 complex64 complex128".split())
+_EXACT = frozenset(d for d in dtypes.ALL if not dtypes.is_float(d) or d.itemsize > 2)
 _SMALL = 512  # multiplications that cost less than the call of a library
+
+
+_matmul = np.matmul
 
 
 class Layout:
@@ -56,9 +61,9 @@ class Layout:
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if self.plain:
-            return np.matmul(x.T if self.lhs_t else x, y.T if self.rhs_t else y)
+            return _matmul(x.T if self.lhs_t else x, y.T if self.rhs_t else y)
         if self.matmul:
-            return np.matmul(x, y)
+            return _matmul(x, y)
         shape = self.shape(x.shape, y.shape)
         batch = [x.shape[a] for a in self.lb]
         inner = prod([x.shape[a] for a in self.lc])
@@ -66,7 +71,7 @@ class Layout:
         columns = prod([y.shape[a] for a in self.rf])
         x = x.transpose(self.lhs_perm).reshape(*batch, rows, inner)
         y = y.transpose(self.rhs_perm).reshape(*batch, inner, columns)
-        return np.matmul(x, y).reshape(shape)
+        return _matmul(x, y).reshape(shape)
 
 
 layout = lru_cache(maxsize=4096)(Layout)
@@ -118,15 +123,20 @@ class DotGeneral(Primitive):
         dtype = self.preferred_element_type or x.dtype
         return (ShapedArray(shape, dtype, x.weak_type and y.weak_type),)
 
+    @cached_property
+    def _layouts(self) -> dict[tuple[int, int], Layout]:
+        return {}  # by the ranks of the operands
+
     def impl(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        dot = layout(self.dimension_numbers, x.ndim, y.ndim)
-        out = self.preferred_element_type or x.dtype
-        inner = accumulator(x.dtype, out)
-        if inner != x.dtype:
-            x, y = x.astype(inner), y.astype(inner)
-        with np.errstate(all="ignore"):
-            result = dot(x, y)
-        return result if inner == out else result.astype(out)
+        dot = self._layouts.get((x.ndim, y.ndim))
+        if dot is None:
+            dot = self._layouts[x.ndim, y.ndim] = layout(self.dimension_numbers, x.ndim, y.ndim)
+        dtype, preferred = x.dtype, self.preferred_element_type
+        if dtype in _EXACT and (preferred is None or preferred == dtype):
+            return quiet(dot, x, y)
+        out = preferred or dtype
+        inner = accumulator(dtype, out)
+        return quiet(dot, x.astype(inner), y.astype(inner)).astype(out)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, y), (tx, ty) = primals, tangents

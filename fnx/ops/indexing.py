@@ -1,6 +1,7 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,10 @@ class Gather(Primitive):
     def windows(self, x: Any, indices: Any) -> Windows:
         return windows(self.dimension_numbers, x.shape, indices.shape, self.slice_sizes)
 
+    @cached_property
+    def _plans(self) -> dict[tuple[Shape, Shape], Windows]:
+        return {}  # by the shapes of the operands
+
     def fill(self, dtype: np.dtype) -> Any:
         return default_fill(dtype) if self.fill_value is None else self.fill_value
 
@@ -56,7 +61,9 @@ class Gather(Primitive):
         return (ShapedArray(self.windows(x, indices).shape, x.dtype, weak),)
 
     def impl(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        w = self.windows(x, indices)
+        w = self._plans.get((x.shape, indices.shape))
+        if w is None:
+            w = self._plans[x.shape, indices.shape] = self.windows(x, indices)
         if w.single:
             box, inside = w.box(indices)
             if inside or self.mode is not FILL:
@@ -64,8 +71,9 @@ class Gather(Primitive):
                 return out if out.flags.c_contiguous else out.copy()
             return np.full(w.shape, self.fill(x.dtype), x.dtype)
         at, good = w.positions(indices, self.mode)
-        x = x.reshape(*w.before, w.block_size, *w.after)
-        out = x.take(at, axis=len(w.before), mode="clip")
+        if not w.plain:
+            x = x.reshape(*w.before, w.block_size, *w.after)
+        out = x.take(at, axis=w.lo, mode="clip")
         if good is not None:
             good = good.reshape(*good.shape, *(1,) * (len(w.inner_shape) + len(w.after)))
             out = np.where(good, out, np.asarray(self.fill(x.dtype), x.dtype))

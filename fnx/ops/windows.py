@@ -12,6 +12,7 @@ from fnx.core.recipe import Operand
 from fnx.core.scalar import Expr
 
 Shape = tuple[int, ...]
+_INT = np.dtype(np.int64)
 
 
 class GatherDimensionNumbers(NamedTuple):
@@ -163,6 +164,8 @@ class Windows:
         made += [axis_of[d] for d in self.window_dims if d >= hi]
         self.made = tuple(made)
         self.perm = None if made == sorted(made) else tuple(made.index(k) for k in range(len(made)))
+        # One index along one axis, and nothing else: the index is the position.
+        self.plain = len(dims.start_index_map) == 1 and touched == [*dims.start_index_map] and not inner
         self.offsets: Any = None
         for k, d in enumerate(inner):
             steps = np.arange(sizes[d]) * self.strides[d]
@@ -179,29 +182,38 @@ class Windows:
 
     def positions(self, indices: np.ndarray, mode: GatherScatterMode) -> tuple[Any, Any]:
         """Positions in the block, shape (*batch, *inner); and which windows are inside, or None."""
-        if indices.dtype != np.int64:
-            indices = indices.astype(np.int64)
-        total: Any = None
-        inside: Any = None
+        if indices.dtype != _INT:
+            indices = indices.astype(_INT)
+        if self.plain:
+            return self._one(indices.reshape(self.batch_shape), mode, self.limits[0])
+        total = inside = None
         for k, d in enumerate(self.dims.start_index_map):
-            start, limit = indices[..., k], self.limits[k]
-            clipped = np.minimum(np.maximum(start, 0), limit)
-            if mode is FILL:
-                good = clipped == start
+            start, good = self._one(indices[..., k], mode, self.limits[k])
+            if good is not None:
                 inside = good if inside is None else inside & good
             if self.lo <= d < self.hi:
                 stride = self.strides[d]
-                part = clipped if stride == 1 else clipped * stride
+                part = start if stride == 1 else start * stride
                 total = part if total is None else total + part
-        if inside is not None and inside.all():
-            inside = None
         if total is None:
-            total = np.zeros(self.batch_shape, np.int64)
+            total = np.zeros(self.batch_shape, _INT)
         if self.inner_shape:
             total = total.reshape(*self.batch_shape, *(1,) * len(self.inner_shape))
         if self.offsets is not None:
             total = total + self.offsets
         return total, inside
+
+    @staticmethod
+    def _one(start: np.ndarray, mode: GatherScatterMode, limit: int) -> tuple[Any, Any]:
+        """Starts along one axis, moved inside; and which were inside already, or None for all."""
+        if mode is FILL:
+            good = (start >= 0) & (start <= limit)
+            if good.all():
+                return start, None
+            return np.where(good, start, 0), good
+        if mode is GatherScatterMode.CLIP:
+            return np.minimum(np.maximum(start, 0), limit), None
+        return start, None
 
     def box(self, indices: np.ndarray) -> tuple[tuple[slice, ...], bool]:
         """The only window (where `single`) as slices of the operand; and whether it is inside."""

@@ -1,0 +1,178 @@
+"""checkpoint (remat): derivatives that store less and compute again; and policies of what to store."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of
+from fnx.core.array import Array, as_array
+from fnx.core.errors import TypeMismatch
+from fnx.core.primitive import Primitive
+from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.remat import Checkpoint, Named
+from fnx.interpreters.simplify import simplify
+from fnx.interpreters.trace import trace
+
+Policy = Callable[..., bool]
+
+
+def checkpoint(
+    fun: Callable | None = None,
+    *,
+    prevent_cse: bool = True,
+    policy: Policy | None = None,
+    static_argnums: int | tuple[int, ...] = (),
+    static_argnames: str | Iterable[str] = (),
+    concrete: Any = False,
+) -> Callable:
+    """The same function, whose derivative stores its arguments alone, or what `policy` says.
+
+    The rest is computed again when the derivative is. Loops (`scan`) choose what to store by
+    themselves, so that they seldom need it.
+
+    >>> from fnx.api import grad
+    >>> grad(checkpoint(lambda x: x * x * x))(2.0)
+    Array(12., dtype=float64)
+    """
+    del concrete, prevent_cse
+    if fun is None:
+        return lambda f: checkpoint(
+            f, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames
+        )
+    if not callable(fun):
+        raise TypeMismatch(f"checkpoint needs a function, got {type(fun).__name__}: {fun!r:.80}")
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
+
+    @wraps(fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        static = {k % len(args) for k in numbers if args}
+        fixed = {k: v for k, v in kwargs.items() if k in names}
+        dynamic = tuple(a for k, a in enumerate(args) if k not in static)
+        named = {k: v for k, v in kwargs.items() if k not in names}
+        leaves, treedef = flatten_arrays((dynamic, named), f"arguments of {name_of(fun)}")
+        structures: list = []
+
+        def flat(*xs: Array) -> list[Array]:
+            some, more = treedef.unflatten(xs)
+            rest = iter(some)
+            full = [args[k] if k in static else next(rest) for k in range(len(args))]
+            arrays, structure = flatten_arrays(fun(*full, **more, **fixed), "results")
+            structures.append(structure)
+            return arrays
+
+        what = f"checkpoint of {name_of(fun)}"
+        jaxpr, consts = trace(flat, [x.aval for x in leaves], what=what, name=name_of(fun))
+        outs = Checkpoint(jaxpr, policy)(*consts, *leaves)
+        return tree_util.tree_unflatten(structures[0], outs)
+
+    return checkpointed
+
+
+remat = checkpoint
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x` under a name that policies can ask for."""
+    return tree_util.tree_map(lambda leaf: Named(name)(as_array(leaf)), x)
+
+
+def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
+    """Print the types of what the derivative of `f` at these arguments stores."""
+    leaves, treedef = flatten_arrays((args, kwargs), "arguments")
+
+    def flat(*xs: Array) -> list[Array]:
+        a, k = treedef.unflatten(xs)
+        return flatten_arrays(f(*a, **k), "results")[0]
+
+    jaxpr, consts = trace(flat, [x.aval for x in leaves], what="print_saved_residuals")
+    forward, _, count, mask = linearize_jaxpr(simplify(jaxpr), (True,) * len(jaxpr.inputs))
+    inputs = dict(zip(forward.inputs, range(-len(consts), len(leaves))))
+    for v in dict.fromkeys(forward.outs[len(mask) :]):
+        k = inputs.get(v)
+        where = "from a computation" if k is None else "a constant" if k < 0 else f"argument {k}"
+        print(f"{v.aval.str_short()} {where}")  # noqa: T201
+
+
+# --- policies --------------------------------------------------------------------------------------------
+
+
+class checkpoint_policies:  # noqa: N801
+    """What a checkpointed function's derivative stores; each is asked about each primitive."""
+
+    @staticmethod
+    def everything_saveable(prim: Primitive, *_: Any, **__: Any) -> bool:
+        """Store everything."""
+        return True
+
+    @staticmethod
+    def nothing_saveable(prim: Primitive, *_: Any, **__: Any) -> bool:
+        """Store the arguments alone."""
+        return False
+
+    @staticmethod
+    def dots_saveable(prim: Primitive, *_: Any, **__: Any) -> bool:
+        """Store the results of matrix products and convolutions."""
+        return prim.name in ("dot_general", "conv_general_dilated")
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(prim: Primitive, *_: Any, **params: Any) -> bool:
+        """Store the results of matrix products without batch dimensions."""
+        if prim.name != "dot_general":
+            return False
+        _, (lhs, rhs) = params["dimension_numbers"]
+        return not lhs and not rhs
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> Policy:
+        """Store the values to which checkpoint_name gave one of these names."""
+
+        def policy(prim: Primitive, *_: Any, **params: Any) -> bool:
+            return prim.name == "name" and params["name"] in names
+
+        return policy
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> Policy:
+        """Store the values that have a name, but for these."""
+
+        def policy(prim: Primitive, *_: Any, **params: Any) -> bool:
+            return prim.name == "name" and params["name"] not in names
+
+        return policy
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> Policy:
+        """Store everything but the values that have one of these names."""
+
+        def policy(prim: Primitive, *_: Any, **params: Any) -> bool:
+            return not (prim.name == "name" and params["name"] in names)
+
+        return policy
+
+    @staticmethod
+    def save_from_both_policies(first: Policy, second: Policy) -> Policy:
+        """Store what either policy stores."""
+
+        def policy(prim: Primitive, *avals: Any, **params: Any) -> bool:
+            return first(prim, *avals, **params) or second(prim, *avals, **params)
+
+        return policy
+
+    @staticmethod
+    def save_and_offload_only_these_names(
+        *,
+        names_which_can_be_saved: Iterable[str],
+        names_which_can_be_offloaded: Iterable[str],
+        offload_src: str = "device",
+        offload_dst: str = "pinned_host",
+    ) -> Policy:
+        """Store the values of both lists; a CPU has one memory."""
+        del offload_src, offload_dst
+        names = (*names_which_can_be_saved, *names_which_can_be_offloaded)
+        return checkpoint_policies.save_only_these_names(*names)

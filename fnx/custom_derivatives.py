@@ -1,0 +1,348 @@
+"""Derivative rules of the user's own: custom_jvp, custom_vjp, custom_gradient, closure_convert."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial, update_wrapper
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of
+from fnx.core import dtypes
+from fnx.core.array import Array, as_array
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.interpreter import Tracer
+from fnx.core.jaxpr import eval_jaxpr
+from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
+from fnx.interpreters.jvp import has_tangent
+from fnx.interpreters.trace import trace
+from fnx.ops.basic import convert, zeros
+
+
+def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:
+    """All arguments by position, defaults filled in."""
+    if not kwargs:
+        return args
+    bound = inspect.signature(fun).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeMismatch(
+            f"{name_of(fun)} has a derivative rule and was called with the keyword-only arguments "
+            f"{', '.join(bound.kwargs)}; expected arguments that can be passed by position"
+        )
+    return bound.args
+
+
+def _no_tangent(x: Any) -> np.ndarray:
+    return np.zeros(np.shape(x), dtypes.float0)
+
+
+class _WithRule:
+    """What custom_jvp and custom_vjp have in common: a function, and arguments that are not traced."""
+
+    def __init__(
+        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ):
+        if not callable(fun):
+            raise TypeMismatch(f"a derivative rule needs a function, got {type(fun).__name__}")
+        update_wrapper(self, fun)
+        self.fun = fun
+        numbers = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else nondiff_argnums
+        names = list(inspect.signature(fun).parameters) if nondiff_argnames else []
+        self.nondiff_argnums = (*numbers, *(names.index(n) for n in nondiff_argnames))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else partial(self, instance)
+
+    def split(self, args: tuple) -> tuple[tuple, tuple, Callable]:
+        """The static arguments, the others, and a function that puts them together again."""
+        count = len(args)
+        static = sorted(k % count for k in self.nondiff_argnums if -count <= k < count)
+        fixed = {k: args[k] for k in static}
+
+        def join(dynamic: Sequence) -> list:
+            rest = iter(dynamic)
+            return [fixed[k] if k in fixed else next(rest) for k in range(count)]
+
+        return tuple(fixed.values()), tuple(a for k, a in enumerate(args) if k not in fixed), join
+
+
+class _Results:
+    """The structure of a function's results, known once it, or its rule, ran."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.structure: Any = None
+        self.avals: list = []
+
+    def flatten(self, tree: Any, what: str) -> list[Array]:
+        leaves, structure = flatten_arrays(tree, f"{what} of {self.name}")
+        self.structure, self.avals = structure, [x.aval for x in leaves]
+        return leaves
+
+    def __call__(self) -> int:
+        return len(self.avals)
+
+
+class custom_jvp(_WithRule):  # noqa: N801
+    """A function with a rule for its tangents, from which all its derivatives are made.
+
+    `defjvp(rule)`, where `rule(primals, tangents)` gives result and tangent; arguments at
+    `nondiff_argnums` come first. Or `defjvps(rule0, ...)` with one rule `(t, out, *primals)` or None
+    for each argument. The rule must be linear in the tangents.
+
+    >>> @custom_jvp
+    ... def f(x):
+    ...     return x * x
+    >>> @f.defjvp
+    ... def rule(primals, tangents):
+    ...     return f(*primals), 10.0 * tangents[0]
+    >>> from fnx.api import grad
+    >>> grad(f)(3.0)
+    Array(10., dtype=float64)
+    """
+
+    rule: Callable | None = None
+
+    def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
+        """Set the rule; returns it, so that it can be used as a decorator."""
+        if symbolic_zeros:
+            raise InvalidValue("custom_jvp does not have symbolic_zeros; tangents are arrays of zeros")
+        self.rule = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable | None) -> None:
+        """Set the rule by one function for each argument."""
+        if self.nondiff_argnums:
+            raise TypeMismatch("defjvps with nondiff_argnums; expected defjvp")
+
+        def rule(primals: tuple, tangents: tuple) -> tuple:
+            out = self(*primals)
+            terms = [j(t, out, *primals) for j, t in zip(jvps, tangents) if j is not None]
+            add = lambda *xs: sum(xs[1:], xs[0])
+            return out, tree_util.tree_map(add, *terms) if terms else _zero_tangents(out)
+
+        self.rule = rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = _positional(self.fun, args, kwargs)
+        name = name_of(self.fun)
+        if self.rule is None:
+            raise AttributeError(f"no rule is defined for the custom_jvp function {name}; use defjvp")
+        static, dynamic, join = self.split(args)
+        leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
+        results = _Results(name)
+        user_rule = self.rule
+
+        def fun(*xs: Array) -> list[Array]:
+            return results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
+
+        def rule(*xs: Array | None) -> list[Array | None]:
+            n = len(xs) // 2
+            tangents = [_no_tangent(x) if t is None else t for x, t in zip(xs, xs[n:])]
+            made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
+            if not isinstance(made, (tuple, list)) or len(made) != 2:
+                raise TypeMismatch(
+                    f"the rule of {name} must return a pair, result and tangent, got {type(made).__name__}"
+                )
+            outs = results.flatten(made[0], "results")
+            return [*outs, *_checked(made[1], results, outs, "the tangent", name)]
+
+        outs = call_with_rule(CustomJVP(fun, name, rule=rule), leaves)
+        return results.structure.unflatten(outs)
+
+
+def _zero_tangents(out: Any) -> Any:
+    return tree_util.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
+
+
+def _checked(tree: Any, results: _Results, outs: list, what: str, name: str) -> list[Array | None]:
+    """Tangents parallel to results: arrays of their types, None for values that have none."""
+    leaves, structure = tree_util.tree_flatten(tree)
+    if structure != results.structure:
+        raise TypeMismatch(
+            f"the rule of {name} gave {what} of structure {structure}; expected that of the result, "
+            f"{results.structure}"
+        )
+    return [_like(t, o.aval, f"{what} from the rule of {name}") for t, o in zip(leaves, outs)]
+
+
+def _like(t: Any, aval: Any, what: str) -> Array | None:
+    if not has_tangent(aval):
+        return None
+    t = as_array(t)
+    if t.shape != aval.shape:
+        raise TypeMismatch(
+            f"{what} has the type {t.aval.str_short()}; expected {aval.tangent().str_short()}"
+        )
+    return convert(t, aval.dtype)
+
+
+class custom_vjp(_WithRule):  # noqa: N801
+    """A function with a rule for its cotangents, for reverse mode.
+
+    `defvjp(fwd, bwd)`: `fwd(*args)` gives the result and any residuals, `bwd(residuals, ct)` a tuple
+    with a cotangent for each argument (None: zero). Arguments at `nondiff_argnums` come first in
+    `bwd`. TypeError in forward mode.
+
+    >>> @custom_vjp
+    ... def clip_gradient(x):
+    ...     return x
+    >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (ct * 0.5,))
+    >>> from fnx.api import grad
+    >>> grad(clip_gradient)(3.0)
+    Array(0.5, dtype=float64)
+    """
+
+    fwd: Callable | None = None
+    bwd: Callable | None = None
+
+    def defvjp(
+        self,
+        fwd: Callable,
+        bwd: Callable,
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Set the two halves of the rule."""
+        del optimize_remat
+        if symbolic_zeros:
+            raise InvalidValue("custom_vjp does not have symbolic_zeros; cotangents are arrays of zeros")
+        self.fwd, self.bwd = fwd, bwd
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args = _positional(self.fun, args, kwargs)
+        name = name_of(self.fun)
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"no rule is defined for the custom_vjp function {name}; use defvjp")
+        static, dynamic, join = self.split(args)
+        leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
+        rule = _Reverse(name, self.fwd, self.bwd, static, join, treedef, [x.aval for x in leaves])
+
+        def fun(*xs: Array) -> list[Array]:
+            return rule.results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
+
+        prim = CustomVJP(fun, name, fwd=rule.forward, bwd=rule.backward, results=rule.results)
+        outs = call_with_rule(prim, leaves)
+        return rule.results.structure.unflatten(outs)
+
+
+class _Reverse:
+    """A user's fwd and bwd as functions of arrays."""
+
+    def __init__(
+        self, name: str, fwd: Callable, bwd: Callable, static: tuple, join: Callable, treedef: Any,
+        avals: list,
+    ):  # fmt: skip
+        self.name, self.fwd, self.bwd = name, fwd, bwd
+        self.static, self.join, self.treedef, self.avals = static, join, treedef, avals
+        self.results = _Results(name)
+        self.kept: Any = None  # the structure of the residuals, and those that are not arrays
+
+    def forward(self, *xs: Array) -> list[Array]:
+        made = self.fwd(*self.join(self.treedef.unflatten(xs)))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeMismatch(
+                f"fwd of {self.name} must return a pair, result and residuals, got {type(made).__name__}"
+            )
+        outs = self.results.flatten(made[0], "results")
+        leaves, structure = tree_util.tree_flatten(made[1])
+        arrays = [isinstance(x, (Array, np.ndarray)) for x in leaves]
+        self.kept = structure, arrays, [None if a else x for x, a in zip(leaves, arrays)]
+        return [*outs, *(as_array(x) for x, a in zip(leaves, arrays) if a)]
+
+    def backward(self, *values: Array | None) -> list[Array | None]:
+        structure, arrays, others = self.kept
+        n = sum(arrays)
+        it = iter(values[:n])
+        residuals = structure.unflatten([next(it) if a else x for a, x in zip(arrays, others)])
+        cts = [
+            np.zeros(a.shape, dtypes.float0) if ct is None else ct
+            for ct, a in zip(values[n:], self.results.avals)
+        ]
+        found = self.bwd(*self.static, residuals, self.results.structure.unflatten(cts))
+        return self.flat_cotangents(found)
+
+    def flat_cotangents(self, found: Any) -> list[Array | None]:
+        """One cotangent per leaf of the arguments."""
+        whole = self.treedef.unflatten([None] * self.treedef.num_leaves)
+        if not isinstance(found, (tuple, list)) or len(found) != len(whole):
+            got = f"{len(found)}" if isinstance(found, (tuple, list)) else type(found).__name__
+            raise TypeMismatch(
+                f"bwd of {self.name} must return a tuple of {len(whole)} cotangents, one per argument, "
+                f"got {got}"
+            )
+        flat: list = []
+        for ct, part in zip(found, tree_util.treedef_children(self.treedef)):
+            if ct is None:
+                flat += [None] * part.num_leaves
+                continue
+            try:
+                flat += part.flatten_up_to(ct)
+            except ValueError as error:
+                raise TypeMismatch(
+                    f"bwd of {self.name} gave a cotangent of structure "
+                    f"{tree_util.tree_structure(ct)}; expected that of the argument, {part}"
+                ) from error
+        what = f"a cotangent from bwd of {self.name}"
+        return [None if c is None else _like(c, a, what) for c, a in zip(flat, self.avals)]
+
+
+def custom_gradient(fun: Callable) -> Callable:
+    """A function that returns its result and the function from its cotangent to those of arguments.
+
+    >>> @custom_gradient
+    ... def f(x):
+    ...     return x * x, lambda ct: 10.0 * ct
+    >>> from fnx.api import grad
+    >>> grad(f)(3.0)
+    Array(10., dtype=float64)
+    """
+
+    def fwd(*args: Any) -> tuple:
+        out, pull = fun(*args)
+        zero = tree_util.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
+        converted, consts = closure_convert(pull, zero)
+        return out, (tree_util.Partial(converted), consts)
+
+    def bwd(residuals: tuple, ct: Any) -> tuple:
+        pull, consts = residuals
+        found = pull(ct, *consts)
+        return found if isinstance(found, tuple) else (found,)
+
+    def primal(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    update_wrapper(primal, fun)
+    wrapped = custom_vjp(primal)
+    wrapped.defvjp(fwd, bwd)
+    return wrapped
+
+
+def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Array]]:
+    """A function that takes the traced values that `fun` closed over as further arguments; and those.
+
+    >>> f, consts = closure_convert(lambda x: 2.0 * x, 1.0)
+    >>> f(3.0, *consts)
+    Array(6., dtype=float64)
+    """
+    leaves, treedef = flatten_arrays(example_args, f"arguments of {name_of(fun)}")
+    results = _Results(name_of(fun))
+
+    def flat(*xs: Array) -> list[Array]:
+        return results.flatten(fun(*treedef.unflatten(xs)), "results")
+
+    avals = [x.aval.strong() for x in leaves]
+    jaxpr, consts = trace(flat, avals, what=f"closure_convert of {name_of(fun)}", name=name_of(fun))
+    hoisted = [isinstance(c, Tracer) and has_tangent(c.aval) for c in consts]
+
+    def converted(*args: Any) -> Any:
+        n = len(args) - sum(hoisted)
+        it = iter(args[n:])
+        values = [next(it) if h else c for h, c in zip(hoisted, consts)]
+        own = flatten_arrays(args[:n], f"arguments of {name_of(fun)}")[0]
+        own = [convert(x, a.dtype) for x, a in zip(own, avals)]
+        return results.structure.unflatten(eval_jaxpr(jaxpr, [*values, *own]))
+
+    return converted, [c for c, h in zip(consts, hoisted) if h]

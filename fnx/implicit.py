@@ -1,0 +1,143 @@
+"""Solutions of equations, differentiated by the implicit function theorem."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, jvp, linearize, name_of
+from fnx.core.array import Array, as_array
+from fnx.core.errors import TypeMismatch
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.custom_derivatives import custom_jvp
+from fnx.interpreters.custom import LinearSolve
+from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.trace import trace
+from fnx.ops.basic import zeros
+from fnx.ops.elementwise import neg
+
+Tree = Any
+
+
+def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | None = None) -> tuple:
+    """A function of trees of one structure as a jaxpr, and what it closed over."""
+
+    def flat(*xs: Array) -> list[Array]:
+        out = fun(treedef.unflatten(xs))
+        if aux is not None:
+            out, more = out
+            arrays, structure = flatten_arrays(more, "auxiliary results")
+            aux.append(structure)
+        leaves, structure = flatten_arrays(out, f"results of {what}")
+        if structure != treedef or any(x.shape != a.shape for x, a in zip(leaves, avals)):
+            raise TypeMismatch(
+                f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the types "
+                f"of its argument, {[a.str_short() for a in avals]} in {treedef}"
+            )
+        return [*leaves, *arrays] if aux is not None else leaves
+
+    return trace(flat, avals, what=what, name=what)
+
+
+def custom_linear_solve(
+    matvec: Callable,
+    b: Tree,
+    solve: Callable,
+    transpose_solve: Callable | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Tree:
+    """x with `matvec(x) = b`, found by `solve(matvec, b)`.
+
+    Derivatives are further solves; `solve` itself is not differentiated. Reverse mode needs
+    `transpose_solve(vecmat, b)`, or a `symmetric` matvec. With `has_aux`, solve returns (x, aux).
+    TypeError where functions change types.
+
+    >>> from fnx.ops.elementwise import div
+    >>> custom_linear_solve(lambda x: 4.0 * x, 8.0, lambda mv, b: b / 4.0, symmetric=True)
+    Array(2., dtype=float64)
+    """
+    leaves, treedef = flatten_arrays(b, "the right-hand side of custom_linear_solve")
+    avals = [x.aval.strong() for x in leaves]
+    mv, mv_consts = _closed(matvec, treedef, avals, "matvec")
+    aux: list | None = [] if has_aux else None
+    forward, consts = _closed(lambda v: solve(matvec, v), treedef, avals, "solve", aux)
+    vecmat: Jaxpr | None = None
+    backward: Jaxpr | None = None
+    vm_consts: list = []
+    back_consts: list = []
+    if symmetric:
+        vecmat, vm_consts, backward, back_consts = mv, mv_consts, forward, consts
+    elif transpose_solve is not None:
+        n = len(avals)
+        linear = (False,) * len(mv_consts) + (True,) * n
+        transposed, mask = transpose_jaxpr(mv, linear, (True,) * n)
+
+        def apply_transposed(v: Tree) -> Tree:
+            cts = eval_jaxpr(transposed, [*mv_consts, *tree_util.tree_leaves(v)])
+            it = iter(cts)
+            return treedef.unflatten([next(it) if m else zeros(a) for m, a in zip(mask, avals)])
+
+        vecmat, vm_consts = _closed(apply_transposed, treedef, avals, "vecmat")
+        backward, back_consts = _closed(
+            lambda v: transpose_solve(apply_transposed, v), treedef, avals, "transpose_solve", aux
+        )
+    counts = (len(mv_consts), len(consts), len(vm_consts), len(back_consts))
+    n = len(avals)
+    solved = Jaxpr(forward.inputs, forward.eqns, forward.outs[:n], name="solve")
+    if backward is not None:
+        backward = Jaxpr(backward.inputs, backward.eqns, backward.outs[:n], name="transpose_solve")
+    prim = LinearSolve(mv, solved, vecmat, backward, counts)
+    strong = [as_array(x) for x in leaves]
+    xs = prim(*mv_consts, *consts, *vm_consts, *back_consts, *strong)
+    x = tree_util.tree_unflatten(treedef, xs)
+    if not has_aux:
+        return x
+    extra = eval_jaxpr(
+        Jaxpr(forward.inputs, forward.eqns, forward.outs[n:]), [*consts, *strong]
+    )
+    return x, tree_util.tree_unflatten(aux[0], extra)  # type: ignore[index]
+
+
+def custom_root(
+    f: Callable, initial_guess: Tree, solve: Callable, tangent_solve: Callable, has_aux: bool = False
+) -> Tree:
+    """x with `f(x) = 0`, found by `solve(f, initial_guess)`, and differentiated implicitly.
+
+    `tangent_solve(g, y)` solves the linear equation g(x) = y. Neither solver is differentiated.
+
+    >>> root = lambda a: custom_root(
+    ...     lambda x: x * x - a, 1.0, lambda f, x: a**0.5, lambda g, y: y / g(1.0))
+    >>> from fnx.api import grad
+    >>> grad(root)(4.0)
+    Array(0.25, dtype=float64)
+    """
+    leaves, treedef = flatten_arrays(initial_guess, "the first guess of custom_root")
+    avals = [x.aval.strong() for x in leaves]
+    jaxpr, consts = _closed(f, treedef, avals, f"the function {name_of(f)} of custom_root")
+    aux: list | None = [] if has_aux else None
+    solver, solver_consts = _closed(lambda g: solve(f, g), treedef, avals, "solve", aux)
+    n, m = len(consts), len(avals)
+
+    @custom_jvp
+    def root(params: list, closed: list, guess: list) -> list:
+        return eval_jaxpr(solver, [*closed, *guess])
+
+    @root.defjvp
+    def root_rule(primals: tuple, tangents: tuple) -> tuple:
+        params = primals[0]
+        outs = root(*primals)
+        x = outs[:m]
+        residual = lambda p: eval_jaxpr(jaxpr, [*p, *x])
+        _, moved = jvp(residual, (params,), (tangents[0],)) if n else (None, [])
+        if not n:
+            return outs, [zeros(o.aval.tangent()) for o in outs]
+        _, push = linearize(lambda v: eval_jaxpr(jaxpr, [*params, *v]), x)
+        apply = lambda v: treedef.unflatten(push(tree_util.tree_leaves(v)))
+        rhs = treedef.unflatten([neg(t) for t in moved])
+        solved = custom_linear_solve(apply, rhs, tangent_solve, tangent_solve)
+        extra = [zeros(o.aval.tangent()) for o in outs[m:]]
+        return outs, [*tree_util.tree_leaves(solved), *extra]
+
+    outs = root(consts, solver_consts, leaves)
+    x = treedef.unflatten(outs[:m])
+    return (x, tree_util.tree_unflatten(aux[0], outs[m:])) if has_aux else x  # type: ignore[index]

@@ -1,0 +1,167 @@
+"""Discrete Fourier transforms, with numpy.fft's names and conventions."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import ufuncs
+from fnx.numpy.creation import array
+from fnx.numpy.shape import moveaxis, roll
+from fnx.numpy.util import canonical_axes, convert, named, promote_inexact, to_array
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import scalar
+from fnx.ops.fft import FFT
+from fnx.ops.slice import Pad
+
+
+def _resized(x: Array, sizes: tuple[int, ...]) -> Array:
+    """The last axes cut off or filled with zeros."""
+    lead = x.ndim - len(sizes)
+    config = [(0, 0, 0)] * lead + [(0, n - m, 0) for n, m in zip(sizes, x.shape[lead:])]
+    return Pad(tuple(config))(x, scalar(0, x.dtype)) if any(c[1] for c in config) else x
+
+
+def _scale(kind: str, lengths: tuple[int, ...], norm: str | None) -> float:
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise InvalidValue(f"norm={norm!r}; expected 'backward', 'ortho' or 'forward'")
+    total = math.prod(lengths)
+    if norm == "ortho":
+        return math.sqrt(total) if kind.startswith("i") else 1 / math.sqrt(total)
+    if norm == "forward":
+        return total if kind.startswith("i") else 1 / total
+    return 1.0
+
+
+def _prepared(kind: str, x: Array) -> Array:
+    (x,) = promote_inexact(kind, x)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
+        x = convert(x, dtypes.float32)
+    if kind == "rfft":
+        if dtypes.is_complex(x.dtype):
+            raise TypeMismatch(f"{kind} of dtype {x.dtype}; expected real numbers: use fft")
+        return x
+    return convert(x, dtypes.complex_of(x.dtype))
+
+
+def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
+    """An FFT over axes, in the order in which they are given (the last one is halved by rfft)."""
+    x = _prepared(kind, to_array(a, kind))
+    if axes is None:
+        axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    axes = tuple([k + x.ndim if k < 0 else k for k in axes])
+    canonical_axes(tuple(set(axes)), x.ndim)
+    if len(set(axes)) != len(axes):
+        for k, n in list(zip(axes, s or [None] * len(axes)))[::-1]:
+            x = transform(kind, x, None if n is None else (n,), (k,), norm)
+        return x
+    x = moveaxis(x, axes, range(x.ndim - len(axes), x.ndim)) if axes else x
+    if not axes:
+        return x
+    lengths = list(x.shape[-len(axes) :])
+    if kind == "irfft":
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    if s is not None:
+        lengths = [m if n is None else int(n) for n, m in zip(s, lengths)]
+    if any(n < 1 for n in lengths):
+        raise InvalidValue(f"{kind} of lengths {tuple(lengths)}; expected at least 1")
+    need = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else tuple(lengths)
+    x = _resized(x, need)
+    out = FFT(kind, tuple(lengths))(x)
+    factor = _scale(kind, tuple(lengths), norm)
+    if factor != 1.0:
+        out = ops.mul(out, scalar(factor, out.dtype))
+    return moveaxis(out, range(x.ndim - len(axes), x.ndim), axes)
+
+
+def _one(name: str, kind: str, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(a, n=None, axis=-1, norm=None):
+        return transform(kind, a, None if n is None else (n,), (axis,), norm)
+
+    return fn
+
+
+def _two(name: str, kind: str, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(a, s=None, axes=(-2, -1), norm=None):
+        return transform(kind, a, s, axes, norm)
+
+    return fn
+
+
+def _many(name: str, kind: str, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(a, s=None, axes=None, norm=None):
+        return transform(kind, a, s, axes, norm)
+
+    return fn
+
+
+fft = _one("fft", "fft", "The discrete Fourier transform along an axis.")
+ifft = _one("ifft", "ifft", "The inverse of `fft`.")
+rfft = _one("rfft", "rfft", "The transform of real numbers: n // 2 + 1 frequencies.")
+irfft = _one("irfft", "irfft", "The inverse of `rfft`.")
+fft2 = _two("fft2", "fft", "The transform along two axes.")
+ifft2 = _two("ifft2", "ifft", "The inverse of `fft2`.")
+rfft2 = _two("rfft2", "rfft", "The transform of real numbers along two axes.")
+irfft2 = _two("irfft2", "irfft", "The inverse of `rfft2`.")
+fftn = _many("fftn", "fft", "The transform along axes, by default all.")
+ifftn = _many("ifftn", "ifft", "The inverse of `fftn`.")
+rfftn = _many("rfftn", "rfft", "The transform of real numbers along axes, by default all.")
+irfftn = _many("irfftn", "irfft", "The inverse of `rfftn`.")
+
+_OTHER = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def hfft(a, n=None, axis=-1, norm=None):
+    """The transform, which is real, of a signal with Hermitian symmetry."""
+    return irfft(ufuncs.conj(a), n, axis, _OTHER[norm])
+
+
+def ihfft(a, n=None, axis=-1, norm=None):
+    """The inverse of `hfft`."""
+    return ufuncs.conj(rfft(a, n, axis, _OTHER[norm]))
+
+
+def fftfreq(n, d=1.0, *, dtype=None, device=None):
+    """The frequencies of `fft`, for samples d apart."""
+    out = np.fft.fftfreq(n) / np.asarray(d) if not isinstance(d, Array) else None
+    if out is None:
+        return ufuncs.divide(array(np.fft.fftfreq(n)), d)
+    return array(out, dtype=dtypes.canonical(float if dtype is None else dtype))
+
+
+def rfftfreq(n, d=1.0, *, dtype=None, device=None):
+    """The frequencies of `rfft`, for samples d apart."""
+    out = np.fft.rfftfreq(n) / np.asarray(d) if not isinstance(d, Array) else None
+    if out is None:
+        return ufuncs.divide(array(np.fft.rfftfreq(n)), d)
+    return array(out, dtype=dtypes.canonical(float if dtype is None else dtype))
+
+
+def _shift(x: Any, axes: Any, inverse: bool) -> Array:
+    x = to_array(x, "fftshift")
+    axes = canonical_axes(axes, x.ndim)
+    by = [-(x.shape[k] // 2) if inverse else x.shape[k] // 2 for k in axes]
+    return roll(x, by, axes) if axes else x
+
+
+def fftshift(x, axes=None):
+    """Frequency 0 moved to the middle."""
+    return _shift(x, axes, False)
+
+
+def ifftshift(x, axes=None):
+    """The inverse of `fftshift`."""
+    return _shift(x, axes, True)
+
+
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]  # fmt: skip

@@ -1,0 +1,160 @@
+"""Dtypes as objects: fnx.numpy.float32 is a dtype in arguments, and makes an array of a number."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.numpy.creation import asarray
+from fnx.numpy.util import type_of_any
+
+
+class ScalarType:
+    """A dtype that can be called: float32(1) is an array of rank 0.
+
+    >>> float32(1)
+    Array(1., dtype=float32)
+    """
+
+    def __init__(self, name: str, dtype: Any):
+        self.__name__ = self.__qualname__ = name
+        self.dtype = np.dtype(dtype)
+        self.type = self.dtype.type
+
+    def __call__(self, x: Any = 0) -> Array:
+        return asarray(x, dtype=self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ScalarType):
+            return self.dtype == other.dtype
+        if isinstance(other, str):
+            return other == self.dtype.name
+        if isinstance(other, (type, np.dtype)):
+            try:
+                return np.dtype(other) == self.dtype
+            except TypeError:
+                return False
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"fnx.numpy.{self.__name__}"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+bool_ = bool = ScalarType("bool_", np.bool_)
+int8, int16, int32, int64 = (ScalarType(f"int{n}", f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (ScalarType(f"uint{n}", f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (ScalarType(f"float{n}", f"float{n}") for n in (16, 32, 64))
+complex64, complex128 = (ScalarType(f"complex{n}", f"complex{n}") for n in (64, 128))
+bfloat16 = ScalarType("bfloat16", ml_dtypes.bfloat16)
+int_, uint, float_, complex_ = int64, uint64, float64, complex128
+single, double, csingle, cdouble = float32, float64, complex64, complex128
+
+dtype = np.dtype
+generic, number, integer, inexact = np.generic, np.number, np.integer, np.inexact
+signedinteger, unsignedinteger = np.signedinteger, np.unsignedinteger
+floating, complexfloating = np.floating, np.complexfloating
+character, flexible, object_ = np.character, np.flexible, np.object_
+
+
+def _to_numpy(x: Any) -> Any:
+    return x.dtype if isinstance(x, ScalarType) else x
+
+
+def finfo(dtype: Any) -> Any:
+    """The limits of a float dtype."""
+    found = _to_numpy(dtype)
+    found = dtypes.canonical(found if not isinstance(found, Array) else found.dtype)
+    return ml_dtypes.finfo(found) if found == dtypes.bfloat16 else np.finfo(found)
+
+
+def iinfo(int_type: Any) -> Any:
+    """The limits of an integer dtype."""
+    return np.iinfo(dtypes.canonical(_to_numpy(int_type)))
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
+    """Whether a dtype is one of a kind: issubdtype(float32, floating)."""
+    a, b = _to_numpy(arg1), _to_numpy(arg2)
+    if isinstance(a, (Array, np.ndarray)):
+        a = a.dtype
+    if not isinstance(a, type) or not issubclass(a, np.generic):
+        a = np.dtype(a)
+    if a == dtypes.bfloat16:
+        if isinstance(b, type) and issubclass(b, np.generic) and b is not ml_dtypes.bfloat16:
+            return issubclass(np.floating, b)
+        return np.dtype(b) == a
+    return np.issubdtype(a, b)
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:  # type: ignore[valid-type]
+    """Whether a dtype is of a kind of the array API: "real floating", "integral", ..."""
+    found = dtypes.canonical(_to_numpy(dtype))
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    words = {
+        "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+        "complex floating": "c", "numeric": "iufc",
+    }  # fmt: skip
+    return any(
+        dtypes.kind(found) in words[k] if isinstance(k, str) and k in words
+        else found == dtypes.canonical(_to_numpy(k))
+        for k in kinds
+    )  # fmt: skip
+
+
+def result_type(*args: Any) -> np.dtype:
+    """The dtype to which arrays, Python numbers and dtypes are promoted.
+
+    >>> result_type(float32, 1.0)
+    dtype('float32')
+    """
+    return dtypes.promote(tuple([type_of_any(_to_numpy(a)) for a in args]))[0]
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype to which two dtypes are promoted."""
+    return result_type(a, b)
+
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:  # type: ignore[valid-type]
+    """Whether NumPy would convert a dtype to another."""
+    a = from_.dtype if isinstance(from_, Array) else _to_numpy(from_)
+    return np.can_cast(a, _to_numpy(to), casting)
+
+
+def isscalar(element: Any) -> bool:  # type: ignore[valid-type]
+    """Whether it is a number, or an array of rank 0."""
+    return np.isscalar(element) or (isinstance(element, (Array, np.ndarray)) and element.ndim == 0)
+
+
+def iscomplexobj(x: Any) -> bool:  # type: ignore[valid-type]
+    """Whether the dtype is complex."""
+    if x is None:
+        return False
+    return dtypes.is_complex(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
+
+
+def isrealobj(x: Any) -> bool:  # type: ignore[valid-type]
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)
+
+
+def iterable(y: Any) -> bool:  # type: ignore[valid-type]
+    """Whether one can iterate over it."""
+    return np.iterable(y) and getattr(y, "ndim", 1) != 0
+
+
+__all__ = [
+    "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
+    "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64", "float_",
+    "floating", "generic", "iinfo", "inexact", "int16", "int32", "int64", "int8", "int_", "integer", "iscomplexobj",
+    "isdtype", "isrealobj", "isscalar", "issubdtype", "iterable", "number", "object_", "promote_types",
+    "result_type", "signedinteger", "single", "uint", "uint16", "uint32", "uint64", "uint8", "unsignedinteger",
+]  # fmt: skip
