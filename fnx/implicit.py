@@ -73,7 +73,7 @@ def custom_linear_solve(
         transposed, mask = transpose_jaxpr(mv, linear, (True,) * n)
 
         def apply_transposed(v: Tree) -> Tree:
-            cts = eval_jaxpr(transposed, [*mv_consts, *tree_util.tree_leaves(v)])
+            cts = eval_jaxpr(transposed, [*mv_consts, *map(as_array, tree_util.tree_leaves(v))])
             it = iter(cts)
             return treedef.unflatten([next(it) if m else zeros(a) for m, a in zip(mask, avals)])
 

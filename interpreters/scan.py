@@ -26,12 +26,12 @@ from fnx.ops.permute import Rev
 
 from .batching import batch_jaxpr, place_axis
 from .call import Backend, check_operands, given, only, run_primitive, spread, undefined
+from .costs import hoistable
 from .jvp import jvp_jaxpr
 from .linearize import backward_jaxpr
 from .residuals import Split, split
-from .costs import hoistable
 from .rewrite import bind_into, dependent, live, reaching, reads, splice, zeros_into
-from .simplify import dce, used_inputs
+from .simplify import dce, simplify, used_inputs
 from .trace import trace_closed
 
 Mask = tuple[bool, ...]
@@ -132,6 +132,9 @@ class Scan(Primitive):
     # --- reverse mode -----------------------------------------------------------------------------------
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        small = simplify(self.jaxpr)
+        if small is not self.jaxpr:
+            return self.with_jaxpr(small, self.consts, self.carry).linearize(primals, tangents)
         fixed = _fixed(self)
         if any(fixed):
             return _linearize_without(self, fixed, primals, tangents)
@@ -280,13 +283,13 @@ def _linear_body(
 
 def _fixed(scan: Scan) -> Mask:
     """Which carries are the same in all rounds."""
-    body = simplify(scan.jaxpr)
+    body = scan.jaxpr
     return tuple([a is b for a, b in zip(scan.parts(body.inputs)[1], body.outs)])
 
 
 def _counters(scan: Scan) -> dict[int, Array]:
     """The integer carries that grow by a number in each round, and that number."""
-    body = simplify(scan.jaxpr)
+    body = scan.jaxpr
     maker = {v: e for e in body.eqns for v in e.outs}
     found = {}
     for k, (v, out) in enumerate(zip(scan.parts(body.inputs)[1], body.outs)):
@@ -310,7 +313,7 @@ def _without_fixed(scan: Scan, fixed: Mask) -> Scan:
     """The loop whose fixed carries are constants."""
     key = ("fixed", scan.consts, scan.carry)
     if key not in scan.jaxpr.memo:
-        body = simplify(scan.jaxpr)
+        body = scan.jaxpr
         consts, carry, xs = scan.parts(body.inputs)
         rest = [not f for f in fixed]
         inputs = [*consts, *only(fixed, carry), *only(rest, carry), *xs]

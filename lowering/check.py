@@ -53,6 +53,9 @@ class _Checker:
         for b in (*p.inputs, *p.outputs):
             if b.space != "argument":
                 self.fail(f"argument {b!r} is in the space {b.space!r}")
+        for stmt in walk.statements(p.body):
+            if type(stmt) not in _RULES:
+                self.fail(f"{stmt!r} is not a statement")
         names: dict[str, Buffer] = {}
         for b in (*p.inputs, *p.outputs, *walk.buffers(p.body)):
             if names.setdefault(b.name, b) is not b:
@@ -93,9 +96,7 @@ class _Checker:
         self.known.pop()
 
     def statement(self, s: Stmt) -> None:
-        rule = _RULES.get(type(s))
-        if rule is None:
-            self.fail(f"{s!r} is not a statement")
+        rule = _RULES[type(s)]
         self.path.append(_title(s))
         for b in walk.writes(s):
             if any(b is x for x in self.program.inputs):

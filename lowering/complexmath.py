@@ -436,12 +436,18 @@ def _tan(z: Expr) -> Expr:
     return join(im, -re)
 
 
+def infinite(x: V, y: V) -> V:
+    return either(is_inf(x), is_inf(y))
+
+
 def arc_sine(x: V, y: V) -> Pair:
     a, b = root(1.0 + x, y)
     c, d = root(1.0 - x, -y)
-    # |z| near the largest number: products of the roots stay in range
-    re = f("atan2", x, a * c - b * d)
-    return re, f("asinh", c * b - d * a)
+    far = infinite(x, y)
+    re = f("atan2", x, where(far, abs(y), a * c - b * d))
+    im = f("asinh", c * b - d * a)
+    im = where(far, copy_sign(V(same(math.inf, y)), y), im)
+    return where(x.eq(0.0), x, re), im
 
 
 def _asin(z: Expr) -> Expr:
@@ -452,7 +458,10 @@ def _acos(z: Expr) -> Expr:
     x, y = split(z)
     a, b = root(1.0 + x, y)
     c, d = root(1.0 - x, -y)
-    return join(2.0 * f("atan2", c, a), f("asinh", a * d - b * c))
+    far = infinite(x, y)
+    re = where(far, f("atan2", abs(y), x), 2.0 * f("atan2", c, a))
+    im = where(far, copy_sign(V(same(math.inf, y)), -y), f("asinh", a * d - b * c))
+    return join(where(both(x.eq(0.0), is_nan(y)), math.pi / 2, re), im)
 
 
 def _asinh(z: Expr) -> Expr:
@@ -466,7 +475,9 @@ def _acosh(z: Expr) -> Expr:
     x, y = split(z)
     a, b = root(x - 1.0, y)
     c, d = root(x + 1.0, y)
-    return join(f("asinh", a * c + b * d), 2.0 * f("atan2", b, c))
+    far = infinite(x, y)
+    re = where(far, math.inf, f("asinh", a * c + b * d))
+    return join(re, where(far, f("atan2", y, x), 2.0 * f("atan2", b, c)))
 
 
 def arc_tanh(x: V, y: V) -> Pair:
@@ -484,7 +495,8 @@ def arc_tanh(x: V, y: V) -> Pair:
     im = where(huge, right, im)
     im = where(both(is_nan(y), is_finite(x)), y, where(none, x, im))
     im = where(both(is_nan(y), is_inf(x)), y, im)
-    return copy_sign(re, x), where(is_nan(im), im, copy_sign(im, y))
+    re = where(x.eq(0.0), x, copy_sign(re, x))
+    return re, where(is_nan(im), im, copy_sign(im, y))
 
 
 def _atanh(z: Expr) -> Expr:

@@ -11,7 +11,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import complexmath
-from .vmath import VMATH
+from .vmath import USUAL, VMATH
 
 HALF = ("float16", "bfloat16")
 _FLOATS = ("float32", "float64")
@@ -39,8 +39,9 @@ def is_function(op: str, dtype: str) -> bool:
 
 def body(op: str, dtype: str, args: list[Expr]) -> Expr:
     """The value of a function for variables `args`."""
-    if (op, dtype) in VMATH:
-        return VMATH[op, dtype](*args)
+    found = VMATH.get((op, dtype)) or USUAL.get((op, dtype))
+    if found is not None:
+        return found(*args)
     if op in complexmath.FUNCTIONS and dtype.startswith("complex"):
         return complexmath.FUNCTIONS[op](*args)
     return _int_pow(*args)

@@ -104,7 +104,7 @@ class Module:
         if name is None and self.shared and vector_names.exists(op, dtype):
             name = self.helpers[op, dtype] = self._shared(op, dtype)
         if name is None:
-            name, text, declarations, needs = helper_text(op, dtype, self.has_half)
+            name, text, declarations, needs = helper_text(op, dtype, self.has_half, self.shared)
             for other in needs:
                 self.helper(*other)
             self.helpers[op, dtype] = name
@@ -143,13 +143,21 @@ _HALF = {
 
 
 @lru_cache(maxsize=512)
-def helper_text(op: str, dtype: str, has_half: bool) -> tuple[str, str, dict, tuple]:
+def helper_text(
+    op: str, dtype: str, has_half: bool, shared: bool = False
+) -> tuple[str, str, dict, tuple]:
     """Name, text, declarations and helpers of an operation's function; without contraction."""
     from .llvm_function import Function
 
     module = Module(has_half=has_half, shared=False)
-    module.helper = lambda *key: needs.setdefault(key, f"@fnx.{key[0]}.{key[1]}")  # type: ignore[method-assign]
     needs: dict[tuple[str, str], str] = {}
+
+    def other(*key: str) -> str:
+        there = shared and vector_names.exists(*key)
+        name = vector_names.name(*key) if there else "fnx." + ".".join(key)
+        return needs.setdefault(key, f"@{name}")
+
+    module.helper = other  # type: ignore[method-assign]
     code = Function(module)
     code.flags = ""
     if op in _HALF:

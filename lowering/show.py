@@ -56,7 +56,7 @@ class _Names:
         args = [self.text(a, depth - 1) for a in e.args]
         if e.op == "load":
             return f"{e.attr}[{args[0]}]"
-        if e.op in _INFIX:
+        if e.op in _INFIX and len(args) == 2:
             return f"({args[0]} {_INFIX[e.op]} {args[1]})"
         if e.op in ("cast", "bitcast"):
             return f"{e.dtype if e.op == 'cast' else 'bits_as_' + e.dtype}({args[0]})"

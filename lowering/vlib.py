@@ -1,14 +1,16 @@
 """Vector functions: each mathematical function compiled once, by itself, for all programs.
 
 They are compiled when they are first needed and kept on disk like any other program. The text of
-a vector variant is that of the scalar function with every type widened.
+a vector variant is that of the scalar function with every type widened. Functions that have a
+cheaper way for usual arguments (vmath.USUAL) branch to it if all elements are such.
 """
 
 import re
 from functools import cache
 
 from . import llvm_module, machine
-from .vector_names import exists, name, widths
+from .vector_names import TYPE, exists, name, widths
+from .vmath import USUAL
 
 _SCALAR = r"double|float|i64|i32|i16|i8|i1"
 _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
@@ -33,13 +35,44 @@ def _widen(line: str, w: int) -> str:
     return line
 
 
-def _vector_function(text: str, base: str, w: int) -> str:
-    """A vector variant from the text of the scalar function."""
-    lines = text.strip().split("\n")
-    header = re.sub(rf"\b({_SCALAR})\b(?= [%@])", rf"<{w} x \1>", lines[0])
-    header = re.sub(r"define internal (.*) @[\w.]+\(", rf"define \1 @{base}_w{w}(", header)
-    header = header.replace("alwaysinline ", "")
-    return "\n".join([header, "entry:", *(_widen(x, w) for x in lines[2:-1]), "}"])
+def _function(op: str, dtype: str, name: str, w: int) -> str:
+    """The text of a function under another name, on vectors of `w` lanes if that is not 0."""
+    lines = llvm_module.helper_text(op, dtype, True)[1].strip().split("\n")
+    header = re.sub(r"@[\w.]+\(", f"@{name}(", lines[0])
+    body = lines[2:-1]
+    if w:
+        header = re.sub(rf"\b({_SCALAR})\b(?= [%@])", rf"<{w} x \1>", header)
+        body = [_widen(x, w) for x in body]
+    return "\n".join([header, "entry:", *body, "}"])
+
+
+_BRANCHING = """
+define {t} @{name}({t} %x) nounwind {{
+entry:
+  %each = call {i1} @{name}.is_usual({t} %x)
+  {all}
+  br i1 %all, label %usual, label %rare
+usual:
+  %y = call {t} @{name}.usual({t} %x)
+  ret {t} %y
+rare:
+  %z = call {t} @{name}.rare({t} %x)
+  ret {t} %z
+}}"""
+
+
+def _variant(op: str, dtype: str, name: str, w: int) -> str:
+    """The text of an exported function."""
+    if (op + ".usual", dtype) not in USUAL:
+        text = _function(op, dtype, name, w)
+        return text.replace("define internal", "define").replace("alwaysinline ", "")
+    sources = {".is_usual": op + ".is_usual", ".usual": op + ".usual", ".rare": op}
+    parts = [_function(source, dtype, name + end, w) for end, source in sources.items()]
+    t, i1, all_usual = TYPE[dtype], "i1", "%all = and i1 %each, true"
+    if w:
+        t, i1 = f"<{w} x {t}>", f"<{w} x i1>"
+        all_usual = f"%all = call i1 @llvm.vector.reduce.and.v{w}i1({i1} %each)"
+    return "\n".join([*parts, _BRANCHING.format(name=name, t=t, i1=i1, all=all_usual)])
 
 
 def _declarations(text: str) -> list[str]:
@@ -67,15 +100,13 @@ def _module(op: str, dtype: str) -> tuple[str, tuple[str, ...]]:
     """The LLVM module of a function and its variants, and the names that it exports."""
     module = llvm_module.Module(has_half=True, shared=False)
     base = name(op, dtype)
-    source, text, _, needs = llvm_module.helper_text(op, dtype, True)
-    exports = [base]
-    bodies = [text.replace("define internal", "define").replace(source, f"@{base}")]
-    bodies[0] = bodies[0].replace("alwaysinline ", "")
+    needs = llvm_module.helper_text(op, dtype, True)[3]
+    exports, bodies = [base], [_variant(op, dtype, base, 0)]
     for other in needs:
         module.helper(*other)
     for w in widths(dtype) if not needs else []:
-        bodies.append(_vector_function(text, base, w))
         exports.append(f"{base}_w{w}")
+        bodies.append(_variant(op, dtype, exports[-1], w))
     whole = "\n".join([*bodies, module.text()])
     known = set(re.findall(r"^declare .*? (@[\w.]+)\(", whole, re.MULTILINE))
     more = [d for d in _declarations(whole) if re.search(r"(@[\w.]+)\(", d)[1] not in known]  # type: ignore[index]

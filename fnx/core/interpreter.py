@@ -119,6 +119,28 @@ _HINTS: dict[type, str] = {
 }
 
 
+try:
+    # Of np.errstate only what it does in the end: the whole costs more than a small addition.
+    from numpy._core.umath import _extobj_contextvar as _float_errors  # type: ignore[attr-defined]
+    from numpy._core.umath import _make_extobj  # type: ignore[attr-defined]
+
+    _IGNORE = _make_extobj(all="ignore")
+except ImportError:
+
+    class _float_errors:  # type: ignore[no-redef]
+        """The same by public functions."""
+
+        @staticmethod
+        def set(settings: dict) -> dict:
+            return np.seterr(**settings)
+
+        @staticmethod
+        def reset(settings: dict) -> None:
+            np.seterr(**settings)
+
+    _IGNORE = {"all": "ignore"}
+
+
 class Eval(Interpreter):
     """The root: runs each primitive's `impl` on NumPy arrays at once."""
 
@@ -130,13 +152,23 @@ class Eval(Interpreter):
         except AttributeError:
             args = tuple(_evaluable(a, prim) for a in args)
             values = [a._value for a in args]
-        outs = prim.impl(*values)
-        if args and all([a.weak_type for a in args]):
-            return self._weak(prim, args, outs)
+        token = _float_errors.set(_IGNORE)
+        try:
+            outs = prim.impl(*values)
+        finally:
+            _float_errors.reset(token)
+        for a in args:
+            if not a.weak_type:
+                break
+        else:
+            if args:
+                return self._weak(prim, args, outs)
         if type(outs) is np.ndarray:
             return (ConcreteArray(outs),)
         if type(outs) is tuple:
-            return tuple([o if type(o) is ConcreteArray else ConcreteArray(_array(o)) for o in outs])
+            return tuple(
+                [o if type(o) is ConcreteArray else ConcreteArray(_array(o)) for o in outs]
+            )
         return (ConcreteArray(_array(outs)),)
 
     def _weak(self, prim: "Primitive", args: tuple, outs: Any) -> tuple:

@@ -1,1 +1,519 @@
-"""Linear algebra."""
+"""Linear algebra with numpy.linalg's names, on stacks of matrices."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy import contract, reduce, ufuncs
+from fnx.numpy.contract import cross as _cross
+from fnx.numpy.contract import matmul as _matmul
+from fnx.numpy.contract import outer as _outer
+from fnx.numpy.contract import tensordot as _tensordot
+from fnx.numpy.contract import vecdot as _vecdot
+from fnx.numpy.creation import eye
+from fnx.numpy.scalar_types import finfo
+from fnx.numpy.shape import diagonal as _diagonal
+from fnx.numpy.shape import expand_dims, flip, matrix_transpose, moveaxis, stack, transpose, where
+from fnx.numpy.util import (
+    canonical_axes,
+    common_shape,
+    convert,
+    promote_inexact,
+    reshape_to,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops import linalg as prims
+from fnx.ops import matrix as m
+from fnx.ops import spectral
+from fnx.ops.broadcast import broadcast_to, full, scalar
+
+# --- results ------------------------------------------------------------------------------------------
+
+
+class QRResult(NamedTuple):
+    """Orthonormal columns Q and upper triangular R."""
+
+    Q: Array
+    R: Array
+
+
+class SVDResult(NamedTuple):
+    """U, the singular values S, and V^H."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class EighResult(NamedTuple):
+    """Ascending eigenvalues, and eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues, and right eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant and the logarithm of its size."""
+
+    sign: Array
+    logabsdet: Array
+
+
+def _matrix(name: str, a: Any, square: bool = False) -> Array:
+    (x,) = promote_inexact(f"linalg.{name}", a)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
+        x = convert(x, dtypes.float32)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        kind = "square matrices" if square else "matrices"
+        raise ShapeError(f"linalg.{name} of shape {x.shape}; expected {kind} in the last two axes")
+    return x
+
+
+def _pair(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+    x, y = promote_inexact(f"linalg.{name}", a, b)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
+        x, y = convert(x, dtypes.float32), convert(y, dtypes.float32)
+    return x, y
+
+
+def _symmetrized(x: Array) -> Array:
+    return ops.mul(ops.add(x, m.adjoint(x)), scalar(0.5, x.dtype))
+
+
+# --- factorizations -----------------------------------------------------------------------------------
+
+
+def cholesky(a, *, upper=False, symmetrize_input=True):
+    """The lower triangular L with L L^H = a (or the upper one with U^H U = a); nan if there is none.
+
+    >>> import fnx.numpy as jnp
+    >>> cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float64)
+    """
+    x = _matrix("cholesky", a, square=True)
+    x = _symmetrized(x) if symmetrize_input else m.adjoint(x) if upper else x
+    out = prims.cholesky(x)
+    return m.adjoint(out) if upper else out
+
+
+def qr(a, mode="reduced"):
+    """Orthonormal Q and upper triangular R with Q R = a."""
+    x = _matrix("qr", a)
+    if mode not in ("reduced", "complete", "r"):
+        raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete' or 'r'")
+    q, r = spectral.QR(mode == "complete")(x)
+    return r if mode == "r" else QRResult(q, r)
+
+
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
+    """U, singular values in decreasing order, and V^H, with U S V^H = a."""
+    x = _matrix("svd", a)
+    if subset_by_index is not None:
+        raise InvalidValue("svd with subset_by_index is not supported; slice the result")
+    if hermitian:
+        return _hermitian_svd(x, compute_uv)
+    if not compute_uv:
+        return spectral.SVD(False, False)(x)[0]
+    s, u, vh = spectral.SVD(bool(full_matrices), True)(x)
+    return SVDResult(u, s, vh)
+
+
+def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
+    w, v = eigh(x)
+    from fnx.numpy.shape import take_along_axis
+    from fnx.numpy.sorting import argsort
+
+    size = ufuncs.abs(w)
+    order = argsort(size, -1, descending=True)
+    s = take_along_axis(size, order, -1)
+    if not compute_uv:
+        return s
+    u = take_along_axis(v, expand_dims(order, -2), -1)
+    signs = take_along_axis(ufuncs.where3(ufuncs.less(w, 0), -1.0, 1.0), order, -1)
+    v = ufuncs.multiply(u, convert(expand_dims(signs, -2), u.dtype))
+    return SVDResult(u, s, m.adjoint(v))
+
+
+def svdvals(x, /):
+    """Singular values in decreasing order."""
+    return svd(x, compute_uv=False)
+
+
+def eigh(a, UPLO=None, symmetrize_input=True):
+    """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices."""
+    x = _matrix("eigh", a, square=True)
+    if UPLO not in (None, "L", "U"):
+        raise InvalidValue(f"eigh with UPLO={UPLO!r}; expected 'L' or 'U'")
+    x = _symmetrized(x) if symmetrize_input else x
+    v, w = spectral.Eigh(UPLO != "U")(x)
+    return EighResult(w, v)
+
+
+def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
+    """Ascending eigenvalues of Hermitian matrices."""
+    return eigh(a, UPLO, symmetrize_input)[0]
+
+
+def eig(a):
+    """Eigenvalues and right eigenvectors (columns), complex."""
+    w, v = spectral.Eig(False, True)(_matrix("eig", a, square=True))
+    return EigResult(w, v)
+
+
+def eigvals(a):
+    """Eigenvalues, complex."""
+    return spectral.Eig(False, False)(_matrix("eigvals", a, square=True))[0]
+
+
+# --- systems ------------------------------------------------------------------------------------------
+
+
+def solve(a, b):
+    """x with a x = b; b is a vector if it has one axis, else a stack of matrices.
+
+    >>> import fnx.numpy as jnp
+    >>> solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.ones(2))
+    Array([0.5 , 0.25], dtype=float64)
+    """
+    x, y = _pair("solve", a, b)
+    x = _matrix("solve", x, square=True)
+    vector = y.ndim == 1
+    if y.ndim == 0 or (y.shape[0] if vector else y.shape[-2]) != x.shape[-1]:
+        raise ShapeError(
+            f"linalg.solve of matrices of shape {x.shape} and right-hand sides of shape {y.shape}; "
+            f"expected {x.shape[-1]} rows"
+        )
+    y = reshape_to(y, (*y.shape, 1)) if vector else y
+    lead = common_shape("linalg.solve", [x.shape[:-2], y.shape[:-2]])
+    x = broadcast_to(x, (*lead, *x.shape[-2:]))
+    y = broadcast_to(y, (*lead, *y.shape[-2:]))
+    out = prims.solve(x, y)
+    return reshape_to(out, out.shape[:-1]) if vector else out
+
+
+def inv(a):
+    """The inverse of square matrices."""
+    x = _matrix("inv", a, square=True)
+    return prims.solve(x, m.eye(x.shape, x.dtype))
+
+
+def _lu(x: Array) -> tuple[Array, Array]:
+    """LU factors, and the sign of the permutation."""
+    lu, pivots, _ = prims.lu(x)
+    n = x.shape[-1]
+    moved = ufuncs.not_equal(pivots, np.arange(n))
+    odd = ufuncs.remainder(reduce.sum(moved, axis=-1), 2)
+    return lu, ufuncs.where3(ufuncs.equal(odd, 1), -1.0, 1.0)
+
+
+def det(a):
+    """Determinants."""
+    x = _matrix("det", a, square=True)
+    n = x.shape[-1]
+    if n == 0:
+        return full(x.shape[:-2], 1, x.dtype)
+    if n == 1:
+        return x[..., 0, 0]
+    if n == 2:
+        return x[..., 0, 0] * x[..., 1, 1] - x[..., 0, 1] * x[..., 1, 0]
+    if n == 3:
+        return _det3(x)
+    lu, sign = _lu(x)
+    return ufuncs.multiply(reduce.prod(_diagonal(lu, 0, -2, -1), axis=-1), convert(sign, x.dtype))
+
+
+def _det3(x: Array) -> Array:
+    a, b, c, d, e, f, g, h, i = (x[..., j, k] for j in range(3) for k in range(3))
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+
+
+def slogdet(a, *, method=None):
+    """The sign of determinants, and the logarithms of their sizes."""
+    if method not in (None, "lu", "qr"):
+        raise InvalidValue(f"slogdet with method={method!r}; expected 'lu' or 'qr'")
+    x = _matrix("slogdet", a, square=True)
+    lu, sign = _lu(x)
+    d = _diagonal(lu, 0, -2, -1)
+    size = ufuncs.abs(d)
+    zero = reduce.any(ufuncs.equal(size, 0), axis=-1)
+    unit = ufuncs.sign(d)
+    sign = ufuncs.multiply(convert(sign, x.dtype), reduce.prod(unit, axis=-1))
+    logs = reduce.sum(ufuncs.log(size), axis=-1)
+    return SlogdetResult(
+        ufuncs.where3(zero, scalar(0, x.dtype), sign),
+        ufuncs.where3(zero, scalar(-math.inf, logs.dtype), logs),
+    )
+
+
+def lstsq(a, b, rcond=None, *, numpy_resid=False):
+    """x that makes |a x - b| least, its residuals, the rank of a, and its singular values."""
+    x, y = _pair("lstsq", a, b)
+    if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
+        raise ShapeError(
+            f"linalg.lstsq of shapes {x.shape} and {y.shape}; expected (m, n) and (m,) or (m, k)"
+        )
+    vector = y.ndim == 1
+    y = y[:, None] if vector else y
+    rows, columns = x.shape
+    u, s, vh = svd(x, full_matrices=False)
+    cut = _eps(x) * max(rows, columns) if rcond is None else rcond
+    keep = ufuncs.greater_equal(s, ufuncs.multiply(cut, s[0])) if s.shape[0] else s
+    rank = reduce.sum(keep)
+    inverse = ufuncs.where3(keep, ufuncs.divide(1.0, ufuncs.where3(keep, s, 1.0)), 0.0)
+    out = _matmul(m.adjoint(vh), ufuncs.multiply(inverse[:, None], _matmul(m.adjoint(u), y)))
+    left = ufuncs.subtract(y, _matmul(x, out))
+    residuals = reduce.sum(ufuncs.square(ufuncs.abs(left)), axis=0)
+    if numpy_resid and (rows <= columns or int(rank) < columns):
+        residuals = residuals[:0]
+    return (out[:, 0] if vector else out), residuals, rank, s
+
+
+def _eps(x: Array) -> float:
+    return float(finfo(x.dtype).eps)
+
+
+def pinv(a, rtol=None, hermitian=False, *, rcond=None):
+    """The pseudo-inverse."""
+    x = _matrix("pinv", a)
+    rtol = rcond if rtol is None else rtol
+    if rtol is None:
+        rtol = 10.0 * max(x.shape[-2:]) * _eps(x)
+    u, s, vh = svd(x, full_matrices=False, hermitian=hermitian)
+    cut = ufuncs.multiply(to_array(rtol)[..., None], s[..., :1])
+    keep = ufuncs.greater(s, cut)
+    inverse = ufuncs.where3(keep, ufuncs.divide(1.0, ufuncs.where3(keep, s, 1.0)), 0.0)
+    scaled = ufuncs.multiply(convert(inverse, x.dtype)[..., None], m.adjoint(u))
+    return _matmul(m.adjoint(vh), scaled)
+
+
+def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
+    """The number of singular values above a tolerance."""
+    x = _matrix("matrix_rank", M)
+    s = svd(x, compute_uv=False, hermitian=hermitian)
+    rtol = tol if rtol is None else rtol
+    if rtol is None:
+        rtol = max(x.shape[-2:]) * _eps(x)
+    cut = ufuncs.multiply(to_array(rtol), reduce.max(s, axis=-1))
+    return reduce.sum(ufuncs.greater(s, cut[..., None]), axis=-1)
+
+
+def matrix_power(a, n):
+    """Products of a square matrix with itself; of its inverse for negative n."""
+    x = to_array(a, "linalg.matrix_power")
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"linalg.matrix_power of shape {x.shape}; expected square matrices")
+    n = int(n)
+    if n == 0:
+        return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
+    if n < 0:
+        x, n = inv(x), -n
+    out = None
+    while n:
+        if n & 1:
+            out = x if out is None else _matmul(out, x)
+        n >>= 1
+        if n:
+            x = _matmul(x, x)
+    return out
+
+
+def multi_dot(arrays, *, precision=None):
+    """The product of matrices in the cheapest order."""
+    xs = [to_array(x, "linalg.multi_dot") for x in arrays]
+    if len(xs) < 2:
+        raise InvalidValue("multi_dot needs at least two arrays")
+    letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    last = None
+    terms = []
+    for k, x in enumerate(xs):
+        if x.ndim not in ((1, 2) if k in (0, len(xs) - 1) else (2,)):
+            raise ShapeError(f"multi_dot: array {k} has shape {x.shape}; expected a matrix")
+        first = last if last is not None else ("" if x.ndim == 1 else next(letters))
+        last = next(letters) if x.ndim == 2 or k == 0 else ""
+        terms.append(first + last)
+    head = terms[0][0] if xs[0].ndim == 2 else ""
+    tail = terms[-1][-1] if xs[-1].ndim == 2 else ""
+    return contract.einsum(f"{','.join(terms)}->{head}{tail}", *xs)
+
+
+# --- norms --------------------------------------------------------------------------------------------
+
+
+def norm(x, ord=None, axis=None, keepdims=False):
+    """The norm of vectors or matrices; by default the square root of the sum of squares.
+
+    >>> import fnx.numpy as jnp
+    >>> norm(jnp.array([3.0, 4.0]))
+    Array(5., dtype=float64)
+    """
+    (x,) = promote_inexact("linalg.norm", x)
+    if axis is None:
+        if ord is None:
+            total = reduce.sum(_square(x), keepdims=keepdims)
+            return ufuncs.sqrt(total)
+        axis = tuple(range(x.ndim))
+    axes = canonical_axes(axis, x.ndim)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, axes[0], keepdims)
+    if len(axes) == 2:
+        return _matrix_norm(x, ord, axes, keepdims)
+    if ord is None:
+        return ufuncs.sqrt(reduce.sum(_square(x), axes, keepdims=keepdims))
+    raise InvalidValue(f"norm over axes {axes}; expected one or two")
+
+
+def _square(x: Array) -> Array:
+    if dtypes.is_complex(x.dtype):
+        return ops.real(ops.mul(x, ops.conj(x)))
+    return ops.square(x)
+
+
+def _vector_norm(x: Array, ord: Any, axis: int, keepdims: bool) -> Array:
+    options: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    if ord is None or ord == 2:
+        return ufuncs.sqrt(reduce.sum(_square(x), **options))
+    size = ufuncs.abs(x)
+    if ord == math.inf:
+        return reduce.max(size, initial=0.0, **options)
+    if ord == -math.inf:
+        return reduce.min(size, **options)
+    if ord == 0:
+        return reduce.sum(convert(ufuncs.not_equal(x, 0), size.dtype), **options)
+    if ord == 1:
+        return reduce.sum(size, **options)
+    if isinstance(ord, str):
+        raise InvalidValue(f"norm of a vector with ord={ord!r}; expected a number")
+    return ufuncs.power(reduce.sum(ufuncs.power(size, ord), **options), ufuncs.divide(1.0, ord))
+
+
+def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if ord in (None, "f", "fro"):
+        return ufuncs.sqrt(reduce.sum(_square(x), axes, keepdims=keepdims))
+    row, column = axes
+    if ord in (1, -1, math.inf, -math.inf):
+        first, second = (row, column) if ord in (1, -1) else (column, row)
+        sums = reduce.sum(ufuncs.abs(x), first, keepdims=True)
+        best = reduce.max if ord > 0 else reduce.min
+        out = best(sums, second, keepdims=True)
+    elif ord in (2, -2, "nuc"):
+        s = svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
+        fold = {2: reduce.max, -2: reduce.min, "nuc": reduce.sum}[ord]
+        out = expand_dims(fold(s, axis=-1), axes)
+    else:
+        raise InvalidValue(f"norm of a matrix with ord={ord!r}; expected 1, 2, inf, 'fro', 'nuc', ...")
+    if keepdims:
+        return out
+    return reshape_to(out, tuple([n for k, n in enumerate(out.shape) if k not in axes]))
+
+
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """Norms of the matrices in the last two axes."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """Norms of vectors along axes, by default of all elements."""
+    x = to_array(x, "linalg.vector_norm")
+    if axis is None or isinstance(axis, (tuple, list)):
+        axes = canonical_axes(axis, x.ndim)
+        rest = [k for k in range(x.ndim) if k not in axes]
+        shape = [1 if k in axes else n for k, n in enumerate(x.shape)]
+        x = moveaxis(x, axes, range(len(rest), x.ndim)) if axes else x
+        x = reshape_to(x, (*x.shape[: len(rest)], math.prod(x.shape[len(rest) :])))
+        out = norm(x, ord, -1)
+        return reshape_to(out, tuple(shape)) if keepdims else out
+    return norm(x, ord, axis, keepdims)
+
+
+def cond(x, p=None):
+    """The condition number."""
+    x = _matrix("cond", x)
+    if p in (None, 2, -2):
+        s = svd(x, compute_uv=False)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    out = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
+    bad = ufuncs.logical_and(ufuncs.isnan(out), ufuncs.logical_not(reduce.any(ufuncs.isnan(x), axis=(-2, -1))))
+    return where(bad, math.inf, out)
+
+
+def tensorsolve(a, b, axes=None):
+    """x with tensordot(a, x, x.ndim) = b."""
+    x, y = _pair("tensorsolve", a, b)
+    if axes is not None:
+        order = [k for k in range(x.ndim) if k not in axes] + list(axes)
+        x = transpose(x, order)
+    shape = x.shape[y.ndim :]
+    n = math.prod(shape)
+    out = solve(reshape_to(x, (y.aval.size, n)), reshape_to(y, (y.aval.size,)))
+    return reshape_to(out, shape)
+
+
+def tensorinv(a, ind=2):
+    """The inverse of `tensordot` with a."""
+    x = _pair("tensorinv", a, 0.0)[0]
+    if ind <= 0:
+        raise InvalidValue(f"tensorinv with ind={ind}; expected at least 1")
+    head, tail = x.shape[:ind], x.shape[ind:]
+    out = inv(reshape_to(x, (math.prod(head), math.prod(tail))))
+    return reshape_to(out, (*tail, *head))
+
+
+# --- the array API's names ----------------------------------------------------------------------------
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product of vectors of 3 components."""
+    return _cross(x1, x2, axis=axis)
+
+
+def outer(x1, x2, /):
+    """All products of elements of two vectors."""
+    return _outer(x1, x2)
+
+
+def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
+    """The product of matrices, or of stacks of them."""
+    return _matmul(x1, x2, preferred_element_type=preferred_element_type)
+
+
+def tensordot(x1, x2, /, *, axes=2, precision=None, preferred_element_type=None):
+    """Sums of products over axes."""
+    return _tensordot(x1, x2, axes, preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
+    """Inner products along an axis."""
+    return _vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type)
+
+
+def diagonal(x, /, *, offset=0):
+    """Diagonals of the matrices in the last two axes."""
+    return _diagonal(x, offset, -2, -1)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """Sums of the diagonals of the matrices in the last two axes."""
+    return contract.trace(x, offset, -2, -1, dtype)
+
+
+__all__ = [
+    "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
+    "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",
+    "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
+    "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
+LinAlgError = np.linalg.LinAlgError
+del flip, stack

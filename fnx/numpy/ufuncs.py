@@ -22,7 +22,7 @@ from fnx.numpy.util import (
     to_arrays,
 )
 from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full, scalar
+from fnx.ops.broadcast import full
 from fnx.ops.select import select
 
 # --- what they are made of ----------------------------------------------------------------------------
@@ -70,17 +70,17 @@ def _float_binary(name: str, prim: Any, doc: str) -> Callable:
 
 def zero(x: Array) -> ConcreteArray:
     """0 in the dtype of x."""
-    return scalar(0, x.dtype)
+    return constant(0, x.dtype)
 
 
 def one(x: Array) -> ConcreteArray:
     """1 in the dtype of x."""
-    return scalar(1, x.dtype)
+    return constant(1, x.dtype)
 
 
 def times(x: Array, value: Any) -> Array:
     """x times a number."""
-    return ops.mul(x, scalar(value, x.dtype))
+    return ops.mul(x, constant(value, x.dtype))
 
 
 def truth(x: Any, name: str = "function") -> Array:
@@ -356,7 +356,7 @@ def round(a, decimals=0, out=None):
     if dtypes.is_complex(x.dtype):
         return ops.complex_(round(ops.real(x), decimals), round(ops.imag(x), decimals))
     wide = convert(x, dtypes.float32) if x.dtype.itemsize < 4 else x
-    factor = scalar(10.0**decimals, wide.dtype)
+    factor = constant(10.0**decimals, wide.dtype)
     return convert(ops.div(ops.Round(1)(ops.mul(wide, factor)), factor), x.dtype)
 
 
@@ -417,13 +417,13 @@ def _scaled(name: str, inner: Callable | None, factor: float, doc: str) -> Calla
 def log2(x, /):
     """The logarithm to base 2."""
     (x,) = promote_inexact("log2", x)
-    return ops.div(ops.log(x), scalar(math.log(2), x.dtype))
+    return ops.div(ops.log(x), constant(math.log(2), x.dtype))
 
 
 def log10(x, /):
     """The logarithm to base 10."""
     (x,) = promote_inexact("log10", x)
-    return ops.div(ops.log(x), scalar(math.log(10), x.dtype))
+    return ops.div(ops.log(x), constant(math.log(10), x.dtype))
 
 
 deg2rad = _scaled("deg2rad", None, math.pi / 180, "Degrees as radians.")
@@ -438,7 +438,7 @@ def sinc(x, /):
     pi_x = times(x, math.pi)
     safe = select(at_zero, one(x), pi_x)
     # Near 0 the series, so that derivatives of all orders are right there.
-    series = ops.sub(one(x), ops.div(ops.square(pi_x), scalar(6, x.dtype)))
+    series = ops.sub(one(x), ops.div(ops.square(pi_x), constant(6, x.dtype)))
     return select(at_zero, series, ops.div(ops.sin(safe), safe))
 
 
@@ -451,7 +451,7 @@ def hypot(x1, x2, /):
     big, small = ops.max_(x, y), ops.min_(x, y)
     ratio = ops.div(small, select(ops.eq(big, zero(big)), one(big), big))
     out = ops.mul(big, ops.sqrt(ops.add(ops.square(ratio), one(big))))
-    infinite = scalar(math.inf, big.dtype)
+    infinite = constant(math.inf, big.dtype)
     return select(ops.eq(big, infinite), infinite, out)
 
 
@@ -466,7 +466,7 @@ def logaddexp2(*args, out=None, where=None):
     """log2(2**x1 + 2**x2) without overflow."""
     no_out("logaddexp2", out)
     x, y = fit("logaddexp2", promote_inexact("logaddexp2", *args))
-    log2_1p = lambda z: ops.div(ops.log1p(z), scalar(math.log(2), z.dtype))
+    log2_1p = lambda z: ops.div(ops.log1p(z), constant(math.log(2), z.dtype))
     return _logaddexp(x, y, ops.exp2, log2_1p)
 
 
@@ -528,7 +528,7 @@ def frexp(x, /):
     safe = select(plain, size, one(x))
     n = ops.add(ops.floor(log2(safe)), one(x))
     m = ldexp(safe, ops.neg(n))
-    high, low = ops.ge(m, one(m)), ops.lt(m, scalar(0.5, m.dtype))
+    high, low = ops.ge(m, one(m)), ops.lt(m, constant(0.5, m.dtype))
     m = select(high, times(m, 0.5), select(low, times(m, 2), m))
     n = select(high, ops.add(n, one(n)), select(low, ops.sub(n, one(n)), n))
     m = select(plain, ops.mul(m, ops.sign(x)), x)
@@ -602,7 +602,7 @@ def isinf(x, /):
     x = to_array(x, "isinf")
     kind = dtypes.kind(x.dtype)
     if kind == "f":
-        return ops.eq(ops.abs_(x), scalar(math.inf, x.dtype))
+        return ops.eq(ops.abs_(x), constant(math.inf, x.dtype))
     if kind == "c":
         return ops.or_(isinf(ops.real(x)), isinf(ops.imag(x)))
     return full(x.shape, False, dtypes.bool_)
@@ -614,7 +614,7 @@ def isposinf(x, /, out=None):
     x = to_array(x, "isposinf")
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
-    return ops.eq(x, scalar(math.inf, x.dtype))
+    return ops.eq(x, constant(math.inf, x.dtype))
 
 
 def isneginf(x, /, out=None):
@@ -623,7 +623,7 @@ def isneginf(x, /, out=None):
     x = to_array(x, "isneginf")
     if not dtypes.is_inexact(x.dtype):
         return full(x.shape, False, dtypes.bool_)
-    return ops.eq(x, scalar(-math.inf, x.dtype))
+    return ops.eq(x, constant(-math.inf, x.dtype))
 
 
 def isreal(x):
@@ -795,7 +795,7 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 __all__ = [name for name, value in list(globals().items()) if callable(value) and name[0] != "_"]
 _HIDDEN = {
     "Array", "Callable", "ConcreteArray", "Any", "TypeMismatch", "constant", "convert", "fit", "named",
-    "no_out", "promote", "promote_inexact", "to_array", "to_arrays", "full", "scalar", "select", "zero",
+    "no_out", "promote", "promote_inexact", "to_array", "to_arrays", "full", "select", "zero",
     "one", "times", "truth", "where3", "dtypes_finfo",
 }  # fmt: skip
 __all__ = [name for name in __all__ if name not in _HIDDEN]

@@ -184,7 +184,7 @@ def canonical_axes(axis: Any, ndim: int, name: str = "axis") -> Shape:
     """Non-negative, distinct axes; None is all of them."""
     if axis is None:
         return tuple(range(ndim))
-    if isinstance(axis, (tuple, list)):
+    if isinstance(axis, (tuple, list, range)):
         axes = tuple([canonical_axis(a, ndim, name) for a in axis])
         if len(set(axes)) != len(axes):
             raise InvalidValue(f"{name} {axis} names an axis twice; expected distinct axes")

@@ -173,10 +173,10 @@ class DotGeneral(Primitive):
 
     def lower(self, x: Operand, y: Operand) -> Recipe:  # type: ignore[override]
         dot = layout(self.dimension_numbers, len(x.shape), len(y.shape))
-        out = (self.preferred_element_type or np.dtype(x.dtype)).name
+        out = (self.preferred_element_type or dtypes.canonical(x.dtype)).name
         shape = dot.shape(x.shape, y.shape)
         inner = tuple(x.shape[a] for a in dot.lc)
-        sums = accumulator(np.dtype(x.dtype), np.dtype(out)).name
+        sums = accumulator(dtypes.canonical(x.dtype), dtypes.canonical(out)).name
         if sums != out or x.dtype == "bool":
             return Host()
         if sums in _BLAS and prod(shape) * prod(inner) > _SMALL:

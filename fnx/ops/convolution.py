@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
@@ -286,9 +287,9 @@ class ConvGeneralDilated(Primitive):
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
         (aval,) = self.abstract(
-            ShapedArray(x.shape, np.dtype(x.dtype)), ShapedArray(w.shape, np.dtype(w.dtype))
+            ShapedArray(x.shape, dtypes.canonical(x.dtype)), ShapedArray(w.shape, dtypes.canonical(w.dtype))
         )
-        if accumulator(np.dtype(x.dtype), aval.dtype) != aval.dtype or aval.dtype.name != x.dtype:
+        if accumulator(dtypes.canonical(x.dtype), aval.dtype) != aval.dtype or aval.dtype.name != x.dtype:
             return Host()
         xs, ws, os = self.dimension_numbers
         inner = tuple(w.shape[a] for a in ws[1:])

@@ -154,9 +154,9 @@ class Recurrence(Primitive):
     name = "linear_recurrence"
 
     def abstract(self, a: ShapedArray, b: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        if a.shape != b.shape or a.dtype != b.dtype:
+        if a.shape != b.shape or a.dtype != b.dtype or a.dtype not in NUMBER:
             raise TypeMismatch(
-                f"linear_recurrence of {a} and {b}; expected equal shapes and dtypes"
+                f"linear_recurrence of {a} and {b}; expected numbers of equal shapes and dtypes"
             )
         return (ShapedArray(a.shape, a.dtype, a.weak_type and b.weak_type),)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import scalar
+from fnx.core import dtypes, scalar
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
-from fnx.core.recipe import Operand, Point, Recipe, Update
+from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr
 from fnx.ops.basic import broadcast_axis, move_axis, zeros
 from fnx.ops.windows import (
@@ -64,6 +64,8 @@ class Gather(Primitive):
         w = self._plans.get((x.shape, indices.shape))
         if w is None:
             w = self._plans[x.shape, indices.shape] = self.windows(x, indices)
+        if not x.size:
+            return np.full(w.shape, self.fill(x.dtype), x.dtype)
         if w.single:
             box, inside = w.box(indices)
             if inside or self.mode is not FILL:
@@ -115,9 +117,14 @@ class Gather(Primitive):
 
     def lower(self, x: Operand, indices: Operand) -> Recipe:  # type: ignore[override]
         w = self.windows(x, indices)
-        fill = scalar.literal(self.fill(np.dtype(x.dtype)), x.dtype) if self.mode is FILL else None
+        empty = 0 in x.shape
+        fill = None
+        if self.mode is FILL or empty:
+            fill = scalar.literal(self.fill(dtypes.canonical(x.dtype)), x.dtype)
 
         def element(*index: Expr) -> Expr:
+            if empty:
+                return fill
             at, inside = w.element(indices, index, self.mode)
             return x(*at) if fill is None else scalar.select(inside, x(*at), fill)
 
@@ -167,7 +174,7 @@ class AnyScatter(Primitive):
     def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]
         w = self.windows(x, indices, updates)
         out = x.copy()
-        if not updates.size:
+        if not updates.size or not x.size:
             return out
         if w.single:
             box, inside = w.box(indices)
@@ -231,6 +238,8 @@ class AnyScatter(Primitive):
 
     def lower(self, x: Operand, indices: Operand, updates: Operand) -> Recipe:  # type: ignore[override]
         w = self.windows(x, indices, updates)
+        if 0 in x.shape:
+            return Reshape(x)
 
         def target(*index: Expr) -> tuple[Expr, tuple[Expr, ...]]:
             at, inside = w.element(indices, index, self.mode)

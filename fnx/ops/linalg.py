@@ -53,7 +53,7 @@ def each(fn: Callable, *stacks: np.ndarray, ranks: Shape) -> list:
     """
     lead = stacks[0].shape[: stacks[0].ndim - ranks[0]]
     if not lead:
-        return list(fn(*stacks))
+        return [np.asarray(r, order="C") for r in fn(*stacks)]
     count = prod(lead)
     flat = [x.reshape(count, *x.shape[x.ndim - r :]) for x, r in zip(stacks, ranks)]
     results = [fn(*(x[i] for x in flat)) for i in range(count)]

@@ -139,7 +139,9 @@ class _ReduceWindow(Windowed):
             return np.full(view.shape[: x.ndim], self.identity(x.dtype), x.dtype)
         ufunc = _KINDS[self.kind][0]
         if self.kind == "sum":
-            wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
+            wide = (
+                np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
+            )
             return np.asarray(ufunc.reduce(view, axes, wide)).astype(x.dtype, copy=False)
         return ufunc.reduce(view, axes)
 
@@ -264,9 +266,10 @@ class _Chosen(Windowed):
         return np.maximum(found, 0), found >= 0
 
     def check(self, x: ShapedArray, other: ShapedArray, shape: Shape) -> None:
-        if other.shape != shape or other.dtype != x.dtype:
+        if other.shape != shape or other.dtype != x.dtype or x.dtype not in _REAL:
             raise ShapeError(
-                f"{self.name} with an operand {x} and {other}; expected shape {shape} and equal dtypes"
+                f"{self.name} with an operand {x} and {other}; expected shape {shape}, and equal dtypes "
+                "of real numbers"
             )
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:

@@ -15,6 +15,7 @@ from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update
 from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
 from fnx.ops.linear import Linear
 from fnx.ops.permute import move_axis
+from fnx.ops.pointwise import NUMBER
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,9 @@ class SliceAdd(Box):
                 f"slice_add to an operand of shape {x.shape} of an update of shape {update.shape}; "
                 f"expected the slice's shape {self.box_shape()}"
             )
-        if update.dtype != x.dtype:
+        if update.dtype != x.dtype or x.dtype not in NUMBER:
             raise TypeMismatch(
-                f"slice_add of dtype {update.dtype} to {x.dtype}; expected equal dtypes"
+                f"slice_add of dtype {update.dtype} to {x.dtype}; expected numbers of equal dtypes"
             )
         return (ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type),)
 
@@ -320,4 +321,3 @@ def _around(shape: Shape, lo: Sequence[int], hi: Sequence[int], fn: Any) -> list
                 )
         low[k], high[k] = lo[k], hi[k]
     return pieces
-

@@ -113,7 +113,7 @@ class Windows:
         dims, operand, sizes = self.dims, self.operand, self.sizes
         problem = None
         if len(sizes) != len(operand) or any(
-            not 0 <= s <= n for s, n in zip(sizes, operand, strict=False)
+            not 0 <= s <= max(n, 1) for s, n in zip(sizes, operand, strict=False)
         ):
             problem = "slice sizes must be one per axis of the operand, and at most its length"
         elif len(dims.offset_dims) != len(self.window_dims):

@@ -1,6 +1,6 @@
 """Vector mathematics: elementary functions as branch-free expressions of primitive operations."""
 
 from . import exp_log, hyperbolic, inverse_trig, power, special, trig
-from .lang import VMATH
+from .lang import USUAL, VMATH
 
-__all__ = ["VMATH"]
+__all__ = ["USUAL", "VMATH"]

@@ -102,7 +102,7 @@ def inputs(op: str, dtype: str, count: int) -> list[np.ndarray]:
             arrays.append(rng.permutation(x))
         if op == "pow":
             arrays = [abs(x), _exponents(rng, abs(x), fmt)]
-    hard = np.array(HARD[op, dtype], dtype).reshape(-1, len(arrays))
+    hard = np.array(HARD.get((op, dtype), []), dtype).reshape(-1, len(arrays))
     return [np.concatenate([a, h]) for a, h in zip(arrays, hard.T, strict=True)]
 
 

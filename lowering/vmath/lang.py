@@ -267,10 +267,17 @@ def divide(a: Pair, b: Pair) -> Pair:
     return Pair(q, rest * inverse)
 
 
-# --- the table -----------------------------------------------------------------------------------------
+# --- the tables ----------------------------------------------------------------------------------------
 
 Function = Callable[..., Expr]
 VMATH: dict[tuple[str, str], Function] = {}
+# Cheaper ways for usual arguments: where ("sin.is_usual", dtype) is true, ("sin.usual", dtype) gives
+# the bits of VMATH["sin", dtype]. Code may branch on whether all its elements are usual.
+USUAL: dict[tuple[str, str], Function] = {}
+
+
+def _of_expressions(f: Callable[..., V]) -> Function:
+    return lambda *args: f(*map(V, args)).e
 
 
 def function(op: str, *dtypes: str) -> Callable[[Callable[..., V]], Callable[..., V]]:
@@ -278,7 +285,21 @@ def function(op: str, *dtypes: str) -> Callable[[Callable[..., V]], Callable[...
 
     def enter(f: Callable[..., V]) -> Callable[..., V]:
         for dtype in dtypes or ("float32", "float64"):
-            VMATH[op, dtype] = lambda *args: f(*map(V, args)).e
+            VMATH[op, dtype] = _of_expressions(f)
         return f
+
+    return enter
+
+
+def with_usual(
+    op: str, is_usual: Callable[[V], V], usual: Callable, reduce: Callable
+) -> Callable[[Callable[..., V]], None]:
+    """Enters a function of x and of what a reduction of x gives: by `usual`, and by `reduce`."""
+
+    def enter(f: Callable[..., V]) -> None:
+        for dtype in ("float32", "float64"):
+            VMATH[op, dtype] = _of_expressions(lambda x: f(x, *reduce(x)))
+            USUAL[op + ".is_usual", dtype] = _of_expressions(is_usual)
+            USUAL[op + ".usual", dtype] = _of_expressions(lambda x: f(x, *usual(x)))
 
     return enter

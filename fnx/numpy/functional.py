@@ -1,0 +1,187 @@
+"""Functions of functions: vectorize, apply_along_axis, piecewise, ufunc-like reductions."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from fnx.core.errors import InvalidValue, MissingRule, ShapeError, TypeMismatch
+from fnx.numpy import ufuncs
+from fnx.numpy.creation import asarray
+from fnx.numpy.shape import broadcast_shapes, broadcast_to, moveaxis
+from fnx.numpy.util import PYTHON, canonical_axis, to_array
+
+_transformations: dict[str, Callable] = {}
+
+
+def use_transformations(vmap: Callable) -> None:
+    """Give these functions `vmap`, which lives above them; the api calls it once, when it loads."""
+    _transformations["vmap"] = vmap
+
+
+def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+    if "vmap" not in _transformations:
+        raise MissingRule("this function needs vmap: import fnx, not fnx.numpy alone")
+    return _transformations["vmap"](fn, in_axes=in_axes, out_axes=out_axes)
+
+
+def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    """A function of vectors applied to all vectors along an axis."""
+    x = to_array(arr, "apply_along_axis")
+    k = canonical_axis(axis, x.ndim)
+    fn = lambda v: func1d(v, *args, **kwargs)
+    for j in range(x.ndim - k - 1):
+        del j
+        fn = _vmap(fn, in_axes=1, out_axes=-1)
+    for _ in range(k):
+        fn = _vmap(fn, in_axes=0, out_axes=0)
+    return fn(x)
+
+
+def apply_over_axes(func, a, axes):
+    """A reduction over axes one after the other, which are kept."""
+    x = to_array(a, "apply_over_axes")
+    for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
+        y = func(x, axis=axis)
+        x = y if y.ndim == x.ndim else asarray(y).reshape(
+            tuple(1 if k == axis % x.ndim else n for k, n in enumerate(x.shape))
+        )
+    return x
+
+
+_TERM = r"\((?:[\w\s]*(?:,[\w\s]*)*)?\)"
+_SIGNATURE = re.compile(rf"^\s*{_TERM}(?:\s*,\s*{_TERM})*\s*->\s*{_TERM}(?:\s*,\s*{_TERM})*\s*$")
+
+
+def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The names of core axes of arguments and results: "(n),(n,m)->(m)"."""
+    if not _SIGNATURE.match(signature):
+        raise InvalidValue(f"{signature!r} is no signature; expected one as '(n),(n,m)->(m)'")
+    sides = []
+    for side in signature.split("->"):
+        terms = re.findall(r"\(([^)]*)\)", side)
+        sides.append([tuple(n.strip() for n in t.split(",") if n.strip()) for t in terms])
+    return sides[0], sides[1]
+
+
+def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
+    """A function of small arrays applied to all of larger ones, whose leading axes broadcast.
+
+    `signature` names the axes that the function itself takes and gives: "(n),(n)->()".
+    """
+    if any(not isinstance(k, (str, int)) for k in excluded):
+        raise TypeMismatch(f"vectorize with excluded={excluded}; expected names or positions")
+    parsed = None if signature is None else _parse(signature)
+
+    @wraps(pyfunc)
+    def wrapped(*args, **kwargs):
+        names = [k for k in kwargs if k not in excluded]
+        fixed = {k: v for k, v in kwargs.items() if k in excluded}
+        moving = [k for k in range(len(args)) if k not in excluded]
+
+        def core(*xs):
+            full = list(args)
+            for k, x in zip(moving, xs):
+                full[k] = x
+            extra = dict(zip(names, xs[len(moving) :]))
+            return pyfunc(*full, **fixed, **extra)
+
+        xs = [to_array(args[k], "vectorize", k) for k in moving] + [to_array(kwargs[k]) for k in names]
+        return _vectorized(core, xs, parsed, pyfunc)
+
+    return wrapped
+
+
+def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
+    ins = parsed[0] if parsed else [()] * len(xs)
+    if len(ins) != len(xs):
+        raise TypeMismatch(f"the signature names {len(ins)} arguments, but {len(xs)} were given")
+    leads, sizes = [], {}
+    for x, term in zip(xs, ins):
+        if x.ndim < len(term):
+            raise ShapeError(f"an argument of shape {x.shape} lacks the axes ({','.join(term)})")
+        leads.append(x.shape[: x.ndim - len(term)])
+        for name, n in zip(term, x.shape[x.ndim - len(term) :]):
+            if sizes.setdefault(name, n) != n:
+                raise ShapeError(f"axis {name!r} has sizes {sizes[name]} and {n} in {pyfunc.__name__}")
+    lead = broadcast_shapes(*leads) if leads else ()
+    padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
+    fn = _checked(core, parsed, sizes) if parsed else core
+    # Innermost axes first; an axis of size 1 is not mapped where another argument's is larger.
+    squeezed = list(padded)
+    plan = []
+    for k in range(len(lead)):
+        axes = [0 if x.shape[k] == lead[k] and (lead[k] != 1) else None for x in padded]
+        plan.append([a if a is not None else None for a in axes])
+    for x_index, x in enumerate(padded):
+        drop = tuple(k for k in range(len(lead)) if plan[k][x_index] is None)
+        squeezed[x_index] = x.reshape(tuple(n for k, n in enumerate(x.shape) if k not in drop))
+    ones = [k for k in range(len(lead)) if lead[k] == 1]
+    for k in range(len(lead))[::-1]:
+        if k not in ones:
+            fn = _vmap(fn, in_axes=tuple(plan[k]))
+    out = fn(*squeezed)
+    if not ones:
+        return out
+    many = isinstance(out, (tuple, list))
+    fixed = [_with_ones(o, ones) for o in (out if many else (out,))]
+    return tuple(fixed) if many else fixed[0]
+
+
+def _with_ones(x: Any, ones: list[int]) -> Any:
+    from fnx.numpy.shape import expand_dims
+
+    for k in ones:
+        x = expand_dims(x, k)
+    return x
+
+
+def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
+    """The function with its results held against the signature."""
+
+    def fn(*xs):
+        out = core(*xs)
+        outs = out if isinstance(out, tuple) else (out,)
+        if len(outs) != len(parsed[1]):
+            raise TypeMismatch(f"the signature names {len(parsed[1])} results, the function gave {len(outs)}")
+        known = dict(sizes)
+        for o, term in zip(outs, parsed[1]):
+            shape = asarray(o).shape
+            good = len(shape) == len(term) and all(known.setdefault(t, n) == n for t, n in zip(term, shape))
+            if not good:
+                raise ShapeError(f"a result of shape {shape} does not fit the axes ({','.join(term)})")
+        return out
+
+    return fn
+
+
+def frompyfunc(func, /, nin, nout, *, identity=None):
+    """A function of numbers as a function of arrays."""
+    del nin, nout, identity
+    return vectorize(func)
+
+
+def piecewise(x, condlist, funclist, *args, **kw):
+    """By conditions, the values of functions or numbers; the one left over is the default."""
+    x = to_array(x, "piecewise")
+    if not isinstance(condlist, (list, tuple)):
+        conditions = list(asarray(condlist)) if asarray(condlist).ndim > x.ndim else [condlist]
+    else:
+        conditions = [asarray(c) for c in condlist]
+    functions = list(funclist)
+    if len(functions) == len(conditions):
+        functions.append(0)
+    if len(functions) != len(conditions) + 1:
+        raise InvalidValue(
+            f"piecewise of {len(conditions)} conditions and {len(funclist)} functions; expected as many, "
+            "or one more for the default"
+        )
+    value = lambda f: f(x, *args, **kw) if callable(f) else f
+    out = broadcast_to(asarray(value(functions[-1]), dtype=x.dtype), x.shape)
+    for mask, fn in list(zip(conditions, functions))[::-1]:
+        out = ufuncs.where3(ufuncs.truth(mask, "piecewise"), asarray(value(fn), dtype=x.dtype), out)
+    return out
+
+
+__all__ = ["apply_along_axis", "apply_over_axes", "frompyfunc", "piecewise", "vectorize"]
+del PYTHON, moveaxis

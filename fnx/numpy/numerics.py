@@ -1,0 +1,408 @@
+"""Numerical functions of samples: differences, integrals, interpolation, convolution, polynomials."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import linalg, reduce, ufuncs
+from fnx.numpy.contract import dot
+from fnx.numpy.creation import arange, array, vander
+from fnx.numpy.shape import concatenate, flip, moveaxis, ravel, roll, take, where
+from fnx.numpy.sorting import searchsorted, sort
+from fnx.numpy.util import (
+    canonical_axes,
+    canonical_axis,
+    convert,
+    promote,
+    promote_inexact,
+    reshape_to,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import broadcast_to, scalar
+from fnx.ops.broadcast import full as _full
+from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated
+from fnx.ops.permute import Reshape
+from fnx.ops.slice import Pad
+from fnx.ops.special import bessel_i0e
+
+# --- differences and integrals ------------------------------------------------------------------------
+
+
+def diff(a, n=1, axis=-1, prepend=None, append=None):
+    """Differences of neighbours, n times."""
+    x = to_array(a, "diff")
+    if n < 0:
+        raise InvalidValue(f"diff with n={n}; expected at least 0")
+    if x.ndim == 0:
+        raise InvalidValue("diff of an array of rank 0; expected an axis")
+    k = canonical_axis(axis, x.ndim)
+    parts = [x]
+    for given, before in ((prepend, True), (append, False)):
+        if given is not None:
+            y = to_array(given, "diff")
+            if y.ndim == 0:
+                y = broadcast_to(y, tuple([1 if j == k else m for j, m in enumerate(x.shape)]))
+            parts = [y, *parts] if before else [*parts, y]
+    x = concatenate(parts, k)
+    lead = (slice(None),) * k
+    for _ in range(n):
+        later, earlier = x[(*lead, slice(1, None))], x[(*lead, slice(None, -1))]
+        x = ops.ne(later, earlier) if x.dtype == dtypes.bool_ else ops.sub(later, earlier)
+    return x
+
+
+def ediff1d(ary, to_end=None, to_begin=None):
+    """Differences of neighbours of the flat array, with ends put on."""
+    x = ravel(to_array(ary, "ediff1d"))
+    parts = [x[1:] - x[:-1]]
+    if to_begin is not None:
+        parts.insert(0, ravel(to_array(to_begin, "ediff1d")))
+    if to_end is not None:
+        parts.append(ravel(to_array(to_end, "ediff1d")))
+    return concatenate([convert(p, x.dtype) for p in parts])
+
+
+def gradient(f, *varargs, axis=None, edge_order=None):
+    """Central differences inside, one-sided ones at the ends, for each axis.
+
+    >>> import fnx.numpy as jnp
+    >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0]))
+    Array([1., 2., 3.], dtype=float64)
+    """
+    if edge_order not in (None, 1, 2):
+        raise InvalidValue(f"gradient with edge_order={edge_order}; expected 1 or 2")
+    (x,) = promote_inexact("gradient", f)
+    axes = canonical_axes(axis, x.ndim)
+    spacings = list(varargs) if varargs else [1.0]
+    spacings = spacings * len(axes) if len(spacings) == 1 else spacings
+    if len(spacings) != len(axes):
+        raise InvalidValue(f"gradient with {len(varargs)} spacings for {len(axes)} axes")
+    outs = [_gradient(x, h, k, edge_order or 1) for h, k in zip(spacings, axes)]
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _gradient(x: Array, h: Any, axis: int, order: int) -> Array:
+    n = x.shape[axis]
+    if n < order + 1:
+        raise InvalidValue(f"gradient along axis {axis} of size {n}; expected at least {order + 1}")
+    lead = (slice(None),) * axis
+    at = lambda a, b: x[(*lead, slice(a, b))]
+    if np.ndim(h) == 0:
+        inner = ufuncs.divide(at(2, None) - at(None, -2), 2.0 * h)
+        if order == 1:
+            first, last = ((at(1, 2) - at(0, 1)) / h, (at(n - 1, n) - at(n - 2, n - 1)) / h)
+        else:
+            first = (-1.5 * at(0, 1) + 2.0 * at(1, 2) - 0.5 * at(2, 3)) / h
+            last = (0.5 * at(n - 3, n - 2) - 2.0 * at(n - 2, n - 1) + 1.5 * at(n - 1, n)) / h
+        return concatenate([first, inner, last], axis)
+    (places,) = promote_inexact("gradient", array(h) if isinstance(h, list) else h)
+    d = reshape_to(places[1:] - places[:-1], tuple([n - 1 if k == axis else 1 for k in range(x.ndim)]))
+    left, right = d[(*lead, slice(None, -1))], d[(*lead, slice(1, None))]
+    inner = (
+        -right / (left * (left + right)) * at(None, -2)
+        + (right - left) / (left * right) * at(1, -1)
+        + left / (right * (left + right)) * at(2, None)
+    )
+    if order == 1:
+        first = (at(1, 2) - at(0, 1)) / d[(*lead, slice(0, 1))]
+        last = (at(n - 1, n) - at(n - 2, n - 1)) / d[(*lead, slice(n - 2, n - 1))]
+        return concatenate([first, inner, last], axis)
+    a, b = d[(*lead, slice(0, 1))], d[(*lead, slice(1, 2))]
+    first = -(2 * a + b) / (a * (a + b)) * at(0, 1) + (a + b) / (a * b) * at(1, 2) - a / (b * (a + b)) * at(2, 3)
+    a, b = d[(*lead, slice(n - 3, n - 2))], d[(*lead, slice(n - 2, n - 1))]
+    last = (
+        b / (a * (a + b)) * at(n - 3, n - 2) - (a + b) / (a * b) * at(n - 2, n - 1)
+        + (2 * b + a) / (b * (a + b)) * at(n - 1, n)
+    )
+    return concatenate([first, inner, last], axis)
+
+
+def trapezoid(y, x=None, dx=1.0, axis=-1):
+    """The integral by the trapezoidal rule."""
+    if x is None:
+        (y,) = promote_inexact("trapezoid", y)
+        y = moveaxis(y, axis, -1)
+        width: Any = dx
+    else:
+        y, x = promote_inexact("trapezoid", y, x)
+        if x.ndim == 1:
+            y = moveaxis(y, axis, -1)
+            width = x[1:] - x[:-1]
+        else:
+            y, x = moveaxis(y, axis, -1), moveaxis(x, axis, -1)
+            width = x[..., 1:] - x[..., :-1]
+    return 0.5 * reduce.sum(ufuncs.multiply(width, y[..., 1:] + y[..., :-1]), axis=-1)
+
+
+def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
+    """Angles without jumps of a period."""
+    (x,) = promote_inexact("unwrap", p)
+    if x.ndim == 0:
+        return x
+    k = canonical_axis(axis, x.ndim)
+    discont = period / 2 if discont is None else discont
+    steps = diff(x, axis=k)
+    turned = ufuncs.subtract(ufuncs.remainder(steps + period / 2, period), period / 2)
+    turned = where(ufuncs.logical_and(turned == -period / 2, steps > 0), period / 2, turned)
+    correction = where(ufuncs.abs(steps) < discont, 0.0, turned - steps)
+    lead = (slice(None),) * k
+    rest = x[(*lead, slice(1, None))] + reduce.cumsum(correction, axis=k)
+    return concatenate([x[(*lead, slice(0, 1))], rest], k)
+
+
+def interp(x, xp, fp, left=None, right=None, period=None):
+    """Linear interpolation in a table of increasing xp."""
+    if isinstance(xp, (list, tuple)) or isinstance(fp, (list, tuple)):
+        xp, fp = array(xp), array(fp)
+    x, xp, fp = promote_inexact("interp", x, xp, fp)
+    if xp.ndim != 1 or fp.shape != xp.shape:
+        raise InvalidValue(f"interp with xp of shape {xp.shape} and fp of {fp.shape}; expected equal vectors")
+    if period is not None:
+        from fnx.numpy.sorting import argsort
+
+        x, xp = ufuncs.remainder(x, period), ufuncs.remainder(xp, period)
+        order = argsort(xp)
+        xp, fp = take(xp, order, mode="clip"), take(fp, order, mode="clip")
+        xp = concatenate([xp[-1:] - period, xp, xp[:1] + period])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
+        left = right = None
+    n = xp.shape[0]
+    if n == 1:
+        inside = broadcast_to(fp[0], x.shape)
+    else:
+        i = ufuncs.clip(searchsorted(xp, x, side="right"), 1, n - 1)
+        x0, y0 = take(xp, i - 1, mode="clip"), take(fp, i - 1, mode="clip")
+        width, rise = take(xp, i, mode="clip") - x0, take(fp, i, mode="clip") - y0
+        # Of two equal xp there is no slope.
+        flat = ufuncs.abs(width) <= float(np.spacing(np.finfo(width.dtype).eps))
+        inside = where(flat, y0, y0 + (x - x0) / where(flat, 1.0, width) * rise)
+    below = fp[0] if left is None else left
+    above = fp[-1] if right is None else right
+    return where(x < xp[0], below, where(x > xp[-1], above, inside))
+
+
+# --- convolution --------------------------------------------------------------------------------------
+
+
+def _convolve(x: Array, y: Array, mode: str, dtype: Any) -> Array:
+    """The full, same or valid part of sum_k x[i + k] y[k] over a reversed y."""
+    n, k = x.shape[0], y.shape[0]
+    lo, hi = {"full": (k - 1, k - 1), "same": (k // 2, k - 1 - k // 2), "valid": (0, 0)}[mode]
+    numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    conv = ConvGeneralDilated((1,), ((lo, hi),), (1,), (1,), numbers, 1, 1, dtype)
+    return Reshape((n + lo + hi - k + 1,))(conv(Reshape((1, 1, n))(x), Reshape((1, 1, k))(y)))
+
+
+def _prepared(name: str, a: Any, v: Any, mode: str) -> tuple[Array, Array]:
+    if mode not in ("full", "same", "valid"):
+        raise InvalidValue(f"{name} with mode={mode!r}; expected 'full', 'same' or 'valid'")
+    x, y = promote_inexact(name, a, v)
+    if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
+        raise InvalidValue(f"{name} of shapes {x.shape} and {y.shape}; expected vectors that are not empty")
+    return x, y
+
+
+def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
+    """The convolution of two vectors."""
+    x, y = _prepared("convolve", a, v, mode)
+    if x.shape[0] < y.shape[0]:
+        x, y = y, x
+    wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    return _convolve(x, flip(y), mode, wanted)
+
+
+def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None):
+    """The cross-correlation of two vectors."""
+    x, y = _prepared("correlate", a, v, mode)
+    y = ufuncs.conj(y)
+    turned = x.shape[0] < y.shape[0]
+    if turned:
+        x, y = flip(y), flip(x)
+    wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
+    out = _convolve(x, y, mode, wanted)
+    return out
+
+
+# --- polynomials --------------------------------------------------------------------------------------
+
+
+def polyval(p, x, *, unroll=16):
+    """The polynomial of coefficients p, highest first, at x, by Horner's rule."""
+    del unroll
+    p = array(p) if isinstance(p, (list, tuple)) else p
+    p, x = promote("polyval", p, x)
+    shape = np.broadcast_shapes(p.shape[1:], x.shape)
+    out = _full(shape, 0, x.dtype)
+    for k in range(p.shape[0]):
+        out = ufuncs.add(ufuncs.multiply(out, x), p[k])
+    return out
+
+
+def _two_polynomials(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+    a, b = (array(z) if isinstance(z, (list, tuple)) else z for z in (a, b))
+    return tuple(map(ravel, promote(name, a, b)))  # type: ignore[return-value]
+
+
+def _padded(x: Array, n: int) -> Array:
+    return Pad(((n - x.shape[0], 0, 0),))(x, scalar(0, x.dtype))
+
+
+def polyadd(a1, a2):
+    """The sum of polynomials."""
+    x, y = _two_polynomials("polyadd", a1, a2)
+    n = max(x.shape[0], y.shape[0])
+    return ufuncs.add(_padded(x, n), _padded(y, n))
+
+
+def polysub(a1, a2):
+    """The difference of polynomials."""
+    x, y = _two_polynomials("polysub", a1, a2)
+    n = max(x.shape[0], y.shape[0])
+    return ufuncs.subtract(_padded(x, n), _padded(y, n))
+
+
+def polymul(a1, a2, *, trim_leading_zeros=False):
+    """The product of polynomials."""
+    x, y = _two_polynomials("polymul", a1, a2)
+    if trim_leading_zeros:
+        x, y = (array(np.trim_zeros(np.asarray(z), "f")) for z in (x, y))
+    integers = not dtypes.is_inexact(x.dtype)
+    out = convolve(x, y)
+    return convert(ufuncs.round(out), x.dtype) if integers else out
+
+
+def polydiv(u, v, *, trim_leading_zeros=False):
+    """Quotient and remainder of polynomials."""
+    a, b = _two_polynomials("polydiv", u, v)
+    (a, b) = promote_inexact("polydiv", a, b)
+    n, m = a.shape[0] - 1, b.shape[0] - 1
+    steps = max(n - m + 1, 1)
+    q = []
+    for k in range(n - m + 1):
+        d = a[k] / b[0]
+        q.append(d)
+        a = a.at[k : k + m + 1].add(-d * b)
+    quotient = concatenate([reshape_to(d, (1,)) for d in q]) if q else _full((steps,), 0, a.dtype)
+    if trim_leading_zeros:
+        a = array(np.trim_zeros(np.asarray(a), "f"))
+    return quotient, a
+
+
+def polyder(p, m=1):
+    """The m-th derivative of a polynomial."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyder")
+    (p,) = promote_inexact("polyder", p)
+    for _ in range(m):
+        n = p.shape[0]
+        p = ufuncs.multiply(p[:-1], np.arange(n - 1, 0, -1).astype(float))
+    return p
+
+
+def polyint(p, m=1, k=None):
+    """The m-th antiderivative of a polynomial, with constants k."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyint")
+    (p,) = promote_inexact("polyint", p)
+    constants = [0] * m if k is None else list(np.broadcast_to(np.asarray(k), (m,)))
+    for c in constants:
+        n = p.shape[0]
+        p = ufuncs.divide(p, np.arange(n, 0, -1).astype(float))
+        p = concatenate([p, _full((1,), float(c), p.dtype)])
+    return p
+
+
+def poly(seq_of_zeros):
+    """The polynomial with these zeros, or the characteristic one of a matrix."""
+    z = array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else to_array(seq_of_zeros)
+    (z,) = promote_inexact("poly", z)
+    if z.ndim == 2:
+        z = linalg.eigvals(z)
+    z = ravel(z)
+    p = _full((1,), 1, z.dtype)
+    for k in range(z.shape[0]):
+        p = concatenate([p, _full((1,), 0, z.dtype)]) - concatenate([_full((1,), 0, z.dtype), p * z[k]])
+    return p
+
+
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    """The polynomial of degree `deg` that fits points best, by least squares."""
+    x, y = promote_inexact("polyfit", x, y)
+    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or deg < 0:
+        raise InvalidValue(f"polyfit of degree {deg} of points of shapes {x.shape} and {y.shape}")
+    n = x.shape[0]
+    rcond = n * float(np.finfo(x.dtype).eps) if rcond is None else rcond
+    lhs, rhs = vander(x, deg + 1), y
+    if w is not None:
+        (w,) = promote_inexact("polyfit", w)
+        lhs = lhs * w[:, None]
+        rhs = rhs * (w[:, None] if rhs.ndim == 2 else w)
+    scale = ufuncs.sqrt(reduce.sum(lhs * lhs, axis=0))
+    lhs = lhs / scale
+    c, residuals, rank, s = linalg.lstsq(lhs, rhs, rcond)
+    c = (c.T / scale).T
+    if full:
+        return c, residuals, rank, s, rcond
+    if not cov:
+        return c
+    base = linalg.inv(dot(lhs.T, lhs)) / ufuncs.multiply(scale[:, None], scale[None])
+    factor: Any = 1.0
+    if cov != "unscaled":
+        if n <= deg + 1:
+            raise InvalidValue("polyfit with cov needs more points than coefficients")
+        factor = residuals / (n - deg - 1)
+    return (c, base * factor) if y.ndim == 1 else (c, base[:, :, None] * factor)
+
+
+def roots(p, *, strip_zeros=True):
+    """The zeros of a polynomial, complex; leading zeros are stripped if values are known."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "roots")
+    (p,) = promote_inexact("roots", p)
+    if p.ndim != 1:
+        raise InvalidValue(f"roots of shape {p.shape}; expected a vector")
+    trailing = 0
+    if strip_zeros:
+        known = np.asarray(p)
+        kept = np.nonzero(known)[0]
+        if not len(kept):
+            return _full((0,), 0, dtypes.complex_of(p.dtype))
+        trailing = len(known) - 1 - kept[-1]
+        p = p[int(kept[0]) : int(kept[-1]) + 1]
+    n = p.shape[0]
+    zeros = _full((trailing,), 0, dtypes.complex_of(p.dtype))
+    if n <= 1:
+        return zeros
+    companion = concatenate(
+        [reshape_to(-p[1:] / p[0], (1, n - 1)), convert(array(np.eye(n - 2, n - 1)), p.dtype)]
+    )
+    return concatenate([linalg.eigvals(companion), zeros])
+
+
+# --- other --------------------------------------------------------------------------------------------
+
+
+def i0(x):
+    """The modified Bessel function of the first kind, order 0."""
+    (x,) = promote_inexact("i0", x)
+    if dtypes.is_complex(x.dtype):
+        raise TypeMismatch("i0 of complex numbers is not implemented")
+    size = ops.abs_(x)
+    return ops.mul(ops.exp(size), bessel_i0e(size))
+
+
+def spacing(x, /):
+    """The distance to the next larger float."""
+    (x,) = promote_inexact("spacing", x)
+    size = ops.abs_(x)
+    step = ops.sub(ops.nextafter(size, scalar(math.inf, x.dtype)), size)
+    return where(ops.lt(x, scalar(0, x.dtype)), ops.neg(step), step)
+
+
+__all__ = [
+    "convolve", "correlate", "diff", "ediff1d", "gradient", "i0", "interp", "poly", "polyadd", "polyder", "polydiv",
+    "polyfit", "polyint", "polymul", "polysub", "polyval", "roots", "spacing", "trapezoid", "unwrap",
+]  # fmt: skip
+del arange, roll, sort

@@ -1,0 +1,209 @@
+"""Statistics: quantiles and medians, covariances and correlations."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import reduce, ufuncs
+from fnx.numpy.contract import dot
+from fnx.numpy.creation import array
+from fnx.numpy.shape import concatenate, moveaxis, take, take_along_axis, where
+from fnx.numpy.sorting import sort
+from fnx.numpy.util import (
+    canonical_axes,
+    convert,
+    no_out,
+    promote_inexact,
+    reshape_to,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import broadcast_to, scalar
+from fnx.ops.select import select
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """The values below which a share q of the elements lies.
+
+    >>> import fnx.numpy as jnp
+    >>> jnp.quantile(jnp.array([1.0, 2.0, 3.0]), 0.5)
+    Array(2., dtype=float64)
+    """
+    no_out("quantile", out)
+    return _quantile(a, q, axis, method, keepdims, weights, skip_nan=False)
+
+
+def nanquantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """`quantile` of what is not nan."""
+    no_out("nanquantile", out)
+    return _quantile(a, q, axis, method, keepdims, weights, skip_nan=True)
+
+
+def percentile(
+    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None, out_sharding=None
+):
+    """`quantile` of q / 100."""
+    no_out("percentile", out)
+    return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=False)
+
+
+def nanpercentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+    """`percentile` of what is not nan."""
+    no_out("nanpercentile", out)
+    return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=True)
+
+
+def _percent(q: Any) -> Array:
+    q = array(q) if isinstance(q, (list, tuple)) else q
+    return ufuncs.divide(to_array(q, "percentile"), 100)
+
+
+def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    """The middle value, or the mean of the two middle ones."""
+    no_out("median", out)
+    return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=False)
+
+
+def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
+    """`median` of what is not nan."""
+    no_out("nanmedian", out)
+    return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=True)
+
+
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, skip_nan: bool) -> Array:
+    if method not in _METHODS and method != "inverted_cdf":
+        raise InvalidValue(f"quantile with method={method!r}; expected one of {', '.join(_METHODS)}")
+    if isinstance(a, (list, tuple)):
+        a = array(a)
+    if isinstance(q, (list, tuple)):
+        q = array(q)
+    x, q = promote_inexact("quantile", a, q)
+    axes = canonical_axes(axis, x.ndim)
+    kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
+    rest = [k for k in range(x.ndim) if k not in axes]
+    lead = tuple([x.shape[k] for k in rest])
+    flat = moveaxis(x, axes, range(len(rest), x.ndim)) if axes else x
+    flat = reshape_to(flat, (*lead, math.prod([x.shape[k] for k in axes])))
+    qs = reshape_to(q, (q.aval.size,))
+    if weights is not None:
+        out = _weighted(flat, qs, weights, x, axes, lead)
+    else:
+        out = _by_rank(flat, qs, method, skip_nan)
+    out = moveaxis(out, -1, 0)
+    shape = kept if keepdims else lead
+    return reshape_to(out, (*q.shape, *shape))
+
+
+def _by_rank(x: Array, qs: Array, method: str, skip_nan: bool) -> Array:
+    """Quantiles along the last axis, one for each q, as the last axis."""
+    n = x.shape[-1]
+    x = sort(x)
+    dtype = x.dtype
+    bad = ops.ne(x, x)
+    if skip_nan:
+        good = reduce.sum(convert(ops.not_(bad), dtype), axis=-1, keepdims=True)
+        top = ufuncs.maximum(good - 1.0, 0.0)
+        place = ufuncs.multiply(qs, top)
+    else:
+        place = ufuncs.multiply(qs, convert(scalar(n - 1, dtype), dtype))
+        place = broadcast_to(place, (*x.shape[:-1], qs.shape[0]))
+    low, high = ufuncs.floor(place), ufuncs.ceil(place)
+    share = ufuncs.subtract(place, low)
+    at = lambda p: take_along_axis(x, convert(ufuncs.clip(p, 0, n - 1), np.dtype(np.int64)), -1, mode="clip")
+    below, above = at(low), at(high)
+    if method == "lower":
+        out = below
+    elif method == "higher":
+        out = above
+    elif method == "nearest":
+        out = where(ufuncs.less_equal(share, 0.5), below, above)
+        out = where(ufuncs.logical_and(ufuncs.equal(share, 0.5), ufuncs.equal(ufuncs.remainder(low, 2), 1)), above, out)
+    elif method == "midpoint":
+        out = ufuncs.multiply(ufuncs.add(below, above), 0.5)
+    else:
+        out = ufuncs.add(ufuncs.multiply(below, 1.0 - share), ufuncs.multiply(above, share))
+    if skip_nan:
+        return out
+    some = reduce.any(bad, axis=-1, keepdims=True)
+    return ufuncs.where3(some, scalar(math.nan, dtype), out)
+
+
+def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead: tuple) -> Array:
+    """By the inverse of the cumulative distribution of weights."""
+    w = to_array(weights, "quantile")
+    if w.shape != whole.shape:
+        if w.ndim != 1 or len(axes) != 1:
+            raise InvalidValue(f"quantile with weights of shape {w.shape} for an array of {whole.shape}")
+        w = reshape_to(w, tuple([n if k in axes else 1 for k, n in enumerate(whole.shape)]))
+        w = broadcast_to(w, whole.shape)
+    rest = len(lead)
+    w = moveaxis(w, axes, range(rest, whole.ndim)) if axes else w
+    w = convert(reshape_to(w, x.shape), x.dtype)
+    from fnx.numpy.sorting import argsort
+
+    order = argsort(x)
+    x, w = (take_along_axis(z, order, -1, mode="clip") for z in (x, w))
+    share = reduce.cumsum(w, axis=-1)
+    share = ufuncs.divide(share, share[..., -1:])
+    reached = ufuncs.greater_equal(share[..., None, :], qs[:, None])
+    return take_along_axis(x, reduce.argmax(reached, axis=-1), -1, mode="clip")
+
+
+def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
+    """The covariance matrix of variables that are rows (or columns)."""
+    x = to_array(m, "cov")
+    if x.ndim > 2 or (y is not None and np.ndim(y) > 2):
+        raise InvalidValue(f"cov of shape {x.shape}; expected at most 2 axes")
+    (x,) = promote_inexact("cov", x)
+    if dtype is not None:
+        x = convert(x, dtypes.canonical(dtype))
+    rows = lambda z: reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar or z.shape[0] == 1 else z.T
+    x = rows(x)
+    if y is not None:
+        x = concatenate([x, rows(to_array(y, "cov"))])
+        (x,) = promote_inexact("cov", x)
+    if ddof is None:
+        ddof = 0 if bias else 1
+    w = None
+    for given in (fweights, aweights):
+        if given is not None:
+            given = to_array(given, "cov")
+            w = given if w is None else ufuncs.multiply(w, given)
+    n = x.shape[1]
+    if w is None:
+        center = reduce.mean(x, axis=1, keepdims=True)
+        total: Any = n
+        spread: Any = n - ddof
+    else:
+        center, total = reduce.average(x, 1, w, True)
+        center, total = center[:, None], total[0]
+        share = 1.0 if aweights is None else ufuncs.divide(reduce.sum(ufuncs.multiply(w, to_array(aweights))), total)
+        spread = ufuncs.subtract(total, ufuncs.multiply(ddof, share))
+    delta = ufuncs.subtract(x, center)
+    other = delta if w is None else ufuncs.multiply(delta, convert(w, delta.dtype))
+    out = ufuncs.divide(dot(delta, ufuncs.conj(other).T), spread)
+    return reshape_to(out, ()) if out.shape == (1, 1) else out
+
+
+def corrcoef(x, y=None, rowvar=True, dtype=None):
+    """The matrix of correlation coefficients."""
+    c = cov(x, y, rowvar, dtype=dtype)
+    if c.ndim == 0:
+        return ufuncs.divide(c, c)
+    d = ufuncs.sqrt(ufuncs.real(c[np.arange(c.shape[0]), np.arange(c.shape[0])]))
+    c = ufuncs.divide(c, ufuncs.multiply(d[:, None], d[None]))
+    if dtypes.is_complex(c.dtype):
+        return ops.complex_(ufuncs.clip(ops.real(c), -1, 1), ufuncs.clip(ops.imag(c), -1, 1))
+    return ufuncs.clip(c, -1, 1)
+
+
+__all__ = [
+    "corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
+]  # fmt: skip
+del select, take

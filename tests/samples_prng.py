@@ -1,0 +1,28 @@
+"""Samples of random bits and of the samplers that reject."""
+
+import numpy as np
+from samples import Sample
+
+from fnx.ops.prng import RandomBits, RandomSplit, random_fold_in
+from fnx.ops.sampling import RandomGamma, RandomPoisson, random_binomial
+
+_KEY = np.array([1, 2], np.uint32)
+_KEYS = np.arange(6, dtype=np.uint32).reshape(3, 2)
+
+SAMPLES = [
+    *(Sample(RandomBits(n, (3, 4)), (_KEY,)) for n in (8, 16, 32, 64)),
+    Sample(RandomBits(32, ()), (_KEY,)),
+    Sample(RandomBits(64, (20,)), (_KEYS,)),
+    Sample(RandomBits(32, (0,)), (_KEY,)),
+    Sample(RandomSplit((2,)), (_KEY,)),
+    Sample(RandomSplit((2, 7)), (_KEYS,)),
+    Sample(random_fold_in, (_KEY, np.uint32(5))),
+    Sample(random_fold_in, (_KEYS, np.array([1, 2, 1], np.uint32))),
+    # Finite differences of samples mean nothing where a draw is accepted or not: no derivatives here.
+    Sample(RandomGamma(False), (_KEY, np.array([0.5, 2.0, 30.0])), diff=(False, False)),
+    Sample(RandomGamma(True), (_KEY, np.array([[0.01, 2.0]])), diff=(False, False)),
+    Sample(
+        RandomPoisson(np.dtype(np.int32)), (_KEY, np.array([0.0, 3.0, 50.0])), diff=(False, False)
+    ),
+    Sample(random_binomial, (_KEY, np.full(3, 20.0), np.array([0.1, 0.5, 0.9])), diff=(False,) * 3),
+]

@@ -1,0 +1,253 @@
+"""Simplification: what it removes, what it must keep, and that results keep their bits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fnx.numpy  # noqa: F401  gives arrays their operators
+from fnx import api
+from fnx import control_flow as lax
+from fnx.core.array import ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Literal, check_jaxpr, eval_jaxpr
+from fnx.interpreters.call import Jit
+from fnx.interpreters.simplify import dce, simplify, used_inputs
+from fnx.interpreters.trace import trace, trace_closed
+from fnx.jit import jit
+from fnx.ops.basic import convert, full, scalar
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add, cos, div, exp, mul, neg, sin, stop_gradient, sub
+from fnx.ops.permute import Reshape, Transpose
+
+F8 = np.dtype("f8")
+
+
+def arr(*shape, dtype=F8, weak=False):
+    return ShapedArray(shape, np.dtype(dtype), weak)
+
+
+def names(fn, *avals, final=True):
+    """The primitives of the simplified jaxpr, which must be sound."""
+    jaxpr = trace(fn, avals)[0]
+    small = simplify(jaxpr, final)
+    check_jaxpr(small)
+    assert small.in_avals == jaxpr.in_avals
+    assert all(a.like(b) for a, b in zip(small.out_avals, jaxpr.out_avals, strict=True))
+    return [e.prim.name for e in small.eqns]
+
+
+S, V, M = arr(), arr(3), arr(2, 3)
+two = scalar(2.0, F8)
+
+
+@pytest.mark.parametrize(
+    ("fn", "avals", "expected"),
+    [
+        (lambda x: [sin(x), sin(x)], (V,), ["sin"]),
+        (lambda x: [add(sin(x), sin(x))], (V,), ["sin", "add"]),
+        (lambda x: (cos(x), [sin(x)])[1], (V,), ["sin"]),
+        (lambda x: [mul(x, scalar(1.0, F8))], (V,), []),
+        (lambda x: [mul(scalar(1.0, F8), x)], (V,), []),
+        (lambda x: [div(x, scalar(1.0, F8))], (V,), []),
+        (lambda x: [sub(x, scalar(0.0, F8))], (V,), []),
+        (lambda x: [add(x, scalar(-0.0, F8))], (V,), []),
+        (lambda x: [add(x, scalar(0, np.dtype("i8")))], (arr(3, dtype="i8"),), []),
+        (lambda x: [neg(neg(x))], (V,), []),
+        (lambda x: [convert(x, F8)], (V,), []),
+        (lambda x: [ConvertElementType(F8)(x)], (V,), []),
+        (lambda x: [Transpose((1, 0))(Transpose((1, 0))(x))], (M,), []),
+        (lambda x: [Transpose((0, 1))(x)], (M,), []),
+        (lambda x: [Reshape((6,))(Reshape((3, 2))(x))], (M,), ["reshape"]),
+        (lambda x: [Reshape((2, 3))(Reshape((3, 2))(x))], (M,), []),
+        (lambda x: [Broadcast((4, 2, 3), (1, 2))(Broadcast((2, 3), (1,))(x))], (V,), ["broadcast_in_dim"]),
+        (lambda x: [Broadcast((3,), (0,))(x)], (V,), []),
+        (lambda x: [mul(x, full((3,), 2.0, F8))], (V,), ["mul"]),
+        (lambda x, s: [mul(x, Broadcast((3,), ())(s))], (V, S), ["mul"]),
+        (lambda x: [mul(sin(two), x)], (V,), ["mul"]),
+        (lambda x: [sin(two)], (V,), []),
+        (lambda x: [stop_gradient(x)], (V,), []),
+        (lambda x: [jit(lambda v: sin(v))(x), sin(x)], (V,), ["sin"]),
+    ],
+)
+def test_what_goes(fn, avals, expected):
+    assert names(fn, *avals) == expected
+
+
+@pytest.mark.parametrize(
+    ("fn", "avals", "expected"),
+    [
+        # x + 0.0 is 0.0 where x is -0.0
+        (lambda x: [add(x, scalar(0.0, F8))], (V,), ["add"]),
+        (lambda x: [sub(x, scalar(-0.0, F8))], (V,), ["sub"]),
+        (lambda x: [sub(scalar(0.0, F8), x)], (V,), ["sub"]),
+        (lambda x: [div(scalar(1.0, F8), x)], (V,), ["div"]),
+        # nan * 0.0 is nan
+        (lambda x: [mul(x, scalar(0.0, F8))], (V,), ["mul"]),
+        (lambda x: [mul(full((3,), 2.0, F8), full((3,), 3.0, F8))], (), ["broadcast_in_dim", "broadcast_in_dim", "mul"]),
+        (lambda x: [Transpose((1, 0))(x)], (M,), ["transpose"]),
+        (lambda x: [ConvertElementType(np.dtype("f4"))(x)], (V,), ["convert_element_type"]),
+        (lambda x: [mul(x, scalar(-0.0, F8)), mul(x, scalar(0.0, F8))], (V,), ["mul", "mul"]),
+    ],
+)  # fmt: skip
+def test_what_stays(fn, avals, expected):
+    args = avals or ()
+    found = names(fn if avals else (lambda: fn(None)), *args)
+    assert found == expected
+
+
+def test_marks_stay_until_the_end():
+    from fnx.custom_derivatives import custom_jvp
+
+    f = custom_jvp(lambda x: sin(x))
+    f.defjvp(lambda p, t: (f(*p), t[0]))
+    fn = lambda x: [f(stop_gradient(x))]
+    assert names(fn, V, final=False) == ["stop_gradient", "custom_jvp_call"]
+    assert names(fn, V, final=True) == ["sin"]
+
+
+def test_results_keep_weak_types():
+    weak = arr(weak=True)
+    jaxpr = trace(lambda x: [ConvertElementType(F8)(x)], [weak])[0]
+    small = simplify(jaxpr)
+    assert not small.out_avals[0].weak_type
+    assert isinstance(simplify(trace(lambda x: [sin(two)], [V])[0]).outs[0], Literal)
+
+
+def test_a_jaxpr_is_simplified_once():
+    jaxpr = trace(lambda x: [sin(x)], [V])[0]
+    small = simplify(jaxpr)
+    assert simplify(jaxpr) is small
+    assert simplify(small) is small
+
+
+def test_calls_within_calls():
+    inner = jit(lambda v: (sin(v), cos(v)))
+    outer = jit(lambda v: inner(inner(v)[0])[0])
+    jaxpr = trace(lambda x: [outer(x), outer(x)], [V])[0]
+    assert [type(e.prim) for e in jaxpr.eqns] == [Jit, Jit]
+    assert [e.prim.name for e in simplify(jaxpr).eqns] == ["sin", "sin"]
+
+
+def test_dead_outputs_and_inputs():
+    jaxpr = trace(lambda x, y: [sin(x), cos(y)], [V, V])[0]
+    small = dce(jaxpr, [True, False])
+    assert [e.prim.name for e in small.eqns] == ["sin"]
+    assert used_inputs(small) == (True, False)
+
+
+def scan_of(jaxpr):
+    (eqn,) = [e for e in jaxpr.eqns if e.prim.name == "scan"]
+    return eqn
+
+
+def simple(fn, *args, final=True):
+    jaxpr = api.make_jaxpr(fn)(*args).jaxpr
+    small = simplify(jaxpr, final)
+    check_jaxpr(small)
+    values = [as_array(np.asarray(a)) for a in args]
+    for a, b in zip(eval_jaxpr(jaxpr, values), eval_jaxpr(small, values), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    return small
+
+
+def test_dead_parts_of_loops_go():
+    def fn(x):
+        def body(c, r):
+            a, b, d = c
+            return (a * r, b + a, sin(d)), (a, exp(d))
+
+        (a, _, _), (ys, _) = lax.scan(body, (1.0, 2.0, 3.0), x)
+        return a, ys
+
+    eqn = scan_of(simple(fn, np.arange(3.0)))
+    assert eqn.prim.carry == 1
+    assert [e.prim.name for e in eqn.prim.jaxpr.eqns] == ["mul"]
+    assert len(eqn.outs) == 2
+
+    def loop(x):
+        def body(v):
+            i, a, b = v
+            return i + 1, a * x, sin(b)
+
+        return lax.while_loop(lambda v: v[0] < 3, body, (0, 1.0, 2.0))[1]
+
+    (eqn,) = simple(loop, np.array(2.0)).eqns
+    assert len(eqn.outs) == 2
+
+    branch = lambda k, x: lax.switch(k, [lambda v: (sin(v), v), lambda v: (v, cos(v))], x)[0]
+    (eqn,) = [e for e in simple(branch, np.array(1), np.array(2.0)).eqns if e.prim.name == "cond"]
+    assert [len(b.outs) for b in eqn.prim.branches] == [1, 1]
+
+
+def test_constants_leave_loops():
+    def fn(a, v):
+        def body(c, _):
+            inner, fixed = c
+            return (inner * exp(a) + fixed, fixed), sin(fixed)
+
+        return lax.scan(body, (v, v * 2.0), None, length=3)
+
+    small = simple(fn, np.array(0.5), np.ones(3))
+    eqn = scan_of(small)
+    assert sorted(e.prim.name for e in eqn.prim.jaxpr.eqns) == ["add", "mul"]
+    assert eqn.prim.carry == 1
+    assert {"exp", "sin"} <= {e.prim.name for e in small.eqns}
+
+
+def test_broadcasts_stay_in_loops():
+    fn = lambda s, v: lax.scan(lambda c, _: (sin(c) + Broadcast((3,), ())(s), None), v, None, length=2)[0]
+    eqn = scan_of(simple(fn, np.array(0.5), np.ones(3)))
+    assert [a.shape for a in eqn.prim.jaxpr.in_avals] == [(), (3,)]
+
+
+def test_loops_of_no_rounds_lose_nothing():
+    fn = lambda a: lax.scan(lambda c, _: (c * exp(a), None), a, None, length=0)[0]
+    assert float(eval_jaxpr(simple(fn, np.array(0.5)), [as_array(0.5)])[0]) == 0.5
+
+
+# --- random programs -----------------------------------------------------------------------------------
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan]
+UNARY = [neg, sin, exp, lambda x: convert(x, F8), Transpose((1, 0)), Reshape((2, 2)), stop_gradient]
+
+
+@given(st.data())
+def test_random_programs_keep_their_bits(data):
+    """Results of random programs, on values that identities get wrong, are the same bit by bit."""
+    steps = data.draw(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 99), st.integers(0, 99)), max_size=12))
+
+    def fn(x, y):
+        values = [x, y]
+        for kind, i, j in steps:
+            a, b = values[i % len(values)], values[j % len(values)]
+            number = scalar(SPECIAL[j % len(SPECIAL)], F8)
+            if kind < len(UNARY):
+                values.append(UNARY[kind](a))
+            elif kind == 7:
+                values.append(mul(a, number))
+            elif kind == 8:
+                values.append(add(number, a))
+            elif kind == 9:
+                values.append(sub(a, full((2, 2), SPECIAL[j % len(SPECIAL)], F8)))
+            elif kind == 10:
+                values.append(div(a, number))
+            elif kind == 11:
+                values.append(jit(lambda p, q: mul(p, q))(a, b))
+            else:
+                values.append(add(a, b))
+        return values[-3:]
+
+    jaxpr = trace_closed(fn, [arr(2, 2)] * 2)
+    small = simplify(jaxpr, final=True)
+    check_jaxpr(small)
+    pick = st.lists(st.sampled_from([*SPECIAL, 0.3, -1.7]), min_size=4, max_size=4)
+    args = [ConcreteArray(np.reshape(data.draw(pick), (2, 2))) for _ in range(2)]
+    with use(evaluate):
+        for a, b in zip(eval_jaxpr(jaxpr, args), eval_jaxpr(small, args), strict=True):
+            a, b = np.asarray(a), np.asarray(b)
+            np.testing.assert_array_equal(a, b)
+            known = ~np.isnan(a)
+            np.testing.assert_array_equal(np.signbit(a)[known], np.signbit(b)[known])
