@@ -66,6 +66,9 @@ class JVP(Interpreter):
             outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
         finally:
             current.reset(token)
+        if len(outs) == 1:
+            t = touts[0]
+            return outs if t is None else (JVPTracer(self, outs[0], t),)
         return tuple(
             [
                 o if t is None else JVPTracer(self, o, t)

@@ -145,16 +145,20 @@ def _fold(total: Array, parts: Iterable[AddTo]) -> Array:
 def take(env: dict[Var, Any], var: Var) -> Array | None:
     """Remove and return a variable's cotangent, as an array."""
     ct = env.pop(var, None)
-    if isinstance(ct, AddTo):
-        ct = [ct]
-    return _fold(zeros(var.aval), ct) if isinstance(ct, list) else ct
+    kind = type(ct)
+    if kind is list:
+        return _fold(zeros(var.aval), ct)
+    return ct.fn(zeros(var.aval)) if kind is AddTo else ct
 
 
 def backward(eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | None = None) -> None:
     """Pull the cotangents in `env` back through linear equations; variables in `known` are values."""
     for eqn in reversed(eqns):
         cts = tuple([take(env, v) for v in eqn.outs])
-        if all([ct is None for ct in cts]):
+        for ct in cts:
+            if ct is not None:
+                break
+        else:
             continue
         args = []
         for a in eqn.inputs:
@@ -166,7 +170,10 @@ def backward(eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] |
                 args.append(Undefined(a.aval))
         for a, ct in zip(eqn.inputs, eqn.prim.transpose(cts, *args), strict=True):
             if ct is not None and type(a) is Var:
-                accumulate(env, a, ct)
+                if a in env:
+                    accumulate(env, a, ct)
+                else:
+                    env[a] = ct
 
 
 def backward_jaxpr(

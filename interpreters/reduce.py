@@ -109,7 +109,8 @@ class Reduce(Primitive):
             xs = [] if empty else [Reshape(shape)(x) for x in xs]
         else:
             shape = xs[0].shape
-        firsts = [Broadcast(shape, ())(i) if shape else i for i in inits]
+        # initial values have rank 0, or lanes along the first axis
+        firsts = [Broadcast(shape, tuple(range(len(i.shape))))(i) if shape else i for i in inits]
         return run(self.jaxpr, [*firsts, *xs]) if xs else firsts
 
     def _halve(self, xs: list) -> list:
@@ -129,15 +130,16 @@ class Reduce(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         n = len(args) // 2
-        if any(k is not None for k in axes[n:]):
-            raise self._missing("batch", "vmap over the initial value of a reduction")
         xs = [
             broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
             for x, k in zip(args[:n], axes[:n])
         ]
         moved, _ = batched_axes(self.dimensions, 0)
-        outs = Reduce(moved, self.jaxpr)(*xs, *args[n:])
-        return outs, (0,) * n
+        prim, inits = Reduce(moved, self.jaxpr), args[n:]
+        if all(k is None for k in axes[n:]):
+            return prim(*xs, *inits), (0,) * n
+        inits = [broadcast_axis(i, size, 0) if not i.shape else i for i in inits]
+        return tuple(prim.tree((*xs, *inits))), (0,) * n
 
     def lower(self, *operands: Operand) -> Any:
         n = len(operands) // 2

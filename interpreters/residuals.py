@@ -9,11 +9,12 @@ anyway costs nothing to compute later instead of earlier.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 
 from .costs import recompute_cost
 from .linearize import linearize_jaxpr
 from .maxflow import Graph
+from .restore import chain, makers, overwritten, replay_needs
 from .rewrite import Renaming, dependent, live, reaching, reads, splice
 from .simplify import simplify
 
@@ -31,6 +32,7 @@ class Split:
     inputs: tuple[int, ...]  # which inputs the linear jaxpr reads
     mask: tuple[bool, ...]  # which results have tangents
     tangents: int  # how many tangents the linear jaxpr gets
+    replayed: tuple[int, ...] = ()  # carries that it makes again: their next values are its last results
 
     @property
     def stored(self) -> int:
@@ -40,11 +42,11 @@ class Split:
 
 def choose(
     eqns: Sequence[Eqn], results: Sequence, residuals: Sequence, at_hand: set[Var],
-    costly: set[Var], invariant: set[Var],
+    costly: dict[Var, float], invariant: set[Var],
 ) -> list[Var]:  # fmt: skip
     """The variables to store, so that `residuals` can be computed from them and from `at_hand`.
 
-    `costly` are inputs that must be stored to be known later. `invariant` variables depend on
+    `costly` are inputs that must be stored to be known later, and the price. `invariant` variables depend on
     loop constants only: equations that make them are computed once, wherever they stand.
     """
     graph = Graph(2)
@@ -52,9 +54,10 @@ def choose(
     nodes: dict[Var, int] = {}
     needed = reaching(eqns, residuals)
     anyway = reaching(eqns, results)
-    for v in costly & needed:
-        nodes[v] = graph.node()
-        graph.edge(source, nodes[v], _bytes(v))
+    for v, price in costly.items():
+        if v in needed:
+            nodes[v] = graph.node()
+            graph.edge(source, nodes[v], price)
     for e in eqns:
         outs = [v for v in e.outs if v in needed]
         if not outs:
@@ -92,11 +95,13 @@ def split(
     nonzero: tuple[bool, ...],
     costly: Sequence[bool],
     constant: Sequence[bool] | None = None,
+    carry: Sequence[int] = (),
 ) -> Split:
     """The derivative of a jaxpr by the inputs marked `nonzero`.
 
     Inputs marked `costly` must be stored to be known later (a loop's carry); the others are at hand.
-    What depends only on inputs marked `constant` is the same in all rounds of a loop.
+    What depends only on inputs marked `constant` is the same in all rounds of a loop. `carry` says
+    of each result which costly input it is in the next round, -1 for none.
     """
     forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
     forward = simplify(forward)
@@ -106,15 +111,37 @@ def split(
     changing = dependent(forward.eqns, variable)
     invariant = {v for e in forward.eqns for v in e.outs if v not in changing}
     at_hand = {v for v, c in zip(forward.inputs, costly) if not c}
-    stored = choose(
-        forward.eqns, results, residuals, at_hand, set(forward.inputs) - at_hand, invariant
-    )
-    return assemble(forward, linear, count, mask, stored, at_hand)
+    prices = {v: _bytes(v) for v, c in zip(forward.inputs, costly) if c}
+    again = _replays(forward, carry, at_hand, prices)
+    prices |= {v: price for v, (price, _) in again.items()}
+    stored = choose(forward.eqns, results, residuals, at_hand, prices, invariant)
+    made = [v for v in stored if v in again]
+    stored += [v for m in made for v in again[m][1] if v not in at_hand]
+    stored = [v for v in dict.fromkeys(stored) if v not in made]
+    after = {forward.inputs[k]: out for k, out in zip(carry, forward.outs) if k >= 0}
+    return assemble(forward, linear, count, mask, stored, at_hand, {v: after[v] for v in made})
+
+
+def _replays(
+    forward: Jaxpr, carry: Sequence[int], at_hand: set[Var], prices: dict[Var, float]
+) -> dict[Var, tuple[float, list[Var]]]:
+    """Carries that are cheaper to update again, in their second run, than to store; what that needs."""
+    found = {}
+    maker = makers(forward.eqns)
+    for k, out in zip(carry, forward.outs):
+        steps = chain(maker, forward.inputs[k], out) if k >= 0 else None
+        if steps is not None:
+            needs = replay_needs(steps)
+            # On the way back, what was overwritten is stored, too.
+            price = overwritten(steps) + sum(_bytes(v) for v in needs if v not in at_hand)
+            if 2 * price < prices.get(forward.inputs[k], 0):
+                found[forward.inputs[k]] = price, needs
+    return found
 
 
 def split_saving(jaxpr: Jaxpr, nonzero: tuple[bool, ...], save: Callable[[Eqn], bool]) -> Split:
     """The derivative of a jaxpr that stores what `save` says, and computes all else again."""
-    forward, linear, count, mask = linearize_jaxpr(jaxpr, nonzero)
+    forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
     residuals = forward.outs[len(jaxpr.outs) :]
     needed = reaching(forward.eqns, residuals)
     stored = [v for e in forward.eqns if save(e) for v in e.outs if v in needed]
@@ -125,18 +152,22 @@ def split_saving(jaxpr: Jaxpr, nonzero: tuple[bool, ...], save: Callable[[Eqn], 
 
 def assemble(
     forward: Jaxpr, linear: Jaxpr, count: int, mask: tuple[bool, ...], stored: Sequence[Var],
-    at_hand: set[Var],
+    at_hand: set[Var], replayed: dict[Var, Atom] | None = None,
 ) -> Split:  # fmt: skip
-    """The two jaxprs, when it is known which values are stored."""
+    """The two jaxprs, when it is known which values are stored, and which carries are made again."""
     n = len(mask)
     results, residuals = forward.outs[:n], forward.outs[n:]
-    wanted = {r for r in residuals if type(r) is Var}
-    again = live(forward.eqns, residuals, {*stored, *at_hand})
+    replayed = replayed or {}
+    places = [k for k, v in enumerate(forward.inputs) if v in replayed]
+    after = [replayed[forward.inputs[k]] for k in places]
+    wanted = {r for r in (*residuals, *after) if type(r) is Var}
+    known = {*at_hand, *replayed}
+    again = live(forward.eqns, wanted, {*stored, *known})
     again = [e for e in again if not e.prim.effects or any(v in wanted for v in e.outs)]
     eqns, tangents = list(again), [Var(v.aval) for v in linear.inputs[count:]]
-    touts = splice(linear, [*residuals, *tangents], eqns)
+    touts = [*splice(linear, [*residuals, *tangents], eqns), *after]
     read = reads(eqns, touts)
-    kept = [k for k, v in enumerate(forward.inputs) if v in at_hand and v in read]
+    kept = [k for k, v in enumerate(forward.inputs) if v in known and (v in read or k in places)]
     heads = [*(forward.inputs[k] for k in kept), *stored]
     name = Renaming((v, Var(v.aval)) for v in heads)
     body = [Eqn(e.prim, [name(a) for a in e.inputs], name.outs(e), e.source) for e in eqns]
@@ -144,4 +175,6 @@ def assemble(
     later = Jaxpr(inputs, body, [name(o) for o in touts], name=forward.name)  # type: ignore
     outs = [*results, *stored]
     earlier = Jaxpr(forward.inputs, live(forward.eqns, outs), outs, forward.consts, forward.name)
-    return Split(earlier, simplify(later), tuple(kept), mask, len(tangents))
+    return Split(
+        earlier, simplify(later), tuple(kept), mask, len(tangents), tuple(places)
+    )

@@ -30,6 +30,7 @@ from .costs import hoistable
 from .jvp import jvp_jaxpr
 from .linearize import backward_jaxpr
 from .residuals import Split, split
+from .restore import Places, chain, makers, overwritten, places
 from .rewrite import bind_into, dependent, live, reaching, reads, splice, zeros_into
 from .simplify import dce, simplify, used_inputs
 from .trace import trace_closed
@@ -146,7 +147,8 @@ class Scan(Primitive):
         def pieces(nz: Mask) -> Split:
             key = ("split scan", nz, self.consts, self.carry)
             if key not in self.jaxpr.memo:
-                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant)
+                carry = range(self.consts, self.consts + self.carry)
+                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant, carry)
             return self.jaxpr.memo[key]
 
         tangents, mask = self._tangents(tangents, lambda nz: pieces(nz).mask)
@@ -155,7 +157,7 @@ class Scan(Primitive):
         n = len(self.jaxpr.outs)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         kc = [k for k in parts.inputs if k < self.consts]
-        kx = [k for k in parts.inputs if k >= self.consts]
+        kx = [k for k in parts.inputs if k >= self.consts and k not in parts.replayed]
         rows = [
             _count(self, primals[k], counters[k - self.consts])
             if k < self.consts + self.carry
@@ -163,11 +165,12 @@ class Scan(Primitive):
             for k in kx
         ]
         tc, tk, tx = (only(given(t), t) for t in self.parts(tangents))
-        jaxpr = _linear_body(self, parts, mask, len(kc), (len(tc), len(tk), len(tx)))
-        linear = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
+        start = [primals[k] for k in parts.replayed]
+        jaxpr = _linear_body(self, parts, mask, (len(tc), len(tk), len(tx)))
+        linear = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk) + len(start))
         xs = [*rows, *outs[n:], *tx]
-        touts = linear(*(primals[k] for k in kc), *tc, *tk, *xs)
-        return outs[:n], spread(mask, touts)
+        touts = linear(*(primals[k] for k in kc), *tc, *tk, *start, *xs)
+        return outs[:n], spread(mask, [*touts[: len(tk)], *touts[len(tk) + len(start) :]])
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear = undefined(args)
@@ -259,21 +262,29 @@ def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
 
 
 def _linear_body(
-    scan: Scan, parts: Split, mask: Mask, consts: int, tangents: tuple[int, int, int]
+    scan: Scan, parts: Split, mask: Mask, tangents: tuple[int, int, int]
 ) -> Jaxpr:
-    """(read consts, tconsts, tcarry, read xs, stored, txs) -> (tcarry, tys)."""
-    key = ("linear scan", scan.carry)
+    """(read consts, tconsts, tcarry, replayed, read xs, stored, txs) -> (tcarry, replayed, tys)."""
+    key = ("linear scan", scan.consts, scan.carry, mask)
     if key in parts.linear.memo:
         return parts.linear.memo[key]
     tc, tk, _ = tangents
-    heads = len(parts.linear.inputs) - sum(tangents)
     v = parts.linear.inputs
-    inputs = [*v[:consts], *v[heads : heads + tc + tk], *v[consts:heads], *v[heads + tc + tk :]]
+    heads = len(v) - sum(tangents)
+    by = dict(zip(parts.inputs, v))
+    consts = [by[k] for k in parts.inputs if k < scan.consts]
+    again = [by[k] for k in parts.replayed]
+    rows = [by[k] for k in parts.inputs if k >= scan.consts and k not in parts.replayed]
+    rows += v[len(parts.inputs) : heads]
+    inputs = [*consts, *v[heads : heads + tc + tk], *again, *rows, *v[heads + tc + tk :]]
     eqns = list(parts.linear.eqns)
-    touts: Sequence = spread(parts.mask, parts.linear.outs)
+    last = len(parts.linear.outs) - len(again)
+    touts: Sequence = spread(parts.mask, parts.linear.outs[:last])
     avals = [a.tangent() for a in scan.jaxpr.out_avals]
     full = _with_zeros(eqns, touts[: scan.carry], avals)
-    outs = only(mask, [*full, *touts[scan.carry :]])
+    tcarry = only(mask[: scan.carry], full)
+    tys = only(mask[scan.carry :], touts[scan.carry :])
+    outs = [*tcarry, *parts.linear.outs[last:], *tys]
     parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
     return parts.linear.memo[key]
 
@@ -366,14 +377,17 @@ def _expand(scan: Scan) -> Jaxpr | None:
 # --- transposition ------------------------------------------------------------------------------------
 
 
-def _transpose(scan: Scan, cts: tuple, args: tuple) -> tuple:
-    """The loop from the other end; all carries are linear."""
+def _transpose(scan: Scan, cts: tuple, args: tuple, restored: tuple["Restored", ...] = ()) -> tuple:
+    """The loop from the other end; all carries are linear.
+
+    Known xs that are `restored` are not rows of arrays: they are made anew in each round.
+    """
     linear = undefined(args)
     consts, _, xs = scan.parts(linear)
     linear = (*consts, *(True,) * scan.carry, *xs)
     ct_carry, ct_ys = cts[: scan.carry], cts[scan.carry :]
     nonzero, reached = _nonzero(scan, given(ct_carry), given(ct_ys))
-    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached)
+    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached, restored)
     avals = scan.parts(scan.jaxpr.in_avals)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     start = [zeros(a) for a in only(summed, avals[0])]
@@ -381,15 +395,17 @@ def _transpose(scan: Scan, cts: tuple, args: tuple) -> tuple:
         zeros(a) if ct is None else ct
         for ct, a in zip(only(nonzero, ct_carry), only(nonzero, avals[1]))
     ]
-    known_c, _, known_x = (
-        [a for a, lin in zip(part, lins) if not lin]
-        for part, lins in zip(scan.parts(args), scan.parts(linear))
-    )
+    n, m = sum(summed), len(start)
+    start += [scan.parts(args)[2][r.row] for r in restored]  # their last values
+    made = [r.row for r in restored]
+    known_c = [a for a, lin in zip(scan.parts(args)[0], consts) if not lin]
+    known_x = [
+        a for k, (a, lin) in enumerate(zip(scan.parts(args)[2], xs)) if not lin and k not in made
+    ]
     back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
     outs = back(*known_c, *start, *known_x, *only(given(ct_ys), ct_ys))
-    n, m = sum(summed), len(start)
     found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
-    found += spread(xs, spread(mask_xs, outs[m:]))
+    found += spread(xs, spread(mask_xs, outs[len(start) :]))
     return tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
 
 
@@ -407,35 +423,41 @@ def _nonzero(scan: Scan, carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
 
 
 def _transposed_body(
-    scan: Scan, linear: Mask, nonzero: Mask, ys: Mask, reached: Mask
-) -> tuple[Jaxpr, Mask]:
-    """(known consts, sums, cotangents of carry, known xs, cotangents of ys) ->
-    (sums, cotangents of carry, cotangents of xs); and which of the linear xs have one.
+    scan: Scan, linear: Mask, nonzero: Mask, ys: Mask, reached: Mask,
+    restored: tuple["Restored", ...],
+) -> tuple[Jaxpr, Mask]:  # fmt: skip
+    """(known consts, sums, cotangents of carry, restored, known xs, cotangents of ys) ->
+    (sums, cotangents of carry, restored, cotangents of xs); and which linear xs have a cotangent.
     """
     body = scan.jaxpr
-    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys)
+    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, restored)
     if key in body.memo:
         return body.memo[key]
     consts, _, xs = scan.parts(linear)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     in_c, in_k, in_x = scan.parts(body.in_avals)
+    vars_c, _, vars_x = scan.parts(body.inputs)
+    made = {r.row for r in restored}
+    rows = [k for k, lin in enumerate(xs) if not lin and k not in made]
     ct_avals = [a.tangent() for a in body.out_avals]
     groups = [
         [a for a, lin in zip(in_c, consts) if not lin],
         only(summed, in_c),
         only(nonzero, in_k),
-        [a for a, lin in zip(in_x, xs) if not lin],
+        [in_x[r.row] for r in restored],
+        [in_x[k] for k in rows],
         only(ys, ct_avals[scan.carry :]),
     ]
     mask: list[bool] = []
 
     def run(*flat: Array) -> list[Array]:
         it = iter(flat)
-        known_c, sums, ct_k, known_x, ct_y = ([next(it) for _ in g] for g in groups)
-        values_c, values_x = iter(known_c), iter(known_x)
-        full = [Undefined(a) if lin else next(values_c) for a, lin in zip(in_c, consts)]
-        full += [Undefined(a) for a in in_k]
-        full += [Undefined(a) if lin else next(values_x) for a, lin in zip(in_x, xs)]
+        known_c, sums, ct_k, after, known_x, ct_y = ([next(it) for _ in g] for g in groups)
+        values: dict[Var, Array] = dict(zip([v for v, lin in zip(vars_c, consts) if not lin], known_c))
+        values |= zip([vars_x[k] for k in rows], known_x)
+        before = [r.before(x, values) for r, x in zip(restored, after)]
+        values |= zip([vars_x[r.row] for r in restored], before)
+        full = [values[v] if v in values else Undefined(v.aval) for v in body.inputs]
         cts = [*spread(nonzero, ct_k), *spread(ys, ct_y)]
         seeds = [*spread(summed, sums), *(None for _ in (*in_k, *in_x))]
         back = backward_jaxpr(body, full, cts, seeds)
@@ -446,6 +468,7 @@ def _transposed_body(
         return [
             *only(summed, back_c),
             *only(nonzero, back_k),
+            *before,
             *(ct for ct in back_x if ct is not None),
         ]
 
@@ -454,29 +477,98 @@ def _transposed_body(
     return body.memo[key]
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A row that is an array's value before a chain of updates, made from the value after it.
+
+    `steps` are the updates' places, last first, each with the variable of what it overwrote.
+    """
+
+    row: int
+    steps: tuple[tuple[Places, Var], ...]
+
+    def before(self, x: Array, values: dict[Var, Array]) -> Array:
+        for at, old in self.steps:
+            where = [values[a] if type(a) is Var else a.value for a in at.where]  # type: ignore
+            x = at.write(x, values[old], *where)
+        return x
+
+
 def _without_known_carry(scan: Scan, linear: Mask, cts: tuple, args: tuple) -> tuple:
-    """Transposes a loop whose carry is partly known: that part runs first and is stacked."""
-    body = scan.jaxpr
-    consts, carry, xs = scan.parts(body.inputs)
+    """Transposes a loop whose carry is partly known: that part runs first.
+
+    Its values are stacked, or, of arrays that are updated in place, what the updates overwrite.
+    """
+    first, rest, restored, counts = _apart(scan, linear, undefined(args))
     known = [not lin for lin in linear]
-    kept = only(known, carry)
     lin_c, _, lin_x = scan.parts(undefined(args))
     a_c, a_k, a_x = scan.parts(args)
-    ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
-    ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
-    outs = [*only(known, body.outs[: scan.carry]), *kept]
-    first = Jaxpr([*ins_c, *kept, *ins_x], live(body.eqns, outs), outs, name=body.name)
     values_c = [a for a, lin in zip(a_c, lin_c) if not lin]
     values_x = [a for a, lin in zip(a_x, lin_x) if not lin]
-    done = scan.with_jaxpr(first, len(ins_c), len(kept))(*values_c, *only(known, a_k), *values_x)
-    stacked = done[len(kept) :]
-    inputs = [*consts, *only(linear, carry), *kept, *xs]
-    outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
-    rest = scan.with_jaxpr(Jaxpr(inputs, body.eqns, outs, name=body.name), scan.consts, sum(linear))
+    start = only(known, a_k)
+    done = scan.with_jaxpr(first, len(values_c), len(start))(*values_c, *start, *values_x)
+    last, stacked = done[: len(start)], done[len(start) :]
+    rows = [*(last[k] for k in counts), *stacked]
+    loop = scan.with_jaxpr(rest, scan.consts, sum(linear))
     ct = (*only(linear, cts[: scan.carry]), *cts[scan.carry :])
-    found = rest.transpose(ct, *a_c, *only(linear, a_k), *stacked, *a_x)
+    found = _transpose(loop, ct, (*a_c, *only(linear, a_k), *rows, *a_x), restored)
     n, m = scan.consts, scan.consts + sum(linear)
-    return (*found[:n], *spread(linear, found[n:m]), *found[m + len(kept) :])
+    return (*found[:n], *spread(linear, found[n:m]), *found[m + len(rows) :])
+
+
+def _apart(
+    scan: Scan, linear: Mask, undefined_args: Mask
+) -> tuple[Jaxpr, Jaxpr, tuple[Restored, ...], list[int]]:
+    """The loop of the known carries alone; the loop in which they are xs; how those that are updated in
+    place are restored; and their numbers among the known carries.
+    """
+    body = scan.jaxpr
+    key = ("apart", scan.consts, scan.carry, linear, undefined_args)
+    if key in body.memo:
+        return body.memo[key]
+    consts, carry, xs = scan.parts(body.inputs)
+    lin_c, _, lin_x = scan.parts(undefined_args)
+    known = [not lin for lin in linear]
+    kept = only(known, carry)
+    after = only(known, body.outs[: scan.carry])
+    fixed = {v for v, lin in zip((*consts, *xs), (*lin_c, *lin_x)) if not lin}
+    maker = makers(body.eqns)
+    chains = [chain(maker, v, o) for v, o in zip(kept, after)]
+    chains = [c if c and 2 * overwritten(c) < v.aval.nbytes else None for c, v in zip(chains, kept)]
+    eqns, extra, names = list(body.eqns), [], {}  # what the first loop stacks, and its name later
+    counts = [k for k, c in enumerate(chains) if c]
+    restored = []
+    for row, k in enumerate(counts):
+        steps = []
+        for e in chains[k] or ():
+            at = places(e)
+            for a in at.where:
+                if type(a) is Var and a not in fixed and a not in names:
+                    names[a] = Var(a.aval)
+                    extra.append(a)
+            old = splice(_reader(e, at), [e.inputs[0], *at.where], eqns)[0]
+            names[old] = Var(old.aval)
+            extra.append(old)
+            where = tuple([names.get(a, a) if type(a) is Var else a for a in at.where])
+            steps.append((replace(at, where=where), names[old]))
+        restored.append(Restored(row, tuple(steps[::-1])))
+    plain = [v for v, c in zip(kept, chains) if not c]
+    ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
+    ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
+    outs = [*after, *plain, *extra]
+    first = Jaxpr([*ins_c, *kept, *ins_x], live(eqns, outs), outs, name=body.name)
+    rows = [*(kept[k] for k in counts), *plain, *(names[v] for v in extra)]
+    inputs = [*consts, *only(linear, carry), *rows, *xs]
+    outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+    rest = Jaxpr(inputs, live(body.eqns, outs), outs, name=body.name)
+    body.memo[key] = first, rest, tuple(restored), counts
+    return body.memo[key]
+
+
+def _reader(e: Eqn, at: Places) -> Jaxpr:
+    """What an update overwrites, as a jaxpr of the array and the places."""
+    avals = [e.inputs[0].aval, *(a.aval for a in at.where)]
+    return trace_closed(lambda x, *where: [at.read(x, *where)], avals, what="transpose")
 
 
 # --- dead code ---------------------------------------------------------------------------------------------

@@ -50,19 +50,32 @@ class Stage(Interpreter):
         return StageTracer(self, Var(aval))
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
-        if self.parent is not None:
+        if self.parent is None:
+            source = user_source()
+            inputs = tuple(
+                [
+                    a.var if type(a) is StageTracer and a.owner is self else self.lift(a, prim)
+                    for a in args
+                ]
+            )
+        else:
+            source, mine, atoms = None, False, []
             for a in args:
                 if type(a) is StageTracer and a.owner is self:
-                    break
-            else:
+                    atoms.append(a.var)
+                    mine = True
+                else:
+                    atoms.append(Literal(a))
+            if not mine:
                 return self.parent.process(prim, args)
-        inputs = [
-            a.var if type(a) is StageTracer and a.owner is self else self.lift(a, prim)
-            for a in args
-        ]
+            inputs = tuple(atoms)
         avals = prim.abstract(*[a.aval for a in inputs])
-        outs = [Var(aval) for aval in avals]
-        self.eqns.append(Eqn(prim, inputs, outs, user_source() if self.parent is None else None))
+        if len(avals) == 1:
+            var = Var(avals[0])
+            self.eqns.append(Eqn(prim, inputs, (var,), source))
+            return (StageTracer(self, var),)
+        outs = tuple([Var(aval) for aval in avals])
+        self.eqns.append(Eqn(prim, inputs, outs, source))
         return tuple([StageTracer(self, v) for v in outs])
 
     def lift(self, value: Array, prim: Primitive | None = None) -> Atom:

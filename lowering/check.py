@@ -8,7 +8,7 @@ from fnx.core.scalar import Expr
 
 from . import kernel, walk
 from .kernel import Buffer, Program, Ref, Stmt
-from .llvm_scalar import KIND, PART, itemsize
+from .llvm_types import KIND, PART, itemsize
 
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _LEAVES = frozenset("const size literal var".split())
@@ -236,7 +236,7 @@ class _Checker:
         self.seen = before
         self.known.pop()
 
-    # --- expressions -------------------------------------------------------------------------------
+    # --- expressions ------------------------------------------------------------------------------
 
     def expression(self, root: Expr) -> None:
         """Types, and that variables are known here."""
@@ -266,7 +266,9 @@ def _type_problem(e: Expr) -> str | None:
         return f"there is no operation {op!r}"
     if e.dtype not in KIND:
         return f"there is no dtype {e.dtype!r}"
-    count = 0 if op in _LEAVES else 3 if op in ("select", "fma") else 2 if op in scalar.BINARY else 1
+    count = (
+        0 if op in _LEAVES else 3 if op in ("select", "fma") else 2 if op in scalar.BINARY else 1
+    )
     if len(args) != count:
         return f"{len(args)} operands, expected {count}"
     if op == "size" and (e.dtype != "int64" or type(e.attr) is not int):

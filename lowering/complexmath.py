@@ -1,4 +1,4 @@
-"""Complex arithmetic and functions in terms of their real parts.
+"""Complex arithmetic, roots, exponentials and logarithms in terms of real parts.
 
 Special values follow C99, Annex G, where they can be had without branches. The algorithms are those
 of W. Kahan, "Branch cuts for complex elementary functions" (1987), but for division and modulus,
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from .vmath.lang import DOUBLE, FORMAT, V, bits, copy_sign, fma, from_bits, sqrt, two_product, where
+from .vmath.lang import FORMAT, V, bits, copy_sign, fma, from_bits, sqrt, two_product, where
 
 Pair = tuple[V, V]
 
@@ -64,7 +64,7 @@ def smaller(x: V, y: V) -> V:
     return where(x > y, y, x)
 
 
-# --- what is printed in place: a few operations ----------------------------------------------------
+# --- what is printed in place: a few operations ---------------------------------------------------
 
 
 def _mul(z: Expr, w: Expr) -> Expr:
@@ -139,7 +139,7 @@ DERIVED: dict[str, Callable[..., Expr]] = {
 }
 
 
-# --- scaling ----------------------------------------------------------------------------------------
+# --- scaling --------------------------------------------------------------------------------------
 
 
 def inverse_scale(m: V) -> V:
@@ -167,7 +167,7 @@ def _abs(z: Expr) -> Expr:
     return hypot(*split(z)).e
 
 
-# --- division -----------------------------------------------------------------------------------------
+# --- division -------------------------------------------------------------------------------------
 
 
 def divide(z: Pair, w: Pair) -> Pair:
@@ -207,7 +207,7 @@ def _sign(z: Expr) -> Expr:
     return join(where(zero, x, p / norm), where(zero, y, q / norm))
 
 
-# --- square root, exponential, logarithm ----------------------------------------------------------------
+# --- square root, exponential, logarithm ----------------------------------------------------------
 
 
 def root(x: V, y: V) -> Pair:
@@ -219,7 +219,9 @@ def root(x: V, y: V) -> Pair:
     low = 2 - form.bias + (form.bias & 1)
     k = where(k < low, low, where(k > form.bias - 3, form.bias - 3, k))
     s = from_bits((form.bias - k) << form.fraction)
-    half = from_bits((V(scalar.apply("shift_right_arithmetic", k.e, same(1, k))) + form.bias) << form.fraction)
+    half = from_bits(
+        (V(scalar.apply("shift_right_arithmetic", k.e, same(1, k))) + form.bias) << form.fraction
+    )
     p, q = abs(x) * s, abs(y) * s
     t = sqrt(0.5 * (p + sqrt(fma(p, p, q * q))))
     u = 0.5 * q / t
@@ -251,12 +253,12 @@ def _rsqrt(z: Expr) -> Expr:
     return join(*divide((one, V(same(0.0, one))), root(*split(z))))
 
 
-_EXP_LIMIT = {"float32": 88.0, "float64": 709.0}
+EXP_LIMIT = {"float32": 88.0, "float64": 709.0}
 
 
 def exponential(x: V, y: V, op: str = "exp") -> Pair:
     """op(x) cos y and op(x) sin y, where op(x) may overflow though they do not."""
-    big = x > _EXP_LIMIT[x.dtype]
+    big = x > EXP_LIMIT[x.dtype]
     e = f(op, where(big, 0.5 * x, x))
     rest = where(big, e, 1.0)
     re, im = e * f("cos", y) * rest, e * f("sin", y) * rest
@@ -344,170 +346,8 @@ def _logistic(z: Expr) -> Expr:
     re, im = exponential(-x, -y)
     one = V(same(1.0, x))
     re, im = divide((one, V(same(0.0, x))), (re + 1.0, im))
-    huge = x < -_EXP_LIMIT[x.dtype]
+    huge = x < -EXP_LIMIT[x.dtype]
     return join(where(huge, 0.0, re), where(huge, 0.0, im))
-
-
-# --- hyperbolic and circular functions -------------------------------------------------------------------
-
-
-def hyperbolic(x: V, y: V) -> tuple[V, V, V, V]:
-    """sinh x cos y, cosh x sin y, cosh x cos y, sinh x sin y."""
-    limit = _EXP_LIMIT[x.dtype]
-    big = abs(x) > limit
-    e = f("exp", 0.5 * abs(x))
-    sinh = where(big, copy_sign(0.5 * e, x), f("sinh", x))
-    cosh = where(big, 0.5 * e, f("cosh", x))
-    rest = where(big, e, 1.0)
-    cos, sin = f("cos", y), f("sin", y)
-
-    def times(h: V, c: V) -> V:
-        """h c, where a zero factor wins over an infinity, and an infinity over NaN."""
-        product = h * c * rest
-        product = where(either(h.eq(0.0), c.eq(0.0)), h * where(is_finite(c), c, 0.0), product)
-        exact_zero = both(c.eq(0.0), is_inf(h))
-        return where(exact_zero, c * copy_sign(V(same(1.0, h)), h), product)
-
-    sc, cs, cc, ss = times(sinh, cos), times(cosh, sin), times(cosh, cos), times(sinh, sin)
-    wild = both(is_inf(x), f("not", is_finite(y)))
-    # the imaginary part of a real argument is zero even beside NaN
-    real = y.eq(0.0)
-    cs = where(both(real, is_nan(x)), y, cs)
-    ss = where(both(real, is_nan(x)), y, ss)
-    return where(wild, x, sc), cs, where(wild, math.inf, cc), ss
-
-
-def _sinh(z: Expr) -> Expr:
-    re, im, _, _ = hyperbolic(*split(z))
-    return join(re, im)
-
-
-def _cosh(z: Expr) -> Expr:
-    _, _, re, im = hyperbolic(*split(z))
-    return join(re, im)
-
-
-def _sin(z: Expr) -> Expr:
-    """-i sinh(i z)"""
-    x, y = split(z)
-    re, im, _, _ = hyperbolic(-y, x)
-    return join(im, -re)
-
-
-def _cos(z: Expr) -> Expr:
-    """cosh(i z)"""
-    x, y = split(z)
-    _, _, re, im = hyperbolic(-y, x)
-    return join(re, im)
-
-
-_TANH_LIMIT = {"float32": 11.0, "float64": 22.0}
-
-
-def tangent(x: V, y: V) -> Pair:
-    """tanh(x + iy), by Kahan's formula."""
-    t = f("tan", y)
-    s = f("sinh", where(abs(x) > _TANH_LIMIT[x.dtype], 1.0, x))
-    beta = fma(t, t, 1.0)
-    rho = sqrt(fma(s, s, 1.0))
-    norm = fma(beta * s, s, 1.0)
-    re, im = beta * rho * s / norm, t / norm
-    e = f("exp", -abs(x))
-    finite = is_finite(y)
-    angle = where(finite, y, 0.0)
-    far = 4.0 * f("sin", angle) * f("cos", angle) * e * e
-    large = abs(x) > _TANH_LIMIT[x.dtype]
-    unknown = both(f("not", finite), f("not", is_inf(x)))
-    one = copy_sign(V(same(1.0, x)), x)
-    re, im = where(large, one, re), where(large, far, im)
-    re = where(both(unknown, x.ne(0.0)), math.nan, where(x.eq(0.0), x, re))
-    im = where(unknown, math.nan, im)
-    return re, where(y.eq(0.0), y, im)
-
-
-def _tanh(z: Expr) -> Expr:
-    return join(*tangent(*split(z)))
-
-
-def _tan(z: Expr) -> Expr:
-    """-i tanh(i z)"""
-    x, y = split(z)
-    re, im = tangent(-y, x)
-    return join(im, -re)
-
-
-def infinite(x: V, y: V) -> V:
-    return either(is_inf(x), is_inf(y))
-
-
-def arc_sine(x: V, y: V) -> Pair:
-    a, b = root(1.0 + x, y)
-    c, d = root(1.0 - x, -y)
-    far = infinite(x, y)
-    re = f("atan2", x, where(far, abs(y), a * c - b * d))
-    im = f("asinh", c * b - d * a)
-    im = where(far, copy_sign(V(same(math.inf, y)), y), im)
-    return where(x.eq(0.0), x, re), im
-
-
-def _asin(z: Expr) -> Expr:
-    return join(*arc_sine(*split(z)))
-
-
-def _acos(z: Expr) -> Expr:
-    x, y = split(z)
-    a, b = root(1.0 + x, y)
-    c, d = root(1.0 - x, -y)
-    far = infinite(x, y)
-    re = where(far, f("atan2", abs(y), x), 2.0 * f("atan2", c, a))
-    im = where(far, copy_sign(V(same(math.inf, y)), -y), f("asinh", a * d - b * c))
-    return join(where(both(x.eq(0.0), is_nan(y)), math.pi / 2, re), im)
-
-
-def _asinh(z: Expr) -> Expr:
-    """i asin(-i z)"""
-    x, y = split(z)
-    re, im = arc_sine(y, -x)
-    return join(-im, re)
-
-
-def _acosh(z: Expr) -> Expr:
-    x, y = split(z)
-    a, b = root(x - 1.0, y)
-    c, d = root(x + 1.0, y)
-    far = infinite(x, y)
-    re = where(far, math.inf, f("asinh", a * c + b * d))
-    return join(re, where(far, f("atan2", y, x), 2.0 * f("atan2", b, c)))
-
-
-def arc_tanh(x: V, y: V) -> Pair:
-    """Scaled where squares would overflow: there it is 1/z, and a right angle."""
-    huge = larger(abs(x), abs(y)) > (1e150 if x.dtype == DOUBLE.dtype else 1e18)
-    p, q = where(huge, 1.0, x), where(huge, 1.0, y)
-    one_less = 1.0 - abs(p)
-    re = 0.25 * f("log1p", 4.0 * abs(p) / fma(one_less, one_less, q * q))
-    im = 0.5 * f("atan2", 2.0 * q, one_less * (1.0 + abs(p)) - q * q)
-    inverse, _ = divide((V(same(1.0, x)), V(same(0.0, x))), (x, y))
-    right = copy_sign(V(same(math.pi / 2, y)), y)
-    none = both(is_nan(x), f("not", is_inf(y)))
-    re = where(huge, abs(inverse), re)
-    re = where(either(is_inf(x), is_inf(y)), 0.0, where(none, x, re))
-    im = where(huge, right, im)
-    im = where(both(is_nan(y), is_finite(x)), y, where(none, x, im))
-    im = where(both(is_nan(y), is_inf(x)), y, im)
-    re = where(x.eq(0.0), x, copy_sign(re, x))
-    return re, where(is_nan(im), im, copy_sign(im, y))
-
-
-def _atanh(z: Expr) -> Expr:
-    return join(*arc_tanh(*split(z)))
-
-
-def _atan(z: Expr) -> Expr:
-    """-i atanh(i z)"""
-    x, y = split(z)
-    re, im = arc_tanh(-y, x)
-    return join(im, -re)
 
 
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
@@ -525,16 +365,4 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
     "log1p": _log1p,
     "pow": _pow,
     "logistic": _logistic,
-    "sinh": _sinh,
-    "cosh": _cosh,
-    "sin": _sin,
-    "cos": _cos,
-    "tanh": _tanh,
-    "tan": _tan,
-    "asin": _asin,
-    "acos": _acos,
-    "asinh": _asinh,
-    "acosh": _acosh,
-    "atanh": _atanh,
-    "atan": _atan,
 }

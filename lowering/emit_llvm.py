@@ -12,11 +12,11 @@ from typing import Any
 from fnx.core.scalar import Expr
 
 from . import kernel, walk
-from . import llvm_scalar as ls
+from . import llvm_types as lt
 from .kernel import Buffer, Program, Ref, Stmt
 from .llvm_function import Function
 from .llvm_module import Module, Param, host_has_half
-from .llvm_scalar import Operand
+from .llvm_types import Operand
 
 ENTRY = "entry"
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
@@ -47,15 +47,13 @@ def emit(program: Program) -> Emitted:
         if label in body.exits:
             body.start(label)
             body.put(f"ret i32 {code}")
-    arguments = ", ".join(
-        f"ptr noalias readonly {x}" for x in ("%args", "%params")
-    )
+    arguments = ", ".join(f"ptr noalias readonly {x}" for x in ("%args", "%params"))
     head = f"define i32 @{ENTRY}({arguments}, ptr %workspace, ptr %control) nounwind {{"
     module.functions.append("\n".join([head, "entry:", *body.head, *body.lines, "}", ""]))
     return Emitted(module.text(), module.params, kernels=body.kernels)
 
 
-# --- which statements become functions -----------------------------------------------------------------
+# --- which statements become functions ------------------------------------------------------------
 
 
 def _is_function(nest: kernel.Nest) -> bool:
@@ -101,7 +99,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
     return {b: path[-1] if path else None for b, path in paths.items()}
 
 
-# --- statements -------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------
 
 
 class Body(Function):
@@ -141,15 +139,15 @@ class Body(Function):
         for buffer in walk.all_writes(stmt):
             self.kill(buffer)
 
-    # --- phis ---------------------------------------------------------------------------------------
+    # --- phis -------------------------------------------------------------------------------------
 
     def phis(self, dtypes: Sequence[str]) -> tuple[list[Operand], int]:
         """Names for values that depend on where control comes from; their lines are filled later."""
         at, names = len(self.lines), []
         for dtype in dtypes:
-            pair = [self.fresh() for _ in ls.types(dtype)]
+            pair = [self.fresh() for _ in lt.types(dtype)]
             self.lines += [""] * len(pair)
-            names.append(ls.whole(pair))
+            names.append(lt.whole(pair))
         return names, at
 
     def fill(
@@ -161,12 +159,12 @@ class Body(Function):
     ) -> None:
         """Fill the lines of phis: `sources` are (block, operands)."""
         for k, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
-            for j, t in enumerate(ls.types(dtype)):
-                choices = [f"[ {ls.parts(ops[k])[j]}, %{label} ]" for label, ops in sources]
-                self.lines[at] = f"  {ls.parts(name)[j]} = phi {t} {', '.join(choices)}"
+            for j, t in enumerate(lt.types(dtype)):
+                choices = [f"[ {lt.parts(ops[k])[j]}, %{label} ]" for label, ops in sources]
+                self.lines[at] = f"  {lt.parts(name)[j]} = phi {t} {', '.join(choices)}"
                 at += 1
 
-    # --- simple statements ------------------------------------------------------------------------------
+    # --- simple statements ------------------------------------------------------------------------
 
     def eval(self, s: kernel.Eval) -> None:
         self.pin(s.exprs)
@@ -186,26 +184,28 @@ class Body(Function):
 
     def copy(self, s: kernel.Copy) -> None:
         target, source, count = self.ref(s.target), self.ref(s.source), self.value(s.count)
-        size = ls.itemsize(s.target.buffer.dtype)
+        size = lt.itemsize(s.target.buffer.dtype)
         total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
         name = "@llvm.memcpy.p0.p0.i64"
         self.module.declare(name, f"declare void {name}(ptr, ptr, i64, i1)")
         align = f"align {min(size, 8)}"
-        self.put(f"call void {name}(ptr {align} {target}, ptr {align} {source}, i64 {total}, i1 false)")
+        self.put(
+            f"call void {name}(ptr {align} {target}, ptr {align} {source}, i64 {total}, i1 false)"
+        )
         self.kill(s.target.buffer)
 
     def fill_memory(self, s: kernel.Fill) -> None:
         buffer = s.target.buffer
         value = s.value.attr if s.value.op in ("const", "literal") else None
         zero = value is not None and all(
-            v == 0 and not (isinstance(v, float) and v.hex()[0] == "-") for v in ls.parts(value)
+            v == 0 and not (isinstance(v, float) and v.hex()[0] == "-") for v in lt.parts(value)
         )
         if not zero:
             value, first = self.value(s.value), self.value(s.target.index)
             self._fill_loop(buffer, first, self.value(s.count), value)
         else:
             target, count = self.ref(s.target), self.value(s.count)
-            size = ls.itemsize(buffer.dtype)
+            size = lt.itemsize(buffer.dtype)
             total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
             name = "@llvm.memset.p0.i64"
             self.module.declare(name, f"declare void {name}(ptr, i8, i64, i1)")
@@ -229,7 +229,7 @@ class Body(Function):
         self.fill(at, [k], ["int64"], [(before, ["0"]), (loop, [following])])
         self.start(done)
 
-    # --- loops -----------------------------------------------------------------------------------------------
+    # --- loops ------------------------------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
         if _is_shared_out(s) and self.shares:
@@ -277,7 +277,9 @@ class Body(Function):
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
-        self.branch(last, done, body, self.module.loop(number, number if s.vector else None, s.unroll))
+        self.branch(
+            last, done, body, self.module.loop(number, number if s.vector else None, s.unroll)
+        )
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
         self.fill(at, carried, dtypes, [(before, init), (end, yields)])
         self.start(done)
@@ -337,7 +339,7 @@ class Body(Function):
         self.branch(go_on, on, "cancelled")
         self.start(on)
 
-    # --- branches -----------------------------------------------------------------------------------------------
+    # --- branches ---------------------------------------------------------------------------------
 
     def if_(self, s: kernel.If) -> None:
         cond = self.value(s.cond)
@@ -357,7 +359,7 @@ class Body(Function):
         for variable, name in zip(s.results, names, strict=True):
             self.bind(variable, name)
 
-    # --- calls --------------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def library(self, s: kernel.CallLibrary) -> None:
         texts = []
@@ -368,16 +370,18 @@ class Body(Function):
                 texts.append(f"ptr {self._in_slot(arg, (s, k))}")
             elif arg.dtype == "bool":
                 texts.append(f"i8 {self.op(f'zext i1 {self.value(arg)} to i8')}")
-            elif arg.dtype in ls.PART or ls.KIND[arg.dtype] == "h":
-                raise NotImplementedError(f"{s.symbol}: {arg.dtype} can be passed by reference only")
+            elif arg.dtype in lt.PART or lt.KIND[arg.dtype] == "h":
+                raise NotImplementedError(
+                    f"{s.symbol}: {arg.dtype} can be passed by reference only"
+                )
             else:
-                texts.append(f"{ls.REGISTER[arg.dtype]} {self.value(arg)}")
+                texts.append(f"{lt.REGISTER[arg.dtype]} {self.value(arg)}")
         callee = self.symbol(s.symbol)
         if s.result is None:
             self.put(f"call void {callee}({', '.join(texts)})")
         else:
             name = self.fresh()
-            self.put(f"{name} = call {ls.REGISTER[s.result.dtype]} {callee}({', '.join(texts)})")
+            self.put(f"{name} = call {lt.REGISTER[s.result.dtype]} {callee}({', '.join(texts)})")
             self.bind(s.result, name)
         for buffer in s.writes:
             self.kill(buffer)
@@ -386,7 +390,7 @@ class Body(Function):
         """The address of a stack slot with the value of an expression."""
         dtype, value = arg.dtype, self.value(arg)
         buffer = Buffer("argument", dtype, 1, "stack")
-        slot = self.pointers[buffer] = self.slot(f"alloca {ls.element(dtype)}, align 16", key)
+        slot = self.pointers[buffer] = self.slot(f"alloca {lt.element(dtype)}, align 16", key)
         with self.scope():
             self.store(buffer, "0", value)
         return slot
@@ -408,7 +412,7 @@ class Body(Function):
         for ref, _, _ in s.outputs:
             self.kill(ref.buffer)
 
-    # --- functions of their own -----------------------------------------------------------------------------------
+    # --- functions of their own -------------------------------------------------------------------
 
     def nest(self, s: kernel.Nest) -> None:
         if not (self.top and _is_function(s)):
@@ -422,8 +426,8 @@ class Body(Function):
         inner = Body(self.module, self, s)
         inner.statements(s.body)
         dtypes = [r.dtype for r in s.results]
-        flat = [x for e in s.results for x in ls.parts(inner.value(e))]
-        kinds = [t for d in dtypes for t in ls.types(d)]
+        flat = [x for e in s.results for x in lt.parts(inner.value(e))]
+        kinds = [t for d in dtypes for t in lt.types(d)]
         struct = f"{{ {', '.join(kinds)} }}" if kinds else "void"
         value = "poison"
         for k, (t, x) in enumerate(zip(kinds, flat, strict=True)):
@@ -444,8 +448,8 @@ class Body(Function):
         self.put(f"{result} = {call}")
         fields = [self.op(f"extractvalue {struct} {result}, {k}") for k in range(len(kinds))]
         for variable, dtype in zip(s.results, dtypes, strict=True):
-            n = len(ls.types(dtype))
-            self.bind(variable, ls.whole(fields[:n]))
+            n = len(lt.types(dtype))
+            self.bind(variable, lt.whole(fields[:n]))
             del fields[:n]
 
     def _define(
@@ -456,14 +460,16 @@ class Body(Function):
         arguments = ["ptr noalias readonly %params"]
         for x, _, what in inner.captures:
             if type(what) is Buffer:
-                align = ls.BYTES[ls.PART.get(what.dtype, what.dtype)]
+                align = lt.BYTES[lt.PART.get(what.dtype, what.dtype)]
                 align = align if what.space == "argument" else 64
                 access = "" if what in written else " readonly"
                 arguments.append(f"ptr noalias nonnull noundef align {align}{access} {x}")
             else:
                 arguments.append(f"{what} {x}")
         head = f"define internal {result} {name}({', '.join(arguments)}{more}) nounwind {attributes} {{"
-        self.module.functions.append("\n".join([head, "entry:", *inner.head, *inner.lines, "}", ""]))
+        self.module.functions.append(
+            "\n".join([head, "entry:", *inner.head, *inner.lines, "}", ""])
+        )
 
     def share_out(self, s: kernel.Loop) -> None:
         """A loop whose rounds threads share: its body is a function of a range of rounds."""

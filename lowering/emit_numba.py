@@ -18,7 +18,7 @@ from . import expand, kernel, walk
 from . import numba_scalar as ns
 from .kernel import Buffer, Program, Ref, Stmt
 from .known import Known
-from .llvm_scalar import KIND
+from .llvm_types import KIND
 
 _WIDE = 76  # characters after which an expression gets a name
 _FORMULAS = {
@@ -73,10 +73,12 @@ def emit(program: Program) -> Printed:
     body += code.lines or ["    pass"]
     imports = ["import math\n", "import numba", "import numpy as np"]
     if module.runtime:
-        imports.append(f"from fnx.lowering.numba_runtime import {', '.join(sorted(module.runtime))}")
-    head = ["\n".join(imports), "jit = numba.njit(error_model='numpy')\n"]
+        imports.append(
+            f"from fnx.lowering.numba_runtime import {', '.join(sorted(module.runtime))}"
+        )
+    head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
     functions = ["@jit\n" + text for text in module.functions.values()]
-    source = "\n\n".join([*head, *functions, "\n".join(body)]) + "\n"
+    source = "\n".join(head) + "\n\n" + "\n\n\n".join([*functions, "\n".join(body)]) + "\n"
     compiles = not module.runtime & {"library", "host"}
     return Printed(source, entry, compiles, module.callbacks)
 
@@ -190,7 +192,7 @@ class Printer(Known):
     def buffer(self, b: Buffer) -> str:
         raise NotImplementedError
 
-    # --- functions ---------------------------------------------------------------------------------
+    # --- functions --------------------------------------------------------------------------------
 
     def has_function(self, name: str) -> bool:
         return name in self.module.functions
@@ -294,7 +296,7 @@ class Code(Printer):
         for n, t in pairs:
             self.put(f"{n} = {_bare(t)}")
 
-    # --- statements ----------------------------------------------------------------------------------
+    # --- statements -------------------------------------------------------------------------------
 
     def eval(self, s: kernel.Eval) -> None:
         self.pin(s.exprs)

@@ -10,9 +10,10 @@ from functools import lru_cache
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from . import complexmath
+from . import complex_circular, complexmath
 from .vmath import USUAL, VMATH
 
+COMPLEX = complexmath.FUNCTIONS | complex_circular.FUNCTIONS
 HALF = ("float16", "bfloat16")
 _FLOATS = ("float32", "float64")
 _WIDTH = {f"{u}int{n}": n for n in (8, 16, 32, 64) for u in ("", "u")}
@@ -26,14 +27,14 @@ def same(value: float, like: Expr) -> Expr:
     return scalar.const(value, like.dtype)
 
 
-# --- functions of their own ------------------------------------------------------------------------
+# --- functions of their own -----------------------------------------------------------------------
 
 
 def is_function(op: str, dtype: str) -> bool:
     if dtype in _FLOATS:
         return (op, dtype) in VMATH
     if dtype in ("complex64", "complex128"):
-        return op in complexmath.FUNCTIONS
+        return op in COMPLEX
     return op == "pow" and dtype in _WIDTH
 
 
@@ -42,8 +43,8 @@ def body(op: str, dtype: str, args: list[Expr]) -> Expr:
     found = VMATH.get((op, dtype)) or USUAL.get((op, dtype))
     if found is not None:
         return found(*args)
-    if op in complexmath.FUNCTIONS and dtype.startswith("complex"):
-        return complexmath.FUNCTIONS[op](*args)
+    if op in COMPLEX and dtype.startswith("complex"):
+        return COMPLEX[op](*args)
     return _int_pow(*args)
 
 
@@ -65,7 +66,7 @@ def _int_pow(x: Expr, n: Expr) -> Expr:
     return scalar.select(f("lt", n, zero), inverse, result)
 
 
-# --- rewriting in place ------------------------------------------------------------------------------
+# --- rewriting in place ---------------------------------------------------------------------------
 
 
 def _sign(x: Expr) -> Expr:
@@ -181,7 +182,7 @@ def derived(e: Expr) -> Expr:
     return _DERIVED[e.op](*e.args)
 
 
-# --- 16-bit formats by integers ------------------------------------------------------------------------
+# --- 16-bit formats by integers -------------------------------------------------------------------
 
 
 def bfloat_bits(x: Expr) -> Expr:

@@ -135,7 +135,7 @@ class Executable:
 
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         results = self._plain(arrays)
-        return self.by_ctypes(arrays) if results is NotImplemented else results
+        return self._plain(self._accept(arrays)) if results is NotImplemented else results
 
     def _accept(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         if len(arrays) != len(self.inputs):
@@ -153,7 +153,7 @@ class Executable:
         ]
 
     def by_ctypes(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        """The call without the wrapper."""
+        """The call without the wrapper; where there is one, this holds the GIL throughout."""
         given = self._accept(arrays)
         results = [np.empty(spec.shape, spec.dtype) for spec in self.outputs]
         workspace = aligned(self.workspace_bytes) if self.workspace_bytes else None

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Optional
 from fnx.core.scalar import Expr
 
 from . import llvm_scalar as ls
+from . import llvm_types as lt
 from .kernel import Buffer
 from .known import Known
-from .llvm_scalar import Operand
+from .llvm_convert import narrow_bits, widen_bits
+from .llvm_types import Operand
 
 if TYPE_CHECKING:
     from .llvm_module import Module
+
 
 class Function(Known):
     """The code of a function, in the order in which it is printed.
@@ -36,7 +39,7 @@ class Function(Known):
         self.groups: tuple[int, ...] = ()
         self.tags: dict[tuple[int, ...], str] = {(): ""}
 
-    # --- instructions ---------------------------------------------------------------------------
+    # --- instructions -----------------------------------------------------------------------------
 
     def fresh(self) -> str:
         self.count += 1
@@ -97,12 +100,14 @@ class Function(Known):
 
     def _pointer(self, b: Buffer) -> str:
         if b.space == "stack" and self.module.homes.get(b) is self.home:
-            return self.slot(f"alloca [{max(b.size, 1)} x {ls.element(b.dtype)}], align 64")
+            return self.slot(f"alloca [{max(b.size, 1)} x {lt.element(b.dtype)}], align 64")
         if self.parent is not None:
             return self.capture(self.parent.pointer(b), b)
         if b.space == "argument":
             where = self.slot(f"getelementptr inbounds ptr, ptr %args, i64 {b.place}")
-            return self.slot(f"load ptr, ptr {where}, align 8, !invariant.load {self.module.empty()}")
+            return self.slot(
+                f"load ptr, ptr {where}, align 8, !invariant.load {self.module.empty()}"
+            )
         k = self.number(("place", b), b.place, "i64")
         return self.slot(f"getelementptr inbounds i8, ptr %workspace, i64 {k}")
 
@@ -115,17 +120,19 @@ class Function(Known):
         pointer = self.pointer(buffer)
         if index == "0":
             return pointer
-        return self.op(f"getelementptr inbounds {ls.element(buffer.dtype)}, ptr {pointer}, i64 {index}")
+        return self.op(
+            f"getelementptr inbounds {lt.element(buffer.dtype)}, ptr {pointer}, i64 {index}"
+        )
 
-    # --- memory -------------------------------------------------------------------------------------
+    # --- memory -----------------------------------------------------------------------------------
 
     def _elements(self, buffer: Buffer, index: Operand) -> tuple[str, list[str]]:
         """The type in memory and the addresses of an element: one, or two."""
         where = self.address(buffer, index)
-        part = ls.PART.get(buffer.dtype)
+        part = lt.PART.get(buffer.dtype)
         if part is None:
-            return ls.MEMORY[buffer.dtype], [where]
-        t = ls.MEMORY[part]
+            return lt.MEMORY[buffer.dtype], [where]
+        t = lt.MEMORY[part]
         return t, [where, self.op(f"getelementptr inbounds {t}, ptr {where}, i64 1")]
 
     def _tag(self) -> str:
@@ -140,15 +147,15 @@ class Function(Known):
         found = self.memo.get(key)
         if found is not None:
             return found
-        dtype = ls.PART.get(buffer.dtype, buffer.dtype)
-        align = f", align {ls.BYTES[dtype]}{self._tag()}"
+        dtype = lt.PART.get(buffer.dtype, buffer.dtype)
+        align = f", align {lt.BYTES[dtype]}{self._tag()}"
         t, places = self._elements(buffer, index)
         values = []
         for place in places:
             name = self.fresh()
             self.put(f"{name} = load {t}, ptr {place}{align}")
             values.append(self._from_memory(name, dtype))
-        found = self.memo[key] = ls.whole(values)
+        found = self.memo[key] = lt.whole(values)
         self.log.append(key)
         self.users.setdefault(buffer, []).append(key)
         return found
@@ -159,22 +166,22 @@ class Function(Known):
         if dtype == "float16":
             if self.module.has_half:
                 return self.op(f"fpext half {x} to float")
-            return ls.widen_bits(self, self.op(f"bitcast half {x} to i16"), dtype)
+            return widen_bits(self, self.op(f"bitcast half {x} to i16"), dtype)
         if dtype == "bfloat16":
-            return ls.widen_bits(self, x, dtype)
+            return widen_bits(self, x, dtype)
         return x
 
     def store(self, buffer: Buffer, index: Operand, value: Operand) -> None:
-        dtype = ls.PART.get(buffer.dtype, buffer.dtype)
+        dtype = lt.PART.get(buffer.dtype, buffer.dtype)
         t, places = self._elements(buffer, index)
         if dtype in ("float16", "bfloat16"):
-            t, value = "i16", ls.narrow_bits(self, value, dtype)
+            t, value = "i16", narrow_bits(self, value, dtype)
         elif dtype == "bool":
             value = self.op(f"zext i1 {value} to i8")
-        for place, x in zip(places, ls.parts(value), strict=True):
-            self.put(f"store {t} {x}, ptr {place}, align {ls.BYTES[dtype]}{self._tag()}")
+        for place, x in zip(places, lt.parts(value), strict=True):
+            self.put(f"store {t} {x}, ptr {place}, align {lt.BYTES[dtype]}{self._tag()}")
 
-    # --- expressions -----------------------------------------------------------------------------------
+    # --- expressions ------------------------------------------------------------------------------
 
     def evaluated(self, e: Expr) -> Operand:
         first = e.args[0].dtype if e.args else e.dtype
@@ -190,13 +197,13 @@ class Function(Known):
             found = parent.memo[e]
         if found is None:
             return False
-        texts = zip(ls.types(e.dtype), ls.parts(found), strict=True)
-        self.memo[e] = ls.whole(
+        texts = zip(lt.types(e.dtype), lt.parts(found), strict=True)
+        self.memo[e] = lt.whole(
             [x if x[0] != "%" else self.capture(x, t) for t, x in texts]
         )  # an argument is known in the whole function: it is not logged
         return True
 
-    # --- calls ----------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def call_function(self, e: Expr) -> Operand:
         """A call of an operation that has a function of its own."""
@@ -205,19 +212,19 @@ class Function(Known):
         operands = [
             f"{t} {x}"
             for a in e.args
-            for t, x in zip(ls.types(a.dtype), ls.parts(self.memo[a]), strict=True)
+            for t, x in zip(lt.types(a.dtype), lt.parts(self.memo[a]), strict=True)
         ]
-        kind = ls.result_type(e.dtype)
+        kind = lt.result_type(e.dtype)
         result = self.op(f"call {kind} {name}({', '.join(operands)})")
-        if e.dtype not in ls.PART:
+        if e.dtype not in lt.PART:
             return result
         return tuple(self.op(f"extractvalue {kind} {result}, {k}") for k in range(2))
 
     def returns(self, value: Operand, dtype: str) -> None:
         """End an operation's own function."""
-        kind = ls.result_type(dtype)
-        if dtype in ls.PART:
-            t = ls.types(dtype)[0]
+        kind = lt.result_type(dtype)
+        if dtype in lt.PART:
+            t = lt.types(dtype)[0]
             half = self.op(f"insertvalue {kind} poison, {t} {value[0]}, 0")
             value = self.op(f"insertvalue {kind} {half}, {t} {value[1]}, 1")
         self.put(f"ret {kind} {value}")

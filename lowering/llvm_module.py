@@ -7,7 +7,7 @@ from typing import Any
 from fnx.core import scalar
 
 from . import expand, vector_names
-from . import llvm_scalar as ls
+from . import llvm_types as lt
 from .kernel import Buffer
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
@@ -58,7 +58,7 @@ class Module:
     def declare(self, name: str, text: str) -> None:
         self.declarations[name] = text
 
-    # --- metadata --------------------------------------------------------------------------------
+    # --- metadata ---------------------------------------------------------------------------------
 
     def _meta(self, key: Any, text: str) -> str:
         found = self._known.get(key)
@@ -170,12 +170,12 @@ def helper_text(
         result = value.dtype
     arguments = []
     for k, v in enumerate(variables):
-        names = [f"%a{k}.{j}" for j in range(len(ls.types(v.dtype)))]
-        code.memo[v] = ls.whole(names)
-        arguments += [f"{t} {x}" for t, x in zip(ls.types(v.dtype), names, strict=True)]
+        names = [f"%a{k}.{j}" for j in range(len(lt.types(v.dtype)))]
+        code.memo[v] = lt.whole(names)
+        arguments += [f"{t} {x}" for t, x in zip(lt.types(v.dtype), names, strict=True)]
     code.returns(code.value(value), result)
     name = f"@fnx.{op}.{dtype}"
-    kind = ls.result_type(result)
+    kind = lt.result_type(result)
     head = f"define internal {kind} {name}({', '.join(arguments)}) alwaysinline nounwind {{"
     text = "\n".join([head, "entry:", *code.head, *code.lines, "}", ""])
     return name, text, dict(module.declarations), tuple(needs)

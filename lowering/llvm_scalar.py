@@ -1,142 +1,36 @@
-"""Scalar expressions as LLVM instructions: types, constants, one printer per operation.
+"""Scalar expressions as LLVM instructions: one printer per operation.
 
-In registers a bool is an i1, float16 and bfloat16 are floats that hold a number of the format, and a
-complex value is a pair of floats. What is not printed here directly is rewritten by `expand` in
-terms of what is, or becomes a call of a function that is printed once per module.
+What is not printed here directly is rewritten by `expand` in terms of what is, or becomes a call of a
+function that is printed once per module.
 """
 
-import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 
 from . import expand
+from .llvm_convert import bitcast, cast
+from .llvm_types import (
+    BYTES,
+    INTRINSIC_TYPE,
+    KIND,
+    PART,
+    REGISTER,
+    Operand,
+    bits,
+    constant,
+    is_simple,
+    types,
+    whole,
+)
 
 if TYPE_CHECKING:
     from .llvm_function import Function
 
-Operand = Any  # the text of a value, or a pair of texts for a complex one
 
-REGISTER = {
-    "bool": "i1",
-    **{f"{u}int{n}": f"i{n}" for n in (8, 16, 32, 64) for u in ("", "u")},
-    "float16": "float",
-    "bfloat16": "float",
-    "float32": "float",
-    "float64": "double",
-}
-MEMORY = {**REGISTER, "bool": "i8", "float16": "half", "bfloat16": "i16"}
-BYTES = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-BYTES |= {f"{u}int{n}": n // 8 for n in (8, 16, 32, 64) for u in ("", "u")}
-PART = {"complex64": "float32", "complex128": "float64"}
-INTRINSIC_TYPE = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
-KIND = {d: "u" if d[0] == "u" else "i" if d[0] == "i" else "f" for d in REGISTER}
-KIND |= {"bool": "b", "float16": "h", "bfloat16": "h", "complex64": "c", "complex128": "c"}
-
-
-def types(dtype: str) -> tuple[str, ...]:
-    """The register types of a value: one, or two for a complex number."""
-    if dtype in PART:
-        return (REGISTER[PART[dtype]],) * 2
-    return (REGISTER[dtype],)
-
-
-def parts(operand: Operand) -> tuple[str, ...]:
-    return operand if type(operand) is tuple else (operand,)
-
-
-def whole(texts: list[str] | tuple[str, ...]) -> Operand:
-    return texts[0] if len(texts) == 1 else tuple(texts)
-
-
-def result_type(dtype: str) -> str:
-    """What a function of an operation returns."""
-    t = types(dtype)
-    return t[0] if len(t) == 1 else f"{{ {t[0]}, {t[1]} }}"
-
-
-def itemsize(dtype: str) -> int:
-    return 2 * BYTES[PART[dtype]] if dtype in PART else BYTES[dtype]
-
-
-def element(dtype: str) -> str:
-    """The type of an element in memory."""
-    if dtype in PART:
-        t = REGISTER[PART[dtype]]
-        return f"{{ {t}, {t} }}"
-    return MEMORY[dtype]
-
-
-# --- constants ---------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def float_text(text: str, dtype: str) -> str:
-    """A float as LLVM writes it: the bits of a double, also for narrower types."""
-    value = float.fromhex(text)
-    if dtype != "float64":
-        value = float(rounded(value, dtype))
-    if value != value:
-        return "0x7FF8000000000000"
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-
-
-def rounded(value: float, dtype: str) -> float:
-    """The number of a format nearest to `value`."""
-    with np.errstate(all="ignore"):
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return float(ml_dtypes.bfloat16(value))
-        return float(np.dtype(dtype).type(value))
-
-
-def constant(value: Any, dtype: str) -> Operand:
-    """A number as text."""
-    if dtype == "bool":
-        return "true" if value else "false"
-    if dtype in PART:
-        re, im = value
-        return float_text(re.hex(), PART[dtype]), float_text(im.hex(), PART[dtype])
-    if "float" in dtype:
-        return float_text(value.hex(), dtype)
-    return str(wrapped(value, dtype))
-
-
-def wrapped(value: int, dtype: str) -> int:
-    """An integer as the signed number of its bits (LLVM's integers have no sign)."""
-    width = 8 * BYTES[dtype]
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
-
-
-def bits(value: Any, dtype: str) -> int:
-    """A number as the integer of its bits, which a parameter carries."""
-    if dtype == "float64":
-        return struct.unpack("<q", struct.pack("<d", value))[0]
-    if "float" in dtype:
-        # a parameter is loaded as it is in registers: 16-bit formats as float
-        return struct.unpack("<i", struct.pack("<f", rounded(value, dtype)))[0]
-    return wrapped(value, dtype)
-
-
-_SIMPLE = frozenset(x.hex() for y in (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0) for x in (y, -y))
-
-
-def is_simple(value: Any, dtype: str) -> bool:
-    """Whether a literal is part of the code, not a parameter."""
-    if dtype in PART:
-        return all(is_simple(v, PART[dtype]) for v in value)
-    if isinstance(value, float):
-        return value.hex() in _SIMPLE or value in (np.inf, -np.inf) or value != value
-    return dtype == "bool" or -16 <= value <= 16
-
-
-# --- leaves ------------------------------------------------------------------------------------------
+# --- leaves ---------------------------------------------------------------------------------------
 
 
 def _const(code: "Function", e: Expr) -> Operand:
@@ -162,7 +56,7 @@ def _load(code: "Function", e: Expr) -> Operand:
     return code.load(e.attr, code.memo[e.args[0]])
 
 
-# --- instructions --------------------------------------------------------------------------------------
+# --- instructions ---------------------------------------------------------------------------------
 
 Printer = Callable[["Function", Expr], Operand]
 
@@ -338,86 +232,7 @@ def _complex(code: "Function", e: Expr) -> Operand:
     return code.memo[e.args[0]], code.memo[e.args[1]]
 
 
-# --- conversions -----------------------------------------------------------------------------------------
-
-
-def round_half(code: "Function", x: str) -> str:
-    """A float, rounded to float16."""
-    if code.module.has_half:
-        return code.op(f"fpext half {code.op(f'fptrunc float {x} to half')} to float")
-    return widen_bits(code, narrow_bits(code, x, "float16"), "float16")
-
-
-def _round_bfloat(code: "Function", x: str) -> str:
-    """A float, rounded to bfloat16, ties to even; NaN stays NaN."""
-    raw = code.op(f"bitcast float {x} to i32")
-    odd = code.op(f"and i32 {code.op(f'lshr i32 {raw}, 16')}, 1")
-    up = code.op(f"add i32 {code.op(f'add i32 {raw}, 32767')}, {odd}")
-    cut = code.op(f"and i32 {up}, -65536")
-    nan = code.op(f"fcmp uno float {x}, 0.0")
-    kept = code.op(f"select i1 {nan}, i32 2143289344, i32 {cut}")
-    return code.op(f"bitcast i32 {kept} to float")
-
-
-def narrow_bits(code: "Function", x: str, dtype: str) -> str:
-    """The 16 bits of a register value of a 16-bit format."""
-    if dtype == "bfloat16":
-        raw = code.op(f"bitcast float {x} to i32")
-        return code.op(f"trunc i32 {code.op(f'lshr i32 {raw}, 16')} to i16")
-    if code.module.has_half:
-        return code.op(f"bitcast half {code.op(f'fptrunc float {x} to half')} to i16")
-    return code.call_helper("half_bits", ("float",), "i16", (x,))
-
-
-def widen_bits(code: "Function", x: str, dtype: str) -> str:
-    """The register value of 16 bits of a 16-bit format."""
-    if dtype == "bfloat16":
-        wide = code.op(f"shl i32 {code.op(f'zext i16 {x} to i32')}, 16")
-        return code.op(f"bitcast i32 {wide} to float")
-    if code.module.has_half:
-        return code.op(f"fpext half {code.op(f'bitcast i16 {x} to half')} to float")
-    return code.call_helper("half_value", ("i16",), "float", (x,))
-
-
-def _bitcast(code: "Function", e: Expr) -> Operand:
-    source, x = e.args[0].dtype, code.memo[e.args[0]]
-    if source in ("float16", "bfloat16"):
-        x, t = narrow_bits(code, x, source), "i16"
-    elif source == "bool":
-        x, t = code.op(f"zext i1 {x} to i8"), "i8"
-    else:
-        t = REGISTER[source]
-    if e.dtype in ("float16", "bfloat16"):
-        return widen_bits(code, x, e.dtype)
-    if e.dtype == "bool":
-        return code.op(f"icmp ne i8 {x}, 0")
-    target = REGISTER[e.dtype]
-    return x if t == target else code.op(f"bitcast {t} {x} to {target}")
-
-
-def _cast(code: "Function", e: Expr) -> Operand:
-    source, target, x = e.args[0].dtype, e.dtype, code.memo[e.args[0]]
-    s, t, a, b = REGISTER[source], REGISTER[target], KIND[source], KIND[target]
-    if b == "h" and s == "float":
-        return round_half(code, x) if target == "float16" else _round_bfloat(code, x)
-    if b == "b":
-        return code.op(f"fcmp une {s} {x}, 0.0" if a in "fh" else f"icmp ne {s} {x}, 0")
-    if s == t:
-        return x
-    if a in "fh" and b in "iu":
-        name = f"@llvm.fpto{'s' if b == 'i' else 'u'}i.sat.{t}.{INTRINSIC_TYPE[s]}"
-        code.module.declare(name, f"declare {t} {name}({s})")
-        return code.op(f"call {t} {name}({s} {x})")
-    if b in "fh":
-        if a in "fh":
-            return code.op(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {x} to {t}")
-        return code.op(f"{'s' if a == 'i' else 'u'}itofp {s} {x} to {t}")
-    if BYTES[target] < BYTES[source]:
-        return code.op(f"trunc {s} {x} to {t}")
-    return code.op(f"{'s' if a == 'i' else 'z'}ext {s} {x} to {t}")
-
-
-# --- the table: operation -> kind of its first operand -> printer of a dtype ---------------------------
+# --- the table: operation -> kind of its first operand -> printer of a dtype ----------------------
 
 _ANY = "biufhc"
 _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
@@ -456,8 +271,8 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "population_count": {"iu": _call("ctpop")},
     "clz": {"iu": _call("ctlz", ", i1 false")},
     "is_finite": {"fh": _is_finite},
-    "bitcast": {"iufhb": lambda dtype: _bitcast},
-    "cast": {"iufhb": lambda dtype: _cast},
+    "bitcast": {"iufhb": lambda dtype: bitcast},
+    "cast": {"iufhb": lambda dtype: cast},
     "real": {"c": lambda dtype: _real, "fh": _same},
     "imag": {"c": lambda dtype: _imag},
     "complex": {"f": lambda dtype: _complex},

@@ -46,7 +46,7 @@ def _fused(typingctx, a, b, c):  # type: ignore[no-untyped-def]
 @overload(fma)
 def _fma(a, b, c):  # type: ignore[no-untyped-def]
     if isinstance(a, types.Float) and a == b == c:
-        return lambda a, b, c: _fused(a, b, c)
+        return lambda a, b, c: _fused(a, b, c)  # noqa: PLW0108 (Numba wants a Python function)
     return None
 
 

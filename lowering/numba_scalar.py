@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from fnx.core.scalar import Expr
 
 from . import expand
-from .llvm_scalar import BYTES, KIND, LIBM, PART, rounded, wrapped
+from .llvm_scalar import LIBM
+from .llvm_types import BYTES, KIND, PART, rounded, wrapped
 
 if TYPE_CHECKING:
     from .emit_numba import Printer
@@ -22,7 +23,7 @@ NUMPY |= {"float16": "np.float32", "bfloat16": "np.float32"}  # as they are comp
 STORED = NUMPY | {"float16": "np.uint16", "bfloat16": "np.uint16"}  # as they lie in memory
 _PLAIN = ("int64", "float64", "bool")  # dtypes of Python's own numbers
 
-# --- functions that are printed when they are used: text by name; NP and D stand for the dtype ---------
+# --- functions that are printed when they are used: text by name; NP and D stand for the dtype ----
 
 _HELPERS = {
     "div": """
@@ -115,7 +116,9 @@ def helper(printer: "Printer", name: str, dtype: str) -> str:
     if KIND[dtype] in "iu":
         width = 8 * BYTES[dtype]
         signed = KIND[dtype] == "i"
-        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+        low, high = (
+            (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else (0, (1 << width) - 1)
+        )
         words |= {"WIDTH": str(width), "ONES": str(-1 if signed else high)}
         words |= {"UNSIGNED": f"np.uint{width}", "SIGNED": f"np.int{width}"}
         words |= {"LEAST": repr(float(low)), "BEYOND": repr(float(high + 1))}
@@ -127,7 +130,7 @@ def helper(printer: "Printer", name: str, dtype: str) -> str:
     return full
 
 
-# --- numbers ----------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def _float(value: float) -> str:
@@ -155,7 +158,7 @@ def number(e: Expr, bare: bool) -> str:
     return f"{NUMPY[dtype]}({text})"
 
 
-# --- operations ----------------------------------------------------------------------------------------
+# --- operations -----------------------------------------------------------------------------------
 
 Form = Callable[["Printer", Expr], str]
 _SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
@@ -198,6 +201,10 @@ def _call(p: "Printer", e: Expr) -> str:
 def _helper(p: "Printer", e: Expr) -> str:
     name = helper(p, e.op, e.args[0].dtype)
     return f"{name}({', '.join(p.operands(e, bare=False))})"
+
+
+def _extreme(p: "Printer", e: Expr) -> str:
+    return _typed(e.dtype, f"{e.op}({', '.join(p.operands(e))})")
 
 
 def _neg(p: "Printer", e: Expr) -> str:
@@ -355,8 +362,8 @@ _FORMS: dict[str, dict[str, Form]] = {
     "rem": {"f": _call, "iu": _integer_division},
     "neg": {"biufhc": _neg},
     "abs": {"biufh": _abs},
-    "max": {"b": _infix, "iufh": _helper},
-    "min": {"b": _infix, "iufh": _helper},
+    "max": {"b": _infix, "fh": _helper, "iu": _extreme},
+    "min": {"b": _infix, "fh": _helper, "iu": _extreme},
     **{op: {"fh": _call, "iu": _same} for op in ("floor", "ceil", "trunc", "round_even")},
     "sqrt": {"f": _call},
     "fma": {"f": _fma},
@@ -402,4 +409,3 @@ def form(op: str, dtype: str, result: str) -> Form:
     if op in LIBM:
         return _libm
     raise NotImplementedError(f"there is no Numba code for {op} on {dtype}")
-

@@ -145,7 +145,7 @@ class _Text:
             texts = self.e(depth, *yields)
             self.put(depth, f"{word} {', '.join(texts)}")
 
-    # --- statements ---------------------------------------------------------------------------------
+    # --- statements -------------------------------------------------------------------------------
 
     def eval(self, depth: int, s: kernel.Eval) -> None:
         texts = self.e(depth, *s.exprs)
@@ -196,7 +196,9 @@ class _Text:
 
     def copy(self, depth: int, s: kernel.Copy) -> None:
         count = self.e(depth, s.count)[0]
-        self.put(depth, f"copy {count} to {self.ref(depth, s.target)} from {self.ref(depth, s.source)}")
+        self.put(
+            depth, f"copy {count} to {self.ref(depth, s.target)} from {self.ref(depth, s.source)}"
+        )
 
     def fill(self, depth: int, s: kernel.Fill) -> None:
         count, value = self.e(depth, s.count, s.value)

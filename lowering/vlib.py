@@ -21,13 +21,11 @@ _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
 
 def _widen(line: str, w: int) -> str:
     """One instruction on scalars as the same on vectors of `w` lanes."""
+    line = re.sub(r"@llvm\.([\w.]+)\.(f64|f32|i64|i32|i16|i8)\(", rf"@llvm.\1.v{w}\2(", line)
+    line = re.sub(rf"\b({_SCALAR}) ({_LITERAL})(?=[,)\s]|$)", rf"<{w} x \1> splat (\1 \2)", line)
     line = re.sub(
-        r"@llvm\.([\w.]+)\.(f64|f32|i64|i32|i16|i8)\(", rf"@llvm.\1.v{w}\2(", line
+        rf"(?<![(<x] )(?<!x )(?<!splat \()\b({_SCALAR})\b(?= %|$|\)| @)", rf"<{w} x \1>", line
     )
-    line = re.sub(
-        rf"\b({_SCALAR}) ({_LITERAL})(?=[,)\s]|$)", rf"<{w} x \1> splat (\1 \2)", line
-    )
-    line = re.sub(rf"(?<![(<x] )(?<!x )(?<!splat \()\b({_SCALAR})\b(?= %|$|\)| @)", rf"<{w} x \1>", line)
     # The second operand of a binary instruction has no type of its own.
     head = re.match(rf"(.*<{w} x ({_SCALAR})> [^,]*), ({_LITERAL})$", line)
     if head:

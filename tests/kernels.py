@@ -22,7 +22,9 @@ def loop(n: int, body: Callable[[Expr], Sequence[kernel.Stmt]], **options) -> ke
 
 def arguments(*specs: tuple[str, str, int], first: int = 0) -> list[Buffer]:
     """Argument buffers of (name, dtype, size), in order."""
-    return [Buffer(name, dtype, n, "argument", first + k) for k, (name, dtype, n) in enumerate(specs)]
+    return [
+        Buffer(name, dtype, n, "argument", first + k) for k, (name, dtype, n) in enumerate(specs)
+    ]
 
 
 def pointwise(fns: Sequence[Callable[..., Expr]], arrays: Sequence[np.ndarray]) -> Program:
@@ -41,7 +43,10 @@ def native(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by LLVM IR, after the checks."""
     check.check(program)
     emitted = emit_llvm.emit(program)
-    specs = [[((b.size,), canonical(b.dtype)) for b in side] for side in (program.inputs, program.outputs)]
+    specs = [
+        [((b.size,), canonical(b.dtype)) for b in side]
+        for side in (program.inputs, program.outputs)
+    ]
     return load.load(emitted, *specs, program.workspace)(list(arrays))
 
 

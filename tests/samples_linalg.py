@@ -43,7 +43,7 @@ def _factorizations(dtype):
         yield Sample(SVD(False, False), (_f(*shape, dtype=dtype),))
     yield Sample(QR(True), (_f(3, 4, dtype=dtype),))
     yield Sample(solve, (_f(3, 3, dtype=dtype), _f(3, 2, dtype=dtype)))
-    yield Sample(solve, (_f(2, 3, 3, dtype=dtype), _f(2, 3, 1, dtype=dtype)))
+    yield Sample(solve, (_f(2, 3, 3, dtype=dtype) + 3 * np.eye(3), _f(2, 3, 1, dtype=dtype)))
     yield Sample(Eig(False, False), (_f(3, 3, dtype=dtype),))
     yield Sample(
         tridiagonal_solve,

@@ -3,9 +3,14 @@
 import numpy as np
 from samples import Sample, cdata, data, integers
 
+from fnx.core.aval import ShapedArray
+from fnx.interpreters.reduce import Reduce
+from fnx.interpreters.trace import trace_closed
 from fnx.ops import pooling as p
 from fnx.ops import reduction as r
 from fnx.ops.cumulative import Cumulative, Recurrence
+from fnx.ops.elementwise import mul
+from fnx.ops.select import gt, select
 
 X, CUBE, EMPTY = data(3, 4), data(2, 3, 4), np.zeros((0, 4))
 LINE = data(7, low=-2, high=2)
@@ -86,4 +91,24 @@ _WINDOWS = [
     ],
 ]
 
-SAMPLES = [*_REDUCTIONS, *_CUMULATIVE, *_WINDOWS]
+
+def _jaxpr(fn, *examples):
+    return trace_closed(fn, [ShapedArray((), np.asarray(x).dtype) for x in examples])
+
+
+def _later_maximum(value, place, other, other_place):
+    better = gt(other, value)
+    return [select(better, other, value), select(better, other_place, place)]
+
+
+_PRODUCT = _jaxpr(lambda a, b: [mul(a, b)], 1.0, 1.0)
+_PLACE = _jaxpr(_later_maximum, 1.0, 1, 1.0, 1)
+_GENERIC = [
+    Sample(Reduce((0,), _PRODUCT), (X + 2, np.array(1.0))),
+    Sample(Reduce((0, 2), _PRODUCT), (data(5, 3, 3) + 2, np.array(1.0))),
+    Sample(Reduce((), _PRODUCT), (X + 2, np.array(1.0)), note="none"),
+    Sample(Reduce((0,), _PRODUCT), (EMPTY, np.array(1.0)), note="empty"),
+    Sample(Reduce((1,), _PLACE), (X, INTS, np.array(-9.0), np.array(0)), note="two"),
+]
+
+SAMPLES = [*_REDUCTIONS, *_CUMULATIVE, *_WINDOWS, *_GENERIC]

@@ -9,6 +9,7 @@ from fnx.ops.join import Concatenate, Iota, Split
 from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
 from fnx.ops.slice import Pad, Slice, SliceAdd
 from fnx.ops.slice_set import SliceSet
+from fnx.ops.widen import Cast
 
 X, CUBE, ROW, SCALAR = data(3, 4), data(2, 3, 4), data(1, 4), np.array(0.3)
 EMPTY = np.zeros((0, 4))
@@ -62,4 +63,6 @@ _SUMS = [
     Sample(Sum((0,)), (data(1000, low=0.5),), "iufc", note="long"),
 ]
 
-SAMPLES = [*_SAME, *_SUMS]
+_LOWERED = [Sample(Cast(dtypes.float32), (X.astype(np.float16),))]
+
+SAMPLES = [*_SAME, *_SUMS, *_LOWERED]

@@ -24,7 +24,7 @@ def pairs(dtype, count=60):
     """Pairs of numbers: all pairs of special ones, and random ones."""
     dtype = canonical(dtype)
     rng = np.random.default_rng(3)
-    if dtype == bool:
+    if dtype.kind == "b":
         return np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
@@ -56,7 +56,9 @@ def same(got, expected, ulps=0):
         np.testing.assert_array_equal(np.signbit(g[zero]), np.signbit(e[zero]))
         return
     epsilon = {"float32": 2.0**-23, "float64": 2.0**-52}[got.dtype.name]
-    np.testing.assert_allclose(g, e, rtol=ulps * epsilon, atol=np.finfo(got.dtype).smallest_subnormal)
+    np.testing.assert_allclose(
+        g, e, rtol=ulps * epsilon, atol=np.finfo(got.dtype).smallest_subnormal
+    )
 
 
 def run_all(table, arrays, ulps=0, compiled=False):
@@ -84,8 +86,14 @@ def truncated_quotient(x, y):
 
 
 def truncated_rest(x, y):
-    out = [a if b == 0 else int(math.copysign(abs(a) % abs(b), a)) if abs(a) < 2**50 else exact_rest(a, b)
-           for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    out = [
+        a
+        if b == 0
+        else int(math.copysign(abs(a) % abs(b), a))
+        if abs(a) < 2**50
+        else exact_rest(a, b)
+        for a, b in zip(x.tolist(), y.tolist(), strict=True)
+    ]
     return wrap(out, x.dtype)
 
 
@@ -159,7 +167,10 @@ def test_integers(dtype):
             lambda a, b: scalar.apply("clz", a),
             np.array([width - b.bit_length() for b in bits], x.dtype),
         ),
-        "by_constant": (lambda a, b: scalar.apply("div", a, scalar.const(7, dtype)), truncated_quotient(x, np.full_like(x, 7))),
+        "by_constant": (
+            lambda a, b: scalar.apply("div", a, scalar.const(7, dtype)),
+            truncated_quotient(x, np.full_like(x, 7)),
+        ),
         "shift_by_constant": (
             lambda a, b: scalar.apply("shift_right_logical", a, scalar.const(3, dtype)),
             shifted(x, np.full_like(x, 3), "logical"),
@@ -214,8 +225,14 @@ def test_floats(dtype):
         "is_finite": (lambda a, b: scalar.apply("is_finite", a), np.isfinite(x)),
         "sign": (lambda a, b: scalar.apply("sign", a), np.where(x == 0, x, np.sign(x))),
         "nextafter": (op("nextafter"), np.where(x == y, y, np.nextafter(x, y))),
-        "integer_pow": (lambda a, b: scalar.apply("integer_pow", a, attr=4), rounded(lambda v: (v * v) * (v * v), x)),
-        "reciprocal": (lambda a, b: scalar.apply("integer_pow", a, attr=-1), rounded(lambda v: 1 / v, x)),
+        "integer_pow": (
+            lambda a, b: scalar.apply("integer_pow", a, attr=4),
+            rounded(lambda v: (v * v) * (v * v), x),
+        ),
+        "reciprocal": (
+            lambda a, b: scalar.apply("integer_pow", a, attr=-1),
+            rounded(lambda v: 1 / v, x),
+        ),
         "select": (
             lambda a, b: scalar.select(scalar.apply("lt", a, b), a, b),
             np.where(x < y, x, y),
@@ -274,16 +291,28 @@ def test_any_byte_but_zero_is_true():
 def converted(x, dtype):
     """Value conversion: saturating from float to integer, NaN to 0."""
     target = canonical(dtype)
-    if target == bool:
+    if target.kind == "b":
         return x != 0
     if x.dtype.kind not in "biu" and target.kind in "iu":
         info = np.iinfo(target)
         values = [
-            0 if math.isnan(v) else info.max if v > info.max else info.min if v < info.min else int(v)
+            0
+            if math.isnan(v)
+            else info.max
+            if v > info.max
+            else info.min
+            if v < info.min
+            else int(v)
             for v in x.astype("float64").tolist()
         ]
         return np.array(values, target)
-    if target.name == "bfloat16" and x.dtype.name in ("float64", "int64", "uint64", "int32", "uint32"):
+    if target.name == "bfloat16" and x.dtype.name in (
+        "float64",
+        "int64",
+        "uint64",
+        "int32",
+        "uint32",
+    ):
         return once_rounded(x.astype("float64"), target)
     return x.astype(target)
 
@@ -325,7 +354,11 @@ def test_bitcasts(dtype):
     x, _ = pairs(dtype)
     x = x[x == x]  # which NaN it is may change
     width = 8 * x.dtype.itemsize
-    names = [f"int{width}", f"uint{width}", *[d for d in HALF + FLOATS if canonical(d).itemsize == x.dtype.itemsize]]
+    names = [
+        f"int{width}",
+        f"uint{width}",
+        *[d for d in HALF + FLOATS if canonical(d).itemsize == x.dtype.itemsize],
+    ]
     table = {}
     for name in names:
         expected = x.view(canonical(name))
@@ -371,7 +404,9 @@ def complex_pairs(dtype):
     rng = np.random.default_rng(5)
     part = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
     special = np.array([complex(a, b) for a in part for b in part])
-    z = (rng.normal(size=(2, 200)) + 1j * rng.normal(size=(2, 200))) * 10.0 ** rng.integers(-3, 4, (2, 200))
+    z = (rng.normal(size=(2, 200)) + 1j * rng.normal(size=(2, 200))) * 10.0 ** rng.integers(
+        -3, 4, (2, 200)
+    )
     return np.r_[special, z[0]].astype(dtype), np.r_[special[::-1], z[1]].astype(dtype)
 
 
@@ -388,7 +423,10 @@ def test_complex_arithmetic_is_exact(dtype):
         "imag": (lambda a, b: scalar.apply("imag", a), z.imag.copy()),
         "eq": (op("eq"), z == w),
         "ne": (op("ne"), z != w),
-        "select": (lambda a, b: scalar.select(scalar.apply("eq", a, b), a, b), np.where(z == w, z, w)),
+        "select": (
+            lambda a, b: scalar.select(scalar.apply("eq", a, b), a, b),
+            np.where(z == w, z, w),
+        ),
         "narrow": (lambda a, b: scalar.cast(a, "complex64"), z.astype("complex64")),
         "wide": (lambda a, b: scalar.cast(a, "complex128"), z.astype("complex128")),
         "to_real": (lambda a, b: scalar.cast(a, "float32"), z.real.astype("float32")),
@@ -412,7 +450,10 @@ def test_complex_products_and_quotients(dtype):
     big, small = (120, -120) if dtype == "complex64" else (1000, -1000)
     scales = [1.0, 2.0**big, 2.0**small]
     z, w = (rng.normal(size=(2, 300)) + 1j * rng.normal(size=(2, 300))).astype(dtype)
-    products = {"mul": (op("mul"), z * w), "square": (lambda a, b: scalar.apply("square", a), z * z)}
+    products = {
+        "mul": (op("mul"), z * w),
+        "square": (lambda a, b: scalar.apply("square", a), z * z),
+    }
     program = pointwise([fn for fn, _ in products.values()], [z, w])
     for run in (native, python):
         for got, (_, expected) in zip(run(program, [z, w]), products.values(), strict=True):
@@ -425,7 +466,9 @@ def test_complex_products_and_quotients(dtype):
             quotient, modulus = run(program, [a, b])
             assert np.max(np.abs(quotient - exact) / np.abs(exact)) < 3 * np.finfo(dtype).eps
             np.testing.assert_allclose(
-                modulus, np.abs(a.astype("clongdouble")).astype(z.real.dtype), rtol=2 * np.finfo(dtype).eps
+                modulus,
+                np.abs(a.astype("clongdouble")).astype(z.real.dtype),
+                rtol=2 * np.finfo(dtype).eps,
             )
 
 

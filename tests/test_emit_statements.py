@@ -52,7 +52,9 @@ def test_loops_without_rounds_leave_the_carries(run):
     for k in range(3):
         i, c = var("int64", "i"), var("int64", "c")
         step = apply("add", c, i)
-        stmts.append(kernel.Loop(i, load(n, size(k), "int64"), [], [c], [const(10, "int64")], [step]))
+        stmts.append(
+            kernel.Loop(i, load(n, size(k), "int64"), [], [c], [const(10, "int64")], [step])
+        )
         stmts.append(Store(y, size(k), c))
     (out,) = run(program([n], [y], stmts), [np.array([0, -3, 4])])
     np.testing.assert_array_equal(out, [10, 10, 16])
@@ -122,7 +124,9 @@ def test_while(run):
     def body(i):
         v, count = var("int64", "v"), var("int64", "count")
         odd = apply("eq", apply("rem", v, two), one)
-        following = scalar.select(odd, apply("add", apply("mul", three, v), one), apply("div", v, two))
+        following = scalar.select(
+            odd, apply("add", apply("mul", three, v), one), apply("div", v, two)
+        )
         more = apply("ne", v, one)
         w = kernel.While(
             [kernel.Eval([more])],
@@ -174,7 +178,7 @@ def test_if_with_results_and_stores(run):
     np.testing.assert_array_equal(side, np.where(a < 0, -a, 0))
 
 
-# --- what is known where --------------------------------------------------------------------------------
+# --- what is known where --------------------------------------------------------------------------
 
 
 @RUNS
@@ -287,7 +291,7 @@ def test_stack_buffers(run):
     np.testing.assert_array_equal(out, [6, 4, 2])
 
 
-# --- calls -----------------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run", [native, python])
@@ -403,7 +407,7 @@ def test_parallel_loops():
     assert ("symbol", "fnx_parallel_for") in emit_llvm.emit(p).params
 
 
-# --- the text ----------------------------------------------------------------------------------------------
+# --- the text -------------------------------------------------------------------------------------
 
 
 def build(n, factor, order=(0, 1)):

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-import tracemalloc
 import traceback
+import tracemalloc
 import weakref
 from types import SimpleNamespace
 
@@ -43,7 +43,7 @@ def test_the_wrapper_knows_this_interpreter():
 
 def test_three_ways_agree():
     executable = adder()
-    x, y = np.random.rand(5), np.random.rand(5)
+    x, y = np.linspace(0, 1, 5), np.linspace(-3, 2, 5)
     want = 2 * x + y
     (fast,) = executable.fast([ConcreteArray(x), ConcreteArray(y)])
     assert type(fast) is ConcreteArray
@@ -135,14 +135,14 @@ def test_the_slow_path_takes(name):
 @pytest.mark.parametrize("name", ["short", "long", "shape", "rank", "dtype", "int"])
 def test_the_slow_path_refuses(name):
     for call in (adder(), adder().by_ctypes):
-        with pytest.raises(ShapeError, match="5 inputs|2 inputs|shape"):
+        with pytest.raises(ShapeError, match=r"inputs|shape"):
             call(MISFITS[name])
 
 
 @pytest.mark.parametrize("weak", [True, False, None])
 def test_weak_types(weak):
     executable = adder(shape=(), weak=(weak, None), out_weak=bool(weak))
-    leaves = {w: ConcreteArray(np.float64(3.0).reshape(()), w) for w in (True, False)}
+    leaves = {w: ConcreteArray(np.array(3.0), w) for w in (True, False)}
     for given, leaf in leaves.items():
         outs = executable.fast([leaf, leaf])
         if weak is not None and weak != given:
@@ -586,11 +586,22 @@ def test_ctrl_c_stops_a_program(way):
     executable = load.load(Emitted(spin(), [("symbol", "fnx_poll")]), [], [((), "int8")], 0)
     assert executable.release_gil
     call = way(executable)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        call([])
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            call([])
+    finally:
+        signal.signal(signal.SIGALRM, before)
     assert 0.1 < time.monotonic() - start < 5
+
+
+def test_ctrl_c_from_the_keyboard():
+    executable = load.load(Emitted(spin(), [("symbol", "fnx_poll")]), [], [((), "int8")], 0)
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        executable.fast([])
 
 
 def test_handlers_that_do_not_raise_do_not_stop_a_program():

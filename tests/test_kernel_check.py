@@ -53,7 +53,9 @@ def test_a_good_program_passes_and_is_printed():
 def test_undefined_variable():
     _, y = x_and_y()
     (out,) = arguments(("y", F8, 4))
-    message = broken([Store(out, size(0), var(F8, "lost"))], "used where it is not defined", [], [out])
+    message = broken(
+        [Store(out, size(0), var(F8, "lost"))], "used where it is not defined", [], [out]
+    )
     assert "in Store to y" in message
     assert y.place == 1
 
@@ -85,7 +87,10 @@ def test_values_of_a_nest_stay_inside():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda x, y: Store(y, size(0), const(1, "float32")), "a float32 is stored in y of float64"),
+        (
+            lambda x, y: Store(y, size(0), const(1, "float32")),
+            "a float32 is stored in y of float64",
+        ),
         (lambda x, y: Store(y, const(0, "int32"), const(1, F8)), "is of int32, expected int64"),
         (lambda x, y: Store(x, size(0), const(1, F8)), "input x is written"),
         (
@@ -93,7 +98,9 @@ def test_values_of_a_nest_stay_inside():
             "have 1 and 1 and 0 entries",
         ),
         (
-            lambda x, y: kernel.Loop(var(I8), size(3), [], [var(F8)], [const(0, F8)], [const(0, I8)]),
+            lambda x, y: kernel.Loop(
+                var(I8), size(3), [], [var(F8)], [const(0, F8)], [const(0, I8)]
+            ),
             "have the dtypes",
         ),
         (lambda x, y: kernel.Loop(var("int32"), size(3), []), "is of int32, expected int64"),
@@ -118,7 +125,10 @@ def test_values_of_a_nest_stay_inside():
             lambda x, y: kernel.Eval([Expr("add", F8, (const(1, F8), const(1, I8)), None)]),
             "they should be equal",
         ),
-        (lambda x, y: kernel.Eval([Expr("add", F8, (const(1, F8),), None)]), "1 operands, expected 2"),
+        (
+            lambda x, y: kernel.Eval([Expr("add", F8, (const(1, F8),), None)]),
+            "1 operands, expected 2",
+        ),
         (lambda x, y: kernel.Eval([Expr("frob", F8, (), None)]), "no operation 'frob'"),
         (
             lambda x, y: kernel.Eval([Expr("lt", F8, (const(1, F8), const(1, F8)), None)]),

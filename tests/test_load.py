@@ -154,7 +154,7 @@ def test_code_is_made_for_this_cpu():
 def test_blas_pointers(name):
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
     gemm = kind(library.resolve(name))
-    a, b, c = np.random.rand(3, 3), np.random.rand(3, 3), np.zeros((3, 3))
+    a, b, c = np.eye(3) + 2, np.arange(9.0).reshape(3, 3), np.zeros((3, 3))
     n, one, zero = ctypes.c_int(3), ctypes.c_double(1), ctypes.c_double(0)
     r = ctypes.byref
     letter = ctypes.c_char_p(b"N")

@@ -1,7 +1,7 @@
 """Settings: each a named value with an environment variable and a context manager."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,11 +13,20 @@ def _parse(text: str, like: Any) -> Any:
     return type(like)(text) if like is not None else text
 
 
-class Setting:
-    """A value that is read by `.value`, set for good by `.set`, or for a while by calling it."""
+# Whether a context manager overrides what calls of compiled functions depend on: they then take the
+# careful way. Changes for good run the hooks instead.
+overridden: ContextVar[bool] = ContextVar("fnx_overridden", default=False)
+hooks: list[Callable[[], None]] = []
 
-    def __init__(self, name: str, default: Any, doc: str):
-        self.name, self.doc = name, doc
+
+class Setting:
+    """A value that is read by `.value`, set for good by `.set`, or for a while by calling it.
+
+    `calls` says that calls of compiled functions depend on it.
+    """
+
+    def __init__(self, name: str, default: Any, doc: str, calls: bool = False):
+        self.name, self.doc, self.calls = name, doc, calls
         text = os.environ.get("FNX_" + name.upper())
         self._default = default if text is None else _parse(text, default)
         self._var: ContextVar[Any] = ContextVar("fnx_" + name)
@@ -29,42 +38,28 @@ class Setting:
     def set(self, value: Any) -> None:
         """Change the value everywhere where no context manager overrides it."""
         self._default = value
+        if self.calls:
+            for hook in hooks:
+                hook()
 
     @contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
         token = self._var.set(value)
+        before = overridden.set(True) if self.calls else None
         try:
             yield
         finally:
             self._var.reset(token)
+            if before is not None:
+                overridden.reset(before)
 
 
 check = Setting("check", False, "check jaxprs and Kernel IR between passes")
-disable_jit = Setting("disable_jit", False, "run jitted functions eagerly")
-default_float32 = Setting("default_float32", False, "Python floats make float32, ints int32")
+disable_jit = Setting("disable_jit", False, "run jitted functions eagerly", calls=True)
+default_float32 = Setting(
+    "default_float32", False, "Python floats make float32, ints int32", calls=True
+)
 debug_nans = Setting("debug_nans", False, "raise FloatingPointError where a nan first appears")
 traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in tracebacks")
 cache = Setting("cache", True, "keep compiled code on disk")
-backend = Setting("backend", "cpu", "what jit compiles for: cpu, reference")
-
-_BY_NAME = {
-    "jax_disable_jit": disable_jit,
-    "jax_debug_nans": debug_nans,
-    "jax_enable_checks": check,
-}
-
-
-def update(name: str, value: Any) -> None:
-    """Set a setting by name; JAX's names of settings that do not exist here are accepted.
-
-    `jax_enable_x64` chooses what Python numbers become: float64 and int64 (True, the default), or
-    float32 and int32 (False).
-    """
-    if name == "jax_enable_x64":
-        default_float32.set(not value)
-    elif name in _BY_NAME:
-        _BY_NAME[name].set(value)
-    elif isinstance(globals().get(name), Setting):
-        globals()[name].set(value)
-    elif not name.startswith("jax_"):
-        raise AttributeError(f"fnx.config has no setting {name!r}")
+backend = Setting("backend", "cpu", "what jit compiles for: cpu, reference", calls=True)

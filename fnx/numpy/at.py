@@ -11,14 +11,13 @@ from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMism
 from fnx.core.interpreter import Tracer
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
-from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, to_array
+from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, to_array, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, full, scalar
 from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice
 from fnx.ops.indexing import ScatterAdd
 from fnx.ops.permute import Reshape, Rev, Transpose
 from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
-from fnx.ops.select import select
 from fnx.ops.slice import Slice, SliceAdd
 from fnx.ops.slice_set import SliceSet
 from fnx.ops.windows import FILL, GatherScatterMode, as_scatter

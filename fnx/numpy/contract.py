@@ -26,7 +26,6 @@ from fnx.ops.broadcast import Sum, broadcast_to, scalar
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.reduction import ReduceOr
-from fnx.ops.select import select
 
 
 @lru_cache(maxsize=4096)
@@ -402,4 +401,4 @@ __all__ = [
     "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "trace",
     "vdot", "vecdot", "vecmat",
 ]  # fmt: skip
-del canonical_axis, to_array, ReduceOr, select
+del canonical_axis, to_array, ReduceOr

@@ -31,7 +31,6 @@ from fnx.ops.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_ax
 from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape
-from fnx.ops.select import select
 
 INT = np.dtype(np.int64)
 
@@ -662,4 +661,3 @@ __all__ = [
     "ones_like", "r_", "s_", "tri", "tril", "tril_indices", "tril_indices_from", "triu", "triu_indices",
     "triu_indices_from", "vander", "zeros", "zeros_like",
 ]  # fmt: skip
-del select

@@ -20,14 +20,13 @@ from fnx.core.errors import (
     TypeMismatch,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
-from fnx.numpy.util import Shape, common_shape
+from fnx.numpy.util import Shape, common_shape, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, insert_axes, scalar
 from fnx.ops.dynamic_slice import DynamicSlice
 from fnx.ops.indexing import Gather
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Rev, Squeeze
-from fnx.ops.select import select
 from fnx.ops.slice import Slice
 from fnx.ops.windows import FILL, GatherDimensionNumbers, GatherScatterMode
 

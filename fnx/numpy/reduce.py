@@ -23,6 +23,7 @@ from fnx.numpy.util import (
     promote_inexact,
     reshape_to,
     to_array,
+    select,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops import reduction
@@ -31,7 +32,6 @@ from fnx.ops.broadcast import broadcast_to as _broadcast_to
 from fnx.ops.broadcast import full as _full
 from fnx.ops.cumulative import Cumulative
 from fnx.ops.permute import Reshape
-from fnx.ops.select import select
 
 INT = np.dtype(np.int64)
 
@@ -112,7 +112,7 @@ def _extremum(name: str, prim: Callable, combine: Callable, bound: Callable, doc
             if initial is None:
                 raise InvalidValue(f"{name} with where= needs initial=, the result where nothing is left")
             x = _masked(name, x, where, bound(x.dtype))
-        if initial is None and any(x.shape[k] == 0 for k in axes):
+        if initial is None and 0 in [x.shape[k] for k in axes]:
             raise InvalidValue(
                 f"{name} over axes {axes}, of which one is empty, of shape {x.shape}: there is no "
                 f"{name}imum; pass initial="

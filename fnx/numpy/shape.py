@@ -29,6 +29,7 @@ from fnx.numpy.util import (
     to_arrays,
 )
 from fnx.numpy.util import broadcast_arrays as _broadcast_arrays
+from fnx.numpy.util import select as _select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_axis, insert_axes, scalar
 from fnx.ops.broadcast import broadcast_to as _broadcast_to
@@ -36,7 +37,6 @@ from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate, Iota, Split
 from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
 from fnx.ops.permute import move_axis as _move_axis
-from fnx.ops.select import select as _select
 from fnx.ops.slice import Pad, Slice
 
 INT = np.dtype(np.int64)

@@ -26,12 +26,12 @@ from fnx.numpy.util import (
     promote_inexact,
     reshape_to,
     to_array,
+    select,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full as _full
 from fnx.ops.broadcast import scalar
 from fnx.ops.join import Iota
-from fnx.ops.select import select
 from fnx.ops.sorting import Sort, TopK
 
 INT = np.dtype(np.int64)

@@ -23,7 +23,6 @@ from fnx.numpy.util import (
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, scalar
-from fnx.ops.select import select
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -206,4 +205,4 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
 __all__ = [
     "corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
 ]  # fmt: skip
-del select, take
+del take

@@ -20,10 +20,10 @@ from fnx.numpy.util import (
     promote_inexact,
     to_array,
     to_arrays,
+    select,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
-from fnx.ops.select import select
 
 # --- what they are made of ----------------------------------------------------------------------------
 
@@ -686,7 +686,13 @@ def _bitwise(name: str, prim: Any, doc: str, many: bool = False) -> Callable:
 bitwise_and = _bitwise("bitwise_and", ops.and_, "The bits set in both.", True)
 bitwise_or = _bitwise("bitwise_or", ops.or_, "The bits set in one.", True)
 bitwise_xor = _bitwise("bitwise_xor", ops.xor, "The bits set in exactly one.", True)
-left_shift = _bitwise("left_shift", ops.shift_left, "Bits moved up by x2.")
+
+
+def left_shift(x, y, /):
+    """Bits moved up by y."""
+    return ops.shift_left(*fit("left_shift", _numbers("left_shift", x, y)))
+
+
 bitwise_left_shift = left_shift
 
 
@@ -700,7 +706,7 @@ bitwise_not = bitwise_invert = invert
 
 def right_shift(x1, x2, /):
     """Bits moved down by x2; signed integers keep their sign."""
-    x, y = fit("right_shift", promote("right_shift", x1, x2))
+    x, y = fit("right_shift", _numbers("right_shift", x1, x2))
     signed = dtypes.kind(x.dtype) == "i"
     return (ops.shift_right_arithmetic if signed else ops.shift_right_logical)(x, y)
 

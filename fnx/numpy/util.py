@@ -14,6 +14,7 @@ from fnx.core.interpreter import current, evaluate
 from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.permute import Reshape
+from fnx.ops.select import select as _select
 
 PYTHON = frozenset((bool, int, float, complex))
 Shape = tuple[int, ...]
@@ -114,6 +115,14 @@ def type_of_any(x: Any) -> tuple[np.dtype, bool]:
     if hasattr(x, "dtype") and not isinstance(x, (type, np.dtype)):
         return dtypes.canonical(x.dtype), bool(getattr(x, "weak_type", False))
     return dtypes.canonical(x), False
+
+
+def select(mask: Array, on_true: Array, on_false: Array) -> Array:
+    """`on_true` where the mask holds, else `on_false`; weak if both are, whatever the mask is."""
+    out = _select(mask, on_true, on_false)
+    if type(out) is ConcreteArray and on_true.weak_type and on_false.weak_type:
+        return ConcreteArray(out._value, True)
+    return out
 
 
 # --- shapes ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.recipe import Fold, Operand, Point, Recipe
+from fnx.ops import widen
 from fnx.ops.linear import Linear
 
 Shape = tuple[int, ...]
@@ -107,7 +108,7 @@ def batched_axes(axes: Shape, at: int) -> tuple[Shape, int]:
 
 
 # Sums of these are accumulated in float32.
-NARROW = frozenset({np.dtype(np.float16), dtypes.bfloat16})
+NARROW = frozenset(widen.NARROW.values())
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class Sum(Linear):
         return (Sum(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        if x.dtype in widen.NARROW:
+            return widen.through_float32(self, x)
         return Fold(
             x.shape,
             self.axes,

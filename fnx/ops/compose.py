@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
-from fnx.ops.broadcast import scalar
 
 
 class Program:
@@ -24,7 +24,7 @@ class Program:
         return tuple(outs) if prim.multiple_results else outs[0]
 
     def constant(self, value: Any, dtype: np.dtype) -> Literal:
-        return Literal(scalar(value, dtype))
+        return Literal(ConcreteArray(np.asarray(value, dtype)))
 
     def jaxpr(self, name: str, *outs: Atom) -> Jaxpr:
         return Jaxpr(self.inputs, self.eqns, outs, name=name)

@@ -16,7 +16,6 @@ from fnx.core.recipe import Fold, Host, Library, Operand, Recipe
 from fnx.core.scalar import Expr
 from fnx.ops.basic import add_any, convert
 from fnx.ops.permute import Transpose
-from fnx.ops.quiet import quiet
 
 Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
@@ -101,12 +100,19 @@ class DotGeneral(Primitive):
     name = "dot_general"
 
     def abstract(self, x: ShapedArray, y: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
-        (lc, rc), (lb, rb) = self.dimension_numbers
         if x.dtype != y.dtype:
             raise TypeMismatch(
                 f"dot_general needs operands of one dtype, not {x.dtype} and {y.dtype}; convert one "
                 "with .astype"
             )
+        shape = self._shapes.get((x.shape, y.shape))
+        if shape is None:
+            shape = self._shapes[x.shape, y.shape] = self._shape(x, y)
+        dtype = self.preferred_element_type or x.dtype
+        return (ShapedArray(shape, dtype, x.weak_type and y.weak_type),)
+
+    def _shape(self, x: ShapedArray, y: ShapedArray) -> Shape:
+        (lc, rc), (lb, rb) = self.dimension_numbers
         for what, a, b in (("contracted", lc, rc), ("batch", lb, rb)):
             ok = len(a) == len(b) and all(0 <= k < x.ndim for k in a) and all(0 <= k < y.ndim for k in b)
             if not ok or [x.shape[k] for k in a] != [y.shape[k] for k in b]:
@@ -119,24 +125,31 @@ class DotGeneral(Primitive):
                 f"dot_general: an axis appears twice among {self.dimension_numbers}; contracted and "
                 "batch axes must be distinct"
             )
-        shape = layout(self.dimension_numbers, x.ndim, y.ndim).shape(x.shape, y.shape)
-        dtype = self.preferred_element_type or x.dtype
-        return (ShapedArray(shape, dtype, x.weak_type and y.weak_type),)
+        return layout(self.dimension_numbers, x.ndim, y.ndim).shape(x.shape, y.shape)
 
     @cached_property
-    def _layouts(self) -> dict[tuple[int, int], Layout]:
-        return {}  # by the ranks of the operands
+    def _shapes(self) -> dict[tuple[Shape, Shape], Shape]:
+        return {}  # of results, by the shapes of the operands
+
+    @cached_property
+    def _layouts(self) -> dict[tuple[Shape, Shape], Layout]:
+        return {}  # by the shapes of operands that were found to fit
+
+    def _layout(self, x: np.ndarray, y: np.ndarray) -> Layout:
+        self.abstract(ShapedArray(x.shape, x.dtype), ShapedArray(y.shape, y.dtype))
+        if len(self._layouts) > 1000:
+            self._layouts.clear()
+        found = self._layouts[x.shape, y.shape] = layout(self.dimension_numbers, x.ndim, y.ndim)
+        return found
 
     def impl(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        dot = self._layouts.get((x.ndim, y.ndim))
-        if dot is None:
-            dot = self._layouts[x.ndim, y.ndim] = layout(self.dimension_numbers, x.ndim, y.ndim)
+        dot = self._layouts.get((x.shape, y.shape)) or self._layout(x, y)
         dtype, preferred = x.dtype, self.preferred_element_type
         if dtype in _EXACT and (preferred is None or preferred == dtype):
-            return quiet(dot, x, y)
+            return dot(x, y)
         out = preferred or dtype
         inner = accumulator(dtype, out)
-        return quiet(dot, x.astype(inner), y.astype(inner)).astype(out)
+        return dot(x.astype(inner), y.astype(inner)).astype(out)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, y), (tx, ty) = primals, tangents

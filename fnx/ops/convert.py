@@ -153,11 +153,14 @@ class ReducePrecision(Pointwise):
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
         exponent, mantissa = FORMAT[name]
-        largest, smallest = (float(v) for v in self.range(np.dtype(name)))
+        if name == "bfloat16":
+            return None
+        small = self.exponent_bits < exponent
+        largest, smallest = map(float, self.range(np.dtype(name))) if small else (0.0, 0.0)
 
         def fn(x: expr.Expr) -> expr.Expr:
             out = _round_mantissa_expr(x, mantissa - self.mantissa_bits)
-            if self.exponent_bits < exponent:
+            if small:
                 size, negative = expr.apply("abs", out), expr.compare("lt", x, const(0.0))
                 inf = expr.select(negative, const(-np.inf), const(np.inf))
                 out = expr.select(expr.compare("gt", size, const(largest)), inf, out)
@@ -168,7 +171,7 @@ class ReducePrecision(Pointwise):
         def const(value: float) -> expr.Expr:
             return expr.const(value, name)
 
-        return None if name == "bfloat16" else fn
+        return fn
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return (self(primals[0]),), (self(tangents[0]),)

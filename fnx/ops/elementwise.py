@@ -155,8 +155,6 @@ class Pow(Pointwise):
         return super().jvp(primals, tangents)
 
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
-        if x.startswith("complex"):
-            return None
         return lambda a, b: expr.apply("pow", a, expr.cast(b, x))
 
 

@@ -49,8 +49,15 @@ class Gather(Primitive):
         return windows(self.dimension_numbers, x.shape, indices.shape, self.slice_sizes)
 
     @cached_property
-    def _plans(self) -> dict[tuple[Shape, Shape], Windows]:
+    def _plans(self) -> dict[tuple[Shape, Shape, np.dtype], Windows]:
         return {}  # by the shapes of the operands
+
+    def _plan(self, x: np.ndarray, indices: np.ndarray) -> Windows:
+        check_indices(self.name, indices.dtype)
+        if len(self._plans) > 1000:
+            self._plans.clear()
+        found = self._plans[x.shape, indices.shape, indices.dtype] = self.windows(x, indices)
+        return found
 
     def fill(self, dtype: np.dtype) -> Any:
         return default_fill(dtype) if self.fill_value is None else self.fill_value
@@ -61,9 +68,7 @@ class Gather(Primitive):
         return (ShapedArray(self.windows(x, indices).shape, x.dtype, weak),)
 
     def impl(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        w = self._plans.get((x.shape, indices.shape))
-        if w is None:
-            w = self._plans[x.shape, indices.shape] = self.windows(x, indices)
+        w = self._plans.get((x.shape, indices.shape, indices.dtype)) or self._plan(x, indices)
         if not x.size:
             return np.full(w.shape, self.fill(x.dtype), x.dtype)
         if w.single:

@@ -123,13 +123,8 @@ class Pointwise(Primitive):
         """From operands' elements to the result's, or None where only `impl` will do."""
         op = self.expr
         if isinstance(op, str):
-            if names[0].startswith("complex") and op not in _COMPLEX_OPS:
-                return None
             return lambda *xs: expr.apply(op, *xs)
         return op
-
-
-_COMPLEX_OPS = frozenset("add sub mul div neg real imag conj abs square eq ne".split())
 
 
 def lanes(args: tuple, axes: tuple) -> int:

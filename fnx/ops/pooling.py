@@ -12,7 +12,8 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Host, Operand, Recipe
-from fnx.ops.broadcast import Shape, broadcast_axis
+from fnx.ops import widen
+from fnx.ops.broadcast import NARROW, Shape, broadcast_axis
 from fnx.ops.permute import move_axis
 from fnx.ops.pointwise import NUMBER, dtype_table
 from fnx.ops.reduction import highest, lowest
@@ -139,9 +140,7 @@ class _ReduceWindow(Windowed):
             return np.full(view.shape[: x.ndim], self.identity(x.dtype), x.dtype)
         ufunc = _KINDS[self.kind][0]
         if self.kind == "sum":
-            wide = (
-                np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x.dtype
-            )
+            wide = np.float32 if x.dtype in NARROW else x.dtype
             return np.asarray(ufunc.reduce(view, axes, wide)).astype(x.dtype, copy=False)
         return ufunc.reduce(view, axes)
 
@@ -152,6 +151,8 @@ class _ReduceWindow(Windowed):
         rank, out = len(x.shape), self.out_shape(x.shape)
         if 0 in x.shape:
             return Host()
+        if self.kind == "sum" and x.dtype in widen.NARROW:
+            return widen.through_float32(self, x)
         dtype = dtypes.bfloat16 if x.dtype == "bfloat16" else np.dtype(x.dtype)
         start = expr.const(self.identity(dtype), x.dtype)
 

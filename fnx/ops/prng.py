@@ -112,8 +112,7 @@ def _encrypt_many(keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """As `encrypt_counts`, for keys of shape (..., 2): words of shape (..., n)."""
     lanes = keys.shape[:-1]
     if not lanes:
-        with np.errstate(over="ignore"):
-            return encrypt_counts(keys, n)
+        return encrypt_counts(keys, n)
     high = np.zeros((*lanes, n), _U32)
     low = np.broadcast_to(np.arange(n, dtype=np.uint64).astype(_U32), (*lanes, n)).copy()
     _encrypt_block(keys[..., 0, None], keys[..., 1, None], high, low)

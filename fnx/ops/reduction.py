@@ -13,6 +13,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Recipe
+from fnx.ops import widen
 from fnx.ops.broadcast import (
     NARROW,
     Broadcast,
@@ -36,15 +37,15 @@ from fnx.ops.slice import Slice
 
 def lowest(dtype: np.dtype) -> Any:
     """The smallest value: -inf for floats."""
-    if dtypes.is_float(dtype):
-        return -math.inf
+    if dtypes.is_inexact(dtype):
+        return complex(-math.inf, -math.inf) if dtypes.is_complex(dtype) else -math.inf
     return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
     """The largest value: inf for floats."""
-    if dtypes.is_float(dtype):
-        return math.inf
+    if dtypes.is_inexact(dtype):
+        return complex(math.inf, math.inf) if dtypes.is_complex(dtype) else math.inf
     return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 
@@ -80,6 +81,8 @@ class Reduction(Primitive):
         return (type(self)(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        if x.dtype in widen.NARROW and self.op == "mul":
+            return widen.through_float32(self, x)
         identity = self.identity(_dtype(x.dtype))
         return Fold(
             x.shape,

@@ -149,9 +149,7 @@ class RandomGamma(_Sampler):
     def impl(self, keys: Numbers, alpha: Numbers) -> Numbers:  # type: ignore[override]
         lanes = keys.ndim - 1
         keys = RandomSplit((prod(alpha.shape[lanes:]),)).impl(keys).reshape(-1, 2)
-        with np.errstate(all="ignore"):
-            samples = gamma_samples(keys, alpha.reshape(-1), self.log_space)
-        return samples.reshape(alpha.shape)
+        return gamma_samples(keys, alpha.reshape(-1), self.log_space).reshape(alpha.shape)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         keys, alpha = primals
@@ -169,12 +167,11 @@ class RandomGamma(_Sampler):
 def _by_lane(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:
     """sample(key, *parameters) of each key in turn."""
     lanes = keys.shape[:-1]
-    with np.errstate(all="ignore"):
-        if not lanes:
-            return sample(keys, *parameters)
-        count = prod(lanes)
-        flat = [p.reshape(count, *p.shape[len(lanes) :]) for p in parameters]
-        drawn = [sample(k, *(p[i] for p in flat)) for i, k in enumerate(keys.reshape(count, 2))]
+    if not lanes:
+        return sample(keys, *parameters)
+    count = prod(lanes)
+    flat = [p.reshape(count, *p.shape[len(lanes) :]) for p in parameters]
+    drawn = [sample(k, *(p[i] for p in flat)) for i, k in enumerate(keys.reshape(count, 2))]
     return np.stack(drawn).reshape(parameters[0].shape) if drawn else np.zeros(parameters[0].shape)
 
 

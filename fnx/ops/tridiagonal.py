@@ -42,16 +42,15 @@ class TridiagonalSolve(Stacked):
     def impl(self, dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
         n = d.shape[-1]
         c, x = np.empty_like(du), np.empty_like(b)
-        with np.errstate(all="ignore"):
-            for i in range(n):
-                pivot, rhs = d[..., i], b[..., i, :]
-                if i:
-                    pivot = pivot - dl[..., i] * c[..., i - 1]
-                    rhs = rhs - dl[..., i, None] * x[..., i - 1, :]
-                c[..., i] = du[..., i] / pivot
-                x[..., i, :] = rhs / pivot[..., None]
-            for i in range(n - 2, -1, -1):
-                x[..., i, :] -= c[..., i, None] * x[..., i + 1, :]
+        for i in range(n):
+            pivot, rhs = d[..., i], b[..., i, :]
+            if i:
+                pivot = pivot - dl[..., i] * c[..., i - 1]
+                rhs = rhs - dl[..., i, None] * x[..., i - 1, :]
+            c[..., i] = du[..., i] / pivot
+            x[..., i, :] = rhs / pivot[..., None]
+        for i in range(n - 2, -1, -1):
+            x[..., i, :] -= c[..., i, None] * x[..., i + 1, :]
         return x
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

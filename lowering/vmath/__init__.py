@@ -3,4 +3,13 @@
 from . import exp_log, hyperbolic, inverse_trig, power, special, trig
 from .lang import USUAL, VMATH
 
-__all__ = ["USUAL", "VMATH"]
+__all__ = [
+    "USUAL",
+    "VMATH",
+    "exp_log",
+    "hyperbolic",
+    "inverse_trig",
+    "power",
+    "special",
+    "trig",
+]

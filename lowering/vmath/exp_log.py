@@ -24,7 +24,6 @@ from .lang import (
     function,
     pattern,
     poly,
-    rint,
     two_product,
     two_sum,
     where,

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import mpmath
 import numpy as np
-from mpmath import mp, mpf
+from mpmath.ctx_mp import MPContext
 
+mp = MPContext()  # one of our own: the precision of mpmath.mp is not ours to change
 mp.dps = 60
+mpf = mp.mpf
 GRID = 30  # points a coefficient
 
 
@@ -28,9 +29,7 @@ def minimax(
         rows = [[*basis[i], (-1) ** k / weights[i]] for k, i in enumerate(picks)]
         solution = list(mp.lu_solve(mp.matrix(rows), mp.matrix([target[i] for i in picks])))
         c = solution[:count]
-        errors = [
-            (t - mp.fdot(c, b)) * w for t, b, w in zip(target, basis, weights, strict=True)
-        ]
+        errors = [(t - mp.fdot(c, b)) * w for t, b, w in zip(target, basis, weights, strict=True)]
         worst = max(map(abs, errors))
         if worst <= abs(solution[count]) * mpf("1.001"):
             break
@@ -66,16 +65,16 @@ def fit(
     count = GRID * (degree + 2)
     points = _grid(lo, hi, count)
     target, weights = [f(x) for x in points], [abs(mpf(weight(x))) for x in points]
-    best = None
+    tried = []
     for steps in (0, 1, 2, 4):
         c = _round_stepwise(target, points, weights, degree, dtype, steps)
         errors = [
-            abs(t - mp.polyval([mpf(v) for v in reversed(c)], x)) * w
+            abs(t - mp.fsum(mpf(v) * x**j for j, v in enumerate(c))) * w
             for t, x, w in zip(target, points, weights, strict=True)
         ]
-        if best is None or max(errors) < best[1]:
-            best = c, max(errors)
-    return best[0], float(mp.log(best[1], 2))
+        tried.append((max(errors), c))
+    worst, best = min(tried)
+    return best, float(mp.log(worst, 2))
 
 
 def _round_stepwise(
@@ -320,7 +319,7 @@ def rational(
     width = (hi - lo) / 2
     powers = [[((x - centre) / width) ** j for j in range(max(p, q) + 1)] for x in points]
     lawson, last_q = [mpf(1)] * count, [mpf(1)] * count
-    best = None
+    best: tuple[list, list, Any] = [], [], mp.inf
     for k in range(rounds):
         top, bottom = _linear_rational(target, whole, powers, p, q, lawson, last_q)
         last_q = [mp.fdot(bottom, row[: q + 1]) for row in powers]
@@ -329,7 +328,7 @@ def rational(
             for t, v, row, d in zip(target, whole, powers, last_q, strict=True)
         ]
         worst = max(errors)
-        if best is None or worst < best[2]:
+        if worst < best[2]:
             best = top, bottom, worst
         if k >= 2:
             lawson = [w * e / worst + mpf(10) ** -12 for w, e in zip(lawson, errors, strict=True)]
@@ -413,7 +412,9 @@ def _entry(name: str, dtype: str, values: Sequence[float], error: float) -> list
 
 
 def main(names: Sequence[str]) -> None:
-    lines = ['"""Coefficients, lowest first, made by fit.py; each with log2 of its largest error."""']
+    lines = [
+        '"""Coefficients, lowest first, made by fit.py; each with log2 of its largest error."""'
+    ]
     lines += ["", "C: dict[tuple[str, str], tuple[float, ...]] = {"]
     for name in names or [*FITS, *RATIONALS]:
         if name in RATIONALS:

@@ -40,10 +40,10 @@ ERFC_CENTRE = 2.0
 
 
 def exp_sum(x: V, small: V) -> tuple[V, V]:
-    """e**(x + small) as y 2**k."""
+    """e**(x + small) as (1 + t) 2**k."""
     k, r, lo = exp_reduce(x)
     r = r + (lo + small)
-    return 1.0 + fma(r * r, poly(r, C["EXP", x.dtype]), r), k
+    return fma(r * r, poly(r, C["EXP", x.dtype]), r), k
 
 
 @function("erf")
@@ -52,8 +52,8 @@ def erf(x: V) -> V:
     a = abs(x)
     b = at_most(a, ERF_IS_ONE[x.dtype])
     name = "ERF_TAIL" if x.dtype == "float32" else "ERF_TAIL_WIDE"
-    y, k = exp_sum(-b * poly(b, C[name, x.dtype]), constant(0.0, x))
-    large = fma(-y, power_of_two(k), 1.0)
+    t, k = exp_sum(-b * poly(b, C[name, x.dtype]), constant(0.0, x))
+    large = fma(-(1.0 + t), power_of_two(k), 1.0)
     small = fma(a, poly(a * a, C["ERF", x.dtype]), a)
     return copy_sign(where(a < ERF_SPLIT, small, large), x)
 
@@ -66,14 +66,19 @@ def erfc(x: V) -> V:
     """
     c = ERFC_CENTRE
     a = at_most(abs(x), ERFC_IS_ZERO[x.dtype])
-    inverse = 1.0 / (a + c)
+    below = a + c
+    inverse = 1.0 / below
     q = (a - c) * inverse
     rest = fma(q, -a, fma(q + 1.0, -c, a))
     q = fma(inverse, rest, q)
     name = "ERFC" if x.dtype == "float32" else "ERFC_WIDE"
     square = two_product(a, a)
-    y, k = exp_sum(-square.hi, -square.lo)
-    y = scale(y * (poly(q, C[name, x.dtype]) * inverse), k)
+    t, k = exp_sum(-square.hi, -square.lo)
+    above = poly(q, C[name, x.dtype])
+    y = above * inverse
+    rest = fma(-y, a - (below - c), fma(-y, below, above))  # the first term: a + c was rounded
+    y = fma(rest, inverse, y)
+    y = scale(fma(t, y, y), k)
     return where(x < 0.0, 2.0 - y, y)
 
 
@@ -142,7 +147,9 @@ def lgamma(x: V) -> V:
     p = two_product(factor, y.hi)
     sines = log_pair(*log_terms(abs(sine)))
     s = two_sum(sines.hi, where(large, p.hi, small))
-    result = where(reflect, -(s.hi + (s.lo + (sines.lo + where(large, p.lo + rest, 0.0)))), positive)
+    result = where(
+        reflect, -(s.hi + (s.lo + (sines.lo + where(large, p.lo + rest, 0.0)))), positive
+    )
     return where((reflect & f.eq(0.0)) | abs(x).eq(math.inf), math.inf, result)
 
 

@@ -1,0 +1,139 @@
+"""Stages of compilation ahead of time, to look at and to call: Traced, Lowered, Compiled."""
+
+from typing import Any
+
+from fnx import tree_util
+from fnx.core.array import as_array
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.jaxpr import ClosedJaxpr
+from fnx.cost_analysis import cost_analysis
+from fnx.interpreters.simplify import simplify
+from fnx.program import Program
+from fnx.staging import ShapeDtypeStruct
+from fnx.static import Static
+
+
+def _struct(aval: Any) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+class _Stage:
+    """What all stages have: the types of arguments and results."""
+
+    def __init__(self, program: Program, treedef: Any, static: Static):
+        self.program, self.treedef, self.static = program, treedef, static
+
+    @property
+    def out_info(self) -> Any:
+        """Shapes and dtypes of the results."""
+        shapes = [_struct(a) for a in self.program.jaxpr.out_avals]
+        return tree_util.tree_unflatten(self.program.structure, shapes)
+
+    @property
+    def args_info(self) -> Any:
+        """Shapes and dtypes of the dynamic arguments: (positional, by name)."""
+        avals = self.program.jaxpr.in_avals[len(self.program.consts) :]
+        return tree_util.tree_unflatten(self.treedef, [_struct(a) for a in avals])
+
+    in_tree = property(lambda self: self.treedef)
+    out_tree = property(lambda self: self.program.structure)
+    in_avals = property(lambda self: self.args_info)
+    fun_name = property(lambda self: self.program.name)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Estimates: flops, transcendental functions, and bytes of arguments and results."""
+        return cost_analysis(simplify(self.program.jaxpr, final=True))
+
+
+class Traced(_Stage):
+    """A traced function: its `jaxpr`, and `lower()`."""
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        return ClosedJaxpr(self.program.jaxpr, self.program.consts)
+
+    def lower(self, *, lowering_platforms: Any = None) -> "Lowered":
+        """The next stage."""
+        del lowering_platforms
+        return Lowered(self.program, self.treedef, self.static)
+
+
+class Lowered(_Stage):
+    """A program before it is compiled.
+
+    `as_text(dialect)` shows it as "jaxpr", "kernel" (the Kernel IR), "numba" (runnable Python),
+    "llvm" or "asm".
+    """
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The program in one of its languages; ValueError for an unknown one."""
+        del debug_info
+        if dialect in (None, "jaxpr"):
+            return str(self.program.jaxpr)
+        methods = {"kernel": "kernel_text", "numba": "numba_text", "llvm": "llvm_text", "asm": "asm"}
+        if dialect not in methods:
+            raise InvalidValue(
+                f"unknown dialect {dialect!r}; expected one of jaxpr, {', '.join(methods)}"
+            )
+        show = getattr(self.program.compiled(), methods[dialect], None)
+        if show is None:
+            raise InvalidValue(f"the reference backend has no dialect {dialect!r}; it runs the jaxpr")
+        return show()
+
+    def compiler_ir(self, dialect: str | None = None) -> str:
+        """The text of a dialect, LLVM's by default."""
+        return self.as_text(dialect or "llvm")
+
+    def compile(self, compiler_options: Any = None) -> "Compiled":
+        """The next stage: native code."""
+        del compiler_options
+        self.program.compiled()
+        return Compiled(self.program, self.treedef, self.static)
+
+    def __str__(self) -> str:
+        return self.as_text()
+
+
+class Compiled(_Stage):
+    """A compiled program, called with arguments of the types that it was compiled for.
+
+    `seconds` tells how long tracing and each pass of the compiler took.
+    """
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {**self.program.seconds, **self.program.compiled().seconds}
+
+    def as_text(self) -> str:
+        """The assembly."""
+        return Lowered.as_text(self, "asm")  # type: ignore[arg-type]
+
+    def report(self) -> str:
+        """Kernels, fusion, library and host calls, buffers and bytes."""
+        native = self.program.compiled()
+        return native.report() if hasattr(native, "report") else "evaluated, not compiled"
+
+    def memory_analysis(self) -> Any:
+        """Bytes of arguments, results, workspace."""
+        native = self.program.compiled()
+        return native.memory_analysis() if hasattr(native, "memory_analysis") else None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.static.any:
+            args, kwargs, _ = self.static.split(args, kwargs)
+        leaves, treedef = tree_util.tree_flatten((args, kwargs))
+        if treedef != self.treedef:
+            raise TypeMismatch(
+                f"a compiled function was called with arguments of structure {treedef}; it was "
+                f"compiled for {self.treedef}"
+            )
+        program = self.program
+        arrays = [as_array(x) for x in leaves]
+        wanted = program.jaxpr.in_avals[len(program.consts) :]
+        for x, aval in zip(arrays, wanted, strict=True):
+            if not x.aval.like(aval):
+                raise TypeMismatch(
+                    f"a compiled function was called with an argument of type {x.aval}; it was "
+                    f"compiled for {aval}. Convert the argument, or call the jitted function."
+                )
+        return program.build(program(arrays))

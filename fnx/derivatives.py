@@ -1,0 +1,291 @@
+"""Derivatives: grad and vjp in reverse mode, jvp in forward mode, linearize and linear_transpose."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.primitive import Undefined
+from fnx.flat import (
+    Aux,
+    aval_like,
+    check_callable,
+    flat_function,
+    flatten_arrays,
+    name_of,
+    split_args,
+)
+from fnx.interpreters import jvp as jvp_
+from fnx.interpreters import linearize as linearize_
+from fnx.interpreters.trace import trace
+from fnx.ops.basic import convert, zeros
+
+# --- reverse mode -----------------------------------------------------------------------------------------
+
+
+def check_differentiable(leaves: list[Array], what: str, holomorphic: bool, allow_int: bool) -> None:
+    for x in leaves:
+        kind = dtypes.kind(x.dtype)
+        if kind in "biu" and not allow_int:
+            raise TypeMismatch(
+                f"{what} needs inputs of a floating dtype, got {dtypes.NAME[x.dtype]}{list(x.shape)}. "
+                "Integers have no derivatives: convert them (x.astype(float)), choose other argnums, "
+                "or pass allow_int=True."
+            )
+        if kind == "c" and not holomorphic:
+            raise TypeMismatch(
+                f"{what} needs real inputs, got {dtypes.NAME[x.dtype]}{list(x.shape)}. For a "
+                "holomorphic function pass holomorphic=True; otherwise use real and imaginary parts, "
+                "or fnx.vjp."
+            )
+        if holomorphic and kind != "c":
+            raise TypeMismatch(
+                f"{what} with holomorphic=True needs complex inputs, got {dtypes.NAME[x.dtype]}"
+            )
+
+
+def _check_scalar(outs: list[Array], structure: Any, name: str, holomorphic: bool) -> None:
+    if len(outs) != 1 or not tree_util.treedef_is_leaf(structure):
+        raise TypeMismatch(
+            f"grad needs a function with one scalar result, but {name} returned the pytree "
+            f"{structure}. Return the loss alone, or pass has_aux=True and return (loss, aux)."
+        )
+    (y,) = outs
+    if y.shape != ():
+        raise TypeMismatch(
+            f"grad needs a scalar result (shape ()), but {name} returned "
+            f"{dtypes.NAME[y.dtype]}{list(y.shape)}. Sum or average it, or use fnx.jacrev, fnx.vjp."
+        )
+    if holomorphic:
+        if dtypes.kind(y.dtype) != "c":
+            raise TypeMismatch(f"holomorphic=True needs a complex result, got {dtypes.NAME[y.dtype]}")
+    elif dtypes.kind(y.dtype) != "f":
+        raise TypeMismatch(
+            f"grad needs a real floating result, but {name} returned {dtypes.NAME[y.dtype]}. For "
+            "complex results use fnx.vjp, or holomorphic=True."
+        )
+
+
+def value_and_grad(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence = (),
+) -> Callable:
+    """The function that gives `fun`'s value and its gradient with respect to `argnums`.
+
+    `fun` returns a real scalar, or with `has_aux` a pair of it and anything else. The gradient has
+    the structure, shapes and dtypes of the arguments. TypeError for integer arguments and for
+    results that are not scalar.
+
+    >>> value_and_grad(lambda x: x**2)(3.0)
+    (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64, weak_type=True))
+    """
+    del reduce_axes
+    check_callable(fun, "value_and_grad")
+
+    @wraps(fun)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        chosen, picked = split_args(fun, argnums, args, kwargs, "grad")
+        aux = Aux(chosen, has_aux)
+        leaves, treedef = flatten_arrays(picked, "differentiated arguments of grad")
+        check_differentiable(leaves, "grad", holomorphic, allow_int)
+        structures: list = []
+        nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
+        flat = flat_function(aux, treedef, structures)
+        outs, tape = linearize_.linearize(flat, leaves, nonzero)
+        _check_scalar(outs, structures[0], name_of(fun), holomorphic)
+        one = ConcreteArray(np.ones((), outs[0].dtype))
+        grads = [_gradient(g, x) for g, x in zip(tape.pull([one]), leaves, strict=True)]
+        result = tree_util.tree_unflatten(treedef, grads)
+        result = result[0] if isinstance(argnums, int) else result
+        value = (outs[0], aux.lowered()) if has_aux else outs[0]
+        return value, result
+
+    return value_and_grad_f
+
+
+def _gradient(g: Array | None, x: Array) -> Any:
+    if not dtypes.is_inexact(x.dtype):
+        return np.zeros(x.shape, dtypes.float0)
+    return zeros(x.aval.strong()) if g is None else g
+
+
+def grad(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence = (),
+) -> Callable:
+    """The gradient of a function with a scalar result; arguments as in `value_and_grad`.
+
+    >>> grad(lambda x: x**3)(2.0)
+    Array(12., dtype=float64)
+    """
+    check_callable(fun, "grad")
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+    @wraps(fun)
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return grad_f
+
+
+def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence = ()) -> Any:
+    """The result of `fun(*primals)` and a function from its cotangent to those of `primals`.
+
+    >>> y, pull = vjp(lambda a, b: a * b, 2.0, 5.0)
+    >>> pull(1.0)
+    (Array(5., dtype=float64), Array(2., dtype=float64))
+    """
+    del reduce_axes
+    check_callable(fun, "vjp")
+    aux = Aux(fun, has_aux)
+    leaves, treedef = flatten_arrays(primals, "arguments of vjp")
+    structures: list = []
+    nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
+    outs, tape = linearize_.linearize(flat_function(aux, treedef, structures), leaves, nonzero, "vjp")
+    pull = _Pull(tape, leaves, treedef, structures[0], [o.aval for o in outs])
+    y = tree_util.tree_unflatten(structures[0], outs)
+    return (y, pull, aux.lowered()) if has_aux else (y, pull)
+
+
+class _Pull:
+    """The function that `vjp` returns."""
+
+    def __init__(self, tape: Any, leaves: list, treedef: Any, out: Any, avals: list[ShapedArray]):
+        self.tape, self.treedef, self.out, self.avals = tape, treedef, out, avals
+        self.inputs = leaves
+
+    def __call__(self, ct: Any) -> Any:
+        cts, structure = tree_util.tree_flatten(ct)
+        if structure != self.out:
+            raise TypeMismatch(
+                f"the cotangent of a vjp has the structure {structure}; expected that of the "
+                f"result, {self.out}"
+            )
+        cts = [
+            check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, self.avals, strict=True)
+        ]
+        pulled = self.tape.pull(cts)
+        grads = [_gradient(g, x) for g, x in zip(pulled, self.inputs, strict=True)]
+        return tree_util.tree_unflatten(self.treedef, grads)
+
+
+def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
+    """`x` as the tangent or cotangent of a value of type `aval`; None for those that have none."""
+    if not dtypes.is_inexact(aval.dtype):
+        return None  # float0, or zeros
+    x = as_array(x)
+    if x.shape != aval.shape:
+        raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
+    if x.dtype != aval.dtype:
+        if not x.aval.weak_type and dtypes.kind(x.dtype) != "i":
+            raise TypeMismatch(
+                f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
+            )
+        x = convert(x, aval.dtype)
+    return x
+
+
+# --- forward mode -------------------------------------------------------------------------------------------
+
+
+def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """The result of `fun(*primals)` and its derivative along `tangents`.
+
+    >>> jvp(lambda x: x * x, (3.0,), (1.0,))[1]
+    Array(6., dtype=float64, weak_type=True)
+    """
+    check_callable(fun, "jvp")
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeMismatch(
+            "jvp needs tuples of primals and tangents, one entry an argument; got "
+            f"{type(primals).__name__} and {type(tangents).__name__}. Write (x,) for one argument."
+        )
+    aux = Aux(fun, has_aux)
+    leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp")
+    tans, structure = tree_util.tree_flatten(tuple(tangents))
+    if structure != treedef:
+        raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")
+    given = [
+        check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)
+    ]
+    structures: list = []
+    outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
+    filled = [_tangent(t, o) for t, o in zip(touts, outs, strict=True)]
+    y, dy = (tree_util.tree_unflatten(structures[0], z) for z in (outs, filled))
+    return (y, dy, aux.lowered()) if has_aux else (y, dy)
+
+
+def _tangent(t: Array | None, primal: Array) -> Any:
+    if not dtypes.is_inexact(primal.dtype):
+        return np.zeros(primal.shape, dtypes.float0)
+    return zeros(primal.aval.strong()) if t is None else t
+
+
+def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
+    """The result of `fun(*primals)` and the linear function that is its derivative there."""
+    check_callable(fun, "linearize")
+    aux = Aux(fun, has_aux)
+    leaves, treedef = flatten_arrays(primals, "arguments of linearize")
+    structures: list = []
+    nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
+    flat = flat_function(aux, treedef, structures)
+    outs, tape = linearize_.linearize(flat, leaves, nonzero, "linearize")
+    y = tree_util.tree_unflatten(structures[0], outs)
+
+    def push(*tangents: Any) -> Any:
+        tans, structure = tree_util.tree_flatten(tangents)
+        if structure != treedef:
+            raise TypeMismatch(f"tangents have the structure {structure}; expected {treedef}")
+        given = [
+            check_like(t, x.aval, "a tangent of a linearized function")
+            for t, x in zip(tans, leaves, strict=True)
+        ]
+        touts = tape.push(given)
+        filled = [_tangent(t, o) for t, o in zip(touts, outs, strict=True)]
+        return tree_util.tree_unflatten(structures[0], filled)
+
+    return (y, push, aux.lowered()) if has_aux else (y, push)
+
+
+def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -> Callable:
+    """The transpose of a linear function; `primals` are arrays or ShapeDtypeStructs."""
+    del reduce_axes
+    check_callable(fun, "linear_transpose")
+    leaves, treedef = tree_util.tree_flatten(primals)
+    avals = [aval_like(x).strong() for x in leaves]
+    structures: list = []
+    flat = flat_function(fun, treedef, structures)
+    jaxpr, consts = trace(flat, avals, what="linear_transpose")
+
+    def transposed(ct: Any) -> Any:
+        cts, structure = tree_util.tree_flatten(ct)
+        if structure != structures[0]:
+            raise TypeMismatch(
+                f"the cotangent of a linear_transpose has the structure {structure}; expected that of "
+                f"the result, {structures[0]}"
+            )
+        given = [
+            check_like(c, a, "the cotangent of a linear_transpose")
+            for c, a in zip(cts, jaxpr.out_avals, strict=True)
+        ]
+        args = [*consts, *map(Undefined, avals)]
+        back = linearize_.backward_jaxpr(jaxpr, args, given)[len(consts) :]
+        full = [zeros(a) if b is None else b for a, b in zip(avals, back, strict=True)]
+        return tree_util.tree_unflatten(treedef, full)
+
+    return transposed

@@ -1,0 +1,126 @@
+"""Users' functions of pytrees as functions of flat lists of arrays, and checks of their arguments."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.interpreters.jvp import JVPTracer
+
+
+def name_of(fun: Callable) -> str:
+    return getattr(fun, "__name__", None) or type(fun).__name__
+
+
+def signature_of(fun: Callable) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (TypeError, ValueError):
+        return None
+
+
+def check_callable(fun: Any, what: str) -> None:
+    if not callable(fun):
+        raise TypeMismatch(f"{what} needs a function, got {type(fun).__name__}: {fun!r:.80}")
+
+
+def aval_like(x: Any) -> ShapedArray:
+    """The aval of an array, or of anything with a shape and a dtype."""
+    if isinstance(x, Array):
+        return x.aval
+    if is_array_like(x):
+        return as_array(x).aval
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        weak = getattr(x, "weak_type", False)
+        return ShapedArray(tuple(x.shape), dtypes.canonical(x.dtype), weak)
+    return as_array(x).aval  # raises
+
+
+def flatten_arrays(tree: Any, what: str) -> tuple[list[Array], Any]:
+    """The leaves of a pytree as arrays, and its structure."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    out = []
+    for leaf in leaves:
+        if not is_array_like(leaf):
+            raise TypeMismatch(
+                f"{what} must be arrays, numbers, or pytrees of them; got a leaf of type "
+                f"{type(leaf).__name__}: {leaf!r:.80}. Close over other objects, or mark them static."
+            )
+        out.append(as_array(leaf))
+    return out, treedef
+
+
+def flat_function(fun: Callable, treedef: Any, out: list) -> Callable:
+    """`fun(*args)` as a function of leaves to leaves; the structure of the result goes into `out`."""
+
+    def flat(*leaves: Array) -> list[Array]:
+        result = fun(*tree_util.tree_unflatten(treedef, leaves))
+        arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}")
+        out.append(structure)
+        return arrays
+
+    return flat
+
+
+def canonical_argnums(argnums: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
+    found = []
+    for k in (argnums,) if isinstance(argnums, int) else argnums:
+        if not isinstance(k, (int, np.integer)):
+            raise TypeMismatch(f"{what}: argnums must be integers, got {k!r}")
+        if not -count <= k < count:
+            raise InvalidValue(
+                f"{what}: argnums={k} names an argument that is not there: the function was called "
+                f"with {count} positional arguments. Pass by position what is differentiated."
+            )
+        found.append(int(k) % count)
+    return tuple(found)
+
+
+def split_args(fun: Callable, argnums: Any, args: tuple, kwargs: dict, what: str) -> tuple:
+    """A function of the chosen arguments alone, and those arguments."""
+    numbers = canonical_argnums(argnums, len(args), what)
+
+    def chosen(*picked: Any) -> Any:
+        full = list(args)
+        for k, x in zip(numbers, picked, strict=True):
+            full[k] = x
+        return fun(*full, **kwargs)
+
+    chosen.__name__ = name_of(fun)
+    return chosen, tuple(args[k] for k in numbers)
+
+
+class Aux:
+    """Splits (result, aux) and keeps aux, which is not differentiated."""
+
+    def __init__(self, fun: Callable, has_aux: bool):
+        self.fun, self.has_aux, self.value = fun, has_aux, None
+        self.__name__ = name_of(fun)
+
+    def __call__(self, *args: Any) -> Any:
+        out = self.fun(*args)
+        if not self.has_aux:
+            return out
+        if not isinstance(out, (tuple, list)) or len(out) != 2:
+            raise TypeMismatch(
+                f"has_aux=True: {self.__name__} must return a pair (result, aux), got "
+                f"{type(out).__name__}"
+            )
+        self.value = out[1]
+        return out[0]
+
+    def lowered(self) -> Any:
+        """The aux values, with the tracers of the ended transformation replaced by their primals."""
+
+        def lower(x: Any) -> Any:
+            while isinstance(x, JVPTracer) and x.owner.ended:
+                x = x.primal
+            return x
+
+        return tree_util.tree_map(lower, self.value)

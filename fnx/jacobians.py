@@ -1,0 +1,142 @@
+"""Jacobians and Hessians: derivatives of all results with respect to all arguments, by vmap."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core.array import Array, ConcreteArray
+from fnx.derivatives import check_differentiable
+from fnx.flat import Aux, check_callable, flat_function, flatten_arrays, split_args
+from fnx.interpreters import batching
+from fnx.interpreters import jvp as jvp_
+from fnx.interpreters import linearize as linearize_
+from fnx.ops.basic import reshape, slice_axis, zeros
+
+
+def _basis(leaves: list[Array]) -> list[Array]:
+    """For each leaf its block of the identity, [sum of sizes, *shape]."""
+    total = sum(x.size for x in leaves)
+    blocks, at = [], 0
+    for x in leaves:
+        block = np.zeros((total, x.size), x.dtype)
+        block[np.arange(at, at + x.size), np.arange(x.size)] = 1
+        blocks.append(ConcreteArray(block.reshape(total, *x.shape)))
+        at += x.size
+    return blocks
+
+
+def _blocks(x: Array, leaves: list[Array], axis: int) -> list[Array]:
+    """Split an axis of `sum of sizes` into one of each leaf's shape."""
+    parts, at = [], 0
+    for leaf in leaves:
+        part = slice_axis(x, at, at + leaf.size, axis)
+        shape = (*x.shape[:axis], *leaf.shape, *x.shape[axis + 1 :])
+        parts.append(reshape(part, shape))
+        at += leaf.size
+    return parts
+
+
+def jacfwd(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable:
+    """The Jacobian of a function, column by column, by forward mode.
+
+    The result has the structure of `fun`'s result, each leaf a pytree like the arguments, with
+    shape (*result, *argument).
+    """
+    check_callable(fun, "jacfwd")
+
+    @wraps(fun)
+    def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
+        chosen, picked = split_args(fun, argnums, args, kwargs, "jacfwd")
+        aux = Aux(chosen, has_aux)
+        leaves, treedef = flatten_arrays(picked, "differentiated arguments of jacfwd")
+        check_differentiable(leaves, "jacfwd", holomorphic, False)
+        structures: list = []
+        flat = flat_function(aux, treedef, structures)
+
+        def push(*tangents: Array) -> list[Array]:
+            outs, touts = jvp_.jvp(flat, leaves, tangents, what="jacfwd")
+            return [zeros(o.aval.strong()) if t is None else t for o, t in zip(outs, touts)]
+
+        size = sum(x.size for x in leaves)
+        outs, axes = batching.batch(push, size, _basis(leaves), [0] * len(leaves))
+        columns = [
+            batching.place_axis(size, x, k, x.ndim - (k is not None))
+            for x, k in zip(outs, axes, strict=True)
+        ]
+        rows = []
+        for x in columns:
+            parts = _blocks(x, leaves, x.ndim - 1)
+            tree = tree_util.tree_unflatten(treedef, parts)
+            rows.append(tree[0] if isinstance(argnums, int) else tree)
+        result = tree_util.tree_unflatten(structures[0], rows)
+        return (result, _lowered_lanes(aux.value)) if has_aux else result
+
+    return jacfwd_f
+
+
+def _lowered_lanes(aux: Any) -> Any:
+    def lower(x: Any) -> Any:
+        while getattr(getattr(x, "owner", None), "ended", False):
+            x = x.primal if isinstance(x, jvp_.JVPTracer) else x.value
+        return x
+
+    return tree_util.tree_map(lower, aux)
+
+
+def jacrev(
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable:
+    """The Jacobian of a function, row by row, by reverse mode; the result as in `jacfwd`."""
+    check_callable(fun, "jacrev")
+
+    @wraps(fun)
+    def jacrev_f(*args: Any, **kwargs: Any) -> Any:
+        chosen, picked = split_args(fun, argnums, args, kwargs, "jacrev")
+        aux = Aux(chosen, has_aux)
+        leaves, treedef = flatten_arrays(picked, "differentiated arguments of jacrev")
+        check_differentiable(leaves, "jacrev", holomorphic, allow_int)
+        structures: list = []
+        flat = flat_function(aux, treedef, structures)
+        outs, tape = linearize_.linearize(flat, leaves, [True] * len(leaves), "jacrev")
+        check_differentiable(outs, "jacrev: the result; it", holomorphic, False)
+
+        def pull(*cts: Array) -> list[Array]:
+            back = tape.pull(cts)
+            return [zeros(x.aval.strong()) if g is None else g for g, x in zip(back, leaves)]
+
+        size = sum(y.size for y in outs)
+        grads, axes = batching.batch(pull, size, _basis(outs), [0] * len(outs))
+        rows = [batching.place_axis(size, g, k, 0) for g, k in zip(grads, axes, strict=True)]
+        split = [_blocks(r, outs, 0) for r in rows]
+        trees = []
+        for k in range(len(outs)):
+            tree = tree_util.tree_unflatten(treedef, [parts[k] for parts in split])
+            trees.append(tree[0] if isinstance(argnums, int) else tree)
+        result = tree_util.tree_unflatten(structures[0], trees)
+        return (result, aux.lowered()) if has_aux else result
+
+    return jacrev_f
+
+
+jacobian = jacrev
+
+
+def hessian(
+    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable:
+    """The matrix of second derivatives, forward over reverse.
+
+    >>> hessian(lambda x: x**3)(2.0)
+    Array(12., dtype=float64)
+    """
+    inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return jacfwd(inner, argnums, has_aux=has_aux, holomorphic=holomorphic)

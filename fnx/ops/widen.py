@@ -1,0 +1,42 @@
+"""Reductions of 16-bit floats as compiled: accumulated in float32."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core import scalar as expr
+from fnx.core.aval import ShapedArray
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Call, Operand, Point, Recipe
+from fnx.ops.compose import Program
+
+# By name as in recipes.
+NARROW = {"float16": np.dtype(np.float16), "bfloat16": dtypes.bfloat16}
+
+
+@dataclass(frozen=True)
+class Cast(Primitive):
+    """A conversion between floats, in programs that only lowering sees."""
+
+    dtype: np.dtype
+    name = "cast"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (ShapedArray(x.shape, self.dtype),)
+
+    def impl(self, x: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return x.astype(self.dtype)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (self(args[0]),), axes
+
+    def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        return Point(lambda *ix: expr.cast(x(*ix), dtypes.NAME[self.dtype]), True)
+
+
+def through_float32(prim: Primitive, x: Operand) -> Recipe:
+    """`prim` of a 16-bit operand, computed in float32."""
+    p = Program((ShapedArray(x.shape, NARROW[x.dtype]),))
+    wide = p(prim, p(Cast(dtypes.float32), p.inputs[0]))
+    return Call(p.jaxpr(prim.name, p(Cast(NARROW[x.dtype]), wide)))

@@ -1,0 +1,112 @@
+"""`fnx.config`: settings by name, fnx's and JAX's, and context managers that change one for a while."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from fnx.core import config as _config
+from fnx.core.config import Setting
+
+_OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
+_BY_JAX_NAME = {
+    "jax_disable_jit": _config.disable_jit,
+    "jax_debug_nans": _config.debug_nans,
+    "jax_enable_checks": _config.check,
+}
+
+
+class Config:
+    """All settings: attributes to read, `update` to change one for good.
+
+    fnx's own names are those of the environment variables FNX_...: check, disable_jit,
+    default_float32, debug_nans, traceback_filtering, cache, backend. Of JAX's names those that mean
+    something here act, the others are remembered and do nothing. `jax_enable_x64` chooses what
+    Python numbers become: float64 and int64 (True, as at the start), or float32 and int32 (False).
+
+    >>> config.update("jax_enable_x64", True)
+    >>> config.jax_enable_x64
+    True
+    """
+
+    def __init__(self) -> None:
+        self._others: dict[str, Any] = {}
+
+    def update(self, name: str, value: Any) -> None:
+        """Change a setting for good; AttributeError for a name that neither fnx nor JAX has."""
+        if name == "jax_enable_x64":
+            _config.default_float32.set(not value)
+        elif name in _BY_JAX_NAME:
+            _BY_JAX_NAME[name].set(value)
+        elif name in _OWN:
+            _OWN[name].set(value)
+        elif name.startswith("jax_"):
+            self._others[name] = value
+        else:
+            raise AttributeError(
+                f"fnx.config has no setting {name!r}; it has {', '.join(sorted(_OWN))}, and JAX's "
+                "names, which begin with jax_"
+            )
+
+    def read(self, name: str) -> Any:
+        """The value of a setting; AttributeError if there is none of this name."""
+        if name in ("jax_enable_x64", "x64_enabled", "enable_x64"):
+            return not _config.default_float32.value
+        if name in _BY_JAX_NAME:
+            return _BY_JAX_NAME[name].value
+        if name in _OWN:
+            return _OWN[name].value
+        if name in self._others:
+            return self._others[name]
+        raise AttributeError(f"fnx.config has no setting {name!r}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.read(name)
+
+    def values(self) -> dict[str, Any]:
+        """All settings and their values now."""
+        return {name: s.value for name, s in _OWN.items()} | self._others
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{k}={v!r}' for k, v in self.values().items())})"
+
+
+config = Config()
+
+
+# --- for a while ----------------------------------------------------------------------------------
+
+
+def enable_x64(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it Python numbers become float64 and int64 (True), or float32 and int32 (False)."""
+    return _config.default_float32(not new_val)
+
+
+def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
+    """Within it jitted functions, and the bodies of loops, run as plain Python, operation by operation."""
+    return _config.disable_jit(disable)
+
+
+def _without_effect(name: str) -> Any:
+    @contextmanager
+    def manager(new_val: Any = None) -> Iterator[None]:
+        before = config._others.get(name)
+        config._others[name] = new_val
+        try:
+            yield
+        finally:
+            config._others[name] = before
+
+    manager.__name__ = name
+    manager.__doc__ = f"JAX's setting {name}, which is accepted and means nothing to fnx."
+    return manager
+
+
+check_tracer_leaks = checking_leaks = _without_effect("check_tracer_leaks")
+debug_key_reuse = _without_effect("debug_key_reuse")
+default_device = _without_effect("default_device")
+default_matmul_precision = _without_effect("default_matmul_precision")
+default_prng_impl = _without_effect("default_prng_impl")
+enable_custom_prng = _without_effect("enable_custom_prng")
+log_compiles = _without_effect("log_compiles")

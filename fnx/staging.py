@@ -1,0 +1,113 @@
+"""Looking at functions without running them: their jaxprs, and the shapes of their results."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.jaxpr import ClosedJaxpr
+from fnx.flat import aval_like, check_callable, flatten_arrays, name_of
+from fnx.interpreters.trace import trace
+
+
+class ShapeDtypeStruct:
+    """A shape and a dtype that stand for an array where only those are needed.
+
+    >>> ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape", "sharding", "weak_type")
+
+    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_):
+        self.shape = tuple(shape)
+        self.dtype = dtypes.canonical(dtype)
+        self.weak_type = weak_type
+        self.sharding = sharding
+
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: int(np.prod(self.shape, dtype=int)))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and (self.shape, self.dtype) == (
+            other.shape,
+            other.dtype,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.NAME[self.dtype]})"
+
+
+def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Callable, tuple]:
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums or ())
+    fixed = {k % len(args): args[k] for k in numbers}
+    dynamic = tuple(x for k, x in enumerate(args) if k not in fixed)
+
+    def call(*rest: Any, **kwargs: Any) -> Any:
+        given = iter(rest)
+        return fun(*[fixed[k] if k in fixed else next(given) for k in range(len(args))], **kwargs)
+
+    call.__name__ = name_of(fun)
+    return call, dynamic
+
+
+def trace_user(fun: Callable, args: tuple, kwargs: dict, what: str) -> tuple:
+    """Jaxpr, constants and output structure of a function on arguments or ShapeDtypeStructs."""
+    leaves, treedef = tree_util.tree_flatten((args, kwargs))
+    structures: list = []
+
+    def flat(*xs: Array) -> list[Array]:
+        given, named = tree_util.tree_unflatten(treedef, xs)
+        arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
+        structures.append(structure)
+        return arrays
+
+    jaxpr, consts = trace(flat, [aval_like(x) for x in leaves], what=what, name=name_of(fun))
+    return jaxpr, consts, structures[0]
+
+
+def make_jaxpr(
+    fun: Callable,
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Any = None,
+    return_shape: bool = False,
+    abstracted_axes: Any = None,
+) -> Callable:
+    """The function that gives the jaxpr of `fun` on arguments of these shapes and dtypes.
+
+    >>> print(make_jaxpr(lambda x: x * 2.0)(1.0))
+    { lambda ; a:f64[]*. let
+        b:f64[]* = mul a 2.0:f64[]*
+      in (b,) }
+    """
+    del axis_env, abstracted_axes
+    check_callable(fun, "make_jaxpr")
+
+    @wraps(fun)
+    def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
+        call, dynamic = _static_split(fun, static_argnums, args)
+        jaxpr, consts, structure = trace_user(call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}")
+        closed = ClosedJaxpr(jaxpr, consts)
+        if not return_shape:
+            return closed
+        shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.out_avals]
+        return closed, tree_util.tree_unflatten(structure, shapes)
+
+    return make_jaxpr_f
+
+
+def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of `fun`'s result, without computing it."""
+    jaxpr, _, structure = trace_user(fun, args, kwargs, f"eval_shape of {name_of(fun)}")
+    shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
+    return tree_util.tree_unflatten(structure, shapes)

@@ -1,0 +1,117 @@
+"""Static arguments: which arguments of a function are part of the key of its compiled program."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.flat import name_of, signature_of
+
+# What is static in one call: (number or name, type, value), so that 1, 1.0 and True are different.
+Fixed = tuple[tuple[int | str, type, Any], ...]
+
+
+def integers(x: int | Sequence[int] | None, what: str) -> tuple[int, ...]:
+    """One or several numbers of arguments, as a tuple."""
+    found = () if x is None else (x,) if isinstance(x, (int, np.integer)) else tuple(x)
+    for k in found:
+        if not isinstance(k, (int, np.integer)):
+            raise TypeMismatch(f"{what} must be an integer or several, got {k!r}")
+    return tuple(map(int, found))
+
+
+def strings(x: str | Iterable[str] | None, what: str) -> tuple[str, ...]:
+    """One or several names of arguments, as a tuple."""
+    found = () if x is None else (x,) if isinstance(x, str) else tuple(x)
+    for name in found:
+        if not isinstance(name, str):
+            raise TypeMismatch(f"{what} must be a string or several, got {name!r}")
+    return found
+
+
+class Static:
+    """Which arguments of a function are static, by number and by name."""
+
+    def __init__(self, fun: Callable, argnums: Any, argnames: Any):
+        self.name = name_of(fun)
+        self.numbers = integers(argnums, "static_argnums")
+        self.names = strings(argnames, "static_argnames")
+        signature = signature_of(fun) if self.numbers or self.names else None
+        if signature is not None:
+            self._complete(list(signature.parameters.values()))
+        self.any = bool(self.numbers or self.names)
+        self._from_end = any(k < 0 for k in self.numbers)
+        self._sorted = sorted(self.numbers)
+        self._sorted_names = sorted(self.names)
+        self._places = frozenset(self.numbers)
+
+    def _complete(self, parameters: list) -> None:
+        """Numbers for names and names for numbers, as in the function's signature."""
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        variadic = any(p.kind == p.VAR_POSITIONAL for p in parameters)
+        keywords = any(p.kind == p.VAR_KEYWORD for p in parameters)
+        known = {p.name for p in parameters}
+        for n in self.names:
+            if n not in known and not keywords:
+                raise InvalidValue(
+                    f"static_argnames of {self.name} names {n!r}, which is not one of its parameters "
+                    f"({', '.join(sorted(known))})"
+                )
+        numbers = []
+        for k in self.numbers:
+            if not variadic and not -len(positional) <= k < len(positional):
+                raise InvalidValue(
+                    f"static_argnums={k} is out of range: {self.name} has {len(positional)} positional "
+                    "parameters"
+                )
+            numbers.append(k + len(positional) if k < 0 and not variadic else k)
+        byname = [k for k, p in enumerate(positional) if p.name in self.names]
+        names = [
+            positional[k].name
+            for k in numbers
+            if 0 <= k < len(positional) and positional[k].kind is not positional[k].POSITIONAL_ONLY
+        ]
+        self.numbers = tuple(dict.fromkeys([*numbers, *byname]))
+        self.names = tuple(dict.fromkeys([*self.names, *names]))
+
+    def split(self, args: tuple, kwargs: dict) -> tuple[tuple, dict, Fixed]:
+        """The dynamic arguments by position and by name, and the static ones."""
+        count, places, numbers = len(args), self._places, self._sorted
+        if self._from_end:
+            places = frozenset(k + count if k < 0 else k for k in self.numbers)
+            numbers = sorted(places)
+        fixed = [(k, type(args[k]), args[k]) for k in numbers if k < count]
+        rest = tuple([x for k, x in enumerate(args) if k not in places])
+        if kwargs:
+            fixed += [(n, type(kwargs[n]), kwargs[n]) for n in self._sorted_names if n in kwargs]
+            kwargs = {n: x for n, x in kwargs.items() if n not in self.names}
+        key = tuple(fixed)
+        try:
+            hash(key)
+        except TypeError as error:
+            raise self._unhashable(key) from error
+        return rest, kwargs, key
+
+    def _unhashable(self, fixed: Fixed) -> InvalidValue:
+        for where, kind, value in fixed:
+            try:
+                hash(value)
+            except TypeError:
+                break
+        return InvalidValue(
+            f"the static argument {where!r} of {self.name} is not hashable: {kind.__name__}: "
+            f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "
+            "tuple instead of a list, or make it dynamic."
+        )
+
+    @staticmethod
+    def join(args: tuple, kwargs: dict, fixed: Fixed) -> tuple[tuple, dict]:
+        """The arguments of the function: the inverse of `split`."""
+        if not fixed:
+            return args, kwargs
+        places = {w: v for w, _, v in fixed}
+        rest = iter(args)
+        total = len(args) + sum(isinstance(w, int) for w in places)
+        full = [places[k] if k in places else next(rest) for k in range(total)]
+        return tuple(full), kwargs | {w: v for w, v in places.items() if isinstance(w, str)}

@@ -1,0 +1,224 @@
+"""Gradients of loops that update an array in place: right, and without a copy of it in each round."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.core.jaxpr import check_jaxpr
+from fnx.interpreters.scan import Scan
+from fnx.interpreters.simplify import simplify
+
+RNG = np.random.default_rng(0)
+N = 24
+SPD = (lambda m: m @ m.T + N * np.eye(N))(RNG.normal(size=(N, N)))
+A = RNG.normal(size=(N, N)) + 6 * np.eye(N)
+B = RNG.normal(size=N)
+
+
+@pytest.fixture(autouse=True, params=["reference", "cpu"])
+def backend(request):
+    with fnx.core.config.backend(request.param):
+        yield request.param
+
+
+def cholesky(a):
+    """Row by row, with whole rows and masks."""
+    n = a.shape[0]
+    k = jnp.arange(n)
+
+    def body(j, l):
+        row = jnp.where(k < j, l[j], 0.0)
+        col = (a[:, j] - l @ row) / jnp.sqrt(a[j, j] - row @ row)
+        return l.at[:, j].set(jnp.where(k >= j, col, 0.0))
+
+    return lax.fori_loop(0, n, body, jnp.zeros_like(a))
+
+
+def gram_schmidt(a):
+    n = a.shape[0]
+
+    def body(j, q):
+        v = a[:, j] - q @ (q.T @ a[:, j])
+        return q.at[:, j].set(v / jnp.sqrt(v @ v))
+
+    return lax.fori_loop(0, n, body, jnp.zeros_like(a))
+
+
+def lu(a):
+    """Right-looking elimination: the whole array changes in each round."""
+    n = a.shape[0]
+    k = jnp.arange(n)
+
+    def body(j, m):
+        factors = jnp.where(k > j, m[:, j] / m[j, j], 0.0)
+        m = m - jnp.outer(factors, jnp.where(k >= j, m[j], 0.0))
+        return m.at[:, j].add(factors)
+
+    return lax.fori_loop(0, n, body, a)
+
+
+def solve_lower(a, b):
+    n = a.shape[0]
+
+    def body(i, x):
+        return x.at[i].set((b[i] - jnp.where(jnp.arange(n) < i, a[i], 0.0) @ x) / a[i, i])
+
+    return lax.fori_loop(0, n, body, jnp.zeros_like(b))
+
+
+def durbin(r):
+    """Levinson's recursion for the Yule-Walker equations."""
+    n = r.shape[0]
+    k = jnp.arange(n)
+
+    def body(j, state):
+        y, alpha, beta = state
+        beta = (1 - alpha * alpha) * beta
+        turned = jnp.where(k < j, jnp.roll(y[::-1], j), 0.0)
+        alpha = -(r[j] + jnp.where(k < j, jnp.roll(r[::-1], j), 0.0) @ y) / beta
+        y = jnp.where(k < j, y + alpha * turned, y)
+        return y.at[j].set(alpha), alpha, beta
+
+    y = jnp.zeros(n).at[0].set(-r[0])
+    return lax.fori_loop(1, n, body, (y, -r[0], jnp.asarray(1.0)))[0]
+
+
+def seidel(a):
+    n = a.shape[0]
+
+    def body(t, m):
+        i = 1 + t % (n - 2)
+        row = (m[i - 1] + m[i] + m[i + 1]) / 3.0
+        return m.at[i].set(row * m[i])
+
+    return lax.fori_loop(0, 3 * (n - 2), body, a)
+
+
+def scattered(a, b):
+    """Updates of other kinds: added, multiplied, strided, at index vectors, twice in a round."""
+    where = jnp.array([3, 1, 1, 7])
+
+    def body(i, m):
+        m = m.at[where + i, i].add(b[:4] * m[i, i])
+        m = m.at[i].multiply(jnp.cos(m[:, i]))
+        return m.at[0, ::3].set(jnp.sin(m[1, ::3]))
+
+    return lax.fori_loop(0, 8, body, a * 0.1)
+
+
+def nested(a):
+    """A loop in a loop, element by element."""
+    n = 6
+
+    def outer(i, l):
+        def inner(j, l):
+            s = a[i, j] - jnp.where(jnp.arange(n) < j, l[i] * l[j], 0.0).sum()
+            return l.at[i, j].set(jnp.where(i == j, jnp.sqrt(jnp.abs(s)), s / (l[j, j] + (i == j))))
+
+        return lax.fori_loop(0, n, lambda j, l: lax.cond(j <= i, inner, lambda j, l: l, j, l), l)
+
+    return lax.fori_loop(0, n, outer, jnp.zeros((n, n)))
+
+
+CASES = [
+    (cholesky, (SPD,)),
+    (gram_schmidt, (A,)),
+    (lu, (A,)),
+    (solve_lower, (A, B)),
+    (durbin, (0.5 * RNG.normal(size=N) / N,)),
+    (seidel, (A[:8],)),
+    (scattered, (A, B)),
+    (nested, (SPD[:6, :6],)),
+]
+
+
+def numeric(f, args, k, direction, eps=1e-6):
+    moved = [
+        [jnp.asarray(a + s * eps * direction) if j == k else jnp.asarray(a) for j, a in enumerate(args)]
+        for s in (1, -1)
+    ]
+    return (float(f(*moved[0])) - float(f(*moved[1]))) / (2 * eps)
+
+
+@pytest.mark.parametrize(("f", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
+def test_gradients(f, args):
+    args = [jnp.asarray(a) for a in args]
+    weights = RNG.normal(size=np.shape(f(*args)))
+    loss = lambda *xs: jnp.sum(weights * f(*xs) ** 2)
+    for k, x in enumerate(args):
+        direction = RNG.normal(size=x.shape)
+        expected = numeric(fnx.jit(loss), args, k, direction)
+        for g in (fnx.grad(loss, k), fnx.jit(fnx.grad(loss, k)), fnx.grad(fnx.jit(loss), k)):
+            found = np.sum(np.asarray(g(*args)) * direction)
+            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+
+
+def test_values():
+    np.testing.assert_allclose(np.asarray(cholesky(jnp.asarray(SPD))), np.linalg.cholesky(SPD), rtol=1e-10)
+    q = np.asarray(gram_schmidt(jnp.asarray(A)))
+    np.testing.assert_allclose(q.T @ q, np.eye(N), atol=1e-10)
+    np.testing.assert_allclose(
+        np.asarray(solve_lower(jnp.asarray(A), jnp.asarray(B))), np.linalg.solve(np.tril(A), B), rtol=1e-8
+    )
+    m = np.asarray(lu(jnp.asarray(A)))
+    lower, upper = np.tril(m, -1) + np.eye(N), np.triu(m)
+    np.testing.assert_allclose(lower @ upper, A, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("f", [cholesky, gram_schmidt], ids=lambda f: f.__name__)
+def test_second_derivatives_and_lanes(f, backend):
+    x = SPD[:5, :5] if f is cholesky else A[:5, :5]
+    loss = lambda v: jnp.sum(jnp.sin(f(v)))
+    d = RNG.normal(size=x.shape)
+    slope = lambda v: jnp.sum(fnx.grad(loss)(v) * d)
+    expected = numeric(fnx.jit(slope), (x,), 0, d, 1e-5)
+    for h in (fnx.grad(slope), fnx.jit(fnx.grad(slope))):
+        np.testing.assert_allclose(np.sum(np.asarray(h(x)) * d), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(float(fnx.jvp(slope, (x,), (d,))[1]), expected, rtol=1e-4, atol=1e-6)
+    xs = np.stack([x, x + 0.1 * np.eye(5)])
+    lanes = np.asarray(fnx.jit(fnx.vmap(fnx.grad(loss)))(xs))
+    for k in range(2):
+        np.testing.assert_allclose(lanes[k], np.asarray(fnx.grad(loss)(xs[k])), rtol=1e-9, atol=1e-12)
+
+
+def scans(f, *args):
+    loss = lambda *xs: jnp.sum(f(*xs) ** 2)
+    jaxpr = simplify(fnx.make_jaxpr(fnx.value_and_grad(loss, tuple(range(len(args)))))(*args).jaxpr, True)
+    check_jaxpr(jaxpr)
+    return [e for e in jaxpr.eqns if isinstance(e.prim, Scan)]
+
+
+def bytes_stacked(loops):
+    return [sum(a.nbytes for a in e.prim.jaxpr.out_avals[e.prim.carry :]) for e in loops]
+
+
+@pytest.mark.parametrize("f", [cholesky, gram_schmidt], ids=lambda f: f.__name__)
+def test_an_array_updated_in_place_is_restored(f, backend):
+    """Forward, what is written; a second run, what is overwritten; then backward without the array."""
+    forward, again, back = scans(f, A)
+    row = N * 8
+    stacked = bytes_stacked([forward, again, back])
+    assert stacked[0] <= 4 * row, "a few vectors a round, and never the array"
+    assert stacked[1] <= 2 * row
+    assert back.prim.reverse and back.prim.carry == 3
+    names = [e.prim.name for e in again.prim.jaxpr.eqns]
+    assert "dot_general" not in names and "div" not in names, "nothing is computed again but updates"
+
+
+def test_slices_that_are_read_are_stored(backend):
+    loops = scans(seidel, A[:8])
+    assert bytes_stacked(loops)[0] <= 4 * N * 8
+    assert all(e.prim.jaxpr.out_avals[0].size >= 0 for e in loops)
+
+
+def test_no_zeros_are_added_in_a_round(backend):
+    """The cotangent of a row that is read is added in place."""
+    f = lambda a, b: lax.fori_loop(0, N, lambda i, c: c + jnp.sin(a[i]) * b[i], jnp.zeros(N))
+    back = scans(f, A, B)[-1]
+    for e in back.prim.jaxpr.eqns:
+        if e.prim.name == "broadcast_in_dim":
+            assert e.outs[0].aval.size <= N
+    big = [e.prim.name for e in back.prim.jaxpr.eqns if e.outs[0].aval.size == N * N]
+    assert len(big) == 1 and big[0] in ("scatter-add", "dynamic_slice_add")
