@@ -14,6 +14,14 @@ from fnx.interpreters.remat import Checkpoint, Named
 from fnx.interpreters.simplify import simplify
 from fnx.interpreters.trace import trace
 
+__all__ = [
+    "checkpoint",
+    "checkpoint_name",
+    "checkpoint_policies",
+    "print_saved_residuals",
+    "remat",
+]
+
 Policy = Callable[..., bool]
 
 
@@ -87,7 +95,7 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
         return flatten_arrays(f(*a, **k), "results")[0]
 
     jaxpr, consts = trace(flat, [x.aval for x in leaves], what="print_saved_residuals")
-    forward, _, count, mask = linearize_jaxpr(simplify(jaxpr), (True,) * len(jaxpr.inputs))
+    forward, _, _, mask = linearize_jaxpr(simplify(jaxpr), (True,) * len(jaxpr.inputs))
     inputs = dict(zip(forward.inputs, range(-len(consts), len(leaves))))
     for v in dict.fromkeys(forward.outs[len(mask) :]):
         k = inputs.get(v)
@@ -95,10 +103,10 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
         print(f"{v.aval.str_short()} {where}")  # noqa: T201
 
 
-# --- policies --------------------------------------------------------------------------------------------
+# --- policies -----------------------------------------------------------------------------------
 
 
-class checkpoint_policies:  # noqa: N801
+class checkpoint_policies:
     """What a checkpointed function's derivative stores; each is asked about each primitive."""
 
     @staticmethod

@@ -21,15 +21,25 @@ from fnx.interpreters.trace import trace
 from fnx.jit import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, sub
+from fnx.ops.elementwise import add
 from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape, Rev
 from fnx.ops.select import lt, ne
 from fnx.ops.slice import Slice
 
+__all__ = [
+    "associative_scan",
+    "cond",
+    "fori_loop",
+    "map",
+    "scan",
+    "switch",
+    "while_loop",
+]
+
 Tree = Any
 
-# --- tracing of bodies ----------------------------------------------------------------------------------
+# --- tracing of bodies ---------------------------------------------------------------------------
 
 
 class _Traced:
@@ -88,7 +98,9 @@ def _promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | N
     return new if any(a is not b for a, b in zip(new, init)) else None
 
 
-def _carry_error(what: str, init: Tree, treedef: Any, out: Any, ins: Sequence, outs: Sequence) -> None:
+def _carry_error(
+    what: str, init: Tree, treedef: Any, out: Any, ins: Sequence, outs: Sequence
+) -> None:
     """Raise unless structure and types of the carry that a body returns are those that it got."""
     if treedef != out:
         found = tree_util.tree_unflatten(out, [0] * out.num_leaves)
@@ -111,7 +123,7 @@ def _carry_error(what: str, init: Tree, treedef: Any, out: Any, ins: Sequence, o
         )
 
 
-# --- scan ------------------------------------------------------------------------------------------------
+# --- scan ---------------------------------------------------------------------------------------
 
 
 def scan(
@@ -192,7 +204,9 @@ def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
     if len(found) > 1:
         each = ", ".join(f"xs{path} has {x.shape[0]}" for path, x in zip(paths, rows))
         given = "" if length is None else f"; length={length} was given"
-        raise ShapeError(f"scan over different lengths: {each}{given}. Expected equal leading axes.")
+        raise ShapeError(
+            f"scan over different lengths: {each}{given}. Expected equal leading axes."
+        )
     if not found:
         raise InvalidValue("scan without xs needs to know how often to run: pass length")
     return found.pop()
@@ -212,7 +226,9 @@ def _scan_in_python(
         state, y = f(state, tree_util.tree_unflatten(xs_tree, [_row(x, t) for x in rows]))
         ys.append(y)
     if not ys:
-        raise InvalidValue("scan of length 0 with disable_jit: the types of its results are unknown")
+        raise InvalidValue(
+            "scan of length 0 with disable_jit: the types of its results are unknown"
+        )
     ys = ys[::-1] if reverse else ys
     return state, tree_util.tree_map(lambda *leaves: _stack(leaves), *ys)
 
@@ -257,7 +273,7 @@ def _rows(x: Array, start: int, stop: int) -> Array:
     return Slice((start, *(0,) * (x.ndim - 1)), (stop, *x.shape[1:]))(x)
 
 
-# --- while and for ---------------------------------------------------------------------------------------
+# --- while and for ------------------------------------------------------------------------------
 
 
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
@@ -346,10 +362,12 @@ def fori_loop(
     return out
 
 
-# --- branches ----------------------------------------------------------------------------------------------
+# --- branches -----------------------------------------------------------------------------------
 
 
-def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **kwargs: Any) -> Tree:
+def cond(
+    pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **kwargs: Any
+) -> Tree:
     """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; only one of them runs.
 
     Both are traced and must give equal types. Under vmap with a `pred` that differs between lanes both
@@ -366,9 +384,13 @@ def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **
     if not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
         # The old form: pred, true_operand, true_fun, false_operand, false_fun.
         true_operand, on_true, false_operand, on_false = true_fun, false_fun, *operands
-        return cond(pred, lambda a, b: on_true(a), lambda a, b: on_false(b), true_operand, false_operand)
+        return cond(
+            pred, lambda a, b: on_true(a), lambda a, b: on_false(b), true_operand, false_operand
+        )
     if isinstance(pred, Callable):  # type: ignore[arg-type]
-        raise TypeMismatch("cond got a function as predicate; expected a bool of rank 0, then functions")
+        raise TypeMismatch(
+            "cond got a function as predicate; expected a bool of rank 0, then functions"
+        )
     test = as_array(pred)
     if test.shape != ():
         raise TypeMismatch(
@@ -447,7 +469,9 @@ def _branch_types(made: Sequence[_Traced], funs: Sequence[Callable], what: str) 
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
                 )
     columns = zip(*[m.out_avals for m in made])  # one per result
-    return [dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column]))[0] for column in columns]
+    return [
+        dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column]))[0] for column in columns
+    ]
 
 
 def _converted(jaxpr: Jaxpr, types: Sequence[np.dtype]) -> Jaxpr:
@@ -474,7 +498,7 @@ def _with_consts(jaxpr: Jaxpr, made: _Traced, consts: dict[int, Array]) -> Jaxpr
     return Jaxpr([*heads, *jaxpr.inputs[n:]], jaxpr.eqns, jaxpr.outs, len(heads), jaxpr.name)
 
 
-# --- associative scan ----------------------------------------------------------------------------------------
+# --- associative scan ---------------------------------------------------------------------------
 
 
 def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int = 0) -> Tree:

@@ -19,6 +19,13 @@ from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace
 from fnx.ops.basic import convert, zeros
 
+__all__ = [
+    "closure_convert",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+]
+
 
 def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:
     """All arguments by position, defaults filled in."""
@@ -42,7 +49,10 @@ class _WithRule:
     """What custom_jvp and custom_vjp have in common: a function, and arguments that are not traced."""
 
     def __init__(
-        self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+        self,
+        fun: Callable,
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
     ):
         if not callable(fun):
             raise TypeMismatch(f"a derivative rule needs a function, got {type(fun).__name__}")
@@ -85,7 +95,7 @@ class _Results:
         return len(self.avals)
 
 
-class custom_jvp(_WithRule):  # noqa: N801
+class custom_jvp(_WithRule):
     """A function with a rule for its tangents, from which all its derivatives are made.
 
     `defjvp(rule)`, where `rule(primals, tangents)` gives result and tangent; arguments at
@@ -108,7 +118,9 @@ class custom_jvp(_WithRule):  # noqa: N801
     def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
         """Set the rule; returns it, so that it can be used as a decorator."""
         if symbolic_zeros:
-            raise InvalidValue("custom_jvp does not have symbolic_zeros; tangents are arrays of zeros")
+            raise InvalidValue(
+                "custom_jvp does not have symbolic_zeros; tangents are arrays of zeros"
+            )
         self.rule = jvp
         return jvp
 
@@ -129,7 +141,9 @@ class custom_jvp(_WithRule):  # noqa: N801
         args = _positional(self.fun, args, kwargs)
         name = name_of(self.fun)
         if self.rule is None:
-            raise AttributeError(f"no rule is defined for the custom_jvp function {name}; use defjvp")
+            raise AttributeError(
+                f"no rule is defined for the custom_jvp function {name}; use defjvp"
+            )
         static, dynamic, join = self.split(args)
         leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
         results = _Results(name)
@@ -179,7 +193,7 @@ def _like(t: Any, aval: Any, what: str) -> Array | None:
     return convert(t, aval.dtype)
 
 
-class custom_vjp(_WithRule):  # noqa: N801
+class custom_vjp(_WithRule):
     """A function with a rule for its cotangents, for reverse mode.
 
     `defvjp(fwd, bwd)`: `fwd(*args)` gives the result and any residuals, `bwd(residuals, ct)` a tuple
@@ -208,14 +222,18 @@ class custom_vjp(_WithRule):  # noqa: N801
         """Set the two halves of the rule."""
         del optimize_remat
         if symbolic_zeros:
-            raise InvalidValue("custom_vjp does not have symbolic_zeros; cotangents are arrays of zeros")
+            raise InvalidValue(
+                "custom_vjp does not have symbolic_zeros; cotangents are arrays of zeros"
+            )
         self.fwd, self.bwd = fwd, bwd
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = _positional(self.fun, args, kwargs)
         name = name_of(self.fun)
         if self.fwd is None or self.bwd is None:
-            raise AttributeError(f"no rule is defined for the custom_vjp function {name}; use defvjp")
+            raise AttributeError(
+                f"no rule is defined for the custom_vjp function {name}; use defvjp"
+            )
         static, dynamic, join = self.split(args)
         leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
         rule = _Reverse(name, self.fwd, self.bwd, static, join, treedef, [x.aval for x in leaves])

@@ -15,6 +15,11 @@ from fnx.interpreters.trace import trace
 from fnx.ops.basic import zeros
 from fnx.ops.elementwise import neg
 
+__all__ = [
+    "custom_linear_solve",
+    "custom_root",
+]
+
 Tree = Any
 
 
@@ -30,8 +35,8 @@ def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | Non
         leaves, structure = flatten_arrays(out, f"results of {what}")
         if structure != treedef or any(x.shape != a.shape for x, a in zip(leaves, avals)):
             raise TypeMismatch(
-                f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the types "
-                f"of its argument, {[a.str_short() for a in avals]} in {treedef}"
+                f"{what} returned {[x.aval.str_short() for x in leaves]} in {structure}; expected the "
+                f"types of its argument, {[a.str_short() for a in avals]} in {treedef}"
             )
         return [*leaves, *arrays] if aux is not None else leaves
 
@@ -92,14 +97,16 @@ def custom_linear_solve(
     x = tree_util.tree_unflatten(treedef, xs)
     if not has_aux:
         return x
-    extra = eval_jaxpr(
-        Jaxpr(forward.inputs, forward.eqns, forward.outs[n:]), [*consts, *strong]
-    )
+    extra = eval_jaxpr(Jaxpr(forward.inputs, forward.eqns, forward.outs[n:]), [*consts, *strong])
     return x, tree_util.tree_unflatten(aux[0], extra)  # type: ignore[index]
 
 
 def custom_root(
-    f: Callable, initial_guess: Tree, solve: Callable, tangent_solve: Callable, has_aux: bool = False
+    f: Callable,
+    initial_guess: Tree,
+    solve: Callable,
+    tangent_solve: Callable,
+    has_aux: bool = False,
 ) -> Tree:
     """x with `f(x) = 0`, found by `solve(f, initial_guess)`, and differentiated implicitly.
 

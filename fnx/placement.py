@@ -21,23 +21,42 @@ _CPU = Device()
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices that arrays can live on."""
+    """The devices that arrays can live on; RuntimeError for a platform other than cpu."""
     if backend not in (None, "cpu"):
-        raise RuntimeError(f"no {backend!r} device here; fnx has: cpu")
+        raise RuntimeError(f"there is no {backend!r} device; fnx runs on: cpu")
     return [_CPU]
 
 
-local_devices = devices
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
+) -> list[Device]:
+    """The devices of this process."""
+    del process_index, host_id
+    return devices(backend)
 
 
 def device_count(backend: str | None = None) -> int:
+    """The number of devices."""
     return len(devices(backend))
 
 
 local_device_count = device_count
 
 
+def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0."""
+    del backend
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """The number of processes that work together: 1."""
+    del backend
+    return 1
+
+
 def default_backend() -> str:
+    """The platform that programs are compiled for."""
     return "cpu"
 
 
@@ -54,4 +73,9 @@ def device_get(x: Any) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """`x` itself: results are ready when a call returns."""
+    return x
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """`x` itself: arrays are on the host."""
     return x

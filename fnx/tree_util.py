@@ -27,7 +27,7 @@ class _Unspecified:
 
 _UNSPECIFIED = _Unspecified()
 
-# --- flatten, unflatten, map --------------------------------------------------------------------------
+# --- flatten, unflatten, map ---------------------------------------------------------------------
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list, PyTreeDef]:
@@ -146,7 +146,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
     return optree.broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
 
 
-# --- paths --------------------------------------------------------------------------------------------
+# --- paths --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,9 @@ def tree_flatten_with_path(
 
 
 def _flatten_by_path(tree: Any, is_leaf: Callable) -> tuple[list, PyTreeDef]:
-    stopped: set[int] = set()  # ids of objects that the rule calls leaves; the tree keeps them alive
+    stopped: set[int] = (
+        set()
+    )  # ids of objects that the rule calls leaves; the tree keeps them alive
 
     def walk(path: KeyPath, node: Any) -> None:
         if is_leaf(path, node):
@@ -266,7 +268,7 @@ def _simple(key: Any) -> str:
     return str(key)
 
 
-# --- classes that are nodes -----------------------------------------------------------------------------
+# --- classes that are nodes ---------------------------------------------------------------------
 
 
 def register_pytree_node(
@@ -396,7 +398,7 @@ optree.register_pytree_node(
 )
 
 
-# --- errors -------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 class TreeMismatch(FnxError, TypeError, ValueError):

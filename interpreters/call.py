@@ -60,10 +60,14 @@ def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple
     return tuple(compiled(owner.memo[key], backend)(arrays))
 
 
-def check_operands(name: str, avals: Sequence[ShapedArray], expected: Sequence[ShapedArray]) -> None:
+def check_operands(
+    name: str, avals: Sequence[ShapedArray], expected: Sequence[ShapedArray]
+) -> None:
     """Raise TypeMismatch unless operands have the types of a jaxpr's inputs."""
     if len(avals) != len(expected):
-        raise TypeMismatch(f"{name} got {len(avals)} operands; its jaxpr has {len(expected)} inputs")
+        raise TypeMismatch(
+            f"{name} got {len(avals)} operands; its jaxpr has {len(expected)} inputs"
+        )
     for k, (a, e) in enumerate(zip(avals, expected)):
         if a is not e and not a.like(e):
             raise TypeMismatch(f"operand {k} of {name} has type {a}; its jaxpr expects {e}")
@@ -90,6 +94,13 @@ def given(values: Sequence[Any]) -> tuple[bool, ...]:
     return tuple([v is not None for v in values])
 
 
+def has_effects(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr must run although nobody uses its results."""
+    if "effects" not in jaxpr.memo:
+        jaxpr.memo["effects"] = any(e.prim.effects for e in jaxpr.eqns)
+    return jaxpr.memo["effects"]
+
+
 @dataclass(frozen=True)
 class Jit(Primitive):
     """Call of a jaxpr. `donated` lists the operands whose memory results may take."""
@@ -102,6 +113,10 @@ class Jit(Primitive):
     multiple_results = True
     jaxpr_fields = ("jaxpr",)
     transparent = "always"  # when an equation may be replaced with its jaxpr: never, final, always
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return has_effects(self.jaxpr)
 
     def with_jaxpr(self, jaxpr: Jaxpr) -> "Jit":
         """The same call of another jaxpr, whose operands are not donated."""

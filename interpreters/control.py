@@ -24,7 +24,7 @@ from .batching import batch_jaxpr, place_axis
 from .call import Backend, check_operands, given, only, run_primitive, split_call, spread, undefined
 from .jvp import jvp_jaxpr
 from .linearize import transpose_jaxpr
-from .rewrite import zeros_into
+from .rewrite import with_zeros, zeros_into
 from .simplify import dce, used_inputs
 from .trace import trace_closed
 
@@ -36,13 +36,15 @@ def union(masks: Sequence[Mask]) -> Mask:
     return tuple([any(column) for column in zip(*masks)])
 
 
-def _filled(jaxpr: Jaxpr, plain: int, made: Mask, mask: Mask, avals: Sequence[ShapedArray]) -> Jaxpr:
+def _filled(
+    jaxpr: Jaxpr, plain: int, made: Mask, mask: Mask, avals: Sequence[ShapedArray]
+) -> Jaxpr:
     """A jaxpr of `plain` results and then those in `made`, with zeros for the rest of `mask`."""
     if made == mask:
         return jaxpr
     eqns = list(jaxpr.eqns)
     outs: Sequence = spread(made, jaxpr.outs[plain:])
-    full = [zeros_into(eqns, a) if o is None else o for o, a in zip(outs, avals)]
+    full = with_zeros(eqns, outs, avals)
     return Jaxpr(jaxpr.inputs, eqns, [*jaxpr.outs[:plain], *only(mask, full)], name=jaxpr.name)
 
 
@@ -142,9 +144,7 @@ def _choose(index: Array, cases: Sequence[Array]) -> Array:
     return select_n(index, *cases) if len(cases) > 1 else cases[0]
 
 
-def _linear_branches(
-    cond: Cond, nonzero: Mask
-) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
+def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
     """Branches of the forward cond and of the linear one, which operands the latter reads, and
     which results have tangents. Branches share places for what they store, by type.
     """
@@ -192,7 +192,7 @@ def _places(stored: Sequence[Atom], slots: list[ShapedArray]) -> list[int]:
     return taken
 
 
-# --- while ---------------------------------------------------------------------------------------------
+# --- while --------------------------------------------------------------------------------------
 
 _EAGER_ROUNDS = 20  # so many rounds are interpreted before a compiled loop takes over
 

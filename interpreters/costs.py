@@ -23,15 +23,19 @@ _HEAVY = (
     "exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
     "pow cbrt logistic"
 )
-PER_ELEMENT = {name: 0.0 for name in _FREE.split()}
-PER_ELEMENT |= {name: 0.25 for name in _CHEAP.split()}
-PER_ELEMENT |= {name: 1.0 for name in _MODERATE.split()}
-PER_ELEMENT |= {name: 4.0 for name in _HEAVY.split()}
+PER_ELEMENT = dict.fromkeys(_FREE.split(), 0.0)
+PER_ELEMENT |= dict.fromkeys(_CHEAP.split(), 0.25)
+PER_ELEMENT |= dict.fromkeys(_MODERATE.split(), 1.0)
+PER_ELEMENT |= dict.fromkeys(_HEAVY.split(), 4.0)
 # Bytes per element of the operand.
-_FOLDS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin cumsum cumprod"
-PER_OPERAND = {name: 0.25 for name in _FOLDS.split()}
+_FOLDS = (
+    "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin cumsum cumprod"
+)
+PER_OPERAND = dict.fromkeys(_FOLDS.split(), 0.25)
 PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
-COPIES = frozenset({"dynamic_update_slice", "slice_add", "dynamic_slice_add"})  # cost what they copy
+COPIES = frozenset(
+    {"dynamic_update_slice", "slice_add", "dynamic_slice_add"}
+)  # cost what they copy
 SMALL = 64  # up to this many elements, what is free or cheap lives in registers
 
 

@@ -260,7 +260,7 @@ class Pullback(Primitive):
         return replace(self, bwd=bwd, outs=outs).bind(*place), (0,) * len(outs)
 
 
-# --- linear solves ------------------------------------------------------------------------------------
+# --- linear solves ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,10 @@ class LinearSolve(Primitive):
         a, _, c, d, _ = self.parts([None] * sum(self.consts))
         matvec = [Var(v) for v in self.matvec.in_avals[: len(a)]]
         rest = [Var(v) for v in (self.vecmat.in_avals[: len(c)] if self.vecmat else ())]
-        last = [Var(v) for v in (self.transpose_solve.in_avals[: len(d)] if self.transpose_solve else ())]
+        last = [
+            Var(v)
+            for v in (self.transpose_solve.in_avals[: len(d)] if self.transpose_solve else ())
+        ]
         own = self.solve.inputs
         return Jaxpr([*matvec, *own[:n], *rest, *last, *own[n:]], self.solve.eqns, self.solve.outs)
 

@@ -109,7 +109,7 @@ class Named(Linear):
         return (self(args[0]),), axes
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        return Point(lambda *ix: x(*ix), True)
+        return Point(x, True)
 
     def params(self) -> dict[str, Any]:
         return {"name": self.label}

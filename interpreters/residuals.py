@@ -32,7 +32,9 @@ class Split:
     inputs: tuple[int, ...]  # which inputs the linear jaxpr reads
     mask: tuple[bool, ...]  # which results have tangents
     tangents: int  # how many tangents the linear jaxpr gets
-    replayed: tuple[int, ...] = ()  # carries that it makes again: their next values are its last results
+    replayed: tuple[
+        int, ...
+    ] = ()  # carries that it makes again: their next values are its last results
 
     @property
     def stored(self) -> int:
@@ -46,8 +48,8 @@ def choose(
 ) -> list[Var]:  # fmt: skip
     """The variables to store, so that `residuals` can be computed from them and from `at_hand`.
 
-    `costly` are inputs that must be stored to be known later, and the price. `invariant` variables depend on
-    loop constants only: equations that make them are computed once, wherever they stand.
+    `costly` are inputs that must be stored to be known later, and the price. `invariant` variables
+    depend on loop constants only: equations that make them are computed once, wherever they stand.
     """
     graph = Graph(2)
     source, sink = 0, 1
@@ -175,6 +177,4 @@ def assemble(
     later = Jaxpr(inputs, body, [name(o) for o in touts], name=forward.name)  # type: ignore
     outs = [*results, *stored]
     earlier = Jaxpr(forward.inputs, live(forward.eqns, outs), outs, forward.consts, forward.name)
-    return Split(
-        earlier, simplify(later), tuple(kept), mask, len(tangents), tuple(places)
-    )
+    return Split(earlier, simplify(later), tuple(kept), mask, len(tangents), tuple(places))

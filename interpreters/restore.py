@@ -81,4 +81,3 @@ def replay_needs(steps: Sequence[Eqn]) -> list[Var]:
 def overwritten(steps: Sequence[Eqn]) -> int:
     """The bytes that a chain of updates overwrites."""
     return sum(map(written, steps))
-

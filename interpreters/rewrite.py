@@ -54,11 +54,11 @@ def zeros_into(eqns: list[Eqn], aval: ShapedArray) -> Atom:
     return splice(_zeros(aval.strong()), [], eqns)[0]
 
 
-def fresh(jaxpr: Jaxpr) -> Jaxpr:
-    """The same jaxpr with variables of its own."""
-    eqns: list[Eqn] = []
-    inputs = [Var(v.aval) for v in jaxpr.inputs]
-    return Jaxpr(inputs, eqns, splice(jaxpr, inputs, eqns), jaxpr.consts, jaxpr.name)
+def with_zeros(
+    eqns: list[Eqn], outs: Sequence[Atom | None], avals: Sequence[ShapedArray]
+) -> list[Atom]:
+    """`outs`, with zeros made for those that are None."""
+    return [zeros_into(eqns, a) if o is None else o for o, a in zip(outs, avals)]
 
 
 def live(eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = ()) -> list[Eqn]:

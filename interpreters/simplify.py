@@ -5,20 +5,25 @@ Results keep their bits: only identities that are exact for floats, signed zeros
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from fnx.core.array import ConcreteArray
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.ops.broadcast import Broadcast
+from fnx.ops.contraction import DotGeneral
 from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add, mul, sub
 from fnx.ops.permute import Reshape, Transpose
-from fnx.ops.pointwise import Pointwise
+from fnx.ops.pointwise import NUMBER, Pointwise
 
 from .rewrite import Renaming, splice
+from .trace import trace_closed
 
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
@@ -33,14 +38,16 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
             before = len(small.eqns)
             small = dce(_Forward(final).run(small), [True] * len(small.outs))
             # Dropping dead parts of loops may make more of what is around them equal, or dead.
-            if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
+            if len(small.eqns) == before or not any(
+                _jaxpr_fields(type(e.prim)) for e in small.eqns
+            ):
                 break
         small.memo[key] = small
         jaxpr.memo[key] = small
     return jaxpr.memo[key]
 
 
-# --- forward: inline, fold, use identities, share ----------------------------------------------------
+# --- forward: inline, fold, use identities, share -----------------------------------------------
 
 
 class _Forward:
@@ -65,6 +72,8 @@ class _Forward:
             atoms = tuple([self.name(a) for a in e.inputs])
             e = Eqn(with_simple_jaxprs(e.prim, self.final), e.inputs, e.outs, e.source)
             inner = called(e.prim, self.final)
+            if inner is None and self.final and isinstance(e.prim, DotGeneral):
+                inner = _outer_product(e.prim, *[a.aval for a in atoms])
             if inner is not None:
                 # Fresh names: a jaxpr may be called twice.
                 body: list[Eqn] = []
@@ -100,13 +109,26 @@ class _Forward:
         if isinstance(prim, Pointwise):
             if len(atoms) > 1 and any([a.aval.shape for a in atoms]):
                 atoms = self._unbroadcast(atoms)
-        elif isinstance(prim, (Transpose, Reshape)) and (inner := self._made_by(atoms[0], type(prim))):
+        if len(atoms) == 2 and prim.name in ("add", "sub"):
+            prim, atoms = self._unnegated(prim, atoms)
+        elif isinstance(prim, (Transpose, Reshape)) and (
+            inner := self._made_by(atoms[0], type(prim))
+        ):
             if isinstance(prim, Transpose):
                 prim = Transpose(tuple([inner.prim.permutation[k] for k in prim.permutation]))
             atoms = inner.inputs
         elif isinstance(prim, Broadcast) and (inner := self._made_by(atoms[0], Broadcast)):
             dims = tuple([prim.broadcast_dimensions[d] for d in inner.prim.broadcast_dimensions])
             prim, atoms = Broadcast(prim.shape, dims), inner.inputs
+        return prim, atoms
+
+    def _unnegated(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
+        """x + -y is x - y, and x - -y is x + y, bit by bit."""
+        x, y = atoms
+        if (inner := self._maker_named(y, "neg")) and inner.inputs[0].aval.shape == y.aval.shape:
+            return (sub if prim.name == "add" else add), (x, inner.inputs[0])
+        if prim.name == "add" and (inner := self._maker_named(x, "neg")):
+            return sub, (y, inner.inputs[0])
         return prim, atoms
 
     def _unbroadcast(self, atoms: tuple) -> tuple:
@@ -197,6 +219,34 @@ def called(prim: Primitive, final: bool) -> Jaxpr | None:
     return None if expand is None else expand()
 
 
+@lru_cache(maxsize=1024)
+def _outer_product(prim: DotGeneral, x: ShapedArray, y: ShapedArray) -> Jaxpr | None:
+    """A product that sums nothing as a multiplication of broadcasts, which fuses with its neighbours."""
+    (cx, cy), (bx, by) = prim.dimension_numbers
+    (out,) = prim.abstract(x, y)
+    if any(x.shape[k] != 1 for k in cx) or out.dtype != x.dtype or x.dtype not in NUMBER:
+        return None
+    free_x = [k for k in range(x.ndim) if k not in cx and k not in bx]
+    free_y = [k for k in range(y.ndim) if k not in cy and k not in by]
+    n, m = len(bx), len(bx) + len(free_x)
+
+    def spread(
+        v: Array, contracted: Sequence[int], order: list[int], dims: tuple[int, ...]
+    ) -> Array:
+        if contracted:
+            v = Reshape(tuple([s for k, s in enumerate(v.shape) if k not in contracted]))(v)
+        left = sorted(order)
+        v = Transpose(tuple([left.index(k) for k in order]))(v)
+        return Broadcast(out.shape, dims)(v)
+
+    def product(a: Array, b: Array) -> list[Array]:
+        batch_axes = tuple(range(n))
+        a = spread(a, cx, [*bx, *free_x], (*batch_axes, *range(n, m)))
+        return [mul(a, spread(b, cy, [*by, *free_y], (*batch_axes, *range(m, out.ndim))))]
+
+    return trace_closed(product, [x, y])
+
+
 def with_simple_jaxprs(prim: Primitive, final: bool) -> Primitive:
     """The primitive, with the jaxprs that it carries simplified."""
     changes: dict[str, Any] = {}
@@ -224,7 +274,7 @@ def _jaxpr_fields(kind: type) -> tuple[str, ...]:
     return _fields[kind]
 
 
-# --- backward: drop what nobody uses -------------------------------------------------------------------
+# --- backward: drop what nobody uses ------------------------------------------------------------
 
 
 def dce(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:

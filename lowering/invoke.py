@@ -89,7 +89,7 @@ class Executable:
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
         self._callbacks: list[host.Callback] = []
-        self._calls_back = "@fnx_" in code.text
+        self._calls_back = any(f"@{name}(" in code.text for name in library.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.release_gil = self._is_long() if release_gil is None else release_gil
 

@@ -7,7 +7,6 @@ tests of its own.
 import numpy as np
 import pytest
 
-import fnx.numpy  # noqa: F401  gives arrays their operators
 from fnx import api
 from fnx import control_flow as lax
 from fnx.core import config
@@ -57,8 +56,12 @@ def check_grads(f, *args, order=2):
     for k in numbers:
         expected = numeric(f, args, k)
         np.testing.assert_allclose(np.asarray(found[k]), expected, rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(np.asarray(compiled[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(np.asarray(inner[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            np.asarray(compiled[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14
+        )
+        np.testing.assert_allclose(
+            np.asarray(inner[k]), np.asarray(found[k]), rtol=1e-12, atol=1e-14
+        )
     rng = np.random.default_rng(0)
     tangents = tuple(rng.normal(size=np.shape(a)) for a in args)
     _, t = api.jvp(f, args, tangents)
@@ -77,7 +80,7 @@ A, X = np.array(0.7), np.linspace(0.2, 1.0, 4)
 V, M = np.array([0.3, -0.2, 0.5]), np.arange(9.0).reshape(3, 3) / 10
 
 
-# --- scan ------------------------------------------------------------------------------------------------
+# --- scan ---------------------------------------------------------------------------------------
 
 
 def step(c, x):
@@ -157,7 +160,9 @@ def zero_tangent_later(a, x):
 
 def loop_constants(m, v):
     """An expensive value that depends on constants only."""
-    return total(lax.scan(lambda c, _: (tanh(m * 0.3) * c + exp(m), None), m, None, length=3)[0]) * total(v)
+    return total(
+        lax.scan(lambda c, _: (tanh(m * 0.3) * c + exp(m), None), m, None, length=3)[0]
+    ) * total(v)
 
 
 def integers(a, x):
@@ -167,7 +172,7 @@ def integers(a, x):
         n, s = c
         return (n + 1, s * r + n), (n, s > 0, s)
 
-    (n, s), (k, b, ys) = lax.scan(body, (0, a), x)
+    (n, s), (_k, _b, ys) = lax.scan(body, (0, a), x)
     return s * 2.0 + total(ys) + 0.0 * n
 
 
@@ -255,13 +260,15 @@ def test_jacobians_of_scan():
     f = lambda a, x: lax.scan(step, a, x)[1]
     for k in (0, 1):
         forward = np.asarray(api.jacfwd(f, k)(A, X))
-        np.testing.assert_allclose(np.asarray(api.jacrev(f, k)(A, X)), forward, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            np.asarray(api.jacrev(f, k)(A, X)), forward, rtol=1e-10, atol=1e-12
+        )
     hessian = np.asarray(api.hessian(both, 1)(A, X))
     np.testing.assert_allclose(hessian, hessian.T, rtol=1e-10)
 
 
 def test_linearize_pushes_tangents_through_scan():
-    y, push = api.linearize(lambda x: lax.scan(step, x, X), A)
+    _y, push = api.linearize(lambda x: lax.scan(step, x, X), A)
     expected = api.jvp(lambda x: lax.scan(step, x, X), (A,), (1.0,))[1]
     for t, e in zip(push(1.0), expected):
         np.testing.assert_allclose(np.asarray(t), np.asarray(e), rtol=1e-12)
@@ -272,16 +279,21 @@ def test_scan_of_length_zero():
     assert float(c) == 1.5
     assert ys[0].shape == ys[1].shape == (0,)
     grads = api.grad(lambda a, x: lax.scan(step, a, x)[0], (0, 1))(1.5, np.zeros((0,)))
-    assert float(grads[0]) == 1.0 and grads[1].shape == (0,)
+    assert float(grads[0]) == 1.0
+    assert grads[1].shape == (0,)
 
 
 def test_weak_carries_become_what_the_body_returns():
     x = np.arange(3, dtype=np.float32)
     c, _ = lax.scan(lambda c, r: (c + r, None), 0, x)
-    assert c.dtype == np.float32 and float(c) == 3.0
+    assert c.dtype == np.float32
+    assert float(c) == 3.0
     c, _ = lax.scan(lambda c, r: (c * 2.0, None), 1, None, length=3)
     assert float(c) == 8.0
-    assert lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] + x[1]), (0, 0))[1].dtype == "f4"
+    assert (
+        lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] + x[1]), (0, 0))[1].dtype
+        == "f4"
+    )
 
 
 def test_scan_takes_no_more_rows_than_it_should():
@@ -322,7 +334,7 @@ def test_a_python_branch_in_a_body_is_an_error():
         lax.scan(body, 1.0, np.zeros(2))
 
 
-# --- fori_loop, while_loop, map ----------------------------------------------------------------------------
+# --- fori_loop, while_loop, map -----------------------------------------------------------------
 
 
 def for_loop(a, x):
@@ -368,7 +380,7 @@ def newton(a):
     """The square root of a by a loop whose length depends on it."""
 
     def far(v):
-        x, n = v
+        x, _n = v
         return abs(x * x - a) > 1e-12
 
     return lax.while_loop(far, lambda v: (0.5 * (v[0] + a / v[0]), v[1] + 1), (a, 0))[0]
@@ -397,7 +409,9 @@ def test_lanes_of_while_loop_stop_one_by_one():
     )[1]
     assert np.asarray(api.vmap(collatz)(np.array([1, 2, 3, 27]))).tolist() == [0, 1, 7, 111]
     # a condition without lanes, a body with them
-    power = lambda a: lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] * a), (0, 1.0))[1]
+    power = lambda a: lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] * a), (0, 1.0))[
+        1
+    ]
     np.testing.assert_allclose(np.asarray(api.vmap(power)(values)), values**3)
     # lanes in the condition's constants only
     upto = lambda n: lax.while_loop(lambda v: v < n, lambda v: v + 1, 0)
@@ -410,7 +424,10 @@ def test_reverse_mode_of_while_loop_says_what_to_do():
     with pytest.raises(ValueError, match="forward mode"):
         jit(api.grad(lambda a, n: lax.fori_loop(0, n, lambda i, c: c * a, a)))(2.0, 3)
     # no tangents go through this one
-    assert float(api.grad(lambda a: a * lax.while_loop(lambda v: v < 3, lambda v: v + 1, 0))(2.0)) == 3.0
+    assert (
+        float(api.grad(lambda a: a * lax.while_loop(lambda v: v < 3, lambda v: v + 1, 0))(2.0))
+        == 3.0
+    )
 
 
 def test_while_loop_conditions():
@@ -420,7 +437,7 @@ def test_while_loop_conditions():
         lax.while_loop(lambda v: v > 0, lambda v: v, np.zeros(3))
 
 
-# --- branches -------------------------------------------------------------------------------------------------
+# --- branches -----------------------------------------------------------------------------------
 
 
 def branching(a, x):
@@ -503,7 +520,7 @@ def test_branches_must_agree():
         lax.switch(1, [], 1.0)
 
 
-# --- associative scan ----------------------------------------------------------------------------------------
+# --- associative scan ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 8, 13])
@@ -514,7 +531,7 @@ def test_associative_scan(n, reverse):
     found = lax.associative_scan(lambda a, b: a + b, x, reverse=reverse, axis=1)
     np.testing.assert_allclose(np.asarray(found), flip(np.cumsum(flip(x), 1)))
     # not commutative: x -> p x + q
-    pair = (x[0], x[1] if n else x[1])
+    pair = (x[0], x[1])
     compose = lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1])
     p, q = lax.associative_scan(compose, pair, reverse=reverse)
     a, b = 1.0, 0.0

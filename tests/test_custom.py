@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import fnx.numpy  # noqa: F401  gives arrays their operators
 from fnx import ad_checkpoint, api, implicit
 from fnx import control_flow as lax
 from fnx import custom_derivatives as custom
@@ -70,9 +69,18 @@ def test_the_rule_is_used(make):
     np.testing.assert_allclose(float(jit(grad(f))(X)), FIRST)
     xs = np.linspace(0, 1, 4)
     np.testing.assert_allclose(np.asarray(api.vmap(f)(xs)), np.sin(xs))
-    for g in (api.vmap(grad(f)), jit(api.vmap(grad(f))), api.vmap(grad(jit(f))), api.vmap(jit(grad(f)))):
+    for g in (
+        api.vmap(grad(f)),
+        jit(api.vmap(grad(f))),
+        api.vmap(grad(jit(f))),
+        api.vmap(jit(grad(f))),
+    ):
         np.testing.assert_allclose(np.asarray(g(xs)), 10 * np.cos(xs))
-    for h in (lambda x: total(api.vmap(f)(x)), lambda x: total(jit(api.vmap(f))(x)), lambda x: total(f(x))):
+    for h in (
+        lambda x: total(api.vmap(f)(x)),
+        lambda x: total(jit(api.vmap(f))(x)),
+        lambda x: total(f(x)),
+    ):
         np.testing.assert_allclose(np.asarray(grad(h)(as_array(xs))), 10 * np.cos(xs))
     matrix = np.arange(6.0).reshape(2, 3)
     found = grad(lambda m: total(api.vmap(api.vmap(f, 1), 0)(m)))(matrix[:, None, :])
@@ -100,7 +108,9 @@ def test_rules_inside_loops_and_branches(make):
         np.testing.assert_allclose(float(g(X)), expected)
     branch = jit(lambda a: lax.cond(a > 0, f, cos, a))
     np.testing.assert_allclose(float(api.grad(branch)(X)), FIRST)
-    np.testing.assert_allclose(np.asarray(api.vmap(api.grad(branch))(np.array([X, -X]))), [FIRST, np.sin(X)])
+    np.testing.assert_allclose(
+        np.asarray(api.vmap(api.grad(branch))(np.array([X, -X]))), [FIRST, np.sin(X)]
+    )
     np.testing.assert_allclose(float(api.grad(ad_checkpoint.checkpoint(f))(X)), FIRST)
 
 
@@ -121,7 +131,9 @@ def test_python_may_look_at_concrete_values():
     def f(x):
         return x * 2.0 if x > 0 else x
 
-    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * (3.0 if primals[0] > 0 else 4.0)))
+    f.defjvp(
+        lambda primals, tangents: (f(*primals), tangents[0] * (3.0 if primals[0] > 0 else 4.0))
+    )
     assert float(f(2.0)) == 4.0
     assert float(api.grad(f)(2.0)) == 3.0
     assert float(api.grad(f)(-2.0)) == 4.0
@@ -150,7 +162,8 @@ def test_trees_keywords_methods_and_static_arguments():
     assert float(f(sin, {"w": X})["y"]) == 2 * np.sin(X)
     assert float(f(sin, x=3.0, params={"w": X})["y"]) == 3 * np.sin(X)
     g = api.grad(lambda p, x: f(sin, p, x)["y"], (0, 1))({"w": X}, 2.0)
-    assert float(g[0]["w"]) == 200.0 and float(g[1]) == 1.0
+    assert float(g[0]["w"]) == 200.0
+    assert float(g[1]) == 1.0
 
     h = custom.custom_vjp(apply, nondiff_argnums=(0,))
     h.defvjp(
@@ -244,7 +257,7 @@ def test_a_closed_over_value_cannot_be_differentiated():
     def outer(a, x):
         f = custom.custom_jvp(lambda v: v * a)
         f.defjvp(lambda p, t: (p[0], t[0]))
-        return jit(lambda v: f(v))(x)
+        return jit(f)(x)
 
     assert float(api.grad(outer, 1)(2.0, 3.0)) == 1.0
     with pytest.raises(ValueError, match="closed over"):
@@ -267,7 +280,7 @@ def test_custom_gradient_and_closure_convert():
     assert float(api.grad(outer)(2.0)) == 3.0
 
 
-# --- checkpoint --------------------------------------------------------------------------------------
+# --- checkpoint ---------------------------------------------------------------------------------
 
 
 def deep(w, x):
@@ -292,7 +305,7 @@ def dots(f, *args):
 
 def test_checkpoint_computes_again():
     def gradient(f):
-        return lambda w, x: api.value_and_grad(f, (0, 1))(w, x)
+        return api.value_and_grad(f, (0, 1))
 
     plain, again = gradient(deep), gradient(ad_checkpoint.checkpoint(deep))
     for a, b, c in zip(plain(W, H)[1], again(W, H)[1], jit(again)(W, H)[1]):
@@ -303,7 +316,9 @@ def test_checkpoint_computes_again():
     policy = ad_checkpoint.checkpoint_policies.dots_saveable
     kept = gradient(ad_checkpoint.checkpoint(deep, policy=policy))
     assert dots(kept, W, H) == 9
-    np.testing.assert_allclose(np.asarray(kept(W, H)[1][0]), np.asarray(plain(W, H)[1][0]), rtol=1e-14)
+    np.testing.assert_allclose(
+        np.asarray(kept(W, H)[1][0]), np.asarray(plain(W, H)[1][0]), rtol=1e-14
+    )
 
 
 def test_checkpoint_by_names():
@@ -324,21 +339,33 @@ def test_checkpoint_by_names():
     assert sines(policies.save_only_these_names("y")) < sines(policies.nothing_saveable)
     assert sines(policies.save_only_these_names("z")) == sines(policies.nothing_saveable)
     assert everything <= sines(policies.save_only_these_names("y"))
-    assert sines(policies.save_any_names_but_these("z")) == sines(policies.save_only_these_names("y"))
+    assert sines(policies.save_any_names_but_these("z")) == sines(
+        policies.save_only_these_names("y")
+    )
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
 def test_checkpoint_under_transformations(wrap):
     f = lambda x, k: sin(x * k) * cos(x)
-    g = wrap(ad_checkpoint.checkpoint(f, static_argnums=1)) if wrap is not jit else jit(
-        lambda x, k: ad_checkpoint.checkpoint(f)(x, k)
+    g = (
+        wrap(ad_checkpoint.checkpoint(f, static_argnums=1))
+        if wrap is not jit
+        else jit(ad_checkpoint.checkpoint(f))
     )
     h = lambda x: g(x, 2.0)
     p = lambda x: f(x, 2.0)
     xs = np.linspace(0.1, 1, 3)
-    for t in (lambda q: q, api.grad, lambda q: api.grad(api.grad(q)), api.jacfwd, lambda q: api.grad(api.jacfwd(q))):
+    for t in (
+        lambda q: q,
+        api.grad,
+        lambda q: api.grad(api.grad(q)),
+        api.jacfwd,
+        lambda q: api.grad(api.jacfwd(q)),
+    ):
         np.testing.assert_allclose(float(t(h)(X)), float(t(p)(X)), rtol=1e-13)
-        np.testing.assert_allclose(np.asarray(api.vmap(t(h))(xs)), np.asarray(api.vmap(t(p))(xs)), rtol=1e-13)
+        np.testing.assert_allclose(
+            np.asarray(api.vmap(t(h))(xs)), np.asarray(api.vmap(t(p))(xs)), rtol=1e-13
+        )
     loop = lambda q: lambda x: lax.scan(lambda c, _: (q(c), None), x, None, length=3)[0]
     np.testing.assert_allclose(float(api.grad(loop(h))(X)), float(api.grad(loop(p))(X)), rtol=1e-13)
 
@@ -348,7 +375,7 @@ def test_print_saved_residuals(capsys):
     assert "f64[]" in capsys.readouterr().out
 
 
-# --- implicit differentiation --------------------------------------------------------------------------
+# --- implicit differentiation -------------------------------------------------------------------
 
 
 def inverse(a, b):
@@ -368,7 +395,9 @@ def test_custom_linear_solve(wrap):
     np.testing.assert_allclose(float(api.grad(api.grad(f))(a, b)), 2 * b / a**3)
     values = np.array([2.0, 4.0])
     np.testing.assert_allclose(np.asarray(api.vmap(f, (0, None))(values, b)), b / values)
-    np.testing.assert_allclose(np.asarray(api.vmap(api.grad(f), (0, None))(values, b)), -b / values**2)
+    np.testing.assert_allclose(
+        np.asarray(api.vmap(api.grad(f), (0, None))(values, b)), -b / values**2
+    )
     np.testing.assert_allclose(np.asarray(api.vmap(f, (None, 0))(a, values)), values / a)
 
 
@@ -400,7 +429,8 @@ def test_linear_solves_that_lack_something():
     x, aux = implicit.custom_linear_solve(
         lambda x: 2.0 * x, 1.0, lambda mv, v: (v / 2.0, 7), symmetric=True, has_aux=True
     )
-    assert float(x) == 0.5 and int(aux) == 7
+    assert float(x) == 0.5
+    assert int(aux) == 7
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])

@@ -136,7 +136,10 @@ CASES = [
 
 def numeric(f, args, k, direction, eps=1e-6):
     moved = [
-        [jnp.asarray(a + s * eps * direction) if j == k else jnp.asarray(a) for j, a in enumerate(args)]
+        [
+            jnp.asarray(a + s * eps * direction) if j == k else jnp.asarray(a)
+            for j, a in enumerate(args)
+        ]
         for s in (1, -1)
     ]
     return (float(f(*moved[0])) - float(f(*moved[1]))) / (2 * eps)
@@ -156,11 +159,15 @@ def test_gradients(f, args):
 
 
 def test_values():
-    np.testing.assert_allclose(np.asarray(cholesky(jnp.asarray(SPD))), np.linalg.cholesky(SPD), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.asarray(cholesky(jnp.asarray(SPD))), np.linalg.cholesky(SPD), rtol=1e-10
+    )
     q = np.asarray(gram_schmidt(jnp.asarray(A)))
     np.testing.assert_allclose(q.T @ q, np.eye(N), atol=1e-10)
     np.testing.assert_allclose(
-        np.asarray(solve_lower(jnp.asarray(A), jnp.asarray(B))), np.linalg.solve(np.tril(A), B), rtol=1e-8
+        np.asarray(solve_lower(jnp.asarray(A), jnp.asarray(B))),
+        np.linalg.solve(np.tril(A), B),
+        rtol=1e-8,
     )
     m = np.asarray(lu(jnp.asarray(A)))
     lower, upper = np.tril(m, -1) + np.eye(N), np.triu(m)
@@ -180,12 +187,16 @@ def test_second_derivatives_and_lanes(f, backend):
     xs = np.stack([x, x + 0.1 * np.eye(5)])
     lanes = np.asarray(fnx.jit(fnx.vmap(fnx.grad(loss)))(xs))
     for k in range(2):
-        np.testing.assert_allclose(lanes[k], np.asarray(fnx.grad(loss)(xs[k])), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            lanes[k], np.asarray(fnx.grad(loss)(xs[k])), rtol=1e-9, atol=1e-12
+        )
 
 
 def scans(f, *args):
     loss = lambda *xs: jnp.sum(f(*xs) ** 2)
-    jaxpr = simplify(fnx.make_jaxpr(fnx.value_and_grad(loss, tuple(range(len(args)))))(*args).jaxpr, True)
+    jaxpr = simplify(
+        fnx.make_jaxpr(fnx.value_and_grad(loss, tuple(range(len(args)))))(*args).jaxpr, True
+    )
     check_jaxpr(jaxpr)
     return [e for e in jaxpr.eqns if isinstance(e.prim, Scan)]
 
@@ -202,9 +213,12 @@ def test_an_array_updated_in_place_is_restored(f, backend):
     stacked = bytes_stacked([forward, again, back])
     assert stacked[0] <= 4 * row, "a few vectors a round, and never the array"
     assert stacked[1] <= 2 * row
-    assert back.prim.reverse and back.prim.carry == 3
+    assert back.prim.reverse
+    assert back.prim.carry == 3
     names = [e.prim.name for e in again.prim.jaxpr.eqns]
-    assert "dot_general" not in names and "div" not in names, "nothing is computed again but updates"
+    assert "dot_general" not in names and "div" not in names, (
+        "nothing is computed again but updates"
+    )
 
 
 def test_slices_that_are_read_are_stored(backend):
@@ -221,4 +235,5 @@ def test_no_zeros_are_added_in_a_round(backend):
         if e.prim.name == "broadcast_in_dim":
             assert e.outs[0].aval.size <= N
     big = [e.prim.name for e in back.prim.jaxpr.eqns if e.outs[0].aval.size == N * N]
-    assert len(big) == 1 and big[0] in ("scatter-add", "dynamic_slice_add")
+    assert len(big) == 1
+    assert big[0] in ("scatter-add", "dynamic_slice_add")

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-import fnx.numpy  # noqa: F401  gives arrays their operators
+import fnx.numpy
 from fnx import api
 from fnx import control_flow as lax
 from fnx.core.aval import ShapedArray
@@ -19,8 +19,9 @@ from fnx.interpreters.trace import trace
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
 from fnx.ops.reduction import Sum
+import itertools
 
-# --- minimum cuts --------------------------------------------------------------------------------------
+# --- minimum cuts --------------------------------------------------------------------------------
 
 
 def brute_force(nodes, edges):
@@ -43,20 +44,23 @@ def test_minimum_cut_against_all_cuts(seed):
             graph.edge(*edges[-1])
     flow, late = graph.cut(0, 1)
     assert flow == brute_force(nodes, edges)
-    assert 1 in late and 0 not in late
+    assert 1 in late
+    assert 0 not in late
     assert sum(c for a, b, c in edges if a not in late and b in late) == flow
 
 
 def test_long_chains_need_no_recursion():
     graph = Graph(5002)
     order = [0, *range(2, 5002), 1]
-    for a, b in zip(order, order[1:]):
+    for a, b in itertools.pairwise(order):
         graph.edge(a, b, 2.0 if a != 3000 else 1.0)
     flow, late = graph.cut(0, 1)
-    assert flow == 1.0 and 3001 in late and 3000 not in late
+    assert flow == 1.0
+    assert 3001 in late
+    assert 3000 not in late
 
 
-# --- loops -----------------------------------------------------------------------------------------------------
+# --- loops --------------------------------------------------------------------------------------
 
 
 def loops(f, *args, argnums=None):
@@ -112,8 +116,10 @@ def test_an_ode_stores_its_state_alone(deriv, n):
     forward, back = loops(loss, *np.linspace(0.5, 1.5, n))
     assert time.perf_counter() - start < 20
     assert stacked(forward) == ["f64[]"] * n
-    assert back.prim.reverse and stacked(back) == []
-    assert back.prim.carry == n and len(back.inputs) == 2 * n
+    assert back.prim.reverse
+    assert stacked(back) == []
+    assert back.prim.carry == n
+    assert len(back.inputs) == 2 * n
 
 
 def test_a_state_vector_is_stored_alone():
@@ -137,7 +143,9 @@ def test_a_cheap_chain_between_stored_carries_is_computed_again():
 
 
 def test_linear_loops_store_nothing():
-    forward_and_back = loops(lambda a, x: lax.scan(lambda c, r: (0.9 * c + r, None), a, x)[0], np.array(1.0), np.ones(4))
+    forward_and_back = loops(
+        lambda a, x: lax.scan(lambda c, r: (0.9 * c + r, None), a, x)[0], np.array(1.0), np.ones(4)
+    )
     assert [stacked(e) for e in forward_and_back] == [[], ["f64[]"]]
 
 
@@ -147,7 +155,8 @@ def test_xs_and_constants_are_not_stored_again():
 
     forward, back = loops(loss, np.array(0.5), np.ones(6))
     assert stacked(forward) == []
-    assert back.prim.reverse and [a.str_short() for a in back.prim.jaxpr.in_avals].count("f64[]") > 0
+    assert back.prim.reverse
+    assert [a.str_short() for a in back.prim.jaxpr.in_avals].count("f64[]") > 0
 
 
 def test_a_product_of_large_matrices_is_stored_and_not_computed_again():
@@ -155,7 +164,9 @@ def test_a_product_of_large_matrices_is_stored_and_not_computed_again():
     dot = DotGeneral((((1,), (0,)), ((), ())))
 
     def loss(w, h):
-        return total(lax.scan(lambda c, _: (tanh(dot(w, sin(dot(w, c)))), None), h, None, length=5)[0])
+        return total(
+            lax.scan(lambda c, _: (tanh(dot(w, sin(dot(w, c)))), None), h, None, length=5)[0]
+        )
 
     forward, back = loops(loss, w, np.ones((64, 64)))
     names = [e.prim.name for e in forward.prim.jaxpr.eqns]
@@ -167,7 +178,9 @@ def test_a_product_of_large_matrices_is_stored_and_not_computed_again():
 
 def test_what_only_the_derivative_needs_moves_to_the_backward_loop():
     forward, back = loops(
-        lambda a, x: lax.scan(lambda c, r: (sin(c) * c + r, None), a, x)[0], np.array(0.5), np.ones(4)
+        lambda a, x: lax.scan(lambda c, r: (sin(c) * c + r, None), a, x)[0],
+        np.array(0.5),
+        np.ones(4),
     )
     assert [e.prim.name for e in forward.prim.jaxpr.eqns].count("cos") == 0
     assert [e.prim.name for e in back.prim.jaxpr.eqns].count("cos") == 1
@@ -188,7 +201,7 @@ def test_values_of_constants_are_not_stored_per_round():
     def loss(p, x):
         return lax.scan(lambda c, r: (c * exp(p) * cos(p) + r, None), 1.0, x)[0]
 
-    forward, back = loops(loss, np.array(0.5), np.ones(6))
+    forward, _back = loops(loss, np.array(0.5), np.ones(6))
     assert stacked(forward) == ["f64[]"]
 
 
@@ -199,7 +212,9 @@ def test_cotangents_that_are_zero_cost_nothing():
         p, q, n = c
         return (p * r, q * p, n + 1), q
 
-    forward, back = loops(lambda a, x: lax.scan(body, (a, a, 0), x)[0][0], np.array(0.5), np.ones(4))
+    forward, back = loops(
+        lambda a, x: lax.scan(body, (a, a, 0), x)[0][0], np.array(0.5), np.ones(4)
+    )
     assert back.prim.carry == 1
     assert forward.prim.carry == 1
 
@@ -211,7 +226,8 @@ def test_the_tape_of_a_scan_is_one_equation():
     fn = lambda a: [lax.scan(lambda c, _: (sin(c), None), a, None, length=5)[0]]
     _, tape = linearize(fn, [as_array(np.array(0.5))], [True])
     (eqn,) = tape.eqns
-    assert isinstance(eqn.prim, Scan) and not eqn.prim.reverse
+    assert isinstance(eqn.prim, Scan)
+    assert not eqn.prim.reverse
 
 
 def test_calls_hand_over_inputs_and_few_residuals():
@@ -230,6 +246,7 @@ def test_costs_know_the_primitives():
 
     names = {getattr(p, "name", None) for m in (elementwise, select) for p in vars(m).values()}
     for name in ("add", "mul", "sin", "select_n", "div", "integer_pow", "max", "not"):
-        assert name in names and name in costs.PER_ELEMENT
+        assert name in names
+        assert name in costs.PER_ELEMENT
     jaxpr, _ = trace(lambda x: [sin(x)], [ShapedArray((100,), np.dtype("f8"))])
     assert recompute_cost(jaxpr.eqns[0]) == 400

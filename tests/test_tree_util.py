@@ -90,7 +90,10 @@ def test_flatten_and_back(value, leaves):
 def test_map_takes_prefixes_and_keeps_none():
     assert tree.map(lambda x: x + 1, {"a": None, "b": (1, 2)}) == {"a": None, "b": (2, 3)}
     assert tree.map(lambda x, y: (x, y), [1, 2], [{"k": 3}, (4,)]) == [(1, {"k": 3}), (2, (4,))]
-    assert tree.map(lambda x: 0 if x is None else x, [None, 1], is_leaf=lambda x: x is None) == [0, 1]
+    assert tree.map(lambda x: 0 if x is None else x, [None, 1], is_leaf=lambda x: x is None) == [
+        0,
+        1,
+    ]
     with pytest.raises(ValueError, match=r"(?i)length|arity|expected"):
         tree.map(lambda x, y: x, [1, 2], [1, 2, 3])
 
@@ -105,7 +108,8 @@ def test_reduce_and_all():
     assert tree.reduce(lambda x, y: x + y, [], 5) == 5
     assert tree.reduce_associative(lambda x, y: x + y, ["a", "b", "c"]) == "abc"
     assert tree.reduce_associative(max, [], identity=0) == 0
-    assert tree.all([True, 1]) and not tree.all([True, 0])
+    assert tree.all([True, 1])
+    assert not tree.all([True, 0])
 
 
 def test_transpose():
@@ -124,7 +128,8 @@ def test_treedefs():
     assert pair == tree.structure((1, [1]))
     assert tree_util.treedef_children(pair) == [tree.structure(1), tree.structure([1])]
     assert hash(pair) == hash(tree.structure((2, [3])))
-    assert tree_util.all_leaves([1, 2]) and not tree_util.all_leaves([1, [2]])
+    assert tree_util.all_leaves([1, 2])
+    assert not tree_util.all_leaves([1, [2]])
 
 
 def test_paths():
@@ -151,7 +156,7 @@ def test_paths():
 
 
 def test_a_rule_for_leaves_may_look_at_paths():
-    stop = lambda path, x: len(path) == 1  # noqa: E731
+    stop = lambda path, x: len(path) == 1
     pairs, _ = tree.flatten_with_path({"a": (1, 2), "b": 3}, stop, is_leaf_takes_path=True)
     assert [x for _, x in pairs] == [(1, 2), 3]
 

@@ -59,7 +59,9 @@ disable_jit = Setting("disable_jit", False, "run jitted functions eagerly", call
 default_float32 = Setting(
     "default_float32", False, "Python floats make float32, ints int32", calls=True
 )
-debug_nans = Setting("debug_nans", False, "raise FloatingPointError where a nan first appears")
+debug_nans = Setting(
+    "debug_nans", False, "raise FloatingPointError where a nan first appears", calls=True
+)
 traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in tracebacks")
 cache = Setting("cache", True, "keep compiled code on disk")
 backend = Setting("backend", "cpu", "what jit compiles for: cpu, reference", calls=True)

@@ -1,0 +1,39 @@
+"""Primitives as functions, with JAX's names and signatures; loops come from fnx.control_flow."""
+
+from typing import Any as _Any
+
+from fnx.core.dtypes import canonical as _canonical
+from fnx.lax import linalg as linalg
+from fnx.lax.elementwise import *  # noqa: F403
+from fnx.lax.products import *  # noqa: F403
+from fnx.lax.reductions import *  # noqa: F403
+from fnx.lax.shapes import *  # noqa: F403
+
+PrecisionLike = _Any
+ConvGeneralDilatedDimensionNumbers = _Any
+DotDimensionNumbers = _Any
+
+
+class RoundingMethod:
+    """How lax.round treats halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def with_sharding_constraint(x: _Any, shardings: _Any) -> _Any:
+    """`x` itself: there is one device."""
+    del shardings
+    return x
+
+
+def optimization_barrier(operand: _Any) -> _Any:
+    """`operand` itself."""
+    return operand
+
+
+def dtype(x: _Any) -> _Any:
+    """The dtype of an array or a number."""
+    from fnx.numpy.util import type_of_any
+
+    return _canonical(type_of_any(x)[0])

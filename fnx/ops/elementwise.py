@@ -47,7 +47,7 @@ def unary(
 
 def linear(
     name: str, impl: Callable, accepts: Dtypes, push: Callable, pull: Callable | None = None
-):
+) -> Elementwise:
     """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
     return Elementwise(name, impl, accepts, (push,), (pull or push,), name)
 
@@ -76,13 +76,13 @@ def times(value: Any, x: Any) -> Any:
 
 # --- arithmetic --------------------------------------------------------------------------------------
 
-neg = linear("neg", np.negative, NUMBER, lambda t, o, x: neg(t))
+neg: Elementwise = linear("neg", np.negative, NUMBER, lambda t, o, x: neg(t))
 _SUB = (identity, lambda t, o, x, y: neg(t))
-sub = binary("sub", np.subtract, NUMBER, _SUB, _SUB)
+sub: Elementwise = binary("sub", np.subtract, NUMBER, _SUB, _SUB)
 _MUL = (lambda t, o, x, y: mul(t, y), lambda t, o, x, y: mul(x, t))
-mul = binary("mul", np.multiply, NUMBER, _MUL, _MUL)
+mul: Elementwise = binary("mul", np.multiply, NUMBER, _MUL, _MUL)
 _OVER = lambda t, o, x, y: div(t, y)
-div = binary(
+div: Elementwise = binary(
     "div",
     numeric.div,
     NUMBER,
@@ -191,7 +191,7 @@ class IntegerPow(Pointwise):
         return lambda a: expr.apply("integer_pow", a, attr=self.y)
 
 
-square = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, times(2, x)))
+square: Elementwise = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, times(2, x)))
 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
@@ -201,9 +201,9 @@ def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
     return real(mul(t, div(conj(x), convert(safe, x.dtype))))
 
 
-abs_ = unary("abs", np.abs, dtype_table("if") | REALS, _abs_tangent)
-sign = unary("sign", np.sign, NUMBER)
-floor = unary("floor", np.floor, FLOAT)
+abs_: Elementwise = unary("abs", np.abs, dtype_table("if") | REALS, _abs_tangent)
+sign: Elementwise = unary("sign", np.sign, NUMBER)
+floor: Elementwise = unary("floor", np.floor, FLOAT)
 ceil = unary("ceil", np.ceil, FLOAT)
 
 
@@ -231,14 +231,16 @@ nextafter = binary("nextafter", np.nextafter, FLOAT)
 # --- powers, exponentials, logarithms ----------------------------------------------------------------
 
 sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, div(scalar(0.5, x.dtype), o)))
-rsqrt = unary("rsqrt", numeric.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x))))
+rsqrt: Elementwise = unary(
+    "rsqrt", numeric.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x)))
+)
 cbrt = unary(
     "cbrt", numeric.cbrt, FLOAT, lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o)))
 )
 exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
 exp2 = unary("exp2", numeric.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o)))
 expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
-log = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
+log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
 log1p = unary("log1p", np.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
 logistic = unary(
     "logistic", numeric.logistic, INEXACT, lambda t, o, x: mul(t, mul(o, sub(one(x), o)))
@@ -255,14 +257,14 @@ def _norm2(x: Any, y: Any) -> Any:
     return add(square(x), square(y))
 
 
-sin = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
-cos = unary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
+sin: Elementwise = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
+cos: Elementwise = unary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
 tan = unary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))))
 asin = unary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))))
 acos = unary("acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x)))))
 atan = unary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))))
-sinh = unary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
-cosh = unary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
+sinh: Elementwise = unary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
+cosh: Elementwise = unary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
 tanh = unary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
 asinh = unary("asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x)))))
 acosh = unary(
@@ -284,22 +286,22 @@ atan2 = binary(
 
 # --- complex numbers: cotangents are not conjugated, as in JAX -----------------------------------------
 
-real = linear(
+real: Elementwise = linear(
     "real",
     numeric.real,
     REALS,
     lambda t, o, x: real(t),
     lambda ct, o, x: complex_(ct, scalar(0, ct.dtype)),
 )
-imag = linear(
+imag: Elementwise = linear(
     "imag",
     numeric.imag,
     REALS,
     lambda t, o, x: imag(t),
     lambda ct, o, x: complex_(scalar(0, ct.dtype), neg(ct)),
 )
-conj = linear("conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t))
-complex_ = binary(
+conj: Elementwise = linear("conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t))
+complex_: Elementwise = binary(
     "complex",
     numeric.complex_,
     COMPLEXES,

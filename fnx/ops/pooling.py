@@ -212,16 +212,7 @@ class ReduceWindowSum(_ReduceWindow):
 class _WindowExtremum(_ReduceWindow):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x,), (t,) = primals, tangents
-        return (self(x),), (WindowGather(*self._fields(), self.kind)(t, x),)
-
-    def _fields(self) -> tuple:
-        return (
-            self.window_dimensions,
-            self.window_strides,
-            self.padding,
-            self.base_dilation,
-            self.window_dilation,
-        )
+        return (self(x),), (WindowGather(**vars(self), select=self.kind)(t, x),)
 
 
 @dataclass(frozen=True)
@@ -311,8 +302,7 @@ class WindowGather(_Chosen):
     def transpose(self, cts: tuple, t: Any, x: Any) -> tuple:  # type: ignore[override]
         if type(x) is Undefined:
             raise self._missing("transpose", "a use that is linear in the operand")
-        fields = [getattr(self, f) for f in self.__dataclass_fields__]
-        return WindowScatter(*fields)(cts[0], x), None
+        return WindowScatter(**vars(self))(cts[0], x), None
 
 
 @dataclass(frozen=True)
@@ -339,8 +329,7 @@ class WindowScatter(_Chosen):
     def transpose(self, cts: tuple, source: Any, x: Any) -> tuple:  # type: ignore[override]
         if type(x) is Undefined:
             raise self._missing("transpose", "a use that is linear in the operand")
-        fields = [getattr(self, f) for f in self.__dataclass_fields__]
-        return WindowGather(*fields)(cts[0], x), None
+        return WindowGather(**vars(self))(cts[0], x), None
 
 
 __all__ = [

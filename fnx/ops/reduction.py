@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Reduction(Primitive):
     axes: Shape
     accepts = ANY
     op = ""  # the scalar operation
-    ufunc = None
+    ufunc: ClassVar[np.ufunc]
 
     def identity(self, dtype: np.dtype) -> Any:
         """The value of an empty reduction."""

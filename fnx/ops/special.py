@@ -63,7 +63,9 @@ erf_inv = unary(
     lambda t, o, x: mul(t, times(math.sqrt(math.pi) / 2, exp(square(o)))),
 )
 lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)))
-digamma = unary("digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)))
+digamma: Elementwise = unary(
+    "digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x))
+)
 
 
 def _polygamma(m: np.ndarray, x: np.ndarray) -> Any:
@@ -83,14 +85,14 @@ def _trigamma(x: np.ndarray) -> Any:
     return (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2.0, 1.0 - np.minimum(x, 0.0))
 
 
-polygamma = binary(
+polygamma: Elementwise = binary(
     "polygamma",
     _polygamma,
     FLOAT,
     (None, lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x))),
     expr=None,
 )
-zeta = binary(
+zeta: Elementwise = binary(
     "zeta",
     _scipy("zeta"),
     FLOAT,

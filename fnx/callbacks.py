@@ -1,0 +1,93 @@
+"""Python functions called from within transformed functions: pure_callback and io_callback."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx import tree_util
+from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.flat import aval_like, check_callable, name_of
+from fnx.ops.callback import METHODS, Callback
+
+
+class Flat:
+    """`function(*args, **kwargs)` as a function of the arrays among its leaves."""
+
+    def __init__(self, function: Callable, args: tuple, kwargs: dict):
+        leaves, self.treedef = tree_util.tree_flatten((args, kwargs))
+        self.function = function
+        self.traced = [is_array_like(x) for x in leaves]
+        self.others = [None if t else x for x, t in zip(leaves, self.traced)]
+        self.arrays: list[Array] = [as_array(x) for x, t in zip(leaves, self.traced) if t]
+
+    def call(self, values: Sequence) -> Any:
+        it = iter(values)
+        leaves = [next(it) if t else x for x, t in zip(self.others, self.traced)]
+        args, kwargs = self.treedef.unflatten(leaves)
+        return self.function(*args, **kwargs)
+
+
+def _call(
+    callback: Callable, results: Any, args: tuple, kwargs: dict, what: str, **options: Any
+) -> Any:
+    check_callable(callback, what)
+    shapes, structure = tree_util.tree_flatten(results)
+    avals = tuple([aval_like(s).strong() for s in shapes])
+    flat = Flat(callback, args, kwargs)
+
+    def fn(*values: Any) -> list:
+        leaves, found = tree_util.tree_flatten(flat.call(values))
+        if found != structure:
+            raise TypeMismatch(
+                f"{name_of(callback)}, called by {what}, returned a result of structure {found}; "
+                f"declared was {structure}"
+            )
+        return leaves
+
+    return structure.unflatten(Callback(fn, avals, name=what, **options)(*flat.arrays))
+
+
+def pure_callback(
+    callback: Callable,
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    vectorized: bool | None = None,
+    vmap_method: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """The result of a Python function without side effects, called on NumPy arrays when the program runs.
+
+    `result_shape_dtypes` is a pytree of ShapeDtypeStructs like the result. Under vmap, `vmap_method`
+    "sequential" calls it for each lane, "expand_dims" and "broadcast_all" once with a leading axis.
+    It may run any number of times, or not at all. NotImplementedError under grad: give it a rule.
+
+    >>> import numpy as np
+    >>> from fnx.staging import ShapeDtypeStruct
+    >>> pure_callback(np.sin, ShapeDtypeStruct((), float), 0.0)
+    Array(0., dtype=float64)
+    """
+    del sharding
+    if vectorized is not None and vmap_method is None:
+        vmap_method = "legacy_vectorized" if vectorized else "sequential"
+    if vmap_method not in (None, *METHODS):
+        raise InvalidValue(f"vmap_method={vmap_method!r}; expected one of {', '.join(METHODS)}")
+    what = "pure_callback"
+    return _call(callback, result_shape_dtypes, args, kwargs, what, vmap_method=vmap_method)
+
+
+def io_callback(
+    callback: Callable,
+    result_shape_dtypes: Any,
+    *args: Any,
+    sharding: Any = None,
+    ordered: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """As `pure_callback`, of a function with side effects: it runs each time the program comes to it.
+
+    Calls happen in the order of the program, `ordered` or not.
+    """
+    del sharding, ordered
+    options = {"vmap_method": "sequential", "effects": True}
+    return _call(callback, result_shape_dtypes, args, kwargs, "io_callback", **options)

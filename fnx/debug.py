@@ -1,0 +1,108 @@
+"""Looking into transformed functions while they run: print, callback, breakpoint, nans."""
+
+import builtins
+import string
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fnx.callbacks import Flat
+from fnx.flat import check_callable
+from fnx.nans import debug_nans as nans
+from fnx.ops.callback import Callback
+
+
+def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Call a Python function for its side effects, on NumPy arrays, each time the program comes here.
+
+    Under vmap it is called for each lane; derivatives call it on primal values. Calls happen in the
+    order of the program, `ordered` or not.
+    """
+    del ordered
+    check_callable(callback, "debug.callback")
+    flat = Flat(callback, args, kwargs)
+
+    def fn(*values: Any) -> tuple:
+        flat.call(values)
+        return ()
+
+    prim = Callback(fn, (), "debug_callback", "sequential", effects=True, silent=True)
+    prim(*flat.arrays)
+
+
+class _Formatter(string.Formatter):
+    """Refuses arguments that the text does not use."""
+
+    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+        unused = [k for k in (*range(len(args)), *kwargs) if k not in used_args]
+        if unused:
+            raise ValueError(f"debug.print got arguments that its text does not use: {unused}")
+
+
+_format = _Formatter().format
+
+
+def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """Print a text with the values of traced arrays, each time the program comes here.
+
+    >>> import fnx
+    >>> def f(x):
+    ...     fnx.debug.print("x is {x}", x=x)
+    ...     return 2 * x
+    >>> float(fnx.jit(f)(3.0))
+    x is 3.0
+    6.0
+    """
+    _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
+
+    def show(*values: Any, **named: Any) -> None:
+        sys.stdout.write(_format(fmt, *values, **named) + "\n")
+        sys.stdout.flush()
+
+    callback(show, *args, ordered=ordered, **kwargs)
+
+
+class _Anything:
+    """Can be formatted in any way: it checks a text for names that are not given."""
+
+    def __format__(self, spec: str) -> str:
+        return ""
+
+    def __getattr__(self, name: str) -> "_Anything":
+        return self
+
+    def __getitem__(self, key: Any) -> "_Anything":
+        return self
+
+
+def breakpoint(*args: Any, **kwargs: Any) -> None:
+    """Enter Python's debugger when the program comes here; the arguments are its values to look at."""
+
+    def stop(*values: Any, **named: Any) -> None:
+        builtins.breakpoint()
+
+    callback(stop, *args, **kwargs)
+
+
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
+    """Say where an array is: on the one device that there is."""
+    del kwargs
+    sys.stdout.write(f"CPU 0: {tuple(arr.shape)}\n")
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable) -> None:
+    """Call `callback` with the sharding of a value: that of the one device."""
+    from fnx.sharding import SingleDeviceSharding
+
+    del value
+    callback(SingleDeviceSharding())
+
+
+__all__ = [
+    "breakpoint",
+    "callback",
+    "inspect_array_sharding",
+    "nans",
+    "print",
+    "visualize_array_sharding",
+]

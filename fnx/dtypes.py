@@ -1,0 +1,58 @@
+"""Dtypes under JAX's names: canonical ones, promotion, bfloat16, float0, keys of random numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core.dtypes import bfloat16, canonical, float0
+from fnx.numpy import scalar_types
+from fnx.numpy.scalar_types import finfo, iinfo, promote_types, result_type
+from fnx.random.keys import KeyDType
+
+
+class extended(np.generic):  # noqa: N801
+    """The kind of dtypes that NumPy has not."""
+
+
+class prng_key(extended):  # noqa: N801
+    """The kind of the dtypes of random keys."""
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Whether a dtype is of a kind; random keys are of the kind `prng_key`.
+
+    >>> issubdtype(np.float32, np.floating)
+    True
+    """
+    if isinstance(a, KeyDType):
+        return isinstance(b, type) and issubclass(prng_key, b)
+    if isinstance(b, type) and issubclass(b, extended):
+        return False
+    return scalar_types.issubdtype(a, b)
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
+    """The dtype of arrays that are asked to have this one."""
+    del allow_extended_dtype
+    return canonical(dtype)
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python type of the numbers of an array or scalar."""
+    kind = np.result_type(x).kind
+    return {"b": bool, "i": int, "u": int, "f": float, "c": complex}[kind]
+
+
+__all__ = [
+    "bfloat16",
+    "canonicalize_dtype",
+    "extended",
+    "finfo",
+    "float0",
+    "iinfo",
+    "issubdtype",
+    "prng_key",
+    "promote_types",
+    "result_type",
+    "scalar_type_of",
+]

@@ -1,0 +1,40 @@
+"""The errors that users meet, under JAX's names and fnx's own."""
+
+from fnx.core.errors import (
+    CompileError,
+    ConcretizationTypeError,
+    FnxError,
+    InvalidValue,
+    KeyReuseError,
+    MissingRule,
+    NonConcreteBooleanIndexError,
+    ShapeError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    TypeMismatch,
+    UnexpectedTracerError,
+)
+
+JaxRuntimeError = CompileError
+JAXTypeError = TypeMismatch
+JAXIndexError = NonConcreteBooleanIndexError
+
+__all__ = [
+    "CompileError",
+    "ConcretizationTypeError",
+    "FnxError",
+    "InvalidValue",
+    "JAXIndexError",
+    "JAXTypeError",
+    "JaxRuntimeError",
+    "KeyReuseError",
+    "MissingRule",
+    "NonConcreteBooleanIndexError",
+    "ShapeError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "TypeMismatch",
+    "UnexpectedTracerError",
+]

@@ -1,0 +1,384 @@
+"""Elementwise functions of fnx.lax: one primitive each; no promotion, but of Python numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy.util import PYTHON, constant, to_array
+from fnx.ops import elementwise as ops
+from fnx.ops import select as choose
+from fnx.ops import special
+from fnx.ops.basic import broadcast_to
+from fnx.ops.convert import BitcastConvertType, ReducePrecision
+from fnx.ops.convert import convert as _convert
+
+
+def operands(name: str, *xs: Any) -> list[Array]:
+    """Arguments as arrays; Python numbers take the dtype of the arrays beside them."""
+    dtype = next((x.dtype for x in xs if type(x) not in PYTHON and hasattr(x, "dtype")), None)
+    out = []
+    for k, x in enumerate(xs):
+        if type(x) in PYTHON and dtype is not None:
+            out.append(constant(x, dtype))
+        else:
+            out.append(to_array(x, name, k))
+    return out
+
+
+
+
+def _unary(name: str, prim: Any) -> Callable:
+    def fn(x: Any) -> Array:
+        return prim(to_array(x, name))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
+    return fn
+
+
+def _accurate(name: str, prim: Any) -> Callable:
+    def fn(x: Any, *, accuracy: Any = None) -> Array:
+        del accuracy
+        return prim(to_array(x, name))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
+    return fn
+
+
+def _binary(name: str, prim: Any) -> Callable:
+    def fn(x: Any, y: Any) -> Array:
+        return prim(*operands(name, x, y))
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"Elementwise {name} of operands of equal dtypes, and equal shapes or rank 0."
+    return fn
+
+
+neg, sign, floor, abs, is_finite = (
+    _unary(n, p)
+    for n, p in {
+        "neg": ops.neg,
+        "sign": ops.sign,
+        "floor": ops.floor,
+        "abs": ops.abs_,
+        "is_finite": ops.is_finite,
+    }.items()
+)
+ceil, square, real, imag = (
+    _unary(n, p)
+    for n, p in {"ceil": ops.ceil, "square": ops.square, "real": ops.real, "imag": ops.imag}.items()
+)
+asin, acos, atan = (
+    _unary(n, p) for n, p in {"asin": ops.asin, "acos": ops.acos, "atan": ops.atan}.items()
+)
+sinh, cosh, asinh, acosh, atanh = (
+    _unary(n, p)
+    for n, p in {
+        "sinh": ops.sinh,
+        "cosh": ops.cosh,
+        "asinh": ops.asinh,
+        "acosh": ops.acosh,
+        "atanh": ops.atanh,
+    }.items()
+)
+erf, erfc, erf_inv, lgamma, digamma = (
+    _unary(n, p)
+    for n, p in {
+        "erf": special.erf,
+        "erfc": special.erfc,
+        "erf_inv": special.erf_inv,
+        "lgamma": special.lgamma,
+        "digamma": special.digamma,
+    }.items()
+)
+bessel_i0e, bessel_i1e, population_count, clz, bitwise_not = (
+    _unary(n, p)
+    for n, p in {
+        "bessel_i0e": special.bessel_i0e,
+        "bessel_i1e": special.bessel_i1e,
+        "population_count": ops.population_count,
+        "clz": ops.clz,
+        "bitwise_not": choose.not_,
+    }.items()
+)
+exp, exp2, expm1, log, log1p, logistic = (
+    _accurate(n, p)
+    for n, p in {
+        "exp": ops.exp,
+        "exp2": ops.exp2,
+        "expm1": ops.expm1,
+        "log": ops.log,
+        "log1p": ops.log1p,
+        "logistic": ops.logistic,
+    }.items()
+)
+sin, cos, tan, tanh, sqrt, rsqrt, cbrt = (
+    _accurate(n, p)
+    for n, p in {
+        "sin": ops.sin,
+        "cos": ops.cos,
+        "tan": ops.tan,
+        "tanh": ops.tanh,
+        "sqrt": ops.sqrt,
+        "rsqrt": ops.rsqrt,
+        "cbrt": ops.cbrt,
+    }.items()
+)
+add, sub, mul, div, rem, atan2, nextafter = (
+    _binary(n, p)
+    for n, p in {
+        "add": ops.add,
+        "sub": ops.sub,
+        "mul": ops.mul,
+        "div": ops.div,
+        "rem": ops.rem,
+        "atan2": ops.atan2,
+        "nextafter": ops.nextafter,
+    }.items()
+)
+max, min, eq, ne, lt, le, gt, ge = (
+    _binary(n, p)
+    for n, p in {
+        "max": ops.max_,
+        "min": ops.min_,
+        "eq": choose.eq,
+        "ne": choose.ne,
+        "lt": choose.lt,
+        "le": choose.le,
+        "gt": choose.gt,
+        "ge": choose.ge,
+    }.items()
+)
+bitwise_and, bitwise_or, bitwise_xor = (
+    _binary(n, p)
+    for n, p in {
+        "bitwise_and": choose.and_,
+        "bitwise_or": choose.or_,
+        "bitwise_xor": choose.xor,
+    }.items()
+)
+shift_left, shift_right_arithmetic, shift_right_logical = (
+    _binary(n, p)
+    for n, p in {
+        "shift_left": ops.shift_left,
+        "shift_right_arithmetic": ops.shift_right_arithmetic,
+        "shift_right_logical": ops.shift_right_logical,
+    }.items()
+)
+complex, igamma, igammac, igamma_grad_a, polygamma, zeta, random_gamma_grad = (
+    _binary(n, p)
+    for n, p in {
+        "complex": ops.complex_,
+        "igamma": special.igamma,
+        "igammac": special.igammac,
+        "igamma_grad_a": special.igamma_grad_a,
+        "polygamma": special.polygamma,
+        "zeta": special.zeta,
+        "random_gamma_grad": special.random_gamma_grad,
+    }.items()
+)
+
+
+def conj(x: Any) -> Array:
+    """The complex conjugate; a real `x` becomes complex."""
+    x = to_array(x, "conj")
+    if not dtypes.is_complex(x.dtype):
+        x = ops.complex_(x, ops.sub(x, x))
+    return ops.conj(x)
+
+
+def reciprocal(x: Any) -> Array:
+    """1 / x."""
+    x = to_array(x, "reciprocal")
+    return ops.div(constant(1, x.dtype), x)
+
+
+def pow(x: Any, y: Any) -> Array:
+    """x to the power y; y may be an integer array beside an inexact x."""
+    if type(y) in PYTHON and type(x) not in PYTHON:
+        x = to_array(x, "pow")
+        y = constant(y, x.dtype) if type(y) is not int else to_array(y, "pow", 1)
+    x, y = to_array(x, "pow"), to_array(y, "pow", 1)
+    return ops.pow_(x, y)
+
+
+def integer_pow(x: Any, y: int) -> Array:
+    """x to the static integer power y."""
+    return ops.IntegerPow(int(y))(to_array(x, "integer_pow"))
+
+
+def betainc(a: Any, b: Any, x: Any) -> Array:
+    """The regularized incomplete beta function."""
+    return special.regularized_incomplete_beta(*operands("betainc", a, b, x))
+
+
+def round(x: Any, rounding_method: int = 0) -> Array:
+    """To an integer: halves away from zero (0) or to the even one (1)."""
+    return ops.Round(int(rounding_method))(to_array(x, "round"))
+
+
+def clamp(min: Any, x: Any, max: Any) -> Array:
+    """x where it lies between min and max, else the nearer of them."""
+    low, x, high = operands("clamp", min, x, max)
+    return choose.clamp(low, x, high)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Array:
+    """`on_true` where `pred` holds, else `on_false`; of equal dtypes and shapes."""
+    on_true, on_false = operands("select", on_true, on_false)
+    return choose.select(to_array(pred, "select"), on_true, on_false)
+
+
+def select_n(which: Any, *cases: Any) -> Array:
+    """`cases[which]`, element by element; `which` is bool or int32."""
+    if not cases:
+        raise InvalidValue("select_n needs at least one case")
+    return choose.select_n(to_array(which, "select_n"), *operands("select_n", *cases))
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Array:
+    """The values in another dtype, as C converts numbers."""
+    from fnx.numpy.util import convert
+
+    dtype = dtypes.canonical(new_dtype)
+    x = to_array(operand, "convert_element_type")
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+        x = ops.real(x)
+    return convert(x, dtype)
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
+    """The same bits in another dtype; a wider or narrower one takes or gives a last axis."""
+    x = to_array(operand, "bitcast_convert_type")
+    dtype = dtypes.canonical(new_dtype)
+    return x if x.dtype == dtype else BitcastConvertType(dtype)(x)
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
+    """The values rounded to a float format with so many bits."""
+    return ReducePrecision(int(exponent_bits), int(mantissa_bits))(
+        to_array(operand, "reduce_precision")
+    )
+
+
+def stop_gradient(x: Any) -> Any:
+    """The leaves of a pytree with derivatives zero."""
+    from fnx import tree_util
+
+    def stop(leaf: Any) -> Any:
+        if isinstance(leaf, Array) or isinstance(leaf, np.ndarray):
+            leaf = to_array(leaf, "stop_gradient")
+            return ops.stop_gradient(leaf) if dtypes.is_inexact(leaf.dtype) else leaf
+        return leaf
+
+    return tree_util.tree_map(stop, x)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
+    """An array of one value."""
+    del sharding
+    x = to_array(fill_value, "full")
+    if dtype is not None:
+        x = _convert(x, dtypes.canonical(dtype))
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return broadcast_to(x, shape)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Array:
+    """An array of one value with the shape and dtype of `x`, unless they are given."""
+    del sharding
+    dtype = x.dtype if dtype is None else dtype
+    return full(x.shape if shape is None else shape, constant(fill_value, dtypes.canonical(dtype), False)
+                if type(fill_value) in PYTHON else fill_value, dtype)  # fmt: skip
+
+
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bessel_i0e",
+    "bessel_i1e",
+    "betainc",
+    "bitcast_convert_type",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "clz",
+    "complex",
+    "conj",
+    "convert_element_type",
+    "cos",
+    "cosh",
+    "digamma",
+    "div",
+    "eq",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "full",
+    "full_like",
+    "ge",
+    "gt",
+    "igamma",
+    "igamma_grad_a",
+    "igammac",
+    "imag",
+    "integer_pow",
+    "is_finite",
+    "le",
+    "lgamma",
+    "log",
+    "log1p",
+    "logistic",
+    "lt",
+    "max",
+    "min",
+    "mul",
+    "ne",
+    "neg",
+    "nextafter",
+    "polygamma",
+    "population_count",
+    "pow",
+    "random_gamma_grad",
+    "real",
+    "reciprocal",
+    "reduce_precision",
+    "rem",
+    "round",
+    "rsqrt",
+    "select",
+    "select_n",
+    "shift_left",
+    "shift_right_arithmetic",
+    "shift_right_logical",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "stop_gradient",
+    "sub",
+    "tan",
+    "tanh",
+    "zeta",
+]

@@ -1,0 +1,255 @@
+"""Reductions, cumulative functions, windows and sorting of fnx.lax."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue
+from fnx.interpreters.reduce import Reduce
+from fnx.interpreters.trace import trace
+from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
+from fnx.ops import pooling, sorting
+from fnx.ops import reduction as ops
+from fnx.ops.broadcast import Sum
+from fnx.ops.convolution import dilated
+from fnx.ops.cumulative import Cumulative
+
+
+def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
+    return tuple(sorted(canonical_axis(k, ndim) for k in axes))
+
+
+def _reduction(name: str, prim: Callable) -> Callable:
+    def fn(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
+        del out_sharding
+        x = to_array(operand, name)
+        return prim(_axes(axes, x.ndim))(x)
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"The {name.split('_')[1]} over axes."
+    return fn
+
+
+reduce_sum = _reduction("reduce_sum", Sum)
+reduce_max = _reduction("reduce_max", ops.Max)
+reduce_min = _reduction("reduce_min", ops.Min)
+reduce_prod = _reduction("reduce_prod", ops.Prod)
+reduce_and = _reduction("reduce_and", ops.ReduceAnd)
+reduce_or = _reduction("reduce_or", ops.ReduceOr)
+reduce_xor = _reduction("reduce_xor", ops.ReduceXor)
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
+    """The index of the first largest element along an axis."""
+    x = to_array(operand, "argmax")
+    return ops.ArgMax((canonical_axis(axis, x.ndim),), dtypes.canonical(index_dtype))(x)
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
+    """The index of the first smallest element along an axis."""
+    x = to_array(operand, "argmin")
+    return ops.ArgMin((canonical_axis(axis, x.ndim),), dtypes.canonical(index_dtype))(x)
+
+
+def _cumulative(name: str) -> Callable:
+    def fn(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
+        x = to_array(operand, name)
+        return Cumulative(name, canonical_axis(axis, x.ndim), bool(reverse))(x)
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"The {name} along an axis, from its end if `reverse`."
+    return fn
+
+
+cumsum, cumprod, cummax, cummin, cumlogsumexp = (
+    _cumulative(n) for n in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+)
+
+
+# --- general folds -----------------------------------------------------------------------------------
+
+
+def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: Any) -> Any:
+    """The jaxpr of an operation on two pytrees of scalars."""
+    n = len(avals)
+
+    def flat(*xs: Array) -> list[Array]:
+        a = tree_util.tree_unflatten(structure, xs[:n])
+        b = tree_util.tree_unflatten(structure, xs[n:])
+        out = [as_array(o) for o in tree_util.tree_leaves(computation(a, b))]
+        return out
+
+    jaxpr, consts = trace(flat, [*avals, *avals], what="reduce")
+    if consts:
+        raise InvalidValue("the operation of a reduction may not close over arrays")
+    return jaxpr
+
+
+_KNOWN = {
+    "add": (reduce_sum, 0),
+    "max": (reduce_max, None),
+    "min": (reduce_min, None),
+    "mul": (reduce_prod, 1),
+}
+
+
+def reduce(
+    operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int], out_sharding: Any = None
+) -> Any:
+    """Folds pytrees of arrays over axes with an associative operation on pytrees of scalars."""
+    del out_sharding
+    leaves, structure = tree_util.tree_flatten(operands)
+    xs = [to_array(x, "reduce") for x in leaves]
+    inits = [
+        constant(i, x.dtype, False) if type(i) in PYTHON else to_array(i, "reduce")
+        for i, x in zip(tree_util.tree_leaves(init_values), xs, strict=True)
+    ]
+    jaxpr = _scalar_jaxpr(computation, [ShapedArray((), x.dtype) for x in xs], structure)
+    outs = Reduce(_axes(dimensions, xs[0].ndim), jaxpr)(*xs, *inits)
+    return tree_util.tree_unflatten(structure, outs)
+
+
+# --- windows --------------------------------------------------------------------------------------------
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
+) -> list[tuple[int, int]]:
+    """The numbers that "SAME", "SAME_LOWER" or "VALID" stand for."""
+    if not isinstance(padding, str):
+        return [(int(lo), int(hi)) for lo, hi in padding]
+    kind = padding.upper()
+    if kind == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if kind not in ("SAME", "SAME_LOWER"):
+        raise InvalidValue(f"unknown padding {padding!r}; expected 'SAME', 'SAME_LOWER' or 'VALID'")
+    pads = []
+    for n, w, s in zip(in_shape, window_shape, window_strides, strict=True):
+        total = max((-(-n // s) - 1) * s + w - n, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((more, less) if kind == "SAME_LOWER" else (less, more))
+    return pads
+
+
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: Any = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Array:
+    """Folds of windows; `computation` is lax.add, lax.max, lax.min, or any operation on scalars."""
+    x = to_array(operand, "reduce_window")
+    ones = (1,) * x.ndim
+    window = tuple(int(n) for n in window_dimensions)
+    strides = ones if window_strides is None else tuple(window_strides)
+    base = ones if base_dilation is None else tuple(base_dilation)
+    inner = ones if window_dilation is None else tuple(window_dilation)
+    shape = [dilated(n, d) for n, d in zip(x.shape, base)]
+    spread = [dilated(n, d) for n, d in zip(window, inner)]
+    pads = tuple(padtype_to_pads(shape, spread, strides, padding))
+    name = getattr(computation, "__name__", "")
+    init = init_value if not isinstance(init_value, Array) else _value_of(init_value)
+    makers = {
+        "add": (pooling.ReduceWindowSum, lambda v: v == 0),
+        "max": (pooling.ReduceWindowMax, lambda v: v == ops.lowest(x.dtype) or v == -np.inf),
+        "min": (pooling.ReduceWindowMin, lambda v: v == ops.highest(x.dtype) or v == np.inf),
+    }
+    if name in makers and init is not None and makers[name][1](init):
+        return makers[name][0](window, strides, pads, base, inner)(x)
+    return _general_window(x, init_value, computation, window, strides, pads, base, inner)
+
+
+def _value_of(x: Array) -> Any:
+    return x._value.item() if isinstance(x, ConcreteArray) else None
+
+
+def _general_window(
+    x: Array, init: Any, computation: Callable, window: tuple, strides: tuple, pads: tuple, base: tuple, inner: tuple
+) -> Array:
+    """Each position of the window is a strided slice of the padded operand; they are combined."""
+    from fnx.lax import shapes
+    from fnx.ops.broadcast import broadcast_to
+
+    first = constant(init, x.dtype, False) if type(init) in PYTHON else to_array(init)
+    padded = shapes.pad(x, first, [(lo, hi, d - 1) for (lo, hi), d in zip(pads, base)])
+    out = [
+        max((n - dilated(w, d)) // s + 1, 0)
+        for n, w, d, s in zip(padded.shape, window, inner, strides)
+    ]
+    total = broadcast_to(first, tuple(out))
+    for position in np.ndindex(*window):
+        lo = [p * d for p, d in zip(position, inner)]
+        hi = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(lo, out, strides)]
+        total = computation(total, shapes.slice(padded, lo, hi, strides))
+    return total
+
+
+# --- sorting ----------------------------------------------------------------------------------------------
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """An array, or several together by the first `num_keys` of them, sorted along an axis."""
+    many = isinstance(operand, (tuple, list))
+    xs = [to_array(x, "sort", k) for k, x in enumerate(operand if many else [operand])]
+    axis = canonical_axis(dimension, xs[0].ndim)
+    outs = sorting.Sort(axis, bool(is_stable), int(num_keys))(*xs)
+    return tuple(outs) if many else outs[0]
+
+
+def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple:
+    """Keys sorted along an axis, and values in the same order."""
+    return sort((keys, values), dimension, is_stable, 1)
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
+    """The k largest elements along an axis, largest first, and their indices (int32)."""
+    x = to_array(operand, "top_k")
+    return list(sorting.TopK(int(k), canonical_axis(axis, x.ndim))(x))
+
+
+def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:
+    """The k largest elements and their indices; exact here."""
+    return tuple(top_k(operand, k, axis=reduction_dimension))
+
+
+def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:
+    """The k smallest elements and their indices; exact here."""
+    from fnx.ops.elementwise import neg
+
+    values, indices = top_k(neg(to_array(operand)), k, axis=reduction_dimension)
+    return neg(values), indices
+
+
+__all__ = [
+    "approx_max_k",
+    "approx_min_k",
+    "argmax",
+    "argmin",
+    "cumlogsumexp",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "padtype_to_pads",
+    "reduce",
+    "reduce_and",
+    "reduce_max",
+    "reduce_min",
+    "reduce_or",
+    "reduce_prod",
+    "reduce_sum",
+    "reduce_window",
+    "reduce_xor",
+    "sort",
+    "sort_key_val",
+    "top_k",
+]

@@ -1,0 +1,326 @@
+"""Shape functions of fnx.lax: broadcast, reshape, transpose, slice, pad, concatenate, and kin."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, as_array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.dynamic_slice import DynamicSlice
+from fnx.ops.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
+from fnx.ops.join import Concatenate, Iota, Split
+from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
+from fnx.ops.select import lt, select
+from fnx.ops.slice import Pad, Slice
+
+Shape = Sequence[int]
+
+
+def _ints(xs: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in np.atleast_1d(np.asarray(xs, dtype=int))) if len(xs) else ()
+
+
+def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
+    """The shape to which shapes broadcast."""
+    from fnx.numpy.util import common_shape
+
+    return common_shape("broadcast_shapes", [tuple(s) for s in shapes])
+
+
+def broadcast_in_dim(
+    operand: Any, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Array:
+    """The operand repeated: its axis k becomes axis `broadcast_dimensions[k]` of `shape`."""
+    del out_sharding
+    return Broadcast(_ints(shape), _ints(broadcast_dimensions))(to_array(operand, "broadcast_in_dim"))
+
+
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
+    """The operand with new leading axes."""
+    x = to_array(operand, "broadcast")
+    sizes = _ints(sizes)
+    return Broadcast((*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))(x)
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Array:
+    """The array with leading axes of size 1, up to `rank`."""
+    x = to_array(x, "broadcast_to_rank")
+    if rank < x.ndim:
+        raise InvalidValue(f"broadcast_to_rank: an array of rank {x.ndim} to the lower rank {rank}")
+    return expand_dims(x, tuple(range(rank - x.ndim)))
+
+
+def broadcasted_iota(dtype: Any, shape: Shape, dimension: int, *, out_sharding: Any = None) -> Array:
+    """0, 1, 2, ... along an axis of `shape`."""
+    shape = _ints(shape)
+    return Iota(canonical_axis(dimension, len(shape)), dtypes.canonical(dtype), shape)()
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """0, 1, ..., size - 1."""
+    return Iota(0, dtypes.canonical(dtype), (int(size),))()
+
+
+def reshape(
+    operand: Any, new_sizes: Shape, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
+) -> Array:
+    """The elements in row-major order (of `dimensions`, if given) in another shape."""
+    x = to_array(operand, "reshape")
+    if dimensions is not None:
+        x = transpose(x, dimensions)
+    sizes = (new_sizes,) if isinstance(new_sizes, int) else _ints(new_sizes)
+    return x if x.shape == sizes else Reshape(sizes)(x)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """Consecutive axes made one."""
+    x = to_array(operand, "collapse")
+    lo = start_dimension + x.ndim if start_dimension < 0 else start_dimension
+    hi = x.ndim if stop_dimension is None else stop_dimension
+    hi = hi + x.ndim if hi < 0 else hi
+    size = 1
+    for n in x.shape[lo:hi]:
+        size *= n
+    return reshape(x, (*x.shape[:lo], size, *x.shape[hi:]))
+
+
+def squeeze(array: Any, dimensions: Sequence[int] | None = None) -> Array:
+    """Without axes of size 1 (all of them, if `dimensions` is None)."""
+    x = to_array(array, "squeeze")
+    if dimensions is None:
+        axes = tuple(k for k, n in enumerate(x.shape) if n == 1)
+    else:
+        axes = tuple(sorted(canonical_axis(k, x.ndim) for k in dimensions))
+    return Squeeze(axes)(x) if axes else x
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
+    """With axes of size 1 at these places of the result."""
+    x = to_array(array, "expand_dims")
+    rank = x.ndim + len(set(dimensions))
+    axes = {canonical_axis(k, rank) for k in dimensions}
+    shape, rest = [], iter(x.shape)
+    for k in range(rank):
+        shape.append(1 if k in axes else next(rest))
+    kept = tuple(k for k in range(rank) if k not in axes)
+    return Broadcast(tuple(shape), kept)(x) if axes else x
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Array:
+    """The axes in another order."""
+    x = to_array(operand, "transpose")
+    perm = _ints(permutation)
+    return x if perm == tuple(range(x.ndim)) and x.ndim == len(perm) else Transpose(perm)(x)
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Array:
+    """Reversed along axes."""
+    x = to_array(operand, "rev")
+    return Rev(tuple(canonical_axis(k, x.ndim) for k in dimensions))(x)
+
+
+def concatenate(operands: Any, dimension: int) -> Array:
+    """Arrays joined along an axis; dtypes must be equal."""
+    xs = [to_array(x, "concatenate", k) for k, x in enumerate(operands)]
+    if not xs:
+        raise InvalidValue("concatenate needs at least one array")
+    return Concatenate(canonical_axis(dimension, xs[0].ndim))(*xs)
+
+
+def stack(operands: Any, dimension: int = 0) -> Array:
+    """Arrays joined along a new axis."""
+    return concatenate([expand_dims(x, (dimension,)) for x in operands], dimension)
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
+    """Consecutive parts along an axis."""
+    x = to_array(operand, "split")
+    return list(Split(canonical_axis(axis, x.ndim), _ints(sizes))(x))
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Array:
+    """Repeated along each axis."""
+    from fnx.numpy import shape
+
+    return shape.tile(operand, tuple(reps))
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """In a field of `padding_value`: (low, high, interior) for each axis; negative ones crop."""
+    x = to_array(operand, "pad")
+    value = constant(padding_value, x.dtype) if type(padding_value) in PYTHON else as_array(padding_value)
+    return Pad(tuple(tuple(int(n) for n in p) for p in padding_config))(x, value)  # type: ignore[misc]
+
+
+# --- static slices -----------------------------------------------------------------------------------
+
+
+def slice(
+    operand: Any, start_indices: Shape, limit_indices: Shape, strides: Shape | None = None
+) -> Array:
+    """The elements from start to limit, with strides, of each axis."""
+    x = to_array(operand, "slice")
+    step = None if strides is None else _ints(strides)
+    return Slice(_ints(start_indices), _ints(limit_indices), step)(x)
+
+
+def slice_in_dim(
+    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Array:
+    """A slice along one axis, with Python's meaning of None and negative bounds."""
+    x = to_array(operand, "slice_in_dim")
+    k = canonical_axis(axis, x.ndim)
+    n = x.shape[k]
+
+    def bound(i: int | None, default: int) -> int:
+        if i is None:
+            return default
+        return min(max(int(i) + n if i < 0 else int(i), 0), n)
+
+    lo, hi = [0] * x.ndim, list(x.shape)
+    lo[k], hi[k] = bound(start_index, 0), bound(limit_index, n)
+    steps = [1] * x.ndim
+    steps[k] = int(stride)
+    return slice(x, lo, hi, steps)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """One static position of an axis."""
+    x = to_array(operand, "index_in_dim")
+    k = canonical_axis(axis, x.ndim)
+    i = canonical_axis(index, x.shape[k], "index")
+    out = slice_in_dim(x, i, i + 1, axis=k)
+    return out if keepdims else squeeze(out, (k,))
+
+
+# --- dynamic slices ------------------------------------------------------------------------------------
+
+
+def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
+    if isinstance(indices, (Array, np.ndarray)) and indices.ndim == 1:
+        indices = [indices[k] for k in range(indices.shape[0])]
+    indices = list(indices)
+    if len(indices) != x.ndim:
+        raise ShapeError(
+            f"a dynamic slice of an operand of shape {x.shape} needs {x.ndim} start indices, got "
+            f"{len(indices)}"
+        )
+    allowed = [negative] * x.ndim if isinstance(negative, bool) else list(negative)
+    dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
+    return [_start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)]
+
+
+def _start(i: Any, n: int, negative: bool, dtype: np.dtype) -> Array:
+    """A start index; negative ones count from the end."""
+    if isinstance(i, (int, np.integer)):
+        return constant(int(i) + n if i < 0 and negative else int(i), dtype, False)
+    i = to_array(i, "dynamic_slice")
+    from fnx.ops.basic import convert
+    from fnx.ops.elementwise import add
+
+    i = convert(i, dtype)
+    if not negative or dtypes.kind(dtype) == "u":
+        return i
+    return select(lt(i, constant(0, dtype, False)), add(i, constant(n, dtype, False)), i)
+
+
+def dynamic_slice(
+    operand: Any, start_indices: Any, slice_sizes: Shape, *, allow_negative_indices: Any = True
+) -> Array:
+    """The slice of static sizes that begins at the start indices, moved inside the operand."""
+    x = to_array(operand, "dynamic_slice")
+    return DynamicSlice(_ints(slice_sizes))(x, *_starts(x, start_indices, allow_negative_indices))
+
+
+def dynamic_update_slice(
+    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True
+) -> Array:
+    """The operand with the slice that begins at the start indices replaced."""
+    x = to_array(operand, "dynamic_update_slice")
+    u = constant(update, x.dtype) if type(update) in PYTHON else to_array(update, "dynamic_update_slice", 1)
+    if not isinstance(start_indices, (list, tuple, Array, np.ndarray)):
+        start_indices = [start_indices]
+    return _dynamic_update_slice(x, u, *_starts(x, start_indices, allow_negative_indices))
+
+
+def _at(x: Array, index: Any, axis: int) -> list:
+    starts: list = [0] * x.ndim
+    starts[canonical_axis(axis, x.ndim)] = index
+    return starts
+
+
+def dynamic_slice_in_dim(
+    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+) -> Array:
+    """A dynamic slice along one axis."""
+    x = to_array(operand, "dynamic_slice_in_dim")
+    sizes = list(x.shape)
+    sizes[canonical_axis(axis, x.ndim)] = int(slice_size)
+    at = _at(x, start_index, axis)
+    return dynamic_slice(x, at, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+) -> Array:
+    """One dynamic position of an axis."""
+    x = to_array(operand, "dynamic_index_in_dim")
+    out = dynamic_slice_in_dim(x, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    return out if keepdims else squeeze(out, (canonical_axis(axis, x.ndim),))
+
+
+def dynamic_update_slice_in_dim(
+    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Array:
+    """A dynamic slice along one axis replaced."""
+    x = to_array(operand, "dynamic_update_slice_in_dim")
+    at = _at(x, start_index, axis)
+    return dynamic_update_slice(x, update, at, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(
+    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Array:
+    """One dynamic position of an axis replaced."""
+    x = to_array(operand, "dynamic_update_index_in_dim")
+    k = canonical_axis(axis, x.ndim)
+    u = constant(update, x.dtype) if type(update) in PYTHON else to_array(update, "update", 1)
+    if u.ndim != x.ndim:
+        u = expand_dims(u, (k,))
+    return dynamic_update_slice_in_dim(
+        x, u, index, k, allow_negative_indices=allow_negative_indices
+    )
+
+
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "broadcasted_iota",
+    "collapse",
+    "concatenate",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "expand_dims",
+    "index_in_dim",
+    "iota",
+    "pad",
+    "reshape",
+    "rev",
+    "slice",
+    "slice_in_dim",
+    "split",
+    "squeeze",
+    "stack",
+    "tile",
+    "transpose",
+]

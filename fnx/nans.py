@@ -1,0 +1,121 @@
+"""Finding where nan comes from: an interpreter that looks at every result."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from fnx.core import config
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import FnxError
+from fnx.core.interpreter import Interpreter, current, evaluate
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal
+from fnx.core.primitive import Primitive
+from fnx.core.source import Source, at_line
+from fnx.interpreters.call import Jit
+
+
+class NanFound(FnxError, FloatingPointError):
+    """An operation made a nan."""
+
+
+class FindNans(Interpreter):
+    """Evaluates, and raises NanFound where a result has a nan that no operand has."""
+
+    what = "debug_nans"
+    parent = evaluate
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        token = current.set(evaluate)
+        try:
+            outs = evaluate.process(prim, args)
+            if _any_nan(outs) and not _any_nan(args):
+                if isinstance(prim, Jit):
+                    _search(prim.jaxpr, args)
+                raise NanFound(_message(prim.name, args, outs))
+        finally:
+            current.reset(token)
+        return outs
+
+
+def _any_nan(values: Sequence[Array]) -> bool:
+    return any(
+        type(v) is ConcreteArray and v.dtype.kind in "fc" and bool(np.isnan(v._value).any())
+        for v in values
+    )
+
+
+def _message(name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+    given = ", ".join(_short(a) for a in args)
+    return (
+        f"the operation {name} made a nan: of {given} it computed {', '.join(map(_short, outs))}. "
+        "Expected operands for which it is defined; look where they come from."
+    )
+
+
+def _short(x: Array) -> str:
+    text = str(x).replace("\n", " ")
+    return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
+
+
+def _search(jaxpr: Jaxpr, args: Sequence[Array]) -> None:
+    """Run a compiled program again, equation by equation, up to the one that makes a nan."""
+    env = dict(zip(jaxpr.inputs, args, strict=True))
+    for eqn in jaxpr.eqns:
+        values = tuple([a.value if type(a) is Literal else env[a] for a in eqn.inputs])
+        if isinstance(eqn.prim, Jit):
+            _search(eqn.prim.jaxpr, values)
+        outs = evaluate.process(eqn.prim, values)
+        if _any_nan(outs) and not _any_nan(values):
+            raise _at(eqn, values, outs)
+        env.update(zip(eqn.outs, outs, strict=True))
+
+
+def _at(eqn: Eqn, args: Sequence[Array], outs: Sequence[Array]) -> NanFound:
+    error = NanFound(_message(eqn.prim.name, args, outs))
+    source: Source | None = eqn.source
+    if source is not None:
+        error.args = (error.args[0] + at_line(source).replace("at", "made at", 1),)
+        error.source = source
+    return error
+
+
+_finder = FindNans()
+
+
+def _follow_setting() -> None:
+    """Put the finder in place of plain evaluation, or take it away, in this thread."""
+    now = current.get()
+    if config.debug_nans.value and now is evaluate:
+        current.set(_finder)
+    elif not config.debug_nans.value and now is _finder:
+        current.set(evaluate)
+
+
+@contextmanager
+def debug_nans(new_val: bool = True) -> Iterator[None]:
+    """Within it, an operation that makes a nan raises FloatingPointError, which names its line.
+
+    Compiled functions run as they are; if their results have nans, they run again step by step.
+
+    >>> import fnx.numpy as jnp
+    >>> with debug_nans():
+    ...     jnp.log(-1.0)
+    Traceback (most recent call last):
+    FloatingPointError: the operation log made a nan
+    """
+    with config.debug_nans(new_val):
+        now = current.get()
+        wanted = _finder if new_val else evaluate
+        token = current.set(wanted) if now in (evaluate, _finder) else None
+        try:
+            yield
+        finally:
+            if token is not None:
+                current.reset(token)
+
+
+def install(hooks: list[Callable[[], None]]) -> None:
+    """Follow the setting debug_nans from now on."""
+    hooks.append(_follow_setting)
+    _follow_setting()

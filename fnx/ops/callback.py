@@ -1,0 +1,108 @@
+"""Calls of Python functions from within programs, on NumPy arrays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import MissingRule, ShapeError
+from fnx.core.interpreter import evaluate, use
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Host, Operand, Recipe
+from fnx.ops.broadcast import broadcast_axis
+from fnx.ops.permute import move_axis
+
+METHODS = (
+    "sequential",
+    "sequential_unrolled",
+    "expand_dims",
+    "broadcast_all",
+    "legacy_vectorized",
+)
+
+
+@dataclass(frozen=True)
+class Callback(Primitive):
+    """`fn(*arrays)` gives a sequence of arrays of the types `results`.
+
+    `vmap_method` says how vmap calls it: once per lane, or once with a leading axis (of size 1, or
+    repeated, on operands without lanes). `effects`: it runs although nobody uses its results, once for
+    each time that the program comes to it. `silent`: its operands' tangents are ignored.
+    """
+
+    fn: Callable[..., Sequence] = field(repr=False)
+    results: tuple[ShapedArray, ...]
+    name: str = "pure_callback"
+    vmap_method: str | None = None
+    effects: bool = False
+    silent: bool = False
+    multiple_results = True
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return self.results
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        with use(evaluate):  # it may call fnx, whatever is being transformed around it
+            given = self.fn(*values)
+        return tuple([self._checked(x, a) for x, a in zip(given, self.results, strict=True)])
+
+    def _checked(self, x: object, aval: ShapedArray) -> np.ndarray:
+        array = np.asarray(x)
+        if array.shape != aval.shape:
+            raise ShapeError(
+                f"the function of a {self.name} returned an array of shape {array.shape}; declared was "
+                f"{aval.str_short()}"
+            )
+        if array.dtype != aval.dtype and not dtypes.is_inexact(aval.dtype) and array.dtype.kind in "fc":
+            raise ShapeError(
+                f"the function of a {self.name} returned an array of dtype {array.dtype}; declared was "
+                f"{aval.str_short()}"
+            )
+        return np.array(array, aval.dtype, order="C")
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        if not self.silent:
+            raise MissingRule(
+                f"a {self.name} has no derivative: fnx cannot look into the Python function. Wrap the call "
+                "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient."
+            )
+        return self.bind(*primals), (None,) * len(self.results)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        if self.vmap_method is None:
+            raise MissingRule(
+                f"vmap of a {self.name} needs to know how to call the function: pass vmap_method, one of "
+                f"{', '.join(METHODS)}"
+            )
+        moved = [x if k is None else move_axis(x, k, 0) for x, k in zip(args, axes)]
+        mapped = tuple([k is not None for k in axes])
+        wide = tuple([a.update(shape=(size, *a.shape)) for a in self.results])
+        if self.vmap_method.startswith("sequential"):
+            outs = replace(self, fn=_EachLane(self.fn, size, mapped), results=wide).bind(*moved)
+        else:
+            rows = {"expand_dims": 1, "broadcast_all": size}.get(self.vmap_method)
+            if rows is not None:
+                moved = [x if m else broadcast_axis(x, rows, 0) for x, m in zip(moved, mapped)]
+            outs = replace(self, results=wide).bind(*moved)
+        return outs, (0,) * len(outs)
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Host()
+
+
+@dataclass(frozen=True)
+class _EachLane:
+    """A function called for one lane after the other; results have the lanes in front."""
+
+    fn: Callable[..., Sequence]
+    size: int
+    mapped: tuple[bool, ...]
+
+    def __call__(self, *values: np.ndarray) -> list:
+        lanes = [
+            self.fn(*[v[i] if m else v for v, m in zip(values, self.mapped)])
+            for i in range(self.size)
+        ]
+        return [np.stack([np.asarray(x) for x in column]) for column in zip(*lanes)]

@@ -1,0 +1,92 @@
+"""The process: compiled programs, threads, names of scopes; what is asked of it or told to it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import evaluate, use
+from fnx.flat import aval_like, check_callable
+from fnx.jit import Jitted, jit
+
+
+def compile_stats() -> dict[str, int]:
+    """How many native programs this process compiled, read from the disk, and found in memory.
+
+    `kernels_compiled` counts those that LLVM compiled.
+    """
+    from fnx.lowering import machine
+
+    stats = machine.stats()
+    return {
+        "kernels_compiled": stats["compiled"],
+        "disk_hits": stats["disk_hits"],
+        "memory_hits": stats["memory_hits"],
+    }
+
+
+def compile_report(fun: Callable, *args: Any, **kwargs: Any) -> str:
+    """What the native program of a function on these arguments is made of.
+
+    Kernels and what fused in them, calls of libraries and of the host, bytes, times.
+    """
+    check_callable(fun, "compile_report")
+    jitted = fun if isinstance(fun, Jitted) else jit(fun)
+    return jitted.lower(*args, **kwargs).compile().report()
+
+
+def set_num_threads(n: int) -> None:
+    """How many threads a native program may use; ValueError below 1."""
+    from fnx.lowering import threads
+
+    threads.set_num_threads(n)
+
+
+def get_num_threads() -> int:
+    """How many threads a native program may use."""
+    from fnx.lowering import threads
+
+    return threads.get_num_threads()
+
+
+def release_memory() -> None:
+    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    from fnx.lowering import invoke
+
+    invoke.release_memory()
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Within it, operations on known values are computed at once, inside jit too."""
+    with use(evaluate):
+        yield
+
+
+@contextmanager
+def named_scope(name: str) -> Iterator[None]:
+    """JAX's scopes of names, which profilers show; it has no effect here."""
+    del name
+    yield
+
+
+def named_call(fun: Callable, *, name: str | None = None) -> Callable:
+    """The function under another name, in jaxprs and in errors."""
+    check_callable(fun, "named_call")
+
+    @wraps(fun)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)
+
+    named.__name__ = name or getattr(fun, "__name__", "fun")
+    return jit(named, inline=True)
+
+
+def typeof(x: Any) -> ShapedArray:
+    """The abstract value of an array: shape, dtype, whether it is weakly typed."""
+    return aval_like(x)
+
+
+def effects_barrier() -> None:
+    """Nothing to wait for: effects have happened when a call returns."""

@@ -1,0 +1,167 @@
+"""Checks of derivatives against finite differences."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import as_array
+from fnx.derivatives import jvp, vjp
+
+EPS = 1e-4
+
+
+def _tolerance(tol: float | None, leaves: Sequence[np.ndarray]) -> float:
+    if tol is not None:
+        return tol
+    half = any(x.dtype.itemsize // (x.dtype.kind == "c" or 1) < 8 for x in leaves)
+    return 1e-2 if half else 1e-5
+
+
+def _random_like(rng: np.random.Generator, x: Any) -> Any:
+    """A random tangent for an array."""
+    x = np.asarray(x)
+    if not dtypes.is_inexact(x.dtype):
+        return np.zeros(x.shape, dtypes.float0)
+    noise = rng.normal(size=x.shape)
+    if x.dtype.kind == "c":
+        noise = noise + 1j * rng.normal(size=x.shape)
+    return np.asarray(noise).astype(x.dtype)
+
+
+def _tangents(rng: np.random.Generator, tree: Any) -> Any:
+    return tree_util.tree_map(lambda x: _random_like(rng, x), tree)
+
+
+def _moved(x: Any, t: Any, step: float) -> Any:
+    x = np.asarray(x)
+    if not dtypes.is_inexact(x.dtype):
+        return x
+    return (x + step * np.asarray(t)).astype(x.dtype)
+
+
+def numerical_jvp(f: Callable, primals: Sequence, tangents: Sequence, eps: float = EPS) -> Any:
+    """The derivative of `f` along `tangents` by central differences."""
+
+    def at(step: float) -> Any:
+        return f(*tree_util.tree_map(lambda x, t: _moved(x, t, step), primals, tangents))
+
+    difference = lambda a, b: (np.asarray(a) - np.asarray(b)) / (2 * eps)
+    return tree_util.tree_map(difference, at(eps), at(-eps))
+
+
+def _compare(found: Any, expected: Any, atol: float, rtol: float, what: str) -> None:
+    for path, (a, b) in zip(
+        [p for p, _ in tree_util.tree_leaves_with_path(expected)],
+        zip(tree_util.tree_leaves(found), tree_util.tree_leaves(expected), strict=True),
+    ):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.dtype == dtypes.float0:
+            continue
+        where = f"{what}{tree_util.keystr(path)}"
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=where)
+
+
+def _inner(a: Any, b: Any) -> Any:
+    """The sum of products of the leaves, as JAX pairs tangents with cotangents: without conjugation."""
+    total: Any = 0.0
+    for x, y in zip(tree_util.tree_leaves(a), tree_util.tree_leaves(b), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        if x.dtype != dtypes.float0 and y.dtype != dtypes.float0:
+            total = total + np.sum(x * y)
+    return total
+
+
+def check_jvp(
+    f: Callable,
+    f_jvp: Callable,
+    args: Sequence,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float = EPS,
+    err_msg: str = "",
+) -> None:
+    """Compare `f_jvp(primals, tangents)` with finite differences of `f`; AssertionError if they differ."""
+    rng = np.random.default_rng(0)
+    args = tuple(args)
+    tangents = _tangents(rng, args)
+    leaves = [np.asarray(x) for x in tree_util.tree_leaves(args)]
+    out, found = f_jvp(args, tangents)
+    a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
+    _compare(out, f(*args), a, r, f"{err_msg} result of the jvp")
+    _compare(found, numerical_jvp(f, args, tangents, eps), a, r, f"{err_msg} jvp tangent")
+
+
+def check_vjp(
+    f: Callable,
+    f_vjp: Callable,
+    args: Sequence,
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float = EPS,
+    err_msg: str = "",
+) -> None:
+    """Compare `f_vjp(*args)`, (result, pull), with finite differences of `f`, along random directions."""
+    rng = np.random.default_rng(1)
+    args = tuple(args)
+    leaves = [np.asarray(x) for x in tree_util.tree_leaves(args)]
+    out, pull = f_vjp(*args)
+    a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
+    _compare(out, f(*args), a, r, f"{err_msg} result of the vjp")
+    tangents = _tangents(rng, args)
+    cotangent = _tangents(rng, out)
+    # As real directions do: of complex numbers the real part is compared.
+    expected = np.real(_inner(numerical_jvp(f, args, tangents, eps), cotangent))
+    found = np.real(_inner(tangents, pull(cotangent)))
+    np.testing.assert_allclose(found, expected, rtol=r, atol=a, err_msg=f"{err_msg} vjp")
+
+
+def check_grads(
+    f: Callable,
+    args: Sequence,
+    order: int,
+    modes: Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float = EPS,
+) -> None:
+    """Compare the derivatives of `f` up to an order with finite differences of those one order lower.
+
+    `modes` holds "fwd" (jvp), "rev" (vjp) or both; both are mixed in higher orders. AssertionError if
+    they differ by more than `atol`, `rtol` (1e-5, for float32 1e-2).
+
+    >>> check_grads(lambda x: x**3, (2.0,), order=2)
+    """
+    args = tuple(args)
+    forward = "fwd" in modes
+    reverse = "rev" in modes
+
+    def check(f: Callable, args: tuple, order: int, message: str) -> None:
+        if forward:
+            push = lambda primals, tangents: jvp(f, primals, tangents)
+            check_jvp(f, push, args, atol, rtol, eps, f"{message} fwd {order}")
+        if reverse:
+            check_vjp(f, lambda *xs: vjp(f, *xs), args, atol, rtol, eps, f"{message} rev {order}")
+        if order == 1:
+            return
+        rng = np.random.default_rng(order)
+        directions = _tangents(rng, args)
+        if forward:
+            check(lambda *xs: jvp(f, xs, directions)[1], args, order - 1, f"{message} fwd {order}")
+        if reverse:
+            out, _ = vjp(f, *args)
+            cotangent = _tangents(rng, out)
+            back = lambda *xs: _floats(vjp(f, *xs)[1](cotangent), args)
+            check(back, args, order - 1, f"{message} rev {order}")
+
+    check(f, args, order, "")
+
+
+def _floats(grads: Any, like: Any) -> list:
+    pairs = zip(tree_util.tree_leaves(grads), tree_util.tree_leaves(like), strict=True)
+    return [g for g, x in pairs if dtypes.is_inexact(as_array(x).dtype)]
+
+
+__all__ = ["check_grads", "check_jvp", "check_vjp", "numerical_jvp"]

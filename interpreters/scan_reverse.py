@@ -1,0 +1,314 @@
+"""Reverse mode of scan: the linear loop that reads residuals, and its transpose from the other end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.core.primitive import Undefined
+from fnx.ops.basic import zeros
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add, mul
+from fnx.ops.join import Iota
+from fnx.ops.permute import Rev
+
+from .call import given, only, spread, undefined
+from .linearize import backward_jaxpr
+from .residuals import Split
+from .restore import Places, chain, makers, overwritten, places
+from .rewrite import live, reaching, splice, with_zeros
+from .trace import trace_closed
+
+if TYPE_CHECKING:
+    from .scan import Scan
+
+Mask = tuple[bool, ...]
+
+
+def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
+    """(read consts, tconsts, tcarry, replayed, read xs, stored, txs) -> (tcarry, replayed, tys)."""
+    key = ("linear scan", scan.consts, scan.carry, mask)
+    if key in parts.linear.memo:
+        return parts.linear.memo[key]
+    tc, tk, _ = tangents
+    v = parts.linear.inputs
+    heads = len(v) - sum(tangents)
+    by = dict(zip(parts.inputs, v))
+    consts = [by[k] for k in parts.inputs if k < scan.consts]
+    again = [by[k] for k in parts.replayed]
+    rows = [by[k] for k in parts.inputs if k >= scan.consts and k not in parts.replayed]
+    rows += v[len(parts.inputs) : heads]
+    inputs = [*consts, *v[heads : heads + tc + tk], *again, *rows, *v[heads + tc + tk :]]
+    eqns = list(parts.linear.eqns)
+    last = len(parts.linear.outs) - len(again)
+    touts: Sequence = spread(parts.mask, parts.linear.outs[:last])
+    avals = [a.tangent() for a in scan.jaxpr.out_avals]
+    full = with_zeros(eqns, touts[: scan.carry], avals)
+    tcarry = only(mask[: scan.carry], full)
+    tys = only(mask[scan.carry :], touts[scan.carry :])
+    outs = [*tcarry, *parts.linear.outs[last:], *tys]
+    parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
+    return parts.linear.memo[key]
+
+
+# --- carries that need no storing ---------------------------------------------------------------
+
+
+def fixed_carries(scan: "Scan") -> Mask:
+    """Which carries are the same in all rounds."""
+    body = scan.jaxpr
+    return tuple([a is b for a, b in zip(scan.parts(body.inputs)[1], body.outs)])
+
+
+def counters_of(scan: "Scan") -> dict[int, Array]:
+    """The integer carries that grow by a number in each round, and that number."""
+    body = scan.jaxpr
+    maker = {v: e for e in body.eqns for v in e.outs}
+    found = {}
+    for k, (v, out) in enumerate(zip(scan.parts(body.inputs)[1], body.outs)):
+        e = maker.get(out) if dtypes.is_integer(v.aval.dtype) and not v.aval.shape else None  # type: ignore
+        if e is not None and e.prim.name == "add" and v in e.inputs:
+            other = e.inputs[1] if e.inputs[0] is v else e.inputs[0]
+            if type(other) is Literal:
+                found[k] = other.value
+    return found
+
+
+def count_rows(scan: "Scan", start: Array, by: Array) -> Array:
+    """The values of a counter in all rounds, in the order of the rows."""
+    rounds = Iota(0, start.dtype, (scan.length,))()
+    if scan.reverse:
+        rounds = Rev((0,))(rounds)
+    return add(mul(rounds, ConvertElementType(start.dtype)(by)), start)
+
+
+def without_fixed(scan: "Scan", fixed: Mask) -> "Scan":
+    """The loop whose fixed carries are constants."""
+    key = ("fixed", scan.consts, scan.carry)
+    if key not in scan.jaxpr.memo:
+        body = scan.jaxpr
+        consts, carry, xs = scan.parts(body.inputs)
+        rest = [not f for f in fixed]
+        inputs = [*consts, *only(fixed, carry), *only(rest, carry), *xs]
+        outs = [*only(rest, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+        scan.jaxpr.memo[key] = Jaxpr(inputs, body.eqns, outs, name=body.name)
+    return scan.with_jaxpr(scan.jaxpr.memo[key], scan.consts + sum(fixed), scan.carry - sum(fixed))
+
+
+def linearize_without(scan: "Scan", fixed: Mask, primals: tuple, tangents: tuple) -> tuple:
+    rest = [not f for f in fixed]
+
+    def moved(values: tuple) -> tuple:
+        consts, carry, xs = scan.parts(values)
+        return (*consts, *only(fixed, carry), *only(rest, carry), *xs)
+
+    def back(carry: tuple, outs: tuple) -> tuple:
+        n = sum(rest)
+        new = spread(rest, outs[:n])
+        return (*(c if f else o for f, c, o in zip(fixed, carry, new)), *outs[n:])
+
+    outs, touts = without_fixed(scan, fixed).linearize(moved(primals), moved(tangents))
+    return back(scan.parts(primals)[1], outs), back(scan.parts(tangents)[1], touts)
+
+
+# --- transposition ------------------------------------------------------------------------------
+
+
+def transpose_linear(
+    scan: "Scan", cts: tuple, args: tuple, restored: tuple["Restored", ...] = ()
+) -> tuple:
+    """The loop from the other end; all carries are linear.
+
+    Known xs that are `restored` are not rows of arrays: they are made anew in each round.
+    """
+    linear = undefined(args)
+    consts, _, xs = scan.parts(linear)
+    linear = (*consts, *(True,) * scan.carry, *xs)
+    ct_carry, ct_ys = cts[: scan.carry], cts[scan.carry :]
+    nonzero, reached = _nonzero(scan, given(ct_carry), given(ct_ys))
+    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached, restored)
+    avals = scan.parts(scan.jaxpr.in_avals)
+    summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
+    start = [zeros(a) for a in only(summed, avals[0])]
+    start += [
+        zeros(a) if ct is None else ct
+        for ct, a in zip(only(nonzero, ct_carry), only(nonzero, avals[1]))
+    ]
+    n, m = sum(summed), len(start)
+    start += [scan.parts(args)[2][r.row] for r in restored]  # their last values
+    made = [r.row for r in restored]
+    known_c = [a for a, lin in zip(scan.parts(args)[0], consts) if not lin]
+    known_x = [
+        a for k, (a, lin) in enumerate(zip(scan.parts(args)[2], xs)) if not lin and k not in made
+    ]
+    back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
+    outs = back(*known_c, *start, *known_x, *only(given(ct_ys), ct_ys))
+    found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
+    found += spread(xs, spread(mask_xs, outs[len(start) :]))
+    return tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
+
+
+def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
+    """Which carries ever have a nonzero cotangent; which inputs one can reach."""
+    body = scan.jaxpr
+    while True:
+        seeds = only((*carry, *ys), body.outs)
+        found = reaching(body.eqns, seeds)
+        reached = tuple([v in found for v in body.inputs])
+        more = tuple([a or b for a, b in zip(carry, scan.parts(reached)[1])])
+        if more == carry:
+            return carry, reached
+        carry = more
+
+
+def _transposed_body(
+    scan: "Scan", linear: Mask, nonzero: Mask, ys: Mask, reached: Mask,
+    restored: tuple["Restored", ...],
+) -> tuple[Jaxpr, Mask]:  # fmt: skip
+    """(known consts, sums, cotangents of carry, restored, known xs, cotangents of ys) ->
+    (sums, cotangents of carry, restored, cotangents of xs); and which linear xs have a cotangent.
+    """
+    body = scan.jaxpr
+    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, restored)
+    if key in body.memo:
+        return body.memo[key]
+    consts, _, xs = scan.parts(linear)
+    summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
+    in_c, in_k, in_x = scan.parts(body.in_avals)
+    vars_c, _, vars_x = scan.parts(body.inputs)
+    made = {r.row for r in restored}
+    rows = [k for k, lin in enumerate(xs) if not lin and k not in made]
+    ct_avals = [a.tangent() for a in body.out_avals]
+    groups = [
+        [a for a, lin in zip(in_c, consts) if not lin],
+        only(summed, in_c),
+        only(nonzero, in_k),
+        [in_x[r.row] for r in restored],
+        [in_x[k] for k in rows],
+        only(ys, ct_avals[scan.carry :]),
+    ]
+    mask: list[bool] = []
+
+    def run(*flat: Array) -> list[Array]:
+        it = iter(flat)
+        known_c, sums, ct_k, after, known_x, ct_y = ([next(it) for _ in g] for g in groups)
+        values: dict[Var, Array] = dict(
+            zip([v for v, lin in zip(vars_c, consts) if not lin], known_c)
+        )
+        values |= zip([vars_x[k] for k in rows], known_x)
+        before = [r.before(x, values) for r, x in zip(restored, after)]
+        values |= zip([vars_x[r.row] for r in restored], before)
+        full = [values[v] if v in values else Undefined(v.aval) for v in body.inputs]
+        cts = [*spread(nonzero, ct_k), *spread(ys, ct_y)]
+        seeds = [*spread(summed, sums), *(None for _ in (*in_k, *in_x))]
+        back = backward_jaxpr(body, full, cts, seeds)
+        back_c, back_k, back_x = scan.parts(back)
+        back_k = [zeros(a) if ct is None else ct for ct, a in zip(back_k, in_k)]
+        back_x = only(xs, back_x)
+        mask.extend(ct is not None for ct in back_x)
+        return [
+            *only(summed, back_c),
+            *only(nonzero, back_k),
+            *before,
+            *(ct for ct in back_x if ct is not None),
+        ]
+
+    jaxpr = trace_closed(run, [a for g in groups for a in g], what="transpose", name=body.name)
+    body.memo[key] = jaxpr, tuple(mask)
+    return body.memo[key]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A row that is an array's value before a chain of updates, made from the value after it.
+
+    `steps` are the updates' places, last first, each with the variable of what it overwrote.
+    """
+
+    row: int
+    steps: tuple[tuple[Places, Var], ...]
+
+    def before(self, x: Array, values: dict[Var, Array]) -> Array:
+        for at, old in self.steps:
+            where = [values[a] if type(a) is Var else a.value for a in at.where]  # type: ignore
+            x = at.write(x, values[old], *where)
+        return x
+
+
+def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tuple:
+    """Transposes a loop whose carry is partly known: that part runs first.
+
+    Its values are stacked, or, of arrays that are updated in place, what the updates overwrite.
+    """
+    first, rest, restored, counts = _apart(scan, linear, undefined(args))
+    known = [not lin for lin in linear]
+    lin_c, _, lin_x = scan.parts(undefined(args))
+    a_c, a_k, a_x = scan.parts(args)
+    values_c = [a for a, lin in zip(a_c, lin_c) if not lin]
+    values_x = [a for a, lin in zip(a_x, lin_x) if not lin]
+    start = only(known, a_k)
+    done = scan.with_jaxpr(first, len(values_c), len(start))(*values_c, *start, *values_x)
+    last, stacked = done[: len(start)], done[len(start) :]
+    rows = [*(last[k] for k in counts), *stacked]
+    loop = scan.with_jaxpr(rest, scan.consts, sum(linear))
+    ct = (*only(linear, cts[: scan.carry]), *cts[scan.carry :])
+    found = transpose_linear(loop, ct, (*a_c, *only(linear, a_k), *rows, *a_x), restored)
+    n, m = scan.consts, scan.consts + sum(linear)
+    return (*found[:n], *spread(linear, found[n:m]), *found[m + len(rows) :])
+
+
+def _apart(
+    scan: "Scan", linear: Mask, undefined_args: Mask
+) -> tuple[Jaxpr, Jaxpr, tuple[Restored, ...], list[int]]:
+    """The loop of the known carries alone; the loop in which they are xs; how those that are updated in
+    place are restored; and their numbers among the known carries.
+    """
+    body = scan.jaxpr
+    key = ("apart", scan.consts, scan.carry, linear, undefined_args)
+    if key in body.memo:
+        return body.memo[key]
+    consts, carry, xs = scan.parts(body.inputs)
+    lin_c, _, lin_x = scan.parts(undefined_args)
+    known = [not lin for lin in linear]
+    kept = only(known, carry)
+    after = only(known, body.outs[: scan.carry])
+    fixed = {v for v, lin in zip((*consts, *xs), (*lin_c, *lin_x)) if not lin}
+    maker = makers(body.eqns)
+    chains = [chain(maker, v, o) for v, o in zip(kept, after)]
+    chains = [c if c and 2 * overwritten(c) < v.aval.nbytes else None for c, v in zip(chains, kept)]
+    eqns, extra, names = list(body.eqns), [], {}  # what the first loop stacks, and its name later
+    counts = [k for k, c in enumerate(chains) if c]
+    restored = []
+    for row, k in enumerate(counts):
+        steps = []
+        for e in chains[k] or ():
+            at = places(e)
+            for a in at.where:
+                if type(a) is Var and a not in fixed and a not in names:
+                    names[a] = Var(a.aval)
+                    extra.append(a)
+            old = splice(_reader(e, at), [e.inputs[0], *at.where], eqns)[0]
+            names[old] = Var(old.aval)
+            extra.append(old)
+            where = tuple([names.get(a, a) if type(a) is Var else a for a in at.where])
+            steps.append((replace(at, where=where), names[old]))
+        restored.append(Restored(row, tuple(steps[::-1])))
+    plain = [v for v, c in zip(kept, chains) if not c]
+    ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
+    ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
+    outs = [*after, *plain, *extra]
+    first = Jaxpr([*ins_c, *kept, *ins_x], live(eqns, outs), outs, name=body.name)
+    rows = [*(kept[k] for k in counts), *plain, *(names[v] for v in extra)]
+    inputs = [*consts, *only(linear, carry), *rows, *xs]
+    outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+    rest = Jaxpr(inputs, live(body.eqns, outs), outs, name=body.name)
+    body.memo[key] = first, rest, tuple(restored), counts
+    return body.memo[key]
+
+
+def _reader(e: Eqn, at: Places) -> Jaxpr:
+    """What an update overwrites, as a jaxpr of the array and the places."""
+    avals = [e.inputs[0].aval, *(a.aval for a in at.where)]
+    return trace_closed(lambda x, *where: [at.read(x, *where)], avals, what="transpose")
