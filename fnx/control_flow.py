@@ -3,6 +3,7 @@
 import builtins
 import weakref
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fnx.api import flatten_arrays, name_of, vmap
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.interpreters.control import Cond, While
@@ -53,8 +54,24 @@ class _Traced:
         return self.jaxpr.out_avals
 
 
-# A cache: a function that is used again, on the same types, is not traced again.
+# A cache: a function that is used again, on the same types and with the same surroundings (the
+# values of its globals and of what it closed over), is not traced again.
 _traced: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
+
+
+def _surroundings(fun: FunctionType) -> list:
+    """The objects that a function's free names stand for now, but for itself."""
+    found = [fun.__globals__.get(n) for n in fun.__code__.co_names]
+    for cell in fun.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            found.append(None)
+    return [None if x is fun else x for x in found]
+
+
+def _same(a: list, b: list) -> bool:
+    return len(a) == len(b) and builtins.all(x is y for x, y in zip(a, b))
 
 
 def _trace(
@@ -65,26 +82,26 @@ def _trace(
     owner: Callable | None = None,
 ) -> _Traced:
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
+    owner = owner or fun
     key = (treedef, tuple(avals), what, config.default_float32.value)
-    try:
-        known = _traced.setdefault(owner or fun, {})
-    except TypeError:  # cannot be hashed or weakly referenced
-        known = {}
-    if key not in known:
-        structures: list = []
+    plain = type(owner) is FunctionType
+    around = _surroundings(owner) if plain else []
+    known = _traced.setdefault(owner, {}) if plain else {}
+    if key in known and _same(known[key][0], around):
+        return known[key][1]
+    structures: list = []
 
-        def flat(*xs: Array) -> list[Array]:
-            result = fun(*tree_util.tree_unflatten(treedef, xs))
-            arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}, {what},")
-            structures.append(structure)
-            return arrays
+    def flat(*xs: Array) -> list[Array]:
+        result = fun(*tree_util.tree_unflatten(treedef, xs))
+        arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}, {what},")
+        structures.append(structure)
+        return arrays
 
-        jaxpr, consts = trace(flat, avals, what=what, name=name_of(fun))
-        made = _Traced(jaxpr, consts, structures[0])
-        if any(isinstance(c, Tracer) for c in consts):
-            return made
-        known[key] = made
-    return known[key]
+    jaxpr, consts = trace(flat, avals, what=what, name=name_of(fun))
+    made = _Traced(jaxpr, consts, structures[0])
+    if not any(isinstance(c, Tracer) for c in consts):
+        known[key] = around, made
+    return made
 
 
 def _promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | None:
@@ -288,9 +305,12 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.disable_jit.value:
         val = tree_util.tree_unflatten(treedef, carry)
-        while cond_fun(val):
-            val = body_fun(val)
-        return val
+        try:
+            while cond_fun(val):
+                val = body_fun(val)
+            return val
+        except ConcretizationTypeError:
+            pass  # lanes of a vmap, or tracing: Python cannot decide
     one = tree_util.treedef_tuple([treedef])
     what = f"the body {name_of(body_fun)} of while_loop"
     while True:
@@ -343,7 +363,9 @@ def fori_loop(
         return init_val
     if known:
         count = builtins.max(0, int(high) - int(low))
-        index = add(Iota(0, dtype, (count,))(), scalar(int(low), dtype))
+        index = Iota(0, dtype, (count,))()
+        if int(low):
+            index = add(index, scalar(int(low), dtype))
 
         def counted(val: Tree, i: Array) -> tuple[Tree, None]:
             return body_fun(ConvertElementType(dtype, True)(i) if weak else i, val), None

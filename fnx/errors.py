@@ -13,6 +13,7 @@ from fnx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
     TypeMismatch,
+    UnboundAxis,
     UnexpectedTracerError,
 )
 
@@ -36,5 +37,6 @@ __all__ = [
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
     "TypeMismatch",
+    "UnboundAxis",
     "UnexpectedTracerError",
 ]

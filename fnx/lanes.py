@@ -79,7 +79,8 @@ def vmap(
             structures.append(structure)
             return arrays
 
-        outs, found = batching.batch(flat, size, leaves, axes, axis_name)
+        lanes = size if axis_name is None else batching.Lanes(size, axis_name)
+        outs, found = batching.batch(flat, lanes, leaves, axes)
         dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
         wanted = flatten_axes(out_axes, dummy, "vmap out_axes")
         placed = [_place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]

@@ -1,11 +1,11 @@
 """vmap: every value carries its batch axis; a value without one is the same for all lanes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
-from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import user_source
 from fnx.interpreters.trace import trace_closed
@@ -30,15 +30,26 @@ class BatchTracer(Tracer):
         return self._aval
 
 
+class Lanes(int):
+    """A number of lanes that knows the name of their axis; batch rules hand it on where they got it."""
+
+    name: Hashable
+
+    def __new__(cls, size: int, name: Hashable) -> "Lanes":
+        self = super().__new__(cls, size)
+        self.name = name
+        return self
+
+
 class Batch(Interpreter):
-    """Applies `batch` rules to values that have lanes."""
+    """Applies `batch` rules to values that have lanes, and to collectives over its named axis."""
 
     what = "vmap"
 
-    def __init__(self, parent: Interpreter, size: int, axis_name: object = None):
+    def __init__(self, parent: Interpreter, size: int):
         self.parent: Interpreter = parent
         self.size = size
-        self.axis_name = axis_name
+        self.axis_name = getattr(size, "name", None)
         self.source = user_source()
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
@@ -51,7 +62,7 @@ class Batch(Interpreter):
             else:
                 values.append(a)
                 axes.append(None)
-        if not touched:
+        if not touched and (self.axis_name is None or self.axis_name not in axis_names(prim)):
             return self.parent.process(prim, args)
         token = current.set(self.parent)
         try:
@@ -77,10 +88,9 @@ def batch(
     size: int,
     args: Sequence[Array],
     axes: Sequence[int | None],
-    axis_name: object = None,
 ) -> tuple[list[Array], list[int | None]]:
     """Results of a function of arrays for all lanes at once, and their batch axes."""
-    me = Batch(current.get(), size, axis_name)
+    me = Batch(current.get(), size)
     token = current.set(me)
     try:
         outs = fn(*[x if k is None else BatchTracer(me, x, k) for x, k in zip(args, axes)])
@@ -91,12 +101,27 @@ def batch(
     return [x for x, _ in pairs], [k for _, k in pairs]
 
 
+def axis_names(prim: Primitive) -> Collection[Hashable]:
+    """The named axes that a primitive, or a jaxpr that it carries, speaks of."""
+    own = getattr(prim, "axis_names", None)
+    if own is not None:
+        return own
+    return [name for jaxpr in subjaxprs(prim) for name in _names(jaxpr)]
+
+
+def _names(jaxpr: Jaxpr) -> frozenset[Hashable]:
+    if "axis names" not in jaxpr.memo:
+        found = frozenset([name for e in jaxpr.eqns for name in axis_names(e.prim)])
+        jaxpr.memo["axis names"] = found
+    return jaxpr.memo["axis names"]
+
+
 def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
     """Lanes along axis `to`, made by repetition if there were none."""
     if to is None:
         assert axis is None
         return x
-    return broadcast_axis(x, size, to) if axis is None else move_axis(x, axis, to)
+    return broadcast_axis(x, int(size), to) if axis is None else move_axis(x, axis, to)
 
 
 def batch_jaxpr(
@@ -106,7 +131,7 @@ def batch_jaxpr(
 
     Results marked in `force` (True: all) get lanes even where all would be equal.
     """
-    key = ("batch", size, batched, force)
+    key = ("batch", int(size), getattr(size, "name", None), batched, force)
     if key not in jaxpr.memo:
         mask: list[bool] = []
         forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
@@ -121,7 +146,7 @@ def batch_jaxpr(
             ]
 
         avals = [
-            a.update(shape=(size, *a.shape)) if b else a
+            a.update(shape=(int(size), *a.shape)) if b else a
             for a, b in zip(jaxpr.in_avals, batched, strict=True)
         ]
         new = trace_closed(run, avals, what="vmap", name=jaxpr.name)

@@ -11,7 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 
@@ -43,7 +43,23 @@ def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[A
     if backend is not None and not config.disable_jit.value:
         return tuple(compiled(jaxpr, backend)(args))
     with use(evaluate):
-        return tuple(eval_jaxpr(jaxpr, args))
+        return typed(eval_jaxpr(jaxpr, args), jaxpr.out_avals)
+
+
+def count_work(jaxpr: Jaxpr) -> int:
+    """How many equations a run evaluates, where that is known; loops inside count in full."""
+    if "work" not in jaxpr.memo:
+        inner = [
+            getattr(e.prim, "length", 1) * sum(map(count_work, subjaxprs(e.prim)))
+            for e in jaxpr.eqns
+        ]
+        jaxpr.memo["work"] = len(jaxpr.eqns) + sum(inner)
+    return jaxpr.memo["work"]
+
+
+def typed(arrays: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[ConcreteArray, ...]:
+    """Concrete results, weak where a jaxpr says so."""
+    return tuple([ConcreteArray(x._value, a.weak_type) for x, a in zip(arrays, avals, strict=True)])
 
 
 def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple) -> tuple:
@@ -106,10 +122,11 @@ class Jit(Primitive):
     """Call of a jaxpr. `donated` lists the operands whose memory results may take."""
 
     jaxpr: Jaxpr
-    name: str = "f"
+    of: str = "f"
     backend: Backend | None = field(default=None, compare=False, repr=False)
     inline: bool = field(default=False, repr=False)
     donated: tuple[int, ...] = field(default=(), repr=False)
+    name = "jit"
     multiple_results = True
     jaxpr_fields = ("jaxpr",)
     transparent = "always"  # when an equation may be replaced with its jaxpr: never, final, always
@@ -122,8 +139,11 @@ class Jit(Primitive):
         """The same call of another jaxpr, whose operands are not donated."""
         return replace(self, jaxpr=jaxpr, donated=())
 
+    def params(self) -> dict[str, Any]:
+        return {"fun": self.of, "jaxpr": self.jaxpr}
+
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        check_operands(f"jit of {self.name}", avals, self.jaxpr.in_avals)
+        check_operands(f"jit of {self.of}", avals, self.jaxpr.in_avals)
         return self.jaxpr.out_avals
 
     def impl(self, *values: np.ndarray) -> tuple:

@@ -11,7 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Branch, Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
@@ -21,10 +21,21 @@ from fnx.ops.reduction import ReduceOr
 from fnx.ops.select import select_n
 
 from .batching import batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run_primitive, split_call, spread, undefined
+from .call import (
+    Backend,
+    check_operands,
+    given,
+    only,
+    run_primitive,
+    split_call,
+    spread,
+    typed,
+    undefined,
+)
+from .costs import hoistable
 from .jvp import jvp_jaxpr
 from .linearize import transpose_jaxpr
-from .rewrite import with_zeros, zeros_into
+from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
 from .simplify import dce, used_inputs
 from .trace import trace_closed
 
@@ -80,7 +91,8 @@ class Cond(Primitive):
     def impl(self, index: np.ndarray, *values: np.ndarray) -> tuple:  # type: ignore[override]
         branch = self.branches[min(max(int(index), 0), len(self.branches) - 1)]
         with use(evaluate):
-            return tuple(eval_jaxpr(branch, [ConcreteArray(v) for v in values]))
+            outs = eval_jaxpr(branch, [ConcreteArray(v) for v in values])
+        return typed(outs, self.branches[0].out_avals)
 
     def lower(self, *operands: Operand) -> Recipe:
         return Branch(self.branches)
@@ -213,6 +225,14 @@ class While(Primitive):
     multiple_results = True
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
 
+    def params(self) -> dict[str, Any]:
+        return {
+            "cond_jaxpr": self.cond_jaxpr,
+            "cond_nconsts": self.cond_consts,
+            "body_jaxpr": self.body_jaxpr,
+            "body_nconsts": self.body_consts,
+        }
+
     def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
         """Constants of the condition, of the body, and the carry."""
         n, m = self.cond_consts, self.cond_consts + self.body_consts
@@ -239,7 +259,7 @@ class While(Primitive):
                     return run_primitive(self, self.body_jaxpr, self.backend, flat)
                 carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])
                 rounds += 1
-        return tuple(carry)
+        return typed(carry, self.body_jaxpr.in_avals[self.body_consts :])
 
     def lower(self, *operands: Operand) -> Recipe:
         return WhileRecipe(self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts)
@@ -313,6 +333,13 @@ class While(Primitive):
         outs = loop(*c_values, *b_values, *again, *start)
         return outs, spread(carry, [0] * sum(carry))
 
+    def expand(self) -> Jaxpr | None:
+        """Equations that do the same with less in the loop, if there are such."""
+        key = ("expand", self)
+        if key not in self.body_jaxpr.memo:
+            self.body_jaxpr.memo[key] = _expand(self)
+        return self.body_jaxpr.memo[key]
+
     def prune(self, used: Mask) -> tuple["While", Mask, Mask]:
         """Without the carries that neither the condition nor a needed result reads."""
         nc, nb = self.cond_consts, self.body_consts
@@ -343,6 +370,38 @@ def _unchanged(loop: While) -> Mask:
     return tuple([a is b for a, b in zip(carry, loop.body_jaxpr.outs)])
 
 
+def _expand(loop: While) -> Jaxpr | None:
+    """What the body computes of constants alone before the loop; carries that stay as constants."""
+    n, m = loop.cond_consts, loop.body_consts
+    fixed = _unchanged(loop)
+    rest = [not f for f in fixed]
+    cond, body = loop.cond_jaxpr, loop.body_jaxpr
+    c_carry, b_carry = cond.inputs[n:], body.inputs[m:]
+    c_consts = [*cond.inputs[:n], *only(fixed, c_carry)]
+    b_consts = [*body.inputs[:m], *only(fixed, b_carry)]
+    early, late = hoistable(Jaxpr([*b_consts, *only(rest, b_carry)], body.eqns, ()), len(b_consts))
+    if not early and not any(fixed):
+        return None
+    outs = only(rest, body.outs)
+    needed = reads(late, outs)
+    kept = [v for e in early for v in e.outs if v in needed]
+    inner = replace(
+        loop,
+        cond_jaxpr=Jaxpr([*c_consts, *only(rest, c_carry)], cond.eqns, cond.outs, name=cond.name),
+        cond_consts=len(c_consts),
+        body_jaxpr=Jaxpr([*b_consts, *kept, *only(rest, b_carry)], late, outs, name=body.name),
+        body_consts=len(b_consts) + len(kept),
+    )
+    operands = [Var(v.aval) for v in (*cond.inputs[:n], *body.inputs)]
+    c, b, carry = loop.parts(operands)
+    still, moving = only(fixed, carry), only(rest, carry)
+    eqns: list[Eqn] = []
+    values = splice(Jaxpr(b_consts, early, kept), [*b, *still], eqns)
+    new = spread(rest, bind_into(eqns, inner, [*c, *still, *b, *still, *values, *moving]))
+    back = [x if f else o for f, x, o in zip(fixed, carry, new)]
+    return Jaxpr(operands, eqns, back, name=body.name)
+
+
 def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
     """The loop for all lanes; with a condition per lane it runs until all lanes are done."""
     c, b, carry = loop.parts(lanes)
@@ -350,7 +409,7 @@ def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
     body = batch_jaxpr(loop.body_jaxpr, size, (*b, *carry), carry)[0]
     if not pred:
         return replace(loop, cond_jaxpr=cond, body_jaxpr=body)
-    key = ("while of lanes", loop.cond_jaxpr, loop.cond_consts, loop.body_consts, size, lanes)
+    key = ("while of lanes", cond, body, loop.cond_consts, loop.body_consts, lanes)
     memo = loop.body_jaxpr.memo
     if key not in memo:
         n, m = loop.cond_consts, loop.body_consts

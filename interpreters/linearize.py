@@ -4,8 +4,10 @@
 that tangents go through are recorded on a tape. `backward` walks a tape from its end.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
@@ -120,38 +122,51 @@ def linearize(
 
 
 def accumulate(env: dict[Var, Any], var: Var, ct: Any) -> None:
-    """Add a cotangent to a variable's; those that add themselves wait for an array to add to."""
+    """Add a cotangent to a variable's; those that add themselves wait for an array to add to.
+
+    What waits is a list: an array or None, then AddTos.
+    """
     old = env.get(var)
     if old is None:
         env[var] = ct
-    elif isinstance(ct, AddTo):
-        env[var] = [*old, ct] if isinstance(old, list) else _add_to(old, ct)
-    elif isinstance(old, (list, AddTo)):
-        env[var] = _fold(ct, old if isinstance(old, list) else [old])
+    elif type(old) is list:
+        if type(ct) is AddTo:
+            old.append(ct)
+        else:
+            old[0] = ct if old[0] is None else add_any(old[0], ct)
+    elif type(old) is AddTo:
+        env[var] = [None, old, ct] if type(ct) is AddTo else [ct, old]
+    elif type(ct) is AddTo:
+        env[var] = [old, ct]
     else:
         env[var] = add_any(old, ct)
-
-
-def _add_to(old: Any, ct: AddTo) -> Any:
-    return [old, ct] if isinstance(old, AddTo) else ct.fn(old)
-
-
-def _fold(total: Array, parts: Iterable[AddTo]) -> Array:
-    for part in parts:
-        total = part.fn(total)
-    return total
 
 
 def take(env: dict[Var, Any], var: Var) -> Array | None:
     """Remove and return a variable's cotangent, as an array."""
     ct = env.pop(var, None)
     kind = type(ct)
-    if kind is list:
-        return _fold(zeros(var.aval), ct)
-    return ct.fn(zeros(var.aval)) if kind is AddTo else ct
+    if kind is AddTo:
+        return _sum(None, [ct])
+    return _sum(ct[0], ct[1:]) if kind is list else ct
 
 
-def backward(eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | None = None) -> None:
+def _sum(total: Array | None, parts: list[AddTo]) -> Array:
+    aval = parts[0].aval
+    if (total is None or type(total) is ConcreteArray) and all([p.into for p in parts]):
+        out = np.zeros(aval.shape, aval.dtype) if total is None else total._value.copy()
+        for p in parts:
+            p.into(out)  # type: ignore[misc]
+        return ConcreteArray(out)
+    total = zeros(aval) if total is None else total
+    for p in parts:
+        total = p.fn(total)
+    return total
+
+
+def backward(
+    eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | None = None
+) -> None:
     """Pull the cotangents in `env` back through linear equations; variables in `known` are values."""
     for eqn in reversed(eqns):
         cts = tuple([take(env, v) for v in eqn.outs])

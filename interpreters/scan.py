@@ -21,7 +21,17 @@ from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.ops.basic import zeros
 
 from .batching import batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run_primitive, spread, undefined
+from .call import (
+    Backend,
+    check_operands,
+    count_work,
+    given,
+    only,
+    run_primitive,
+    spread,
+    typed,
+    undefined,
+)
 from .costs import hoistable
 from .jvp import jvp_jaxpr
 from .residuals import Split, split
@@ -39,6 +49,7 @@ from .scan_reverse import (
 from .simplify import dce, simplify, used_inputs
 
 Mask = tuple[bool, ...]
+_EAGER_WORK = 400  # so many equations are evaluated sooner than compiled
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,16 @@ class Scan(Primitive):
     def effects(self) -> bool:  # type: ignore[override]
         return any(e.prim.effects for e in self.jaxpr.eqns)
 
+    def params(self) -> dict[str, Any]:
+        return {
+            "jaxpr": self.jaxpr,
+            "length": self.length,
+            "reverse": self.reverse,
+            "num_consts": self.consts,
+            "num_carry": self.carry,
+            "unroll": self.unroll,
+        }
+
     # --- types, evaluation -----------------------------------------------------------------------
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -80,7 +101,8 @@ class Scan(Primitive):
         return (*carry, *(_stack(a, self.length) for a in ys))
 
     def impl(self, *values: np.ndarray) -> tuple:
-        if self.backend is not None and not config.disable_jit.value:
+        native = self.backend is not None and not config.disable_jit.value
+        if native and self.length * count_work(self.jaxpr) > _EAGER_WORK:
             return run_primitive(self, self.jaxpr, self.backend, values)
         consts, carry, xs = self.parts(values)
         arrays, state = [ConcreteArray(c) for c in consts], [ConcreteArray(c) for c in carry]
@@ -94,7 +116,8 @@ class Scan(Primitive):
                 state = outs[: self.carry]
                 for y, out in zip(ys, outs[self.carry :]):
                     y[t] = out._value  # type: ignore[attr-defined]
-        return (*state, *map(ConcreteArray, ys))
+        outs = (*state, *map(ConcreteArray, ys))
+        return typed(outs, self.abstract(*self.abstract_operands()))
 
     def lower(self, *operands: Operand) -> Recipe:
         return Loop(self.jaxpr, self.consts, self.carry, self.length, self.reverse, self.unroll)

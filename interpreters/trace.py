@@ -42,6 +42,7 @@ class Stage(Interpreter):
     def __init__(self, what: str = "jit", parent: Interpreter | None = None):
         self.what = what
         self.parent = parent
+        self.outer = current.get()  # where names of axes may be bound
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Var, Array]] = {}  # by identity of the value
         self.source = user_source()

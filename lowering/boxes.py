@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
-from fnx.lowering.values import Handle, Pull, Shape, static_indices
+from fnx.lowering.values import Handle, Pull, Shape, Stored, buffers_read, static_indices
 
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
@@ -20,27 +20,44 @@ Box = tuple[Shape, Shape, Callable[..., Expr], bool]  # low, high, value by inde
 
 
 class Boxes(Pull):
-    """A value pulled from a base, and boxes of it that are replaced or added to, one by one."""
+    """A value pulled from a base, and boxes of it that are replaced or added to, one by one.
 
-    def __init__(self, base: Callable[..., Expr], boxes: list[Box], cost: int):
-        super().__init__(self._element, cost)
+    `origin` is the array that it starts from, if there is one in memory.
+    """
+
+    def __init__(
+        self,
+        base: Callable[..., Expr],
+        boxes: list[Box],
+        cost: int,
+        shape: Shape,
+        origin: Handle | None = None,
+    ):
+        super().__init__(lambda *index: self.within((0,) * len(shape), shape, *index), cost)
         self.base = base
         self.boxes = boxes
+        self.origin = origin
 
-    def _element(self, *index: Expr) -> Expr:
-        """An element anywhere: each box is asked whether it holds the index."""
+    def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
+        """An element whose index is known to lie in `least <= index < most`.
+
+        A box that holds all of that, or nothing, needs no question; others are asked.
+        """
         total = self.base(*index)
         for low, high, value, adds in self.boxes:
             inside = scalar.const(True, "bool")
             at = []
-            for i, lo, hi in zip(index, low, high, strict=True):
+            for i, lo, hi, a, b in zip(index, low, high, least, most, strict=True):
                 if i.op == "size":
-                    inside = scalar.logical_and(inside, scalar.const(lo <= i.attr < hi, "bool"))
-                    at.append(scalar.size(max(min(i.attr, hi - 1) - lo, 0)))
-                    continue
-                inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
-                inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
-                clamped = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
+                    a, b = i.attr, i.attr + 1
+                clamped = i
+                if b <= lo or hi <= a:
+                    inside = scalar.const(False, "bool")
+                    break
+                if a < lo or b > hi:
+                    inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
+                    inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
+                    clamped = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
                 at.append(scalar.sub(clamped, scalar.size(lo)))
             if inside.op == "const" and not inside.attr:
                 continue
@@ -48,20 +65,12 @@ class Boxes(Pull):
             total = scalar.select(inside, new, total)
         return total
 
-    def meeting(self, *index: Expr) -> Expr:
-        """An element where all boxes meet."""
-        total = self.base(*index)
-        for low, _, value, adds in self.boxes:
-            new = value(*(scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)))
-            total = scalar.add(total, new) if adds else new
-        return total
 
-
-def extends(r: recipe.Update, operand: Handle, out: Handle, anew: bool) -> bool:
+def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bool:
     """Whether an update of a box can wait for more of its kind."""
     if r.box is None or fuse.is_small(out.shape):
         return False
-    if anew or isinstance(operand.state, Boxes):
+    if chained or isinstance(operand.state, Boxes):
         return True
     return r.combine is not None and isinstance(operand.state, Pull) and operand.state.cost <= 1
 
@@ -72,9 +81,10 @@ def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -
     state = operand.state
     boxes = [*state.boxes] if isinstance(state, Boxes) else []
     base = state.base if isinstance(state, Boxes) else operand
+    origin = state.origin if isinstance(state, Boxes) else operand
     cost = state.cost if isinstance(state, Pull) else 0
     boxes.append((*r.box, r.value, r.combine is not None))
-    out.state = Boxes(base, boxes, cost + 1)
+    out.state = Boxes(base, boxes, cost + 1, out.shape, origin)
     if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
         store(builder, out)
 
@@ -96,17 +106,48 @@ def store(builder: "Builder", handle: Handle) -> None:
     state = handle.state
     assert isinstance(state, Boxes)
     shape = handle.shape
-    place = handle.target or builder.new_stored(handle)
+    place = _own_place(builder, handle, state) or handle.target or builder.new_stored(handle)
     low = tuple(max(b[0][k] for b in state.boxes) for k in range(len(shape)))
     high = tuple(min(b[1][k] for b in state.boxes) for k in range(len(shape)))
-    if any(h - l < n // 2 for l, h, n in zip(low, high, shape, strict=True)):
-        _region(builder, place, shape, (0,) * len(shape), shape, state.fn)
-    else:
-        _region(builder, place, shape, low, high, state.meeting)
-        for lo, hi in _slabs(shape, low, high):
-            _region(builder, place, shape, lo, hi, state.fn)
+    regions = [((0,) * len(shape), shape)]
+    if all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True)):
+        slabs = _slabs(shape, low, high)
+        regions = [(low, high), *(part for s in slabs for part in _split_last(state.boxes, *s))]
+    for lo, hi in regions:
+
+        def value(*index: Expr, lo: Shape = lo, hi: Shape = hi) -> Expr:
+            return state.within(lo, hi, *index)
+
+        _region(builder, place, shape, lo, hi, value)
     builder.flush_writers()
     handle.state = place
+
+
+def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | None:
+    """The memory of the array that the chain starts from, if the chain may overwrite it."""
+    origin = state.origin
+    if origin is None or not isinstance(origin.state, Stored) or not builder.dies(origin):
+        return None
+    place = origin.state
+    wanted = handle.target or handle.hint
+    if wanted is not None and not (wanted.buffer is place.buffer and wanted.base is place.base):
+        return None
+    index = tuple(scalar.var("int64") for _ in handle.shape)
+    for low, _, value, _ in state.boxes:
+        at = [scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)]
+        if place.buffer in buffers_read([builder.evaluated(lambda v=value, at=at: v(*at))]):
+            return None
+    handle.state = origin.state  # so that it does not count as one more reader
+    builder.save_readers(place.buffer)
+    handle.state = state
+    return place
+
+
+def _split_last(boxes: list[Box], lo: Shape, hi: Shape) -> list[tuple[Shape, Shape]]:
+    """A slab cut at the boxes' bounds along the last axis: no lane of a vector differs then."""
+    cuts = {b[k][-1] for b in boxes for k in (0, 1)}
+    ends = [lo[-1], *sorted(c for c in cuts if lo[-1] < c < hi[-1]), hi[-1]]
+    return [((*lo[:-1], a), (*hi[:-1], b)) for a, b in zip(ends, ends[1:])]
 
 
 def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:

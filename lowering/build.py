@@ -25,7 +25,7 @@ from fnx.lowering.kernel import (
     Stmt,
     Store,
 )
-from fnx.lowering.order import computed_anew, overwritten, readers_first
+from fnx.lowering.order import box_chains, overwritten, readers_first
 from fnx.lowering.values import (
     Handle,
     NeedsFlush,
@@ -55,7 +55,7 @@ class Scope:
         self.outer = outer
         self.groups: list[Group] = []
         self.eqns: tuple[Eqn, ...] = ()
-        self.anew: set[int] = set()  # equations that do not update in place (order.py)
+        self.chains: set[int] = set()  # box updates that wait for the next of their chain
         self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
 
 
@@ -148,7 +148,7 @@ class Builder:
     def _count_uses(self, jaxpr: Jaxpr) -> None:
         handles = self.scope.handles
         self.scope.eqns = jaxpr.eqns
-        self.scope.anew = computed_anew(jaxpr)
+        self.scope.chains, _ = box_chains(jaxpr)
         uses: dict[Var, list[int]] = {}
         for k, eqn in enumerate(jaxpr.eqns):
             for atom in eqn.inputs:
@@ -223,7 +223,7 @@ class Builder:
                 self._fold(eqn, r, inputs, outs)
             case recipe.Cumulative():
                 updates.cumulative(self, r, outs, eqn.prim.name)
-            case recipe.Update() if boxes.extends(r, r.operand, outs[0], id(eqn) in self.scope.anew):  # type: ignore[arg-type]
+            case recipe.Update() if boxes.extends(r, r.operand, outs[0], id(eqn) in self.scope.chains):  # type: ignore[arg-type]
                 boxes.extend(self, r, r.operand, outs[0])  # type: ignore[arg-type]
             case recipe.Update() if updates.is_anew(self, r, inputs, outs[0]):
                 self._store_pieces(eqn, boxes.pieces(r, outs[0].shape), outs[0])

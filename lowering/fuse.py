@@ -5,8 +5,8 @@ from fnx.core.aval import ShapedArray
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
-CHEAP = 4  # operations an element up to which a value is computed again at each use
-CHEAP_USES = 4  # and the number of uses up to which it is
+CHEAP = 4  # operations an element up to which a value is computed again at each use,
+CHEAP_USES = 4  # and at how many uses; the less it costs, the more
 PARALLEL_WORK = 1 << 18  # operations from which on a nest is shared out to threads
 
 _FREE = frozenset(
@@ -51,4 +51,4 @@ def is_small_aval(aval: ShapedArray) -> bool:
 
 def inlined(cost: int, uses: int) -> bool:
     """Whether a value is computed again by each reader, rather than stored for them."""
-    return uses <= 1 or cost == 0 or (cost <= CHEAP and uses <= CHEAP_USES)
+    return uses <= 1 or cost == 0 or (cost <= CHEAP and cost * uses <= CHEAP * CHEAP_USES)

@@ -30,7 +30,9 @@ class Callback:
     @classmethod
     def of(cls, call: Any) -> "Callback":
         """The callback of a `kernel.CallHost` statement."""
-        specs = [[(shape, dtype) for _, shape, dtype in side] for side in (call.inputs, call.outputs)]
+        specs = [
+            [(shape, dtype) for _, shape, dtype in side] for side in (call.inputs, call.outputs)
+        ]
         return cls(call.callback, *specs)
 
     def _enter(self, pointers: Any) -> int:

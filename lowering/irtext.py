@@ -53,9 +53,7 @@ class Function:
     After a `ret` inside `when` the block ends; what follows the `when` goes on.
     """
 
-    def __init__(
-        self, module: Module, name: str, result: str, *args: str, public: bool = False
-    ):
+    def __init__(self, module: Module, name: str, result: str, *args: str, public: bool = False):
         self.module, self.name, self.result, self.public = module, name, result, public
         self.args = [Value(type_, f"%a{k}") for k, type_ in enumerate(args)]
         self.slots: list[str] = []
@@ -222,7 +220,7 @@ class Function:
     @contextmanager
     def when(self, condition: Value, likely: bool | None = None) -> Iterator[None]:
         then, after = self.label("then"), self.label("after")
-        weights = "" if likely is None else ", !prof !{!\"branch_weights\", i32 %d, i32 %d}"
+        weights = "" if likely is None else ', !prof !{!"branch_weights", i32 %d, i32 %d}'
         if weights:
             weights %= (2000, 1) if likely else (1, 2000)
         self.do(f"br {condition}, label %{then}, label %{after}{weights}")

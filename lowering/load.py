@@ -13,9 +13,7 @@ warm_up = machine.warm_up
 Specs = Sequence[tuple]
 
 
-def load(
-    emitted: Any, inputs: Specs, outputs: Specs, workspace_bytes: int
-) -> "invoke.Executable":
+def load(emitted: Any, inputs: Specs, outputs: Specs, workspace_bytes: int) -> "invoke.Executable":
     """The executable of an emitted program (`text`, `params`) on arrays of these shapes and dtypes.
 
     Programs of the same text share their code, whatever their sizes and numbers.

@@ -52,20 +52,21 @@ def _changes_bulk(eqn: Eqn) -> bool:
     return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]
 
 
-def computed_anew(jaxpr: Jaxpr) -> set[int]:
-    """Ids of the equations of chains of box updates that read what they would overwrite.
+def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
+    """Ids of the equations of chains of box updates that are made in one pass; of which, elsewhere.
 
-    In place they would need their new elements computed and stored before; instead the last array
-    of the chain is computed from the first in one pass, into other memory.
+    Chains that read what they would overwrite are computed into other memory: in place they would
+    need their new elements computed and stored before. Others of two or more are made in place.
     """
     eqns = [e for e in jaxpr.eqns if _changes_bulk(e)]
     if not eqns:
-        return set()
+        return set(), set()
     maker = {v: e for e in jaxpr.eqns for v in e.outs}
     uses: dict[object, int] = {}
     for atom in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
         uses[atom] = uses.get(atom, 0) + 1
     found: set[int] = set()
+    anew: set[int] = set()
     for last in eqns:
         chain = [last]
         while uses[chain[-1].inputs[0]] == 1 and chain[-1].inputs[0] in maker:
@@ -74,14 +75,19 @@ def computed_anew(jaxpr: Jaxpr) -> set[int]:
                 break
             chain.append(before)
         first = chain[-1].inputs[0]
+        ids = {id(e) for e in chain}
         if type(first) is Var and any(needs(e.inputs[1], first, maker) for e in chain):
-            found |= {id(e) for e in chain}
-    return found
+            anew |= ids
+            found |= ids
+        elif len(chain) > 1:
+            found |= ids
+    return found, anew
 
 
 class _Scheduler:
     def __init__(self, jaxpr: Jaxpr):
         self.maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        self.place = {id(e): k for k, e in enumerate(jaxpr.eqns)}
         self.readers: dict[Var, list[Eqn]] = {}
         for e in jaxpr.eqns:
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
@@ -89,6 +95,22 @@ class _Scheduler:
         self.done: set[int] = set()
         self.active: set[int] = set()
         self.order: list[Eqn] = []
+
+    def readers_of(self, var: Var) -> list[Eqn]:
+        """The equations that read a variable, directly or by way of values not stored before.
+
+        A reader may be computed no earlier than where its own result is needed, so readers of
+        readers go before an update too; but the result of an update is stored at once.
+        """
+        found: dict[int, Eqn] = {}
+        todo = [var]
+        while todo:
+            for e in self.readers.get(todo.pop(), ()):
+                if id(e) not in found:
+                    found[id(e)] = e
+                    if not overwritten(e):
+                        todo.extend(e.outs)
+        return sorted(found.values(), key=lambda e: self.place[id(e)])
 
     def depends(self, eqn: Eqn, on: Eqn) -> bool:
         """Whether an equation that is not yet scheduled needs the result of another."""
@@ -111,7 +133,7 @@ class _Scheduler:
             if type(a) is Var and a in self.maker:
                 self.schedule(self.maker[a])
         for var in overwritten(eqn):
-            for reader in self.readers[var]:
+            for reader in self.readers_of(var):
                 if reader is not eqn and id(reader) not in self.done:
                     if var not in overwritten(reader) and not self.depends(reader, eqn):
                         self.schedule(reader)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
     """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
     maker = {v: e for e in body.eqns for v in e.outs}
-    anew = order.computed_anew(body)
+    _, anew = order.box_chains(body)
 
     def updates(atom: Any, old: Var) -> bool:
         while type(atom) is Var and atom in maker:

@@ -25,6 +25,7 @@ _WAIT, _WAKE = 128, 129  # private futex operations
 _EVERYONE = (1 << 31) - 1
 _LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
 _OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
+_WORTH_WAKING = 4  # grains; with fewer, only threads that are awake take part
 _PIECES = 4  # per thread, so that a late or slow thread holds up the others little
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
 _MOST = 1024
@@ -200,6 +201,10 @@ def _parallel_for(module: Module) -> None:
         one = f.compare("sle", threads, 1)
         with f.when(f.either(one, f.compare("sle", n, grain))):
             _alone(f)
+        asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
+        short = f.compare("slt", n, f.mul(grain, _WORTH_WAKING))
+        with f.when(f.both(asleep, short)):
+            _alone(f)
         with f.unless(f.exchange_if(f.object("busy"), i32(0), i32(1))):
             _alone(f)
         shares = f.mul(threads, _PIECES)
@@ -328,7 +333,9 @@ def quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgro
         inner = path.lstrip("/")
         if number == "0":
             folders = [root / inner, *(root / inner).parents, root]
-            texts = [_read(folder / "cpu.max") for folder in folders if root in (folder, *folder.parents)]
+            texts = [
+                _read(folder / "cpu.max") for folder in folders if root in (folder, *folder.parents)
+            ]
         elif "cpu" in controllers.split(","):
             base = root / "cpu"
             texts = [

@@ -1,7 +1,7 @@
 """Samples of gather, the scatters and dynamic slices."""
 
 import numpy as np
-from samples import Sample
+from samples import Sample, data
 
 from fnx.ops.dynamic_slice import DynamicSlice, dynamic_slice_add, dynamic_update_slice
 from fnx.ops.indexing import Gather, ScatterAdd
@@ -56,11 +56,11 @@ def _scatters():
 def _dtypes():
     dims = GatherDimensionNumbers((), (0,), (0,))
     indices = np.array([[4], [0], [9], [4]])
-    for dtype in ("bool", "int8", "uint64", "float16", "float32", "complex64", "complex128"):
-        x, u = (_f(5) * 3).astype(dtype), (_f(4) * 3).astype(dtype)
-        yield Sample(Gather(dims, None, False, _CLIP, (1,), False), (x, indices))
-        yield Sample(Scatter(as_scatter(dims), False, _FILL, False), (x, indices, u))
-        yield Sample(ScatterAdd(as_scatter(dims), False, _FILL, False), (x, indices, u))
+    x, u = data(5), data(4, seed=1)
+    for prim in (Scatter, ScatterAdd, ScatterMul, ScatterMin, ScatterMax):
+        kinds = "biuf" if prim in (ScatterMin, ScatterMax) else "biufc"
+        yield Sample(prim(as_scatter(dims), False, _FILL, False), (x, indices, u), kinds=kinds)
+    yield Sample(Gather(dims, None, False, _CLIP, (1,), False), (x, indices), kinds="biufc")
 
 
 _one, _far, _before = np.int32(1), np.int64(9), np.int32(-4)
@@ -68,12 +68,12 @@ SAMPLES = [
     *_gathers(),
     *_scatters(),
     *_dtypes(),
-    Sample(DynamicSlice((2, 3)), (_f(4, 5), _one, _one)),
+    Sample(DynamicSlice((2, 3)), (_f(4, 5), _one, _one), kinds="biufc"),
     Sample(DynamicSlice((2, 3)), (_f(4, 5), _before, _far)),
     Sample(DynamicSlice((2,)), (_f(4).astype(np.float32), _one)),
     Sample(DynamicSlice(()), (_f(),)),
-    Sample(dynamic_update_slice, (_f(4, 5), _f(2, 3), _one, _before)),
+    Sample(dynamic_update_slice, (_f(4, 5), _f(2, 3), _one, _before), kinds="biufc"),
     Sample(dynamic_update_slice, (_f(4), _f(4), _far)),
-    Sample(dynamic_slice_add, (_f(4, 5), _f(2, 3), _one, _far)),
+    Sample(dynamic_slice_add, (_f(4, 5), _f(2, 3), _one, _far), kinds="biufc"),
     Sample(dynamic_slice_add, (_f(4).astype(np.complex128), _f(1).astype(np.complex128), _one)),
 ]

@@ -8,6 +8,7 @@ from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace_closed
 from fnx.ops import pooling as p
 from fnx.ops import reduction as r
+from fnx.ops import window_choice as w
 from fnx.ops.cumulative import Cumulative, Recurrence
 from fnx.ops.elementwise import mul
 from fnx.ops.select import gt, select
@@ -82,11 +83,15 @@ _WINDOWS = [
         for args, note in ((_PLAIN, "plain"), (_DILATED, "dilated"))
     ],
     *[
-        Sample(p.WindowGather(*_PLAIN, kind), (data(5, 6, seed=4), _FIELD), "iuf", note=kind)
+        Sample(w.WindowGather(*_PLAIN, kind), (data(5, 6, seed=4), _FIELD), "iuf", note=kind)
         for kind in ("max", "min")
     ],
     *[
-        Sample(p.WindowScatter(*_PLAIN, kind), (data(4, 3, seed=4), _FIELD), "iuf", note=kind)
+        Sample(w.WindowPick(*args, "max", -1), (_FIELD, integers(5, 6)), smooth=0, note=note)
+        for args, note in ((_PLAIN, "plain"), (_DILATED, "dilated"))
+    ],
+    *[
+        Sample(w.WindowScatter(*_PLAIN, kind), (data(4, 3, seed=4), _FIELD), "iuf", note=kind)
         for kind in ("max", "min")
     ],
 ]

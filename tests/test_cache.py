@@ -207,9 +207,7 @@ for turn in range(40):
 
 def test_many_processes_share_a_folder(folder):
     env = {**os.environ, "FNX_CACHE_DIR": str(folder), "PYTHONWARNINGS": "ignore"}
-    writers = [
-        subprocess.Popen([sys.executable, "-c", _WRITER, str(k)], env=env) for k in range(3)
-    ]
+    writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(k)], env=env) for k in range(3)]
     assert [w.wait(timeout=120) for w in writers] == [0, 0, 0]
     assert [p for p in folder.rglob(".tmp-*") if p.is_file()] == []
 

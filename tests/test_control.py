@@ -297,7 +297,7 @@ def test_weak_carries_become_what_the_body_returns():
 
 
 def test_scan_takes_no_more_rows_than_it_should():
-    with pytest.raises(ValueError, match="different lengths.*a.*3.*b.*4"):
+    with pytest.raises(ValueError, match=r"different lengths.*a.*3.*b.*4"):
         lax.scan(lambda c, x: (c, None), 0.0, {"a": np.zeros(3), "b": np.zeros(4)})
     with pytest.raises(ValueError, match="length=5"):
         lax.scan(lambda c, x: (c, None), 0.0, np.zeros(3), length=5)
@@ -324,6 +324,24 @@ def test_mismatched_carries():
         lax.scan(1.0, 1.0, np.zeros(2))
     with pytest.raises(TypeError, match=r"returned a carry of other types"):
         lax.while_loop(lambda v: v.sum() < 3, lambda v: np.zeros(3), np.zeros(2))
+
+
+def test_bodies_are_traced_once_while_their_surroundings_are_the_same():
+    count, factor = [], 2.0
+
+    def body(c, x):
+        count.append(1)
+        return c * factor + x, None
+
+    run = lambda: float(lax.scan(body, np.ones(()), np.ones(3))[0])
+    assert run() == run() == 15.0
+    assert len(count) == 1
+    factor = 3.0
+    assert run() == 40.0
+    assert len(count) == 2
+    twice = jit(lambda a: lax.scan(body, a, np.ones(3))[0])
+    assert float(twice(1.0)) == 40.0
+    assert float(api.grad(lambda a: lax.scan(body, a, np.ones(3))[0])(1.0)) == 27.0
 
 
 def test_a_python_branch_in_a_body_is_an_error():

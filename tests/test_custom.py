@@ -119,7 +119,7 @@ def test_forward_mode():
     np.testing.assert_allclose(float(api.jvp(f, (X,), (2.0,))[1]), 2 * FIRST)
     np.testing.assert_allclose(float(api.jacfwd(jit(f))(X)), FIRST)
     g = scaled_sine_vjp()
-    with pytest.raises(TypeError, match="forward-mode.*custom_jvp"):
+    with pytest.raises(TypeError, match=r"forward-mode.*custom_jvp"):
         api.jvp(g, (X,), (1.0,))
     with pytest.raises(TypeError, match="forward-mode"):
         api.jacfwd(jit(g))(X)

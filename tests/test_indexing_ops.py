@@ -261,8 +261,12 @@ def test_bits_are_encryptions_of_their_positions(n):
         high, low = encrypt_ints(*key.tolist(), 0, i)
         assert found[i] == high ^ low
         assert wide[i] == high << 32 | low
-    assert run(RandomSplit((n,)), key)[n - 1].tolist() == list(encrypt_ints(*key.tolist(), 0, n - 1))
-    assert run(random_fold_in, key, np.uint32(n)).tolist() == list(encrypt_ints(*key.tolist(), 0, n))
+    assert run(RandomSplit((n,)), key)[n - 1].tolist() == list(
+        encrypt_ints(*key.tolist(), 0, n - 1)
+    )
+    assert run(random_fold_in, key, np.uint32(n)).tolist() == list(
+        encrypt_ints(*key.tolist(), 0, n)
+    )
 
 
 def test_narrow_bits_are_the_low_ones_of_32():

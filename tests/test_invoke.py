@@ -551,9 +551,7 @@ def test_callbacks_that_do_not_keep_their_word(answer):
 
 def test_callbacks_may_call_programs():
     inner = adder(3)
-    executable = hosted(
-        lambda x: inner.fast([x, x])[0], [((3,), "float64")], [((3,), "float64")]
-    )
+    executable = hosted(lambda x: inner.fast([x, x])[0], [((3,), "float64")], [((3,), "float64")])
     np.testing.assert_array_equal(executable([np.ones(3)])[0], np.full(3, 3.0))
 
 

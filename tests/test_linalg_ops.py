@@ -212,7 +212,9 @@ def test_solve_and_its_gradient(dtype):
 
 def test_a_singular_system_gives_no_error():
     assert not np.isfinite(run(solve, np.zeros((2, 2)), np.ones((2, 1)))).any()
-    assert not np.isfinite(run(TriangularSolve(True, True), np.zeros((2, 2)), np.ones((2, 1)))).any()
+    assert not np.isfinite(
+        run(TriangularSolve(True, True), np.zeros((2, 2)), np.ones((2, 1)))
+    ).any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -222,7 +224,11 @@ def test_qr(dtype, shape, full):
     a = random(*shape, dtype=dtype)
     q, r = run(QR(full), a)
     close(q @ r, a, dtype)
-    close(adjoint(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *[q.shape[-1]] * 2)), dtype)
+    close(
+        adjoint(q) @ q,
+        np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *[q.shape[-1]] * 2)),
+        dtype,
+    )
     np.testing.assert_array_equal(r, np.triu(r))
     q, r, order = run(QR(full, True), a)
     close(q @ r, np.take_along_axis(a, order[..., None, :], -1), dtype)
@@ -283,7 +289,9 @@ def test_factors_that_are_not_unique_have_no_derivative():
             linearize(prim.bind, [array(random(4, 3))], [True])
 
 
-@pytest.mark.parametrize("prim", [cholesky, lu, QR(False), SVD(False), Eigh(), Eig(), Schur(), solve])
+@pytest.mark.parametrize(
+    "prim", [cholesky, lu, QR(False), SVD(False), Eigh(), Eig(), Schur(), solve]
+)
 def test_what_is_no_matrix_of_floats_is_refused(prim):
     count = 2 if prim is solve else 1
     for bad in (np.ones((2, 2), int), np.ones((2, 2), np.float16), np.ones(3)):

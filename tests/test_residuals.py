@@ -1,5 +1,6 @@
 """What derivatives of loops store: the least bytes that let the rest be computed again."""
 
+import itertools
 import time
 
 import numpy as np
@@ -19,7 +20,6 @@ from fnx.interpreters.trace import trace
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
 from fnx.ops.reduction import Sum
-import itertools
 
 # --- minimum cuts --------------------------------------------------------------------------------
 

@@ -233,6 +233,21 @@ def test_constants_leave_loops():
     assert {"exp", "sin"} <= {e.prim.name for e in small.eqns}
 
 
+def test_constants_leave_while_loops():
+    def fn(a, v, n):
+        def body(c):
+            i, x, fixed, limit = c
+            return i + 1, x * exp(a) + sin(fixed), fixed, limit
+
+        return lax.while_loop(lambda c: c[0] < c[3], body, (0, v, v * 2.0, n))
+
+    for n in (0, 3):
+        small = simple(fn, np.array(0.5), np.ones(3), np.array(n))
+        (eqn,) = [e for e in small.eqns if e.prim.name == "while"]
+        assert sorted(e.prim.name for e in eqn.prim.body_jaxpr.eqns) == ["add", "add", "mul"]
+        assert len(eqn.outs) == 2
+
+
 def test_broadcasts_stay_in_loops():
     fn = lambda s, v: lax.scan(
         lambda c, _: (sin(c) + Broadcast((3,), ())(s), None), v, None, length=2

@@ -247,7 +247,13 @@ def test_affinity():
 
 @pytest.mark.parametrize(
     ("text", "cpus"),
-    [("150000 100000", 2), ("100000 100000", 1), ("max 100000", None), ("10000 100000", 1), ("", None)],
+    [
+        ("150000 100000", 2),
+        ("100000 100000", 1),
+        ("max 100000", None),
+        ("10000 100000", 1),
+        ("", None),
+    ],
 )
 def test_quota_of_control_groups(tmp_path, text, cpus):
     own = tmp_path / "cgroup"

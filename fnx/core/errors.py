@@ -54,6 +54,10 @@ class UnexpectedTracerError(FnxError):
     """A traced value outlived the transformation that made it (a leak by a side effect)."""
 
 
+class UnboundAxis(FnxError, NameError):
+    """A collective over a named axis that no vmap, pmap or shard_map around it binds."""
+
+
 class MissingRule(FnxError, NotImplementedError):
     """A primitive lacks a rule that a transformation needs."""
 

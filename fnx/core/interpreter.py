@@ -15,6 +15,7 @@ from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import (
     ConcretizationTypeError,
+    FnxError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -155,6 +156,10 @@ class Eval(Interpreter):
         token = _float_errors.set(_IGNORE)
         try:
             outs = prim.impl(*values)
+        except (TypeError, ValueError) as error:
+            if not isinstance(error, FnxError) and not prim.multiple_results:
+                prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
+            raise
         finally:
             _float_errors.reset(token)
         for a in args:

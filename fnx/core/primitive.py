@@ -30,14 +30,21 @@ class AddTo:
     """A cotangent that knows how to add itself to an accumulator, without being an array first.
 
     `fn(accumulator)` returns the sum; a transpose rule of a slice returns it so that gradients of
-    slices cost the slice and not the array.
+    slices cost the slice and not the array. `into(numpy_array)` adds in place; there is one where the
+    cotangent is concrete.
     """
 
-    __slots__ = ("aval", "fn")
+    __slots__ = ("aval", "fn", "into")
 
-    def __init__(self, aval: ShapedArray, fn: Callable[[Array], Array]):
+    def __init__(
+        self,
+        aval: ShapedArray,
+        fn: Callable[[Array], Array],
+        into: Callable[[np.ndarray], None] | None = None,
+    ):
         self.aval = aval
         self.fn = fn
+        self.into = into
 
 
 @dataclass(frozen=True)

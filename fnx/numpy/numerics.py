@@ -222,10 +222,10 @@ def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None
     y = ufuncs.conj(y)
     turned = x.shape[0] < y.shape[0]
     if turned:
-        x, y = flip(y), flip(x)
+        x, y = y, x
     wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
     out = _convolve(x, y, mode, wanted)
-    return out
+    return flip(out) if turned else out
 
 
 # --- polynomials --------------------------------------------------------------------------------------

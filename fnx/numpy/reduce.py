@@ -71,13 +71,14 @@ def _fold(
     if where is not None:
         x = _masked(name, x, where, neutral)
     out = prim(axes)(x) if axes else x
-    if getattr(out, "weak_type", False):
-        out = _strong(out)
-    out = _keep(out, x, axes, keepdims)
+    out = _keep(_strong(out), x, axes, keepdims)
     return out if initial is None else combine(out, convert(to_array(initial, name), out.dtype))
 
 
 def _strong(x: Array) -> Array:
+    """The same without a weak type."""
+    if not x.weak_type:
+        return x
     if type(x) is ConcreteArray:
         return ConcreteArray(x._value)
     return ops.ConvertElementType(x.dtype)(x)
@@ -121,7 +122,7 @@ def _extremum(name: str, prim: Callable, combine: Callable, bound: Callable, doc
             result = _complex_extremum(x, axes, name)
         else:
             result = prim(axes)(x) if axes else x
-        result = _keep(result, x, axes, keepdims)
+        result = _keep(_strong(result), x, axes, keepdims)
         if initial is None:
             return result
         return combine(result, convert(to_array(initial, name), result.dtype))
@@ -304,7 +305,7 @@ def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Ca
         wanted = dtypes.canonical(dtype) if dtype is not None else x.dtype
         if wanted == dtypes.bool_:
             wanted = dtypes.default_for("i")
-        return Cumulative(kind, k)(convert(x, wanted))
+        return Cumulative(kind, k)(_strong(convert(x, wanted)))
 
     return fn
 

@@ -496,6 +496,8 @@ def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: 
     n = x.shape[axis]
     if n == 0:
         raise InvalidValue(f"pad with mode={mode!r} of axis {axis}, which is empty")
+    if reflect_type == "odd":
+        return _pad_odd(x, axis, lo, hi, mode)
     places = np.arange(-lo, n + hi)
     if mode == "edge":
         source = np.clip(places, 0, n - 1)
@@ -506,28 +508,25 @@ def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: 
         turned = places % period
         last = period if mode == "reflect" else period - 1
         source = np.minimum(turned, last - turned)
-        if reflect_type == "odd":
-            return _pad_odd(x, axis, places, source, mode)
     return _take_static(x, source, axis)
 
 
-def _pad_odd(x: Array, axis: int, places: np.ndarray, source: np.ndarray, mode: str) -> Array:
-    """Reflections that continue the slope: 2 * edge - reflected, once per turn."""
-    n = x.shape[axis]
-    period = max(n - 1, 1) if mode == "reflect" else n
-    turns = np.where(places < 0, -((-places - (mode != "reflect")) // period) - (mode != "reflect"), places // period)
-    turns = np.where((places >= 0) & (places < n), 0, turns)
-    reflected = _take_static(x, source, axis)
-    first, last = _take_static(x, np.array([0]), axis), _take_static(x, np.array([n - 1]), axis)
-    along = (*(1,) * axis, -1, *(1,) * (x.ndim - axis - 1))
-    odd = (turns % 2 != 0).reshape(along)
-    slope = ufuncs.subtract(last, first)
-    even_part = reflected + convert(array(turns.reshape(along)), x.dtype) * slope
-    odd_part = (
-        convert(array((turns + 1).reshape(along)), x.dtype) * last
-        - convert(array((turns - 1).reshape(along)), x.dtype) * first
-    )
-    return where(odd, odd_part - reflected, even_part)
+def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
+    """Reflections at the ends that continue the slope: 2 * end - reflected, as often as needed."""
+    lead = (slice(None),) * axis
+    skip = int(mode == "reflect")
+    for count, before in ((lo, True), (hi, False)):
+        while count > 0:
+            n = x.shape[axis]
+            if n <= skip:
+                raise InvalidValue(f"pad with mode={mode!r} of axis {axis} of size {n}")
+            take_now = min(count, n - skip)
+            end = x[(*lead, slice(0, 1) if before else slice(n - 1, n))]
+            inner = slice(skip, skip + take_now) if before else slice(n - skip - take_now, n - skip)
+            turned = ufuncs.subtract(ufuncs.multiply(end, 2), flip(x[(*lead, inner)], axis))
+            x = concatenate([turned, x] if before else [x, turned], axis)
+            count -= take_now
+    return x
 
 
 def _take_static(x: Array, places: np.ndarray, axis: int) -> Array:

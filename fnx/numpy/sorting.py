@@ -465,7 +465,7 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
         at = searchsorted(e, points[:, k], "right")
         at = where(ufuncs.equal(points[:, k], e[-1]), at - 1, at)
         flat = flat * sizes[k] + at
-    w = _full((n,), 1, points.dtype) if weights is None else to_array(weights)
+    w = None if weights is None else to_array(weights)
     counts = reshape_to(bincount(flat, w, length=math.prod(sizes)), tuple(sizes))
     counts = counts[(slice(1, -1),) * dims]
     if density:

@@ -114,7 +114,11 @@ class DotGeneral(Primitive):
     def _shape(self, x: ShapedArray, y: ShapedArray) -> Shape:
         (lc, rc), (lb, rb) = self.dimension_numbers
         for what, a, b in (("contracted", lc, rc), ("batch", lb, rb)):
-            ok = len(a) == len(b) and all(0 <= k < x.ndim for k in a) and all(0 <= k < y.ndim for k in b)
+            ok = (
+                len(a) == len(b)
+                and all(0 <= k < x.ndim for k in a)
+                and all(0 <= k < y.ndim for k in b)
+            )
             if not ok or [x.shape[k] for k in a] != [y.shape[k] for k in b]:
                 raise ShapeError(
                     f"dot_general cannot pair {what} axes {a} of shape {x.shape} with axes {b} of "
@@ -208,7 +212,10 @@ def _fold(dot: Layout, x: Operand, y: Operand, shape: Shape, inner: Shape, dtype
 
     def fn(*index: Expr) -> tuple[Expr, ...]:
         batch, left, right, k = index[:nb], index[nb : nb + nl], index[nb + nl : n], index[n:]
-        at_x, at_y = _place(dot.lhs_perm, (*batch, *left, *k)), _place(dot.rhs_perm, (*batch, *k, *right))
+        at_x, at_y = (
+            _place(dot.lhs_perm, (*batch, *left, *k)),
+            _place(dot.rhs_perm, (*batch, *k, *right)),
+        )
         return (scalar.mul(scalar.cast(x(*at_x), dtype), scalar.cast(y(*at_y), dtype)),)
 
     return Fold(
@@ -270,4 +277,3 @@ def _finish(x: Any, perm: Shape | None, dtype: np.dtype) -> Any:
     if perm is not None:
         x = Transpose(perm)(x)
     return x if x.dtype == dtype else convert(x, dtype)
-

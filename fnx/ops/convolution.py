@@ -73,7 +73,11 @@ class ConvGeneralDilated(Primitive):
         batch, features = x.shape[xs[0]], x.shape[xs[1]]
         out, inputs = w.shape[ws[0]], w.shape[ws[1]]
         groups = self.feature_group_count * self.batch_group_count
-        if features != inputs * self.feature_group_count or out % groups or batch % self.batch_group_count:
+        if (
+            features != inputs * self.feature_group_count
+            or out % groups
+            or batch % self.batch_group_count
+        ):
             raise ShapeError(
                 f"{self.name}: lhs of shape {x.shape} has {features} features in "
                 f"{self.feature_group_count} groups and batch {batch} in {self.batch_group_count}; rhs "
@@ -157,7 +161,9 @@ class ConvGeneralDilated(Primitive):
             dilated(n, d) + max(lo, 0) + max(hi, 0)
             for n, d, (lo, hi) in zip(x.shape[2:], self.lhs_dilation, self.padding)
         ]
-        if any(d > 1 for d in self.lhs_dilation) or any(p > 0 for pair in self.padding for p in pair):
+        if any(d > 1 for d in self.lhs_dilation) or any(
+            p > 0 for pair in self.padding for p in pair
+        ):
             wide = np.zeros((*x.shape[:2], *sizes), x.dtype)
             box = [
                 slice(max(lo, 0), max(lo, 0) + dilated(n, d), d)
@@ -227,7 +233,9 @@ class ConvGeneralDilated(Primitive):
             ct.shape[2:],
         ):  # fmt: skip
             before = dilated(k, rd) - lo - 1
-            padding.append((before, dilated(size, ld) + dilated(k, rd) - 1 - dilated(o, s) - before))
+            padding.append(
+                (before, dilated(size, ld) + dilated(k, rd) - 1 - dilated(o, s) - before)
+            )
         return ConvGeneralDilated(
             self.lhs_dilation, tuple(padding), self.window_strides, self.rhs_dilation,
             self.dimension_numbers, groups,
@@ -286,9 +294,13 @@ class ConvGeneralDilated(Primitive):
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
         (aval,) = self.abstract(
-            ShapedArray(x.shape, dtypes.canonical(x.dtype)), ShapedArray(w.shape, dtypes.canonical(w.dtype))
+            ShapedArray(x.shape, dtypes.canonical(x.dtype)),
+            ShapedArray(w.shape, dtypes.canonical(w.dtype)),
         )
-        if accumulator(dtypes.canonical(x.dtype), aval.dtype) != aval.dtype or aval.dtype.name != x.dtype:
+        if (
+            accumulator(dtypes.canonical(x.dtype), aval.dtype) != aval.dtype
+            or aval.dtype.name != x.dtype
+        ):
             return Host()
         xs, ws, os = self.dimension_numbers
         inner = tuple(w.shape[a] for a in ws[1:])
@@ -319,7 +331,12 @@ class ConvGeneralDilated(Primitive):
         )
 
     def _spots(
-        self, sizes: Sequence[int], kernel: Sequence[int], aval: ShapedArray, at: Sequence, k: Sequence
+        self,
+        sizes: Sequence[int],
+        kernel: Sequence[int],
+        aval: ShapedArray,
+        at: Sequence,
+        k: Sequence,
     ) -> tuple[expr.Expr, list[expr.Expr]]:
         """Where a product reads lhs, along each spatial axis, and whether it is not padding or a hole."""
         inside, spots = expr.const(True, "bool"), []
@@ -333,7 +350,9 @@ class ConvGeneralDilated(Primitive):
             last = (out - 1) * step + (m - 1) * reach - lo
             if lo > 0 or last > (n - 1) * hole or hole > 1:
                 inside = expr.logical_and(inside, expr.compare("ge", spot, zero))
-                inside = expr.logical_and(inside, expr.compare("le", spot, expr.size((n - 1) * hole)))
+                inside = expr.logical_and(
+                    inside, expr.compare("le", spot, expr.size((n - 1) * hole))
+                )
                 if hole > 1:
                     spot, rest = expr.divmod_size(spot, hole)
                     inside = expr.logical_and(inside, expr.compare("eq", rest, zero))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar
-from fnx.core.array import Array
+from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -18,6 +18,7 @@ from fnx.ops.basic import scalar as number
 from fnx.ops.indexing import Gather, ScatterAdd
 from fnx.ops.scatter import Scatter
 from fnx.ops.shape import Concatenate, Reshape
+from fnx.ops.slice import AddInto
 from fnx.ops.windows import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -58,9 +59,7 @@ def _box(shape: Shape, sizes: Shape, starts: Sequence[np.ndarray]) -> tuple[slic
 
 def _shifted(index: Sequence[Expr], shape: Shape, sizes: Shape, starts: Sequence[Operand]) -> tuple:
     return tuple(
-        scalar.add(
-            scalar.clamp(scalar.size(0), scalar.cast(s(), "int64"), scalar.size(m - n)), i
-        )
+        scalar.add(scalar.clamp(scalar.size(0), scalar.cast(s(), "int64"), scalar.size(m - n)), i)
         for i, m, n, s in zip(index, shape, sizes, starts, strict=True)
     )
 
@@ -105,7 +104,11 @@ class DynamicSlice(Primitive):
 
     def transpose(self, cts: tuple, x: Undefined, *starts: Array) -> tuple:  # type: ignore[override]
         ct = cts[0]
-        add = AddTo(x.aval, lambda acc: dynamic_slice_add(acc, ct, *starts))
+        into = None
+        if all([type(a) is ConcreteArray for a in (ct, *starts)]):
+            box = _box(x.shape, self.slice_sizes, [s._value for s in starts])
+            into = AddInto(box, ct._value)
+        add = AddTo(x.aval, lambda acc: dynamic_slice_add(acc, ct, *starts), into)
         return (add, *(None,) * len(starts))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:

@@ -1,13 +1,13 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from fnx.core import dtypes, scalar
-from fnx.core.array import Array
+from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -102,8 +102,10 @@ class Gather(Primitive):
     def transpose(self, cts: tuple, x: Undefined, indices: Array) -> tuple:  # type: ignore[override]
         dims = as_scatter(self.dimension_numbers)
         add = ScatterAdd(dims, self.indices_are_sorted, self.mode, self.unique_indices)
-        ct = cts[0]
-        return AddTo(x.aval, lambda acc: add(acc, indices, ct)), None
+        ct, into = cts[0], None
+        if type(ct) is ConcreteArray and type(indices) is ConcreteArray:
+            into = partial(_add_into, add, indices._value, ct._value)
+        return AddTo(x.aval, lambda acc: add(acc, indices, ct), into), None
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         (x, indices), (ax, ai) = args, axes
@@ -134,6 +136,10 @@ class Gather(Primitive):
             return x(*at) if fill is None else scalar.select(inside, x(*at), fill)
 
         return Point(element)
+
+
+def _add_into(add: "ScatterAdd", indices: np.ndarray, ct: np.ndarray, out: np.ndarray) -> None:
+    add.write(out, indices, ct)
 
 
 def batched_dims(n: GatherDimensionNumbers, x: bool, indices: bool) -> GatherDimensionNumbers:
@@ -177,15 +183,21 @@ class AnyScatter(Primitive):
         return (ShapedArray(x.shape, x.dtype, weak),)
 
     def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]
-        w = self.windows(x, indices, updates)
+        check_indices(self.name, indices.dtype)
         out = x.copy()
-        if not updates.size or not x.size:
-            return out
+        self.write(out, indices, updates)
+        return out
+
+    def write(self, out: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> None:
+        """Combine updates into `out` in place."""
+        w = self.windows(out, indices, updates)
+        if not updates.size or not out.size:
+            return
         if w.single:
             box, inside = w.box(indices)
             if inside or self.mode is not FILL:
                 self._combine(out, box, updates.reshape(w.sizes))
-            return out
+            return
         at, good = w.positions(indices, self.mode)
         if w.perm is not None:
             updates = updates.transpose(w.made)
@@ -200,7 +212,6 @@ class AnyScatter(Primitive):
             self._combine(view, (*(slice(None),) * len(w.before), at), updates)
         else:
             accumulate_at(self.ufunc, out, w, at, updates)
-        return out
 
     def _combine(self, out: np.ndarray, at: tuple, updates: np.ndarray) -> None:
         if self.ufunc is None:
@@ -254,7 +265,9 @@ class AnyScatter(Primitive):
         return Update(x, updates.shape, target, updates, self.combine, unique)
 
 
-def accumulate_at(ufunc: np.ufunc, out: np.ndarray, w: Windows, at: Any, updates: np.ndarray) -> None:
+def accumulate_at(
+    ufunc: np.ufunc, out: np.ndarray, w: Windows, at: Any, updates: np.ndarray
+) -> None:
     """Combine updates into `out` at positions that may repeat.
 
     `ufunc.at` is fast for one flat index array only, so whole positions are worked out.
@@ -276,7 +289,9 @@ class ScatterAdd(AnyScatter):
 
     name = "scatter-add"
     ufunc = np.add
-    combine = staticmethod(lambda old, new: scalar.apply("or" if old.dtype == "bool" else "add", old, new))
+    combine = staticmethod(
+        lambda old, new: scalar.apply("or" if old.dtype == "bool" else "add", old, new)
+    )
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, indices, updates), (tx, _, tu) = primals, tangents
@@ -292,4 +307,3 @@ class ScatterAdd(AnyScatter):
         if not isinstance(updates, Undefined):
             return ct_x, None, None
         return ct_x, None, self.reader(x, indices, updates)(ct, indices)
-

@@ -97,5 +97,6 @@ def check_matrices(name: str, x: ShapedArray, square: bool = False) -> None:
         )
     if x.ndim < 2 or square and x.shape[-1] != x.shape[-2]:
         kind = "square matrices" if square else "matrices"
-        raise ShapeError(f"{name} needs {kind} in the last two axes, not an array of shape {x.shape}")
-
+        raise ShapeError(
+            f"{name} needs {kind} in the last two axes, not an array of shape {x.shape}"
+        )

@@ -25,7 +25,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _MASK = 0xFFFFFFFF
 _BLOCK = 32768  # elements that stay in cache through all rounds
-_FEW = 10  # elements for which Python's integers are faster than NumPy's calls
+_FEW = 6  # elements for which Python's integers are faster than NumPy's calls
 BITS = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
 
@@ -39,22 +39,34 @@ def _schedule(k0: Any, k1: Any, k2: Any) -> Iterator[tuple]:
         yield _ROTATIONS[i % 2], keys[(i + 1) % 3], keys[(i + 2) % 3], i + 1
 
 
+# Operands of NumPy's calls as arrays of rank 0: Python integers and NumPy scalars cost more.
+_SHIFTS = {r: (np.array(r, _U32), np.array(32 - r, _U32)) for group in _ROTATIONS for r in group}
+_NUMBERS = [np.array(i, _U32) for i in range(6)]
+
+
 def _encrypt_block(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> None:
     """Encrypt the pairs (x0, x1) of uint32 arrays in place; keys broadcast."""
+    add, left, right, or_, xor = (
+        np.add,
+        np.left_shift,
+        np.right_shift,
+        np.bitwise_or,
+        np.bitwise_xor,
+    )
     k2 = k0 ^ k1 ^ np.uint32(_PARITY)
-    x0 += k0
-    x1 += k1
+    add(x0, k0, x0)
+    add(x1, k1, x1)
     tmp = np.empty_like(x1)
     for rotations, a, b, i in _schedule(k0, k1, k2):
         for r in rotations:
-            x0 += x1
-            np.left_shift(x1, np.uint32(r), out=tmp)
-            np.right_shift(x1, np.uint32(32 - r), out=x1)
-            x1 |= tmp
-            x1 ^= x0
-        x0 += a
-        x1 += b
-        x1 += np.uint32(i)
+            up, down = _SHIFTS[r]
+            add(x0, x1, x0)
+            left(x1, up, tmp)
+            right(x1, down, x1)
+            or_(x1, tmp, x1)
+            xor(x1, x0, x1)
+        add(x0, a, x0)
+        add(x1, add(b, _NUMBERS[i]), x1)
 
 
 def encrypt_ints(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
@@ -104,7 +116,7 @@ def encrypt_counts(key: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         high = (low >> np.uint64(32)).astype(_U32)
     low = low.astype(_U32)
     for i in range(0, n, _BLOCK):
-        _encrypt_block(key[0], key[1], high[i : i + _BLOCK], low[i : i + _BLOCK])
+        _encrypt_block(key[0, ...], key[1, ...], high[i : i + _BLOCK], low[i : i + _BLOCK])
     return high, low
 
 
@@ -168,7 +180,9 @@ class RandomBits(_OfKeys):
     def abstract(self, keys: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_keys(self.name, keys)
         if self.bit_width not in BITS:
-            raise InvalidValue(f"random bits come in widths of 8, 16, 32 or 64, not {self.bit_width}")
+            raise InvalidValue(
+                f"random bits come in widths of 8, 16, 32 or 64, not {self.bit_width}"
+            )
         return (ShapedArray((*keys.shape[:-1], *self.shape), BITS[self.bit_width]),)
 
     def impl(self, keys: np.ndarray) -> np.ndarray:  # type: ignore[override]

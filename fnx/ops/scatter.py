@@ -127,4 +127,3 @@ class ScatterMax(_ScatterExtremum):
     name = "scatter-max"
     ufunc = np.maximum
     combine = staticmethod(lambda old, new: scalar.apply("max", old, new))
-

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
-from fnx.core.array import Array
+from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -76,6 +76,16 @@ class Box(Primitive):
         ]
 
 
+class AddInto:
+    """Adds an update to a box of an array in place."""
+
+    def __init__(self, box: tuple[slice, ...], update: np.ndarray):
+        self.box, self.update = box, update
+
+    def __call__(self, out: np.ndarray) -> None:
+        out[self.box] += self.update
+
+
 @dataclass(frozen=True)
 class Slice(Box):
     """The elements of a box."""
@@ -94,7 +104,9 @@ class Slice(Box):
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         add_to = SliceAdd(self.start_indices, self.limit_indices, self.strides)
-        return (AddTo(x.aval, lambda total: add_to(total, cts[0])),)
+        ct = cts[0]
+        into = AddInto(self.box(), ct._value) if type(ct) is ConcreteArray else None
+        return (AddTo(x.aval, lambda total: add_to(total, ct), into),)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (Slice(*self.with_axis(axes[0], size))(args[0]),), (axes[0],)

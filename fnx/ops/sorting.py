@@ -7,7 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
 from fnx.ops.basic import broadcast_axis, move_axis
@@ -114,8 +114,14 @@ class TopK(Primitive):
     multiple_results = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        if dtypes.is_complex(x.dtype):
+            raise TypeMismatch(
+                f"top_k of dtype {x.dtype}, which is not ordered; take the largest of abs(x) or x.real"
+            )
         if not 0 <= self.axis < x.ndim:
-            raise ShapeError(f"top_k needs an operand with an axis {self.axis}, not shape {x.shape}")
+            raise ShapeError(
+                f"top_k needs an operand with an axis {self.axis}, not shape {x.shape}"
+            )
         if not 0 <= self.k <= x.shape[self.axis]:
             raise InvalidValue(
                 f"top_k cannot take the {self.k} largest of {x.shape[self.axis]} elements: k must be "
@@ -142,4 +148,3 @@ class TopK(Primitive):
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         return Host()
-

@@ -19,9 +19,10 @@ from fnx.ops import matrix as m
 from fnx.ops.basic import convert, scalar
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import abs_, add, complex_, conj, div, eq, imag, mul, real, select, sub
-from fnx.ops.linalg import Stacked, TriangularSolve, each, nans_like, solve
+from fnx.ops.linalg import solve
 from fnx.ops.reduction import Max
 from fnx.ops.shape import Concatenate, Slice
+from fnx.ops.triangular import Stacked, TriangularSolve, each, nans_like
 
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
 
@@ -350,4 +351,3 @@ class Schur(Stacked):
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
         return Host()
-

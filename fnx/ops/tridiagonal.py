@@ -12,8 +12,8 @@ from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops import matrix as m
 from fnx.ops.basic import scalar
 from fnx.ops.elementwise import add, mul, neg, sub
-from fnx.ops.linalg import Stacked
 from fnx.ops.shape import Pad
+from fnx.ops.triangular import Stacked
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,7 @@ class Windows:
     the flattened block are one small array of integers, so that NumPy's `take` does the rest.
     """
 
-    def __init__(
-        self, dims: GatherDimensionNumbers, operand: Shape, indices: Shape, sizes: Shape
-    ):
+    def __init__(self, dims: GatherDimensionNumbers, operand: Shape, indices: Shape, sizes: Shape):
         self.dims, self.operand, self.indices, self.sizes = dims, operand, indices, sizes
         gone = (*dims.collapsed_slice_dims, *dims.operand_batching_dims)
         self.window_dims = tuple(d for d in range(len(operand)) if d not in gone)
@@ -127,9 +125,7 @@ class Windows:
             problem = f"offset (update window) axes must lie in [0, {rank})"
         elif self.indices[-1:] != (len(dims.start_index_map),):
             problem = "the last axis of the indices must have one entry per indexed operand axis"
-        elif any(
-            sizes[d] > 1 for d in (*dims.collapsed_slice_dims, *dims.operand_batching_dims)
-        ):
+        elif any(sizes[d] > 1 for d in (*dims.collapsed_slice_dims, *dims.operand_batching_dims)):
             problem = "windows must have size 1 along collapsed and batching axes"
         elif len(dims.operand_batching_dims) != len(dims.start_indices_batching_dims) or any(
             operand[d] != self.indices[a]
@@ -165,7 +161,9 @@ class Windows:
         self.made = tuple(made)
         self.perm = None if made == sorted(made) else tuple(made.index(k) for k in range(len(made)))
         # One index along one axis, and nothing else: the index is the position.
-        self.plain = len(dims.start_index_map) == 1 and touched == [*dims.start_index_map] and not inner
+        self.plain = (
+            len(dims.start_index_map) == 1 and touched == [*dims.start_index_map] and not inner
+        )
         self.offsets: Any = None
         for k, d in enumerate(inner):
             steps = np.arange(sizes[d]) * self.strides[d]
@@ -269,7 +267,9 @@ def scatter_windows(
         )
     for d, axis in zip(kept, dims.update_window_dims, strict=True):
         if not 0 <= axis < len(updates):
-            raise ShapeError(f"update window axis {axis} does not exist in updates of shape {updates}")
+            raise ShapeError(
+                f"update window axis {axis} does not exist in updates of shape {updates}"
+            )
         sizes[d] = updates[axis]
     found = windows(as_gather(dims), operand, indices, tuple(sizes))
     if found.shape != updates:

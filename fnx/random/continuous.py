@@ -6,9 +6,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fnx import numpy as jnp
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.numpy import ufuncs
 from fnx.ops.basic import broadcast_to, convert, scalar
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import (
@@ -71,7 +71,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 
 def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Normal numbers, given that they lie in the open interval (lower, upper)."""
     words = words_of(key, "truncated_normal")
@@ -80,7 +86,7 @@ def truncated_normal(
     root = scalar(math.sqrt(2), dtype)
     u = uniform_between(words, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
     inf = scalar(math.inf, dtype)
-    return jnp.clip(mul(root, erf_inv(u)), nextafter(lower, inf), nextafter(upper, neg(inf)))
+    return ufuncs.clip(mul(root, erf_inv(u)), nextafter(lower, inf), nextafter(upper, neg(inf)))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -113,7 +119,12 @@ def _tiny(dtype: np.dtype) -> float:
 
 
 def gumbel(
-    key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None, *, out_sharding: Any = None
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Gumbel numbers; `mode="high"` uses twice as many bits, for the far tails."""
     words, dtype = words_of(key, "gumbel"), float_dtype(dtype, "gumbel")
@@ -139,7 +150,9 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     return tan(_times(math.pi, sub(u, scalar(0.5, dtype))))
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def pareto(
+    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Pareto numbers of shape parameter b, at least 1."""
     words, dtype = words_of(key, "pareto"), float_dtype(dtype, "pareto")
     shape, (b,) = parameters("pareto", shape, dtype, b)
@@ -162,7 +175,7 @@ def weibull_min(
     words, dtype = words_of(key, "weibull_min"), float_dtype(dtype, "weibull_min")
     u = unit_interval(words, canonical_shape(shape), dtype)
     power = 1.0 / parameter(concentration, dtype)
-    return jnp.power(neg(log1p(neg(u))), power) * parameter(scale, dtype)
+    return ufuncs.power(neg(log1p(neg(u))), power) * parameter(scale, dtype)
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
@@ -188,7 +201,9 @@ def double_sided_maxwell(
     return rademacher(second, shape, dtype) * maxwell_of(first, shape, dtype) * scale + loc
 
 
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def wald(
+    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Wald (inverse Gaussian) numbers of a mean, of scale 1."""
     words, dtype = words_of(key, "wald"), float_dtype(dtype, "wald")
     shape, (mean,) = parameters("wald", shape, dtype, mean)
@@ -239,4 +254,4 @@ def geometric(
     shape, (p,) = parameters("geometric", shape, inexact, p)
     u, one = unit_interval(words, shape, inexact), scalar(1.0, inexact)
     u = select(eq(u, scalar(0.0, inexact)), broadcast_to(one, shape), u)
-    return convert(add(jnp.floor(div(log(u), log1p(neg(p)))), one), dtype)
+    return convert(add(ufuncs.floor(div(log(u), log1p(neg(p)))), one), dtype)

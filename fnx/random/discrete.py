@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy as jnp
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.numpy import sorting, ufuncs
 from fnx.ops.basic import broadcast_to, convert, move_axis, scalar
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.cumulative import Cumulative
@@ -161,7 +161,11 @@ def choice(
         found = permutation(words, n if arr is None else arr, axis)
         found = found[(slice(None),) * (0 if arr is None else axis) + (slice(draws),)]
     else:
-        index = randint(words, shape, 0, n) if p is None else _weighted(words, n, shape, replace, p, mode)
+        index = (
+            randint(words, shape, 0, n)
+            if p is None
+            else _weighted(words, n, shape, replace, p, mode)
+        )
         found = index if arr is None else _take(arr, index, axis)
     return Reshape((*lead, *shape, *rest))(found)
 
@@ -170,13 +174,15 @@ def _weighted(words: Array, n: int, shape: Shape, replace: bool, p: Any, mode: s
     p = p if isinstance(p, Array) else as_array(p)
     p = convert(p, dtypes.to_inexact(p.dtype))
     if p.shape != (n,):
-        raise ShapeError(f"choice needs p of shape {(n,)}, one probability per element, not {p.shape}")
+        raise ShapeError(
+            f"choice needs p of shape {(n,)}, one probability per element, not {p.shape}"
+        )
     if not replace:
-        noisy = add(gumbel_of(words, (n,), p.dtype, mode), jnp.log(p))
+        noisy = add(gumbel_of(words, (n,), p.dtype, mode), ufuncs.log(p))
         return convert(TopK(math.prod(shape), 0)(noisy)[1], dtypes.default_for("i"))
     total = Cumulative("cumsum", 0)(p)
     u = sub(scalar(1.0, p.dtype), unit_interval(words, shape, p.dtype))
-    return convert(jnp.searchsorted(total, mul(total[-1], u)), dtypes.default_for("i"))
+    return convert(sorting.searchsorted(total, mul(total[-1], u)), dtypes.default_for("i"))
 
 
 # --- counts ---------------------------------------------------------------------------------------------
@@ -210,7 +216,9 @@ def multinomial(
     p = broadcast_to(p, result_shape("multinomial", shape, p))
     left = broadcast_to(parameter(n, p.dtype), shape[:-1])
     rest = Cumulative("cumsum", len(shape) - 1, True)(p)
-    ratios = jnp.clip(p / jnp.maximum(rest, scalar(float(np.finfo(p.dtype).tiny), p.dtype)), 0, 1)
+    ratios = ufuncs.clip(
+        p / ufuncs.maximum(rest, scalar(float(np.finfo(p.dtype).tiny), p.dtype)), 0, 1
+    )
     counts = []
     for k, sub_key in enumerate(split_words(words, shape[-1])):
         count = random_binomial(sub_key, left, ratios[..., k])

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
 from fnx.ops.basic import broadcast_to, scalar
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import abs_, add, div, exp, max_, mul, pow_, sqrt, sub
+from fnx.ops.matrix import repeat_columns
 from fnx.ops.reduction import Max
 from fnx.ops.sampling import RandomGamma
 from fnx.random.continuous import exponential_of, normal_of
@@ -30,7 +30,9 @@ def gamma_of(words: Array, alpha: Array, log_space: bool = False) -> Array:
     return RandomGamma(log_space)(words, alpha)
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def gamma(
+    key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Array:
     """Gamma numbers of shape parameter a and scale 1; differentiable in a."""
     words, dtype = words_of(key, "gamma"), float_dtype(dtype, "gamma")
     _, (a,) = parameters("gamma", shape, dtype, a)
@@ -72,12 +74,8 @@ def dirichlet(
     alpha = broadcast_to(alpha, result_shape("dirichlet", (*shape, n), alpha))
     x = gamma_of(words, alpha, log_space=True)
     last = len(shape)
-    x = exp(sub(x, _repeated(Max((last,))(x), n)))
-    return div(x, _repeated(Sum((last,))(x), n))
-
-
-def _repeated(x: Array, n: int) -> Array:
-    return jnp.broadcast_to(x[..., None], (*x.shape, n))
+    x = exp(sub(x, repeat_columns(Max((last,))(x), n)))
+    return div(x, repeat_columns(Sum((last,))(x), n))
 
 
 def _chisquare_of(words: Array, df: Array) -> Array:
@@ -95,7 +93,13 @@ def chisquare(
 
 
 def f(
-    key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+    key: Any,
+    dfnum: Any,
+    dfden: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """F numbers of dfnum and dfden degrees of freedom."""
     words, dtype = words_of(key, "f"), float_dtype(dtype, "f")
@@ -140,4 +144,4 @@ def ball(
     g = generalized_normal_of(first, p, (*shape, d), dtype)
     e = exponential_of(second, shape, dtype)
     total = add(Sum((len(shape),))(pow_(abs_(g), scalar(float(p), dtype))), e)
-    return div(g, _repeated(pow_(total, scalar(1 / p, dtype)), d))
+    return div(g, repeat_columns(pow_(total, scalar(1 / p, dtype)), d))

@@ -82,7 +82,9 @@ class KeyArray:
         rest = (slice(None),) if any(i is Ellipsis for i in index) else ()
         words = self._words[(*index, *rest)]
         if words.shape[-1:] != (2,):
-            raise IndexError(f"too many indices for an array of keys of shape {self.shape}: {index}")
+            raise IndexError(
+                f"too many indices for an array of keys of shape {self.shape}: {index}"
+            )
         return KeyArray(words)
 
     def __eq__(self, other: object) -> Any:
@@ -112,7 +114,9 @@ class KeyArray:
         return f"KeyArray({self.shape}, {KEY_DTYPE}) with words\n{self._words!r}"
 
 
-register_pytree_node(KeyArray, lambda k: ((k._words,), None), lambda _, children: KeyArray(*children))
+register_pytree_node(
+    KeyArray, lambda k: ((k._words,), None), lambda _, children: KeyArray(*children)
+)
 
 
 def check_impl(impl: Any) -> None:
@@ -158,8 +162,7 @@ def _seed_words(seed: Any, name: str) -> Array:
             raise OverflowError(f"{name}: the seed {value} does not fit in 64 bits")
         if isinstance(seed, np.integer) and seed.itemsize < 8:
             value &= 0xFFFFFFFF
-        high, low = value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF
-        return ConcreteArray(np.array([high, low], _U32))
+        return ConcreteArray(np.array([value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF], _U32))
     seed = seed if isinstance(seed, Array) else as_array(seed)
     if seed.shape:
         raise ShapeError(
@@ -212,6 +215,12 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     check_impl(impl)
     check_impl(dtype)
     return KeyArray(words_of(key_bits_array, "wrap_key_data", many=True))
+
+
+def key_dtype(impl: Any = None) -> KeyDType:
+    """The dtype of arrays of keys."""
+    check_impl(impl)
+    return KEY_DTYPE
 
 
 def key_impl(keys: Any) -> str:

@@ -76,7 +76,13 @@ def _factor(cov: Array, method: str) -> Array:
 
 
 def orthogonal(
-    key: Any, n: int, shape: Any = (), dtype: Any = None, m: int | None = None, *, out_sharding: Any = None
+    key: Any,
+    n: int,
+    shape: Any = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """Orthogonal (unitary) matrices of shape (*shape, n, m), uniform by the Haar measure."""
     words, dtype = words_of(key, "orthogonal"), float_dtype(dtype, "orthogonal", inexact=True)

@@ -5,10 +5,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fnx import numpy as jnp
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.numpy import ufuncs
 from fnx.ops.basic import broadcast_to, convert, scalar
 from fnx.ops.convert import BitcastConvertType
 from fnx.ops.elementwise import add, max_, mul, or_, rem, shift_right_logical, sub
@@ -131,7 +131,9 @@ def uniform(
     True
     """
     words = words_of(key, "uniform")
-    return uniform_between(words, canonical_shape(shape), float_dtype(dtype, "uniform"), minval, maxval)
+    return uniform_between(
+        words, canonical_shape(shape), float_dtype(dtype, "uniform"), minval, maxval
+    )
 
 
 def _clipped(x: Array, dtype: np.dtype) -> Array:
@@ -140,7 +142,7 @@ def _clipped(x: Array, dtype: np.dtype) -> Array:
         return x
     info, own = np.iinfo(dtype), np.iinfo(x.dtype)
     low, high = max(info.min, own.min), min(info.max, own.max)
-    return convert(jnp.clip(x, scalar(low, x.dtype), scalar(high, x.dtype)), dtype)
+    return convert(ufuncs.clip(x, scalar(low, x.dtype), scalar(high, x.dtype)), dtype)
 
 
 def _integers(x: Any) -> Array:
@@ -163,8 +165,8 @@ def randint(
     info = np.iinfo(dtype)
     if info.bits >= 32:
         return _randint(words, shape, minval, maxval, dtype)
-    low = jnp.clip(convert(minval, dtypes.int32), int(info.min), int(info.max))
-    high = jnp.clip(convert(maxval, dtypes.int32), int(info.min), int(info.max) + 1)
+    low = ufuncs.clip(convert(minval, dtypes.int32), int(info.min), int(info.max))
+    high = ufuncs.clip(convert(maxval, dtypes.int32), int(info.min), int(info.max) + 1)
     return convert(_randint(words, shape, low, high, dtypes.int32), dtype)
 
 
@@ -202,7 +204,7 @@ def bernoulli(
         return lt(unit_interval(words, shape, p.dtype), p)
     both = unit_interval(words, (2, *shape), p.dtype)
     fine = both[1] * 2.0 ** -ml_dtypes.finfo(p.dtype).nmant
-    return jnp.less(fine, p - both[0])
+    return ufuncs.less(fine, p - both[0])
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:

@@ -1,0 +1,109 @@
+"""Sliding windows: where they lie, as views and as index expressions."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core import scalar as expr
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Operand
+from fnx.ops.broadcast import Shape
+from fnx.ops.slice import Pad
+
+
+@dataclass(frozen=True)
+class Windowed(Primitive):
+    """Windows of `window_dimensions`, one for each element of the result.
+
+    The operand is spread by `base_dilation` and padded; windows start every `window_strides`
+    elements, and their elements are `window_dilation` apart.
+    """
+
+    window_dimensions: Shape
+    window_strides: Shape
+    padding: tuple[tuple[int, int], ...]
+    base_dilation: Shape
+    window_dilation: Shape
+
+    def pads(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple([(lo, hi, d - 1) for (lo, hi), d in zip(self.padding, self.base_dilation)])
+
+    def out_shape(self, shape: Shape) -> Shape:
+        rank = len(shape)
+        for given in (
+            self.window_dimensions,
+            self.window_strides,
+            self.padding,
+            self.base_dilation,
+            self.window_dilation,
+        ):
+            if len(given) != rank:
+                raise ShapeError(
+                    f"{self.name} of an operand of shape {shape} with window_dimensions "
+                    f"{self.window_dimensions}, window_strides {self.window_strides}, padding "
+                    f"{self.padding}; expected one entry for each of {rank} axes"
+                )
+        if min((*self.window_strides, *self.base_dilation, *self.window_dilation, 1)) < 1:
+            raise InvalidValue(f"{self.name}: strides and dilations are at least 1")
+        padded = Pad(self.pads()).out_shape(shape)
+        return tuple(
+            [
+                max(0, (n - (w - 1) * d - 1) // s + 1) if n else 0
+                for n, w, d, s in zip(
+                    padded, self.window_dimensions, self.window_dilation, self.window_strides
+                )
+            ]
+        )
+
+    def windows(self, x: np.ndarray, fill: Any) -> np.ndarray:
+        """A view of shape (*result, *window)."""
+        shape = self.out_shape(x.shape)
+        padded = Pad(self.pads()).impl(x, np.asarray(fill, x.dtype))
+        strides = [s * k for s, k in zip(padded.strides, self.window_strides)]
+        inner = [s * k for s, k in zip(padded.strides, self.window_dilation)]
+        full = (*shape, *self.window_dimensions)
+        if not math.prod(full):
+            return np.empty(full, x.dtype)
+        return np.lib.stride_tricks.as_strided(padded, full, (*strides, *inner), writeable=False)
+
+    def with_axis(self, at: int, **changes: Any) -> "Windowed":
+        """The same for operands with another axis, put in at `at`, along which windows have size 1."""
+
+        def put(values: tuple, new: Any) -> tuple:
+            return (*values[:at], new, *values[at:])
+
+        made = {
+            "window_dimensions": put(self.window_dimensions, 1),
+            "window_strides": put(self.window_strides, 1),
+            "padding": put(self.padding, (0, 0)),
+            "base_dilation": put(self.base_dilation, 1),
+            "window_dilation": put(self.window_dilation, 1),
+        }
+        return type(self)(**made, **changes)
+
+    def point(self, x: Operand, out: tuple, window: tuple) -> tuple[expr.Expr, list[expr.Expr]]:
+        """Whether an element of a window is one of the operand's, and which."""
+        here, index = expr.const(True, "bool"), []
+        for k, n in enumerate(x.shape):
+            (lo, hi), base = self.padding[k], self.base_dilation[k]
+            place = expr.add(
+                expr.mul(out[k], expr.size(self.window_strides[k])),
+                expr.mul(window[k], expr.size(self.window_dilation[k])),
+            )
+            place = expr.sub(place, expr.size(lo)) if lo else place
+            element = place
+            if base > 1:
+                element = expr.apply("div", place, expr.size(base))
+                exact = expr.mul(element, expr.size(base))
+                here = expr.logical_and(here, expr.compare("eq", exact, place))
+            if lo > 0:
+                here = expr.logical_and(here, expr.compare("ge", place, expr.size(0)))
+            if hi > 0:
+                here = expr.logical_and(here, expr.compare("lt", element, expr.size(n)))
+            if lo > 0 or hi > 0 or base > 1:
+                element = expr.clamp(expr.size(0), element, expr.size(n - 1))
+            index.append(element)
+        return here, index

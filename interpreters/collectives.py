@@ -1,0 +1,397 @@
+"""Named axes: which are bound, and the collectives, whose operands are spread over one of them.
+
+`vmap(axis_name=...)` binds a name. A collective travels down the interpreters to the `Batch` that
+bound its name, which hands its rule the lanes with the name (`Lanes`); there it becomes ordinary
+operations along the lanes' axis. For all other lanes it is an operation like any other.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, ShapeError, UnboundAxis
+from fnx.core.interpreter import Interpreter, current
+from fnx.core.primitive import Primitive
+from fnx.ops.basic import convert, full, move_axis, reshape, scalar, slice_axis
+from fnx.ops.broadcast import Sum
+from fnx.ops.elementwise import div, mul
+from fnx.ops.join import Concatenate, Iota
+from fnx.ops.linear import Linear
+from fnx.ops.reduction import Max, Min
+from fnx.ops.select import eq
+
+from .batching import batch, place_axis
+
+Name = Hashable
+Groups = tuple[tuple[int, ...], ...] | None
+
+# --- which names are bound ------------------------------------------------------------------------
+
+
+class Axes(Interpreter):
+    """Binds names without lanes, for looking at functions that use them."""
+
+    what = "an environment of named axes"
+
+    def __init__(self, sizes: dict[Name, int]):
+        self.parent: Interpreter = current.get()
+        self.sizes = sizes
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        return self.parent.process(prim, args)
+
+
+def bound_axes() -> dict[Name, int]:
+    """The sizes of the named axes around this place in the program, innermost first."""
+    found: dict[Name, int] = {}
+    it: Interpreter | None = current.get()
+    while it is not None:
+        name = getattr(it, "axis_name", None)
+        if name is not None:
+            found.setdefault(name, int(it.size))  # type: ignore[attr-defined]
+        for name, size in getattr(it, "sizes", {}).items():
+            found.setdefault(name, size)
+        # A stage has no parent that it passes operations to, but was opened inside another interpreter.
+        it = it.parent or getattr(it, "outer", None)
+    return found
+
+
+def axis_size(name: Name) -> int:
+    """The size of a named axis; NameError if it is not bound."""
+    found = bound_axes()
+    if name not in found:
+        raise unbound(name, found)
+    return found[name]
+
+
+def unbound(name: Name, found: Sequence[Name] | dict[Name, int] = ()) -> UnboundAxis:
+    """The error for a name that nobody binds."""
+    known = ", ".join(map(repr, found)) or "none"
+    return UnboundAxis(
+        f"unbound axis name: {name}. Axis names that are bound here: {known}. Collectives work inside a "
+        f"function that is mapped under that name: vmap(f, axis_name={name!r}), pmap or shard_map."
+    )
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Collective(Primitive):
+    """An operation between the lanes of named axes.
+
+    `across(x)` performs it on lanes along axis 0 of `x`; it gives the result and the axis of its
+    lanes, None if all lanes have the same. `beside()` is the same collective for operands with one more
+    axis in front.
+    """
+
+    @property
+    def axis_names(self) -> tuple[Name, ...]:
+        return (self.axis_name,)  # type: ignore[attr-defined]
+
+    @property
+    def groups(self) -> Groups:
+        return getattr(self, "axis_index_groups", None)
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        raise NotImplementedError
+
+    def beside(self) -> "Collective":
+        return self
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (x,)
+
+    def impl(self, *values: np.ndarray) -> Any:
+        raise unbound(self.axis_names[0])
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        name = getattr(size, "name", None)
+        if name is None or name not in self.axis_names:
+            return (self.beside()(move_axis(args[0], axes[0], 0)),), (0,)
+        x = place_axis(size, args[0], axes[0], 0)
+        out, axis = self.across(x) if self.groups is None else in_groups(self, x)
+        return (out,), (axis,)
+
+
+def in_groups(prim: Collective, x: Array) -> tuple[Array, int]:
+    """The collective within groups of lanes: the groups are mapped over."""
+    groups = prim.groups
+    assert groups is not None
+    order = [k for group in groups for k in group]
+    count, size = len(groups), len(groups[0])
+    rows = reshape(take_rows(x, order), (count, size, *x.shape[1:]))
+
+    def one(v: Array) -> list[Array]:
+        out, axis = prim.across(v)
+        return [place_axis(size, out, axis, 0)]
+
+    outs, axes = batch(one, count, [rows], [0])
+    out = place_axis(count, outs[0], axes[0], 0)
+    out = reshape(out, (count * size, *out.shape[2:]))
+    return take_rows(out, [order.index(k) for k in range(len(order))]), 0
+
+
+def take_rows(x: Array, order: Sequence[int | None]) -> Array:
+    """Rows of `x` in an order that is known; None is a row of zeros. Runs of rows are slices."""
+    parts, k = [], 0
+    while k < len(order):
+        first, n = order[k], 1
+        while k + n < len(order) and order[k + n] == (None if first is None else first + n):
+            n += 1
+        if first is None:
+            parts.append(full((n, *x.shape[1:]), 0, x.dtype))
+        else:
+            parts.append(x if n == x.shape[0] else slice_axis(x, first, first + n, 0))
+        k += n
+    return parts[0] if len(parts) == 1 else Concatenate(0)(*parts)
+
+
+@dataclass(frozen=True)
+class PSum(Collective, Linear):
+    """The sum over lanes."""
+
+    axes: tuple[Name, ...]
+    axis_index_groups: Groups = None
+    name = "psum"
+
+    @property
+    def axis_names(self) -> tuple[Name, ...]:
+        return self.axes
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        return Sum((0,))(x), None
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        return (self(cts[0]),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return _reduced(self, size, args[0], axes[0])
+
+
+def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, tuple]:
+    """The batch rule of reductions, which may be over several names."""
+    name = getattr(size, "name", None)
+    if name is None or name not in prim.axes:
+        return (prim(x),), (axis,)
+    if prim.axis_index_groups is not None:
+        out, lanes = in_groups(prim, place_axis(size, x, axis, 0))
+        return (out,), (lanes,)
+    if axis is not None:
+        x = prim.across(move_axis(x, axis, 0))[0]
+    elif isinstance(prim, PSum):
+        x = mul(x, scalar(int(size), x.dtype))
+    rest = tuple([a for a in prim.axes if a != name])
+    return (type(prim)(rest)(x) if rest else x,), (None,)
+
+
+@dataclass(frozen=True)
+class _PExtremum(Collective):
+    axes: tuple[Name, ...]
+    axis_index_groups: Groups = None
+    reduction = Max
+
+    @property
+    def axis_names(self) -> tuple[Name, ...]:
+        return self.axes
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        return self.reduction((0,))(x), None
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        # The tangent is shared evenly by all lanes that have the extremum, as in reduce_max.
+        (x,), (t,) = primals, tangents
+        out = self(x)
+        total = PSum(self.axes, self.axis_index_groups)
+        here = convert(eq(x, out), x.dtype)
+        return (out,), (total(mul(t, div(here, total(here)))),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return _reduced(self, size, args[0], axes[0])
+
+
+@dataclass(frozen=True)
+class PMax(_PExtremum):
+    """The largest of all lanes."""
+
+    name = "pmax"
+
+
+@dataclass(frozen=True)
+class PMin(_PExtremum):
+    """The smallest of all lanes."""
+
+    name = "pmin"
+    reduction = Min
+
+
+@dataclass(frozen=True)
+class PPermute(Collective, Linear):
+    """Lane b gets the operand of lane a for each pair (a, b) of `perm`; the others get zeros."""
+
+    axis_name: Name
+    perm: tuple[tuple[int, int], ...]
+    name = "ppermute"
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        source = {b: a for a, b in self.perm}
+        return take_rows(x, [source.get(k) for k in range(x.shape[0])]), 0
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        return (PPermute(self.axis_name, tuple([(b, a) for a, b in self.perm]))(cts[0]),)
+
+
+@dataclass(frozen=True)
+class AllGather(Collective, Linear):
+    """The operands of all lanes, along a new axis or (tiled) one after the other along an old one."""
+
+    all_gather_dimension: int
+    axis_index_groups: Groups
+    axis_name: Name
+    axis_size: int  # of a group if there are groups
+    tiled: bool
+    name = "all_gather"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        d, shape = self.all_gather_dimension, x.shape
+        if self.tiled:
+            return (x.update(shape=(*shape[:d], shape[d] * self.axis_size, *shape[d + 1 :])),)
+        return (x.update(shape=(*shape[:d], self.axis_size, *shape[d:])),)
+
+    def beside(self) -> "AllGather":
+        d = self.all_gather_dimension + 1
+        return AllGather(d, self.axis_index_groups, self.axis_name, self.axis_size, self.tiled)
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        d = self.all_gather_dimension
+        out = move_axis(x, 0, d)
+        return (_merge(out, d) if self.tiled else out), None
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        d, groups = self.all_gather_dimension, self.axis_index_groups
+        back = ReduceScatter(groups, self.axis_name, self.axis_size, d, self.tiled)
+        return (back(cts[0]),)
+
+
+@dataclass(frozen=True)
+class ReduceScatter(Collective, Linear):
+    """Of the sum over lanes, lane k gets the k-th element, or (tiled) block, along a dimension."""
+
+    axis_index_groups: Groups
+    axis_name: Name
+    axis_size: int  # of a group if there are groups
+    scatter_dimension: int
+    tiled: bool
+    name = "reduce_scatter"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        d, n, shape = self.scatter_dimension, self.axis_size, x.shape
+        check_divisible("psum_scatter", shape, d, n, self.tiled)
+        block = (shape[d] // n,) if self.tiled else ()
+        return (x.update(shape=(*shape[:d], *block, *shape[d + 1 :])),)
+
+    def beside(self) -> "ReduceScatter":
+        d, groups = self.scatter_dimension + 1, self.axis_index_groups
+        return ReduceScatter(groups, self.axis_name, self.axis_size, d, self.tiled)
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        d, total = self.scatter_dimension, Sum((0,))(x)
+        return (_cut(total, d, x.shape[0]) if self.tiled else total), d
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        d, groups = self.scatter_dimension, self.axis_index_groups
+        return (AllGather(d, groups, self.axis_name, self.axis_size, self.tiled)(cts[0]),)
+
+
+@dataclass(frozen=True)
+class AllToAll(Collective, Linear):
+    """Lane k gets the k-th part along `split_axis` of all lanes, put together along `concat_axis`.
+
+    Parts are elements, and the axis moves; or (tiled) blocks, which lie one after the other.
+    """
+
+    axis_index_groups: Groups
+    axis_name: Name
+    axis_size: int  # of a group if there are groups
+    concat_axis: int
+    split_axis: int
+    tiled: bool
+    name = "all_to_all"
+
+    def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        s, c, n, shape = self.split_axis, self.concat_axis, self.axis_size, list(x.shape)
+        check_divisible("all_to_all", x.shape, s, n, self.tiled)
+        if self.tiled:
+            shape[s] //= n
+            shape[c] *= n
+        else:
+            del shape[s]
+            shape.insert(c, n)
+        return (x.update(shape=tuple(shape)),)
+
+    def beside(self) -> "AllToAll":
+        return self._along(self.split_axis + 1, self.concat_axis + 1)
+
+    def _along(self, split: int, concat: int) -> "AllToAll":
+        groups, n = self.axis_index_groups, self.axis_size
+        return AllToAll(groups, self.axis_name, n, concat, split, self.tiled)
+
+    def across(self, x: Array) -> tuple[Array, int | None]:
+        s, c = self.split_axis, self.concat_axis
+        if self.tiled:
+            x = _cut(x, s + 1, x.shape[0])
+        # Parts become lanes, and the lanes, second now, the axis along which parts are put together.
+        out = move_axis(move_axis(x, s + 1, 0), 1, c + 1)
+        return (_merge(out, c + 1) if self.tiled else out), 0
+
+    def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
+        return (self._along(self.concat_axis, self.split_axis)(cts[0]),)
+
+    def params(self) -> dict[str, Any]:
+        return {k: v for k, v in super().params().items() if k != "axis_size"}
+
+
+@dataclass(frozen=True)
+class AxisIndex(Collective):
+    """The number of the lane."""
+
+    axis_name: Name
+    name = "axis_index"
+
+    def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (ShapedArray((), np.dtype(np.int32)),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        return (Iota(0, np.dtype(np.int32), (int(size),))(),), (0,)
+
+
+def _merge(x: Array, axis: int) -> Array:
+    """An axis and the one behind it as one."""
+    shape = x.shape
+    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _cut(x: Array, axis: int, parts: int) -> Array:
+    """An axis as two: parts, and what is in them."""
+    shape = x.shape
+    return reshape(x, (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
+
+
+def check_divisible(what: str, shape: tuple[int, ...], axis: int, parts: int, tiled: bool) -> None:
+    """Raise unless an axis can be dealt out to so many lanes."""
+    if not 0 <= axis < len(shape):
+        raise InvalidValue(f"{what} along axis {axis} of an operand of shape {shape}")
+    if tiled and shape[axis] % parts:
+        raise ShapeError(
+            f"{what}(tiled=True) along axis {axis} of an operand of shape {shape}; expected a multiple "
+            f"of the size of the named axis, {parts}"
+        )
+    if not tiled and shape[axis] != parts:
+        raise ShapeError(
+            f"{what} along axis {axis} of an operand of shape {shape}; expected the size of the named "
+            f"axis, {parts}. For blocks of several elements use tiled=True."
+        )

@@ -1,0 +1,440 @@
+"""What bad input gets: a typed error with what happened, what was expected, and the user's own line."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+ones = jnp.ones
+CASES = []
+
+
+def raises(*kinds: type, words: str):
+    """Registers a case: it must raise all of `kinds` at its line marked `# here`, with these words."""
+
+    def register(case):
+        CASES.append(pytest.param(case, kinds, words.split(), id=case.__name__))
+        return case
+
+    return register
+
+
+# --- shapes, dtypes, axes -----------------------------------------------------------------------------
+
+
+@raises(TypeError, ValueError, words="(3,) (4,)")
+def shapes_of_a_sum():
+    return ones(3) + ones(4)  # here
+
+
+@raises(TypeError, words="matmul 2 3 sizes Transpose")
+def shapes_of_a_matrix_product():
+    return fnx.jit(lambda a: a @ a)(ones((2, 3)))  # here
+
+
+@raises(TypeError, words="concatenate")
+def shapes_of_a_concatenation():
+    return jnp.concatenate([ones((2, 2)), ones((3, 3))])  # here
+
+
+@raises(TypeError, words="6 (4,)")
+def sizes_of_a_reshape():
+    return ones(6).reshape(4)  # here
+
+
+@raises(TypeError, ValueError, words="(3,)")
+def shapes_of_an_update():
+    return ones(3).at[:2].set(ones(3))  # here
+
+
+@raises(TypeError, words="broadcast (3,) (2,)")
+def shape_of_a_broadcast():
+    return jnp.broadcast_to(ones(3), (2,))  # here
+
+
+@raises(TypeError, words="float")
+def dtype_of_an_index():
+    return ones(3)[jnp.array([0.5])]  # here
+
+
+@raises(TypeError, words="float64")
+def dtype_of_bitwise_and():
+    return ones(3) & ones(3)  # here
+
+
+@raises(TypeError, words="datetime64")
+def a_dtype_that_does_not_exist():
+    return jnp.zeros(3, "datetime64[s]")  # here
+
+
+@raises(TypeError, words="str")
+def a_value_that_is_no_array():
+    return jnp.sin("text")  # here
+
+
+@raises(ValueError, words="axis 2")
+def an_axis_that_is_not_there():
+    return jnp.sum(ones((2, 3)), axis=2)  # here
+
+
+@raises(ValueError, words="axis")
+def an_axis_twice():
+    return jnp.sum(ones((2, 3)), axis=(0, 0))  # here
+
+
+@raises(IndexError, words="2")
+def too_many_indices():
+    return ones(3)[0, 0]  # here
+
+
+# --- derivatives ----------------------------------------------------------------------------------------
+
+
+@raises(TypeError, words="scalar float64[3] jacrev")
+def grad_of_a_vector():
+    return fnx.grad(lambda x: x * 2.0)(ones(3))  # here
+
+
+@raises(TypeError, words="scalar has_aux")
+def grad_of_a_pair():
+    return fnx.grad(lambda x: (x, x))(1.0)  # here
+
+
+@raises(TypeError, words="int64 astype allow_int")
+def grad_of_an_integer():
+    return fnx.grad(lambda x: x * 2.0)(3)  # here
+
+
+@raises(TypeError, words="complex128 holomorphic")
+def grad_of_a_complex_number():
+    return fnx.grad(lambda x: x * 2.0)(3.0 + 1.0j)  # here
+
+
+@raises(TypeError, words="int64 floating")
+def grad_of_an_integer_result():
+    return fnx.grad(lambda x: jnp.int64(3))(3.0)  # here
+
+
+@raises(ValueError, words="argnums=1 1")
+def grad_of_an_argument_that_is_not_there():
+    return fnx.grad(lambda x: x, argnums=1)(3.0)  # here
+
+
+@raises(TypeError, words="has_aux pair")
+def grad_with_aux_of_one_result():
+    return fnx.grad(lambda x: x, has_aux=True)(3.0)  # here
+
+
+@raises(TypeError, words="tuples (x,)")
+def jvp_without_tuples():
+    return fnx.jvp(jnp.sin, 1.0, 1.0)  # here
+
+
+@raises(TypeError, words="(2,) (3,)")
+def a_tangent_of_another_shape():
+    return fnx.jvp(jnp.sin, (ones(3),), (ones(2),))  # here
+
+
+@raises(TypeError, words="float32 float64")
+def a_tangent_of_another_dtype():
+    return fnx.jvp(jnp.sin, (ones(3),), (ones(3, "float32"),))  # here
+
+
+@raises(TypeError, words="structure")
+def a_cotangent_of_another_structure():
+    return fnx.vjp(jnp.sin, 1.0)[1]((1.0, 2.0))  # here
+
+
+@raises(ValueError, TypeError, words="(2,) (3,)")
+def a_cotangent_of_another_shape():
+    return fnx.vjp(jnp.sin, ones(3))[1](ones(2))  # here
+
+
+# --- values that are not known ---------------------------------------------------------------------------
+
+
+@raises(TypeError, words="truth bool[] lax.cond static_argnums")
+def a_branch_on_a_traced_value():
+    def f(x):
+        return 1.0 if x > 0 else 2.0  # here
+
+    return fnx.jit(f)(3.0)
+
+
+@raises(TypeError, words="index i64[] fori_loop")
+def a_range_of_a_traced_value():
+    def f(n):
+        return sum(range(n))  # here
+
+    return fnx.jit(f)(3)
+
+
+@raises(TypeError, words="float() f64[] astype")
+def a_float_of_a_traced_value():
+    def f(x):
+        return float(x)  # here
+
+    return fnx.jit(f)(3.0)
+
+
+@raises(TypeError, words="NumPy f64[3] fnx.numpy")
+def numpy_of_a_traced_value():
+    def f(x):
+        return np.asarray(x)  # here
+
+    return fnx.jit(f)(ones(3))
+
+
+@raises(IndexError, words="where")
+def a_traced_mask():
+    def f(x):
+        return x[x > 0]  # here
+
+    return fnx.jit(f)(ones(3))
+
+
+@raises(TypeError, words="traced")
+def a_traced_shape():
+    def f(n):
+        return jnp.zeros(n)  # here
+
+    return fnx.jit(f)(3)
+
+
+@raises(fnx.errors.UnexpectedTracerError, words="f64[] jit return")
+def a_leaked_tracer():
+    kept = []
+    fnx.jit(lambda x: kept.append(x + 1.0))(2.0)
+    return kept[0] * 2.0  # here
+
+
+@raises(TypeError, words="immutable .at[")
+def an_assignment_to_an_element():
+    x = ones(3)
+    x[0] = 2.0  # here
+
+
+# --- jit ---------------------------------------------------------------------------------------------------
+
+
+@raises(ValueError, words="static hashable list tuple")
+def an_unhashable_static_argument():
+    return fnx.jit(lambda x, n: x, static_argnums=1)(1.0, [1, 2])  # here
+
+
+@raises(ValueError, words="static_argnames 'n' x")
+def a_static_name_that_is_no_parameter():
+    return fnx.jit(lambda x: x, static_argnames="n")  # here
+
+
+@raises(ValueError, words="static_argnums=3 1")
+def a_static_number_that_is_no_parameter():
+    return fnx.jit(lambda x: x, static_argnums=3)  # here
+
+
+@raises(TypeError, words="str static_argnums")
+def an_argument_that_is_no_array():
+    return fnx.jit(lambda x: x)("text")  # here
+
+
+@raises(TypeError, words="results object")
+def a_result_that_is_no_array():
+    return fnx.jit(lambda x: object())(1.0)  # here
+
+
+@raises(TypeError, words="function int")
+def jit_of_a_number():
+    return fnx.jit(3)  # here
+
+
+@raises(TypeError, words="f64[4] f64[3] compiled")
+def a_compiled_function_on_another_shape():
+    compiled = fnx.jit(lambda x: x * 2.0).lower(ones(3)).compile()
+    return compiled(ones(4))  # here
+
+
+@raises(ValueError, words="dialect kernel llvm")
+def an_unknown_dialect():
+    return fnx.jit(lambda x: x).lower(1.0).as_text("fortran")  # here
+
+
+# --- vmap -------------------------------------------------------------------------------------------------------
+
+
+@raises(ValueError, words="2 3 in_axes")
+def lanes_of_different_numbers():
+    return fnx.vmap(lambda x, y: x)(ones(2), ones(3))  # here
+
+
+@raises(ValueError, words="axis 1 (2,)")
+def lanes_along_an_axis_that_is_not_there():
+    return fnx.vmap(lambda x: x, in_axes=1)(ones(2))  # here
+
+
+@raises(ValueError, words="in_axes 2 1")
+def lanes_for_another_number_of_arguments():
+    return fnx.vmap(lambda x, y: x, in_axes=(0,))(ones(2), ones(2))  # here
+
+
+@raises(ValueError, words="axis_size")
+def no_lanes_at_all():
+    return fnx.vmap(lambda x: x, in_axes=None)(ones(2))  # here
+
+
+@raises(ValueError, words="out_axes None")
+def different_lanes_without_an_axis():
+    return fnx.vmap(lambda x: x, out_axes=None)(ones(2))  # here
+
+
+@raises(NotImplementedError, words="pmap vmap")
+def pmap_is_not_there():
+    return fnx.pmap(lambda x: x)(ones(2))  # here
+
+
+# --- loops and branches -----------------------------------------------------------------------------------------
+
+
+@raises(TypeError, words="carry f64[3] f64[]")
+def a_carry_of_another_shape():
+    return lax.scan(lambda c, x: (c + x, None), 0.0, ones((2, 3)))  # here
+
+
+@raises(TypeError, words="carry f64[] f32[] astype")
+def a_carry_of_another_dtype():
+    return lax.scan(lambda c, x: (c * x, None), jnp.float32(1.0), ones(2))  # here
+
+
+@raises(TypeError, words="carry structure")
+def a_carry_of_another_structure():
+    return lax.scan(lambda c, x: ((c, c), None), 0.0, ones(2))  # here
+
+
+@raises(TypeError, words="pair carry")
+def a_scan_that_returns_one_value():
+    return lax.scan(lambda c, x: c, 0.0, ones(2))  # here
+
+
+@raises(ValueError, words="lengths 2 3")
+def a_scan_over_different_lengths():
+    return lax.scan(lambda c, x: (c, None), 0.0, (ones(2), ones(3)))  # here
+
+
+@raises(TypeError, words="bool f64[]")
+def a_condition_that_is_no_bool():
+    return lax.while_loop(lambda v: v, lambda v: v - 1.0, 3.0)  # here
+
+
+@raises(TypeError, words="f64[] f64[2]")
+def branches_of_different_types():
+    return lax.cond(True, lambda: 1.0, lambda: ones(2))  # here
+
+
+@raises(ValueError, words="while fori_loop scan")
+def reverse_mode_of_a_while_loop():
+    loop = lambda x: lax.while_loop(lambda v: v < 10.0, lambda v: v * 2.0, x)
+    return fnx.grad(loop)(1.0)  # here
+
+
+# --- missing rules and callbacks ---------------------------------------------------------------------------------
+
+
+@raises(NotImplementedError, words="pure_callback custom_jvp")
+def a_derivative_of_a_callback():
+    f = lambda x: fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct((), float), x)  # here
+    return fnx.grad(f)(1.0)
+
+
+@raises(NotImplementedError, words="vmap_method sequential")
+def lanes_of_a_callback():
+    f = lambda x: fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct((), float), x)  # here
+    return fnx.vmap(f)(ones(3))
+
+
+@raises(TypeError, ValueError, words="(3,) f64[2]")
+def a_callback_with_a_result_of_another_shape():
+    f = lambda x: fnx.pure_callback(lambda y: y, fnx.ShapeDtypeStruct((2,), float), x)  # here
+    return f(ones(3))
+
+
+@raises(TypeError, words="custom_vjp custom_jvp")
+def forward_mode_of_a_custom_vjp():
+    f = fnx.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+    return fnx.jvp(f, (1.0,), (1.0,))  # here
+
+
+@raises(AttributeError, words="setting")
+def a_setting_that_does_not_exist():
+    fnx.config.update("no_such_setting", 1)  # here
+
+
+@pytest.mark.parametrize(("case", "kinds", "words"), CASES)
+def test_bad_input(case, kinds, words):
+    with pytest.raises(Exception) as caught:
+        case()
+    error = caught.value
+    for kind in kinds:
+        assert isinstance(error, kind), (type(error).__mro__, str(error))
+    text = str(error)
+    missing = [w for w in words if w not in text]
+    assert not missing, f"{missing} not in: {text}"
+    lines, first = inspect.getsourcelines(case)
+    if isinstance(error, fnx.errors.FnxError):
+        (here,) = [first + k for k, line in enumerate(lines) if "# here" in line]
+        assert f"test_errors.py:{here}" in text
+
+
+def test_most_errors_know_their_line():
+    known = 0
+    for parameter in CASES:
+        with pytest.raises(Exception) as caught:
+            parameter.values[0]()
+        known += isinstance(caught.value, fnx.errors.FnxError)
+    assert known >= len(CASES) - 4
+
+
+def test_a_missing_rule_names_primitive_rule_and_feature():
+    from fnx.core.primitive import Primitive
+
+    class Lonely(Primitive):
+        name = "lonely"
+
+        def impl(self, x):
+            return x
+
+    with pytest.raises(NotImplementedError, match=r"'lonely' has no 'jvp' rule.*differentiation"):
+        fnx.grad(Lonely())(jnp.asarray(1.0))
+    with pytest.raises(NotImplementedError, match=r"'lonely' has no 'batch' rule.*vmap"):
+        fnx.vmap(Lonely())(ones(3))
+    with pytest.raises(NotImplementedError, match=r"'lonely' has no 'abstract' rule"):
+        fnx.jit(Lonely())(ones(3))
+
+
+@pytest.mark.parametrize("name", fnx.errors.__all__)
+def test_errors_are_errors_that_python_knows(name):
+    kind = getattr(fnx.errors, name)
+    assert issubclass(kind, fnx.errors.FnxError)
+    if name not in ("FnxError", "UnexpectedTracerError"):
+        builtin = (TypeError, ValueError, IndexError, NotImplementedError, RuntimeError)
+        assert issubclass(kind, builtin)
+
+
+def test_after_an_error_in_tracing_all_is_as_before():
+    @fnx.jit
+    def f(x):
+        if fnx.core.ShapedArray and x.shape == (2,):
+            raise KeyError("mine")
+        return x + 1.0
+
+    with pytest.raises(KeyError, match="mine"):
+        f(ones(2))
+    with pytest.raises(KeyError, match="mine"):
+        fnx.grad(lambda x: jnp.sum(f(x)))(ones(2))
+    with pytest.raises(KeyError, match="mine"):
+        fnx.vmap(f)(ones((3, 2)))
+    assert float(f(ones(1))[0]) == 2.0
+    assert float((ones(1) + 1.0)[0]) == 2.0  # evaluated, not recorded

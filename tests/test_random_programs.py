@@ -1,0 +1,106 @@
+"""Random programs: native code against equation-by-equation evaluation, gradients against differences.
+
+FNX_FUZZ=5000 tries that many programs, from the seed FNX_FUZZ_FROM on, instead of the few that each
+run tries.
+"""
+
+import os
+
+import numpy as np
+import pytest
+from programs import Random
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.core import config
+
+FUZZ = int(os.environ.get("FNX_FUZZ", "0"))
+START = int(os.environ.get("FNX_FUZZ_FROM", "0"))
+
+
+def seeds(few: int, share: float) -> range:
+    return range(START, START + (int(FUZZ * share) if FUZZ else few))
+
+
+def program(seed: int, dtype: str = "float64", **options):
+    f, args = Random(seed, dtype).program(**options)
+    return (lambda *xs: f(jnp, lax, *xs)), [jnp.asarray(a) for a in args]
+
+
+def agree(found, expected, tolerance: float) -> None:
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        scale = 1.0 + np.abs(b[np.isfinite(b)]).max(initial=0.0)
+        np.testing.assert_allclose(a / scale, b / scale, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", seeds(120, 0.6))
+def test_native_code_computes_what_evaluation_does(seed):
+    f, args = program(seed, length=8)
+    with fnx.disable_jit():
+        expected = f(*args)
+    with config.check():
+        agree(fnx.jit(f)(*args), expected, 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(20, 0.1))
+def test_native_code_in_single_precision(seed):
+    with fnx.enable_x64(False), config.check():
+        f, args = program(10_000 + seed, "float32", length=6)
+        with fnx.disable_jit():
+            expected = f(*args)
+        agree(fnx.jit(f)(*args), expected, 2e-4)
+        assert all(y.dtype == np.float32 for y in expected)
+
+
+@pytest.mark.parametrize("seed", seeds(20, 0.1))
+def test_lanes_are_what_single_calls_give(seed):
+    f, args = program(20_000 + seed, length=6)
+    rows = [jnp.stack([a, 0.5 * a]) for a in args]
+    with fnx.disable_jit():
+        lanes = [f(*[r[k] for r in rows]) for k in range(2)]
+    expected = [np.stack([np.asarray(x) for x in column]) for column in zip(*lanes, strict=True)]
+    with config.check():
+        agree(fnx.jit(fnx.vmap(f))(*rows), expected, 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(40, 0.2))
+def test_gradients(seed):
+    f, args = program(seed, length=7, smooth=True)
+
+    def loss(*xs):
+        return sum(jnp.sum(jnp.tanh(y) * y) for y in f(*xs))
+
+    gradient = fnx.grad(loss, argnums=tuple(range(len(args))))
+    with fnx.disable_jit():
+        expected = gradient(*args)
+    with config.check():
+        agree(gradient(*args), expected, 1e-8)  # eager, with compiled loops
+        agree(fnx.jit(gradient)(*args), expected, 1e-8)
+    along = by_differences(loss, args)
+    if along is None:
+        return
+    found = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(expected, directions(args)))
+    # Branches and loops may jump between the two points: then differences say nothing.
+    assert found == pytest.approx(along, rel=2e-3, abs=2e-3)
+
+
+def directions(args):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=a.shape) for a in args]
+
+
+def by_differences(loss, args) -> float | None:
+    """The derivative along the directions, or None where two step sizes disagree about it."""
+
+    def at(step: float) -> float:
+        moved = [jnp.asarray(np.asarray(a) + step * d) for a, d in zip(args, directions(args))]
+        with fnx.disable_jit():
+            return float(loss(*moved))
+
+    coarse, fine = ((at(h) - at(-h)) / (2 * h) for h in (1e-5, 1e-6))
+    if not np.isfinite(coarse) or abs(coarse - fine) > 1e-3 * (1.0 + abs(fine)):
+        return None
+    return fine
