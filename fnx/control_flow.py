@@ -16,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.control import Cond, While
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import trace
@@ -83,7 +84,7 @@ def _trace(
 ) -> _Traced:
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     owner = owner or fun
-    key = (treedef, tuple(avals), what, config.default_float32.value)
+    key = (treedef, tuple(avals), what, config.default_float32.value, *bound_axes().items())
     plain = type(owner) is FunctionType
     around = _surroundings(owner) if plain else []
     known = _traced.setdefault(owner, {}) if plain else {}

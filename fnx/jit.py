@@ -18,6 +18,7 @@ from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
+from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.trace import trace
 from fnx.program import BACKEND, Program
 from fnx.static import Fixed, Static, integers, strings
@@ -101,7 +102,8 @@ class Jitted:
 
     def _program(self, arrays: Sequence[Any], treedef: Any, fixed: Fixed) -> Program:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
-        key = (treedef, fixed, avals, config.default_float32.value, config.backend.value)
+        axes = () if current.get() is evaluate else tuple(bound_axes().items())
+        key = (treedef, fixed, avals, config.default_float32.value, config.backend.value, axes)
         program = self._programs.get(key)
         if program is None or not program.alive:
             program = self._programs[key] = self._trace(avals, treedef, fixed)

@@ -31,7 +31,7 @@ class JVPTracer(Tracer):
         return self.primal.shape
 
     @property
-    def dtype(self):  # noqa: ANN201
+    def dtype(self):
         return self.primal.dtype
 
     @property

@@ -22,6 +22,7 @@ from fnx.ops.elementwise import add, mul, sub
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import NUMBER, Pointwise
 
+from .accumulate import accumulate
 from .rewrite import Renaming, splice
 from .trace import trace_closed
 
@@ -42,6 +43,8 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
                 _jaxpr_fields(type(e.prim)) for e in small.eqns
             ):
                 break
+        if final:
+            small = dce(accumulate(small), [True] * len(small.outs))
         small.memo[key] = small
         jaxpr.memo[key] = small
     return jaxpr.memo[key]

@@ -18,7 +18,7 @@ from fnx.core.errors import CompileError
 
 from . import cache
 
-PIPELINE = "4"  # names the settings below in keys of the cache; change it with them
+PIPELINE = "5"  # names the settings below in keys of the cache; change it with them
 _MEMORY_LIMIT = 4096  # programs that stay loaded though nobody may use them any more
 
 
@@ -66,14 +66,20 @@ def program(text: str, exports: Sequence[str], imports: Mapping[str, int]) -> tu
     return found, False
 
 
-def code(text: str, exports: Sequence[str], imports: Mapping[str, int] | None = None) -> Code:
+def code(
+    text: str,
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
+    loops: bool = True,
+) -> Code:
     """The loaded code of an LLVM module: from disk, or compiled now.
 
     `exports` are the functions whose addresses are wanted, `imports` the addresses of symbols that
-    the process does not know by name.
+    the process does not know by name. Without `loops` it is compiled faster, loops as they stand.
     """
     start = time.perf_counter()
-    name, imports = cache.key("code", PIPELINE, text, sources=False), imports or {}
+    imports = imports or {}
+    name = cache.key("code", PIPELINE, str(loops), text, sources=False)
     binary, llvm_seconds, origin = cache.get(name), 0.0, "disk"
     if binary is not None:
         try:
@@ -82,7 +88,7 @@ def code(text: str, exports: Sequence[str], imports: Mapping[str, int] | None = 
             binary = None  # whatever it is, it is not this program: compile anew
     if binary is None:
         begin = time.perf_counter()
-        binary, origin = compile_text(text), "compiled"
+        binary, origin = compile_text(text, loops), "compiled"
         llvm_seconds = time.perf_counter() - begin
         addresses, keep = link(binary, exports, imports)
         cache.put(name, binary)
@@ -122,7 +128,7 @@ def _codegen() -> Any:
     return Codegen("fnx")
 
 
-def _optimized(text: str) -> tuple[Any, Any]:
+def _optimized(text: str, loops: bool = True) -> tuple[Any, Any]:
     """Numba's target machine, and the module of a text after its optimisation passes."""
     import llvmlite.binding as llvm
 
@@ -135,15 +141,16 @@ def _optimized(text: str) -> tuple[Any, Any]:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     # O2 differs from O3 in that less is unrolled; that was no slower, and compiled in 0.85 of the time.
-    builder = generator._pass_builder(opt=2)
+    settings = {"opt": 2} if loops else {"opt": 1, "loop_vectorize": False}
+    builder = generator._pass_builder(**settings)
     builder.getModulePassManager().run(module, builder)
     return machine, module
 
 
-def compile_text(text: str) -> bytes:
+def compile_text(text: str, loops: bool = True) -> bytes:
     """The object code of an LLVM module."""
     with _compiler_lock(), _no_strength_reduction():
-        machine, module = _optimized(text)
+        machine, module = _optimized(text, loops)
         return machine.emit_object(module)
 
 
@@ -165,9 +172,8 @@ def _no_strength_reduction() -> Iterator[None]:
     """
     import llvmlite.binding as llvm
 
-    if (
-        llvm.llvm_version_info[0] < 20
-    ):  # not tried; LLVM ends the process if it knows no such option
+    # Not tried before LLVM 20; it ends the process if it does not know an option.
+    if llvm.llvm_version_info[0] < 20:
         yield
         return
     llvm.set_option("fnx", "-disable-lsr=true")

@@ -64,7 +64,7 @@ def test_code_from_disk():
 
 @pytest.mark.parametrize("data", [b"", b"not an object file", b"\x7fELF" + bytes(100)])
 def test_a_wrong_object_on_disk_is_compiled_again(data):
-    name = cache.key("code", machine.PIPELINE, axpy(), sources=False)
+    name = cache.key("code", machine.PIPELINE, "True", axpy(), sources=False)
     cache.put(name, data)
     run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
@@ -73,7 +73,7 @@ def test_a_wrong_object_on_disk_is_compiled_again(data):
 
 def test_object_code_of_another_program_is_compiled_again():
     other = machine.compile_text(axpy().replace("@entry", "@other"))
-    cache.put(cache.key("code", machine.PIPELINE, axpy(), sources=False), other)
+    cache.put(cache.key("code", machine.PIPELINE, "True", axpy(), sources=False), other)
     run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 

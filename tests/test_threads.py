@@ -118,8 +118,9 @@ def test_several_threads_take_part(tasks):
     deadline = time.monotonic() + 20
     while len(seen) < 3 and time.monotonic() < deadline:
         parallel_for(tasks["who"], owners, 1000, 1)
+        assert len(set(owners.tolist())) <= 3
         seen |= set(owners.tolist())
-    assert len(seen) == 3
+    assert len(seen) >= 3  # in each round the caller and two of those that exist
     assert threading.get_ident() in seen
     assert threads.pool().workers() >= 2
 

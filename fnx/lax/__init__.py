@@ -5,6 +5,7 @@ from typing import Any as _Any
 from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
 from fnx.lax.elementwise import *  # noqa: F403
+from fnx.lax.parallel import *  # noqa: F403
 from fnx.lax.products import *  # noqa: F403
 from fnx.lax.reductions import *  # noqa: F403
 from fnx.lax.shapes import *  # noqa: F403

@@ -69,6 +69,8 @@ class ConvGeneralDilated(Primitive):
                 f"{self.name} needs operands of one dtype, not {x.dtype} and {w.dtype}; convert one "
                 "with .astype"
             )
+        if x.dtype == dtypes.bool_:
+            raise TypeMismatch(f"{self.name} of dtype bool; convert the operands with .astype")
         xs, ws, os = self._specs(x, w)
         batch, features = x.shape[xs[0]], x.shape[xs[1]]
         out, inputs = w.shape[ws[0]], w.shape[ws[1]]

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import scalar
+from fnx.core import dtypes, scalar
 from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Undefined
 from fnx.ops.basic import convert, full, zeros
 from fnx.ops.basic import scalar as number
@@ -96,6 +98,11 @@ class ScatterMul(AnyScatter):
 
 @dataclass(frozen=True)
 class _ScatterExtremum(AnyScatter):
+    def abstract(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> tuple:  # type: ignore[override]
+        if dtypes.is_complex(x.dtype):
+            raise TypeMismatch(f"{self.name} of dtype {x.dtype}, which is not ordered")
+        return super().abstract(x, indices, updates)
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """Those that are equal to the result share its tangent."""
         (x, indices, updates), (tx, _, tu) = primals, tangents

@@ -1,0 +1,351 @@
+"""Collectives: psum, all_gather, ppermute and their kin, between the lanes of named axes."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import numpy as jnp
+from fnx import tree_util
+from fnx.core.array import Array
+from fnx.core.dtypes import kind
+from fnx.core.errors import InvalidValue
+from fnx.interpreters import collectives as ops
+from fnx.interpreters.collectives import axis_size as _size_of
+from fnx.numpy.util import canonical_axis, to_array
+from fnx.ops.broadcast import Sum
+from fnx.ops.convert import convert
+
+__all__ = [
+    "all_gather",
+    "all_to_all",
+    "axis_index",
+    "axis_size",
+    "pbroadcast",
+    "pcast",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
+    "pvary",
+]
+
+AxisName = Hashable
+Tree = Any
+_PYTHON = (bool, int, float, complex)
+
+
+def _names(axis_name: Any) -> tuple[AxisName, ...]:
+    """One or several names, each of which is bound."""
+    names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    for name in names:
+        _size_of(name)
+    return names
+
+
+def _groups(groups: Any, names: tuple[AxisName, ...]) -> ops.Groups:
+    """Groups as tuples, checked: each lane is in one, and all have one size."""
+    if groups is None:
+        return None
+    found = tuple([tuple([int(k) for k in group]) for group in groups])
+    if len(names) != 1:
+        raise InvalidValue(f"axis_index_groups with several axis names {names}; expected one name")
+    size = _size_of(names[0])
+    if sorted(k for group in found for k in group) != list(range(size)):
+        raise InvalidValue(
+            f"axis_index_groups {found} must hold each index of the axis {names[0]!r}, 0 to "
+            f"{size - 1}, once"
+        )
+    if len({len(group) for group in found}) != 1:
+        raise InvalidValue(f"axis_index_groups {found} must be of equal sizes")
+    return found
+
+
+def _group_size(names: tuple[AxisName, ...], groups: ops.Groups) -> int:
+    return axis_size(names) if groups is None else len(groups[0])
+
+
+def _map(fn: Callable[[Array], Any], x: Tree, what: str) -> Tree:
+    return tree_util.tree_map(lambda leaf: fn(to_array(leaf, what)), x)
+
+
+# --- where a lane is --------------------------------------------------------------------------------
+
+
+def axis_size(axis_name: Any) -> int:
+    """The number of lanes of a named axis, or of several together; NameError if one is not bound.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: x / axis_size("i"), axis_name="i")(jnp.ones(4))
+    Array([0.25, 0.25, 0.25, 0.25], dtype=float64)
+    """
+    if isinstance(axis_name, (tuple, list)):
+        size = 1
+        for name in axis_name:
+            size *= _size_of(name)
+        return size
+    return _size_of(axis_name)
+
+
+def axis_index(axis_name: Any) -> Array:
+    """The number of the lane along a named axis, an int32; of several axes, the last runs fastest.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: axis_index("i"), axis_name="i")(jnp.ones(3))
+    Array([0, 1, 2], dtype=int32)
+    """
+    names = _names(axis_name)
+    index = ops.AxisIndex(names[0])()
+    for name in names[1:]:
+        index = index * _size_of(name) + ops.AxisIndex(name)()
+    return index
+
+
+# --- reductions -------------------------------------------------------------------------------------
+
+
+def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
+    """The sum over the lanes of a named axis, or of several, of each leaf; all lanes get it.
+
+    A Python number or NumPy array is the same in all lanes, so that `psum(1, name)` is the size of the
+    axis, known while tracing. Integers among the names are axes of the operand. NameError for a
+    name that is not bound.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: x / psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float64)
+    """
+    given = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    own = tuple([a for a in given if type(a) is int])
+    names = _names(tuple([a for a in given if type(a) is not int]))
+    groups = _groups(axis_index_groups, names)
+    size = _group_size(names, groups)
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, _PYTHON) and not own:
+            return leaf * size
+        if isinstance(leaf, (np.ndarray, np.generic)) and not own:
+            return leaf * np.asarray(size, leaf.dtype if leaf.dtype.kind != "b" else np.int64)
+        v = to_array(leaf, "psum")
+        v = convert(v, np.dtype(np.int64)) if kind(v.dtype) == "b" else v
+        v = Sum(tuple([canonical_axis(a, v.ndim) for a in own]))(v) if own else v
+        return ops.PSum(names, groups)(v) if names else v
+
+    return tree_util.tree_map(one, x)
+
+
+def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
+    """The mean over the lanes of a named axis, or of several; integers make floats.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: x - pmean(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
+    Array([-1.,  1.], dtype=float64)
+    """
+    count = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    return tree_util.tree_map(lambda v: v / count, total)
+
+
+def _extremum(name: str, prim: Any, which: str) -> Callable:
+    def fn(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
+        names = _names(axis_name)
+        groups = _groups(axis_index_groups, names)
+        return _map(prim(names, groups), x, name)
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = (
+        f"The {which} over the lanes of a named axis, or of several, element by element.\n\n"
+        "    NameError for a name that is not bound.\n    "
+    )
+    return fn
+
+
+pmax = _extremum("pmax", ops.PMax, "largest")
+pmin = _extremum("pmin", ops.PMin, "smallest")
+
+
+# --- exchanges --------------------------------------------------------------------------------------
+
+
+def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
+    """For each pair (a, b) of `perm`, lane b gets `x` of lane a; lanes that get nothing have zeros.
+
+    ValueError if a lane would send or get twice, or is none.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([4.0, 5.0, 6.0]))
+    Array([0., 4., 5.], dtype=float64)
+    """
+    names = _names(axis_name)
+    pairs = tuple([(int(a), int(b)) for a, b in perm])
+    size = axis_size(names)
+    for ends in zip(*pairs):
+        if len(set(ends)) != len(ends) or not all(0 <= k < size for k in ends):
+            raise InvalidValue(
+                f"ppermute perm {pairs} must be pairs (source, destination) of lanes 0 to {size - 1}, "
+                "each of which is at most once a source and once a destination"
+            )
+    if len(names) == 1:
+        return _map(ops.PPermute(names[0], pairs), x, "ppermute")
+    source = np.full(size, -1)
+    for a, b in pairs:
+        source[b] = a
+
+    def one(v: Array) -> Array:
+        at = jnp.asarray(source)[axis_index(names)]
+        return jnp.where(at < 0, jnp.zeros((), v.dtype), all_gather(v, names)[at])
+
+    return _map(one, x, "ppermute")
+
+
+def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
+    """Lane k gets `x` of lane `perm[k]`; ValueError unless `perm` holds each lane once.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([4.0, 5.0, 6.0]))
+    Array([6., 4., 5.], dtype=float64)
+    """
+    size = axis_size(_names(axis_name))
+    if sorted(perm) != list(range(size)):
+        raise InvalidValue(f"pshuffle perm {list(perm)} must hold each lane, 0 to {size - 1}, once")
+    return ppermute(x, axis_name, [(int(a), k) for k, a in enumerate(perm)])
+
+
+def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
+    """All lanes get `x` of lane `source`.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: x - pbroadcast(x, "i", 0), axis_name="i")(jnp.array([4.0, 5.0]))
+    Array([0., 1.], dtype=float64)
+    """
+    return _map(lambda v: all_gather(v, axis_name)[source], x, "pbroadcast")
+
+
+def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
+    """`x` itself: what differs between lanes is found out, and not declared."""
+    if to not in ("varying", "reduced", "unreduced"):
+        raise InvalidValue(f"pcast to={to!r}; expected 'varying', 'reduced' or 'unreduced'")
+    if axis_name is not None:
+        _names(axis_name)
+    return x
+
+
+def pvary(x: Tree, axis_name: Any) -> Tree:
+    """`x` itself, as `pcast(x, axis_name, to="varying")`."""
+    return pcast(x, axis_name, to="varying")
+
+
+def all_gather(
+    x: Tree,
+    axis_name: Any,
+    *,
+    axis_index_groups: Any = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
+) -> Tree:
+    """`x` of all lanes, stacked along a new `axis`, or with `tiled` one after the other along an old one.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: all_gather(x, "i"), axis_name="i")(jnp.array([4.0, 5.0]))
+    Array([[4., 5.],
+           [4., 5.]], dtype=float64)
+    """
+    del to
+    names = _names(axis_name)
+    groups = _groups(axis_index_groups, names)
+
+    def one(v: Array) -> Array:
+        d = canonical_axis(axis, v.ndim if tiled else v.ndim + 1)
+        shape = v.shape
+        for name in reversed(names):
+            size = _group_size((name,), groups)
+            v = ops.AllGather(d, groups, name, size, tiled)(v)
+        if tiled or len(names) == 1:
+            return v
+        return jnp.reshape(v, (*shape[:d], axis_size(names), *shape[d:]))
+
+    return _map(one, x, "all_gather")
+
+
+def psum_scatter(
+    x: Tree,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Tree:
+    """As `psum`, of which lane k gets row k of `scatter_dimension`, or with `tiled` block k.
+
+    ValueError if the dimension cannot be dealt out to the lanes.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([4., 6.], dtype=float64)
+    """
+    names = _names(axis_name)
+    groups = _groups(axis_index_groups, names)
+
+    def one(v: Array) -> Array:
+        d = canonical_axis(scatter_dimension, v.ndim)
+        if len(names) > 1:
+            ops.check_divisible("psum_scatter", v.shape, d, axis_size(names), tiled)
+            if not tiled:
+                sizes = [_size_of(n) for n in names]
+                v = jnp.reshape(v, (*v.shape[:d], *sizes, *v.shape[d + 1 :]))
+        for name in names:
+            v = ops.ReduceScatter(groups, name, _group_size((name,), groups), d, tiled)(v)
+        return v
+
+    return _map(one, x, "psum_scatter")
+
+
+def all_to_all(
+    x: Tree,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Tree:
+    """Lane k gets the k-th part along `split_axis` of all lanes, put together along `concat_axis`.
+
+    Without `tiled` the parts are elements: `split_axis`, of the size of the named axis, disappears,
+    and `concat_axis` is new. With it, parts are blocks and stay where they are. ValueError if
+    `split_axis` cannot be dealt out to the lanes.
+
+    >>> from fnx.lanes import vmap
+    >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([[1., 3.],
+           [2., 4.]], dtype=float64)
+    """
+    names = _names(axis_name)
+    groups = _groups(axis_index_groups, names)
+    size = _group_size(names, groups)
+
+    def one(v: Array) -> Array:
+        s, c = canonical_axis(split_axis, v.ndim), canonical_axis(concat_axis, v.ndim)
+        if len(names) == 1:
+            return ops.AllToAll(groups, names[0], size, c, s, tiled)(v)
+        ops.check_divisible("all_to_all", v.shape, s, size, tiled)
+        if tiled:
+            v = jnp.reshape(v, (*v.shape[:s], size, v.shape[s] // size, *v.shape[s + 1 :]))
+        parts = jnp.take(all_gather(v, names), axis_index(names), axis=s + 1)
+        out = jnp.moveaxis(parts, 0, c)
+        if not tiled:
+            return out
+        shape = out.shape
+        return jnp.reshape(out, (*shape[:c], shape[c] * shape[c + 1], *shape[c + 2 :]))
+
+    return _map(one, x, "all_to_all")
+
+
+def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Tree:
+    """Exchange the named axis with an axis of `x` of the same size."""
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

@@ -1,0 +1,104 @@
+"""Sums into loops: `a + loop(zeros)` becomes `loop(a)` where the loop only adds to that carry.
+
+Transposition makes such loops for the cotangents of constants. Starting from the sum so far saves an
+array of zeros and a pass over the whole array; the terms are then added one by one.
+"""
+
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+
+_ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
+
+
+def accumulate(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with sums moved into the loops that make their terms."""
+    if not any(e.prim.name == "scan" for e in jaxpr.eqns):
+        return jaxpr
+    uses = _uses(jaxpr)
+    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    place = {id(e): k for k, e in enumerate(jaxpr.eqns)}
+    starts: dict[int, dict[int, Atom]] = {}  # scan -> operand -> what it starts from instead
+    renamed: dict[Atom, Var] = {}
+    for e in jaxpr.eqns:
+        if e.prim.name != "add" or not e.outs[0].aval.shape:
+            continue
+        for total, term in (e.inputs, e.inputs[::-1]):
+            loop = maker.get(term) if type(term) is Var else None
+            if loop is None or type(total) is not Var or uses[term] != 1:
+                continue
+            before = total not in maker or place[id(maker[total])] < place[id(loop)]
+            k = _zero_accumulator(loop, term, maker)
+            if before and k is not None and total.aval.like(term.aval):
+                starts.setdefault(id(loop), {})[k] = renamed.get(total, total)
+                renamed[e.outs[0]] = term  # type: ignore[assignment]
+                break
+    if not starts:
+        return jaxpr
+    return _rebuilt(jaxpr, starts, renamed)
+
+
+def _rebuilt(jaxpr: Jaxpr, starts: dict[int, dict[int, Atom]], renamed: dict[Atom, Var]) -> Jaxpr:
+    eqns = []
+    for e in jaxpr.eqns:
+        if e.outs and e.outs[0] in renamed:
+            continue
+        inputs = [renamed.get(a, a) for a in e.inputs]
+        for k, start in starts.get(id(e), {}).items():
+            inputs[k] = start
+        eqns.append(Eqn(e.prim, inputs, e.outs, e.source))
+    outs = [renamed.get(a, a) for a in jaxpr.outs]
+    return Jaxpr(jaxpr.inputs, eqns, outs, jaxpr.consts, jaxpr.name)
+
+
+def _uses(jaxpr: Jaxpr) -> dict[Atom, int]:
+    found: dict[Atom, int] = {}
+    for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
+        found[a] = found.get(a, 0) + 1
+    return found
+
+
+def _zero_accumulator(loop: Eqn, term: Atom, maker: dict[Var, Eqn]) -> int | None:
+    """The number of the operand that is zeros and only added to, whose last value is `term`."""
+    prim = loop.prim
+    if prim.name != "scan":
+        return None
+    k = loop.outs.index(term)  # type: ignore[arg-type]
+    if k >= prim.carry:  # type: ignore[attr-defined]
+        return None
+    operand = prim.consts + k  # type: ignore[attr-defined]
+    if not _is_zeros(loop.inputs[operand], maker):
+        return None
+    return operand if _only_added_to(prim.jaxpr, operand, k) else None  # type: ignore[attr-defined]
+
+
+def _is_zeros(atom: Atom, maker: dict[Var, Eqn]) -> bool:
+    e = maker.get(atom) if type(atom) is Var else None
+    if e is None or e.prim.name != "broadcast_in_dim" or type(e.inputs[0]) is not Literal:
+        return False
+    return not e.inputs[0].value._value.any()  # type: ignore[attr-defined]
+
+
+def _only_added_to(body: Jaxpr, operand: int, result: int) -> bool:
+    """Whether a carry goes through sums alone to its next value, and is read by nothing else."""
+    uses = _uses(body)
+    at: Atom = body.inputs[operand]
+    while uses.get(at) == 1:
+        if at is body.outs[result]:
+            return True
+        e = next((e for e in body.eqns if at in e.inputs), None)
+        if e is None:
+            return False
+        k = e.inputs.index(at)
+        if e.prim.name in _ADDS and k == 0 or e.prim.name == "add":
+            if not e.outs[0].aval.like(at.aval):
+                return False
+            at = e.outs[0]
+        elif e.prim.name == "scan":
+            inner = k - e.prim.consts  # type: ignore[attr-defined]
+            if not 0 <= inner < e.prim.carry:  # type: ignore[attr-defined]
+                return False
+            if not _only_added_to(e.prim.jaxpr, k, inner):  # type: ignore[attr-defined]
+                return False
+            at = e.outs[inner]
+        else:
+            return False
+    return False

@@ -1,0 +1,506 @@
+"""jit: keys of programs, static arguments, closures, nesting, threads, callbacks, stages."""
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+
+def traced_times(f):
+    """The function, and a list that grows by one whenever it is traced."""
+    times = []
+
+    @functools.wraps(f)
+    def counted(*args, **kwargs):
+        times.append(1)
+        return f(*args, **kwargs)
+
+    return counted, times
+
+
+def equal(a, b):
+    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+# --- keys ----------------------------------------------------------------------------------------------
+
+
+def test_one_program_for_each_signature():
+    f, times = traced_times(lambda x: x * 2)
+    g = fnx.jit(f)
+    for x in (jnp.ones(3), jnp.zeros(3), np.ones(3)):
+        equal(g(x), 2 * np.asarray(x))
+    assert len(times) == 1
+    for k, x in enumerate([jnp.ones(4), jnp.ones(3, "float32"), jnp.ones((3, 1)), 1.0, 1, True, [1.0]]):
+        g(x) if k < 6 else None
+        assert len(times) == min(2 + k, 7)
+    for x in (jnp.ones(3), jnp.ones(4), jnp.ones(3, "float32"), 1.0, 1, True):
+        assert g(x).dtype == (jnp.asarray(x) * 2).dtype
+    assert len(times) == 7
+
+
+def test_python_numbers_are_arguments_with_weak_types():
+    f, times = traced_times(lambda x, a: x * a)
+    g = fnx.jit(f)
+    x = jnp.ones(2, "float32")
+    assert g(x, 2.0).dtype == np.float32
+    equal(g(x, 3.0), [3, 3])  # not the 2.0 of before
+    assert g(x, np.float64(2.0)).dtype == np.float64
+    assert g(x, jnp.asarray(2.0)).dtype == np.float64 or jnp.asarray(2.0).weak_type
+    assert len(times) <= 3
+    out = fnx.jit(lambda a: a * 2.0)(3.0)
+    assert out.weak_type
+    assert (out * x).dtype == np.float32
+
+
+def test_structures_and_keywords():
+    f, times = traced_times(lambda tree, *, scale: {"out": (tree["a"] * scale, None, [tree["b"]])})
+    g = fnx.jit(f)
+    for _ in range(3):
+        out = g({"b": 1.0, "a": jnp.ones(2)}, scale=2.0)
+    equal(out["out"][0], [2, 2])
+    assert out["out"][1] is None
+    assert len(times) == 1
+    g({"a": jnp.ones(2), "b": 1.0}, scale=2.0)  # the order of keys is no structure
+    assert len(times) == 1
+    with pytest.raises(KeyError):
+        g({"a": jnp.ones(2), "c": 1.0}, scale=2.0)
+
+
+def test_calls_that_alternate_between_programs():
+    g = fnx.jit(lambda x: jnp.sum(x))
+    rows = [jnp.arange(float(n)) for n in range(1, 8)]
+    for _ in range(3):
+        for x in rows:
+            assert float(g(x)) == float(np.arange(float(x.size)).sum())
+
+
+def test_settings_are_part_of_the_key():
+    f = fnx.jit(lambda x: x + jnp.arange(3))
+    wide = f(1.0)
+    with fnx.enable_x64(False):
+        narrow = f(1.0)
+    again = f(1.0)
+    assert (wide.dtype, narrow.dtype, again.dtype) == (np.float64, np.float32, np.float64)
+
+
+def test_disable_jit_runs_python_though_a_program_is_there():
+    seen = []
+
+    @fnx.jit
+    def f(x):
+        seen.append(type(x).__name__)
+        return x + 1.0
+
+    f(1.0), f(1.0)
+    assert len(seen) == 1
+    with fnx.disable_jit():
+        f(1.0)
+    assert len(seen) == 2
+    assert seen[1] != seen[0]
+    f(1.0)
+    assert len(seen) == 2
+
+
+def test_clear_caches_traces_again():
+    f, times = traced_times(lambda x: x + 1)
+    g = fnx.jit(f)
+    g(1.0)
+    fnx.clear_caches()
+    g(1.0)
+    assert len(times) == 2
+
+
+# --- static arguments ------------------------------------------------------------------------------------
+
+
+def power(x, n):
+    assert isinstance(n, int)
+    out = 1.0
+    for _ in range(n):
+        out = out * x
+    return out
+
+
+@pytest.mark.parametrize("options", [
+    {"static_argnums": 1}, {"static_argnums": (1,)}, {"static_argnums": -1},
+    {"static_argnames": "n"}, {"static_argnames": ["n"]}, {"static_argnums": 1, "static_argnames": "n"},
+])  # fmt: skip
+def test_static_by_number_and_by_name(options):
+    f, times = traced_times(power)
+    g = fnx.jit(f, **options)
+    for _ in range(2):
+        assert float(g(3.0, 2)) == 9.0
+        assert float(g(3.0, n=2)) == 9.0
+        assert float(g(x=3.0, n=3)) == 27.0
+    assert len(times) == 3  # by position, by name, and another value and structure
+
+
+def test_static_values_are_compared_with_their_types():
+    seen = []
+
+    @functools.partial(fnx.jit, static_argnames="flag")
+    def f(x, flag):
+        seen.append(flag)
+        return x
+
+    for flag in (1, True, 1.0, "1", None, (1, 2), 1, True):
+        f(0.0, flag)
+        f(0.0, flag=flag)
+    assert [type(s) for s in seen[::2]] == [int, bool, float, str, type(None), tuple]
+
+
+def test_static_default_and_keyword_only():
+    @functools.partial(fnx.jit, static_argnames=("n", "mode"))
+    def f(x, n=2, *, mode="double"):
+        return x * n if mode == "double" else x
+
+    assert float(f(3.0)) == 6.0
+    assert float(f(3.0, mode="same")) == 3.0
+    assert float(f(3.0, 5)) == 15.0
+    assert float(f(3.0, n=5, mode="double")) == 15.0
+
+
+def test_static_in_the_middle_and_in_variadic_functions():
+    f = fnx.jit(lambda a, op, b: op(a, b), static_argnums=1)
+    assert float(f(2.0, jnp.add, 3.0)) == 5.0
+    assert float(f(2.0, jnp.multiply, 3.0)) == 6.0
+    last = fnx.jit(lambda *xs: xs[0] * xs[-1], static_argnums=-1)
+    assert float(last(2.0, 5.0, 3)) == 6.0
+    keywords = fnx.jit(lambda x, **options: x if options["same"] else -x, static_argnames="same")
+    assert float(keywords(2.0, same=False)) == -2.0
+    assert float(keywords(2.0, same=True)) == 2.0
+
+
+def test_static_functions_and_objects():
+    class Model:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @functools.partial(fnx.jit, static_argnums=0)
+        def __call__(self, x):
+            return x * self.scale
+
+    one, two = Model(2.0), Model(3.0)
+    for _ in range(2):
+        assert float(one(1.0)) == 2.0
+        assert float(two(1.0)) == 3.0
+
+
+def test_a_decorator_with_and_without_options():
+    @fnx.jit
+    def f(x):
+        "The doc."
+        return x + 1
+
+    @fnx.jit(static_argnames="n")
+    def g(x, n):
+        return x + n
+
+    assert float(f(1.0)) == 2.0
+    assert float(g(1.0, n=2)) == 3.0
+    assert (f.__name__, f.__doc__) == ("f", "The doc.")
+
+
+def test_methods_and_pytree_objects():
+    @fnx.tree_util.register_pytree_node_class
+    class Point:
+        def __init__(self, x, y):
+            self.x, self.y = x, y
+
+        def tree_flatten(self):
+            return (self.x, self.y), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+        @fnx.jit
+        def moved(self, dx):
+            return Point(self.x + dx, self.y)
+
+    p = Point(1.0, 2.0).moved(3.0)
+    for _ in range(2):
+        p = p.moved(1.0)
+    assert (float(p.x), float(p.y)) == (6.0, 2.0)
+
+
+def test_donated_arguments_are_accepted():
+    f = fnx.jit(lambda x, y: (x + y, x * y), donate_argnums=(0,), donate_argnames="y")
+    x = jnp.ones(3)
+    equal(f(x, jnp.ones(3))[0], [2, 2, 2])
+    equal(x, [1, 1, 1])
+
+
+# --- closures ---------------------------------------------------------------------------------------------
+
+
+def test_closed_over_arrays_are_not_part_of_the_code():
+    before = fnx.compile_stats()["kernels_compiled"]
+    outs = [fnx.jit(lambda x, c=jnp.arange(40.0) + k: x * c + 2.5)(jnp.ones(40)) for k in range(4)]
+    equal(outs[3], np.arange(40.0) + 5.5)
+    table = jnp.arange(1000.0)
+    f = fnx.jit(lambda x: x + table)
+    for _ in range(3):
+        equal(f(1.0), np.arange(1000.0) + 1)
+    assert fnx.compile_stats()["kernels_compiled"] - before <= 2
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+def test_closed_over_tracers_under_every_transformation(wrap):
+    def f(w):
+        inner = fnx.jit(lambda x: jnp.sum(jnp.sin(w * x)))
+        return inner(jnp.arange(3.0)) + inner(jnp.ones(2)) + inner(jnp.arange(3.0) + 1)
+
+    def plain(w):
+        inner = lambda x: jnp.sum(jnp.sin(w * x))
+        return inner(jnp.arange(3.0)) + inner(jnp.ones(2)) + inner(jnp.arange(3.0) + 1)
+
+    with fnx.disable_jit():
+        slope, second = fnx.grad(plain)(0.7), fnx.grad(fnx.grad(plain))(0.7)
+        lanes = fnx.vmap(plain)(jnp.arange(4.0))
+    assert float(wrap(fnx.grad(f))(0.7)) == pytest.approx(float(slope))
+    assert float(wrap(fnx.grad(fnx.grad(f)))(0.7)) == pytest.approx(float(second))
+    np.testing.assert_allclose(np.asarray(wrap(fnx.vmap(f))(jnp.arange(4.0))), np.asarray(lanes))
+    _, ys = wrap(lambda xs: lax.scan(lambda c, w: (c, f(w)), 0.0, xs))(jnp.arange(4.0))
+    np.testing.assert_allclose(np.asarray(ys), np.asarray(lanes))
+
+
+def test_one_jitted_function_that_sees_another_tracer_at_each_call():
+    box = {}
+
+    @fnx.jit
+    def inner(x):
+        return x * box["w"]
+
+    def outer(w):
+        box["w"] = w
+        return inner(2.0)
+
+    for w in (3.0, 4.0):
+        assert float(fnx.grad(outer)(w)) == 2.0
+        assert float(fnx.jit(outer)(w)) == 2.0 * w
+    out = fnx.vmap(outer)(jnp.arange(3.0))
+    equal(out, [0.0, 2.0, 4.0])
+    box["w"] = jnp.asarray(5.0)
+    fnx.clear_caches()
+    assert float(inner(2.0)) == 10.0
+
+
+def test_the_argument_itself_closed_over_by_the_inner_function():
+    f = fnx.jit(lambda x: fnx.jit(lambda y: y + x)(x) * fnx.jit(lambda: x)())
+    assert float(f(3.0)) == 18.0
+    assert float(fnx.grad(f)(3.0)) == 12.0
+
+
+# --- nesting and recursion -----------------------------------------------------------------------------------
+
+
+def test_nested_and_recursive():
+    @functools.partial(fnx.jit, static_argnums=1)
+    def tower(x, n):
+        return x if n == 0 else jnp.sin(tower(x, n - 1))
+
+    expected = 0.5
+    for _ in range(5):
+        expected = np.sin(expected)
+    assert float(tower(0.5, 5)) == pytest.approx(expected)
+    assert "jit" in str(fnx.make_jaxpr(lambda x: tower(x, 2))(0.5))
+
+
+def test_an_inner_function_is_compiled_with_the_outer_one():
+    inner = fnx.jit(lambda x: jnp.sin(x) * 3.0)
+    outer = fnx.jit(lambda x: inner(inner(x)))
+    report = fnx.compile_report(outer, jnp.arange(100.0))
+    assert report.count("  kernel ") == 1
+    assert "host call" not in report
+
+
+def test_results_that_are_arguments_constants_and_twins():
+    c = jnp.arange(3.0)
+    f = fnx.jit(lambda x, y: (x, x, 2.0, c, y["a"], None, jnp.zeros(2)))
+    for _ in range(2):
+        out = f(jnp.ones(2), {"a": 1})
+        equal(out[0], out[1])
+        equal(out[3], [0, 1, 2])
+        assert (float(out[2]), int(out[4]), out[5]) == (2.0, 1, None)
+
+
+def test_unused_arguments_and_no_arguments():
+    assert float(fnx.jit(lambda x, y: y)(jnp.ones(9), 2.0)) == 2.0
+    assert float(fnx.jit(lambda: 3.0)()) == 3.0
+    assert fnx.jit(lambda x: ())(1.0) == ()
+    assert fnx.jit(lambda x: None)(1.0) is None
+    assert fnx.jit(lambda x: jnp.zeros((0, 3)) + x)(1.0).shape == (0, 3)
+
+
+# --- threads and callbacks ------------------------------------------------------------------------------------
+
+
+def test_threads_that_trace_and_call_at_once():
+    @fnx.jit
+    def shared(x):
+        return jnp.sum(jnp.sin(x) * x)
+
+    errors, results = [], {}
+
+    def work(k):
+        try:
+            own = fnx.jit(lambda x: jnp.tanh(x * (k + 1.5)).sum())
+            for n in range(3, 7):
+                x = jnp.arange(float(n + 3 * (k % 2))) * 0.1
+                value = float(shared(x)) + float(own(x)) + float(fnx.grad(shared)(x)[1])
+                results[k, n] = value
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert errors == []
+    for (k, n), value in results.items():
+        x = np.arange(float(n + 3 * (k % 2))) * 0.1
+        expected = np.sum(np.sin(x) * x) + np.tanh(x * (k + 1.5)).sum() + np.sin(x[1]) + x[1] * np.cos(x[1])
+        assert value == pytest.approx(expected)
+
+
+def test_a_callback_may_call_fnx():
+    inner = fnx.jit(lambda x: jnp.sum(x * 2.0))
+
+    def host(x):
+        return np.asarray(inner(jnp.asarray(x)) + fnx.grad(lambda y: y**3)(1.0))
+
+    def f(x):
+        return fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x) * 10.0
+
+    assert float(fnx.jit(f)(jnp.ones(3))) == 90.0
+    assert float(f(jnp.ones(3))) == 90.0
+    assert float(fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, t: t + f(x), 0.0))(jnp.ones(3))) == 270.0
+
+
+def test_an_error_in_a_callback_reaches_the_caller():
+    def host(x):
+        raise KeyError("from the host")
+
+    f = fnx.jit(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
+    for _ in range(2):
+        with pytest.raises(KeyError, match="from the host"):
+            f(1.0)
+    assert float(fnx.jit(lambda x: x + 1)(1.0)) == 2.0
+
+
+def test_io_callbacks_run_once_for_each_time_and_in_order():
+    seen = []
+
+    def f(x):
+        def body(i, total):
+            fnx.experimental.io_callback(lambda k: seen.append(int(k)), None, i, ordered=True)
+            return total + x
+
+        total = lax.fori_loop(0, 4, body, 0.0)
+        fnx.debug.callback(lambda t: seen.append(float(t)), total)
+        return 1.0
+
+    for wrap in (fnx.jit, lambda g: g):
+        seen.clear()
+        wrap(f)(2.0)
+        assert seen == [0, 1, 2, 3, 8.0]
+
+
+def test_an_effect_in_a_function_whose_result_nobody_uses():
+    seen = []
+    inner = fnx.jit(lambda x: fnx.debug.callback(lambda v: seen.append(float(v)), x))
+
+    def f(x):
+        inner(x)
+        lax.cond(x > 0.0, lambda: inner(x + 1), lambda: None)
+        return x
+
+    fnx.jit(f)(1.0)
+    assert seen == [1.0, 2.0]
+    seen.clear()
+    fnx.grad(fnx.jit(lambda x: f(x) * x))(3.0)
+    assert seen == [3.0, 4.0]
+
+
+def test_debug_print(capsys):
+    @fnx.jit
+    def f(x):
+        fnx.debug.print("x = {x}, {:.2f}", x[0] * 2, x=x)
+        return x
+
+    f(jnp.array([1.0, 2.0]))
+    fnx.vmap(f)(jnp.ones((2, 2)))
+    assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2
+
+
+# --- stages ------------------------------------------------------------------------------------------------------
+
+
+@fnx.jit
+def rotate(x, angle):
+    turned = jnp.stack([jnp.cos(angle) * x[0] - jnp.sin(angle) * x[1], x[1]])
+    return {"point": turned, "norm": jnp.sqrt(jnp.sum(turned**2))}
+
+
+def test_stages_ahead_of_time():
+    traced = rotate.trace(fnx.ShapeDtypeStruct((2,), float), 0.5)
+    assert traced.out_info["point"] == fnx.ShapeDtypeStruct((2,), float)
+    assert len(traced.jaxpr.in_avals) == 2
+    lowered = traced.lower()
+    marks = {"jaxpr": "lambda", "kernel": "in0", "numba": "def ", "llvm": "define", "asm": ".text"}
+    for dialect, mark in marks.items():
+        assert mark in lowered.as_text(dialect), dialect
+    compiled = lowered.compile()
+    out = compiled(jnp.array([3.0, 4.0]), 0.0)
+    assert float(out["norm"]) == 5.0
+    assert compiled.memory_analysis().output_size_in_bytes == 24
+    assert compiled.cost_analysis()["transcendentals"] == 3.0
+    assert compiled.cost_analysis()["flops"] > 4
+    assert {"trace", "build", "emit", "load"} <= set(compiled.seconds)
+    assert "program rotate" in compiled.report()
+
+
+def test_cost_analysis_counts_products_and_loops():
+    f = fnx.jit(lambda a, b: lax.fori_loop(0, 10, lambda i, c: c @ b, a))
+    cost = f.lower(jnp.ones((4, 5)), jnp.ones((5, 5))).cost_analysis()
+    assert cost["flops"] == 10 * 2 * 4 * 5 * 5
+    assert cost["bytes accessed"] == 8 * (20 + 25 + 20)
+
+
+def test_stages_with_static_arguments():
+    f = fnx.jit(power, static_argnames="n")
+    compiled = f.lower(2.0, n=3).compile()
+    assert float(compiled(3.0, n=3)) == 27.0
+    assert f.eval_shape(2.0, n=3).shape == ()
+
+
+def test_the_numba_text_runs():
+    text = fnx.jit(lambda x: jnp.sum(x * 2.0)).lower(jnp.ones(50)).as_text("numba")
+    compile(text, "<numba>", "exec")
+    assert "@" in text
+
+
+def test_one_kernel_serves_all_sizes():
+    f = fnx.jit(lambda x: jnp.cumsum(jnp.sin(x) * 1.25) + jnp.max(x))
+    f(jnp.ones(101))
+    before = fnx.compile_stats()["kernels_compiled"]
+    for n in (100, 333, 4000):
+        np.testing.assert_allclose(
+            np.asarray(f(jnp.ones(n))), np.cumsum(np.full(n, np.sin(1.0) * 1.25)) + 1.0
+        )
+    assert fnx.compile_stats()["kernels_compiled"] == before
+
+
+def test_the_reference_backend():
+    f = fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, y: y * x, 1.0))
+    with fnx.core.config.backend("reference"):
+        assert float(f(2.0)) == 8.0
+    assert float(f(2.0)) == 8.0
