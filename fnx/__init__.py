@@ -45,7 +45,6 @@ from fnx.jacobians import jacobian as jacobian
 from fnx.jacobians import jacrev as jacrev
 from fnx.jit import clear_caches as clear_caches
 from fnx.jit import jit as jit
-from fnx.lanes import pmap as pmap
 from fnx.lanes import vmap as vmap
 from fnx.nans import debug_nans as debug_nans
 from fnx.placement import Device as Device
@@ -84,6 +83,10 @@ from fnx.settings import log_compiles as log_compiles
 from fnx.sharding import NamedSharding as NamedSharding
 from fnx.sharding import P as P
 from fnx.sharding import make_mesh as make_mesh
+from fnx.sharding import reshard as reshard
+from fnx.sharding import set_mesh as set_mesh
+from fnx.spmd import pmap as pmap
+from fnx.spmd import shard_map as shard_map
 from fnx.staging import ShapeDtypeStruct as ShapeDtypeStruct
 from fnx.staging import eval_shape as eval_shape
 from fnx.staging import make_jaxpr as make_jaxpr
@@ -98,6 +101,7 @@ lax.custom_linear_solve, lax.custom_root = _custom_linear_solve, _custom_root  #
 for _name in ("segment_sum", "segment_prod", "segment_max", "segment_min"):
     setattr(ops, _name, getattr(_segment, _name))
 _nans.install(_settings.hooks)
+numpy.functional.use_transformations(vmap=vmap, value_and_grad=value_and_grad)
 del _name
 
 _LATER = frozenset(

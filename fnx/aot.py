@@ -78,7 +78,8 @@ class Lowered(_Stage):
         show = getattr(self.program.compiled(), methods[dialect], None)
         if show is None:
             raise InvalidValue(f"the reference backend has no dialect {dialect!r}; it runs the jaxpr")
-        return show()
+        text = show()
+        return getattr(text, "source", text)
 
     def compiler_ir(self, dialect: str | None = None) -> str:
         """The text of a dialect, LLVM's by default."""

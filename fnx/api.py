@@ -3,7 +3,7 @@
 from fnx.derivatives import grad, jvp, linear_transpose, linearize, value_and_grad, vjp
 from fnx.flat import aval_like, flatten_arrays, name_of, signature_of
 from fnx.jacobians import hessian, jacfwd, jacobian, jacrev
-from fnx.lanes import pmap, vmap
+from fnx.lanes import vmap
 from fnx.staging import ShapeDtypeStruct, eval_shape, make_jaxpr
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "linearize",
     "make_jaxpr",
     "name_of",
-    "pmap",
     "signature_of",
     "value_and_grad",
     "vjp",

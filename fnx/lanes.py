@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx import tree_util
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, MissingRule, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.flat import check_callable, flatten_arrays, name_of
 from fnx.interpreters import batching
 
@@ -55,38 +55,56 @@ def vmap(
     >>> vmap(jnp.dot)(jnp.ones((4, 3)), jnp.ones((4, 3)))
     Array([3., 3., 3., 3.], dtype=float64)
     """
-    del spmd_axis_name, sum_match
+    del spmd_axis_name, sum_match  # they speak of devices, and of how JAX types sums
     check_callable(fun, "vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 
     @wraps(fun)
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise InvalidValue(
-                f"vmap in_axes must be an int, None, or a tuple with one entry for each of the "
-                f"{len(args)} positional arguments of {name_of(fun)}; got {len(in_axes)} entries"
-            )
-        leaves, treedef = flatten_arrays((args, kwargs), "arguments of a vmapped function")
-        axes = flatten_axes(in_axes, args, "vmap in_axes")
-        axes += [0] * (len(leaves) - len(axes))
-        axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun))
-        structures: list = []
-
-        def flat(*xs: Array) -> list[Array]:
-            given, named = tree_util.tree_unflatten(treedef, xs)
-            arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
-            structures.append(structure)
-            return arrays
-
-        lanes = size if axis_name is None else batching.Lanes(size, axis_name)
-        outs, found = batching.batch(flat, lanes, leaves, axes)
-        dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
-        wanted = flatten_axes(out_axes, dummy, "vmap out_axes")
-        placed = [_place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
-        return tree_util.tree_unflatten(structures[0], placed)
+        return map_lanes(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
 
     return vmap_f
+
+
+Place = Callable[[int, Array, int | None, int | None], Array]
+
+
+def map_lanes(
+    fun: Callable,
+    args: tuple,
+    kwargs: dict,
+    in_axes: Any,
+    out_axes: Any,
+    axis_name: Any,
+    axis_size: int | None,
+    place: Place,
+    what: str = "vmap",
+) -> Any:
+    """`fun(*args, **kwargs)` for all lanes; `place` puts the lanes of each result where `out_axes` says."""
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise InvalidValue(
+            f"{what} in_axes must be an int, None, or a tuple with one entry for each of the "
+            f"{len(args)} positional arguments of {name_of(fun)}; got {len(in_axes)} entries"
+        )
+    leaves, treedef = flatten_arrays((args, kwargs), f"arguments of a function under {what}")
+    axes = flatten_axes(in_axes, args, f"{what} in_axes")
+    axes += [0] * (len(leaves) - len(axes))
+    axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun), what)
+    structures: list = []
+
+    def flat(*xs: Array) -> list[Array]:
+        given, named = tree_util.tree_unflatten(treedef, xs)
+        arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
+        structures.append(structure)
+        return arrays
+
+    lanes = size if axis_name is None else batching.Lanes(size, axis_name)
+    outs, found = batching.batch(flat, lanes, leaves, axes)
+    dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
+    wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
+    placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
+    return tree_util.tree_unflatten(structures[0], placed)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
@@ -96,14 +114,19 @@ def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
                 "vmap out_axes is None for a result that differs between lanes; give it an axis"
             )
         return x
+    return place_result(size, x, axis, to)
+
+
+def place_result(size: int, x: Array, axis: int | None, to: int, what: str = "vmap") -> Array:
+    """A result with its lanes along axis `to`, which may count from the end."""
     rank = x.ndim if axis is not None else x.ndim + 1
     if not -rank <= to < rank:
-        raise InvalidValue(f"vmap out_axes={to} is out of range for a result of rank {rank}")
+        raise InvalidValue(f"{what} out_axes={to} is out of range for a result of rank {rank}")
     return batching.place_axis(size, x, axis, to % rank)
 
 
 def _mapped_axes(
-    leaves: list[Array], axes: list[int | None], axis_size: int | None, name: str
+    leaves: list[Array], axes: list[int | None], axis_size: int | None, name: str, what: str
 ) -> tuple[list[int | None], int]:
     sizes: dict[int, list[str]] = {}
     out: list[int | None] = []
@@ -113,7 +136,7 @@ def _mapped_axes(
             continue
         if not -x.ndim <= k < x.ndim:
             raise InvalidValue(
-                f"vmap of {name} was asked to map axis {k} of an argument of shape {x.shape}, which "
+                f"{what} of {name} was asked to map axis {k} of an argument of shape {x.shape}, which "
                 f"has {x.ndim} axes. Use in_axes=None for arguments that are not mapped."
             )
         k %= x.ndim
@@ -123,22 +146,12 @@ def _mapped_axes(
         sizes.setdefault(axis_size, []).append("axis_size")
     if not sizes:
         raise InvalidValue(
-            f"vmap of {name} needs at least one mapped argument, or axis_size; all in_axes are None"
+            f"{what} of {name} needs at least one mapped argument, or axis_size; all in_axes are None"
         )
     if len(sizes) > 1:
         text = "; ".join(f"{n} in {', '.join(what)}" for n, what in sizes.items())
         raise InvalidValue(
-            f"vmap of {name} got mapped axes of different sizes: {text}. They must be equal; use "
+            f"{what} of {name} got mapped axes of different sizes: {text}. They must be equal; use "
             "in_axes to choose other axes, or None."
         )
     return out, next(iter(sizes))
-
-
-def pmap(fun: Callable, *args: Any, **kwargs: Any) -> Callable:
-    """Not there yet: NotImplementedError, with what to use instead."""
-    del args, kwargs
-    check_callable(fun, "pmap")
-    raise MissingRule(
-        f"pmap of {name_of(fun)}: fnx runs on one device, the CPU, and has no pmap yet. Use "
-        "fnx.jit(fnx.vmap(...)), which computes all lanes in one native function."
-    )

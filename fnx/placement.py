@@ -1,30 +1,39 @@
-"""Devices: there is one, the CPU of this process, so that placement means nothing more than arrays."""
+"""Devices: the CPU of this process, once or (setting `num_devices`) several times under different numbers."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fnx import tree_util
+from fnx.core import config
 from fnx.core.array import Array, as_array
 
 
 class Device:
-    """The CPU of this process."""
+    """The CPU of this process, under a number."""
 
-    platform, device_kind, id, process_index = "cpu", "cpu", 0, 0
+    platform, device_kind, process_index, host_id = "cpu", "cpu", 0, 0
+
+    def __init__(self, number: int = 0):
+        self.id = number
 
     def __repr__(self) -> str:
-        return "CpuDevice(id=0)"
+        return f"CpuDevice(id={self.id})"
 
 
-_CPU = Device()
+_device = lru_cache(maxsize=None)(Device)
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices that arrays can live on; RuntimeError for a platform other than cpu."""
+    """The devices that arrays can live on; RuntimeError for a platform other than cpu.
+
+    There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
+    over devices. They share the process's memory and threads.
+    """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"there is no {backend!r} device; fnx runs on: cpu")
-    return [_CPU]
+    return [_device(k) for k in range(max(1, config.num_devices.value))]
 
 
 def local_devices(

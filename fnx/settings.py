@@ -12,6 +12,7 @@ _BY_JAX_NAME = {
     "jax_disable_jit": _config.disable_jit,
     "jax_debug_nans": _config.debug_nans,
     "jax_enable_checks": _config.check,
+    "jax_num_cpu_devices": _config.num_devices,
 }
 
 
@@ -19,7 +20,7 @@ class Config:
     """All settings: attributes to read, `update` to change one for good.
 
     fnx's own names are those of the environment variables FNX_...: check, disable_jit,
-    default_float32, debug_nans, traceback_filtering, cache, backend. Of JAX's names those that mean
+    default_float32, debug_nans, traceback_filtering, cache, num_devices, backend. Of JAX's names those that mean
     something here act, the others are remembered and do nothing. `jax_enable_x64` chooses what
     Python numbers become: float64 and int64 (True, as at the start), or float32 and int32 (False).
 

@@ -524,7 +524,8 @@ class Builder:
         size = 1
         for n in r.shape:
             size *= n
-        if all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
+        short = all(n <= fuse.SMALL for n in r.shape)  # longer axes are run-time parameters
+        if short and all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
             if all(fuse.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
                 self._unrolled_fold(r, outs)
                 return

@@ -17,7 +17,7 @@ from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
 
-from . import host, library, native, wrapper
+from . import blocks, host, library, native, wrapper
 
 CANCELLED, CALLBACK_FAILED, NO_MEMORY = 1, 2, -1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
@@ -227,10 +227,10 @@ def _record(spec: Spec, dims: int, weak: int, kind: int) -> list[int]:
 def aligned(size: int) -> np.ndarray:
     """Bytes whose address is a multiple of 64."""
     try:
-        raw = np.empty(size + wrapper.ALIGNMENT, np.uint8)
+        raw = np.empty(size + blocks.ALIGNMENT, np.uint8)
     except MemoryError as error:
         raise MemoryError(_no_memory(size)) from error
-    offset = -raw.ctypes.data % wrapper.ALIGNMENT
+    offset = -raw.ctypes.data % blocks.ALIGNMENT
     return raw[offset : offset + size]
 
 

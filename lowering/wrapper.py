@@ -5,6 +5,7 @@ array of 64-bit words, tells it what the program at hand expects. All of it but 
 runs while the GIL is held.
 """
 
+from . import blocks
 from .irtext import NULL, Function, Module, Value, i32, i64
 
 # Words of a plan: the program, then one record for each input, then one for each output.
@@ -22,10 +23,6 @@ SCALAR_TYPE, BYTE_ORDER = 16, 26  # of a dtype
 CONTIGUOUS_ALIGNED = 0x101
 FRESH = 0x501  # contiguous, aligned, writeable
 
-LARGE = 1 << 17  # outputs of so many bytes live in blocks that are kept for the next call
-SLOTS = 64  # blocks that may wait for their next use
-ALIGNMENT = 64
-HUGE = 1 << 22  # blocks of so many bytes ask the system for huge pages
 POLL_MILLISECONDS = 50
 
 PYTHON = (
@@ -41,111 +38,14 @@ EXPORTS = ("fnx_call", "fnx_poll", "fnx_trim", "fnx_main_thread", "fnx_limit", "
 def text() -> str:
     """The LLVM IR of the module."""
     module = Module()
-    module.variable("blocks", f"[{2 * SLOTS} x i64]", "zeroinitializer")  # (bytes, address)
-    module.variable("fnx_held", "[2 x i64]", "zeroinitializer", public=True)  # blocks, bytes
-    module.variable("fnx_limit", "i64", public=True)
     module.variable("fnx_main_thread", "i64", public=True)
     module.variable("last_poll", "i64")
-    module.variable("block_name", "[4 x i8]", 'c"fnx\\00"')
-    for write in (_forget_block, _take, _give, _trim, _drop, _scalar, _array_of, _is_array):
+    blocks.define(module)
+    for write in (_scalar, _array_of, _is_array, _accept):
         write(module)
-    for write in (_accept, _output, _box, _run, _run_held, _fail, _release, _call, _poll):
+    for write in (_output, _box, _run, _run_held, _fail, _release, _call, _poll):
         write(module)
     return str(module)
-
-
-# --- blocks: memory for large outputs and for workspaces ----------------------------------------------
-# glibc gives large blocks back to the system, and the next call would pay for each page again.
-
-
-def _rounded(f: Function, size: Value) -> Value:
-    return f.binary("and", f.add(size, 4095), -4096)
-
-
-def _forget_block(module: Module) -> None:
-    """Close the gap of slot k."""
-    with Function(module, "forget_block", "void", "i64") as f:
-        (k,) = f.args
-        held, blocks = f.object("fnx_held"), f.object("blocks")
-        count = f.sub(f.load(held), 1)
-        f.store(count, held)
-        f.store(f.sub(f.load(held, 8), f.load(f.index(blocks, k, 16))), held, 8)
-        with f.loop(count, k) as j:
-            slot = f.index(blocks, j, 16)
-            f.store(f.load(slot, 16), slot)
-            f.store(f.load(slot, 24), slot, 8)
-        f.ret()
-
-
-def _take(module: Module) -> None:
-    """A block of at least so many bytes: the youngest that waits and fits, or a new one."""
-    with Function(module, "take", "ptr", "i64") as f:
-        held, blocks = f.object("fnx_held"), f.object("blocks")
-        size = _rounded(f, f.args[0])
-        count = f.load(held)
-        most = f.add(size, f.binary("ashr", size, 2))
-        with f.loop(count) as k:
-            youngest = f.sub(f.sub(count, 1), k)
-            slot = f.index(blocks, youngest, 16)
-            bytes_ = f.load(slot)
-            with f.when(f.both(f.compare("sge", bytes_, size), f.compare("sle", bytes_, most))):
-                address = f.pointer(slot, 8)
-                f.call("forget_block", "void", youngest)
-                f.ret(address)
-        place = f.slot("ptr")
-        huge = f.compare("sge", size, HUGE)
-        alignment = f.choose(huge, i64(1 << 21), i64(ALIGNMENT))
-        for attempt in range(2):
-            status = f.call("posix_memalign", "i32", place, alignment, size)
-            with f.when(f.compare("eq", status, 0)):
-                with f.when(huge):
-                    f.call("madvise", "i32", f.pointer(place), size, i32(14))  # MADV_HUGEPAGE
-                f.ret(f.pointer(place))
-            if attempt == 0:
-                f.call("fnx_trim", "void")
-        f.ret(NULL)
-
-
-def _give(module: Module) -> None:
-    """Keep a block for the next call; the oldest goes if there is no slot for it."""
-    with Function(module, "give", "void", "ptr", "i64") as f:
-        held, blocks = f.object("fnx_held"), f.object("blocks")
-        block, size = f.args[0], _rounded(f, f.args[1])
-        total = f.add(f.load(held, 8), size)
-        with f.when(f.compare("sgt", total, f.load(f.object("fnx_limit")))):
-            f.call("free", "void", block)
-            f.ret()
-        with f.when(f.compare("sge", f.load(held), SLOTS)):
-            oldest = f.pointer(blocks, 8)
-            f.call("forget_block", "void", i64(0))
-            f.call("free", "void", oldest)
-        slot = f.index(blocks, f.load(held), 16)
-        f.store(size, slot)
-        f.store(block, slot, 8)
-        f.store(f.add(f.load(held), 1), held)
-        f.store(f.add(f.load(held, 8), size), held, 8)
-        f.ret()
-
-
-def _trim(module: Module) -> None:
-    """Give all waiting blocks back to the system."""
-    with Function(module, "fnx_trim", "void", public=True) as f:
-        held, blocks = f.object("fnx_held"), f.object("blocks")
-        with f.loop(f.load(held)) as k:
-            f.call("free", "void", f.pointer(f.index(blocks, k, 16), 8))
-        f.store(0, held)
-        f.store(0, held, 8)
-        f.ret()
-
-
-def _drop(module: Module) -> None:
-    """Destructor of the capsule that owns the block of an output."""
-    with Function(module, "drop", "void", "ptr") as f:
-        (capsule,) = f.args
-        size = f.call("PyCapsule_GetContext", "i64", capsule)
-        block = f.call("PyCapsule_GetPointer", "ptr", capsule, f.object("block_name"))
-        f.call("give", "void", block, size)
-        f.ret()
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -264,7 +164,7 @@ def _output(module: Module) -> None:
             args = (f.object("PyArray_Type"), descr, rank, dims, NULL, data, i32(flags), NULL)
             return f.call("PyArray_NewFromDescr", "ptr", *args)
 
-        with f.when(f.compare("slt", size, LARGE), likely=True):
+        with f.when(f.compare("slt", size, blocks.LARGE), likely=True):
             f.ret(new(NULL, 0))
         block = f.call("take", "ptr", size)
         with f.when(f.same(block, NULL), likely=False):

@@ -21,7 +21,7 @@ from llvm_texts import Emitted, axpy, call_host, copies, spin, use_workspace
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
-from fnx.lowering import host, invoke, load, native, wrapper
+from fnx.lowering import blocks, host, invoke, load, native
 
 LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int8": "i8"}
 LLVM |= {"bool": "i8", "bfloat16": "i16", "float16": "i16", "uint8": "i8", "int16": "i16"}
@@ -322,7 +322,7 @@ def test_blocks_of_large_results_are_used_again():
     assert wrap.held() == (0, 0)
     del outs
     count, size = wrap.held()
-    assert count == wrapper.SLOTS
+    assert count == blocks.SLOTS
     assert size == count * (8 << 17)
     invoke.release_memory()
     assert wrap.held() == (0, 0)

@@ -14,15 +14,20 @@ from fnx.numpy.util import PYTHON, canonical_axis, to_array
 _transformations: dict[str, Callable] = {}
 
 
-def use_transformations(vmap: Callable) -> None:
-    """Give these functions `vmap`, which lives above them; the api calls it once, when it loads."""
-    _transformations["vmap"] = vmap
+def use_transformations(**transformations: Callable) -> None:
+    """Give functions `vmap` and `value_and_grad`, which live above them: fnx does, when it loads."""
+    _transformations.update(transformations)
+
+
+def transformation(name: str) -> Callable:
+    """A transformation by name."""
+    if name not in _transformations:
+        raise MissingRule(f"this function needs {name}: import fnx, not a part of it alone")
+    return _transformations[name]
 
 
 def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
-    if "vmap" not in _transformations:
-        raise MissingRule("this function needs vmap: import fnx, not fnx.numpy alone")
-    return _transformations["vmap"](fn, in_axes=in_axes, out_axes=out_axes)
+    return transformation("vmap")(fn, in_axes=in_axes, out_axes=out_axes)
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
@@ -30,9 +35,8 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     x = to_array(arr, "apply_along_axis")
     k = canonical_axis(axis, x.ndim)
     fn = lambda v: func1d(v, *args, **kwargs)
-    for j in range(x.ndim - k - 1):
-        del j
-        fn = _vmap(fn, in_axes=1, out_axes=-1)
+    for j in range(1, x.ndim - k):
+        fn = _vmap(fn, in_axes=j, out_axes=-1)
     for _ in range(k):
         fn = _vmap(fn, in_axes=0, out_axes=0)
     return fn(x)

@@ -1,0 +1,183 @@
+"""Activation functions, element by element."""
+
+import math
+from typing import Any
+
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import constant, promote_inexact, select
+from fnx.ops import elementwise as ops
+from fnx.ops.special import erf
+
+
+def _float(name: str, x: Any) -> Array:
+    return promote_inexact(name, x)[0]
+
+
+def identity(x):
+    """x."""
+    return u.positive(x)
+
+
+def relu(x):
+    """max(x, 0), with derivative 0 at 0.
+
+    >>> relu(-1.0)
+    Array(0., dtype=float64, weak_type=True)
+    """
+    x = u.positive(x)
+    zero = constant(0, x.dtype)
+    return select(ops.le(x, zero), _zeros(x), x)
+
+
+def _zeros(x: Array) -> Array:
+    return constant(0, x.dtype)
+
+
+def relu6(x):
+    """min(max(x, 0), 6), with derivative 0 at both ends."""
+    x = u.positive(x)
+    six = constant(6, x.dtype)
+    return select(ops.ge(x, six), six, relu(x))
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return ops.logistic(_float("sigmoid", x))
+
+
+def softplus(x):
+    """log(1 + exp(x))."""
+    return u.logaddexp(x, 0.0)
+
+
+def sparse_plus(x):
+    """0 below -1, x above 1, a parabola between."""
+    x = _float("sparse_plus", x)
+    return u.where3(x <= -1.0, 0.0, u.where3(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+def sparse_sigmoid(x):
+    """The derivative of `sparse_plus`: a ramp from 0 at -1 to 1 at 1."""
+    return 0.5 * u.clip(_float("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+
+
+def squareplus(x, b=4):
+    """(x + sqrt(x**2 + b)) / 2."""
+    x = _float("squareplus", x)
+    return (x + u.sqrt(u.square(x) + b)) / 2
+
+
+def soft_sign(x):
+    """x / (1 + |x|)."""
+    x = _float("soft_sign", x)
+    return x / (u.abs(x) + 1)
+
+
+def silu(x):
+    """x * sigmoid(x)."""
+    x = _float("silu", x)
+    return ops.mul(x, ops.logistic(x))
+
+
+swish = silu
+
+
+def mish(x):
+    """x * tanh(softplus(x))."""
+    x = _float("mish", x)
+    return x * u.tanh(softplus(x))
+
+
+def log_sigmoid(x):
+    """log(sigmoid(x)), without cancellation."""
+    return u.negative(softplus(u.negative(_float("log_sigmoid", x))))
+
+
+def elu(x, alpha=1.0):
+    """x above 0, alpha (exp(x) - 1) below."""
+    x = _float("elu", x)
+    above = x > 0
+    return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x)))
+
+
+def celu(x, alpha=1.0):
+    """x above 0, alpha (exp(x / alpha) - 1) below."""
+    x = _float("celu", x)
+    above = x > 0
+    return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x) / alpha))
+
+
+def selu(x):
+    """`elu`, scaled so that variances are kept (Klambauer et al. 2017)."""
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
+
+
+def leaky_relu(x, negative_slope=0.01):
+    """x above 0, negative_slope * x below."""
+    x = _float("leaky_relu", x)
+    return u.where3(x >= 0, x, negative_slope * x)
+
+
+def hard_tanh(x):
+    """x, cut off at -1 and 1."""
+    x = _float("hard_tanh", x)
+    return u.where3(x > 1, 1.0, u.where3(x < -1, -1.0, x))
+
+
+def hard_sigmoid(x):
+    """relu6(x + 3) / 6."""
+    return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
+
+
+def hard_silu(x):
+    """x * hard_sigmoid(x)."""
+    x = _float("hard_silu", x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+def gelu(x, approximate=True):
+    """x times the normal distribution function of x, or its approximation by tanh."""
+    x = _float("gelu", x)
+    if approximate:
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+        return x * (0.5 * (1.0 + u.tanh(inner)))
+    return 0.5 * x * (1.0 + erf(x / math.sqrt(2)))
+
+
+def glu(x, axis=-1):
+    """The first half along an axis times the sigmoid of the second."""
+    x = _float("glu", x)
+    n = x.shape[axis]
+    if n % 2:
+        raise InvalidValue(f"glu along an axis of size {n}; expected an even size")
+    k = axis % x.ndim
+    lead = (slice(None),) * k
+    return x[(*lead, slice(0, n // 2))] * sigmoid(x[(*lead, slice(n // 2, n))])
+
+
+def tanh(x, /):
+    """The hyperbolic tangent."""
+    return u.tanh(x)
+
+
+def log1mexp(x):
+    """log(1 - exp(-x)) for x > 0, without cancellation (Maechler 2012)."""
+    x = _float("log1mexp", x)
+    small = x < math.log(2)
+    return u.where3(
+        small,
+        u.log(-u.expm1(-u.where3(small, x, 1.0))),
+        u.log1p(-u.exp(-u.where3(small, 1.0, x))),
+    )
+
+
+__all__ = [
+    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity", "leaky_relu",
+    "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign", "softplus",
+    "sparse_plus", "sparse_sigmoid", "squareplus", "swish", "tanh",
+]  # fmt: skip

@@ -1,0 +1,177 @@
+"""Initial values of parameters: functions of a random key, a shape and a dtype."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fnx import random
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import creation, linalg
+from fnx.numpy import ufuncs as u
+from fnx.numpy.shape import diagonal, moveaxis
+
+
+class Initializer(Protocol):
+    """(key, shape, dtype) -> array."""
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array: ...
+
+
+def zeros(key, shape, dtype=None, out_sharding=None):
+    """Zeros; the key is not read."""
+    del key
+    return creation.zeros(shape, dtype)
+
+
+def ones(key, shape, dtype=None, out_sharding=None):
+    """Ones; the key is not read."""
+    del key
+    return creation.ones(shape, dtype)
+
+
+def constant(value, dtype=None):
+    """An initializer of a constant."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        del key
+        return creation.full(shape, value, _float(dtype))
+
+    return init
+
+
+def _float(dtype: Any) -> Any:
+    return dtypes.canonical(float if dtype is None else dtype)
+
+
+def uniform(scale=1e-2, dtype=None):
+    """An initializer of numbers uniform in [0, scale)."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        return u.multiply(random.uniform(key, shape, _float(dtype)), scale)
+
+    return init
+
+
+def normal(stddev=1e-2, dtype=None):
+    """An initializer of normal numbers."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        return u.multiply(random.normal(key, shape, _float(dtype)), stddev)
+
+    return init
+
+
+def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
+    """An initializer of normal numbers between two bounds, in units of stddev."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        return u.multiply(random.truncated_normal(key, lower, upper, shape, _float(dtype)), stddev)
+
+    return init
+
+
+def _size(shape: Sequence[int], axes: Any) -> int:
+    axes = axes if isinstance(axes, (tuple, list)) else (axes,)
+    return math.prod([shape[a] for a in axes])
+
+
+def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+    """How many inputs and outputs meet each unit."""
+    if len(shape) < 2:
+        raise InvalidValue(f"an initializer that scales by fan-in needs at least 2 axes, not {tuple(shape)}")
+    inputs, outputs = _size(shape, in_axis), _size(shape, out_axis)
+    field = math.prod(shape) / inputs / outputs / _size(shape, batch_axis)
+    return inputs * field, outputs * field
+
+
+def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
+    """An initializer whose variance is scale / fan, with mode "fan_in", "fan_out", "fan_avg",
+    "fan_geo_avg", and distribution "normal", "truncated_normal" or "uniform".
+    """
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
+        fans = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": math.sqrt(fan_in * fan_out),
+        }
+        if mode not in fans:
+            raise InvalidValue(f"variance_scaling with mode={mode!r}; expected one of {', '.join(fans)}")
+        variance = scale / fans[mode]
+        wanted = _float(dtype)
+        if distribution == "normal":
+            return u.multiply(random.normal(key, shape, wanted), math.sqrt(variance))
+        if distribution == "uniform":
+            return u.multiply(random.uniform(key, shape, wanted, -1), math.sqrt(3 * variance))
+        if distribution == "truncated_normal":
+            # The standard deviation of a standard normal number between -2 and 2.
+            stddev = math.sqrt(variance) / 0.87962566103423978
+            return u.multiply(random.truncated_normal(key, -2, 2, shape, wanted), stddev)
+        raise InvalidValue(f"variance_scaling with distribution={distribution!r} is not known")
+
+    return init
+
+
+def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
+    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = doc
+    return make
+
+
+glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform", "Glorot and Bengio (2010), uniform.")
+glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal", "Glorot and Bengio (2010), normal.")
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform", "LeCun et al. (1998), uniform.")
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal", "LeCun et al. (1998), normal.")
+he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", "He et al. (2015), uniform.")
+he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal", "He et al. (2015), normal.")
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(scale=1.0, column_axis=-1, dtype=None):
+    """An initializer of matrices with orthonormal rows or columns, uniformly distributed."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        if len(shape) < 2:
+            raise InvalidValue(f"orthogonal initial values need at least 2 axes, not {tuple(shape)}")
+        columns = shape[column_axis]
+        rows = math.prod(shape) // columns
+        tall = (rows, columns) if rows > columns else (columns, rows)
+        q, r = linalg.qr(random.normal(key, tall, _float(dtype)))
+        # With the signs of R's diagonal the distribution is uniform (Mezzadri 2007).
+        q = u.multiply(q, u.sign(diagonal(r)))
+        q = q.T if rows < columns else q
+        q = q.reshape((*[n for k, n in enumerate(shape) if k != column_axis % len(shape)], columns))
+        return u.multiply(moveaxis(q, -1, column_axis), scale)
+
+    return init
+
+
+def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
+    """An initializer of convolutions: orthogonal at the centre, 0 around it (Xiao et al. 2018)."""
+
+    def init(key, shape, dtype=dtype, out_sharding=None):
+        if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
+            raise InvalidValue(
+                f"delta_orthogonal of shape {tuple(shape)}; expected 3 to 5 axes, and no fewer outputs than "
+                "inputs"
+            )
+        square = orthogonal(scale, column_axis, dtype)(key, (shape[-1], shape[-1]), _float(dtype))
+        centre = tuple([(n - 1) // 2 for n in shape[:-2]])
+        return creation.zeros(shape, _float(dtype)).at[centre].set(square[: shape[-2]])
+
+    return init
+
+
+__all__ = [
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
+    "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
+]  # fmt: skip

@@ -1,0 +1,126 @@
+"""Functions of whole axes: softmax and its logarithm, logsumexp, standardize, one_hot."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.errors import InvalidValue
+from fnx.numpy import reduce
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import broadcast_to, insert_axes
+from fnx.ops.join import Iota
+
+
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):
+    """log(sum(b * exp(a))) over axes, without overflow.
+
+    With `return_sign` also the sign of the sum, whose size the logarithm then is of.
+    """
+    if b is None:
+        (x,) = promote_inexact("logsumexp", a)
+        weights = None
+    else:
+        x, weights = promote_inexact("logsumexp", a, b)
+        x = u.where3(weights != 0, x, -math.inf)
+    axes = canonical_axes(axis, x.ndim)
+    if where is not None:
+        x = u.where3(u.truth(where), x, -math.inf)
+    real = u.real(x)
+    top = reduce.max(real, axes, keepdims=True, initial=-math.inf)
+    top = ops.stop_gradient(u.where3(u.isfinite(top), top, 0.0))
+    terms = u.exp(u.subtract(x, convert(top, x.dtype)))
+    if weights is not None:
+        terms = u.multiply(terms, weights)
+    total = reduce.sum(terms, axes, keepdims=True)
+    sign = u.sign(total)
+    if return_sign or weights is not None:
+        size = u.abs(total)
+    else:
+        size = total
+    out = u.add(u.log(size), convert(top, size.dtype))
+    if weights is not None and not return_sign:
+        out = u.where3(u.real(sign) < 0, math.nan, out)
+    if not keepdims:
+        shape = tuple([n for k, n in enumerate(x.shape) if k not in axes])
+        out, sign = out.reshape(shape), sign.reshape(shape)
+    return (out, sign) if return_sign else out
+
+
+def logmeanexp(x, axis=None, where=None, keepdims=False):
+    """log(mean(exp(x))) over axes, without overflow."""
+    x = to_array(x, "logmeanexp")
+    total = logsumexp(x, axis, where=where, keepdims=keepdims)
+    if where is None:
+        count: Any = math.prod([x.shape[k] for k in canonical_axes(axis, x.ndim)])
+        return total - math.log(count)
+    mask = broadcast_to(u.truth(where), x.shape)
+    return total - u.log(reduce.sum(mask, axis, keepdims=keepdims))
+
+
+def softmax(x, axis=-1, where=None, initial=-math.inf):
+    """exp(x) / sum(exp(x)) along axes.
+
+    >>> import fnx.numpy as jnp
+    >>> softmax(jnp.zeros(2))
+    Array([0.5, 0.5], dtype=float64)
+    """
+    (x,) = promote_inexact("softmax", x)
+    axes = canonical_axes(axis, x.ndim)
+    top = ops.stop_gradient(reduce.max(x, axes, keepdims=True, initial=initial, where=where))
+    if where is not None:
+        x = u.where3(u.truth(where), x, -math.inf)
+    terms = u.exp(u.subtract(x, top))
+    out = u.true_divide(terms, reduce.sum(terms, axes, keepdims=True, where=where))
+    return out if where is None else u.where3(u.truth(where), out, 0.0)
+
+
+def log_softmax(x, axis=-1, where=None, initial=-math.inf):
+    """The logarithm of `softmax`, without cancellation."""
+    (x,) = promote_inexact("log_softmax", x)
+    axes = canonical_axes(axis, x.ndim)
+    top = ops.stop_gradient(reduce.max(x, axes, keepdims=True, initial=initial, where=where))
+    if where is not None:
+        x = u.where3(u.truth(where), x, -math.inf)
+    shifted = u.subtract(x, top)
+    total = reduce.sum(u.exp(shifted), axes, keepdims=True, where=where)
+    out = u.subtract(shifted, u.log(total))
+    return out if where is None else u.where3(u.truth(where), out, -math.inf)
+
+
+def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
+    """x less its mean, divided by the square root of its variance + epsilon."""
+    (x,) = promote_inexact("standardize", x)
+    axes = canonical_axes(axis, x.ndim)
+    if mean is None:
+        mean = reduce.mean(x, axes, keepdims=True, where=where)
+    if variance is None:
+        if algorithm not in ("fast", "two_pass"):
+            raise InvalidValue(f"standardize with algorithm={algorithm!r}; expected 'fast' or 'two_pass'")
+        # The difference of squares, which "fast" means, cancels; two passes cost as little here.
+        variance = reduce.mean(u.square(u.subtract(x, mean)), axes, keepdims=True, where=where)
+    return u.multiply(u.subtract(x, mean), ops.rsqrt(u.add(variance, epsilon)))
+
+
+def one_hot(x, num_classes, *, dtype=None, axis=-1):
+    """For each number k a vector that is 1 at place k and 0 elsewhere; numbers outside give zeros.
+
+    >>> import fnx.numpy as jnp
+    >>> one_hot(jnp.array([0, 2]), 3)
+    Array([[1., 0., 0.],
+           [0., 0., 1.]], dtype=float64)
+    """
+    x = to_array(x, "one_hot")
+    n = int(num_classes)
+    k = canonical_axis(axis, x.ndim + 1)
+    wanted = dtypes.canonical(float if dtype is None else dtype)
+    shape = (*x.shape[:k], n, *x.shape[k:])
+    wide = broadcast_to(insert_axes(x, (k,)), shape)
+    places = Iota(k, x.dtype if dtypes.is_integer(x.dtype) else np.dtype(np.int64), shape)()
+    return convert(u.equal(wide, places), wanted)
+
+
+__all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
