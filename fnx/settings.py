@@ -20,9 +20,9 @@ class Config:
     """All settings: attributes to read, `update` to change one for good.
 
     fnx's own names are those of the environment variables FNX_...: check, disable_jit,
-    default_float32, debug_nans, traceback_filtering, cache, num_devices, backend. Of JAX's names those that mean
-    something here act, the others are remembered and do nothing. `jax_enable_x64` chooses what
-    Python numbers become: float64 and int64 (True, as at the start), or float32 and int32 (False).
+    default_float32, debug_nans, traceback_filtering, cache, num_devices, backend. Of JAX's names those
+    that mean something here act, the others are remembered and do nothing. `jax_enable_x64` chooses
+    what Python numbers become: float64 and int64 (True, as at the start), or float32 and int32 (False).
 
     >>> config.update("jax_enable_x64", True)
     >>> config.jax_enable_x64

@@ -1,13 +1,25 @@
-"""Shardings: how arrays lie on devices. There is one device here, so that all of them mean the same."""
+"""Meshes and shardings: names for axes of devices, and how arrays lie on them.
 
-from collections.abc import Sequence
+All devices are one CPU, so that shardings move nothing; what a mesh is for is `shard_map`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from fnx.core.errors import InvalidValue
-from fnx.placement import Device, devices
+from fnx.placement import Device, device_put, devices
+
+
+_all_devices = devices
+MORE_DEVICES = (
+    "All devices are this CPU, which computes in parallel with one, too. For more of them set "
+    "FNX_NUM_DEVICES, or fnx.config.update('num_devices', n), before devices are asked for."
+)
 
 
 class PartitionSpec(tuple):
@@ -32,6 +44,14 @@ class PartitionSpec(tuple):
 P = PartitionSpec
 
 
+def spec_names(spec: Sequence[Any]) -> list[tuple[str, ...]]:
+    """The names of mesh axes along which each axis of an array lies."""
+    return [
+        () if entry is None else tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
+        for entry in spec
+    ]
+
+
 class AxisType(Enum):
     """How an axis of a mesh is used; it makes no difference on one device."""
 
@@ -40,36 +60,123 @@ class AxisType(Enum):
     Manual = "manual"
 
 
-class Mesh:
-    """An array of devices with names for its axes; each axis has size 1 here."""
+class _AnyMesh:
+    """Names and sizes of axes of devices."""
 
-    def __init__(self, devices: Any, axis_names: str | Sequence[str], axis_types: Any = None):
-        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-        self.devices = np.asarray(devices, dtype=object)
-        self.axis_names, self.axis_types = names, axis_types
-        if self.devices.ndim != len(names):
-            raise InvalidValue(
-                f"a mesh of shape {self.devices.shape} needs {self.devices.ndim} axis names, got {names}"
-            )
+    axis_names: tuple[str, ...]
+    axis_sizes: tuple[int, ...]
+    axis_types: Any
 
-    shape = property(lambda self: dict(zip(self.axis_names, self.devices.shape)))
-    size = property(lambda self: self.devices.size)
-    empty = property(lambda self: not self.devices.size)
-
-    def __enter__(self) -> "Mesh":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
+    shape = property(lambda self: dict(zip(self.axis_names, self.axis_sizes)))
+    size = property(lambda self: math.prod(self.axis_sizes))
+    empty = property(lambda self: not self.axis_names)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and self.shape == other.shape
+        return type(other) is type(self) and self.shape == other.shape  # type: ignore
 
     def __hash__(self) -> int:
         return hash(tuple(self.shape.items()))
 
     def __repr__(self) -> str:
-        return f"Mesh({', '.join(f'{k!r}: {n}' for k, n in self.shape.items())})"
+        axes = ", ".join(f"{k!r}: {n}" for k, n in self.shape.items())
+        return f"{type(self).__name__}({axes})"
+
+
+class Mesh(_AnyMesh):
+    """An array of devices with names for its axes; in a `with`, the mesh that shard_map finds.
+
+    >>> Mesh(devices(), ("data",))
+    Mesh('data': 1)
+    """
+
+    def __init__(self, devices: Any, axis_names: str | Sequence[str], axis_types: Any = None):
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        self.devices = np.asarray(devices, dtype=object)
+        self.axis_names, self.axis_types = names, axis_types or (AxisType.Auto,) * len(names)
+        self.axis_sizes = self.devices.shape
+        self._entered: list = []
+        if self.devices.ndim != len(names):
+            raise InvalidValue(
+                f"a mesh of shape {self.devices.shape} needs {self.devices.ndim} axis names, got {names}"
+            )
+        if len(set(names)) != len(names):
+            raise InvalidValue(f"axis names of a mesh must be different, got {names}")
+
+    @property
+    def abstract_mesh(self) -> "AbstractMesh":
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    local_mesh = property(lambda self: self)
+    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
+
+    def __enter__(self) -> "Mesh":
+        self._entered.append(_mesh.set(self))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _mesh.reset(self._entered.pop())
+
+
+class AbstractMesh(_AnyMesh):
+    """A mesh without devices."""
+
+    def __init__(
+        self, axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, **_: Any
+    ):
+        self.axis_sizes, self.axis_names = tuple(axis_sizes), tuple(axis_names)
+        self.axis_types = axis_types or (AxisType.Auto,) * len(self.axis_names)
+
+
+_mesh: ContextVar["Mesh | AbstractMesh | None"] = ContextVar("fnx_mesh", default=None)
+
+
+class _SetMesh:
+    """Undoes `set_mesh` at the end of a `with`."""
+
+    def __init__(self, token: Any, mesh: Any):
+        self.token, self.mesh = token, mesh
+
+    def __enter__(self) -> Any:
+        return self.mesh
+
+    def __exit__(self, *error: object) -> None:
+        _mesh.reset(self.token)
+
+
+def set_mesh(mesh: "Mesh | AbstractMesh | None") -> Any:
+    """Make `mesh` the one that shard_map finds: from now on, or within a `with`."""
+    return _SetMesh(_mesh.set(mesh), mesh)
+
+
+use_abstract_mesh = set_mesh
+
+
+def get_mesh() -> Mesh:
+    """The mesh that was set; an empty one if there is none."""
+    mesh = _mesh.get()
+    return mesh if isinstance(mesh, Mesh) else Mesh(np.empty((), object), ())
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The mesh that was set, without its devices; an empty one if there is none."""
+    mesh = _mesh.get()
+    if mesh is None:
+        return AbstractMesh((), ())
+    return mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """The leaves of a pytree as arrays."""
+    return device_put(xs, out_shardings)
+
+
+def _same_function(f: Callable | None = None, /, **options: Any) -> Any:
+    """The function itself; without one, a decorator. Types of mesh axes make no difference here."""
+    del options
+    return f if f is not None else lambda g: g
+
+
+auto_axes = explicit_axes = _same_function
 
 
 class Sharding:
@@ -96,6 +203,24 @@ class NamedSharding(Sharding):
     def __init__(self, mesh: Mesh, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
         self.mesh, self.spec = mesh, spec
 
+    @property
+    def device_set(self) -> set[Device]:
+        return set(self.mesh.devices.flat)
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one device's part of an array of this shape."""
+        shape = list(global_shape)
+        for k, names in enumerate(spec_names(self.spec)):
+            shape[k] //= math.prod(self.mesh.shape[n] for n in names)
+        return tuple(shape)
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, NamedSharding)
+        return same and (self.mesh, self.spec) == (other.mesh, other.spec)  # type: ignore
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec))
+
     def __repr__(self) -> str:
         return f"NamedSharding({self.mesh!r}, {self.spec!r})"
 
@@ -104,14 +229,12 @@ def make_mesh(
     axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *, devices: Any = None
 ) -> Mesh:
     """A mesh of this shape; ValueError if it needs more devices than there are."""
-    from fnx.placement import devices as all_devices
-
-    found = list(devices) if devices is not None else all_devices()
+    found = list(devices) if devices is not None else _all_devices()
     needed = int(np.prod(axis_shapes, dtype=int))
     if needed > len(found):
         raise InvalidValue(
-            f"a mesh of shape {tuple(axis_shapes)} needs {needed} devices; there are {len(found)}. Use "
-            "axes of size 1, or fnx.vmap: one native function uses all cores."
+            f"a mesh of shape {tuple(axis_shapes)} needs {needed} devices; there are {len(found)}. "
+            f"{MORE_DEVICES}"
         )
     grid = np.empty(needed, object)
     grid[:] = found[:needed]
@@ -119,6 +242,7 @@ def make_mesh(
 
 
 __all__ = [
+    "AbstractMesh",
     "AxisType",
     "Mesh",
     "NamedSharding",
@@ -126,5 +250,12 @@ __all__ = [
     "PartitionSpec",
     "Sharding",
     "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
+    "get_abstract_mesh",
+    "get_mesh",
     "make_mesh",
+    "reshard",
+    "set_mesh",
+    "use_abstract_mesh",
 ]

@@ -75,7 +75,10 @@ def svd(
     """The singular value decomposition: (u, s, vᴴ), or s alone."""
     del algorithm, subset_by_index
     outs = spectral.SVD(bool(full_matrices), bool(compute_uv))(to_array(x, "svd"))
-    return tuple(outs) if compute_uv else outs[0]
+    if not compute_uv:
+        return outs[0]
+    s, u, vh = outs
+    return u, s, vh
 
 
 def eigh(
@@ -90,7 +93,7 @@ def eigh(
     """Eigenvectors and eigenvalues, ascending, of Hermitian matrices: (v, w), in this order."""
     del sort_eigenvalues, subset_by_index, implementation
     x = _symmetric(to_array(x, "eigh"), symmetrize_input)
-    w, v = spectral.Eigh(bool(lower))(x)
+    v, w = spectral.Eigh(bool(lower))(x)
     return v, w
 
 

@@ -163,9 +163,9 @@ def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
                 f"delta_orthogonal of shape {tuple(shape)}; expected 3 to 5 axes, and no fewer outputs than "
                 "inputs"
             )
-        square = orthogonal(scale, column_axis, dtype)(key, (shape[-1], shape[-1]), _float(dtype))
+        matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:], _float(dtype))
         centre = tuple([(n - 1) // 2 for n in shape[:-2]])
-        return creation.zeros(shape, _float(dtype)).at[centre].set(square[: shape[-2]])
+        return creation.zeros(shape, _float(dtype)).at[centre].set(matrix)
 
     return init
 

@@ -1,0 +1,188 @@
+"""What the compiler makes of programs: how many kernels, what is stored, what is overwritten in place."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.lowering import kernel, memory, walk
+from fnx.lowering.kernel import Buffer, Copy, Loop, Nest, Store
+
+
+def program(f, *args):
+    """The Kernel IR of a jitted function on arguments."""
+    return fnx.jit(f).lower(*args).program.compiled().program
+
+
+def count(p, kind):
+    return sum(isinstance(s, kind) for s in walk.statements(p.body))
+
+
+X = np.linspace(0.0, 1.0, 1000)
+SQUARE = np.linspace(0.0, 1.0, 40 * 50).reshape(40, 50)
+
+
+def test_a_chain_of_elementwise_functions_is_one_kernel():
+    def f(x):
+        for k in range(20):
+            x = jnp.sin(x) * 2.0 + k
+        return x
+
+    p = program(f, X)
+    assert count(p, Nest) == 1
+    assert p.workspace == 0
+
+
+def test_values_shared_by_results_are_computed_in_one_pass_and_not_stored():
+    def f(x):
+        e = jnp.exp(x)
+        return e + 1.0, e * 2.0
+
+    p = program(f, X)
+    assert count(p, Nest) == 1
+    assert p.workspace == 0
+
+
+def test_reductions_over_one_array_share_a_pass_with_what_they_reduce():
+    p = program(lambda x: (jnp.sum(jnp.exp(x)), jnp.max(x), jnp.sum(x * x)), X)
+    assert count(p, Nest) == 1
+    assert p.workspace == 0
+
+
+def test_an_expensive_value_that_is_repeated_along_an_axis_is_stored_before():
+    p = program(lambda x, v: x + jnp.exp(v), SQUARE, SQUARE[0])
+    assert count(p, Nest) == 2
+    assert p.workspace >= 50 * 8
+
+
+def test_arrays_of_equal_layout_are_one_loop():
+    p = program(lambda x, y: x * y + 1.0, SQUARE, SQUARE)
+    (nest,) = [s for s in p.body if isinstance(s, Nest)]
+    assert count(p, Loop) == 1
+    assert nest.body[0].extent.attr == SQUARE.size
+
+
+def test_small_arrays_live_in_registers():
+    def f(u):
+        def step(u, _):
+            return u + 0.1 * jnp.stack([u[1], -u[0], u[2]]), None
+
+        return lax.scan(step, u, None, length=100)[0]
+
+    p = program(f, np.ones(3))
+    (loop,) = [s for s in p.body if isinstance(s, Loop)]
+    assert len(loop.carries) == 3
+    assert count(p, Store) == 3  # the result alone
+    assert p.workspace == 0
+
+
+def test_a_carry_that_is_updated_is_overwritten_in_place():
+    def f(x):
+        return lax.fori_loop(0, 100, lambda i, x: x.at[i].set(2.0 * x[i]), x)
+
+    p = program(f, X)
+    assert p.workspace == 0
+    assert count(p, Copy) == 1  # the argument into the result, once
+
+
+def test_a_carry_that_is_computed_anew_is_not_copied_in_each_round():
+    def f(x):
+        return lax.fori_loop(0, 100, lambda i, x: x.at[1:-1].set(x[2:] + x[:-2]), x)
+
+    p = program(f, X)
+    (loop,) = [s for s in p.body if isinstance(s, Loop)]
+    assert not any(isinstance(s, Copy) for s in walk.statements(loop.body))
+    assert p.workspace == 2 * X.nbytes  # two halves
+
+
+def test_the_gradient_of_a_stencil_loop_makes_one_pass_in_each_round():
+    def f(x):
+        def step(i, u):
+            return u.at[1:-1].add(0.1 * (u[2:] - 2.0 * u[1:-1] + u[:-2]))
+
+        return jnp.sum(lax.fori_loop(0, 100, step, x) ** 2)
+
+    p = program(fnx.grad(f), X)
+    loops = [s for s in p.body if isinstance(s, Loop)]
+    backward = loops[-1]
+    assert backward.reverse
+    assert sum(isinstance(s, Nest) for s in walk.statements(backward.body)) == 1
+    assert not any(isinstance(s, Copy) for s in walk.statements(backward.body))
+
+
+@pytest.mark.parametrize("n", [100, 101, 250])
+def test_every_size_has_the_same_code(n):
+    def f(x):
+        y = lax.fori_loop(0, 50, lambda i, x: x.at[1:-1].set(0.5 * (x[2:] + x[:-2])), x)
+        return jnp.mean(y), jnp.cumsum(y)
+
+    def text(n):
+        return fnx.jit(f).lower(np.linspace(0.0, 1.0, n)).as_text("llvm")
+
+    assert text(n) == text(120)
+
+
+def test_numbers_of_the_program_are_not_in_the_code():
+    texts = {fnx.jit(lambda x, c=c: x * c).lower(X).as_text("llvm") for c in (0.1, 0.7, 3.3)}
+    assert len(texts) == 1
+
+
+def test_readers_go_before_the_update_that_overwrites_what_they_read():
+    def f(x):
+        y = x * 2.0 + jnp.cumsum(x)
+        z = y.at[3].set(0.0)
+        return z, y[5]  # written after the update, but does not depend on it
+
+    p = program(f, X)
+    assert count(p, Copy) == 0
+    z, y5 = fnx.jit(f)(X)
+    np.testing.assert_allclose(y5, X[5] * 2.0 + np.cumsum(X)[5])
+    assert z[3] == 0.0
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+def buffers(n):
+    return [Buffer(f"b{k}", "float64", 8, "workspace", -1) for k in range(n)]
+
+
+def store(b, *reads):
+    from fnx.core import scalar
+
+    value = scalar.const(1.0, "float64")
+    for r in reads:
+        value = scalar.add(value, scalar.load(r, scalar.size(0), "float64"))
+    return Store(b, scalar.size(0), value)
+
+
+def loop(*body):
+    from fnx.core import scalar
+
+    return Loop(scalar.var("int64"), scalar.size(9), list(body))
+
+
+def test_buffers_whose_lives_are_apart_share_bytes():
+    a, b, c = found = buffers(3)
+    assert memory.plan([store(a), store(b, a), store(c, b)], found) == 2 * 64
+    assert a.place == c.place != b.place
+
+
+def test_a_buffer_that_is_read_after_a_loop_lives_through_all_of_it():
+    a, b = found = buffers(2)
+    out = Buffer("out", "float64", 8, "argument", 0)
+    body = [loop(store(a), store(b, a)), store(out, b)]
+    assert memory.plan(body, found) == 2 * 64  # the next round writes a while b is needed
+
+
+def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
+    a, b = found = buffers(2)
+    assert memory.plan([store(a), loop(store(b, a))], found) == 2 * 64
+
+
+def test_every_kind_of_statement_is_known_to_the_planner():
+    kinds = {k for k in vars(kernel).values() if isinstance(k, type) and issubclass(k, kernel.Stmt)}
+    known = set(memory.touched.__code__.co_names)
+    missing = {k.__name__ for k in kinds - {kernel.Stmt, Nest}} - known
+    assert not missing
