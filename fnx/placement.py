@@ -8,20 +8,10 @@ import numpy as np
 from fnx import tree_util
 from fnx.core import config
 from fnx.core.array import Array, as_array
+from fnx.numpy.methods import DEVICE, CpuDevice
 
 
-class Device:
-    """The CPU of this process, under a number."""
-
-    platform, device_kind, process_index, host_id = "cpu", "cpu", 0, 0
-
-    def __init__(self, number: int = 0):
-        self.id = number
-
-    def __repr__(self) -> str:
-        return f"CpuDevice(id={self.id})"
-
-
+Device = CpuDevice
 _device = lru_cache(maxsize=None)(Device)
 
 
@@ -33,7 +23,7 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"there is no {backend!r} device; fnx runs on: cpu")
-    return [_device(k) for k in range(max(1, config.num_devices.value))]
+    return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
 
 
 def local_devices(

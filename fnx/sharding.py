@@ -6,11 +6,13 @@ All devices are one CPU, so that shardings move nothing; what a mesh is for is `
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from fnx.core.array import Array, install
 from fnx.core.errors import InvalidValue
 from fnx.placement import Device, device_put, devices
 
@@ -188,6 +190,15 @@ class Sharding:
 
     is_fully_replicated = True
     is_fully_addressable = True
+    memory_kind = "device"
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        return self.device_set
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one device's part of an array of this shape."""
+        return tuple(global_shape)
 
 
 class SingleDeviceSharding(Sharding):
@@ -195,6 +206,19 @@ class SingleDeviceSharding(Sharding):
 
     def __init__(self, device: Device | None = None, **_: Any):
         self.device = device or devices()[0]
+
+    @property
+    def device_set(self) -> set[Device]:
+        return {self.device}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SingleDeviceSharding) and self.device is other.device
+
+    def __hash__(self) -> int:
+        return hash(self.device)
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self.device})"
 
 
 class NamedSharding(Sharding):
@@ -240,6 +264,28 @@ def make_mesh(
     grid[:] = found[:needed]
     return Mesh(grid.reshape(tuple(axis_shapes)), axis_names, axis_types)
 
+
+@dataclass(frozen=True)
+class Shard:
+    """The part of an array that a device has: all of it."""
+
+    device: Device
+    index: tuple[slice, ...]
+    replica_id: int
+    data: Array
+
+
+def _shards(x: Array) -> list[Shard]:
+    return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]  # type: ignore[attr-defined]
+
+
+install(
+    {
+        "sharding": property(lambda self: SingleDeviceSharding(self.device)),
+        "addressable_shards": property(_shards),
+        "global_shards": property(_shards),
+    }
+)
 
 __all__ = [
     "AbstractMesh",

@@ -1,6 +1,7 @@
 """Looking at functions without running them: their jaxprs, and the shapes of their results."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.interpreter import use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.flat import aval_like, check_callable, flatten_arrays, name_of
+from fnx.interpreters.collectives import Axes
 from fnx.interpreters.trace import trace
 
 
@@ -85,18 +88,23 @@ def make_jaxpr(
 ) -> Callable:
     """The function that gives the jaxpr of `fun` on arguments of these shapes and dtypes.
 
+    `axis_env` lists named axes and their sizes, for functions that use collectives.
+
     >>> print(make_jaxpr(lambda x: x * 2.0)(1.0))
     { lambda ; a:f64[]*. let
         b:f64[]* = mul a 2.0:f64[]*
       in (b,) }
     """
-    del axis_env, abstracted_axes
+    del abstracted_axes
     check_callable(fun, "make_jaxpr")
 
     @wraps(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
         call, dynamic = _static_split(fun, static_argnums, args)
-        jaxpr, consts, structure = trace_user(call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}")
+        with use(Axes(dict(axis_env))) if axis_env else nullcontext():
+            jaxpr, consts, structure = trace_user(
+                call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}"
+            )
         closed = ClosedJaxpr(jaxpr, consts)
         if not return_shape:
             return closed

@@ -6,6 +6,7 @@ meet, and thin slabs around it.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -147,7 +148,7 @@ def _split_last(boxes: list[Box], lo: Shape, hi: Shape) -> list[tuple[Shape, Sha
     """A slab cut at the boxes' bounds along the last axis: no lane of a vector differs then."""
     cuts = {b[k][-1] for b in boxes for k in (0, 1)}
     ends = [lo[-1], *sorted(c for c in cuts if lo[-1] < c < hi[-1]), hi[-1]]
-    return [((*lo[:-1], a), (*hi[:-1], b)) for a, b in zip(ends, ends[1:])]
+    return [((*lo[:-1], a), (*hi[:-1], b)) for a, b in pairwise(ends)]
 
 
 def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:

@@ -6,7 +6,6 @@ file is a miss. Files appear whole (written aside, then renamed), so that proces
 
 import contextlib
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -84,11 +83,13 @@ def key(*parts: str | bytes, sources: bool = True) -> str:
 @lru_cache(maxsize=1)
 def environment() -> bytes:
     """What all keys depend on: the compiler's version and settings, and the CPU."""
+    import llvmlite
     import llvmlite.binding as llvm
 
-    words = [llvm.get_process_triple(), llvm.get_host_cpu_name()]
-    words += [llvm.get_host_cpu_features().flatten(), *numba_settings()]
-    words += [_version(name) for name in ("llvmlite", "numba", "numpy", "scipy")]
+    words = [llvm.get_process_triple(), llvm.get_host_cpu_name(), *numba_settings()]
+    with contextlib.suppress(RuntimeError):  # not known on every platform
+        words.append(llvm.get_host_cpu_features().flatten())
+    words += [f"llvmlite={llvmlite.__version__}", f"numba={_numba_version()}"]
     return "\0".join(words).encode()
 
 
@@ -98,11 +99,15 @@ def numba_settings() -> list[str]:
     return [f"{name}={os.environ.get('NUMBA_' + name, '')}" for name in names]
 
 
-def _version(package: str) -> str:
-    try:
-        return f"{package}={importlib.metadata.version(package)}"
-    except importlib.metadata.PackageNotFoundError:
-        return f"{package}=none"
+def _numba_version() -> str:
+    """What Numba's file of its version says; importing it, or importlib.metadata, takes long."""
+    spec = importlib.util.find_spec("numba")
+    file = Path((spec and spec.origin) or "numba").with_name("_version.py")
+    if file.is_file():
+        return file.read_text()
+    from importlib.metadata import version
+
+    return version("numba")
 
 
 @lru_cache(maxsize=1)

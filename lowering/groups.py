@@ -12,7 +12,7 @@ from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
-from fnx.lowering.kernel import Fill, Loop, Nest, Ref, Stmt, Store
+from fnx.lowering.kernel import Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.values import (
     Folding,
     Handle,

@@ -37,7 +37,7 @@ from .stacks import (
     work,
 )
 from .values import Handle, Stored
-from .views import Matrices, View, matrices, view
+from .views import Matrices, View, matrices, offset, view
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -109,19 +109,6 @@ def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]
     return found, list(found.view.strides[:lead])
 
 
-def _along(t: Expr, lead: tuple[int, ...], strides: list[int]) -> Expr:
-    """Where item `t` of a stack begins."""
-    if len(lead) > 1 and all(
-        s == strides[k + 1] * lead[k + 1] for k, s in enumerate(strides[:-1])
-    ):
-        lead, strides = (prod(lead),), strides[-1:]
-    total = ZERO
-    for k in reversed(range(len(lead))):
-        t, i = scalar.divmod_size(t, lead[k]) if k else (t, t)
-        total = scalar.add(total, scalar.mul(i, scalar.size(strides[k])))
-    return total
-
-
 def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     a, b = r.operands
     (out,) = outs
@@ -153,7 +140,7 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
         form.conjugated = True
 
     def one(t: Expr) -> list[Stmt]:
-        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, _along(t, lead, strides)))
+        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, offset(t, lead, strides)))
         rhs = nth(lives, t, prod(b.shape[-2:]))
         return [_trsm(builder, form, address, matrix.leading, rhs, lives, b.shape[-2:], left)]
 
@@ -309,7 +296,7 @@ def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     lead = tuple(b.shape[:-2])
 
     def one(t: Expr) -> list[Stmt]:
-        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, _along(t, lead, strides)))
+        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, offset(t, lead, strides)))
         rhs = nth(lives, t, n * cols)
         swap = _swap_rows(nth(given, t, n), 0, rhs, n, cols, op == "t")
         solves = _two_triangles(builder, address, matrix, rhs, lives, (n, cols), op == "t")
@@ -662,26 +649,24 @@ def schur(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 def tridiagonal_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     """Thomas' algorithm: each row is eliminated with the one before, then solved backwards."""
-    dl, d, du, b = r.operands
+    b = r.operands[3]
     (out,) = outs
     n, cols = b.shape[-2:]
     x = place(builder, out)
     if not out.size:
         finish(builder, out)
         return
-    for h in r.operands:
-        builder.store(h)  # type: ignore[arg-type]
-    dtype = out.dtype
+    stored = [builder.store(h) for h in r.operands]  # type: ignore[arg-type]
+    rhs, dtype = stored.pop(), out.dtype
     c = work(builder, dtype, n)
 
     def one(t: Expr) -> list[Stmt]:
         top, first = scalar.mul(t, scalar.size(n)), nth(x, t, n * cols).index
 
-        def diagonal(h: Any, i: Expr) -> Expr:
-            s: Stored = h.state if isinstance(h.state, Stored) else builder.store(h)
+        def diagonal(k: int, i: Expr) -> Expr:
+            s = stored[k]
             return scalar.load(s.buffer, scalar.add(s.base, scalar.add(top, i)), dtype)
 
-        rhs: Stored = builder.store(b)  # type: ignore[arg-type]
         start = nth(rhs, t, n * cols).index
 
         def row(base: Expr, i: Expr, j: Expr) -> Expr:
@@ -689,11 +674,11 @@ def tridiagonal_solve(builder: "Builder", r: recipe.Library, outs: list[Handle])
 
         def forward(i: Expr, before: Expr | None) -> list[Stmt]:
             pivot, low = scalar.var(dtype, "p"), scalar.var(dtype, "l")
-            p = diagonal(d, i)
+            p = diagonal(1, i)
             names, values = [pivot], [p]
             if before is not None:
                 last = scalar.load(c.buffer, scalar.add(c.base, before), dtype)
-                values = [scalar.sub(p, scalar.mul(diagonal(dl, i), last)), diagonal(dl, i)]
+                values = [scalar.sub(p, scalar.mul(diagonal(0, i), last)), diagonal(0, i)]
                 names = [pivot, low]
 
             def column(j: Expr) -> list[Stmt]:
@@ -704,7 +689,7 @@ def tridiagonal_solve(builder: "Builder", r: recipe.Library, outs: list[Handle])
                 return [Store(x.buffer, row(first, i, j), scalar.apply("div", v, pivot))]
 
             after = Store(
-                c.buffer, scalar.add(c.base, i), scalar.apply("div", diagonal(du, i), pivot)
+                c.buffer, scalar.add(c.base, i), scalar.apply("div", diagonal(2, i), pivot)
             )
             return [Let(names, values), after, loop(cols, column, vector=True)]
 
@@ -736,6 +721,7 @@ def tridiagonal_solve(builder: "Builder", r: recipe.Library, outs: list[Handle])
 
 ROUTINES = {
     "cholesky": cholesky,
+    "lu_pivots_to_permutation": lu_pivots_to_permutation,
     "triangular_solve": triangular_solve,
     "lu": lu,
     "lu_solve": lu_solve,

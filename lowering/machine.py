@@ -5,6 +5,7 @@ Numba is imported only if something must be compiled; code from the disk needs l
 
 import ctypes
 import itertools
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from fnx.core.errors import CompileError
 from . import cache
 
 PIPELINE = "5"  # names the settings below in keys of the cache; change it with them
-_MEMORY_LIMIT = 4096  # programs that stay loaded though nobody may use them any more
+_MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
 
 @dataclass(eq=False)
@@ -41,6 +42,7 @@ class Code:
 
 
 _lock = threading.RLock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # another thread may hold it
 _loaded: OrderedDict[tuple, Code] = OrderedDict()
 _counts = {"compiled": 0, "disk_hits": 0, "memory_hits": 0}
 

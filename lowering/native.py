@@ -96,7 +96,7 @@ def _layout_is_known() -> bool:
         and _word(array, wrapper.DESCRIPTOR) == id(array.dtype)
         and _word(array, wrapper.FLAGS) & 0xFFFFFFFF == array.flags.num
         and _word((leaf, leaf), wrapper.LENGTH) == 2
-        and _word((leaf,), wrapper.ITEMS) == id(leaf)
+        and _word((leaf,), wrapper.TUPLE_ITEMS) == id(leaf)
         and ctypes.c_int64.from_address(_word(items, wrapper.ITEMS)).value == id(leaf)
         and ctypes.c_double.from_address(id(number) + wrapper.FLOAT).value == number
         and _word(array.dtype, wrapper.SCALAR_TYPE) == id(np.float64)

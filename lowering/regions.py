@@ -13,7 +13,7 @@ from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse, order
 from fnx.lowering.kernel import If, Loop, Stmt, While
-from fnx.lowering.values import Handle, Pull, Registers, Stored
+from fnx.lowering.values import OWN, Handle, Pull, Registers, Stored
 
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
@@ -189,8 +189,6 @@ def _inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
 
 def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
     """A scan."""
-    from fnx.lowering.build import OWN
-
     inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
     consts = inputs[: r.consts]
     init = inputs[r.consts : r.consts + r.carry]
@@ -274,8 +272,6 @@ def _at_step(x: Handle, t: Expr) -> Handle:
 
 def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]) -> None:
     """A while loop: the condition is a block that runs before each round."""
-    from fnx.lowering.build import OWN
-
     n = r.cond_consts + r.body_consts
     inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
     cond_consts, body_consts = inputs[: r.cond_consts], inputs[r.cond_consts : n]

@@ -142,6 +142,13 @@ def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Sto
     return updates._target(builder, h, out)
 
 
+def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
+    """An operand that can be read while `target`, another operand, is overwritten in its place."""
+    if updates._reads(builder, h, target):
+        builder.store(h)
+    return h
+
+
 # --- statements -----------------------------------------------------------------------------------------
 
 

@@ -34,8 +34,7 @@ def update(
         if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
             builder.store(h)
     place = _target(builder, operand, out)
-    body, stmts = _rounds(builder, r, place, out.shape)
-    del stmts
+    body = _rounds(builder, r, place, out.shape)
     if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
         builder.block += body
     else:
@@ -112,7 +111,7 @@ def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
 
 def _rounds(
     builder: "Builder", r: recipe.Update, place: Stored, shape: tuple[int, ...]
-) -> tuple[list[Stmt], None]:
+) -> list[Stmt]:
     """The loops over all updates, in row-major order."""
 
     def at(index: tuple[Expr, ...]) -> list[Stmt]:
@@ -133,20 +132,15 @@ def _rounds(
         body = []
         for ix in static_indices(r.shape):
             body += builder.evaluated(lambda ix=ix: at(ix))
-        return body, None
+        return body
     index = tuple(scalar.size(0) if n == 1 else scalar.var("int64", "u") for n in r.shape)
     body = builder.evaluated(lambda: at(index))
-    simple = r.unique or r.combine is None and _plain(body)
     inner = True
     for var, n in reversed(list(zip(index, r.shape, strict=True))):
         if n != 1:
-            body = [Loop(var, scalar.size(n), body, vector=inner and simple and r.unique)]
+            body = [Loop(var, scalar.size(n), body, vector=inner and r.unique)]
             inner = False
-    return body, None
-
-
-def _plain(body: list[Stmt]) -> bool:
-    return all(isinstance(s, Store) for s in body)
+    return body
 
 
 def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
@@ -170,7 +164,7 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
         order = [k for k in range(len(r.shape)) if k != r.axis]
     else:
         body = builder.evaluated(lambda: _planes(r, places, index, n))
-        order = [k for k in range(r.axis)]
+        order = list(range(r.axis))
     for k in reversed(order):
         if r.shape[k] != 1:
             body = [Loop(index[k], scalar.size(r.shape[k]), body)]

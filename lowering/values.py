@@ -8,6 +8,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.kernel import Buffer
 
 Shape = tuple[int, ...]
+OWN = object()  # the scope of a handle that belongs to the jaxpr that it is given to
 
 
 class State:
@@ -84,7 +85,7 @@ class Folding(State):
         raise NeedsFlush(self.group)
 
 
-class NeedsFlush(Exception):  # noqa: N818  # a signal, not an error
+class NeedsFlush(Exception):  # a signal, not an error
     """An open group must be closed before an expression can be built."""
 
     def __init__(self, group: Any):

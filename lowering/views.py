@@ -40,19 +40,19 @@ def view(builder: "Builder", h: Handle) -> View | None:
     element = builder.evaluated(lambda: h(*axes))
     if element.op != "load" or element.dtype != h.dtype:
         return None
-    found = _linear(element.args[0], {id(v): k for k, v in enumerate(axes)})
+    found = linear(element.args[0], {id(v): k for k, v in enumerate(axes)})
     if found is None:
         return None
     base, parts = found
     return View(element.attr, base, tuple(parts.get(k, 0) for k in range(h.ndim)))
 
 
-def _linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
+def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
     """An index as a part that depends on no axis, and multiples of axes."""
     if id(e) in axes:
         return scalar.size(0), {axes[id(e)]: 1}
     if e.op in ("add", "sub"):
-        left, right = (_linear(a, axes) for a in e.args)
+        left, right = (linear(a, axes) for a in e.args)
         if left is None or right is None:
             return None
         sign = 1 if e.op == "add" else -1
@@ -63,7 +63,7 @@ def _linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None
     if e.op == "mul":
         for a, b in (e.args, e.args[::-1]):
             if b.op == "size":
-                inner = _linear(a, axes)
+                inner = linear(a, axes)
                 if inner is None:
                     return None
                 return scalar.mul(inner[0], b), {k: n * b.attr for k, n in inner[1].items()}
@@ -115,4 +115,17 @@ def _count(shape: Shape, axes: Sequence[int]) -> int:
     total = 1
     for k in axes:
         total *= shape[k]
+    return total
+
+
+def offset(t: Expr, lead: Shape, strides: Sequence[int]) -> Expr:
+    """Where item `t` of a stack begins."""
+    if len(lead) > 1 and all(
+        s == strides[k + 1] * lead[k + 1] for k, s in enumerate(strides[:-1])
+    ):
+        lead, strides = (_count(lead, range(len(lead))),), strides[-1:]
+    total = scalar.size(0)
+    for k in reversed(range(len(lead))):
+        t, i = scalar.divmod_size(t, lead[k]) if k else (t, t)
+        total = scalar.add(total, scalar.mul(i, scalar.size(strides[k])))
     return total

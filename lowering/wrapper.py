@@ -18,6 +18,7 @@ FLOAT64, FLOAT32, INT64, INT32, BOOL = 1, 2, 3, 4, 5  # SCALAR: which Python num
 
 # Offsets in CPython's and NumPy's objects.
 TYPE, LENGTH, ITEMS, FLOAT = 8, 16, 24, 16
+TUPLE_ITEMS = tuple.__basicsize__  # 24, and 32 from Python 3.14 on
 DATA, NDIM, DIMENSIONS, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64
 SCALAR_TYPE, BYTE_ORDER = 16, 26  # of a dtype
 CONTIGUOUS_ALIGNED = 0x101
@@ -272,7 +273,7 @@ def _call(module: Module) -> None:
     not as expected: then a slower path knows better.
     """
     with Function(module, "fnx_call", "ptr", "ptr", "ptr", public=True) as f:
-        plan, leaves = f.pointer(f.pointer(f.args[0], ITEMS), DATA), f.args[1]
+        plan, leaves = f.pointer(f.pointer(f.args[0], TUPLE_ITEMS), DATA), f.args[1]
         inputs, outputs = f.load(plan, 8 * INPUTS), f.load(plan, 8 * OUTPUTS)
         items = _items(f, leaves, inputs)
         pointers = f.array(f.add(f.add(inputs, outputs), 1))
@@ -314,7 +315,7 @@ def _items(f: Function, leaves: Value, inputs: Value) -> Value:
         _mismatch(f)
     with f.unless(f.same(f.load(leaves, LENGTH), inputs)):
         _mismatch(f)
-    items = f.variable("ptr", f.at(leaves, ITEMS))
+    items = f.variable("ptr", f.at(leaves, TUPLE_ITEMS))
     with f.when(is_list):
         items.set(f.pointer(leaves, ITEMS))
     return items.get()

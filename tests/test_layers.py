@@ -16,7 +16,7 @@ LAYERS = {
     "ops": {"core", "ops"},
     "interpreters": {"core", "ops", "interpreters"},
     "lowering": {"core", "lowering"},
-    "surface": {"core", "ops", "surface"},
+    "surface": {"core", "ops", "interpreters", "surface"},
     "roof": {"core", "ops", "interpreters", "lowering", "surface", "roof"},
     "face": {"core", "ops", "interpreters", "lowering", "surface", "roof"},
     "demo": {"face", "surface", "demo"},

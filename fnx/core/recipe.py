@@ -109,6 +109,23 @@ class Update(Recipe):
 
 
 @dataclass(frozen=True, eq=False)
+class Products(Recipe):
+    """Sums of products of two operands' elements, which `left` and `right` read: convolutions.
+
+    out[index[:kept]] = sum over index[kept:] of left(*index) * right(*index), index within `shape`;
+    `place(*index[:kept])` is the index in the output, every element of which has one such point.
+    Positions are sums of multiples of the index in each operand; nothing is read conditionally.
+    """
+
+    operands: tuple[Operand, Operand]
+    shape: Shape
+    kept: int
+    left: Callable[..., Expr]
+    right: Callable[..., Expr]
+    place: Callable[..., tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, eq=False)
 class Library(Recipe):
     """A library routine on stored operands, by name, with static parameters."""
 

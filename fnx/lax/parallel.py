@@ -293,11 +293,10 @@ def psum_scatter(
 
     def one(v: Array) -> Array:
         d = canonical_axis(scatter_dimension, v.ndim)
-        if len(names) > 1:
-            ops.check_divisible("psum_scatter", v.shape, d, axis_size(names), tiled)
-            if not tiled:
-                sizes = [_size_of(n) for n in names]
-                v = jnp.reshape(v, (*v.shape[:d], *sizes, *v.shape[d + 1 :]))
+        ops.check_divisible("psum_scatter", v.shape, d, _group_size(names, groups), tiled)
+        if len(names) > 1 and not tiled:
+            sizes = [_size_of(n) for n in names]
+            v = jnp.reshape(v, (*v.shape[:d], *sizes, *v.shape[d + 1 :]))
         for name in names:
             v = ops.ReduceScatter(groups, name, _group_size((name,), groups), d, tiled)(v)
         return v
@@ -331,9 +330,9 @@ def all_to_all(
 
     def one(v: Array) -> Array:
         s, c = canonical_axis(split_axis, v.ndim), canonical_axis(concat_axis, v.ndim)
+        ops.check_divisible("all_to_all", v.shape, s, size, tiled)
         if len(names) == 1:
             return ops.AllToAll(groups, names[0], size, c, s, tiled)(v)
-        ops.check_divisible("all_to_all", v.shape, s, size, tiled)
         if tiled:
             v = jnp.reshape(v, (*v.shape[:s], size, v.shape[s] // size, *v.shape[s + 1 :]))
         parts = jnp.take(all_gather(v, names), axis_index(names), axis=s + 1)

@@ -15,15 +15,16 @@ from fnx.ops import elementwise as ops
 
 
 class CpuDevice:
-    """The processor that the arrays are on."""
+    """The processor that the arrays are on; under several numbers where a program wants several."""
 
     platform = device_kind = "cpu"
-    id = process_index = 0
+    process_index = host_id = 0
+
+    def __init__(self, number: int = 0):
+        self.id = number
 
     def __repr__(self) -> str:
-        return "CpuDevice(id=0)"
-
-    __str__ = __repr__
+        return f"CpuDevice(id={self.id})"
 
 
 DEVICE = CpuDevice()

@@ -12,7 +12,7 @@ from fnx.core import dtypes, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
-from fnx.core.recipe import Fold, Host, Library, Operand, Recipe
+from fnx.core.recipe import Fold, Library, Operand, Recipe
 from fnx.core.scalar import Expr
 from fnx.ops.basic import add_any, convert
 from fnx.ops.permute import Transpose
@@ -21,7 +21,8 @@ Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
 _BLAS = frozenset("float32 float64 complex64 complex128".split())
 _EXACT = frozenset(d for d in dtypes.ALL if not dtypes.is_float(d) or d.itemsize > 2)
-_SMALL = 512  # multiplications that cost less than the call of a library
+_SMALL = 512  # multiplications, and
+_FEW = 16  # results, up to which a product is a fold that fuses with what it is made of
 
 
 _matmul = np.matmul
@@ -194,10 +195,9 @@ class DotGeneral(Primitive):
         shape = dot.shape(x.shape, y.shape)
         inner = tuple(x.shape[a] for a in dot.lc)
         sums = accumulator(dtypes.canonical(x.dtype), dtypes.canonical(out)).name
-        if sums != out or x.dtype == "bool":
-            return Host()
-        if sums in _BLAS and prod(shape) * prod(inner) > _SMALL:
-            return Library("gemm", (x, y), (self.dimension_numbers, self.preferred_element_type))
+        large = prod(shape) * prod(inner) > _SMALL or prod(shape) > _FEW
+        if sums != out or sums == "bool" or large and (dot.rf or dot.lf and sums in _BLAS):
+            return Library("dot_general", (x, y), (self.dimension_numbers, sums))
         return _fold(dot, x, y, shape, inner, sums)
 
 

@@ -15,7 +15,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Undefined
-from fnx.core.recipe import Host, Library, Operand, Recipe
+from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops import matrix as m
 from fnx.ops.basic import scalar
 from fnx.ops.elementwise import add, neg, sub
@@ -150,7 +150,7 @@ class LUPivotsToPermutation(Stacked):
         return each(one, pivots, ranks=(1,))[0]
 
     def lower(self, pivots: Operand) -> Recipe:  # type: ignore[override]
-        return Host()
+        return Library("lu_pivots_to_permutation", (pivots,))
 
 
 # --- linear systems --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.basic import broadcast_axis, move_axis
 from fnx.ops.indexing import Gather
 from fnx.ops.permute import Reshape
@@ -86,7 +86,7 @@ class Sort(Primitive):
         return new(*xs), (0,) * len(xs)
 
     def lower(self, *xs: Operand) -> Recipe:
-        return Host()
+        return Library("sort", xs, (self.dimension, self.num_keys))
 
 
 def _lanes_first(size: int, args: tuple, axes: tuple) -> list[Array]:
@@ -147,4 +147,4 @@ class TopK(Primitive):
         return TopK(self.k, self.axis + 1)(move_axis(args[0], axes[0], 0)), (0, 0)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        return Host()
+        return Library("top_k", (x,), (self.k, self.axis))

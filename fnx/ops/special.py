@@ -27,8 +27,8 @@ from fnx.ops.pointwise import FLOAT, Elementwise
 from fnx.ops.select import eq, select
 
 
-def _scipy(name: str) -> Callable[..., Any]:
-    """SciPy's function, imported when it is first needed; 16-bit floats go through float32."""
+def scipy_function(name: str, part: int | None = None) -> Callable[..., Any]:
+    """SciPy's function, or one of its results, imported when first needed; 16-bit floats become float32."""
 
     def impl(*xs: np.ndarray) -> Any:
         from scipy import special
@@ -36,9 +36,13 @@ def _scipy(name: str) -> Callable[..., Any]:
         fn, dtype = getattr(special, name), xs[0].dtype
         if dtype in NARROW:
             xs = tuple([x.astype(np.float32) for x in xs])
-        return np.asarray(fn(*xs)).astype(dtype, copy=False)
+        found = fn(*xs) if part is None else fn(*xs)[part]
+        return np.asarray(found).astype(dtype, copy=False)
 
     return impl
+
+
+_scipy = scipy_function
 
 
 def _lgamma(x: np.ndarray) -> Any:

@@ -14,7 +14,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
-from fnx.core.recipe import Host, Library, Operand, Recipe
+from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops import matrix as m
 from fnx.ops.basic import convert, scalar
 from fnx.ops.broadcast import Sum
@@ -310,7 +310,9 @@ class Eig(Stacked):
         return (w, v), (tw, _normalized(v, m.matmul(v, mul(inner, gaps))))
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
-        return Host()
+        return Library(
+            "eig", (a,), (self.compute_left_eigenvectors, self.compute_right_eigenvectors)
+        )
 
 
 def _normalized(v: Array, t: Array) -> Array:
@@ -350,4 +352,4 @@ class Schur(Stacked):
         return tuple(each(lambda a: scipy.linalg.schur(a, output=output)[:count], a, ranks=(2,)))
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
-        return Host()
+        return Library("schur", (a,), (self.compute_schur_vectors,))

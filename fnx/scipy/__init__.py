@@ -1,0 +1,14 @@
+"""SciPy's functions on arrays that can be traced, differentiated, batched and compiled."""
+
+from fnx.scipy import (
+    fft,
+    integrate,
+    interpolate,
+    linalg,
+    ndimage,
+    optimize,
+    signal,
+    sparse,
+    special,
+    stats,
+)

@@ -1,0 +1,224 @@
+"""Factorizations of matrices: Cholesky, LU, QR, SVD, eigenvalues, Schur, Hessenberg, polar."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.lax import linalg as lax_linalg
+from fnx.numpy import contract, creation
+from fnx.numpy import linalg as np_linalg
+from fnx.numpy import ufuncs as u
+from fnx.numpy.shape import concatenate
+from fnx.numpy.util import convert, promote_inexact
+from fnx.ops import matrix as m
+from fnx.ops import spectral
+from fnx.ops.broadcast import broadcast_to
+
+
+def matrices(name: str, a: Any, square: bool = False) -> Array:
+    """A stack of matrices of a dtype that LAPACK has."""
+    (x,) = promote_inexact(name, a)
+    if x.dtype not in m.LAPACK:
+        x = convert(x, dtypes.float32)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        kind = "square matrices" if square else "matrices"
+        raise ShapeError(f"{name} of shape {x.shape}; expected {kind} in the last two axes")
+    return x
+
+
+def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
+    """The upper triangular U with U^H U = a, or the lower L with L L^H = a; nan where there is none.
+
+    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 1.],
+           [0., 2.]], dtype=float64)
+    """
+    del overwrite_a, check_finite
+    x = matrices("cholesky", a, square=True)
+    out = lax_linalg.cholesky(x if lower else m.adjoint(x), symmetrize_input=False)
+    return out if lower else m.adjoint(out)
+
+
+def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
+    """A Cholesky factor and whether it is the lower one, for `cho_solve`."""
+    return cholesky(a, lower, overwrite_a, check_finite), lower
+
+
+def lu_factor(a, overwrite_a=False, check_finite=True):
+    """L and U in one matrix, and the rows (int32) that were exchanged, for `lu_solve`."""
+    del overwrite_a, check_finite
+    lu, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
+    return lu, pivots
+
+
+def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
+    """(P, L, U) with P L U = a, or (P L, U) with `permute_l`."""
+    del overwrite_a, check_finite
+    x = matrices("lu", a)
+    *lead, rows, columns = x.shape
+    packed, _, permutation = lax_linalg.lu(x)
+    k = min(rows, columns)
+    lower = m.tril(packed, -1)[..., :k] + m.eye((*lead, rows, k), x.dtype)
+    upper = m.triu(packed)[..., :k, :]
+    places = u.equal(np.arange(rows)[:, None], permutation[..., None, :])
+    p = convert(places, dtypes.real_of(x.dtype))
+    return (contract.matmul(p, lower), upper) if permute_l else (p, lower, upper)
+
+
+def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+    """(Q, R) with Q R = a; (R,) with mode 'r'; with `pivoting` a further P with Q R = a[:, P]."""
+    del overwrite_a, lwork, check_finite
+    if mode not in ("full", "r", "economic"):
+        raise InvalidValue(f"qr with mode={mode!r}; expected 'full', 'r' or 'economic'")
+    found = lax_linalg.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
+    return tuple(found[1:]) if mode == "r" else tuple(found)
+
+
+def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
+    """c Q (or Q c with mode 'left') and R, for the economic Q R = a; with `pivoting` also P."""
+    del overwrite_a, overwrite_c
+    if mode not in ("right", "left"):
+        raise InvalidValue(f"qr_multiply with mode={mode!r}; expected 'right' or 'left'")
+    x, y = promote_inexact("qr_multiply", a, c)
+    q, *rest = qr(x, mode="economic", pivoting=pivoting)
+    q = u.conjugate(q) if conjugate else q
+    out = contract.matmul(y, q) if mode == "right" else contract.matmul(q, y)
+    return (out, *rest)
+
+
+def svd(
+    a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"
+):
+    """(U, s, V^H) with U diag(s) V^H = a, or s alone."""
+    del overwrite_a, check_finite, lapack_driver
+    return lax_linalg.svd(
+        matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv
+    )
+
+
+def eigh(
+    a,
+    b=None,
+    lower=True,
+    eigvals_only=False,
+    overwrite_a=False,
+    overwrite_b=False,
+    turbo=True,
+    eigvals=None,
+    type=1,
+    check_finite=True,
+):
+    """Ascending eigenvalues of Hermitian matrices and, unless `eigvals_only`, eigenvectors."""
+    del overwrite_a, overwrite_b, turbo, check_finite
+    for what, given in (("b", b is not None), ("eigvals", eigvals is not None), ("type", type != 1)):
+        if given:
+            raise NotImplementedError(f"eigh has no {what}=; expected the ordinary problem")
+    v, w = lax_linalg.eigh(matrices("eigh", a, square=True), lower=lower, symmetrize_input=False)
+    return w if eigvals_only else (w, v)
+
+
+def eigh_tridiagonal(
+    d, e, *, eigvals_only=False, select="a", select_range=None, tol=None
+):
+    """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals."""
+    del tol
+    if not eigvals_only:
+        raise NotImplementedError("eigh_tridiagonal gives eigenvalues only: eigvals_only=True")
+    if select not in ("a", "i"):
+        raise NotImplementedError(f"eigh_tridiagonal with select={select!r}; expected 'a' or 'i'")
+    d, e = promote_inexact("eigh_tridiagonal", d, e)
+    n = d.shape[-1]
+    if e.shape[-1:] != (n - 1,):
+        raise ShapeError(f"eigh_tridiagonal of shapes {d.shape} and {e.shape}; expected (n,), (n - 1,)")
+    off = creation.zeros((n, n), e.dtype).at[np.arange(1, n), np.arange(n - 1)].set(e)
+    full = off + off.T.conj() + d[:, None] * np.eye(n)
+    w = eigh(full, eigvals_only=True)
+    return w if select == "a" else w[select_range[0] : select_range[1] + 1]
+
+
+def schur(a, output="real"):
+    """(T, Z) with a = Z T Z^H and T upper triangular (real: with 2x2 blocks)."""
+    if output not in ("real", "complex"):
+        raise InvalidValue(f"schur with output={output!r}; expected 'real' or 'complex'")
+    x = matrices("schur", a, square=True)
+    if output == "complex":
+        x = convert(x, dtypes.complex_of(x.dtype))
+    t, z = spectral.Schur(True)(x)
+    return t, z
+
+
+def rsf2csf(T, Z, check_finite=True):
+    """The complex Schur form, from a real one."""
+    del check_finite
+    t, z = promote_inexact("rsf2csf", T, Z)
+    t2, z2 = schur(t, output="complex")
+    return t2, contract.matmul(convert(z, z2.dtype), z2)
+
+
+def hessenberg(a, *, calc_q=False, overwrite_a=False, check_finite=True):
+    """The upper Hessenberg H with a = Q H Q^H and, with `calc_q`, Q."""
+    del overwrite_a, check_finite
+    x = matrices("hessenberg", a, square=True)
+    n = x.shape[-1]
+    q = broadcast_to(m.eye((n, n), x.dtype), x.shape)
+    for k in range(n - 2):
+        tail = slice(k + 1, None)
+        v, scale = _householder(x[..., tail, k])
+        x = x.at[..., tail, :].add(-_outer(v * scale, contract.matmul(v[..., None, :].conj(), x[..., tail, :])))
+        x = x.at[..., :, tail].add(-_outer(contract.matmul(x[..., tail], v[..., None]), v.conj() * scale))
+        x = x.at[..., k + 2 :, k].set(0)
+        q = q.at[..., :, tail].add(-_outer(contract.matmul(q[..., tail], v[..., None]), v.conj() * scale))
+    return (x, q) if calc_q else x
+
+
+def _householder(x: Array) -> tuple[Array, Array]:
+    """v and the scale with (1 - scale v v^H) x = beta e0."""
+    norm = np_linalg.norm(x, axis=-1, keepdims=True)
+    first = x[..., :1]
+    size = u.abs(first)
+    phase = u.where3(size == 0, 1.0, first / convert(u.where3(size == 0, 1.0, size), x.dtype))
+    v = concatenate([first + phase * norm, x[..., 1:]], axis=-1)
+    square = u.real(v * v.conj()).sum(-1, keepdims=True)
+    return v, u.where3(square == 0, 0.0, 2 / u.where3(square == 0, 1.0, square))
+
+
+def _outer(x: Array, y: Array) -> Array:
+    x = x[..., None] if x.ndim < 2 or x.shape[-1] != 1 else x
+    y = y[..., None, :] if y.ndim < 2 or y.shape[-2] != 1 else y
+    return x * y
+
+
+def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):
+    """(U, P) with a = U P (side 'left': a = P U), U unitary and P positive semidefinite."""
+    del eps, max_iterations
+    if side not in ("right", "left"):
+        raise InvalidValue(f"polar with side={side!r}; expected 'right' or 'left'")
+    if method not in ("qdwh", "svd"):
+        raise InvalidValue(f"polar with method={method!r}; expected 'qdwh' or 'svd'")
+    x = matrices("polar", a)
+    left, s, right = svd(x, full_matrices=False)
+    unitary = contract.matmul(left, right)
+    scaled = convert(s, x.dtype)
+    if side == "right":
+        return unitary, contract.matmul(m.adjoint(right) * scaled[..., None, :], right)
+    return unitary, contract.matmul(left * scaled[..., None, :], m.adjoint(left))
+
+
+__all__ = [
+    "cho_factor",
+    "cholesky",
+    "eigh",
+    "eigh_tridiagonal",
+    "hessenberg",
+    "lu",
+    "lu_factor",
+    "polar",
+    "qr",
+    "qr_multiply",
+    "rsf2csf",
+    "schur",
+    "svd",
+]

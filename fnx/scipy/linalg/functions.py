@@ -1,0 +1,164 @@
+"""Functions of matrices: exponential, square root, and any other by the Schur form."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.control_flow import cond, fori_loop
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.derivatives import jvp
+from fnx.lanes import vmap
+from fnx.numpy import contract, reduce
+from fnx.numpy import linalg as np_linalg
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import convert, promote_inexact
+from fnx.ops import elementwise as ops
+from fnx.ops import matrix as m
+from fnx.scipy.linalg.factorizations import matrices, schur
+from fnx.scipy.linalg.solvers import solve_triangular
+
+
+def _stacked(fn: Callable, rank: int) -> Callable:
+    for _ in range(rank - 2):
+        fn = vmap(fn)
+    return fn
+
+
+# --- the exponential -----------------------------------------------------------------------------------
+
+# Orders of Pade approximants and the 1-norms up to which they are exact to rounding (Higham 2005).
+_ORDERS = {
+    np.dtype(np.float64): ((3, 0.01495585217958292), (5, 0.253939833006323), (7, 0.950417899616293),
+                           (9, 2.097847961257068), (13, 5.371920351148152)),
+    np.dtype(np.float32): ((3, 0.4258730016922831), (5, 1.880152677804762), (7, 3.925724783138660)),
+}  # fmt: skip
+
+
+def _coefficients(order: int) -> list[float]:
+    """Of the numerator of the diagonal Pade approximant to exp, scaled to integers."""
+    f = math.factorial
+    return [float(f(2 * order - k) // (f(k) * f(order - k)) * 1) for k in range(order + 1)]
+
+
+def _pade(a: Array, order: int) -> tuple[Array, Array]:
+    """The odd and the even part of the numerator."""
+    b = _coefficients(order)
+    power: Any = m.eye(a.shape, a.dtype)
+    square = contract.matmul(a, a)
+    odd, even = b[1] * power, b[0] * power
+    for k in range(2, order + 1, 2):
+        power = contract.matmul(power, square) if k > 2 else square
+        even = even + b[k] * power
+        if k < order:
+            odd = odd + b[k + 1] * power
+    return contract.matmul(a, odd), even
+
+
+def expm(A, *, upper_triangular=False, max_squarings=16):
+    """The exponential of square matrices, by scaling and squaring; nan where 2**max_squarings is too little.
+
+    >>> expm(np.zeros((2, 2)))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
+    x = matrices("expm", A, square=True)
+    one = lambda a: _expm(a, bool(upper_triangular), int(max_squarings))
+    return _stacked(one, x.ndim)(x)
+
+
+def _expm(a: Array, triangular: bool, limit: int) -> Array:
+    if not a.shape[0]:
+        return a
+    orders = _ORDERS[dtypes.real_of(a.dtype)]
+    top = orders[-1][1]
+    norm = ops.stop_gradient(reduce.max(reduce.sum(u.abs(a), axis=0)))
+    count = u.maximum(0.0, u.ceil(u.log2(norm / top)))
+    scaled = a * convert(u.exp2(-u.minimum(count, float(limit))), a.dtype)
+
+    def solved(order: int) -> Callable:
+        def quotient(x: Array) -> Array:
+            odd, even = _pade(x, order)
+            if triangular:
+                return solve_triangular(even - odd, even + odd)
+            return np_linalg.solve(even - odd, even + odd)
+
+        return quotient
+
+    out = solved(orders[-1][0])(scaled)
+    steps = convert(u.minimum(count, float(limit)), np.dtype(np.int32))
+    # A loop of static length, so that it can be differentiated in reverse.
+    repeat = lambda k, r: cond(k < steps, lambda r: contract.matmul(r, r), lambda r: r, r)
+    out = fori_loop(0, limit, repeat, out)
+    return u.where3(count > limit, math.nan, out)
+
+
+def expm_frechet(A, E, *, method=None, compute_expm=True):
+    """The exponential of A, and its derivative in the direction E."""
+    del method
+    a, e = promote_inexact("expm_frechet", A, E)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2] or a.shape != e.shape:
+        raise InvalidValue(
+            f"expm_frechet of shapes {a.shape} and {e.shape}; expected equal shapes of square matrices"
+        )
+    out, derivative = jvp(expm, (a,), (e,))
+    return (out, derivative) if compute_expm else derivative
+
+
+# --- others ----------------------------------------------------------------------------------------------
+
+
+def sqrtm(A, blocksize=1):
+    """The principal square root of a square matrix, complex."""
+    if blocksize > 1:
+        raise NotImplementedError("sqrtm with blocksize > 1; expected 1")
+    x = matrices("sqrtm", A, square=True)
+    return _stacked(_sqrtm, x.ndim)(x)
+
+
+def _sqrtm(a: Array) -> Array:
+    t, z = schur(a, output="complex")
+    root = _triangular(t, u.sqrt, lambda f, i, j: f[i, i] + f[j, j], None)
+    return contract.matmul(contract.matmul(z, root), m.adjoint(z))
+
+
+def _triangular(t: Array, function: Callable, denominator: Callable, gap: Any) -> Array:
+    """A function of an upper triangular matrix, one diagonal after the other (Parlett)."""
+    n = t.shape[0]
+    f = function(t.diagonal())[:, None] * np.eye(n)
+    for offset in range(1, n):
+        for i in range(n - offset):
+            j = i + offset
+            inner = slice(i + 1, j)
+            if gap is None:  # from R R = T
+                top = t[i, j] - f[i, inner] @ f[inner, j]
+                below = denominator(f, i, j)
+            else:  # from F T = T F
+                top = t[i, j] * (f[j, j] - f[i, i]) + t[i, inner] @ f[inner, j] - f[i, inner] @ t[inner, j]
+                below = denominator(t, i, j)
+            zero = below == 0
+            f = f.at[i, j].set(u.where3(zero, 0.0, top / u.where3(zero, 1.0, below)))
+    return f
+
+
+def funm(A, func, disp=True):
+    """`func`, a function of numbers, of a square matrix; with disp=False also an estimate of the error."""
+    x = matrices("funm", A, square=True)
+    if x.ndim != 2:
+        raise ShapeError(f"funm of shape {x.shape}; expected one square matrix")
+    t, z = schur(x, output="complex")
+    inner = _triangular(t, func, lambda t, i, j: t[j, j] - t[i, i], True)
+    out = contract.matmul(contract.matmul(z, inner), m.adjoint(z))
+    if disp:
+        return out
+    gap = u.abs(t.diagonal()[:, None] - t.diagonal()[None, :])
+    gap = reduce.min(u.where3(np.eye(x.shape[0], dtype=bool), math.inf, gap))
+    eps = float(np.finfo(gap.dtype).eps)
+    error = u.minimum(1.0, u.maximum(eps, (eps / u.where3(gap == 0, eps, gap)) * np_linalg.norm(m.triu(t, 1), 1)))
+    return out, error
+
+
+__all__ = ["expm", "expm_frechet", "funm", "sqrtm"]

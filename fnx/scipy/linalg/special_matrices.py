@@ -1,0 +1,249 @@
+"""Matrices with a pattern: block diagonal, Toeplitz, Hankel, companion, Hilbert, Pascal, DFT, ..."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy import creation
+from fnx.numpy import ufuncs as u
+from fnx.numpy.shape import broadcast_to, concatenate, pad
+from fnx.numpy.util import promote
+
+
+def _vectors(name: str, *xs: Any) -> list[Array]:
+    xs = promote(name, *xs)
+    return [x if x.ndim else x[None] for x in xs]
+
+
+def block_diag(*arrs):
+    """Matrices along the diagonal of one matrix, with zeros elsewhere; vectors are rows.
+
+    >>> block_diag(np.ones((1, 2)), 3.0)
+    Array([[1., 1., 0.],
+           [0., 0., 3.]], dtype=float64)
+    """
+    if not arrs:
+        arrs = (creation.zeros((1, 0)),)
+    xs = promote("block_diag", *arrs)
+    bad = [k for k, x in enumerate(xs) if x.ndim > 2]
+    if bad:
+        raise ShapeError(f"block_diag got arrays {bad} of rank above 2; expected matrices")
+    xs = [x.reshape((1, -1)) if x.ndim < 2 else x for x in xs]
+    width = sum(x.shape[1] for x in xs)
+    rows, start = [], 0
+    for x in xs:
+        rows.append(pad(x, ((0, 0), (start, width - start - x.shape[1]))))
+        start += x.shape[1]
+    return concatenate(rows, axis=0)
+
+
+def _along(values: Array, places: np.ndarray) -> Array:
+    return values[..., places]
+
+
+def toeplitz(c, r=None):
+    """Constant diagonals: `c` is the first column, `r` (its conjugate, if not given) the first row."""
+    if r is None:
+        (c,) = _vectors("toeplitz", c)
+        r = u.conjugate(c)
+    else:
+        c, r = _vectors("toeplitz", c, r)
+    rows, columns = c.shape[-1], r.shape[-1]
+    lead = np.broadcast_shapes(c.shape[:-1], r.shape[:-1])
+    c = creation.asarray(u.add(c, creation.zeros((*lead, 1), c.dtype)))
+    r = creation.asarray(u.add(r, creation.zeros((*lead, 1), r.dtype)))
+    values = concatenate([c[..., ::-1], r[..., 1:]], axis=-1)
+    return _along(values, rows - 1 + np.arange(columns)[None, :] - np.arange(rows)[:, None])
+
+
+def hankel(c, r=None):
+    """Constant antidiagonals: `c` is the first column, `r` (zeros, if not given) the last row."""
+    (c,) = _vectors("hankel", c)
+    r = creation.zeros_like(c) if r is None else r
+    c, r = _vectors("hankel", c, r)
+    values = concatenate([c, r[..., 1:]], axis=-1)
+    return _along(values, np.arange(c.shape[-1])[:, None] + np.arange(r.shape[-1])[None, :])
+
+
+def circulant(c):
+    """Columns that are rotations of `c`."""
+    (c,) = _vectors("circulant", c)
+    n = c.shape[-1]
+    return _along(c, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
+
+
+def leslie(f, s):
+    """A population's matrix: fecundities in the first row, survivals below the diagonal."""
+    f, s = _vectors("leslie", f, s)
+    n = f.shape[-1]
+    if s.shape[-1] != n - 1:
+        raise ShapeError(f"leslie of shapes {f.shape} and {s.shape}; expected (..., n) and (..., n - 1)")
+    below = s[..., None] * creation.eye(n - 1, n, dtype=s.dtype)
+    return concatenate([f[..., None, :], below], axis=-2)
+
+
+def companion(a):
+    """The companion matrix of a polynomial, highest power first."""
+    (a,) = _vectors("companion", a)
+    if a.shape[-1] < 2:
+        raise InvalidValue(f"companion of shape {a.shape}; expected at least two coefficients")
+    n = a.shape[-1] - 1
+    first = -a[..., 1:] / a[..., :1]
+    below = broadcast_to(creation.eye(n - 1, n, dtype=first.dtype), (*a.shape[:-1], n - 1, n))
+    return concatenate([first[..., None, :], below], axis=-2)
+
+
+def fiedler(a):
+    """|a[i] - a[j]|."""
+    (a,) = _vectors("fiedler", a)
+    return u.abs(a[..., :, None] - a[..., None, :])
+
+
+def fiedler_companion(a):
+    """A pentadiagonal matrix with the roots of a polynomial (highest power first) as eigenvalues."""
+    (a,) = _vectors("fiedler_companion", a)
+    n = a.shape[-1] - 1
+    if a.ndim != 1:
+        raise ShapeError(f"fiedler_companion of shape {a.shape}; expected a vector")
+    if n < 1:
+        return creation.zeros((0, 0), (a / 1).dtype)
+    c = -a / a[0]
+    out = creation.zeros((n, n), c.dtype).at[0, 0].set(c[1])
+    if n == 1:
+        return out
+    out = out.at[0, 1].set(c[2]).at[1, 0].set(1)
+    for k in range(1, n - 1):
+        if k % 2:
+            out = out.at[k + 1, k - 1].set(c[k + 2] if False else 0)
+    even = np.arange(0, n - 2, 2)
+    odd = np.arange(1, n - 2, 2)
+    out = out.at[even, even + 2].set(1)
+    out = out.at[odd + 2, odd].set(1)
+    ones = np.arange(2, n, 2)
+    out = out.at[ones, ones - 1].set(c[ones + 1])
+    twos = np.arange(1, n, 2)
+    out = out.at[twos[1:], twos[1:] - 1].set(c[twos[1:] + 1]) if n > 3 else out
+    return out
+
+
+def convolution_matrix(a, n, mode="full"):
+    """The matrix whose product with a vector of length n is its convolution with `a`."""
+    (a,) = _vectors("convolution_matrix", a)
+    n = int(n)
+    if n <= 0 or a.shape[-1] == 0:
+        raise InvalidValue(f"convolution_matrix of {a.shape} and n={n}; expected positive lengths")
+    if mode not in ("full", "valid", "same"):
+        raise InvalidValue(f"convolution_matrix with mode={mode!r}; expected 'full', 'valid' or 'same'")
+    size = a.shape[-1]
+    shift = np.arange(size + n - 1)[:, None] - np.arange(n)[None, :]
+    inside = (shift >= 0) & (shift < size)
+    full = u.where3(inside, a[..., np.clip(shift, 0, size - 1)], 0)
+    if mode == "full":
+        return full
+    short = min(size, n)
+    length = max(size, n) - short + 1 if mode == "valid" else max(size, n)
+    start = short - 1 if mode == "valid" else (short - 1) // 2
+    return full[..., start : start + length, :]
+
+
+def _float_matrix(x: np.ndarray) -> Array:
+    return creation.asarray(x, dtype=float)
+
+
+def hilbert(n):
+    """1 / (i + j + 1)."""
+    k = np.arange(int(n))
+    return _float_matrix(1 / (k[:, None] + k[None, :] + 1))
+
+
+def invhilbert(n):
+    """The inverse of `hilbert`."""
+    n = int(n)
+    c = math.comb
+    rows = [
+        [
+            (-1) ** (i + j) * (i + j + 1) * c(n + i, n - j - 1) * c(n + j, n - i - 1) * c(i + j, i) ** 2
+            for j in range(n)
+        ]
+        for i in range(n)
+    ]
+    return _float_matrix(np.array(rows, dtype=float).reshape(n, n))
+
+
+def pascal(n, kind=None):
+    """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'."""
+    kind = "symmetric" if kind is None else kind
+    n = int(n)
+    lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
+    found = {"symmetric": lambda: lower @ lower.T, "lower": lambda: lower, "upper": lambda: lower.T}
+    if kind not in found:
+        raise InvalidValue(f"pascal with kind={kind!r}; expected 'symmetric', 'lower' or 'upper'")
+    return _float_matrix(found[kind]())
+
+
+def invpascal(n, kind=None):
+    """The inverse of `pascal`."""
+    kind = "symmetric" if kind is None else kind
+    lower = np.asarray(pascal(n, "lower"))
+    k = np.arange(int(n))
+    lower = lower * (1 - 2 * ((k[:, None] + k[None, :]) % 2))
+    found = {"symmetric": lambda: lower.T @ lower, "lower": lambda: lower, "upper": lambda: lower.T}
+    if kind not in found:
+        raise InvalidValue(f"invpascal with kind={kind!r}; expected 'symmetric', 'lower' or 'upper'")
+    return _float_matrix(found[kind]())
+
+
+def helmert(n, full=False):
+    """Orthogonal rows that compare each element with the mean of those before it."""
+    n = int(n)
+    out = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
+    out[0] = 1
+    norms = np.arange(n) * (np.arange(n) + 1.0)
+    norms[:1] = n
+    out = out / np.sqrt(norms)[:, None]
+    return _float_matrix(out if full else out[1:])
+
+
+def hadamard(n, dtype=int):
+    """The matrix of signs of orthogonal rows, for powers of two."""
+    n = int(n)
+    if n < 1 or n & (n - 1):
+        raise InvalidValue(f"hadamard of {n}; expected a power of two")
+    out = np.ones((1, 1), int)
+    while out.shape[0] < n:
+        out = np.block([[out, out], [out, -out]])
+    return creation.asarray(out, dtype=dtype)
+
+
+def dft(n, scale=None, *, dtype=None):
+    """The matrix of the discrete Fourier transform; scale 'sqrtn' or 'n' divides by it."""
+    n = int(n)
+    if scale not in (None, "sqrtn", "n"):
+        raise InvalidValue(f"dft with scale={scale!r}; expected None, 'sqrtn' or 'n'")
+    k = np.arange(n)
+    out = np.exp(-2j * np.pi * ((k[:, None] * k[None, :]) % max(n, 1)) / max(n, 1))
+    out = out / {None: 1.0, "sqrtn": math.sqrt(n), "n": n}[scale]
+    return creation.asarray(out, dtype=complex if dtype is None else dtype)
+
+
+__all__ = [
+    "block_diag",
+    "circulant",
+    "companion",
+    "convolution_matrix",
+    "dft",
+    "fiedler",
+    "fiedler_companion",
+    "hadamard",
+    "hankel",
+    "helmert",
+    "hilbert",
+    "invhilbert",
+    "invpascal",
+    "leslie",
+    "pascal",
+    "toeplitz",
+]

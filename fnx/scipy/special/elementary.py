@@ -1,0 +1,106 @@
+"""Logistic functions, entropies, products with logarithms, softmax and kin."""
+
+import math
+
+from fnx.nn import normalization
+from fnx.nn.normalization import logsumexp
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import fit, promote_inexact
+from fnx.ops import elementwise as ops
+from fnx.ops.integrals import xlog1py as _xlog1py
+from fnx.ops.integrals import xlogy as _xlogy
+
+
+def expit(x):
+    """1 / (1 + exp(-x)).
+
+    >>> expit(0.0)
+    Array(0.5, dtype=float64, weak_type=True)
+    """
+    return ops.logistic(*promote_inexact("expit", x))
+
+
+def logit(x):
+    """log(x / (1 - x)), the inverse of `expit`."""
+    (x,) = promote_inexact("logit", x)
+    return u.log(x / (1.0 - x))
+
+
+def xlogy(x, y):
+    """x log(y), which is 0 where x is 0.
+
+    >>> xlogy(0.0, 0.0)
+    Array(0., dtype=float64, weak_type=True)
+    """
+    return _xlogy(*fit("xlogy", promote_inexact("xlogy", x, y)))
+
+
+def xlog1py(x, y):
+    """x log(1 + y), which is 0 where x is 0."""
+    return _xlog1py(*fit("xlog1py", promote_inexact("xlog1py", x, y)))
+
+
+def entr(x):
+    """-x log(x); 0 at 0, -inf below."""
+    (x,) = promote_inexact("entr", x)
+    return u.where3(x < 0, -math.inf, -xlogy(x, x))
+
+
+def rel_entr(p, q):
+    """p log(p / q); 0 where p is 0 and q is not negative, inf where either is negative."""
+    p, q = promote_inexact("rel_entr", p, q)
+    both = u.logical_and(p > 0, q > 0)
+    zero = u.logical_and(p == 0, q >= 0)
+    safe_p, safe_q = u.where3(both, p, 1.0), u.where3(both, q, 1.0)
+    found = xlogy(safe_p, safe_p) - xlogy(safe_p, safe_q)
+    return u.where3(both, found, u.where3(zero, 0.0, math.inf))
+
+
+def kl_div(p, q):
+    """p log(p / q) - p + q; inf where either is negative."""
+    p, q = promote_inexact("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+def boxcox(x, lmbda):
+    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
+    x, power = promote_inexact("boxcox", x, lmbda)
+    return _boxcox(u.log(x), power)
+
+
+def boxcox1p(x, lmbda):
+    """((1 + x)**lmbda - 1) / lmbda, and log(1 + x) where lmbda is 0."""
+    x, power = promote_inexact("boxcox1p", x, lmbda)
+    return _boxcox(u.log1p(x), power)
+
+
+def _boxcox(log_x, power):
+    zero = power == 0
+    safe = u.where3(zero, 1.0, power)
+    return u.where3(zero, log_x, u.expm1(safe * log_x) / safe)
+
+
+def softmax(x, /, *, axis=None):
+    """exp(x) / sum(exp(x)) over axes, by default over all."""
+    return normalization.softmax(x, axis)
+
+
+def log_softmax(x, /, *, axis=None):
+    """The logarithm of `softmax`, without cancellation."""
+    return normalization.log_softmax(x, axis)
+
+
+__all__ = [
+    "boxcox",
+    "boxcox1p",
+    "entr",
+    "expit",
+    "kl_div",
+    "log_softmax",
+    "logit",
+    "logsumexp",
+    "rel_entr",
+    "softmax",
+    "xlog1py",
+    "xlogy",
+]

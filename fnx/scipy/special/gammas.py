@@ -1,0 +1,182 @@
+"""Gamma and beta functions, factorials, binomial coefficients."""
+
+import math
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import reduce
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import constant, fit, promote_inexact, to_array
+from fnx.ops import special as prims
+
+
+def _floats(name, *xs):
+    return fit(name, promote_inexact(name, *xs))
+
+
+def gammaln(x):
+    """The logarithm of the absolute value of the gamma function.
+
+    >>> gammaln(5.0)
+    Array(3.17805383, dtype=float64, weak_type=True)
+    """
+    return prims.lgamma(*_floats("gammaln", x))
+
+
+def loggamma(x):
+    """The logarithm of the gamma function of real numbers; nan where that is negative."""
+    (x,) = _floats("loggamma", x)
+    out = prims.lgamma(x)
+    return u.where3(gammasgn(x) < 0, math.nan, out)
+
+
+def gammasgn(x):
+    """The sign of the gamma function: 1 for x > 0, alternating below, nan at poles."""
+    (x,) = _floats("gammasgn", x)
+    floor = u.floor(x)
+    one = constant(1, x.dtype)
+    odd = u.remainder(floor, 2.0) != 0
+    sign = u.where3(u.logical_and(x < 0, odd), -one, one)
+    pole = u.logical_and(x < 0, floor == x)
+    sign = u.where3(u.logical_or(pole, u.isneginf(x)), math.nan, sign)
+    sign = u.where3(u.logical_and(x == 0, u.signbit(x)), -one, sign)
+    return u.where3(u.isnan(x), math.nan, sign)
+
+
+def gamma(x):
+    """The gamma function.
+
+    >>> gamma(5.0)
+    Array(24., dtype=float64, weak_type=True)
+    """
+    (x,) = _floats("gamma", x)
+    return gammasgn(x) * u.exp(prims.lgamma(x))
+
+
+def digamma(x):
+    """The derivative of the logarithm of the gamma function."""
+    return prims.digamma(*_floats("digamma", x))
+
+
+def polygamma(n, x):
+    """The derivative of order n of `digamma`."""
+    n_dtype = to_array(n, "polygamma").dtype
+    if not dtypes.is_integer(n_dtype) and not dtypes.is_float(n_dtype):
+        raise TypeMismatch(f"polygamma of order of dtype {n_dtype}; expected integers or floats")
+    return prims.polygamma(*_floats("polygamma", n, x))
+
+
+def zeta(x, q=None):
+    """The Hurwitz zeta function: the sum of (k + q)**-x."""
+    if q is None:
+        raise NotImplementedError("zeta of one argument, the Riemann zeta function; expected zeta(x, q)")
+    return prims.zeta(*_floats("zeta", x, q))
+
+
+def gammainc(a, x):
+    """The regularized lower incomplete gamma function."""
+    return prims.igamma(*_floats("gammainc", a, x))
+
+
+def gammaincc(a, x):
+    """The regularized upper incomplete gamma function."""
+    return prims.igammac(*_floats("gammaincc", a, x))
+
+
+def betaln(a, b):
+    """The logarithm of the absolute value of the beta function."""
+    a, b = promote_inexact("betaln", a, b)
+    a, b = u.minimum(a, b), u.maximum(a, b)
+    return prims.lgamma(a) + (prims.lgamma(b) - prims.lgamma(u.add(a, b)))
+
+
+def beta(a, b):
+    """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    a, b = promote_inexact("beta", a, b)
+    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
+    return sign * u.exp(betaln(a, b))
+
+
+def betainc(a, b, x):
+    """The regularized incomplete beta function."""
+    return prims.regularized_incomplete_beta(*_floats("betainc", a, b, x))
+
+
+def multigammaln(a, d):
+    """The logarithm of the multivariate gamma function of integer dimension d."""
+    (a,) = _floats("multigammaln", a)
+    d = int(d)
+    shifts = a[..., None] - np.arange(d).astype(np.float32).astype(a.dtype) / 2
+    total = reduce.sum(gammaln(shifts), axis=-1)
+    return total + 0.25 * d * (d - 1) * math.log(math.pi)
+
+
+def factorial(n, exact=False):
+    """n!, in floating point; 0 where n is negative."""
+    if exact:
+        raise NotImplementedError("factorial with exact=True; results are arrays of floats")
+    (n,) = _floats("factorial", n)
+    return u.where3(n < 0, 0.0, u.exp(prims.lgamma(n + 1)))
+
+
+def comb(N, k, *, repetition=False):
+    """Binomial coefficients, in floating point: the ways to choose k of N; 0 outside 0 <= k <= N."""
+    n, k = promote_inexact("comb", N, k)
+    if repetition:
+        n = n + k - 1
+    inside = u.logical_and(u.logical_and(n >= 0, k >= 0), n >= k)
+    n, k = u.where3(inside, n, 0.0), u.where3(inside, k, 0.0)
+    found = u.exp(-u.log1p(n) - betaln(n - k + 1, k + 1))
+    return u.where3(inside, found, 0.0)
+
+
+def poch(z, m):
+    """The rising factorial: gamma(z + m) / gamma(z)."""
+    z, m = promote_inexact("poch", z, m)
+    sign = gammasgn(z) * gammasgn(z + m)
+    return u.where3(m == 0, 1.0, sign * u.exp(prims.lgamma(z + m) - prims.lgamma(z)))
+
+
+def bernoulli(n):
+    """The Bernoulli numbers B0, ..., Bn, an array of n + 1 floats."""
+    from fnx.numpy.creation import asarray
+
+    n = int(n)
+    if n < 0:
+        raise InvalidValue(f"bernoulli of {n}; expected a non-negative integer")
+    return asarray(_bernoulli(n))
+
+
+def _bernoulli(n):
+    """B_k = 2 k! zeta(k) / (2 pi)^k with alternating signs, for even k."""
+    from scipy import special
+
+    out = np.zeros(n + 1)
+    out[:2] = (1.0, -0.5)[: n + 1]
+    k = np.arange(2, n + 1, 2)
+    sign = np.where(k % 4 == 2, 1.0, -1.0)
+    out[2::2] = sign * 2 * special.zeta(k, 1) * np.exp(special.gammaln(k + 1) - k * np.log(2 * np.pi))
+    return out
+
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "betainc",
+    "betaln",
+    "comb",
+    "digamma",
+    "factorial",
+    "gamma",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "gammasgn",
+    "loggamma",
+    "multigammaln",
+    "poch",
+    "polygamma",
+    "zeta",
+]

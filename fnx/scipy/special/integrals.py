@@ -1,0 +1,49 @@
+"""Exponential, trigonometric and Fresnel integrals; the dilogarithm; hypergeometric functions."""
+
+from fnx.numpy.util import fit, promote_inexact
+from fnx.ops import integrals as prims
+
+
+def expi(x):
+    """The exponential integral Ei: the principal value of the integral of exp(t)/t from -inf to x."""
+    return prims.expi(*promote_inexact("expi", x))
+
+
+def expn(n, x):
+    """The exponential integral E_n of integer order: the integral of exp(-x t)/t**n from 1 to inf."""
+    return prims.expn(*fit("expn", promote_inexact("expn", n, x)))
+
+
+def exp1(x):
+    """`expn` of order 1."""
+    return expn(1, x)
+
+
+def sici(x):
+    """The sine and the cosine integral, a pair."""
+    (x,) = promote_inexact("sici", x)
+    return prims.sine_integral(x), prims.cosine_integral(x)
+
+
+def fresnel(x):
+    """The Fresnel integrals S and C, a pair."""
+    (x,) = promote_inexact("fresnel", x)
+    return prims.fresnel_sine(x), prims.fresnel_cosine(x)
+
+
+def spence(x):
+    """Spence's function, the dilogarithm of 1 - x: minus the integral of log(t)/(t - 1) from 1 to x."""
+    return prims.spence(*promote_inexact("spence", x))
+
+
+def hyp1f1(a, b, x):
+    """Kummer's confluent hypergeometric function; derivatives are in x."""
+    return prims.hyp1f1(*fit("hyp1f1", promote_inexact("hyp1f1", a, b, x)))
+
+
+def hyp2f1(a, b, c, x):
+    """Gauss's hypergeometric function; derivatives are in x."""
+    return prims.hyp2f1(*fit("hyp2f1", promote_inexact("hyp2f1", a, b, c, x)))
+
+
+__all__ = ["exp1", "expi", "expn", "fresnel", "hyp1f1", "hyp2f1", "sici", "spence"]

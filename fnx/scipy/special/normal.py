@@ -1,0 +1,115 @@
+"""The normal distribution function, its logarithm and inverse; error functions."""
+
+import math
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import fit, promote_inexact
+from fnx.ops import integrals
+from fnx.ops import special as prims
+
+
+def _float(name, x):
+    (x,) = promote_inexact(name, x)
+    if not dtypes.is_float(x.dtype):
+        raise TypeMismatch(f"{name} of dtype {x.dtype}; expected real numbers")
+    return x
+
+
+def erf(x):
+    """The error function.
+
+    >>> erf(0.0)
+    Array(0., dtype=float64, weak_type=True)
+    """
+    return prims.erf(_float("erf", x))
+
+
+def erfc(x):
+    """1 - erf(x), without cancellation."""
+    return prims.erfc(_float("erfc", x))
+
+
+def erfinv(x):
+    """The inverse of `erf`."""
+    return prims.erf_inv(_float("erfinv", x))
+
+
+def erfcx(x):
+    """exp(x**2) erfc(x), without overflow."""
+    return integrals.erfcx(_float("erfcx", x))
+
+
+def dawsn(x):
+    """Dawson's integral: exp(-x**2) times the integral of exp(t**2) from 0 to x."""
+    return integrals.dawsn(*promote_inexact("dawsn", x))
+
+
+def wofz(z):
+    """The Faddeeva function: exp(-z**2) erfc(-iz)."""
+    (z,) = promote_inexact("wofz", z)
+    return integrals.wofz(z.astype(dtypes.complex_of(z.dtype)))
+
+
+def owens_t(h, a):
+    """Owen's T function: the probability of X > h and 0 < Y < a X for standard normal X, Y."""
+    return integrals.owens_t(*fit("owens_t", promote_inexact("owens_t", h, a)))
+
+
+def ndtr(x):
+    """The standard normal distribution function.
+
+    >>> ndtr(0.0)
+    Array(0.5, dtype=float64, weak_type=True)
+    """
+    return 0.5 * prims.erfc(_float("ndtr", x) * -math.sqrt(0.5))
+
+
+def ndtri(p):
+    """The inverse of `ndtr`: the quantiles of the standard normal distribution."""
+    return integrals.ndtri(_float("ndtri", p))
+
+
+def log_ndtr(x, series_order=3):
+    """The logarithm of `ndtr`; far to the left by an asymptotic series of `series_order` terms."""
+    if not isinstance(series_order, int):
+        raise TypeMismatch(f"log_ndtr with series_order={series_order!r}; expected an integer")
+    if not 0 <= series_order <= 30:
+        raise InvalidValue(f"log_ndtr with series_order={series_order}; expected 0 to 30")
+    x = _float("log_ndtr", x)
+    if x.dtype not in (np.float32, np.float64):
+        raise TypeMismatch(f"log_ndtr of dtype {x.dtype}; expected float32 or float64")
+    low, high = (-20.0, 8.0) if x.dtype == np.float64 else (-10.0, 5.0)
+    left, right = x <= low, x > high
+    middle = u.where3(left, low, u.where3(right, high, x))
+    found = u.where3(right, -ndtr(-u.where3(right, x, high)), u.log(ndtr(middle)))
+    return u.where3(left, _log_ndtr_far_left(u.where3(left, x, low), series_order), found)
+
+
+def _log_ndtr_far_left(x, order):
+    """-x^2/2 - log(-x) - log(2 pi)/2 + log(1 - 1/x^2 + 3/x^4 - ...), DLMF 7.12.1."""
+    total, coefficient = 1.0, 1.0
+    inverse = 1.0 / u.square(x)
+    power = inverse
+    for n in range(1, order + 1):
+        coefficient *= -(2 * n - 1)
+        total = total + coefficient * power
+        power = power * inverse
+    return -0.5 * u.square(x) - u.log(-x) - 0.5 * math.log(2 * math.pi) + u.log(total)
+
+
+__all__ = [
+    "dawsn",
+    "erf",
+    "erfc",
+    "erfcx",
+    "erfinv",
+    "log_ndtr",
+    "ndtr",
+    "ndtri",
+    "owens_t",
+    "wofz",
+]

@@ -1,0 +1,431 @@
+"""The public face: names, derivatives, vmap, pytrees, settings, devices."""
+
+import importlib
+import pickle
+import subprocess
+import sys
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+# The names of jax, beside those of its modules, that two or more of forty projects use.
+NAMES = """
+Array Device NamedSharding P ShapeDtypeStruct block_until_ready checkpoint checkpoint_policies
+clear_caches closure_convert config custom_gradient custom_jvp custom_vjp debug_nans default_backend
+default_device device_count device_get device_put devices disable_jit effects_barrier enable_x64
+ensure_compile_time_eval eval_shape grad hessian jacfwd jacobian jacrev jit jvp linear_transpose
+linearize local_device_count local_devices log_compiles make_jaxpr make_mesh named_call named_scope
+pmap process_count process_index pure_callback remat typeof value_and_grad vjp vmap __version__
+tree.all tree.flatten tree.flatten_with_path tree.leaves tree.leaves_with_path tree.map
+tree.map_with_path tree.reduce tree.structure tree.transpose tree.unflatten
+tree_util.Partial tree_util.PyTreeDef tree_util.keystr tree_util.register_dataclass
+tree_util.register_pytree_node tree_util.register_pytree_node_class
+tree_util.register_pytree_with_keys tree_util.register_static tree_util.treedef_is_leaf
+debug.breakpoint debug.callback debug.print errors.ConcretizationTypeError
+errors.TracerArrayConversionError errors.TracerBoolConversionError errors.UnexpectedTracerError
+flatten_util.ravel_pytree experimental.io_callback sharding.AxisType sharding.Mesh
+sharding.NamedSharding sharding.PartitionSpec sharding.SingleDeviceSharding test_util.check_grads
+typing.ArrayLike typing.DTypeLike ad_checkpoint.checkpoint_name ad_checkpoint.print_saved_residuals
+dtypes.bfloat16 dtypes.canonicalize_dtype dtypes.float0 dtypes.issubdtype dtypes.prng_key
+dtypes.result_type ops.segment_max ops.segment_min ops.segment_prod ops.segment_sum core.Tracer
+core.ShapedArray stages.Compiled stages.Lowered stages.Traced lax.scan lax.while_loop lax.fori_loop
+lax.cond lax.switch lax.map lax.associative_scan lax.custom_root lax.custom_linear_solve
+cache.info cache.clear compile_report compile_stats get_num_threads set_num_threads
+""".split()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name(name):
+    thing = fnx
+    for part in name.split("."):
+        try:
+            thing = getattr(thing, part)
+        except AttributeError:
+            thing = importlib.import_module(f"fnx.{part}")
+    assert thing is not None
+    if callable(thing) and getattr(thing, "__module__", "").startswith("fnx"):
+        assert thing.__doc__, f"{name} has no docstring"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        fnx.no_such_name
+    assert "grad" in dir(fnx)
+    assert not [n for n in dir(fnx) if n.startswith("_")]
+
+
+def equal(a, b):
+    if isinstance(a, fnx.Array):
+        a, b = [a], [np.asarray(b)]
+    for x, y in zip(fnx.tree.leaves(a), fnx.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-12)
+
+
+# --- derivatives ----------------------------------------------------------------------------------------
+
+
+def test_value_and_grad_of_pytrees_with_aux():
+    Params = namedtuple("Params", "w b")
+
+    def loss(params, x, scale=1.0):
+        y = scale * (params.w @ x + params.b["bias"])
+        return jnp.sum(y**2), {"y": y, "text": "kept"}
+
+    params = Params(jnp.arange(4.0).reshape(2, 2), {"bias": jnp.ones(2)})
+    (value, aux), grads = fnx.value_and_grad(loss, has_aux=True)(params, jnp.ones(2), scale=2.0)
+    assert isinstance(grads, Params)
+    assert aux["text"] == "kept"
+    equal(aux["y"], [4.0, 12.0])
+    assert float(value) == 160.0
+    equal(grads.b["bias"], [16.0, 48.0])
+    equal(grads.w, [[16.0, 16.0], [48.0, 48.0]])
+    only, aux = fnx.grad(loss, has_aux=True)(params, jnp.ones(2), scale=2.0)
+    equal(only, grads)
+    assert float(aux["y"][0]) == 4.0  # usable after the transformation
+
+
+@pytest.mark.parametrize(("argnums", "expected"), [
+    (0, 3.0), (1, 2.0), ((0, 1), (3.0, 2.0)), ((1,), (2.0,)), (-1, 2.0), ([1, 0], (2.0, 3.0)),
+])  # fmt: skip
+def test_argnums(argnums, expected):
+    found = fnx.grad(lambda x, y: x * y, argnums)(2.0, 3.0)
+    assert type(found) is type(expected) or isinstance(found, fnx.Array)
+    equal(found, expected)
+
+
+def test_grad_keeps_dtypes_and_gives_strong_types():
+    for dtype in ("float32", "float64", "float16", "bfloat16"):
+        g = fnx.grad(lambda x: jnp.sum(x * 2.0))(jnp.ones(3, dtype))
+        assert g.dtype == jnp.ones(1, dtype).dtype
+    assert not fnx.grad(lambda x: x * x)(3.0).weak_type
+
+
+def test_grad_with_integer_arguments_allowed():
+    g = fnx.grad(lambda p: p["x"] * p["n"], allow_int=True)({"x": 2.0, "n": 3})
+    assert float(g["x"]) == 3.0
+    assert g["n"].dtype == fnx.dtypes.float0
+
+
+def test_holomorphic_and_complex_derivatives():
+    z = 1.0 + 2.0j
+    assert complex(fnx.grad(lambda z: z**2, holomorphic=True)(z)) == pytest.approx(2 * z)
+    # For a real function of a complex number, JAX's convention: df/dx - i df/dy.
+    _, pull = fnx.vjp(lambda z: jnp.abs(z) ** 2, z)
+    assert complex(pull(1.0)[0]) == pytest.approx(2 * np.conj(z))
+    _, pull = fnx.vjp(lambda x: jnp.exp(1j * x), 0.3)
+    assert pull(1.0 + 0.0j)[0].dtype == np.float64
+
+
+def test_vjp_and_jvp_agree_with_linearize_and_linear_transpose():
+    f = lambda x, y: {"a": jnp.sin(x) * y, "b": jnp.sum(x)}
+    x, y = jnp.arange(3.0), jnp.asarray(2.0)
+    out, pull = fnx.vjp(f, x, y)
+    tangents = (jnp.ones(3), jnp.asarray(0.5))
+    _, moved = fnx.jvp(f, (x, y), tangents)
+    out2, push = fnx.linearize(f, x, y)
+    equal(push(*tangents), moved)
+    equal(out, out2)
+    ct = {"a": jnp.array([1.0, 2.0, 3.0]), "b": jnp.asarray(4.0)}
+    equal(fnx.linear_transpose(push, x, y)(ct), pull(ct))
+    left = sum(float(jnp.sum(a * b)) for a, b in zip(pull(ct), tangents, strict=True))
+    right = float(jnp.sum(ct["a"] * moved["a"]) + ct["b"] * moved["b"])
+    assert left == pytest.approx(right)
+
+
+def test_vjp_with_aux_and_integer_arguments():
+    out, pull, aux = fnx.vjp(lambda x, n: (x * n, n + 1), 3.0, 4, has_aux=True)
+    assert (float(out), int(aux)) == (12.0, 5)
+    gx, gn = pull(2.0)
+    assert float(gx) == 8.0
+    assert gn.dtype == fnx.dtypes.float0
+
+
+def test_jvp_with_integers_and_aux():
+    zero = np.zeros((), fnx.dtypes.float0)
+    y, dy, aux = fnx.jvp(lambda x, n: (x * n, x + n), (3.0, 4), (1.0, zero), has_aux=True)
+    assert (float(y), float(dy), float(aux)) == (12.0, 4.0, 7.0)
+
+
+def test_pull_functions_can_be_used_often_and_in_lanes():
+    _, pull = fnx.vjp(lambda x: x**3, jnp.arange(3.0))
+    rows = fnx.vmap(pull)(jnp.eye(3))[0]
+    equal(rows, np.diag([0.0, 3.0, 12.0]))
+    equal(pull(jnp.ones(3))[0], [0.0, 3.0, 12.0])
+
+
+def test_jacobians_of_pytrees():
+    f = lambda p: {"s": p["a"] * p["b"], "t": jnp.sum(p["a"])}
+    p = {"a": jnp.arange(3.0), "b": jnp.asarray(2.0)}
+    forward, reverse = fnx.jacfwd(f)(p), fnx.jacrev(f)(p)
+    equal(forward, reverse)
+    assert forward["s"]["a"].shape == (3, 3)
+    equal(forward["s"]["b"], np.arange(3.0))
+    both = fnx.jacrev(lambda x, y: x * y, argnums=(0, 1))(jnp.ones(2), jnp.ones(2))
+    equal(both, (np.eye(2), np.eye(2)))
+    for jacobian in (fnx.jacfwd, fnx.jacrev):
+        value, aux = jacobian(lambda x: (x * x, {"n": x}), has_aux=True)(jnp.ones(2))
+        equal(value, 2 * np.eye(2))
+        equal(aux["n"], np.ones(2))
+
+
+def test_hessian_shapes_and_jit():
+    f = lambda x: jnp.sum(jnp.sin(x) * x[::-1])
+    x = jnp.arange(4.0) * 0.3
+    h = fnx.hessian(f)(x)
+    equal(h, fnx.jit(fnx.hessian(f))(x))
+    equal(h, np.asarray(h).T)
+    tree = fnx.hessian(lambda p: p["a"] ** 2 * p["b"])({"a": 2.0, "b": 3.0})
+    equal(tree, {"a": {"a": 6.0, "b": 4.0}, "b": {"a": 4.0, "b": 0.0}})
+
+
+def test_check_grads_finds_a_wrong_rule():
+    @fnx.custom_jvp
+    def f(x):
+        return jnp.sin(x)
+
+    f.defjvp(lambda primals, tangents: (f(*primals), 0.9 * jnp.cos(primals[0]) * tangents[0]))
+    with pytest.raises(AssertionError):
+        fnx.test_util.check_grads(f, (0.3,), order=1)
+    fnx.test_util.check_grads(jnp.sin, (0.3,), order=3)
+    fnx.test_util.check_grads(lambda a, b: {"x": a @ b}, (jnp.eye(2), jnp.ones(2)), order=2)
+    with pytest.raises(AssertionError):
+        fnx.test_util.check_grads(lambda x: lax.stop_gradient(x) * x, (0.3,), 1, modes=["rev"])
+
+
+def test_check_grads_of_complex_functions():
+    z = jnp.array([0.3 + 0.2j, -1.0 + 0.5j])
+    fnx.test_util.check_grads(lambda z: z**3 + jnp.exp(z), (z,), order=2)
+    fnx.test_util.check_grads(lambda z: jnp.real(z * jnp.conj(z)), (z,), order=1, modes=["rev"])
+
+
+# --- vmap ----------------------------------------------------------------------------------------------------
+
+
+def test_axes_of_pytrees():
+    f = lambda p, y: {"sum": p["a"] + y, "y": y}
+    p = {"a": jnp.arange(6.0).reshape(2, 3), "b": 7.0}
+    out = fnx.vmap(f, in_axes=({"a": 1, "b": None}, None), out_axes={"sum": 1, "y": None})(p, 1.0)
+    equal(out["sum"], np.arange(6.0).reshape(2, 3) + 1)
+    assert out["y"].shape == ()
+    assert fnx.vmap(f, in_axes=({"a": -1, "b": None}, None))(p, 1.0)["sum"].shape == (3, 2)
+    assert fnx.vmap(lambda: jnp.ones(2), axis_size=3)().shape == (3, 2)
+    assert fnx.vmap(lambda x, *, k: x + k)(jnp.ones(3), k=jnp.ones(3)).shape == (3,)
+    assert fnx.vmap(lambda x: x, out_axes=-1)(jnp.ones((3, 2))).shape == (2, 3)
+    assert fnx.vmap(lambda x: 1.0)(jnp.ones(3)).shape == (3,)
+
+
+def test_lanes_in_lanes():
+    outer = fnx.vmap(fnx.vmap(lambda a, b: a * b, (None, 0)), (0, None))
+    equal(outer(jnp.arange(3.0), jnp.arange(4.0)), np.outer(np.arange(3), np.arange(4)))
+
+
+def test_lanes_of_keys():
+    keys = fnx.random.split(fnx.random.key(0), 4)
+    rows = fnx.vmap(lambda k: fnx.random.normal(k, (3,)))(keys)
+    equal(rows[2], fnx.random.normal(keys[2], (3,)))
+
+
+# --- looking at functions ---------------------------------------------------------------------------------------
+
+
+def test_make_jaxpr():
+    closed, shapes = fnx.make_jaxpr(
+        lambda x, n: {"y": jnp.sin(x) * n}, static_argnums=1, return_shape=True
+    )(jnp.ones(3), 2)
+    assert [e.primitive.name for e in closed.jaxpr.eqns] == ["sin", "mul"]
+    assert shapes == {"y": fnx.ShapeDtypeStruct((3,), float)}
+    table = jnp.arange(3.0)
+    closed = fnx.make_jaxpr(lambda x: x + table)(1.0)
+    assert len(closed.consts) == 1
+    assert "lambda" in str(closed)
+
+
+def test_eval_shape_computes_nothing():
+    huge = fnx.ShapeDtypeStruct((100_000, 100_000), "float32")
+    out = fnx.eval_shape(lambda x: {"y": x @ x.T, "s": jnp.sum(x)}, huge)
+    assert (out["y"].shape, out["s"].dtype) == ((100_000, 100_000), np.float32)
+    assert (out["y"].size, out["y"].ndim, len(out["y"])) == (10**10, 2, 100_000)
+    assert hash(out["s"]) == hash(fnx.ShapeDtypeStruct((), "float32"))
+
+
+def test_ensure_compile_time_eval():
+    @fnx.jit
+    def f(x):
+        with fnx.ensure_compile_time_eval():
+            n = int(jnp.sum(jnp.arange(4)))  # known while tracing
+        return x * n
+
+    assert float(f(2.0)) == 12.0
+
+
+def test_names_do_not_change_results():
+    with fnx.named_scope("part"):
+        f = fnx.named_call(lambda x: x * 2.0, name="double")
+    assert float(f(3.0)) == 6.0
+    assert "double" in str(fnx.make_jaxpr(f)(3.0))
+
+
+# --- callbacks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_pure_callback_in_lanes(wrap, method):
+    shapes = []
+
+    def host(x, y):
+        shapes.append((x.shape, y.shape))
+        return np.asarray(x + y)
+
+    def f(x, y):
+        return fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x, y, vmap_method=method)
+
+    out = wrap(fnx.vmap(f, in_axes=(0, None)))(jnp.arange(3.0), 10.0)
+    equal(out, [10.0, 11.0, 12.0])
+    expected = {"sequential": [((), ())] * 3, "expand_dims": [((3,), (1,))], "broadcast_all": [((3,), (3,))]}
+    assert shapes == expected[method]
+
+
+def test_pure_callback_with_a_rule():
+    import math
+
+    @fnx.custom_jvp
+    def gamma(x):
+        return fnx.pure_callback(
+            np.vectorize(math.gamma, otypes=[float]),
+            fnx.ShapeDtypeStruct(x.shape, x.dtype),
+            x,
+            vmap_method="expand_dims",
+        )
+
+    gamma.defjvp(lambda p, t: (gamma(*p), gamma(p[0] + 1.0) * t[0]))  # any rule: it is what is used
+    x = jnp.array([2.5, 3.0])
+    equal(fnx.jit(gamma)(x), [math.gamma(2.5), 2.0])
+    equal(fnx.jit(fnx.grad(lambda x: jnp.sum(gamma(x))))(x), [math.gamma(3.5), 6.0])
+    equal(fnx.vmap(gamma)(x[:, None])[:, 0], gamma(x))
+
+
+# --- finding nan -----------------------------------------------------------------------------------------------------
+
+
+def test_debug_nans_names_the_line():
+    def f(x):
+        y = x - 2.0
+        return jnp.sum(jnp.log(y) * 2.0)  # the log of a negative number
+
+    with fnx.debug_nans():
+        for g in (f, fnx.jit(f), fnx.jit(lambda x: fnx.jit(f)(x) + 1)):
+            with pytest.raises(FloatingPointError, match="test_api.py") as caught:
+                g(jnp.ones(2))
+            assert "log" in str(caught.value)
+        assert float(fnx.jit(f)(jnp.array([3.0, 4.0]))) == pytest.approx(2 * np.log(2))
+        with pytest.raises(FloatingPointError):
+            fnx.grad(lambda x: jnp.sqrt(x) * 0.0 + jnp.where(x > 0, 0.0, x / x))(0.0)
+    assert np.isnan(float(f(jnp.ones(2))))
+
+
+def test_debug_nans_for_good():
+    fnx.config.update("jax_debug_nans", True)
+    try:
+        with pytest.raises(FloatingPointError):
+            jnp.zeros(1) / jnp.zeros(1)
+    finally:
+        fnx.config.update("jax_debug_nans", False)
+    assert np.isnan(np.asarray(jnp.zeros(1) / jnp.zeros(1)))[0]
+
+
+# --- settings, devices, segments ----------------------------------------------------------------------------------------
+
+
+def test_settings_by_name():
+    assert fnx.config.jax_enable_x64 is True
+    fnx.config.update("jax_enable_x64", False)
+    try:
+        assert jnp.asarray(1.0).dtype == np.float32
+        assert fnx.jit(lambda: jnp.ones(2))().dtype == np.float32
+    finally:
+        fnx.config.update("jax_enable_x64", True)
+    assert jnp.asarray(1.0).dtype == np.float64
+    fnx.config.update("jax_platform_name", "cpu")
+    assert fnx.config.jax_platform_name == "cpu"
+    with pytest.raises(AttributeError, match="has no setting 'no_such'"):
+        fnx.config.no_such
+    with fnx.enable_x64(False), fnx.default_matmul_precision("highest"), fnx.log_compiles():
+        assert jnp.arange(3).dtype == np.int32
+        assert jnp.arange(3, dtype="int64").dtype == np.int64  # what is asked for is given
+
+
+def test_environment_variables_are_settings():
+    code = "import fnx; print(fnx.config.disable_jit, fnx.numpy.ones(1).dtype)"
+    env = {"FNX_DISABLE_JIT": "1", "FNX_DEFAULT_FLOAT32": "yes"}
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "float32"]
+
+
+def test_devices():
+    (cpu,) = fnx.devices()
+    assert (cpu.platform, cpu.id, fnx.device_count(), fnx.default_backend()) == ("cpu", 0, 1, "cpu")
+    with pytest.raises(RuntimeError, match="gpu"):
+        fnx.devices("gpu")
+    tree = fnx.device_put({"a": np.ones(2), "b": 1.0})
+    assert isinstance(tree["a"], fnx.Array)
+    assert isinstance(fnx.device_get(tree)["a"], np.ndarray)
+    assert fnx.block_until_ready(tree) is tree
+    assert tree["a"].block_until_ready() is tree["a"]
+
+
+def test_ravel_pytree():
+    tree = {"a": jnp.arange(6.0).reshape(2, 3), "b": (jnp.float32(7.0), jnp.int32(8))}
+    flat, unravel = fnx.flatten_util.ravel_pytree(tree)
+    assert flat.shape == (8,)
+    back = unravel(flat)
+    equal(back, tree)
+    assert [x.dtype for x in fnx.tree.leaves(back)] == [x.dtype for x in fnx.tree.leaves(tree)]
+    g = fnx.grad(lambda v: jnp.sum(unravel(v)["a"] ** 2))(flat)
+    equal(g[:6], 2 * np.arange(6.0))
+    with pytest.raises(ValueError, match=r"\(3,\)"):
+        unravel(jnp.ones(3))
+
+
+def test_segment_reductions():
+    data, ids = jnp.array([5.0, 1.0, 2.0, 7.0]), jnp.array([0, 2, 0, 9])
+    equal(fnx.ops.segment_sum(data, ids, 3), [7.0, 0.0, 1.0])
+    equal(fnx.ops.segment_max(data, ids, 3), [5.0, -np.inf, 1.0])
+    equal(fnx.ops.segment_min(data, ids, 3), [2.0, np.inf, 1.0])
+    equal(fnx.ops.segment_prod(data, ids, 3), [10.0, 1.0, 1.0])
+    equal(fnx.jit(fnx.ops.segment_sum, static_argnums=2)(data, ids, 3), [7.0, 0.0, 1.0])
+    equal(fnx.grad(lambda d: fnx.ops.segment_sum(d, ids, 3)[0])(data), [1.0, 0.0, 1.0, 0.0])
+
+
+def test_threads_can_be_set():
+    before = fnx.get_num_threads()
+    fnx.set_num_threads(1)
+    assert fnx.get_num_threads() == 1
+    fnx.set_num_threads(before)
+    with pytest.raises(ValueError, match="0"):
+        fnx.set_num_threads(0)
+
+
+def test_annotations():
+    assert isinstance(jnp.ones(2), fnx.typing.ArrayLike)
+    assert isinstance(1.0, fnx.typing.ArrayLike)
+    assert not isinstance("x", fnx.typing.ArrayLike)
+    assert fnx.dtypes.issubdtype(fnx.random.key(0).dtype, fnx.dtypes.prng_key)
+    assert not fnx.dtypes.issubdtype(np.float32, fnx.dtypes.prng_key)
+
+
+def test_tree_partial_and_pickle():
+    f = fnx.tree_util.Partial(jnp.add, 1.0)
+    assert float(fnx.jit(lambda g, x: g(x))(f, 2.0)) == 3.0
+    x = pickle.loads(pickle.dumps(jnp.arange(3.0)))
+    equal(x, np.arange(3.0))
+    assert isinstance(x, fnx.Array)
