@@ -145,8 +145,8 @@ class Plan:
 
 
 def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
-    inner = tuple(_merged(axes[kept:]))
-    outer = _merged(axes[:kept])
+    inner = tuple(_merged(sorted(axes[kept:], key=lambda a: (-a.left, -a.right))))
+    outer = _merged(sorted(axes[:kept], key=lambda a: (-a.out, -a.left)))
     width = _VECTOR // _bytes(dtype)
     one = Axis(1, 0, 0, 1)
     lane = max(outer, key=lambda a: _worth(a, width), default=one)
@@ -227,9 +227,9 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
     buffer = builder.new_buffer(dtype, size)
     zero, to, source = scalar.size(0), scalar.size(0), right.base
     index = [scalar.var("int64", "p") for _ in axes]
-    stride, strides = padded, {}
+    stride, strides = padded, dict[Axis, int]()
     for a, i in zip(reversed(axes), reversed(index), strict=True):
-        strides[id(a)] = stride
+        strides[a] = stride
         to = scalar.add(to, scalar.mul(i, scalar.size(stride)))
         source = scalar.add(source, scalar.mul(i, scalar.size(a.right)))
         stride *= a.size
@@ -247,7 +247,7 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
     builder.emit_nest(["pack"], body, [], note=f"{padded} columns of a sum of products")
 
     def moved(a: Axis) -> Axis:
-        return replace(a, right=strides.get(id(a), 0))
+        return replace(a, right=strides.get(a, 0))
 
     plan = replace(
         plan,
@@ -270,9 +270,9 @@ def _emit(
     acc = Buffer(f"acc{builder.kernels}", out.dtype, len(points) * lanes, "stack")
     starts = [left.base, right.base, stored.base]
     loops: list[tuple[Expr, int]] = []
-    steps = {id(a): n for a, n in plan.tile}
+    steps = dict(plan.tile)
     for a in (*plan.kept, plan.lane):
-        own = lanes if a is plan.lane else steps.get(id(a), 1)
+        own = lanes if a is plan.lane else steps.get(a, 1)
         i = scalar.var("int64", "i")
         loops.append((i, -(-a.size // own)))
         at = scalar.mul(i, scalar.size(own))

@@ -1,7 +1,7 @@
 """conv_general_dilated: convolutions (without flipping) with strides, padding, dilations and groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,10 +13,13 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
-from fnx.core.recipe import Fold, Host, Operand, Recipe
+from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
 from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis
 from fnx.ops.contraction import accumulator
+from fnx.ops.compose import Program
 from fnx.ops.permute import Reshape, Rev, Transpose
+from fnx.ops.slice import Pad, Slice
+from fnx.ops.widen import Cast
 
 Shape = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -295,33 +298,96 @@ class ConvGeneralDilated(Primitive):
     # --- native code --------------------------------------------------------------------------------
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
-        (aval,) = self.abstract(
-            ShapedArray(x.shape, dtypes.canonical(x.dtype)),
-            ShapedArray(w.shape, dtypes.canonical(w.dtype)),
-        )
-        if (
-            accumulator(dtypes.canonical(x.dtype), aval.dtype) != aval.dtype
-            or aval.dtype.name != x.dtype
+        (aval,) = self.abstract(_aval(x), _aval(w))
+        sums = accumulator(dtypes.canonical(x.dtype), aval.dtype)
+        padded = any(p != (0, 0) for p in self.padding) or any(d > 1 for d in self.lhs_dilation)
+        if padded or sums != aval.dtype or x.dtype != dtypes.NAME[sums]:
+            return self._in_steps(x, w, sums, aval.dtype)
+        if dtypes.is_complex(sums) or aval.size * prod(w.shape) <= _FEW * w.shape[self._out_axis]:
+            return self._fold(x, w, aval)
+        return self._products(x, w, aval)
+
+    @property
+    def _out_axis(self) -> int:
+        return self.dimension_numbers.rhs_spec[0]
+
+    def _in_steps(self, x: Operand, w: Operand, sums: np.dtype, out: np.dtype) -> Recipe:
+        """Operands in the dtype of the sums, lhs with its holes and edges; the sums; their rounding."""
+        p = Program((_aval(x), _aval(w)))
+        wide = [v if v.aval.dtype == sums else p(Cast(sums), v) for v in p.inputs]
+        field = [(0, 0, 0)] * len(x.shape)
+        for a, (lo, hi), hole in zip(
+            self.dimension_numbers.lhs_spec[2:], self.padding, self.lhs_dilation, strict=True
         ):
-            return Host()
+            field[a] = (lo, hi, hole - 1)
+        if any(lo > 0 or hi > 0 or hole for lo, hi, hole in field):
+            wide[0] = p(Pad(tuple(field)), wide[0], p.constant(0, sums))
+        elif any(f != (0, 0, 0) for f in field):
+            stop = tuple(n + hi for n, (_, hi, _) in zip(x.shape, field, strict=True))
+            wide[0] = p(Slice(tuple(-lo for lo, _, _ in field), stop), wide[0])
+        n = len(self.window_strides)
+        plain = replace(
+            self, padding=((0, 0),) * n, lhs_dilation=(1,) * n, preferred_element_type=None
+        )
+        result = p(plain, *wide)
+        return Call(p.jaxpr(self.name, result if out == sums else p(Cast(out), result)))
+
+    def _kept(self, aval: ShapedArray) -> Shape:
+        """The axes of the result, canonical: group, batch, space, features of a group."""
+        batch, features, *space = (aval.shape[a] for a in self.dimension_numbers.out_spec)
+        return (self.groups, batch, *space, features // self.groups)
+
+    def _points(self, x: Operand, w: Operand, aval: ShapedArray) -> tuple:
+        """Where, for an index of `_kept` and one of kernel and channel, the three arrays are."""
         xs, ws, os = self.dimension_numbers
-        inner = tuple(w.shape[a] for a in ws[1:])
-        n = len(aval.shape)
+        _, batches, *_, features = self._kept(aval)
+        n, channels = len(aval.shape) + 1, w.shape[ws[1]]
+
+        def group_of(index: tuple, size: int, at: expr.Expr) -> expr.Expr:
+            return expr.add(expr.mul(index[0], expr.size(size)), at)
+
+        def left(*index: expr.Expr) -> expr.Expr:
+            batch, channel = index[1], index[-1]
+            if self.batch_group_count > 1:
+                batch = group_of(index, batches, batch)
+            elif self.feature_group_count > 1:
+                channel = group_of(index, channels, channel)
+            spots = [
+                expr.add(expr.mul(p, expr.size(s)), expr.mul(k, expr.size(d)))
+                for p, k, s, d in zip(
+                    index[2 : n - 1], index[n:-1], self.window_strides, self.rhs_dilation,
+                    strict=True,
+                )
+            ]  # fmt: skip
+            return x(*_placed(xs, (batch, channel, *spots)))
+
+        def right(*index: expr.Expr) -> expr.Expr:
+            out = group_of(index, features, index[n - 1])
+            return w(*_placed(ws, (out, index[-1], *index[n:-1])))
+
+        def place(*index: expr.Expr) -> tuple[expr.Expr, ...]:
+            out = group_of(index, features, index[-1])
+            return tuple(_placed(os, (index[1], out, *index[2:-1])))
+
+        return left, right, place
+
+    def _products(self, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
+        kept, ws = self._kept(aval), self.dimension_numbers.rhs_spec
+        shape = (*kept, *(w.shape[a] for a in ws[2:]), w.shape[ws[1]])
+        return Products((x, w), shape, len(kept), *self._points(x, w, aval))
+
+    def _fold(self, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
+        """Few or complex numbers."""
+        _, ws, os = self.dimension_numbers
+        left, right, _ = self._points(x, w, aval)
+        inner = (*(w.shape[a] for a in ws[2:]), w.shape[ws[1]])
+        n, features = len(aval.shape), self._kept(aval)[-1]
 
         def fn(*index: expr.Expr) -> tuple[expr.Expr, ...]:
             batch, out, *at = (index[a] for a in os)
-            channel, *k = index[n:]
-            group = expr.divmod_size(out, w.shape[ws[0]] // self.groups)[0]
-            if self.feature_group_count > 1:
-                source = expr.add(expr.mul(group, expr.size(inner[0])), channel)
-            else:
-                source = channel
-            if self.batch_group_count > 1:
-                batch = expr.add(expr.mul(group, expr.size(aval.shape[os[0]])), batch)
-            inside, spots = self._spots([x.shape[a] for a in xs[2:]], inner[1:], aval, at, k)
-            value = x(*_placed(xs, (batch, source, *spots)))
-            value = expr.select(inside, value, expr.const(0, x.dtype))
-            return (expr.mul(value, w(*_placed(ws, (out, channel, *k)))),)
+            group, feature = expr.divmod_size(out, features)
+            point = (group, batch, *at, feature, *index[n:])
+            return (expr.mul(left(*point), right(*point)),)
 
         return Fold(
             (*aval.shape, *inner),
@@ -332,35 +398,12 @@ class ConvGeneralDilated(Primitive):
             reassociate=True,
         )
 
-    def _spots(
-        self,
-        sizes: Sequence[int],
-        kernel: Sequence[int],
-        aval: ShapedArray,
-        at: Sequence,
-        k: Sequence,
-    ) -> tuple[expr.Expr, list[expr.Expr]]:
-        """Where a product reads lhs, along each spatial axis, and whether it is not padding or a hole."""
-        inside, spots = expr.const(True, "bool"), []
-        zero = expr.size(0)
-        for d, (n, m) in enumerate(zip(sizes, kernel)):
-            (lo, _), hole = self.padding[d], self.lhs_dilation[d]
-            step, reach = self.window_strides[d], self.rhs_dilation[d]
-            spot = expr.add(expr.mul(at[d], expr.size(step)), expr.mul(k[d], expr.size(reach)))
-            spot = expr.sub(spot, expr.size(lo))
-            out = aval.shape[self.dimension_numbers.out_spec[2 + d]]
-            last = (out - 1) * step + (m - 1) * reach - lo
-            if lo > 0 or last > (n - 1) * hole or hole > 1:
-                inside = expr.logical_and(inside, expr.compare("ge", spot, zero))
-                inside = expr.logical_and(
-                    inside, expr.compare("le", spot, expr.size((n - 1) * hole))
-                )
-                if hole > 1:
-                    spot, rest = expr.divmod_size(spot, hole)
-                    inside = expr.logical_and(inside, expr.compare("eq", rest, zero))
-                spot = expr.clamp(zero, spot, expr.size(n - 1))
-            spots.append(spot)
-        return inside, spots
+
+_FEW = 512  # products that are not worth the tiles of a large nest
+
+
+def _aval(x: Operand) -> ShapedArray:
+    return ShapedArray(x.shape, dtypes.canonical(x.dtype))
 
 
 # --- layouts ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ in the last two axes. Where singular values or eigenvalues are equal, the vector
 not exist; the terms that would divide by zero are left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from fnx.ops.elementwise import abs_, add, complex_, conj, div, eq, imag, mul, r
 from fnx.ops.linalg import solve
 from fnx.ops.reduction import Max
 from fnx.ops.shape import Concatenate, Slice
-from fnx.ops.triangular import Stacked, TriangularSolve, each, nans_like
+from fnx.ops.triangular import Stacked, TriangularSolve, each
 
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
 
@@ -47,6 +48,21 @@ def _columns_of(a: Array, start: int, stop: int) -> Array:
     *lead, rows, _ = a.shape
     n = len(lead)
     return Slice((*(0,) * n, 0, start), (*lead, rows, stop), None)(a)
+
+
+def _or_nan(prim: Stacked, one: Callable[[np.ndarray], tuple], a: np.ndarray) -> tuple:
+    """one(matrix) for each matrix of a stack, nan for those that are not finite or where it fails."""
+
+    def safe(a: np.ndarray) -> tuple:
+        try:
+            if np.isfinite(a).all():
+                return one(a)
+        except np.linalg.LinAlgError:
+            pass
+        avals = prim.abstract(ShapedArray(a.shape, a.dtype))
+        return tuple(np.full(x.shape, np.nan, x.dtype) for x in avals)
+
+    return tuple(each(safe, a, ranks=(2,)))
 
 
 def _lapack_ready(name: str, a: np.ndarray, square: bool = False) -> None:
@@ -166,11 +182,12 @@ class SVD(Stacked):
         try:
             found = np.linalg.svd(a, self.full_matrices, self.compute_uv)
         except np.linalg.LinAlgError:
-            avals = self.abstract(ShapedArray(a.shape, a.dtype))
-            return tuple(np.full(x.shape, np.nan, x.dtype) for x in avals)
-        if not self.compute_uv:
-            return (found,)
-        return found[1], found[0], found[2]
+            return _or_nan(self, self._one, a)
+        return (found[1], found[0], found[2]) if self.compute_uv else (found,)
+
+    def _one(self, a: np.ndarray) -> tuple:
+        found = np.linalg.svd(a, self.full_matrices, self.compute_uv)
+        return (found[1], found[0], found[2]) if self.compute_uv else (found,)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         a, t = primals[0], tangents[0]
@@ -242,7 +259,8 @@ class Eigh(Stacked):
         try:
             w, v = np.linalg.eigh(a, "L" if self.lower_triangle else "U")
         except np.linalg.LinAlgError:
-            return nans_like(a), np.full(a.shape[:-1], np.nan, dtypes.real_of(a.dtype))
+            triangle = "L" if self.lower_triangle else "U"
+            return _or_nan(self, lambda a: tuple(np.linalg.eigh(a, triangle))[::-1], a)
         return v, w
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -280,9 +298,9 @@ class Eig(Stacked):
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a, square=True)
         dtype = dtypes.complex_of(a.dtype)
-        if not a.size or not np.isfinite(a).all():
+        if not a.size:
             avals = self.abstract(ShapedArray(a.shape, a.dtype))
-            return tuple(np.full(x.shape, np.nan, x.dtype) for x in avals)
+            return tuple(np.zeros(x.shape, x.dtype) for x in avals)
         import scipy.linalg
 
         left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
@@ -292,7 +310,7 @@ class Eig(Stacked):
             found = found if isinstance(found, tuple) else (found,)
             return tuple(x.astype(dtype) for x in found)
 
-        return tuple(each(one, a, ranks=(2,)))
+        return _or_nan(self, one, a)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         a, t = primals[0], tangents[0]
@@ -349,7 +367,7 @@ class Schur(Stacked):
         import scipy.linalg
 
         output = "complex" if dtypes.is_complex(a.dtype) else "real"
-        return tuple(each(lambda a: scipy.linalg.schur(a, output=output)[:count], a, ranks=(2,)))
+        return _or_nan(self, lambda a: scipy.linalg.schur(a, output=output)[:count], a)
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
         return Library("schur", (a,), (self.compute_schur_vectors,))

@@ -114,19 +114,10 @@ def fiedler_companion(a):
     out = creation.zeros((n, n), c.dtype).at[0, 0].set(c[1])
     if n == 1:
         return out
+    even, odd = np.arange(2, n, 2), np.arange(1, n, 2)  # rows with coefficients; columns beside them
     out = out.at[0, 1].set(c[2]).at[1, 0].set(1)
-    for k in range(1, n - 1):
-        if k % 2:
-            out = out.at[k + 1, k - 1].set(c[k + 2] if False else 0)
-    even = np.arange(0, n - 2, 2)
-    odd = np.arange(1, n - 2, 2)
-    out = out.at[even, even + 2].set(1)
-    out = out.at[odd + 2, odd].set(1)
-    ones = np.arange(2, n, 2)
-    out = out.at[ones, ones - 1].set(c[ones + 1])
-    twos = np.arange(1, n, 2)
-    out = out.at[twos[1:], twos[1:] - 1].set(c[twos[1:] + 1]) if n > 3 else out
-    return out
+    out = out.at[even, even - 1].set(c[even + 1]).at[odd[1:] - 1, odd[1:]].set(c[odd[1:] + 1])
+    return out.at[even - 2, even].set(1).at[odd[1:], odd[1:] - 2].set(1)
 
 
 def convolution_matrix(a, n, mode="full"):

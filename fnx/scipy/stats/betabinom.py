@@ -1,0 +1,21 @@
+"""The beta-binomial distribution."""
+
+import math
+
+from fnx.numpy import ufuncs as u
+from fnx.scipy import special
+from fnx.scipy.stats.common import floats, inside
+
+def logpmf(k, n, a, b, loc=0):
+    """The logarithm of the probabilities."""
+    k, n, a, b, loc = floats("betabinom.logpmf", k, n, a, b, loc)
+    y = u.floor(k) - loc
+    ways = -u.log1p(n) - special.betaln(n - y + 1, y + 1)
+    found = ways + special.betaln(y + a, n - y + b) - special.betaln(a, b)
+    found = inside(u.logical_and(y >= 0, y <= n), found)
+    return u.where3(u.logical_and(n >= 0, u.logical_and(a > 0, b > 0)), found, math.nan)
+
+
+def pmf(k, n, a, b, loc=0):
+    """The probabilities."""
+    return u.exp(logpmf(k, n, a, b, loc))

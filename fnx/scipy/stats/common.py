@@ -1,0 +1,26 @@
+"""What distributions share: arguments as floats, logarithms of zero outside the support."""
+
+import math
+from typing import Any
+
+from fnx.core.array import Array
+from fnx.numpy import ufuncs as u
+from fnx.numpy.util import promote_inexact
+
+
+def floats(name: str, *xs: Any) -> list[Array]:
+    """Arguments in their common inexact dtype."""
+    return promote_inexact(name, *xs)
+
+
+def inside(mask: Array, log_density: Array) -> Array:
+    """The logarithm of a density within its support, -inf outside."""
+    return u.where3(mask, log_density, -math.inf)
+
+
+def log1mexp(x: Array) -> Array:
+    """log(1 - exp(x)) for x < 0, without cancellation."""
+    near = x > -math.log(2)
+    return u.where3(
+        near, u.log(-u.expm1(u.where3(near, x, -1.0))), u.log1p(-u.exp(u.where3(near, -1.0, x)))
+    )

@@ -1,0 +1,32 @@
+"""The Dirichlet distribution."""
+
+from fnx.core.errors import ShapeError
+from fnx.numpy import reduce
+from fnx.numpy import ufuncs as u
+from fnx.numpy.shape import concatenate
+from fnx.scipy import special
+from fnx.scipy.stats.common import floats, inside
+
+def logpdf(x, alpha):
+    """The logarithm of the density at points of the simplex: the components along the first axis."""
+    x, alpha = floats("dirichlet.logpdf", x, alpha)
+    if alpha.ndim != 1:
+        raise ShapeError(f"dirichlet with alpha of shape {alpha.shape}; expected a vector")
+    if x.shape[:1] not in (alpha.shape, (alpha.shape[0] - 1,)):
+        raise ShapeError(
+            f"dirichlet of x of shape {x.shape} and alpha of {alpha.shape}; expected as many "
+            "components, or one less"
+        )
+    if x.shape[0] != alpha.shape[0]:
+        x = concatenate([x, 1 - reduce.sum(x, axis=0, keepdims=True)], axis=0)
+    norm = reduce.sum(special.gammaln(alpha)) - special.gammaln(reduce.sum(alpha))
+    wide = alpha.reshape(-1, *(1,) * (x.ndim - 1))
+    found = reduce.sum(special.xlogy(wide - 1, x), axis=0) - norm
+    inner = u.logical_and(x > 0, x < 1)
+    sums = u.abs(reduce.sum(x, axis=0) - 1) < 1e-6
+    return inside(u.logical_and(reduce.all(inner, axis=0), sums), found)
+
+
+def pdf(x, alpha):
+    """The density."""
+    return u.exp(logpdf(x, alpha))

@@ -1,0 +1,39 @@
+"""The gamma distribution."""
+
+from fnx.numpy import ufuncs as u
+from fnx.scipy import special
+from fnx.scipy.stats.common import floats, inside
+
+def logpdf(x, a, loc=0, scale=1):
+    """The logarithm of the density."""
+    x, a, loc, scale = floats("gamma.logpdf", x, a, loc, scale)
+    inner = x >= loc
+    y = u.where3(inner, (x - loc) / scale, 1.0)
+    return inside(inner, special.xlogy(a - 1, y) - y - (special.gammaln(a) + u.log(scale)))
+
+
+def pdf(x, a, loc=0, scale=1):
+    """The density."""
+    return u.exp(logpdf(x, a, loc, scale))
+
+
+def cdf(x, a, loc=0, scale=1):
+    """The distribution function."""
+    x, a, loc, scale = floats("gamma.cdf", x, a, loc, scale)
+    return special.gammainc(a, u.maximum((x - loc) / scale, 0.0))
+
+
+def logcdf(x, a, loc=0, scale=1):
+    """The logarithm of the distribution function."""
+    return u.log(cdf(x, a, loc, scale))
+
+
+def sf(x, a, loc=0, scale=1):
+    """1 - cdf, without cancellation."""
+    x, a, loc, scale = floats("gamma.sf", x, a, loc, scale)
+    return special.gammaincc(a, u.maximum((x - loc) / scale, 0.0))
+
+
+def logsf(x, a, loc=0, scale=1):
+    """The logarithm of 1 - cdf."""
+    return u.log(sf(x, a, loc, scale))

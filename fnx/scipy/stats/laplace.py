@@ -1,0 +1,22 @@
+"""The Laplace distribution."""
+
+from fnx.numpy import ufuncs as u
+from fnx.scipy.stats.common import floats
+
+def logpdf(x, loc=0, scale=1):
+    """The logarithm of the density."""
+    x, loc, scale = floats("laplace.logpdf", x, loc, scale)
+    return -(u.abs(x - loc) / scale + u.log(2 * scale))
+
+
+def pdf(x, loc=0, scale=1):
+    """The density."""
+    return u.exp(logpdf(x, loc, scale))
+
+
+def cdf(x, loc=0, scale=1):
+    """The distribution function."""
+    x, loc, scale = floats("laplace.cdf", x, loc, scale)
+    z = (x - loc) / scale
+    tail = 0.5 * u.exp(-u.abs(z))
+    return u.where3(z <= 0, tail, 1 - tail)

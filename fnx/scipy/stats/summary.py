@@ -1,0 +1,94 @@
+"""Statistics of samples: ranks, the most common value, the standard error of the mean."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import reduce, sorting
+from fnx.numpy import ufuncs as u
+from fnx.numpy.functional import apply_along_axis
+from fnx.numpy.shape import concatenate, take_along_axis
+from fnx.numpy.util import promote_inexact, to_array
+
+
+class ModeResult(NamedTuple):
+    """The most common values, and how often they occur."""
+
+    mode: Array
+    count: Array
+
+
+def _propagate(name: str, nan_policy: str) -> None:
+    if nan_policy not in ("propagate", "omit", "raise"):
+        raise InvalidValue(f"{name} with nan_policy={nan_policy!r}; expected 'propagate'")
+    if nan_policy != "propagate":
+        raise NotImplementedError(f"{name} has nan_policy='propagate' only, got {nan_policy!r}")
+
+
+def mode(a, axis=0, nan_policy="propagate", keepdims=False):
+    """The most common value along an axis, the least of them if there are many, and its count."""
+    _propagate("mode", nan_policy)
+    x = to_array(a, "mode")
+    if axis is None:
+        x, k = x.reshape(-1), 0
+        shape: Any = (1,) * to_array(a, "mode").ndim if keepdims else ()
+    else:
+        k = axis % x.ndim
+        shape = (*x.shape[:k], *((1,) if keepdims else ()), *x.shape[k + 1 :])
+    if not x.shape[k]:
+        raise InvalidValue(f"mode along an empty axis of shape {x.shape}")
+    values = sorting.sort(x, axis=k)
+    lanes = values.swapaxes(k, -1)
+    counts = reduce.sum(u.equal(lanes[..., :, None], lanes[..., None, :]), axis=-1)
+    best = reduce.argmax(counts, axis=-1)[..., None]
+    found, often = (take_along_axis(v, best, axis=-1).swapaxes(k, -1) for v in (lanes, counts))
+    return ModeResult(found.reshape(shape), often.reshape(shape))
+
+
+def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
+    """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or ordinal ('ordinal') rank."""
+    _propagate("rankdata", nan_policy)
+    if method not in ("average", "min", "max", "dense", "ordinal"):
+        raise InvalidValue(
+            f"rankdata with method={method!r}; expected 'average', 'min', 'max', 'dense' or 'ordinal'"
+        )
+    x = to_array(a, "rankdata")
+    if axis is not None:
+        return apply_along_axis(lambda v: rankdata(v, method), axis, x)
+    x = x.reshape(-1)
+    n = x.shape[0]
+    if not n:
+        return x.astype(float)
+    order = sorting.argsort(x)
+    place = sorting.argsort(order)
+    if method == "ordinal":
+        return place + 1
+    ranked = x[order]
+    starts = concatenate([np.ones(1, bool), ranked[1:] != ranked[:-1]])
+    dense = reduce.cumsum(starts)[place]
+    if method == "dense":
+        return dense
+    first = sorting.searchsorted(ranked, x, side="left") + 1
+    last = sorting.searchsorted(ranked, x, side="right")
+    if method == "min":
+        return first
+    return last if method == "max" else 0.5 * (first + last)
+
+
+def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
+    """The standard error of the mean along an axis."""
+    if nan_policy not in ("propagate", "omit"):
+        raise InvalidValue(f"sem with nan_policy={nan_policy!r}; expected 'propagate' or 'omit'")
+    (x,) = promote_inexact("sem", a)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    if nan_policy == "omit":
+        count = reduce.sum(u.logical_not(u.isnan(x)), axis=axis, keepdims=keepdims)
+        return reduce.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / u.sqrt(count.astype(x.dtype))
+    return reduce.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(x.shape[axis])
+
+
+__all__ = ["ModeResult", "mode", "rankdata", "sem"]

@@ -1,0 +1,18 @@
+"""The von Mises distribution."""
+
+import math
+
+from fnx.numpy import ufuncs as u
+from fnx.scipy import special
+from fnx.scipy.stats.common import floats
+
+def logpdf(x, kappa):
+    """The logarithm of the density; nan where kappa is not positive."""
+    x, kappa = floats("vonmises.logpdf", x, kappa)
+    found = kappa * (u.cos(x) - 1) - u.log(2 * math.pi * special.i0e(kappa))
+    return u.where3(kappa > 0, found, math.nan)
+
+
+def pdf(x, kappa):
+    """The density."""
+    return u.exp(logpdf(x, kappa))
