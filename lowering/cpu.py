@@ -9,8 +9,9 @@ from typing import Any
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering import fuse, memory, report
+from fnx.lowering import failure, fuse, memory, report
 from fnx.lowering.build import Builder, dtype_name
 from fnx.lowering.kernel import Buffer, Program
 from fnx.lowering.report import MemoryAnalysis
@@ -68,33 +69,50 @@ class Compiled:
     """
 
     def __init__(self, jaxpr: Jaxpr):
-        from fnx.lowering import emit_llvm, load
-
         self.jaxpr = jaxpr
         self.seconds: dict[str, float] = {}
+        self.program: Program | None = None
         with _deep_recursion():
-            start = time.perf_counter()
-            self.program, self.notes = build(jaxpr)
-            self._lap("build", start)
-            if config.check.value:
-                from fnx.lowering import check
-
-                check.check(self.program)
-            start = time.perf_counter()
-            self.emitted = emit_llvm.emit(self.program)
-            self._lap("emit", start)
-        start = time.perf_counter()
-        self.executable = load.load(
-            self.emitted,
-            inputs=[_spec(v.aval) for v in jaxpr.inputs],
-            outputs=[_spec(v.aval) for v in jaxpr.outs],
-            workspace_bytes=self.program.workspace,
-        )
-        self._lap("load", start)
+            for stage in (self._build, self._check, self._emit, self._load):
+                start = time.perf_counter()
+                try:
+                    stage()
+                except (FnxError, MemoryError):
+                    raise
+                except Exception as error:
+                    name = stage.__name__[1:]
+                    raise failure.failed(name, jaxpr, self.program, error) from error
+                self.seconds[stage.__name__[1:]] = time.perf_counter() - start
         scalar.forget()
 
-    def _lap(self, name: str, start: float) -> None:
-        self.seconds[name] = time.perf_counter() - start
+    # --- the passes
+
+    def _build(self) -> None:
+        self.program, self.notes = build(self.jaxpr)
+
+    def _check(self) -> None:
+        if config.check.value:
+            from fnx.lowering import check
+
+            check.check(self.program)
+
+    def _emit(self) -> None:
+        from fnx.lowering import emit_llvm
+
+        self.emitted = emit_llvm.emit(self.program)
+
+    def _load(self) -> None:
+        from fnx.lowering import load
+
+        self.executable = load.load(
+            self.emitted,
+            inputs=[_spec(v.aval) for v in self.jaxpr.inputs],
+            outputs=[_spec(v.aval) for v in self.jaxpr.outs],
+            workspace_bytes=self.program.workspace,
+        )
+        self.executable.details = lambda: report.largest(self.program)
+
+    # --- calls
 
     @property
     def fast(self) -> Any:
@@ -117,7 +135,7 @@ class Compiled:
     def numba_text(self) -> str:
         from fnx.lowering import emit_numba
 
-        return emit_numba.emit(self.program)
+        return emit_numba.emit(self.program).source
 
     def llvm_text(self) -> str:
         return self.emitted.text

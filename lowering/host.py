@@ -6,6 +6,8 @@ by the call of the program once the native code has returned 2.
 """
 
 import ctypes
+import functools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,7 +57,8 @@ class Callback:
             )
         for result, address, (shape, dtype) in zip(results, pointers, self.outputs, strict=True):
             array = np.asarray(result)
-            if array.shape != shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+            same = array.dtype == dtype or np.can_cast(array.dtype, dtype, "same_kind")
+            if array.shape != shape or not same:
                 raise ValueError(
                     f"a host callback returned an array of shape {array.shape} and dtype "
                     f"{array.dtype}, declared were shape {shape} and dtype {dtype}"
@@ -89,9 +92,14 @@ def _copy(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.nd
 
 
 def _view(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """The array at an address (a dtype without a buffer format, bfloat16, goes by its bytes)."""
-    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    """The array at an address."""
+    count = math.prod(shape) * dtype.itemsize
     if not count:
         return np.empty(shape, dtype)
-    raw = (ctypes.c_uint8 * count).from_address(address)
-    return np.frombuffer(raw, np.uint8).view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, _bytes(count).from_address(address))
+
+
+@functools.cache
+def _bytes(count: int) -> Any:
+    """The C type of so many bytes; each is a class, and slow to make."""
+    return ctypes.c_uint8 * count

@@ -6,7 +6,7 @@ without the wrapper, on interpreters that it does not know.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -91,6 +91,7 @@ class Executable:
         self._callbacks: list[host.Callback] = []
         self._calls_back = any(f"@{name}(" in code.text for name in library.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
+        self.details: Callable[[], str] = str  # what the workspace holds, for errors
         self.release_gil = self._is_long() if release_gil is None else release_gil
 
     def _number(self, param: Any) -> int:
@@ -174,7 +175,7 @@ class Executable:
     def _raise(self, status: int) -> None:
         """The exception that a status stands for."""
         if status == NO_MEMORY:
-            raise MemoryError(_no_memory(self.workspace_bytes))
+            raise MemoryError(_no_memory(self.workspace_bytes, self.details()))
         error = host.take_error()
         if error is not None:
             raise error
@@ -234,10 +235,11 @@ def aligned(size: int) -> np.ndarray:
     return raw[offset : offset + size]
 
 
-def _no_memory(size: int) -> str:
+def _no_memory(size: int, largest: str = "") -> str:
+    parts = f"; the largest parts of it are {largest}" if largest else ""
     return (
-        f"a program needs {size} bytes of work memory, which cannot be had; use smaller arrays or "
-        "batches, or fnx.checkpoint for parts of it"
+        f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
+        "or batches, or fnx.checkpoint for parts of it"
     )
 
 

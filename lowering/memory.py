@@ -1,22 +1,7 @@
 """Memory: one workspace a program, in which buffers with disjoint lifetimes share bytes."""
 
-from fnx.core.scalar import Expr
-from fnx.lowering.kernel import (
-    Buffer,
-    CallHost,
-    CallLibrary,
-    Copy,
-    Eval,
-    Fill,
-    If,
-    Let,
-    Loop,
-    Nest,
-    Ref,
-    Stmt,
-    Store,
-    While,
-)
+from fnx.lowering import walk
+from fnx.lowering.kernel import Buffer, Loop, Nest, Stmt, While
 from fnx.lowering.values import buffers_read
 
 ALIGN = 64
@@ -66,20 +51,20 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
             first, _ = lives.get(b, (clock, clock))
             lives[b] = (first, clock)
 
-    def walk(stmts: list[Stmt]) -> None:
+    def visit(stmts: list[Stmt]) -> None:
         nonlocal clock
         for s in stmts:
             clock += 1
             start = clock
             touch(touched(s))
-            for block in inner_blocks(s):
-                walk(block)
+            for block in walk.blocks(s):
+                visit(block)
             clock += 1
             touch(touched(s))
             if isinstance(s, (Loop, While)):
                 loops.append((start, clock))
 
-    walk(body)
+    visit(body)
     for start, end in loops:
         for b, (first, last) in lives.items():
             if first < start <= last <= end or start <= first <= end < last:
@@ -87,44 +72,9 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     return lives
 
 
-def inner_blocks(s: Stmt) -> list[list[Stmt]]:
-    match s:
-        case Loop() | Nest():
-            return [s.body]
-        case While():
-            return [s.before, s.body]
-        case If():
-            return [s.then, s.orelse]
-    return []
-
-
 def touched(s: Stmt) -> set[Buffer]:
     """The buffers that a statement itself reads or writes, not those of its blocks."""
-    exprs: list[Expr] = []
-    found: set[Buffer] = set()
-    match s:
-        case Eval():
-            exprs = s.exprs
-        case Let():
-            exprs = s.values
-        case Store():
-            exprs, found = [s.index, s.value], {s.buffer}
-        case Copy():
-            found = {s.target.buffer, s.source.buffer}
-            exprs = [s.target.index, s.source.index]
-        case Fill():
-            exprs, found = [s.value, s.target.index], {s.target.buffer}
-        case Loop():
-            exprs = [s.extent, *s.init, *s.yields]
-        case While():
-            exprs = [s.cond, *s.init, *s.yields]
-        case If():
-            exprs = [s.cond, *s.on_true, *s.on_false]
-        case CallLibrary():
-            found = {a.buffer for a in s.args if isinstance(a, Ref)} | set(s.writes)
-            exprs = [a for a in s.args if isinstance(a, Expr)]
-            exprs += [a.index for a in s.args if isinstance(a, Ref)]
-        case CallHost():
-            found = {ref.buffer for ref, _, _ in [*s.inputs, *s.outputs]}
-            exprs = [ref.index for ref, _, _ in [*s.inputs, *s.outputs]]
+    found = set(walk.writes(s)) | {ref.buffer for ref in walk.references(s)}
+    exprs = [] if isinstance(s, Nest) else walk.expressions(s)
+    exprs += [ref.index for ref in walk.references(s)]
     return found | buffers_read(exprs)

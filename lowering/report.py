@@ -1,10 +1,8 @@
 """What a compiled program is made of, for people: kernels, library and host calls, memory, times."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from fnx.lowering import memory
-from fnx.lowering.kernel import CallHost, CallLibrary, Loop, Nest, Program, Stmt, While
+from fnx.lowering import memory, walk
+from fnx.lowering.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
 
 
 @dataclass(frozen=True)
@@ -22,14 +20,6 @@ class MemoryAnalysis:
         return self.argument_size_in_bytes + self.output_size_in_bytes + self.temp_size_in_bytes
 
 
-def walk(stmts: list[Stmt]) -> Any:
-    """All statements, inner ones too."""
-    for s in stmts:
-        yield s
-        for block in memory.inner_blocks(s):
-            yield from walk(block)
-
-
 def memory_analysis(program: Program) -> MemoryAnalysis:
     def total(buffers: list) -> int:
         return sum(b.size * memory.itemsize(b.dtype) for b in buffers)
@@ -39,7 +29,7 @@ def memory_analysis(program: Program) -> MemoryAnalysis:
 
 def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str:
     """The compile report."""
-    stmts = list(walk(program.body))
+    stmts = list(walk.statements(program.body))
     kernels = [s for s in stmts if isinstance(s, Nest)]
     loops = [s for s in stmts if isinstance(s, (Loop, While)) and getattr(s, "poll", False)]
     lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} outer loops"]
@@ -54,3 +44,15 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
     )
     lines.append("  seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in seconds.items()))
     return "\n".join(lines)
+
+
+def largest(program: Program, count: int = 3) -> str:
+    """The largest buffers of a program's workspace, with their bytes."""
+    buffers = {
+        b: b.size * memory.itemsize(b.dtype)
+        for s in walk.statements(program.body)
+        for b in memory.touched(s)
+        if b.space == "workspace"
+    }
+    chosen = sorted(buffers.items(), key=lambda item: -item[1])[:count]
+    return ", ".join(f"{b.name} of {size} bytes ({b.dtype}[{b.size}])" for b, size in chosen)

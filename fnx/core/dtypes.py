@@ -21,6 +21,7 @@ _NAMES = (
     "float16 float32 float64 complex64 complex128"
 ).split()
 ALL = (*(np.dtype(name) for name in _NAMES), bfloat16)
+_NATIVE = {d: d for d in ALL}  # NumPy's own object of each dtype, which may be compared by `is`
 _KIND = {d: d.kind if d != bfloat16 else "f" for d in ALL}
 NAME = {d: d.name for d in ALL}  # np.dtype.name is slow
 
@@ -80,11 +81,12 @@ def _canonical(dtype: Any) -> np.dtype:
         raise TypeMismatch(f"{dtype!r} is not a dtype") from error
     if found == float0:
         return found
-    if found.newbyteorder("=") not in _KIND:
+    native = _NATIVE.get(found.newbyteorder("="))
+    if native is None:
         raise TypeMismatch(
             f"dtype {found} does not exist in fnx; the dtypes are {', '.join(NAME[d] for d in ALL)}"
         )
-    return found.newbyteorder("=")
+    return native
 
 
 def canonical(dtype: Any) -> np.dtype:

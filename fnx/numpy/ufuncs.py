@@ -448,7 +448,7 @@ def hypot(x1, x2, /):
     if dtypes.is_complex(x.dtype):
         raise TypeMismatch("hypot is not defined for complex numbers")
     x, y = ops.abs_(x), ops.abs_(y)
-    big, small = ops.max_(x, y), ops.min_(x, y)
+    big, small = _ordered(x, y)
     ratio = ops.div(small, select(ops.eq(big, zero(big)), one(big), big))
     out = ops.mul(big, ops.sqrt(ops.add(ops.square(ratio), one(big))))
     infinite = constant(math.inf, big.dtype)
@@ -476,10 +476,16 @@ def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable) -> Array:
         big = select(first, x, y)
         delta = ops.sub(select(first, y, x), big)
         return ops.add(big, log1p_(exp_(delta)))
-    big, delta = ops.max_(x, y), ops.sub(x, y)
+    big, small = _ordered(x, y)
+    delta = ops.sub(small, big)
     # nan where both are the same infinity, or either is nan: their sum says which.
-    usual = ops.add(big, log1p_(exp_(ops.neg(ops.abs_(delta)))))
-    return select(ops.ne(delta, delta), ops.add(x, y), usual)
+    return select(ops.ne(delta, delta), ops.add(x, y), ops.add(big, log1p_(exp_(delta))))
+
+
+def _ordered(x: Array, y: Array) -> tuple[Array, Array]:
+    """The larger and the smaller, chosen together: functions of both stay smooth where they are equal."""
+    first = ops.ge(x, y)
+    return select(first, x, y), select(first, y, x)
 
 
 def heaviside(x1, x2, /):

@@ -303,13 +303,10 @@ class ConvGeneralDilated(Primitive):
         padded = any(p != (0, 0) for p in self.padding) or any(d > 1 for d in self.lhs_dilation)
         if padded or sums != aval.dtype or x.dtype != dtypes.NAME[sums]:
             return self._in_steps(x, w, sums, aval.dtype)
-        if dtypes.is_complex(sums) or aval.size * prod(w.shape) <= _FEW * w.shape[self._out_axis]:
+        products = aval.size * prod(w.shape) // max(w.shape[self.dimension_numbers.rhs_spec[0]], 1)
+        if products and (products <= _FEW or dtypes.is_complex(sums)):
             return self._fold(x, w, aval)
         return self._products(x, w, aval)
-
-    @property
-    def _out_axis(self) -> int:
-        return self.dimension_numbers.rhs_spec[0]
 
     def _in_steps(self, x: Operand, w: Operand, sums: np.dtype, out: np.dtype) -> Recipe:
         """Operands in the dtype of the sums, lhs with its holes and edges; the sums; their rounding."""

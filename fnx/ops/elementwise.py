@@ -196,7 +196,7 @@ square: Elementwise = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:
     if not dtypes.is_complex(x.dtype):
-        return mul(t, sign(x))
+        return select(ge(x, scalar(0, x.dtype)), t, neg(t))  # one of the two slopes at 0
     safe = select(eq(out, scalar(0, out.dtype)), one(out), out)
     return real(mul(t, div(conj(x), convert(safe, x.dtype))))
 

@@ -67,6 +67,8 @@ class FFT(Primitive):
         axes = tuple(range(x.ndim - len(lengths), x.ndim))
         if not x.size:
             return np.zeros(*self._empty(x))
+        if len(lengths) == 1:  # a third of the time of the general function on small arrays
+            return getattr(scipy.fft, self.fft_type)(x, lengths[0])
         fn = getattr(scipy.fft, self.fft_type + "n")
         if self.fft_type == "irfft":
             return fn(x, s=lengths, axes=axes)

@@ -236,10 +236,12 @@ class Solve(Stacked):
         if not b.size:
             return b
         try:
-            return np.linalg.solve(a, b)
+            if a.dtype in (dtypes.float64, dtypes.complex128):  # all that NumPy computes in
+                return np.linalg.solve(a, b)
         except np.linalg.LinAlgError:
-            factors, pivots, _ = lu.impl(a)
-            return LUSolve().impl(a, factors, pivots, b)
+            pass
+        factors, pivots, _ = lu.impl(a)
+        return LUSolve().impl(a, factors, pivots, b)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """A dX = dB - dA X; the factors serve the solution, its tangent and its cotangent."""

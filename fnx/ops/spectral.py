@@ -25,6 +25,7 @@ from fnx.ops.reduction import Max
 from fnx.ops.shape import Concatenate, Slice
 from fnx.ops.triangular import Stacked, TriangularSolve, each
 
+_NUMPYS = (dtypes.float64, dtypes.complex128)  # NumPy computes everything in double precision
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
 
 
@@ -97,14 +98,14 @@ class QR(Stacked):
         _lapack_ready(self.name, a)
         if not a.size:
             return self._empty(a)
-        if not self.pivoting:
+        if not self.pivoting and a.dtype in _NUMPYS:
             return tuple(np.linalg.qr(a, "complete" if self.full_matrices else "reduced"))
         import scipy.linalg
 
         def one(a: np.ndarray) -> tuple:
             mode = "full" if self.full_matrices else "economic"
-            q, r, p = scipy.linalg.qr(a, mode=mode, pivoting=True)
-            return q, r, p.astype(np.int32)
+            found = scipy.linalg.qr(a, mode=mode, pivoting=self.pivoting, check_finite=False)
+            return (*found[:2], *(p.astype(np.int32) for p in found[2:]))
 
         return tuple(each(one, a, ranks=(2,)))
 
@@ -179,6 +180,8 @@ class SVD(Stacked):
 
     def impl(self, a: np.ndarray) -> tuple:  # type: ignore[override]
         _lapack_ready(self.name, a)
+        if a.size and a.dtype not in _NUMPYS:
+            return _or_nan(self, self._one, a)
         try:
             found = np.linalg.svd(a, self.full_matrices, self.compute_uv)
         except np.linalg.LinAlgError:
@@ -186,7 +189,9 @@ class SVD(Stacked):
         return (found[1], found[0], found[2]) if self.compute_uv else (found,)
 
     def _one(self, a: np.ndarray) -> tuple:
-        found = np.linalg.svd(a, self.full_matrices, self.compute_uv)
+        import scipy.linalg
+
+        found = scipy.linalg.svd(a, self.full_matrices, self.compute_uv, check_finite=False)
         return (found[1], found[0], found[2]) if self.compute_uv else (found,)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -257,11 +262,17 @@ class Eigh(Stacked):
         if not a.size:
             return a, np.zeros(a.shape[:-1], dtypes.real_of(a.dtype))
         try:
-            w, v = np.linalg.eigh(a, "L" if self.lower_triangle else "U")
+            if a.dtype in _NUMPYS:
+                return tuple(np.linalg.eigh(a, "L" if self.lower_triangle else "U"))[::-1]
         except np.linalg.LinAlgError:
-            triangle = "L" if self.lower_triangle else "U"
-            return _or_nan(self, lambda a: tuple(np.linalg.eigh(a, triangle))[::-1], a)
-        return v, w
+            pass
+        import scipy.linalg
+
+        def one(a: np.ndarray) -> tuple:
+            w, v = scipy.linalg.eigh(a, lower=self.lower_triangle, driver="evd", check_finite=False)
+            return v, w
+
+        return _or_nan(self, one, a)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         v, w = self(primals[0])

@@ -1,90 +1,102 @@
-"""Cosine transforms with scipy.fft's names."""
+"""Discrete cosine transforms of type 2, and their inverses."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import fft as f
+from fnx.numpy import fft
 from fnx.numpy import ufuncs as u
-from fnx.numpy.creation import array
-from fnx.numpy.shape import concatenate, flip, moveaxis, stack
-from fnx.numpy.util import promote_inexact, reshape_to
-from fnx.ops.broadcast import scalar
-from fnx.ops.slice import Pad
+from fnx.numpy.shape import concatenate, moveaxis, pad
+from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
 
 
 def _checked(name: str, type: int, norm: str | None) -> None:
     if type != 2:
-        raise InvalidValue(f"{name} of type {type}; expected 2")
-    if norm not in (None, "backward", "ortho"):
+        raise NotImplementedError(f"{name} has type 2 only, got {type}")
+    if norm not in (None, "ortho", "backward"):
         raise InvalidValue(f"{name} with norm={norm!r}; expected None, 'backward' or 'ortho'")
 
 
-def _sized(x: Array, n: int | None, axis: int) -> Array:
-    x = moveaxis(x, axis, -1)
+def _sized(x: Array, n: int | None) -> Array:
+    """The last axis cut off or filled with zeros."""
     if n is None or n == x.shape[-1]:
         return x
-    config = (*((0, 0, 0),) * (x.ndim - 1), (0, n - x.shape[-1], 0))
-    return Pad(config)(x, scalar(0, x.dtype))
+    if n < x.shape[-1]:
+        return x[..., :n]
+    return pad(x, [(0, 0)] * (x.ndim - 1) + [(0, n - x.shape[-1])])
 
 
-def _weights(n: int, norm: str | None) -> np.ndarray:
-    if norm != "ortho":
-        return np.ones(n)
-    return np.where(np.arange(n) == 0, math.sqrt(1 / (4 * n)), math.sqrt(1 / (2 * n)))
+def _turns(n: int, dtype: np.dtype, sign: float) -> np.ndarray:
+    """exp(i sign pi k / (2 n))."""
+    wide = np.exp(1j * sign * np.pi * np.arange(n) / (2 * n))
+    return wide.astype(np.complex64 if dtype.itemsize < 8 else np.complex128)
+
+
+def _dct(x: Array, norm: str | None) -> Array:
+    # Makhoul (1980): a real FFT of the even elements, followed by the odd ones backwards.
+    n = x.shape[-1]
+    folded = concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], axis=-1)
+    out = 2 * u.real(fft.fft(folded) * _turns(n, x.dtype, -1.0))
+    return out * _ortho(n).astype(out.dtype) if norm == "ortho" else out
+
+
+def _ortho(n: int) -> np.ndarray:
+    return np.where(np.arange(n) == 0, math.sqrt(0.25 / n), math.sqrt(0.5 / n))
+
+
+def _idct(x: Array, norm: str | None) -> Array:
+    n = x.shape[-1]
+    if norm == "ortho":
+        x = x / _ortho(n).astype(x.dtype)
+    mirrored = pad(x[..., 1:][..., ::-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])
+    folded = u.real(fft.ifft((x - 1j * mirrored) * _turns(n, x.dtype, 1.0))) / 2
+    places = np.where(np.arange(n) % 2 == 0, np.arange(n) // 2, n - 1 - np.arange(n) // 2)
+    return folded[..., places]
+
+
+def _along(fn: Any, x: Array, n: int | None, axis: int, norm: str | None) -> Array:
+    out = fn(_sized(moveaxis(x, axis, -1), n), norm)
+    return moveaxis(out, -1, axis)
 
 
 def dct(x, type=2, n=None, axis=-1, norm=None):
-    """The discrete cosine transform of type 2 (Makhoul 1980: by one FFT of the same length)."""
+    """The discrete cosine transform along an axis, cut off or filled with zeros to length n."""
     _checked("dct", type, norm)
     (x,) = promote_inexact("dct", x)
-    x = _sized(x, n, axis)
-    n = x.shape[-1]
-    v = concatenate([x[..., ::2], flip(x[..., 1::2], -1)], -1)
-    turn = np.exp(-0.5j * np.pi * np.arange(n) / n)
-    out = 2 * u.real(u.multiply(f.fft(v), array(turn)))
-    out = u.multiply(out, array(_weights(n, norm)).astype(x.dtype)).astype(x.dtype)
-    return moveaxis(out, -1, axis)
+    return _along(_dct, x, n, canonical_axis(axis, x.ndim), norm)
 
 
 def idct(x, type=2, n=None, axis=-1, norm=None):
     """The inverse of `dct`."""
     _checked("idct", type, norm)
     (x,) = promote_inexact("idct", x)
-    x = _sized(x, n, axis)
-    n = x.shape[-1]
-    y = u.divide(x, array(_weights(n, norm)).astype(x.dtype))
-    turn = np.exp(0.5j * np.pi * np.arange(n) / n)
-    mirrored = concatenate([u.multiply(y[..., :1], 0), flip(y[..., 1:], -1)], -1)
-    spectrum = u.multiply(u.subtract(y, u.multiply(mirrored, 1j)), array(turn)) * 0.5
-    v = u.real(f.ifft(spectrum))
-    even = (n + 1) // 2
-    first, second = v[..., :even], flip(v[..., even:], -1)
-    if n % 2:
-        second = concatenate([second, u.multiply(first[..., :1], 0)], -1)
-    out = reshape_to(stack([first, second], -1), (*x.shape[:-1], 2 * even))[..., :n]
-    return moveaxis(out.astype(x.dtype), -1, axis)
+    return _along(_idct, x, n, canonical_axis(axis, x.ndim), norm)
 
 
-def _each(fn, x, type, s, axes, norm):
-    (x,) = promote_inexact("dctn", x)
+def _many(name: str, fn: Any, x: Any, type: int, s: Any, axes: Any, norm: str | None) -> Array:
+    _checked(name, type, norm)
+    (x,) = promote_inexact(name, x)
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
-    for k, axis in enumerate(axes):
-        x = fn(x, type, None if s is None else s[k], axis, norm)
+    axes = canonical_axes(tuple(axes), x.ndim)
+    if s is not None and len(s) != len(axes):
+        raise InvalidValue(f"{name} with s={s} and axes={axes}; expected as many of both")
+    for axis, n in zip(axes, s if s is not None else (None,) * len(axes)):
+        x = _along(fn, x, n, axis, norm)
     return x
 
 
 def dctn(x, type=2, s=None, axes=None, norm=None):
-    """`dct` along axes, by default all."""
-    return _each(dct, x, type, s, axes, norm)
+    """`dct` along several axes, by default all."""
+    return _many("dctn", _dct, x, type, s, axes, norm)
 
 
 def idctn(x, type=2, s=None, axes=None, norm=None):
     """The inverse of `dctn`."""
-    return _each(idct, x, type, s, axes, norm)
+    return _many("idctn", _idct, x, type, s, axes, norm)
 
 
 __all__ = ["dct", "dctn", "idct", "idctn"]

@@ -1,4 +1,4 @@
-"""Integrals of samples, with scipy.integrate's names."""
+"""Integrals of samples."""
 
 from fnx.numpy.numerics import trapezoid as trapezoid
 

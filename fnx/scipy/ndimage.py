@@ -1,82 +1,92 @@
-"""Interpolation of images, with scipy.ndimage's names."""
+"""Interpolation of arrays at coordinates."""
 
-from itertools import product
-from typing import Any
+import itertools
+
+import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs as u
-from fnx.numpy.util import convert, promote_inexact, to_array
+from fnx.numpy.creation import asarray
+from fnx.numpy.util import to_array
 
 
-def _mirrored(i: Array, n: int) -> Array:
-    """Indices reflected about the centres of the end elements."""
-    period = max(2 * (n - 1), 1)
-    i = u.remainder(i, period)
-    return u.minimum(i, period - i) if n > 1 else i * 0
+def _mirror(index, size):
+    """Reflection about the centres of the outermost elements: d c b | a b c d | c b a."""
+    last = size - 1
+    return u.abs(u.remainder(index + last, max(2 * last, 1)) - last) if last else index * 0
 
 
-def _reflected(i: Array, n: int) -> Array:
-    """Indices reflected about the ends."""
-    i = u.remainder(i, 2 * n)
-    return u.minimum(i, 2 * n - 1 - i)
+def _reflect(index, size):
+    """Reflection about the outer edges: c b a | a b c d | d c b."""
+    return u.floor_divide(_mirror(2 * index + 1, 2 * size + 1), 2)
 
 
-_FIXED = {
-    "constant": lambda i, n: i,
-    "nearest": lambda i, n: u.clip(i, 0, n - 1),
-    "wrap": lambda i, n: u.remainder(i, n),
-    "mirror": _mirrored,
-    "reflect": _reflected,
+_PLACES = {
+    "constant": lambda index, size: index,
+    "nearest": lambda index, size: u.clip(index, 0, size - 1),
+    "wrap": lambda index, size: u.remainder(index, size),
+    "mirror": _mirror,
+    "reflect": _reflect,
 }
 
 
-def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
-    """The values of an array at places between its elements.
+def _nearest(x):
+    return [(u.floor(x + 0.5).astype(np.int32) if x.dtype.kind == "f" else x, None)]
 
-    One array of coordinates per axis, of equal shapes; `order` 0 takes the nearest element, 1
-    interpolates linearly; `mode` says what lies outside: "constant" (cval), "nearest", "wrap",
-    "mirror", "reflect".
+
+def _linear(x):
+    low = u.floor(x)
+    up = x - low
+    place = low.astype(np.int32)
+    return [(place, 1 - up), (place + 1, up)]
+
+
+def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
+    """The input, interpolated at one array of coordinates for each axis.
+
+    `order` 0 takes the nearest element, 1 interpolates linearly. `mode` says what lies outside:
+    'constant' (`cval`), 'nearest', 'wrap', 'mirror' or 'reflect'.
+
+    >>> map_coordinates(np.arange(4.0), [np.array([0.5, 2.25])], order=1)
+    Array([0.5 , 2.25], dtype=float64)
     """
     x = to_array(input, "map_coordinates")
-    if mode not in _FIXED:
-        raise InvalidValue(f"map_coordinates with mode={mode!r}; expected one of {', '.join(_FIXED)}")
+    if len(coordinates) != x.ndim:
+        raise InvalidValue(
+            f"map_coordinates of an array of rank {x.ndim} with {len(coordinates)} arrays of "
+            "coordinates; expected one for each axis"
+        )
+    if mode not in _PLACES:
+        raise NotImplementedError(
+            f"map_coordinates with mode={mode!r}; expected one of {', '.join(_PLACES)}"
+        )
     if order not in (0, 1):
-        raise InvalidValue(f"map_coordinates of order {order}; expected 0 or 1")
-    places = [promote_inexact("map_coordinates", c)[0] for c in coordinates]
-    if len(places) != x.ndim:
-        raise InvalidValue(f"map_coordinates of rank {x.ndim} at {len(places)} coordinates; expected equal")
-    parts = [_neighbours(c, n, order, mode) for c, n in zip(places, x.shape)]
-    total: Any = None
-    for choice in product(*parts):
-        inside, weight = True, None
-        for _, ok, w in choice:
-            inside = ok if inside is True else u.logical_and(inside, ok)
-            weight = w if weight is None else u.multiply(weight, w)
-        value = x[tuple([i for i, _, _ in choice])]
-        value = u.where3(inside, value, convert(to_array(cval), x.dtype)) if mode == "constant" else value
-        term = u.multiply(value, weight) if order else value
-        total = term if total is None else u.add(total, term)
-    if dtypes.is_integer(x.dtype):
-        total = u.round(total)
-    return convert(total, x.dtype)
-
-
-def _neighbours(c: Array, n: int, order: int, mode: str) -> list[tuple]:
-    """The elements beside a coordinate: (index, whether it exists, weight)."""
-    if order == 0:
-        near = convert(u.floor(c + 0.5) if mode == "constant" else u.round(c), dtypes.default_for("i"))
-        return [_fixed(near, n, mode, u.multiply(c, 0) + 1)]
-    low = u.floor(c)
-    share = c - low
-    first = convert(low, dtypes.default_for("i"))
-    return [_fixed(first, n, mode, 1 - share), _fixed(first + 1, n, mode, share)]
-
-
-def _fixed(i: Array, n: int, mode: str, weight: Array) -> tuple:
-    inside = u.logical_and(i >= 0, i < n)
-    return u.clip(_FIXED[mode](i, n), 0, n - 1), inside, weight
+        raise NotImplementedError(f"map_coordinates with order={order}; expected 0 or 1")
+    nodes = _nearest if order == 0 else _linear
+    outside = asarray(cval, x.dtype)
+    per_axis = []
+    for c, size in zip([to_array(c, "map_coordinates", 1) for c in coordinates], x.shape):
+        per_axis.append(
+            [
+                (_PLACES[mode](i, size), u.logical_and(i >= 0, i < size), weight)
+                for i, weight in nodes(c)
+            ]
+        )
+    total = None
+    for corner in itertools.product(*per_axis):
+        term = x[tuple(i for i, _, _ in corner)]
+        if mode == "constant":
+            inside = corner[0][1]
+            for _, valid, _ in corner[1:]:
+                inside = u.logical_and(inside, valid)
+            term = u.where3(inside, term, outside)
+        for _, _, weight in corner:
+            term = term if weight is None else term * weight
+        total = term if total is None else total + term
+    if dtypes.is_integer(x.dtype) and dtypes.is_float(total.dtype):
+        total = u.where3(total >= 0, u.floor(total + 0.5), u.ceil(total - 0.5))
+    return total.astype(x.dtype)
 
 
 __all__ = ["map_coordinates"]

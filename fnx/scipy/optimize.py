@@ -1,27 +1,23 @@
-"""Minimization with scipy.optimize's names."""
+"""Minimization of functions of vectors, compiled: BFGS."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fnx import lax
-from fnx.core import dtypes
+from fnx.control_flow import while_loop
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.derivatives import value_and_grad
+from fnx.numpy import contract, creation
 from fnx.numpy import ufuncs as u
-from fnx.numpy.contract import dot, outer
-from fnx.numpy.creation import asarray, eye
-from fnx.numpy.functional import transformation
-from fnx.numpy.reduce import max as _max
-from fnx.numpy.reduce import sum as _sum
-from fnx.numpy.util import to_array
+from fnx.numpy.util import promote_inexact
 
 
 class OptimizeResults(NamedTuple):
-    """Where the search ended.
+    """What `minimize` found.
 
-    `status`: 0 converged, 1 too many iterations, 3 the line search found no step; nit, nfev and
-    njev count iterations and evaluations.
+    `status`: 0 converged, 1 maxiter reached, 3 zoom failed (no further decrease).
     """
 
     x: Array
@@ -35,150 +31,133 @@ class OptimizeResults(NamedTuple):
     nit: Array
 
 
-def minimize(fun, x0, args=(), *, method, tol=None, options=None):
-    """The local minimum of fun(x, *args) near x0, by the method of Broyden, Fletcher, Goldfarb and
-    Shanno ("BFGS").
-
-    Options: `maxiter`, `gtol` (the largest component of the gradient at the end), `line_search_maxiter`.
-    Source: Nocedal and Wright, Numerical Optimization, 2nd edition, algorithms 6.1, 3.5 and 3.6.
-    """
-    if method.lower() != "bfgs":
-        raise InvalidValue(f"minimize with method={method!r}; expected 'BFGS'")
-    if not isinstance(args, tuple):
-        raise TypeMismatch(f"minimize with args={args!r:.40}; expected a tuple")
-    x0 = to_array(x0, "minimize")
-    if x0.ndim != 1:
-        raise InvalidValue(f"minimize from x0 of shape {x0.shape}; expected a vector")
-    if not dtypes.is_float(x0.dtype):
-        raise TypeMismatch(f"minimize from x0 of dtype {x0.dtype}; expected floats")
-    settings = {"gtol": 1e-5, "maxiter": None, "norm": np.inf, "line_search_maxiter": 10}
-    unknown = set(options or {}) - set(settings)
-    if unknown:
-        raise InvalidValue(f"minimize with options {sorted(unknown)}; expected {list(settings)}")
-    settings |= options or {}
-    if tol is not None:
-        settings["gtol"] = tol
-    return _bfgs(lambda x: fun(x, *args), x0, **settings)
-
-
 class _State(NamedTuple):
     x: Array
     f: Array
     g: Array
-    h: Array
+    inverse: Array  # of the Hessian, approximately
     evaluations: Array
-    k: Array
+    steps: Array
     failed: Array
-    previous: Array
-
-
-def _bfgs(fun: Any, x0: Array, gtol: float, maxiter: Any, norm: Any, line_search_maxiter: int) -> OptimizeResults:
-    value_and_grad = transformation("value_and_grad")(fun)
-    n = x0.shape[0]
-    limit = 200 * n if maxiter is None else maxiter
-    size = lambda g: _max(u.abs(g)) if norm == np.inf else _sum(u.abs(g) ** norm) ** (1 / norm)
-
-    def going(s: _State) -> Array:
-        return u.logical_and(size(s.g) > gtol, u.logical_and(s.k < limit, u.logical_not(s.failed)))
-
-    def step(s: _State) -> _State:
-        p = -dot(s.h, s.g)
-        found = _line_search(value_and_grad, s, p, line_search_maxiter)
-        alpha, f, g, count, failed = found
-        dx, dg = alpha * p, g - s.g
-        curvature = dot(dg, dx)
-        rho = u.where3(curvature > 0, 1.0 / u.where3(curvature > 0, curvature, 1.0), 0.0)
-        left = eye(n, dtype=s.x.dtype) - rho * outer(dx, dg)
-        h = dot(left, dot(s.h, left.T)) + rho * outer(dx, dx)
-        h = u.where3(rho > 0, h, s.h)
-        keep = lambda new, old: u.where3(failed, old, new)
-        return _State(
-            keep(s.x + dx, s.x), keep(f, s.f), keep(g, s.g), keep(h, s.h), s.evaluations + count,
-            s.k + 1, failed, s.f,
-        )  # fmt: skip
-
-    f0, g0 = value_and_grad(x0)
-    start = _State(
-        x0, f0, g0, eye(n, dtype=x0.dtype), asarray(1), asarray(0), asarray(False),
-        f0 + u.sqrt(_sum(g0 * g0)) / 2,
-    )  # fmt: skip
-    end = lax.while_loop(going, step, start)
-    converged = size(end.g) <= gtol
-    status = u.where3(converged, 0, u.where3(end.failed, 3, 1))
-    return OptimizeResults(
-        end.x, converged, status, end.f, end.g, end.h, end.evaluations, end.evaluations, end.k
-    )
-
-
-_C1, _C2 = 1e-4, 0.9  # of the strong Wolfe conditions: enough descent, and a flat enough end
 
 
 class _Search(NamedTuple):
-    alpha: Array  # the step tried next
-    low: Array  # the best end of the bracket, its value and slope
-    f_low: Array
-    d_low: Array
-    high: Array  # the other end
-    bracketed: Array
-    done: Array
-    k: Array
-    best: Array  # the step accepted, its value and gradient
+    step: Array
+    low: Array
+    high: Array
+    x: Array
     f: Array
     g: Array
+    tries: Array
+    found: Array
 
 
-def _line_search(value_and_grad: Any, s: _State, p: Array, limit: int) -> tuple:
-    """A step along p that meets the strong Wolfe conditions."""
-    d0 = dot(s.g, p)
-    inf = asarray(np.inf, dtype=s.f.dtype)
-    # The first step as of a parabola through the last decrease.
-    guess = 1.01 * 2.0 * (s.f - s.previous) / d0
-    first = u.where3(s.k == 0, u.minimum(1.0, 1.0 / u.maximum(_sum(u.abs(s.g)), 1e-300)), 1.0)
-    first = u.where3(u.logical_and(u.logical_and(guess > 0, guess < 1), s.k > 0), 1.0, first)
+def minimize(fun, x0, args=(), *, method, tol=None, options=None):
+    """The x that makes `fun(x, *args)`, a real number, least; from the vector `x0` by `method` 'BFGS'.
 
-    def going(q: _Search) -> Array:
-        return u.logical_and(u.logical_not(q.done), q.k < limit + 20)
+    `tol`, or options['gtol'] (1e-5): the norm of the gradient (options['norm'], inf) to reach;
+    options['maxiter']: the number of steps, 200 per variable by default. Works under jit and vmap.
 
-    def step(q: _Search) -> _Search:
-        f, g = value_and_grad(s.x + q.alpha * p)
-        d = dot(g, p)
-        armijo = f <= s.f + _C1 * q.alpha * d0
-        worse = u.logical_or(u.logical_not(armijo), u.logical_and(q.bracketed | (q.k > 0), f >= q.f_low))
-        worse = u.logical_or(worse, f != f)
-        flat = u.logical_and(u.abs(d) <= -_C2 * d0, u.logical_not(worse))
-        ahead = u.logical_and(u.logical_not(worse), u.logical_not(flat))
-        # The minimum is between the low end and alpha where alpha is worse, or its slope points back.
-        back = d * u.where3(q.bracketed, q.high - q.low, 1.0) >= 0
-        high = u.where3(worse, q.alpha, u.where3(u.logical_and(ahead, back), q.low, q.high))
-        low = u.where3(ahead, q.alpha, q.low)
-        f_low, d_low = u.where3(ahead, f, q.f_low), u.where3(ahead, d, q.d_low)
-        bracketed = q.bracketed | worse | (ahead & back)
-        middle = _between(low, f_low, d_low, high, q.alpha, f, worse)
-        alpha = u.where3(bracketed, middle, 2.0 * q.alpha)
-        return _Search(
-            alpha, low, f_low, d_low, high, bracketed, flat, q.k + 1,
-            u.where3(flat, q.alpha, u.where3(ahead, q.alpha, q.best)),
-            u.where3(flat | ahead, f, q.f), u.where3(flat | ahead, g, q.g),
+    >>> import fnx.numpy as jnp
+    >>> found = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), method="BFGS")
+    >>> jnp.round(found.x, 6)
+    Array([3., 3.], dtype=float64)
+    """
+    if not isinstance(args, tuple):
+        raise TypeMismatch(f"minimize with args={args!r}; expected a tuple")
+    if method.lower() not in ("bfgs", "l-bfgs-experimental-do-not-rely-on-this"):
+        raise InvalidValue(f"minimize with method={method!r}; expected 'BFGS'")
+    given = dict(options or {})
+    gtol = given.pop("gtol", 1e-5 if tol is None else tol)
+    maxiter, norm = given.pop("maxiter", None), given.pop("norm", np.inf)
+    tries = given.pop("line_search_maxiter", 30)
+    limited = method.lower() != "bfgs"
+    if limited:
+        for name in ("maxcor", "ftol", "maxfun", "maxgrad", "maxls"):
+            given.pop(name, None)
+    if given:
+        raise TypeMismatch(f"minimize got unknown options: {', '.join(given)}")
+    (x,) = promote_inexact("minimize", x0)
+    if x.ndim != 1:
+        raise ShapeError(f"minimize with x0 of shape {x.shape}; expected a vector")
+    value = value_and_grad(lambda v: fun(v, *args))
+    limit = 200 * x.shape[0] if maxiter is None else maxiter
+    final = _bfgs(value, x, gtol, limit, norm, max(int(tries), 1))
+    done = _norm(final.g, norm) < gtol
+    status = u.where3(done, 0, u.where3(final.failed, 3, 1))
+    inverse = None if limited else final.inverse
+    return OptimizeResults(
+        final.x, done, status, final.f, final.g, inverse, final.evaluations, final.evaluations, final.steps
+    )
+
+
+def _norm(g: Array, order: float) -> Array:
+    from fnx.numpy.linalg import norm
+
+    return norm(g, order)
+
+
+def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, tries: int) -> _State:
+    """Steps along minus (inverse Hessian) gradient; Nocedal and Wright, algorithm 6.1."""
+    n = x.shape[0]
+    f, g = value(x)
+    first = _State(
+        x, f, g, creation.eye(n, dtype=x.dtype), *map(creation.asarray, (1, 0)), creation.asarray(False)
+    )
+
+    def go_on(s: _State) -> Array:
+        more = u.logical_and(_norm(s.g, order) >= gtol, s.steps < limit)
+        return u.logical_and(more, u.logical_not(s.failed))
+
+    def advance(s: _State) -> _State:
+        direction = -contract.dot(s.inverse, s.g)
+        search = _line_search(value, s, direction, tries)
+        moved, change = search.x - s.x, search.g - s.g
+        curvature = contract.dot(moved, change)
+        good = u.logical_and(search.found, u.isfinite(search.f))
+        # The first step sets the scale of the Hessian.
+        scale = curvature / contract.dot(change, change)
+        old = u.where3(u.logical_and(s.steps == 0, curvature > 0), scale * np.eye(n), s.inverse)
+        rho = 1 / u.where3(curvature > 0, curvature, 1.0)
+        left = np.eye(n) - rho * contract.outer(moved, change)
+        new = left @ old @ left.T + rho * contract.outer(moved, moved)
+        inverse = u.where3(u.logical_and(good, curvature > 0), new, s.inverse).astype(x.dtype)
+        keep = lambda a, b: u.where3(good, a, b)
+        return _State(
+            keep(search.x, s.x), keep(search.f, s.f), keep(search.g, s.g), inverse,
+            s.evaluations + search.tries, s.steps + 1, u.logical_not(good),
         )  # fmt: skip
 
-    zero = asarray(0.0, dtype=s.f.dtype)
+    return while_loop(go_on, advance, first)
+
+
+def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _Search:
+    """A step that satisfies the weak Wolfe conditions, by bisection (Lewis and Overton 2013)."""
+    slope = contract.dot(s.g, direction)
+    one = creation.ones_like(s.f)
     start = _Search(
-        first.astype(s.f.dtype), zero, s.f, d0, inf, asarray(False), asarray(False), asarray(0), zero, s.f, s.g
+        one, 0 * one, np.inf * one, s.x, s.f, s.g, creation.asarray(0), creation.asarray(False)
     )
-    q = lax.while_loop(going, step, start)
-    failed = u.logical_and(u.logical_not(q.done), q.best == 0)
-    return q.best, q.f, q.g, q.k, failed
 
+    def go_on(w: _Search) -> Array:
+        return u.logical_and(u.logical_not(w.found), w.tries < tries)
 
-def _between(low: Array, f_low: Array, d_low: Array, high: Array, alpha: Array, f: Array, worse: Array) -> Array:
-    """A step inside the bracket: the parabola's minimum where it is well inside, else the middle."""
-    width = high - low
-    middle = low + 0.5 * width
-    bend = f - f_low - d_low * width
-    parabola = low - d_low * width * width / u.where3(bend > 0, 2.0 * bend, 1.0)
-    share = (parabola - low) / u.where3(width == 0, 1.0, width)
-    good = worse & (bend > 0) & (share > 0.1) & (share < 0.9) & (alpha == high)
-    return u.where3(good, parabola, middle)
+    def attempt(w: _Search) -> _Search:
+        x = s.x + w.step * direction
+        f, g = value(x)
+        decrease = f <= s.f + 1e-4 * w.step * slope  # false for nan
+        steep = contract.dot(g, direction) < 0.9 * slope
+        high = u.where3(decrease, w.high, w.step)
+        low = u.where3(u.logical_and(decrease, steep), w.step, w.low)
+        middle = 0.5 * (low + u.where3(u.isfinite(high), high, 0.0))
+        step = u.where3(u.isfinite(high), middle, 2 * w.step)
+        found = u.logical_and(decrease, u.logical_not(steep))
+        # The last decrease is kept, should no step satisfy both conditions.
+        keep = lambda a, b: u.where3(decrease, a, b)
+        return _Search(step, low, high, keep(x, w.x), keep(f, w.f), keep(g, w.g), w.tries + 1, found)
+
+    end = while_loop(go_on, attempt, start)
+    return end._replace(found=u.logical_or(end.found, end.f < s.f))
 
 
 __all__ = ["OptimizeResults", "minimize"]

@@ -1,3 +1,3 @@
-"""Linear systems given by functions, with scipy.sparse's names."""
+"""Solvers for matrices that are known by their products."""
 
 from fnx.scipy.sparse import linalg as linalg

@@ -1,212 +1,228 @@
-"""Iterative solvers of linear systems A x = b, where A is a function of trees of arrays."""
+"""Krylov solvers: conjugate gradients, GMRES, BiCGSTAB.
 
+`A` is a matrix or a function of pytrees of arrays. Solutions are differentiated by further solves.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fnx import lax
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.control_flow import fori_loop, while_loop
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.flatten_util import ravel_pytree
+from fnx.implicit import custom_linear_solve
+from fnx.numpy import contract, creation
+from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
-from fnx.numpy.contract import matmul, vdot
-from fnx.numpy.creation import asarray, zeros, zeros_like
-from fnx.numpy.linalg import lstsq
-from fnx.numpy.reduce import sum as _sum
-from fnx.tree_util import tree_flatten, tree_leaves, tree_map, tree_structure, tree_unflatten
-
-Tree = Any
+from fnx.numpy.util import promote_inexact, to_array
+from fnx.tree_util import tree_leaves, tree_map, tree_structure
 
 
-def _dot(x: Tree, y: Tree) -> Any:
-    total: Any = 0.0
-    for a, b in zip(tree_leaves(x), tree_leaves(y), strict=True):
-        total = total + vdot(a, b)
-    return total
-
-
-def _norm2(x: Tree) -> Any:
-    total: Any = 0.0
-    for a in tree_leaves(x):
-        total = total + _sum(u.square(u.abs(a)))
-    return total
-
-
-def _combine(x: Tree, scale: Any, y: Tree) -> Tree:
-    """x + scale * y."""
-    return tree_map(lambda a, b: a + scale * b, x, y)
-
-
-def _subtract(x: Tree, y: Tree) -> Tree:
-    return tree_map(u.subtract, x, y)
-
-
-def _operator(A: Any) -> Callable:
-    if callable(A):
-        return A
-    a = asarray(A)
+def _operator(a: Any, what: str) -> Callable:
+    if callable(a):
+        return a
+    if not hasattr(a, "ndim"):
+        raise TypeMismatch(f"{what} must be a matrix or a function, got {type(a).__name__}: {a!r:.60}")
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ShapeError(f"a linear operator of shape {a.shape}; expected a square matrix or a function")
-    return lambda x: matmul(a, x)
+        raise ShapeError(f"{what} has shape {a.shape}; expected a square matrix")
+    return lambda x: contract.matmul(a, x)
 
 
-def _solve(name: str, solver: Callable, A: Any, b: Tree, x0: Tree, maxiter: Any, M: Any, symmetric: bool) -> tuple:
-    operator, precondition = _operator(A), (lambda x: x) if M is None else _operator(M)
-    b = tree_map(asarray, b)
-    b = tree_map(lambda x: u.multiply(x, 1.0), b)
-    x0 = tree_map(zeros_like, b) if x0 is None else tree_map(asarray, x0)
+class _Tolerance(NamedTuple):
+    relative: Any
+    absolute: Any
+
+    def of(self, b: Array) -> Array:
+        """The square of the residual's norm to reach."""
+        return u.maximum(u.square(self.relative) * _square(b), u.square(self.absolute))
+
+
+def _square(x: Array) -> Array:
+    return u.real(contract.vdot(x, x))
+
+
+def _solve(
+    method: Callable, a: Any, b: Any, x0: Any, tolerance: _Tolerance, maxiter: Any, m: Any, symmetric: bool
+) -> tuple[Any, None]:
+    apply = _operator(a, "A")
+    precondition = (lambda x: x) if m is None else _operator(m, "M")
+    b = tree_map(lambda x: promote_inexact("b", x)[0], b)
+    x0 = tree_map(creation.zeros_like, b) if x0 is None else tree_map(creation.asarray, x0)
     if tree_structure(x0) != tree_structure(b):
-        raise InvalidValue(f"{name}: x0 and b differ in structure: {tree_structure(x0)}, {tree_structure(b)}")
-    if [x.shape for x in tree_leaves(x0)] != [x.shape for x in tree_leaves(b)]:
-        raise ShapeError(f"{name}: x0 and b differ in shape")
+        raise InvalidValue(
+            f"x0 has the structure {tree_structure(x0)} and b {tree_structure(b)}; expected equal ones"
+        )
+    shapes = [(x.shape, y.shape) for x, y in zip(tree_leaves(x0), tree_leaves(b))]
+    if any(x != y for x, y in shapes):
+        raise ShapeError(f"arrays of x0 and b have the shapes {shapes}; expected equal ones")
     size = sum(x.size for x in tree_leaves(b))
     limit = 10 * size if maxiter is None else maxiter
-    x0 = tree_map(lambda x, y: u.multiply(x, 1.0).astype(y.dtype), x0, b)
-    run = lambda matvec, rhs: solver(matvec, rhs, x0, limit, precondition)
-    out = lax.custom_linear_solve(operator, b, run, None if symmetric else run, symmetric)
-    return out, None
+    flat, unravel = ravel_pytree(b)
+    start = ravel_pytree(x0)[0].astype(flat.dtype)
+    flatten = lambda tree: ravel_pytree(tree)[0].astype(flat.dtype)
+    real = not dtypes.is_complex(flat.dtype)
+
+    def solve(matvec: Callable, rhs: Array) -> Array:
+        return method(matvec, rhs, start, tolerance.of(rhs), limit, lambda v: flatten(precondition(unravel(v))))
+
+    x = custom_linear_solve(
+        lambda v: flatten(apply(unravel(v))), flat, solve, solve, symmetric=symmetric and real
+    )
+    return unravel(x), None
+
+
+# --- conjugate gradients --------------------------------------------------------------------------------
 
 
 def cg(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
-    """x with A x = b for a Hermitian positive definite A, by conjugate gradients; and None.
+    """(x, None) with A x = b, for Hermitian positive definite A, by conjugate gradients.
 
-    Stops where |b - A x| <= max(tol |b|, atol). `M` approximates the inverse of A. Source:
-    Hestenes and Stiefel (1952).
+    Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` steps (10 per unknown). `M`
+    approximates the inverse of A.
+
+    >>> x, _ = cg(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
+    >>> u.round(x, 6)
+    Array([1., 2.], dtype=float64)
     """
+    return _solve(_cg, A, b, x0, _Tolerance(tol, atol), maxiter, M, True)
 
-    def run(matvec: Callable, b: Tree, x0: Tree, limit: Any, precondition: Callable) -> Tree:
-        threshold = u.maximum(tol**2 * _norm2(b), atol**2)
 
-        def going(state: tuple) -> Any:
-            _, r, _, _, k = state
-            return u.logical_and(_norm2(r) > threshold, k < limit)
+def _cg(apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+    r = b - apply(x)
+    z = precondition(r)
+    rz = u.real(contract.vdot(r, z)).astype(b.dtype)
 
-        def step(state: tuple) -> tuple:
-            x, r, gamma, p, k = state
-            q = matvec(p)
-            alpha = gamma / _dot(p, q).astype(gamma.dtype)
-            x, r = _combine(x, alpha, p), _combine(r, -alpha, q)
-            z = precondition(r)
-            new = _dot(r, z).astype(gamma.dtype)
-            return x, r, new, _combine(z, new / gamma, p), k + 1
+    def go_on(s: tuple) -> Array:
+        _, r, _, _, k = s
+        return u.logical_and(_square(r) > target, k < limit)
 
-        r = _subtract(b, matvec(x0))
-        p = precondition(r)
-        return lax.while_loop(going, step, (x0, r, _dot(r, p), p, asarray(0)))[0]
+    def step(s: tuple) -> tuple:
+        x, r, p, rz, k = s
+        ap = apply(p)
+        alpha = rz / contract.vdot(p, ap)
+        x, r = x + alpha * p, r - alpha * ap
+        z = precondition(r)
+        new = u.real(contract.vdot(r, z)).astype(b.dtype)
+        return x, r, z + (new / rz) * p, new, k + 1
 
-    return _solve("cg", run, A, b, x0, maxiter, M, symmetric=True)
+    return while_loop(go_on, step, (x, r, z, rz, creation.asarray(0)))[0]
+
+
+# --- BiCGSTAB ------------------------------------------------------------------------------------------
 
 
 def bicgstab(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
-    """x with A x = b, by stabilized biconjugate gradients; and None.
+    """(x, None) with A x = b, for any A, by the stabilized biconjugate gradient method.
 
-    Stops where |b - A x| <= max(tol |b|, atol). Source: van der Vorst (1992), doi:10.1137/0913035.
+    Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` steps (10 per unknown). `M`
+    approximates the inverse of A.
     """
-
-    def run(matvec: Callable, b: Tree, x0: Tree, limit: Any, precondition: Callable) -> Tree:
-        threshold = u.maximum(tol**2 * _norm2(b), atol**2)
-
-        def going(state: tuple) -> Any:
-            _, r, *_, k = state
-            return u.logical_and(_norm2(r) > threshold, u.logical_and(k < limit, k >= 0))
-
-        def step(state: tuple) -> tuple:
-            x, r, shadow, alpha, omega, rho, p, q, k = state
-            new = _dot(shadow, r)
-            beta = new / rho * alpha / omega
-            p = tree_map(lambda r, p, q: r + beta * (p - omega * q), r, p, q)
-            p_hat = precondition(p)
-            q = matvec(p_hat)
-            alpha = new / _dot(shadow, q)
-            s = _combine(r, -alpha, q)
-            done = _norm2(s) < threshold
-            s_hat = precondition(s)
-            t = matvec(s_hat)
-            omega = _dot(t, s) / _dot(t, t)
-            x1 = _combine(x, alpha, p_hat)
-            x = tree_map(lambda a, c: u.where3(done, a, a + omega * c), x1, s_hat)
-            r = tree_map(lambda s, t: u.where3(done, s, s - omega * t), s, t)
-            broken = u.logical_or(omega == 0, u.logical_or(alpha == 0, new == 0))
-            k = u.where3(broken, -11, k + 1)
-            return x, r, shadow, alpha, omega, new, p, q, k
-
-        r = _subtract(b, matvec(x0))
-        one = asarray(1.0).astype(_dot(r, r).dtype)
-        nothing = tree_map(zeros_like, r)
-        start = (x0, r, r, one, one, one, nothing, nothing, asarray(0))
-        return lax.while_loop(going, step, start)[0]
-
-    return _solve("bicgstab", run, A, b, x0, maxiter, M, symmetric=False)
+    return _solve(_bicgstab, A, b, x0, _Tolerance(tol, atol), maxiter, M, False)
 
 
-def gmres(A, b, x0=None, *, tol=1e-5, atol=0.0, restart=20, maxiter=None, M=None, solve_method="batched"):
-    """x with A x = b, by minimal residuals in Krylov spaces of dimension `restart`; and None.
+def _bicgstab(apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+    shadow = b - apply(x)
+    one = creation.ones((), b.dtype)
+    zero = creation.zeros_like(b)
 
-    Stops where |M (b - A x)| <= max(tol |b|, atol). Source: Saad and Schultz (1986),
-    doi:10.1137/0907058.
+    def go_on(s: tuple) -> Array:
+        r, k = s[1], s[-1]
+        return u.logical_and(u.logical_and(_square(r) > target, k < limit), k >= 0)
+
+    def step(s: tuple) -> tuple:
+        x, r, p, v, rho, alpha, omega, k = s
+        new = contract.vdot(shadow, r)
+        beta = new / rho * (alpha / omega)
+        p = r + beta * (p - omega * v)
+        ph = precondition(p)
+        v = apply(ph)
+        alpha = new / contract.vdot(shadow, v)
+        half = r - alpha * v
+        early = _square(half) < target
+        sh = precondition(half)
+        t = apply(sh)
+        omega = contract.vdot(t, half) / contract.vdot(t, t)
+        x = x + alpha * ph + u.where3(early, 0.0, omega * sh)
+        r = u.where3(early, half, half - omega * t)
+        broken = u.logical_or(u.logical_and(omega == 0, u.logical_not(early)), u.logical_or(alpha == 0, new == 0))
+        return x, r, p, v, new, alpha, omega, u.where3(broken, -1, k + 1)
+
+    start = (x, shadow, zero, zero, one, one, one, creation.asarray(0))
+    return while_loop(go_on, step, start)[0]
+
+
+# --- GMRES ---------------------------------------------------------------------------------------------
+
+
+def gmres(
+    A, b, x0=None, *, tol=1e-5, atol=0.0, restart=20, maxiter=None, M=None, solve_method="batched"
+):
+    """(x, None) with A x = b, for any A: the least residual in Krylov spaces of dimension `restart`.
+
+    Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` restarts (10 per unknown). `M`
+    approximates the inverse of A.
     """
     if solve_method not in ("batched", "incremental"):
         raise InvalidValue(f"gmres with solve_method={solve_method!r}; expected 'batched' or 'incremental'")
+    size = sum(to_array(x, "gmres").size for x in tree_leaves(b))
+    dimension = max(1, min(int(restart), size))
 
-    def run(matvec: Callable, b: Tree, x0: Tree, limit: Any, precondition: Callable) -> Tree:
-        leaves, structure = tree_flatten(b)
-        shapes, sizes = [x.shape for x in leaves], [x.size for x in leaves]
-        dtype = np.result_type(*[x.dtype for x in leaves])
-        n = sum(sizes)
-        width = min(int(restart), n)
+    def method(apply: Callable, rhs: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+        return _gmres(apply, rhs, x, target, limit, precondition, dimension)
 
-        def flat(x: Tree) -> Any:
-            from fnx.numpy.shape import concatenate, ravel
+    return _solve(method, A, b, x0, _Tolerance(tol, atol), maxiter, M, False)
 
-            return concatenate([ravel(y).astype(dtype) for y in tree_leaves(x)])
 
-        def tree(v: Any) -> Tree:
-            parts, at = [], 0
-            for shape, size, like in zip(shapes, sizes, leaves):
-                parts.append(v[at : at + size].reshape(shape).astype(like.dtype))
-                at += size
-            return tree_unflatten(structure, parts)
+def _gmres(
+    apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable, m: int
+) -> Array:
+    def go_on(s: tuple) -> Array:
+        _, r, k = s
+        return u.logical_and(_square(r) > target, k < limit)
 
-        apply = lambda v: flat(precondition(matvec(tree(v))))
-        rhs = flat(precondition(b))
-        bound = u.maximum(tol * u.sqrt(_norm2(b)), atol)
-        bound = bound * u.sqrt(_norm2(rhs)) / u.maximum(u.sqrt(_norm2(b)), float(np.finfo(dtype).tiny))
+    def cycle(s: tuple) -> tuple:
+        x, r, k = s
+        basis, h, norm = _arnoldi(lambda v: precondition(apply(v)), precondition(r), m)
+        rhs = creation.zeros(m + 1, b.dtype).at[0].set(norm.astype(b.dtype))
+        y = np_linalg.lstsq(h, rhs)[0]
+        x = x + contract.matmul(y, basis[:m])
+        return x, b - apply(x), k + 1
 
-        def cycle(state: tuple) -> tuple:
-            x, r, k = state
-            size = u.sqrt(_norm2(r))
-            basis = zeros((n, width + 1), dtype).at[:, 0].set(r / size)
-            h = zeros((width + 1, width), dtype)
+    return while_loop(go_on, cycle, (x, b - apply(x), creation.asarray(0)))[0]
 
-            def grow(j: Any, state: tuple) -> tuple:
-                basis, h = state
-                w = apply(basis[:, j])
-                column = zeros((width + 1,), dtype)
-                for _ in range(2):  # twice is enough
-                    along = matmul(u.conj(basis).T, w)
-                    w, column = w - matmul(basis, along), column + along
-                length = u.sqrt(_norm2(w)).astype(dtype)
-                safe = u.where3(u.abs(length) > float(np.finfo(dtype).eps) * u.abs(size), length, 1.0)
-                w = u.where3(u.abs(length) > float(np.finfo(dtype).eps) * u.abs(size), w / safe, 0.0)
-                basis = basis.at[:, j + 1].set(w)
-                return basis, h.at[:, j].set(column.at[j + 1].set(length))
 
-            basis, h = lax.fori_loop(0, width, grow, (basis, h))
-            target = zeros((width + 1,), dtype).at[0].set(size.astype(dtype))
-            y = lstsq(h, target)[0]
-            x = x + matmul(basis[:, :width], y)
-            return x, rhs - apply(x), k + 1
+def _arnoldi(apply: Callable, r: Array, m: int) -> tuple[Array, Array, Array]:
+    """Orthonormal rows that span r, A r, A^2 r, ... and A in this basis, (m + 1, m)."""
+    norm = u.sqrt(_square(r))
+    first = _over(r, norm)
+    basis = creation.zeros((m + 1, r.shape[0]), r.dtype).at[0].set(first)
+    h = creation.zeros((m + 1, m), r.dtype)
 
-        def going(state: tuple) -> Any:
-            _, r, k = state
-            return u.logical_and(u.sqrt(_norm2(r)) > bound, k < limit)
+    def step(k: Array, s: tuple) -> tuple:
+        basis, h = s
+        w = apply(basis[k])
+        before = u.sqrt(_square(w))
+        column = creation.zeros(m + 1, r.dtype)
+        for _ in range(2):  # twice is enough, for orthogonality to rounding
+            part = contract.matmul(basis.conj(), w)
+            w = w - contract.matmul(part, basis)
+            column = column + part
+        size = u.sqrt(_square(w))
+        # What rounding alone left is no direction: the space is invariant.
+        size = u.where3(size > float(np.finfo(size.dtype).eps) * before, size, 0.0)
+        column = column.at[k + 1].set(size.astype(r.dtype))
+        return basis.at[k + 1].set(_over(w, size)), h.at[:, k].set(column)
 
-        start = flat(x0)
-        out = lax.while_loop(going, cycle, (start, rhs - apply(start), asarray(0)))
-        return tree(out[0])
+    basis, h = fori_loop(0, m, step, (basis, h))
+    return basis, h, norm
 
-    return _solve("gmres", run, A, b, x0, maxiter, M, symmetric=False)
+
+def _over(x: Array, size: Array) -> Array:
+    zero = size == 0
+    return u.where3(zero, 0.0, x / u.where3(zero, 1.0, size).astype(x.dtype)).astype(x.dtype)
 
 
 __all__ = ["bicgstab", "cg", "gmres"]
-

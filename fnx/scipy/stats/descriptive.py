@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce
@@ -10,7 +11,7 @@ from fnx.numpy import ufuncs as u
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.shape import ravel, take, take_along_axis
 from fnx.numpy.sorting import argsort, searchsorted, sort
-from fnx.numpy.util import canonical_axis, reshape_to, to_array
+from fnx.numpy.util import canonical_axis, convert, reshape_to, to_array
 
 
 class ModeResult(NamedTuple):
@@ -50,8 +51,10 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
         raise InvalidValue(f"rankdata with method={method!r}")
     x = to_array(a, "rankdata")
     if axis is None:
-        return _ranks(ravel(x), method)
-    return apply_along_axis(lambda v: _ranks(v, method), axis, x)
+        ranks = _ranks(ravel(x), method)
+    else:
+        ranks = apply_along_axis(lambda v: _ranks(v, method), axis, x)
+    return convert(ranks, dtypes.default_for("f"))
 
 
 def _ranks(x: Array, method: str) -> Array:

@@ -1,0 +1,160 @@
+"""Images resized, scaled and moved."""
+
+import enum
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fnx import numpy as jnp
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy.util import canonical_axis, promote_inexact, to_array
+
+
+class ResizeMethod(enum.Enum):
+    """How pixels are interpolated."""
+
+    NEAREST = 0
+    LINEAR = 1
+    LANCZOS3 = 2
+    LANCZOS5 = 3
+    CUBIC = 4
+
+    @staticmethod
+    def from_string(s: str) -> "ResizeMethod":
+        """The method of a name; 'bilinear', 'trilinear', 'triangle' are linear, 'bicubic' is cubic."""
+        names = {m.name.lower(): m for m in ResizeMethod}
+        names |= dict.fromkeys(("bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR)
+        names |= dict.fromkeys(("bicubic", "tricubic"), ResizeMethod.CUBIC)
+        if s not in names:
+            raise InvalidValue(f"unknown resize method {s!r}; expected one of {', '.join(names)}")
+        return names[s]
+
+
+# --- kernels: functions of the distance from a pixel ------------------------------------------------------
+
+
+def _triangle(x: Any, xp: ModuleType) -> Any:
+    return xp.maximum(0.0, 1.0 - x)
+
+
+def _lanczos(radius: int) -> Callable:
+    def kernel(x: Any, xp: ModuleType) -> Any:
+        inner = xp.sinc(x) * xp.sinc(x / radius)
+        return xp.where(x > radius, 0.0, inner)
+
+    return kernel
+
+
+def _cubic(x: Any, xp: ModuleType) -> Any:
+    """Keys (1981) with a = -1/2."""
+    near = ((1.5 * x - 2.5) * x) * x + 1.0
+    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    return xp.where(x >= 2.0, 0.0, xp.where(x >= 1.0, far, near))
+
+
+_KERNELS = {
+    ResizeMethod.LINEAR: _triangle,
+    ResizeMethod.LANCZOS3: _lanczos(3),
+    ResizeMethod.LANCZOS5: _lanczos(5),
+    ResizeMethod.CUBIC: _cubic,
+}
+
+
+def _weights(
+    size: int, wanted: int, scale: Any, shift: Any, kernel: Callable, antialias: bool, xp: ModuleType
+) -> Any:
+    """The share of each pixel (row) in each result (column), in NumPy or in fnx."""
+    step = 1.0 / scale
+    width = xp.maximum(step, 1.0) if antialias else 1.0
+    places = (np.arange(wanted) + 0.5) * step - shift * step - 0.5
+    distance = xp.abs(places[None, :] - np.arange(size)[:, None]) / width
+    weights = kernel(distance, xp)
+    total = xp.sum(weights, axis=0, keepdims=True)
+    small = 1000.0 * float(np.finfo(np.float32).eps)
+    good = xp.abs(total) > small
+    weights = xp.where(good, weights / xp.where(good, total, 1.0), 0.0)
+    inside = xp.logical_and(places >= -0.5, places <= size - 0.5)
+    return xp.where(inside[None, :], weights, 0.0)
+
+
+def _applied(x: Array, axes: Sequence[int], weights: Sequence[Any]) -> Array:
+    for axis, w in zip(axes, weights):
+        w = jnp.asarray(w).astype(x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, w, axes=((axis,), (0,))), -1, axis)
+    return x
+
+
+def resize(image, shape, method, antialias=True, precision=None):
+    """The image in another shape; `method`: 'nearest', 'linear', 'cubic', 'lanczos3' or 'lanczos5'.
+
+    With `antialias`, kernels are widened when an axis becomes smaller. Integers become floats.
+
+    >>> resize(np.array([[0.0, 1.0]]), (1, 4), "linear")
+    Array([[0.  , 0.25, 0.75, 1.  ]], dtype=float64)
+    """
+    del precision
+    shape = tuple(int(n) for n in shape)
+    if isinstance(method, str):
+        method = ResizeMethod.from_string(method)
+    x = to_array(image, "resize")
+    if len(shape) != x.ndim:
+        raise ShapeError(f"resize of shape {x.shape} to {shape}; expected equal ranks")
+    if method is ResizeMethod.NEAREST:
+        for k, n in enumerate(shape):
+            m = x.shape[k]
+            if m != n:
+                places = np.floor((np.arange(n, dtype=np.float32) + 0.5) * m / n).astype(np.int32)
+                x = jnp.take(x, places, axis=k)
+        return x
+    (x,) = promote_inexact("resize", x)
+    axes = [k for k, n in enumerate(shape) if n != x.shape[k]]
+    weights = []
+    for k in axes:
+        if not x.shape[k] or not shape[k]:
+            weights.append(np.zeros((x.shape[k], shape[k])))
+            continue
+        scale = np.float64(shape[k] / x.shape[k])
+        weights.append(_weights(x.shape[k], shape[k], scale, 0.0, _KERNELS[method], antialias, np))
+    return _applied(x, axes, weights)
+
+
+def scale_and_translate(
+    image, shape, spatial_dims, scale, translation, method, antialias=True, precision=None
+):
+    """Results at i show the image at (i - translation) / scale, along each of the `spatial_dims`.
+
+    `scale` and `translation` are vectors that may be traced; pixels from outside are 0.
+    """
+    del precision
+    shape = tuple(int(n) for n in shape)
+    if isinstance(method, str):
+        method = ResizeMethod.from_string(method)
+    if method is ResizeMethod.NEAREST:
+        raise InvalidValue("scale_and_translate has no method 'nearest'; expected 'linear' or another")
+    (x,) = promote_inexact("scale_and_translate", image)
+    if len(shape) != x.ndim:
+        raise ShapeError(f"scale_and_translate of shape {x.shape} to {shape}; expected equal ranks")
+    axes = [canonical_axis(k, x.ndim) for k in spatial_dims]
+    fixed = [k for k in range(x.ndim) if k not in axes]
+    if any(shape[k] != x.shape[k] for k in fixed):
+        raise ShapeError(
+            f"scale_and_translate of shape {x.shape} to {shape} along axes {axes}; expected the other "
+            "axes to stay"
+        )
+    scale, translation = promote_inexact("scale_and_translate", scale, translation)
+    if scale.shape != (len(axes),) or translation.shape != (len(axes),):
+        raise ShapeError(
+            f"scale of shape {scale.shape} and translation of {translation.shape}; expected a number "
+            f"for each of the {len(axes)} axes"
+        )
+    weights = [
+        _weights(x.shape[k], shape[k], scale[j], translation[j], _KERNELS[method], antialias, jnp)
+        for j, k in enumerate(axes)
+    ]
+    return _applied(x, axes, weights)
+
+
+__all__ = ["ResizeMethod", "resize", "scale_and_translate"]

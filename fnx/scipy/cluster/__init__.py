@@ -1,0 +1,3 @@
+"""Clustering."""
+
+from fnx.scipy.cluster import vq as vq

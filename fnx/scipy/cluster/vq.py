@@ -1,0 +1,24 @@
+"""Vector quantization."""
+
+from fnx.core.errors import ShapeError
+from fnx.numpy import reduce
+from fnx.numpy import ufuncs as u
+from fnx.numpy.linalg import norm
+from fnx.numpy.util import promote_inexact
+
+
+def vq(obs, code_book, check_finite=True):
+    """For each observation the number (int32) of the nearest code, and the distance to it."""
+    del check_finite
+    x, codes = promote_inexact("vq", obs, code_book)
+    if x.ndim != codes.ndim or x.ndim not in (1, 2) or x.shape[1:] != codes.shape[1:]:
+        raise ShapeError(
+            f"vq of shapes {x.shape} and {codes.shape}; expected (m, n) and (k, n), or two vectors"
+        )
+    if x.ndim == 1:
+        x, codes = x[:, None], codes[:, None]
+    distances = norm(u.subtract(x[:, None], codes[None]), axis=-1)
+    return reduce.argmin(distances, axis=-1).astype("int32"), reduce.min(distances, axis=-1)
+
+
+__all__ = ["vq"]

@@ -1,0 +1,161 @@
+"""Sparse arrays against dense ones: conversions, products, arithmetic, derivatives, batches."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core import config
+from fnx.errors import ShapeError
+from fnx.experimental import sparse
+from fnx.experimental.sparse import BCOO, BCSR
+
+RNG = np.random.default_rng(0)
+D = RNG.normal(size=(5, 7)) * (RNG.uniform(size=(5, 7)) < 0.4)
+V, W = RNG.normal(size=7), RNG.normal(size=(7, 3))
+
+
+@pytest.fixture(autouse=True)
+def _reference():
+    with config.backend("reference"):
+        yield
+
+
+def close(a, b):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12, atol=1e-12)
+
+
+def matrices():
+    m = BCOO.fromdense(D)
+    twice = BCOO(
+        (np.concatenate([m.data, m.data]) / 2, np.concatenate([m.indices, m.indices])), shape=D.shape
+    )
+    return {
+        "exact": m,
+        "more places than elements": BCOO.fromdense(D, nse=m.nse + 4),
+        "duplicates": twice,
+        "rows": BCSR.fromdense(D),
+        "rows with more places": BCSR.fromdense(D, nse=m.nse + 4),
+    }
+
+
+each = pytest.mark.parametrize("m", matrices().values(), ids=matrices())
+
+
+@each
+def test_dense_again(m):
+    close(m.todense(), D)
+    close(fnx.jit(lambda m: m.todense())(m), D)
+    close(sparse.todense(m), D)
+
+
+@each
+def test_products(m):
+    close(m @ V, D @ V)
+    close(m @ W, D @ W)
+    close(m @ np.stack([W, -W]), D @ np.stack([W, -W]))
+    close(fnx.jit(lambda m, v: m @ v)(m, V), D @ V)
+    u = RNG.normal(size=(4, 5))
+    close(jnp.asarray(u[0]) @ m, u[0] @ D)
+    close(jnp.asarray(u) @ m, u @ D)
+    close(u @ m, u @ D)
+    close(fnx.vmap(lambda v: m @ v)(np.stack([V, 2 * V])), np.stack([D @ V, 2 * D @ V]))
+
+
+@each
+def test_derivatives_of_products(m):
+    ct = RNG.normal(size=5)
+    gv = fnx.grad(lambda v: jnp.sum((m @ v) * ct))(V)
+    close(gv, D.T @ ct)
+
+    def loss(data):
+        leaves, tree = fnx.tree_util.tree_flatten(m)
+        return jnp.sum((tree.unflatten([data, *leaves[1:]]) @ V) * ct)
+
+    rows, columns = m.todense().shape
+    coo = m if isinstance(m, BCOO) else m.to_bcoo()
+    at = np.asarray(coo.indices)
+    inside = (at < [rows, columns]).all(1)
+    expected = np.where(inside, ct[np.minimum(at[:, 0], 4)] * V[np.minimum(at[:, 1], 6)], 0)
+    close(fnx.grad(loss)(m.data), expected)
+    close(fnx.jit(fnx.grad(loss))(m.data), expected)
+
+
+def test_arithmetic():
+    m = BCOO.fromdense(D)
+    close((2.0 * m).todense(), 2 * D)
+    close((m * V).todense(), D * V)
+    close((m / 4).todense(), D / 4)
+    close((-m).todense(), -D)
+    close((m + m).todense(), 2 * D)
+    close((m - 2 * m).todense(), -D)
+    close(m + np.ones_like(D), D + 1)
+    close(1.0 - m, 1 - D)
+    close(abs(m - 3 * m).todense(), 2 * abs(D))
+    close(m.T.todense(), D.T)
+    close(m.T @ np.ones(5), D.T @ np.ones(5))
+    close(m.reshape(7, 5).todense(), D.reshape(7, 5))
+    close(m.reshape((35,)).todense(), D.reshape(35))
+    assert m.astype(np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize("nse", [None, 30])
+def test_sums(nse):
+    m = BCOO.fromdense(D, nse=nse)
+    close(m.sum(), D.sum())
+    close(m.sum(0).todense(), D.sum(0))
+    close(m.sum(axis=-1).todense(), D.sum(1))
+    close(sparse.bcoo_reduce_sum(m, axes=(1,)).todense(), D.sum(1))
+
+
+def test_sorting_and_duplicates():
+    order = RNG.permutation(20)
+    at = RNG.integers(0, [5, 7], (20, 2))
+    data = RNG.normal(size=20)
+    m = BCOO((data[order], at[order]), shape=(5, 7))
+    expected = np.zeros((5, 7))
+    np.add.at(expected, tuple(at.T), data)
+    close(m.todense(), expected)
+    ordered = m.sort_indices()
+    flat = np.ravel_multi_index(np.asarray(ordered.indices).T, (5, 7))
+    assert (np.diff(flat) >= 0).all() and ordered.indices_sorted
+    close(ordered.todense(), expected)
+    single = m.sum_duplicates()
+    assert single.nse == len({tuple(p) for p in at}) and single.unique_indices
+    close(single.todense(), expected)
+    close(fnx.jit(lambda m: m.sum_duplicates(nse=25).todense())(m), expected)
+    close(BCSR.from_bcoo(m).todense(), expected)
+
+
+def test_vectors_and_constructors():
+    v = BCOO.fromdense(np.where(V > 0, V, 0))
+    close(v @ V, np.where(V > 0, V, 0) @ V)
+    close(v @ W, np.where(V > 0, V, 0) @ W)
+    for k in (-2, 0, 1, 9):
+        close(sparse.eye(4, 5, k).todense(), np.eye(4, 5, k))
+    close(sparse.eye(3, sparse_format="bcsr").todense(), np.eye(3))
+    close(sparse.empty((2, 3)).todense(), np.zeros((2, 3)))
+    close(BCOO.from_scipy_sparse(scipy.sparse.csr_matrix(D)) @ V, D @ V)
+    close(BCSR.from_scipy_sparse(scipy.sparse.coo_matrix(D)) @ V, D @ V)
+    r = sparse.random_bcoo(fnx.random.key(0), (6, 5), nse=0.3)
+    assert r.nse == 9 and (np.asarray(r.todense()) != 0).sum() == 9
+
+
+def test_under_jit_the_number_of_elements_is_needed():
+    close(fnx.jit(lambda d: BCOO.fromdense(d, nse=20) @ V)(D), D @ V)
+    with pytest.raises(TypeError):
+        fnx.jit(lambda d: BCOO.fromdense(d) @ V)(D)
+
+
+def test_what_does_not_fit():
+    m = BCOO.fromdense(D)
+    with pytest.raises(ShapeError, match="as many columns"):
+        m @ np.ones(5)
+    with pytest.raises(ShapeError, match="indices"):
+        BCOO((np.ones(2), np.zeros((2, 3), int)), shape=(4, 4))
+    with pytest.raises(ShapeError, match="elements"):
+        BCOO((np.ones(3), np.zeros((2, 2), int)), shape=(4, 4))
+    with pytest.raises(TypeError, match="BCOO"):
+        jnp.sin(m)
+    assert "nse=" in repr(m)
