@@ -105,7 +105,8 @@ numpy.functional.use_transformations(vmap=vmap, value_and_grad=value_and_grad)
 del _name
 
 _LATER = frozenset(
-    "ad_checkpoint cache custom_derivatives experimental flatten_util nn scipy stages test_util".split()
+    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn scipy stages "
+    "test_util".split()
 )
 
 
@@ -113,7 +114,11 @@ def __getattr__(name: str) -> _Any:
     """Modules that few programs need are imported when they are asked for."""
     if name in _LATER:
         return _importlib.import_module("fnx.aot" if name == "stages" else f"fnx.{name}")
-    raise AttributeError(f"module 'fnx' has no attribute {name!r}")
+    import sys
+
+    # With name and obj Python adds "Did you mean" to the message.
+    obj = sys.modules[__name__]
+    raise AttributeError(f"module 'fnx' has no attribute {name!r}", name=name, obj=obj)
 
 
 def __dir__() -> list[str]:

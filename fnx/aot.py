@@ -70,14 +70,21 @@ class Lowered(_Stage):
         del debug_info
         if dialect in (None, "jaxpr"):
             return str(self.program.jaxpr)
-        methods = {"kernel": "kernel_text", "numba": "numba_text", "llvm": "llvm_text", "asm": "asm"}
+        methods = {
+            "kernel": "kernel_text",
+            "numba": "numba_text",
+            "llvm": "llvm_text",
+            "asm": "asm",
+        }
         if dialect not in methods:
             raise InvalidValue(
                 f"unknown dialect {dialect!r}; expected one of jaxpr, {', '.join(methods)}"
             )
         show = getattr(self.program.compiled(), methods[dialect], None)
         if show is None:
-            raise InvalidValue(f"the reference backend has no dialect {dialect!r}; it runs the jaxpr")
+            raise InvalidValue(
+                f"the reference backend has no dialect {dialect!r}; it runs the jaxpr"
+            )
         text = show()
         return getattr(text, "source", text)
 

@@ -23,8 +23,8 @@ class Flat:
     def call(self, values: Sequence) -> Any:
         it = iter(values)
         leaves = [next(it) if t else x for x, t in zip(self.others, self.traced)]
-        args, kwargs = self.treedef.unflatten(leaves)
-        return self.function(*args, **kwargs)
+        arguments: Any = self.treedef.unflatten(leaves)
+        return self.function(*arguments[0], **arguments[1])
 
 
 def _call(

@@ -14,7 +14,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, ShapeError, TypeMismatch
-from fnx.core.interpreter import Tracer
+from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.control import Cond, While
@@ -335,6 +335,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
 
 
 _BOOL = ShapedArray((), dtypes.bool_)
+_MANY_ROUNDS = 10**5  # outside a trace an array with the number of each round would be made
 
 
 def fori_loop(
@@ -364,15 +365,26 @@ def fori_loop(
         return init_val
     if known:
         count = builtins.max(0, int(high) - int(low))
-        index = Iota(0, dtype, (count,))()
-        if int(low):
-            index = add(index, scalar(int(low), dtype))
+        bounds = "Python integers" if weak else dtypes.NAME[dtype]
+        what = f"the body {name_of(body_fun)} of fori_loop over {bounds}"
+
+        def index(i: Array) -> Array:
+            return ConvertElementType(dtype, True)(i) if weak else i
 
         def counted(val: Tree, i: Array) -> tuple[Tree, None]:
-            return body_fun(ConvertElementType(dtype, True)(i) if weak else i, val), None
+            return body_fun(index(i), val), None
 
-        what = f"the body {name_of(body_fun)} of fori_loop, i{'*' * weak},"
-        return _scan(counted, init_val, index, count, False, unroll or 1, body_fun, what)[0]
+        def counting(state: tuple, _: None) -> tuple[tuple, None]:
+            i, val = state
+            return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
+
+        first = scalar(int(low), dtype)
+        if count > _MANY_ROUNDS and current.get() is evaluate:
+            state = first, init_val
+            return _scan(counting, state, None, count, False, unroll or 1, body_fun, what)[0][1]
+        steps = Iota(0, dtype, (count,))()
+        steps = add(steps, first) if int(low) else steps
+        return _scan(counted, init_val, steps, count, False, unroll or 1, body_fun, what)[0]
     if unroll is not None:
         raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")
     low, high = convert(low, dtype), convert(high, dtype)

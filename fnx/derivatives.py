@@ -1,6 +1,7 @@
 """Derivatives: grad and vjp in reverse mode, jvp in forward mode, linearize and linear_transpose."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -26,10 +27,12 @@ from fnx.interpreters import linearize as linearize_
 from fnx.interpreters.trace import trace
 from fnx.ops.basic import convert, zeros
 
-# --- reverse mode -----------------------------------------------------------------------------------------
+# --- reverse mode ---------------------------------------------------------------------------------
 
 
-def check_differentiable(leaves: list[Array], what: str, holomorphic: bool, allow_int: bool) -> None:
+def check_differentiable(
+    leaves: list[Array], what: str, holomorphic: bool, allow_int: bool
+) -> None:
     for x in leaves:
         kind = dtypes.kind(x.dtype)
         if kind in "biu" and not allow_int:
@@ -51,6 +54,10 @@ def check_differentiable(leaves: list[Array], what: str, holomorphic: bool, allo
 
 
 def _check_scalar(outs: list[Array], structure: Any, name: str, holomorphic: bool) -> None:
+    if not outs and structure.num_nodes == 1:
+        raise TypeMismatch(
+            f"grad needs a scalar result, but {name} returned None: is a `return` missing?"
+        )
     if len(outs) != 1 or not tree_util.treedef_is_leaf(structure):
         raise TypeMismatch(
             f"grad needs a function with one scalar result, but {name} returned the pytree "
@@ -64,7 +71,9 @@ def _check_scalar(outs: list[Array], structure: Any, name: str, holomorphic: boo
         )
     if holomorphic:
         if dtypes.kind(y.dtype) != "c":
-            raise TypeMismatch(f"holomorphic=True needs a complex result, got {dtypes.NAME[y.dtype]}")
+            raise TypeMismatch(
+                f"holomorphic=True needs a complex result, got {dtypes.NAME[y.dtype]}"
+            )
     elif dtypes.kind(y.dtype) != "f":
         raise TypeMismatch(
             f"grad needs a real floating result, but {name} returned {dtypes.NAME[y.dtype]}. For "
@@ -104,7 +113,7 @@ def value_and_grad(
         outs, tape = linearize_.linearize(flat, leaves, nonzero)
         _check_scalar(outs, structures[0], name_of(fun), holomorphic)
         one = ConcreteArray(np.ones((), outs[0].dtype))
-        grads = [_gradient(g, x) for g, x in zip(tape.pull([one]), leaves, strict=True)]
+        grads = [_gradient(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
         result = tree_util.tree_unflatten(treedef, grads)
         result = result[0] if isinstance(argnums, int) else result
         value = (outs[0], aux.lowered()) if has_aux else outs[0]
@@ -113,10 +122,10 @@ def value_and_grad(
     return value_and_grad_f
 
 
-def _gradient(g: Array | None, x: Array) -> Any:
-    if not dtypes.is_inexact(x.dtype):
-        return np.zeros(x.shape, dtypes.float0)
-    return zeros(x.aval.strong()) if g is None else g
+def _gradient(g: Array | None, aval: ShapedArray) -> Any:
+    if not dtypes.is_inexact(aval.dtype):
+        return np.zeros(aval.shape, dtypes.float0)
+    return zeros(aval.strong()) if g is None else g
 
 
 def grad(
@@ -156,32 +165,73 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     leaves, treedef = flatten_arrays(primals, "arguments of vjp")
     structures: list = []
     nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
-    outs, tape = linearize_.linearize(flat_function(aux, treedef, structures), leaves, nonzero, "vjp")
-    pull = _Pull(tape, leaves, treedef, structures[0], [o.aval for o in outs])
+    outs, tape = linearize_.linearize(
+        flat_function(aux, treedef, structures), leaves, nonzero, "vjp"
+    )
+    inputs = tuple([x.aval for x in leaves])
+    pull = _Pull(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
     y = tree_util.tree_unflatten(structures[0], outs)
     return (y, pull, aux.lowered()) if has_aux else (y, pull)
 
 
-class _Pull:
-    """The function that `vjp` returns."""
+@dataclass(frozen=True, eq=False)
+class _Types:
+    """What a pull function knows beside its residuals."""
 
-    def __init__(self, tape: Any, leaves: list, treedef: Any, out: Any, avals: list[ShapedArray]):
-        self.tape, self.treedef, self.out, self.avals = tape, treedef, out, avals
-        self.inputs = leaves
+    treedef: Any
+    inputs: tuple[ShapedArray, ...]
+    structure: Any
+    outs: tuple[ShapedArray, ...]
+
+
+class _Pull:
+    """The function that `vjp` returns; a pytree whose leaves are its residuals."""
+
+    def __init__(self, tape: Any, types: _Types):
+        self.tape, self.types = tape, types
 
     def __call__(self, ct: Any) -> Any:
+        types = self.types
         cts, structure = tree_util.tree_flatten(ct)
-        if structure != self.out:
+        if structure != types.structure:
             raise TypeMismatch(
                 f"the cotangent of a vjp has the structure {structure}; expected that of the "
-                f"result, {self.out}"
+                f"result, {types.structure}"
             )
-        cts = [
-            check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, self.avals, strict=True)
-        ]
-        pulled = self.tape.pull(cts)
-        grads = [_gradient(g, x) for g, x in zip(pulled, self.inputs, strict=True)]
-        return tree_util.tree_unflatten(self.treedef, grads)
+        cts = [check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, types.outs)]
+        grads = [_gradient(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
+        return tree_util.tree_unflatten(types.treedef, grads)
+
+
+class _ClosedTape:
+    """A tape whose residuals are inputs of a jaxpr: it can leave the function that recorded it."""
+
+    def __init__(self, residuals: Sequence[Any], jaxpr: Any, inputs: tuple, outs: tuple):
+        self.residuals, self.jaxpr = list(residuals), jaxpr
+        self.inputs, self.outs = inputs, outs  # which have tangents
+
+    def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
+        variables = self.jaxpr.inputs[len(self.residuals) :]
+        args = [*self.residuals, *(Undefined(v.aval) for v in variables)]
+        given = [ct for ct, nonzero in zip(cts, self.outs, strict=True) if nonzero]
+        back = iter(linearize_.backward_jaxpr(self.jaxpr, args, given)[len(self.residuals) :])
+        return [next(back) if nonzero else None for nonzero in self.inputs]
+
+
+def _flatten_pull(pull: _Pull) -> tuple[list, tuple]:
+    tape = pull.tape
+    if not isinstance(tape, _ClosedTape):
+        jaxpr, residuals, mask = tape.close()
+        tape = _ClosedTape(residuals, jaxpr, tuple([v is not None for v in tape.inputs]), mask)
+        pull.tape = tape  # the same structure each time
+    return tape.residuals, (tape.jaxpr, tape.inputs, tape.outs, pull.types)
+
+
+def _unflatten_pull(known: tuple, residuals: Sequence[Any]) -> _Pull:
+    return _Pull(_ClosedTape(residuals, *known[:3]), known[3])
+
+
+tree_util.register_pytree_node(_Pull, _flatten_pull, _unflatten_pull)
 
 
 def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
@@ -200,7 +250,7 @@ def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
     return x
 
 
-# --- forward mode -------------------------------------------------------------------------------------------
+# --- forward mode ---------------------------------------------------------------------------------
 
 
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
@@ -220,9 +270,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     tans, structure = tree_util.tree_flatten(tuple(tangents))
     if structure != treedef:
         raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")
-    given = [
-        check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)
-    ]
+    given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
     filled = [_tangent(t, o) for t, o in zip(touts, outs, strict=True)]

@@ -10,11 +10,11 @@ from fnx.numpy.scalar_types import finfo, iinfo, promote_types, result_type
 from fnx.random.keys import KeyDType
 
 
-class extended(np.generic):  # noqa: N801
+class extended(np.generic):
     """The kind of dtypes that NumPy has not."""
 
 
-class prng_key(extended):  # noqa: N801
+class prng_key(extended):
     """The kind of the dtypes of random keys."""
 
 

@@ -19,7 +19,8 @@ from fnx.ops.basic import reshape, slice_axis, zeros
 def _basis(leaves: list[Array]) -> list[Array]:
     """For each leaf its block of the identity, [sum of sizes, *shape]."""
     total = sum(x.size for x in leaves)
-    blocks, at = [], 0
+    blocks: list[Array] = []
+    at = 0
     for x in leaves:
         block = np.zeros((total, x.size), x.dtype)
         block[np.arange(at, at + x.size), np.arange(x.size)] = 1
@@ -40,7 +41,10 @@ def _blocks(x: Array, leaves: list[Array], axis: int) -> list[Array]:
 
 
 def jacfwd(
-    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable:
     """The Jacobian of a function, column by column, by forward mode.
 
@@ -131,7 +135,10 @@ jacobian = jacrev
 
 
 def hessian(
-    fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable:
     """The matrix of second derivatives, forward over reverse.
 

@@ -48,8 +48,9 @@ class Jitted:
         return self if instance is None else partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fixed: Fixed = ()
         if self.plain:
-            last, fixed = self._last, ()
+            last = self._last
         else:
             given = args, kwargs
             args, kwargs, fixed = self.static.split(args, kwargs)
@@ -192,7 +193,10 @@ def jit(
     """
     options = {"inline": inline, "keep_unused": keep_unused, "compiler": compiler_options}
     del in_shardings, out_shardings, device, backend
-    donated = integers(donate_argnums, "donate_argnums"), strings(donate_argnames, "donate_argnames")
+    donated = (
+        integers(donate_argnums, "donate_argnums"),
+        strings(donate_argnames, "donate_argnames"),
+    )
 
     def make(f: Callable) -> Jitted:
         if not callable(f):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def _short(x: Array) -> str:
 
 def _search(jaxpr: Jaxpr, args: Sequence[Array]) -> None:
     """Run a compiled program again, equation by equation, up to the one that makes a nan."""
-    env = dict(zip(jaxpr.inputs, args, strict=True))
+    env: dict[Any, Array] = dict(zip(jaxpr.inputs, args, strict=True))
     for eqn in jaxpr.eqns:
         values = tuple([a.value if type(a) is Literal else env[a] for a in eqn.inputs])
         if isinstance(eqn.prim, Jit):

@@ -1,4 +1,4 @@
-"""Devices: the CPU of this process, once or (setting `num_devices`) several times under different numbers."""
+"""Devices: the CPU of this process, under one number or (setting `num_devices`) several."""
 
 from functools import lru_cache
 from typing import Any
@@ -9,7 +9,6 @@ from fnx import tree_util
 from fnx.core import config
 from fnx.core.array import Array, as_array
 from fnx.numpy.methods import DEVICE, CpuDevice
-
 
 Device = CpuDevice
 _device = lru_cache(maxsize=None)(Device)

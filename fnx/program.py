@@ -37,7 +37,17 @@ BACKEND = NativeBackend()
 class Program:
     """One signature of a jitted function: its jaxpr, and, once it ran, its native code."""
 
-    __slots__ = ("build", "consts", "inline", "jaxpr", "name", "run", "seconds", "structure", "take")
+    __slots__ = (
+        "build",
+        "consts",
+        "inline",
+        "jaxpr",
+        "name",
+        "run",
+        "seconds",
+        "structure",
+        "take",
+    )
 
     def __init__(
         self,
@@ -51,10 +61,10 @@ class Program:
         self.jaxpr, self.consts, self.structure, self.name = jaxpr, consts, structure, name
         self.inline = inline
         # Arguments -> leaves; None, or KeyError, where their structure is another.
-        self.take = treecode.flattener(arguments)
+        self.take: Any = treecode.flattener(arguments)
         self.build = treecode.builder(structure) or structure.unflatten
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
-        self.run: Callable[[Sequence[Any]], Any] | None = None
+        self.run: Any = None
         self.seconds: dict[str, float] = {}
 
     def compiled(self) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
-from fnx.flat import aval_like, check_callable
+from fnx.flat import aval_like, check_callable, name_of
 from fnx.jit import Jitted, jit
 
 
@@ -79,7 +79,7 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     def named(*args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)
 
-    named.__name__ = name or getattr(fun, "__name__", "fun")
+    named.__name__ = name or name_of(fun)
     return jit(named, inline=True)
 
 

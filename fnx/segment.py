@@ -22,7 +22,7 @@ def _segments(
         num_segments = int(np.asarray(ids).max()) + 1 if ids.size else 0
     total = jnp.full((num_segments, *data.shape[ids.ndim :]), start, data.dtype)
     method = {"sum": "add", "prod": "multiply", "max": "max", "min": "min"}[kind]
-    rows = jnp.where(ids < 0, num_segments, ids)  # negative numbers belong to no segment
+    rows = jnp.where(jnp.less(ids, 0), num_segments, ids)  # negative numbers belong to no segment
     return getattr(total.at[rows], method)(data, mode=mode or "drop")
 
 

@@ -16,7 +16,6 @@ from fnx.core.array import Array, install
 from fnx.core.errors import InvalidValue
 from fnx.placement import Device, device_put, devices
 
-
 _all_devices = devices
 MORE_DEVICES = (
     "All devices are this CPU, which computes in parallel with one, too. For more of them set "
@@ -250,7 +249,11 @@ class NamedSharding(Sharding):
 
 
 def make_mesh(
-    axis_shapes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, *, devices: Any = None
+    axis_shapes: Sequence[int],
+    axis_names: Sequence[str],
+    axis_types: Any = None,
+    *,
+    devices: Any = None,
 ) -> Mesh:
     """A mesh of this shape; ValueError if it needs more devices than there are."""
     found = list(devices) if devices is not None else _all_devices()

@@ -66,9 +66,7 @@ def pmap(
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
-        return map_lanes(
-            call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap"
-        )
+        return map_lanes(call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap")
 
     def place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
         _check_devices(size, devices, name_of(fun))
@@ -76,7 +74,8 @@ def pmap(
             return x if axis is None else _lane(x, axis, 0)
         return place_result(size, x, axis, to, "pmap")
 
-    jitted: Jitted = jit(lanes, static_argnums=static, donate_argnums=donate_argnums)
+    donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
+    jitted: Jitted = jit(lanes, static_argnums=static, donate_argnums=donated)
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -142,9 +141,7 @@ def shard_map(
         axes = _manual_axes(mesh, axis_names, name_of(f))
         leaves, treedef = flatten_arrays(args, "arguments of a function under shard_map")
         specs = _flatten_specs(in_specs, args, "in_specs")
-        parts = [
-            _cut(x, spec, axes, f"in_specs, {name_of(f)}") for x, spec in zip(leaves, specs)
-        ]
+        parts = [_cut(x, spec, axes, f"in_specs, {name_of(f)}") for x, spec in zip(leaves, specs)]
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
@@ -212,7 +209,9 @@ def _cut(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Arra
     if unknown:
         raise InvalidValue(f"shard_map {what}: {spec} names {unknown}, not among the axes {axes}")
     if len(where) > x.ndim:
-        raise ShapeError(f"shard_map {what}: {spec} is longer than the rank of {x.aval.str_short()}")
+        raise ShapeError(
+            f"shard_map {what}: {spec} is longer than the rank of {x.aval.str_short()}"
+        )
     shape: list[int] = []
     position: dict[str, int] = {}
     local = []
@@ -229,7 +228,7 @@ def _cut(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Arra
         local.append(len(shape))
         shape.append(size // parts)
     order = [position[n] for n in axes if n in position]
-    return Transpose(tuple([*order, *local]))(reshape(x, tuple(shape)))
+    return Transpose((*order, *local))(reshape(x, tuple(shape)))
 
 
 def _run(

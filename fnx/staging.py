@@ -26,7 +26,9 @@ class ShapeDtypeStruct:
 
     __slots__ = ("dtype", "shape", "sharding", "weak_type")
 
-    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_):
+    def __init__(
+        self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_
+    ):
         self.shape = tuple(shape)
         self.dtype = dtypes.canonical(dtype)
         self.weak_type = weak_type

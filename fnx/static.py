@@ -30,6 +30,14 @@ def strings(x: str | Iterable[str] | None, what: str) -> tuple[str, ...]:
     return found
 
 
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 class Static:
     """Which arguments of a function are static, by number and by name."""
 
@@ -41,14 +49,15 @@ class Static:
         if signature is not None:
             self._complete(list(signature.parameters.values()))
         self.any = bool(self.numbers or self.names)
-        self._from_end = any(k < 0 for k in self.numbers)
-        self._sorted = sorted(self.numbers)
-        self._sorted_names = sorted(self.names)
-        self._places = frozenset(self.numbers)
+        self._plans: dict[
+            tuple, Callable
+        ] = {}  # by the number of arguments and the names of others
 
     def _complete(self, parameters: list) -> None:
         """Numbers for names and names for numbers, as in the function's signature."""
-        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
         variadic = any(p.kind == p.VAR_POSITIONAL for p in parameters)
         keywords = any(p.kind == p.VAR_KEYWORD for p in parameters)
         known = {p.name for p in parameters}
@@ -77,28 +86,30 @@ class Static:
 
     def split(self, args: tuple, kwargs: dict) -> tuple[tuple, dict, Fixed]:
         """The dynamic arguments by position and by name, and the static ones."""
-        count, places, numbers = len(args), self._places, self._sorted
-        if self._from_end:
-            places = frozenset(k + count if k < 0 else k for k in self.numbers)
-            numbers = sorted(places)
-        fixed = [(k, type(args[k]), args[k]) for k in numbers if k < count]
-        rest = tuple([x for k, x in enumerate(args) if k not in places])
-        if kwargs:
-            fixed += [(n, type(kwargs[n]), kwargs[n]) for n in self._sorted_names if n in kwargs]
-            kwargs = {n: x for n, x in kwargs.items() if n not in self.names}
-        key = tuple(fixed)
+        shape = (len(args), *kwargs)
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = self._plans[shape] = self._plan(len(args), list(kwargs))
+        found = plan(args, kwargs)
         try:
-            hash(key)
+            hash(found[2])
         except TypeError as error:
-            raise self._unhashable(key) from error
-        return rest, kwargs, key
+            raise self._unhashable(found[2]) from error
+        return found
+
+    def _plan(self, count: int, names: list[str]) -> Callable:
+        """`split` for calls with so many arguments and these names, as code: it runs at each call."""
+        places = {k + count if k < 0 else k for k in self.numbers}
+        static: list[tuple[int | str, str]]
+        static = [(k, f"args[{k}]") for k in sorted(places) if k < count]
+        static += [(n, f"kwargs[{n!r}]") for n in sorted(self.names) if n in names]
+        rest = "".join(f"args[{k}], " for k in range(count) if k not in places)
+        named = ", ".join(f"{n!r}: kwargs[{n!r}]" for n in names if n not in self.names)
+        fixed = "".join(f"({where!r}, type({x}), {x}), " for where, x in static)
+        return eval(f"lambda args, kwargs: (({rest}), {{{named}}}, ({fixed}))")
 
     def _unhashable(self, fixed: Fixed) -> InvalidValue:
-        for where, kind, value in fixed:
-            try:
-                hash(value)
-            except TypeError:
-                break
+        where, kind, value = next(f for f in fixed if not _is_hashable(f[2]))
         return InvalidValue(
             f"the static argument {where!r} of {self.name} is not hashable: {kind.__name__}: "
             f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "

@@ -7,7 +7,7 @@ operations along the lanes' axis. For all other lanes it is an operation like an
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -193,14 +193,14 @@ def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, t
 class _PExtremum(Collective):
     axes: tuple[Name, ...]
     axis_index_groups: Groups = None
-    reduction = Max
+    reduction: ClassVar[type[Primitive]] = Max
 
     @property
     def axis_names(self) -> tuple[Name, ...]:
         return self.axes
 
     def across(self, x: Array) -> tuple[Array, int | None]:
-        return self.reduction((0,))(x), None
+        return self.reduction((0,))(x), None  # type: ignore[call-arg]
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         # The tangent is shared evenly by all lanes that have the extremum, as in reduce_max.

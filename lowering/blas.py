@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 
-from . import gemm, lapack, sort
+from . import gemm, sort, spectral, triangular, tridiagonal
 from .stacks import LETTER
 from .values import Handle
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
 _ANY_DTYPE: dict[str, Routine] = {**gemm.ROUTINES, **sort.ROUTINES}
-_LAPACK: dict[str, Routine] = lapack.ROUTINES
+_LAPACK: dict[str, Routine] = {
+    **triangular.ROUTINES,
+    **spectral.ROUTINES,
+    **tridiagonal.ROUTINES,
+}
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})
 
 

@@ -37,6 +37,7 @@ class Builder(Storage):
         jaxpr: Jaxpr,
         inputs: Sequence[Handle],
         targets: dict[Var, Stored] | None = None,
+        wishes: dict[Var, Stored] | None = None,
     ) -> list[Handle]:
         """Build a jaxpr in the current block; the handles of its outputs."""
         jaxpr = readers_first(jaxpr)
@@ -50,6 +51,10 @@ class Builder(Storage):
             scope.handles[var] = self._new_handle(var)
             scope.handles[var].target = target
         self._hint_targets(jaxpr, targets or {})
+        for var, place in (wishes or {}).items():
+            if var not in scope.handles:
+                scope.handles[var] = self._new_handle(var)
+                scope.handles[var].wish = place
         for k, eqn in enumerate(jaxpr.eqns):
             scope.position = k
             self._eqn(eqn)

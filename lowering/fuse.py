@@ -7,6 +7,10 @@ UNROLLED_WORK = 512  # a fold over at most so many points, with small results, i
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 4  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 4  # and at how many uses; the less it costs, the more
+UNROLLED_ROW = 16  # terms of a reduction up to which they are written out for each result
+FEW_LANES = 4  # results along the last axis from which on they are the lanes of a vector
+TILED = 400  # cache lines from which on transposed access goes tile by tile
+TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
 PARALLEL_WORK = 1 << 18  # operations from which on a nest is shared out to threads
 
 _FREE = frozenset(

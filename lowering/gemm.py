@@ -8,15 +8,28 @@ from fnx.core.scalar import Expr
 
 from . import fuse
 from .kernel import Loop, Ref, Stmt, Store
-from .small import each_item
-from .stacks import LETTER, call, const, filled, finish, is_complex, loop, place, prod, result, work
+from .stacks import (
+    LETTER,
+    call,
+    const,
+    each_item,
+    filled,
+    finish,
+    is_complex,
+    loop,
+    place,
+    prod,
+    result,
+    work,
+)
 from .values import Handle, Pull, Registers, Shape, Stored, static_indices
 from .views import Matrices, matrices, offset, view
 
 if TYPE_CHECKING:
     from .build import Builder
 
-INLINED = 4096  # multiplications of one product that loops do before a library would have begun
+INLINED = 4096  # multiplications of one product that loops do in the time of a call of a library
+INLINED_VECTOR = 1024  # and of a matrix and a vector
 UNROLLED = 16  # length up to which a sum of products is one expression
 
 
@@ -34,7 +47,9 @@ class Product:
         self.inner: Shape = tuple(lhs.shape[k] for k in self.lc)
         self.m, self.n, self.k = prod(self.left), prod(self.right), prod(self.inner)
 
-    def term(self, t: Sequence[Expr], i: Sequence[Expr], k: Sequence[Expr], j: Sequence[Expr]) -> Any:
+    def term(
+        self, t: Sequence[Expr], i: Sequence[Expr], k: Sequence[Expr], j: Sequence[Expr]
+    ) -> Any:
         """The two factors of one product."""
         x = self.lhs(*_placed((*self.lb, *self.lf, *self.lc), (*t, *i, *k)))
         y = self.rhs(*_placed((*self.rb, *self.rc, *self.rf), (*t, *k, *j)))
@@ -59,23 +74,25 @@ def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> No
         finish(builder, out)
     elif not p.k:
         result(builder, out, lambda *ix: const(0, out.dtype), "dot_general")
-    elif dtype not in LETTER or p.m * p.n * p.k <= INLINED:
+    elif dtype not in LETTER or p.m * p.n * p.k <= (
+        INLINED if min(p.m, p.n) > 1 else INLINED_VECTOR
+    ):
         _inline(builder, p, out)
     else:
         _library(builder, p, out)
 
 
-# --- loops ------------------------------------------------------------------------------------------------
+# --- loops ------------------------------------------------------------------------------------
 
 
-def _sum(a: Expr | None, x: Expr, y: Expr) -> Expr:
+def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
     """a + x y."""
     if x.dtype == "bool":
         both = scalar.logical_and(x, y)
         return both if a is None else scalar.node("or", "bool", (a, both))
     if a is None:
         return scalar.mul(x, y)
-    if is_complex(x.dtype) or "float" not in x.dtype:
+    if is_complex(x.dtype) or "float" not in x.dtype or not fused:
         return scalar.add(a, scalar.mul(x, y))
     return scalar.apply("fma", x, y, a)
 
@@ -125,7 +142,7 @@ def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
         assert total is not None
         return scalar.cast(total, out.dtype)
 
-    make = lambda: [element(ix) for ix in static_indices(out.shape)]  # noqa: E731
+    make = lambda: [element(ix) for ix in static_indices(out.shape)]
     builder.settle_registers(out, builder.evaluated(make))
 
 
@@ -135,7 +152,8 @@ def _columns(right: Shape, make: Any, vector: bool = True) -> list[Stmt]:
     body = make(j)
     for v, n in reversed(list(zip(j, right, strict=True))):
         if n != 1:
-            body = [Loop(v, scalar.size(n), body, vector=vector)]
+            # Short loops would be unrolled before the vectoriser comes, which then takes the rows.
+            body = [Loop(v, scalar.size(n), body, vector=vector, unroll=1 if vector else 0)]
             vector = False
     return body
 
@@ -162,7 +180,9 @@ def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> li
     if p.n == 1:
         j = (scalar.size(0),) * len(p.right)
         total = scalar.var(p.dtype, "a")
-        body = _sums(loops, total, zero, lambda a: _sum(a, *p.term(t, i, k, j)))
+        # Products and sums apart: the vectoriser does not split a chain of fused ones.
+        step = lambda a: _sum(a, *p.term(t, i, k, j), fused=False)
+        body = _sums(loops, total, zero, step)
         return [*body, Store(made.buffer, target(j), scalar.cast(total, dtype))]
 
     def where(j: tuple[Expr, ...]) -> tuple[Any, Expr]:
@@ -197,15 +217,13 @@ def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
     (v, n), *rest = loops
     exact = "float" not in total.dtype and not is_complex(total.dtype)
     if not rest:
-        return [
-            Loop(v, scalar.size(n), [], [total], [start], [step(total)], reassociate=not exact)
-        ]
+        return [Loop(v, scalar.size(n), [], [total], [start], [step(total)], reassociate=not exact)]
     inner = scalar.var(total.dtype, "a")
     body = _sums(rest, inner, total, step)
     return [Loop(v, scalar.size(n), body, [total], [start], [inner])]
 
 
-# --- BLAS -------------------------------------------------------------------------------------------------
+# --- BLAS -------------------------------------------------------------------------------------
 
 
 def _library(builder: "Builder", p: Product, out: Handle) -> None:
@@ -232,7 +250,9 @@ def _library(builder: "Builder", p: Product, out: Handle) -> None:
         builder.emit(loop(count, one))
     if out.dtype != p.dtype:
         shape = out.shape
-        result(builder, out, lambda *ix: scalar.cast(made.read(shape, ix), out.dtype), "dot_general")
+        result(
+            builder, out, lambda *ix: scalar.cast(made.read(shape, ix), out.dtype), "dot_general"
+        )
     else:
         finish(builder, out)
 

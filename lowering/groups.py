@@ -6,12 +6,13 @@ Closing it emits one nest, in which only those members are stored that somebody 
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse
+from fnx.lowering import fuse, reuse, tiles
 from fnx.lowering.kernel import Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.values import (
     Folding,
@@ -129,6 +130,7 @@ class Nests:
             for m in self.stores:  # nothing to compute, but a place to point at
                 self._store(m, [scalar.size(0)] * len(group.shape))
             return
+        reused = reuse.choose(self.builder, group, self.stores)
         stores = [self._store(m) for m in self.stores]
         dims = list(zip(group.vars, group.shape, strict=True))
         flat = self._collapse(stores)
@@ -136,7 +138,13 @@ class Nests:
             dims, stores = flat
         elif self._wants_unroll(stores):
             dims, stores = self._unroll()
-        self._nest(self._loops(dims, list(stores)), [])
+        else:
+            across = tiles.across(stores, group.vars, group.shape)
+            if across is not None and not reused:
+                self._nest(tiles.loops(dims, list(stores), across, self.builder.in_place), [])
+                return
+        body = reuse.read_first(stores) if reused else list(stores)
+        self._nest(self._loops(dims, body), [])
 
     def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
         """One loop over all elements, where everything is read and stored at the same position."""
@@ -209,7 +217,12 @@ class Nests:
         if 0 in group.shape:
             self._empty_folds(results)
         elif results <= fuse.SMALL:
-            self._fold_registers(kept, list(axes))
+            if kept == [len(group.shape) - 1] and results >= fuse.FEW_LANES:
+                self._fold_lanes(results)
+            else:
+                self._fold_registers(kept, list(axes))
+        elif prod(group.shape[k] for k in axes) <= fuse.UNROLLED_ROW:
+            self._fold_short(kept, list(axes))
         elif not axes or axes[-1] == len(group.shape) - 1:
             self._fold_rows(kept, list(axes))
         else:
@@ -300,6 +313,57 @@ class Nests:
         again = substitute_many(nexts, accs, inner)
         loops = self._fold_loops(rest, body, inner, list(accs), again, reassociate)
         return [Loop(var, scalar.size(n), loops, accs, init, inner, reassociate=reassociate)]
+
+    def _fold_lanes(self, lanes: int) -> None:
+        """Few results along the last axis: accumulators side by side on the stack, as a vector."""
+        group, builder = self.group, self.builder
+        lane, extent = group.vars[-1], scalar.const(lanes, "int64")
+        body: list[Stmt] = [self._store(m) for m in self.stores]
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        for f in group.folds:
+            accs = []
+            for handle, init in zip(f.handles, f.fold.init, strict=True):
+                acc = builder.new_stack(handle.dtype, lanes)
+                stored = handle.target or builder.new_stored(handle)
+                handle.state = stored
+                accs.append(acc)
+                before.append(Store(acc, lane, init))
+                position = stored.position(handle.shape, self._kept_index(f, handle))
+                after.append(Store(stored.buffer, position, scalar.load(acc, lane, acc.dtype)))
+            old = tuple(scalar.load(a, lane, a.dtype) for a in accs)
+            values = f.fold.combine(old, self._values_at(f, list(group.vars)))
+            body += [Store(a, lane, v) for a, v in zip(accs, values, strict=True)]
+        rows: list[Stmt] = [Loop(lane, extent, body, vector=True)]
+        for var, n in reversed(list(zip(group.vars[:-1], group.shape[:-1], strict=True))):
+            rows = [Loop(var, scalar.size(n), rows)]
+        first, final = (Loop(lane, extent, b, vector=True) for b in (before, after))
+        self._nest([first, *rows, final], [])
+        for f in group.folds:
+            for handle in f.handles:
+                builder.load_registers(handle)
+
+    def _fold_short(self, kept: list[int], axes: list[int]) -> None:
+        """Few terms: they are written out, in a loop over the results."""
+        group = self.group
+        points: list[list[Expr]] = [list(group.vars)]
+        for k in axes:
+            points = [
+                [*p[:k], scalar.size(j), *p[k + 1 :]] for p in points for j in range(group.shape[k])
+            ]
+        for p in points:
+            group.allow(p)
+        body: list[Stmt] = [self._store(m, p) for m in self.stores for p in points]
+        for f in group.folds:
+            accs = f.fold.init
+            for p in points:
+                accs = f.fold.combine(accs, self._values_at(f, p))
+            for handle, value in zip(f.handles, accs, strict=True):
+                stored = handle.target or self.builder.new_stored(handle)
+                handle.state = stored
+                position = stored.position(handle.shape, self._kept_index(f, handle))
+                body.append(Store(stored.buffer, position, value))
+        self._nest(self._loops([(group.vars[k], group.shape[k]) for k in kept], body), [])
 
     def _fold_rows(self, kept: list[int], axes: list[int]) -> None:
         """The last axis is reduced: an accumulator in a register for each row."""

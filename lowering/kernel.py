@@ -85,7 +85,8 @@ class Loop(Stmt):
     (fast-math reassoc and nsz on the operations that combine the carries). `parallel` says that
     rounds are independent and worth sharing out. `poll` asks the control block now and then
     whether to stop. `vector` says that rounds are independent (no store of one is read by another).
-    `reverse` runs from the last index to the first. `unroll` is a hint.
+    `reverse` runs from the last index to the first. `unroll` is a hint: 1 means that the loop is
+    better left to the vectoriser.
     """
 
     index: Expr

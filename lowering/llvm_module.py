@@ -88,6 +88,8 @@ class Module:
             g = self.group((group,))
             parallel = f'!{{!"llvm.loop.parallel_accesses", {g}}}'
             facts.append(self._meta(("parallel", group), parallel))
+        if unroll == 1:
+            facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
         if unroll > 1:
             count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
             facts.append(self._meta(("unroll", unroll), count))

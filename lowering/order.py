@@ -44,6 +44,31 @@ def needs(atom: object, on: Var, maker: dict[Var, Eqn]) -> bool:
     return False
 
 
+_MOVES = frozenset(
+    "broadcast_in_dim reshape squeeze expand_dims transpose slice rev pad concatenate split "
+    "dynamic_slice gather stack tile".split()
+)
+
+
+def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a result reads an array nowhere but at the index of its own element.
+
+    What is stored before (sums, products, loops) may have read it anywhere.
+    """
+    todo, seen = list(eqn.inputs), set()
+    while todo:
+        atom = todo.pop()
+        made = maker.get(atom) if type(atom) is Var else None
+        if made is None or atom in seen:
+            continue
+        seen.add(atom)
+        if made.prim.elementwise:
+            todo.extend(made.inputs)
+        elif made.prim.name in _MOVES and any(needs(a, old, maker) for a in made.inputs):
+            return False
+    return True
+
+
 def _changes_bulk(eqn: Eqn) -> bool:
     """Whether an equation replaces or adds to a box without gaps, of most of an array."""
     if eqn.prim.name not in ("slice_set", "slice_add"):

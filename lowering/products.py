@@ -8,6 +8,7 @@ overlap the one before, so that there are no remainders.
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
@@ -221,30 +222,25 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
     """The right operand with the lanes last, filled up with zeros to whole vectors."""
     padded = max(plan.lane.size, plan.lanes)
     axes = [a for a in (*plan.kept, *plan.summed) if a.right]
-    size = padded
-    for a in axes:
-        size *= a.size
-    buffer = builder.new_buffer(dtype, size)
-    zero, to, source = scalar.size(0), scalar.size(0), right.base
-    index = [scalar.var("int64", "p") for _ in axes]
-    stride, strides = padded, dict[Axis, int]()
-    for a, i in zip(reversed(axes), reversed(index), strict=True):
-        strides[a] = stride
-        to = scalar.add(to, scalar.mul(i, scalar.size(stride)))
-        source = scalar.add(source, scalar.mul(i, scalar.size(a.right)))
-        stride *= a.size
-    j = scalar.var("int64", "p")
+    shape = (*(a.size for a in axes), padded)
     last = scalar.size(plan.lane.size - 1)
-    within = scalar.apply("min", j, last) if padded > plan.lane.size else j
-    position = scalar.add(source, scalar.mul(within, scalar.size(plan.lane.right)))
-    value = scalar.load(right.buffer, position, dtype)
-    if padded > plan.lane.size:
-        value = scalar.select(scalar.compare("le", j, last), value, scalar.const(0, dtype))
-    body: list[Stmt] = [Store(buffer, scalar.add(to, j), value)]
-    body = [Loop(j, scalar.size(padded), body, vector=True)]
-    for a, i in reversed(list(zip(axes, index, strict=True))):
-        body = [Loop(i, scalar.size(a.size), body)]
-    builder.emit_nest(["pack"], body, [], note=f"{padded} columns of a sum of products")
+
+    def element(*index: Expr) -> Expr:
+        lane = scalar.apply("min", index[-1], last) if padded > plan.lane.size else index[-1]
+        at = scalar.add(right.base, scalar.mul(lane, scalar.size(plan.lane.right)))
+        for a, i in zip(axes, index, strict=False):
+            at = scalar.add(at, scalar.mul(i, scalar.size(a.right)))
+        value = scalar.load(right.buffer, at, dtype)
+        if padded == plan.lane.size:
+            return value
+        within = scalar.compare("le", index[-1], last)
+        return scalar.select(within, value, scalar.const(0, dtype))
+
+    copy = Handle(shape, dtype)
+    copy.target = builder.new_stored(copy)
+    builder.join(copy, element, "pack")
+    place = builder.store(copy)
+    strides = {a: prod(shape[k + 1 :]) for k, a in enumerate(axes)}
 
     def moved(a: Axis) -> Axis:
         return replace(a, right=strides.get(a, 0))
@@ -256,7 +252,7 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
         lane=replace(plan.lane, right=1),
         tile=tuple((moved(a), n) for a, n in plan.tile),
     )
-    return Source(buffer, zero), plan
+    return Source(place.buffer, place.base), plan
 
 
 # --- statements ---------------------------------------------------------------------------------------------
@@ -266,8 +262,7 @@ def _emit(
     builder: "Builder", plan: Plan, left: Source, right: Source, stored: Stored, out: Handle
 ) -> None:
     lanes, points = plan.lanes, plan.points
-    builder.kernels += 1
-    acc = Buffer(f"acc{builder.kernels}", out.dtype, len(points) * lanes, "stack")
+    acc = builder.new_stack(out.dtype, len(points) * lanes)
     starts = [left.base, right.base, stored.base]
     loops: list[tuple[Expr, int]] = []
     steps = dict(plan.tile)

@@ -27,6 +27,12 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
     def updates(atom: Any, old: Var) -> bool:
         while type(atom) is Var and atom in maker:
             eqn = maker[atom]
+            if eqn.prim.elementwise and atom.aval.shape == old.aval.shape:
+                return order.read_at_own_index(eqn, old, maker) and any(
+                    a is old or updates(a, old)
+                    for a in eqn.inputs
+                    if a.aval.shape == old.aval.shape and a.aval.dtype == old.aval.dtype
+                )
             places = order.overwritten(eqn)
             if not places or id(eqn) in anew:
                 return False
@@ -98,7 +104,7 @@ class Carries:
             if builder.dies(given) and given.state.buffer not in taken:
                 builder.save_readers(given.state.buffer)
                 return given.state
-        place = out.target or builder.new_stored(given)
+        place = out.target or Stored(builder.new_buffer(given.dtype, given.size))
         builder.store_into(_twin(given), place)
         return place
 
@@ -120,6 +126,14 @@ class Carries:
                 found.setdefault(atom, place)
         return found
 
+    def wishes(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+        """Whose memory the next values would best take over."""
+        return {
+            atom: place
+            for atom, place, new in zip(outs, self.places, self.nexts, strict=True)
+            if type(atom) is Var and isinstance(place, Stored) and new is None
+        }
+
     def close(self, results: Sequence[Handle]) -> list[Expr]:
         """Write the next values of the large carries; the next values of the variables."""
         builder = self.builder
@@ -139,7 +153,7 @@ class Carries:
             if source.buffer is place.buffer:
                 continue
             if source.buffer in mine:  # carries that change places
-                copy = builder.new_stored(made)
+                copy = Stored(builder.new_buffer(made.dtype, made.size))
                 builder.copy(copy, source, made.size)
                 source = copy
             moves.append((place, source, made.size))
@@ -241,7 +255,8 @@ def _loop_body(
             step = _step_of(stack, atom.aval.size, t)
             if type(atom) is Var and atom not in r.jaxpr.outs[: r.carry]:
                 targets.setdefault(atom, step)
-        results = builder.jaxpr(r.jaxpr, given, targets)
+        wishes = carries.wishes(r.jaxpr.outs[: r.carry])
+        results = builder.jaxpr(r.jaxpr, given, targets, wishes)
         for made, stack in zip(results[r.carry :], stacks, strict=True):
             builder.store_into(made, _step_of(stack, made.size, t))
         return carries.close(results[: r.carry])
@@ -286,7 +301,8 @@ def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: 
 
     def step() -> list[Expr]:
         given = [*body_consts, *carries.handles(OWN, init)]
-        results = builder.jaxpr(r.body, given, carries.targets(r.body.outs))
+        targets, wishes = carries.targets(r.body.outs), carries.wishes(r.body.outs)
+        results = builder.jaxpr(r.body, given, targets, wishes)
         return carries.close(results)
 
     before, cond = _inside(builder, test)

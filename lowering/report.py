@@ -1,6 +1,7 @@
 """What a compiled program is made of, for people: kernels, library and host calls, memory, times."""
 
 from dataclasses import dataclass
+
 from fnx.lowering import memory, walk
 from fnx.lowering.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
 

@@ -1,31 +1,24 @@
-"""Factorizations of small matrices as expressions and loops: a call of LAPACK costs a microsecond.
+"""Cholesky and triangular systems of small matrices as straight-line code on their elements.
 
-Up to `UNROLLED` rows, cholesky and triangular systems are straight-line code on the elements of a
-matrix, and up to `PIVOTED` rows LU with partial pivoting, which selects rows instead of moving
-them. LU up to `LOOPS` rows is loops on memory.
+A call of LAPACK costs a microsecond; these cost less, and stacks of small matrices are one kernel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import fuse
-from .kernel import Buffer, If, Let, Loop, Ref, Stmt, Store
-from .stacks import apart, const, finish, in_place, is_complex, loop, nan, place, prod, work
-from .values import Handle, Pending, Shape, Stored, static_indices
+from .kernel import Stmt, Store
+from .stacks import const, each_item, finish, is_complex, loop, named, nan, place, prod
+from .values import Handle, Pending, static_indices
 
 if TYPE_CHECKING:
     from .build import Builder
 
-UNROLLED = 8
-PIVOTED = 4
-LOOPS = 8
+UNROLLED = 8  # rows
 Rows = list[list[Expr]]
-
-
-# --- arithmetic -----------------------------------------------------------------------------------------
 
 
 def minus_product(c: Expr, a: Expr, b: Expr) -> Expr:
@@ -39,26 +32,8 @@ def reciprocal(a: Expr) -> Expr:
     return scalar.apply("div", const(1, a.dtype), a)
 
 
-def _conj(a: Expr) -> Expr:
+def conj(a: Expr) -> Expr:
     return scalar.apply("conj", a) if is_complex(a.dtype) else a
-
-
-def _size(a: Expr) -> Expr:
-    """What LAPACK compares to find a pivot: |re| + |im|."""
-    if is_complex(a.dtype):
-        parts = (scalar.apply("abs", scalar.apply(p, a)) for p in ("real", "imag"))
-        return scalar.add(*parts)
-    return scalar.apply("abs", a)
-
-
-def swapped(buffer: Buffer, i: Expr, j: Expr) -> list[Stmt]:
-    """Exchange two elements."""
-    x, y = (scalar.load(buffer, k, buffer.dtype) for k in (i, j))
-    a, b = scalar.var(x.dtype, "x"), scalar.var(x.dtype, "y")
-    return [Let([a, b], [x, y]), Store(buffer, i, b), Store(buffer, j, a)]
-
-
-# --- algorithms on elements -------------------------------------------------------------------------------
 
 
 def cholesky_of(a: Callable[[int, int], Expr], n: int) -> Rows:
@@ -69,7 +44,7 @@ def cholesky_of(a: Callable[[int, int], Expr], n: int) -> Rows:
     for j in range(n):
         d = a(j, j)
         for k in range(j):
-            d = minus_product(d, rows[j][k], _conj(rows[j][k]))
+            d = minus_product(d, rows[j][k], conj(rows[j][k]))
         d = scalar.apply("real", d) if is_complex(dtype) else d
         bad = scalar.compare("le", d, const(0, d.dtype))  # nan goes on, as in LAPACK
         good = scalar.logical_and(good, scalar.apply("not", bad))
@@ -80,7 +55,7 @@ def cholesky_of(a: Callable[[int, int], Expr], n: int) -> Rows:
         for i in range(j + 1, n):
             s = a(i, j)
             for k in range(j):
-                s = minus_product(s, rows[i][k], _conj(rows[j][k]))
+                s = minus_product(s, rows[i][k], conj(rows[j][k]))
             rows[i][j] = scalar.mul(s, inverse)
     for i in range(n):
         for j in range(i + 1):
@@ -102,69 +77,11 @@ def substituted(
     return [x[i] for i in range(n)]
 
 
-def lu_of(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
-    """LU factors in one matrix, pivots, and the permutation."""
-    a = [list(row) for row in a]
-    m, n = len(a), len(a[0])
-    order: list[Expr] = [const(i, "int32") for i in range(m)]
-    pivots = []
-    for k in range(min(m, n)):
-        best, p = _size(a[k][k]), const(k, "int32")
-        for i in range(k + 1, m):
-            better = scalar.compare("gt", _size(a[i][k]), best)
-            best = scalar.select(better, _size(a[i][k]), best)
-            p = scalar.select(better, const(i, "int32"), p)
-        pivots.append(p)
-        for i in range(k + 1, m):
-            here = scalar.compare("eq", p, const(i, "int32"))
-            for row, j in [(a, j) for j in range(n)]:
-                row[k][j], row[i][j] = _exchanged(here, row[k][j], row[i][j])
-            order[k], order[i] = _exchanged(here, order[k], order[i])
-        is_zero = scalar.compare("eq", a[k][k], const(0, a[k][k].dtype))
-        inverse = scalar.select(is_zero, const(1, a[k][k].dtype), reciprocal(a[k][k]))
-        for i in range(k + 1, m):
-            a[i][k] = scalar.mul(a[i][k], inverse)
-            for j in range(k + 1, n):
-                a[i][j] = minus_product(a[i][j], a[i][k], a[k][j])
-    return a, pivots, order
-
-
-def _exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    return scalar.select(cond, y, x), scalar.select(cond, x, y)
-
-
-# --- stacks -------------------------------------------------------------------------------------------------
-
-
-def each_item(
-    builder: "Builder",
-    lead: Shape,
-    make: Callable[[tuple[Expr, ...]], list[Stmt]],
-    name: str,
-    parallel: bool = False,
-) -> None:
-    """Loops over the items of a stack, as one kernel."""
-    index = tuple(scalar.var("int64", "t") if n != 1 else scalar.size(0) for n in lead)
-    body = builder.evaluated(lambda: make(index))
-    for i, n in reversed(list(zip(index, lead, strict=True))):
-        if n != 1:
-            body = [Loop(i, scalar.size(n), body)]
-    if parallel and isinstance(body[0], Loop):
-        body[0].parallel = True
-    builder.emit_nest([name], body, [], note=f"{list(lead)} {name}")
-
-
 def ready(builder: "Builder", h: Any) -> Handle:
     """An operand that may be read anywhere: pending values are stored first."""
     if isinstance(h.state, Pending):
         builder.store(h)
     return h
-
-
-def _named(exprs: Sequence[Expr], name: str) -> tuple[list[Expr], Stmt]:
-    """Variables for values that must be computed before something is overwritten."""
-    names = [scalar.var(e.dtype, name) for e in exprs]
-    return names, Let(names, list(exprs))
 
 
 def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
@@ -185,7 +102,7 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
 
     def one(t: tuple[Expr, ...]) -> list[Stmt]:
         rows = cholesky_of(lambda i, j: a(*t, scalar.size(i), scalar.size(j)), n)
-        names, let = _named([e for row in rows for e in row], "l")
+        names, let = named([e for row in rows for e in row], "l")
         places = [made.position(out.shape, (*t, *ix)) for ix in static_indices((n, n))]
         return [let, *[Store(made.buffer, p, e) for p, e in zip(places, names, strict=True)]]
 
@@ -205,14 +122,12 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
         def m(i: int, k: int) -> Expr:
             i, k = (k, i) if flip else (i, k)
             e = a(*t, scalar.size(i), scalar.size(k))
-            return _conj(e) if conjugating else e
+            return conj(e) if conjugating else e
 
         return m
 
     def column(t: tuple[Expr, ...], j: Expr) -> list[tuple[Expr, ...]]:
-        return [
-            (*t, scalar.size(i), j) if left else (*t, j, scalar.size(i)) for i in range(n)
-        ]
+        return [(*t, scalar.size(i), j) if left else (*t, j, scalar.size(i)) for i in range(n)]
 
     forward = lower != flip
 
@@ -236,13 +151,13 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
     def one(t: tuple[Expr, ...]) -> list[Stmt]:
         m, inverses, body = matrix(t), None, []
         if not unit:
-            inverses, let = _named([reciprocal(m(i, i)) for i in range(n)], "d")
+            inverses, let = named([reciprocal(m(i, i)) for i in range(n)], "d")
             body.append(let)
 
         def solved(j: Expr) -> list[Stmt]:
             where = column(t, j)
             xs = substituted(m, inverses, [b(*ix) for ix in where], forward)
-            names, let = _named(xs, "x")
+            names, let = named(xs, "x")
             places = [made.position(out.shape, ix) for ix in where]
             return [let, *[Store(made.buffer, p, e) for p, e in zip(places, names, strict=True)]]
 
@@ -250,275 +165,5 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
             return [*body, *solved(scalar.size(0))]
         return [*body, loop(many, solved, vector=left)]
 
-    each_item(
-        builder, tuple(lead), one, "triangular_solve", out.size * n >= fuse.PARALLEL_WORK
-    )
+    each_item(builder, tuple(lead), one, "triangular_solve", out.size * n >= fuse.PARALLEL_WORK)
     finish(builder, out)
-
-
-# --- LU -----------------------------------------------------------------------------------------------------
-
-
-def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
-    *lead, rows, cols = a.shape
-    a = ready(builder, a)
-    if max(rows, cols) > PIVOTED:
-        _lu_loops(builder, a, outs)
-        return
-
-    def factors(t: tuple[Expr, ...]) -> tuple[list[Expr], ...]:
-        given = [[a(*t, *ix) for ix in row] for row in _grid(rows, cols)]
-        made, pivots, order = lu_of(given)
-        return [e for row in made for e in row], pivots, order
-
-    if all(fuse.is_small(out.shape) for out in outs):
-
-        def elements() -> list[list[Expr]]:
-            found: list[list[Expr]] = [[], [], []]
-            for t in static_indices(tuple(lead)):
-                for mine, new in zip(found, factors(t), strict=True):
-                    mine += new
-            return found
-
-        for out, column in zip(outs, builder.evaluated(elements), strict=True):
-            builder.settle_registers(out, column)
-        return
-    places = [place(builder, out) for out in outs]
-
-    def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        lets: list[Stmt] = []
-        stores: list[Stmt] = []
-        for out, made, exprs in zip(outs, places, factors(t), strict=True):
-            names, let = _named(exprs, "u")
-            lets.append(let)
-            for ix, e in zip(static_indices(out.shape[len(lead) :]), names, strict=True):
-                stores.append(Store(made.buffer, made.position(out.shape, (*t, *ix)), e))
-        return [*lets, *stores]
-
-    each_item(builder, tuple(lead), one, "lu")
-    for out in outs:
-        finish(builder, out)
-
-
-def _grid(rows: int, cols: int) -> list[list[tuple[Expr, Expr]]]:
-    return [[(scalar.size(i), scalar.size(j)) for j in range(cols)] for i in range(rows)]
-
-
-def _lu_loops(builder: "Builder", a: Handle, outs: list[Handle]) -> None:
-    from . import lapack
-
-    *lead, rows, cols = a.shape
-    k = min(rows, cols)
-    made = in_place(builder, a, outs[0])
-    outs[0].state = made
-    pivots, order = (place(builder, out) for out in outs[1:])
-
-    def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        def item(s: Stored, size: int) -> Ref:
-            where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
-            return Ref(s.buffer, scalar.add(s.base, scalar.mul(where, scalar.size(size))))
-
-        swaps = item(pivots, k)
-        return [
-            *lu_loops(item(made, rows * cols), swaps, rows, cols),
-            *lapack.permute(swaps, item(order, rows), rows, k),
-        ]
-
-    each_item(builder, tuple(lead), one, "lu")
-    for out in outs:
-        finish(builder, out)
-
-
-def _position(a: Ref, i: Expr, j: Expr, cols: int) -> Expr:
-    return scalar.add(a.index, scalar.add(scalar.mul(i, scalar.size(cols)), j))
-
-
-def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
-    """LU in place of a row-major matrix; pivots from 0."""
-    dtype = a.buffer.dtype
-    one = scalar.size(1)
-
-    def element(i: Expr, j: Expr) -> Expr:
-        return scalar.load(a.buffer, _position(a, i, j, cols), dtype)
-
-    def step(k: Expr) -> list[Stmt]:
-        below = scalar.sub(scalar.size(rows - 1), k)
-        start = _size(element(k, k))
-        best, p = scalar.var(start.dtype, "m"), scalar.var("int64", "p")
-        i = scalar.var("int64", "i")
-        row = scalar.add(scalar.add(k, one), i)
-        found = _size(element(row, k))
-        better = scalar.compare("gt", found, best)
-        search = Loop(
-            i,
-            below,
-            [],
-            [best, p],
-            [start, k],
-            [scalar.select(better, found, best), scalar.select(better, row, p)],
-        )
-        note = Store(pivots.buffer, scalar.add(pivots.index, k), scalar.cast(p, "int32"))
-        exchange = loop(
-            cols,
-            lambda j: swapped(a.buffer, _position(a, k, j, cols), _position(a, p, j, cols)),
-        )
-        pivot = element(k, k)
-        is_zero = scalar.compare("eq", pivot, const(0, dtype))
-        (inverse,), let = _named(
-            [scalar.select(is_zero, const(1, dtype), reciprocal(pivot))], "d"
-        )
-
-        def eliminate(i: Expr) -> list[Stmt]:
-            row = scalar.add(scalar.add(k, one), i)
-            (f,), let = _named([scalar.mul(element(row, k), inverse)], "f")
-
-            def update(j: Expr) -> list[Stmt]:
-                col = scalar.add(scalar.add(k, one), j)
-                value = minus_product(element(row, col), f, element(k, col))
-                return [Store(a.buffer, _position(a, row, col, cols), value)]
-
-            right = scalar.sub(scalar.size(cols - 1), k)
-            keep = Store(a.buffer, _position(a, row, k, cols), f)
-            return [let, keep, loop(right, update, vector=True)]
-
-        moved = If(scalar.compare("ne", p, k), [exchange], [])
-        return [search, note, moved, let, loop(below, eliminate)]
-
-    return [loop(min(rows, cols), step)]
-
-
-def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
-    *lead, n, cols = b.shape
-    a, b = ready(builder, a), ready(builder, b)
-    if n > PIVOTED:
-        _solve_loops(builder, a, b, out)
-        return
-
-    def factors(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
-        made, _, order = lu_of([[a(*t, *ix) for ix in row] for row in _grid(n, n)])
-        return made, [reciprocal(made[i][i]) for i in range(n)], order
-
-    def solution(
-        f: Rows, inverses: list[Expr], order: list[Expr], t: tuple[Expr, ...], j: Expr
-    ) -> list[Expr]:
-        given = [b(*t, scalar.size(i), j) for i in range(n)]
-        y = []
-        for i in range(n):  # the row that the permutation names
-            e = given[-1]
-            for k in range(n - 2, -1, -1):
-                here = scalar.compare("eq", order[i], const(k, "int32"))
-                e = scalar.select(here, given[k], e)
-            y.append(e)
-        y = substituted(lambda i, k: f[i][k], None, y, True)
-        return substituted(lambda i, k: f[i][k], inverses, y, False)
-
-    if fuse.is_small(out.shape) and fuse.is_small(a.shape):
-
-        def elements() -> list[Expr]:
-            found = []
-            for t in static_indices(tuple(lead)):
-                f = factors(t)
-                xs = [solution(*f, t, scalar.size(j)) for j in range(cols)]
-                found += [xs[j][i] for i in range(n) for j in range(cols)]
-            return found
-
-        builder.settle_registers(out, builder.evaluated(elements))
-        return
-    made = place(builder, out)
-
-    def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        f, inverses, order = factors(t)
-        flat = [*[e for row in f for e in row], *inverses, *order]
-        names, first = _named(flat, "f")
-        rows = [names[i * n : (i + 1) * n] for i in range(n)]
-        rest = names[n * n :]
-
-        def column(j: Expr) -> list[Stmt]:
-            xs, let = _named(solution(rows, rest[:n], rest[n:], t, j), "x")
-            places = [made.position(out.shape, (*t, scalar.size(i), j)) for i in range(n)]
-            return [let, *[Store(made.buffer, p, e) for p, e in zip(places, xs, strict=True)]]
-
-        body = column(scalar.size(0)) if cols == 1 else [loop(cols, column, vector=True)]
-        return [first, *body]
-
-    each_item(builder, tuple(lead), one, "solve", out.size * n * n >= fuse.PARALLEL_WORK)
-    finish(builder, out)
-
-
-def _solve_loops(builder: "Builder", a: Handle, b: Handle, out: Handle) -> None:
-    *lead, n, cols = b.shape
-    factors, swaps = work(builder, a.dtype, n * n), work(builder, "int32", n)
-    a = apart(builder, a, b)
-    others = [a.state] if isinstance(a.state, Stored) else []
-    made = in_place(builder, b, out, *others)
-    out.state = made
-
-    def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
-        rhs = Ref(made.buffer, scalar.add(made.base, scalar.mul(where, scalar.size(n * cols))))
-        lu_at, pivots = Ref(factors.buffer, factors.base), Ref(swaps.buffer, swaps.base)
-
-        def copy(i: Expr) -> list[Stmt]:
-            return [
-                loop(n, lambda j: [Store(lu_at.buffer, _position(lu_at, i, j, n), a(*t, i, j))])
-            ]
-
-        return [
-            loop(n, copy),
-            *lu_loops(lu_at, pivots, n, n),
-            _swaps(pivots, rhs, n, cols),
-            *substitution_loops(lu_at, rhs, n, cols),
-        ]
-
-    each_item(builder, tuple(lead), one, "solve")
-    finish(builder, out)
-
-
-def _swaps(pivots: Ref, b: Ref, n: int, cols: int) -> Stmt:
-    def step(k: Expr) -> list[Stmt]:
-        p = scalar.load(pivots.buffer, scalar.add(pivots.index, k), "int32")
-        p = scalar.cast(p, "int64")
-        return [
-            loop(
-                cols,
-                lambda j: swapped(b.buffer, _position(b, k, j, cols), _position(b, p, j, cols)),
-            )
-        ]
-
-    return loop(n, step)
-
-
-def substitution_loops(a: Ref, b: Ref, n: int, cols: int) -> list[Stmt]:
-    """L U X = P B in place of B, all row-major, the rows of B swapped already."""
-    dtype = a.buffer.dtype
-
-    def subtract(row: Expr, k: Expr) -> list[Stmt]:
-        """Row `row` of B minus its factor times row k."""
-        (f,), let = _named([scalar.load(a.buffer, _position(a, row, k, n), dtype)], "f")
-
-        def update(j: Expr) -> list[Stmt]:
-            here = _position(b, row, j, cols)
-            old, other = (
-                scalar.load(b.buffer, p, dtype) for p in (here, _position(b, k, j, cols))
-            )
-            return [Store(b.buffer, here, minus_product(old, f, other))]
-
-        return [let, loop(cols, update, vector=True)]
-
-    def forward(k: Expr) -> list[Stmt]:
-        following = scalar.add(k, scalar.size(1))
-        rest = scalar.sub(scalar.size(n - 1), k)
-        return [loop(rest, lambda i: subtract(scalar.add(following, i), k))]
-
-    def backward(k: Expr) -> list[Stmt]:
-        (d,), let = _named([reciprocal(scalar.load(a.buffer, _position(a, k, k, n), dtype))], "d")
-
-        def scale(j: Expr) -> list[Stmt]:
-            here = _position(b, k, j, cols)
-            return [Store(b.buffer, here, scalar.mul(scalar.load(b.buffer, here, dtype), d))]
-
-        return [let, loop(cols, scale, vector=True), loop(k, lambda i: subtract(i, k))]
-
-    back = loop(n, backward)
-    back.reverse = True
-    return [loop(n, forward), back]

@@ -11,10 +11,9 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 
 from . import fuse
-from .kernel import If, Let, Loop, Stmt, Store, While
-from .small import each_item
-from .stacks import const, finish, is_complex, loop, place, result
-from .values import Handle, Pull, Registers, Shape, Stored, static_indices
+from .kernel import Copy, If, Let, Loop, Ref, Stmt, Store, While
+from .stacks import each_item, finish, is_complex, loop, place, result
+from .values import Handle, Pull, Registers, Shape, static_indices
 
 if TYPE_CHECKING:
     from .build import Builder
@@ -26,7 +25,7 @@ Less = Callable[[Values, Values], Expr]
 ZERO, ONE = scalar.size(0), scalar.size(1)
 
 
-# --- order ------------------------------------------------------------------------------------------------
+# --- order ------------------------------------------------------------------------------------
 
 
 def _or(a: Expr, b: Expr) -> Expr:
@@ -78,7 +77,15 @@ def descending(a: Values, b: Values) -> Expr:
     return before(b[0], a[0])
 
 
-# --- networks -----------------------------------------------------------------------------------------------
+def _less(a: Values, b: Values) -> Expr:
+    return scalar.compare("lt", a[0], b[0])
+
+
+def _greater(a: Values, b: Values) -> Expr:
+    return scalar.compare("gt", a[0], b[0])
+
+
+# --- networks ---------------------------------------------------------------------------------
 
 
 def network(items: list[list[Expr]], less: Less) -> list[list[Expr]]:
@@ -93,7 +100,7 @@ def network(items: list[list[Expr]], less: Less) -> list[list[Expr]]:
     return items
 
 
-# --- lanes --------------------------------------------------------------------------------------------------
+# --- lanes ------------------------------------------------------------------------------------
 
 
 def _with(lane: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
@@ -101,40 +108,96 @@ def _with(lane: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
 
 
 class Lanes:
-    """What is sorted along an axis: values that move together, and their order."""
+    """What is sorted along an axis: values that move together, and their order.
+
+    `nans` says where nans of the first value go, "last" or "first", if it alone decides: they are
+    put aside, and `less` need not know of them.
+    """
 
     def __init__(self, shape: Shape, axis: int, moved: list[Callable[..., Expr]], less: Less):
         self.shape, self.axis, self.moved, self.less = shape, axis, moved, less
         self.n = shape[axis]
         self.others = (*shape[:axis], *shape[axis + 1 :])
+        self.nans = ""
+
+    def by_one_key(self, dtype: str, first: bool = False) -> None:
+        """The order is that of the first value, of this dtype."""
+        if "float" in dtype:
+            self.nans = "first" if first else "last"
+            self.less = _greater if first else _less
 
     def values(self, lane: Sequence[Expr], i: Expr) -> list[Expr]:
         index = _with(lane, self.axis, i)
         return [fn(*index) for fn in self.moved]
 
 
+class Memory:
+    """Work memory for the values that move together, an array each."""
+
+    def __init__(self, builder: "Builder", lanes: Lanes, size: int):
+        corner = [ZERO] * len(lanes.others)
+        probe = builder.evaluated(lambda: lanes.values(corner, ZERO))
+        self.buffers = [builder.new_buffer(e.dtype, size) for e in probe]
+
+    def load(self, i: Expr) -> list[Expr]:
+        return [scalar.load(b, i, b.dtype) for b in self.buffers]
+
+    def store(self, i: Expr, values: Values) -> list[Stmt]:
+        return [Store(b, i, e) for b, e in zip(self.buffers, values, strict=True)]
+
+    def copy(self, target: Expr, source: Expr, count: Expr) -> list[Stmt]:
+        return [Copy(Ref(b, target), Ref(b, source), count) for b in self.buffers]
+
+
 def _memory(builder: "Builder", lanes: Lanes, take: Any) -> None:
     """Sort each lane; `take(lane, read)` gives the statements that use read(i), the i-th values."""
-    probe = builder.evaluated(lambda: lanes.values([ZERO] * len(lanes.others), ZERO))
     half = lanes.n + 1  # a merge may look at the element after the last
-    places = [Stored(builder.new_buffer(e.dtype, 2 * half)) for e in probe]
-
-    def load(i: Expr) -> list[Expr]:
-        return [scalar.load(s.buffer, i, s.buffer.dtype) for s in places]
-
-    def store(i: Expr, values: Values) -> list[Stmt]:
-        return [Store(s.buffer, i, e) for s, e in zip(places, values, strict=True)]
+    memory = Memory(builder, lanes, 2 * half)
 
     def one(lane: tuple[Expr, ...]) -> list[Stmt]:
         source = scalar.var("int64", "h")
-        merges = _merges(lanes, half, source, load, store)
-        return [
-            *_blocks(lanes, lane, load, store),
-            *merges,
-            *take(lane, lambda i: load(scalar.add(source, i))),
-        ]
+        n = count = scalar.size(lanes.n)
+        values = lambda i: lanes.values(lane, i)
+        body: list[Stmt] = []
+        read: Any = lambda i: memory.load(scalar.add(source, i))
+        if lanes.nans:
+            count = scalar.var("int64", "c")
+            body += _without_nans(values, count, n, half, memory)
+            values = memory.load
+        body += _blocks(lanes.less, count, values, memory)
+        body += _merges(lanes.less, count, half, source, memory)
+        if lanes.nans:
+            at = scalar.add(count, scalar.size(half))
+            rest = scalar.sub(n, count)
+            body += memory.copy(at, count, rest)
+        if lanes.nans == "first":
+
+            def read(i: Expr) -> list[Expr]:
+                is_nan = scalar.compare("lt", i, rest)
+                from_ = scalar.select(is_nan, scalar.add(count, i), scalar.sub(i, rest))
+                return memory.load(scalar.add(source, from_))
+
+        return [*body, *take(lane, read)]
 
     each_item(builder, lanes.others, one, "sort")
+
+
+def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) -> list[Stmt]:
+    """The values in memory, those whose key is nan behind the others; `count` is that of the others."""
+    i, other = scalar.var("int64", "i"), scalar.size(half)
+    (new,), let = _named([values(i)])
+    is_nan = scalar.compare("ne", new[0], new[0])
+    where = scalar.select(is_nan, scalar.add(other, scalar.sub(i, count)), count)
+    part = Loop(
+        i,
+        n,
+        [let, *memory.store(where, new)],
+        [count],
+        [ZERO],
+        [scalar.add(count, _int(_not(is_nan)))],
+    )
+
+    return [part, *memory.copy(count, other, scalar.sub(n, count))]
 
 
 def _named(groups: Sequence[Values]) -> tuple[list[list[Expr]], Stmt]:
@@ -142,25 +205,25 @@ def _named(groups: Sequence[Values]) -> tuple[list[list[Expr]], Stmt]:
     return names, Let([v for g in names for v in g], [e for g in groups for e in g])
 
 
-def _blocks(lanes: Lanes, lane: Sequence[Expr], load: Any, store: Any) -> list[Stmt]:
+def _blocks(less: Less, n: Expr, values: Any, memory: Memory) -> list[Stmt]:
     """Sorted blocks of a few elements; those that are left over are inserted into the last."""
-    n, less = scalar.size(lanes.n), lanes.less
+    load, store = memory.load, memory.store
     three = scalar.const(BLOCK - 1, "int64")
     rest = scalar.node("and", "int64", (n, three))
     whole = scalar.node("and", "int64", (n, scalar.const(-BLOCK, "int64")))
 
     def block(q: Expr) -> list[Stmt]:
         start = scalar.mul(q, scalar.size(BLOCK))
-        items = [lanes.values(lane, scalar.add(start, scalar.size(c))) for c in range(BLOCK)]
+        items = [values(scalar.add(start, scalar.size(c))) for c in range(BLOCK)]
         names, let = _named(network(items, less))
         found: list[Stmt] = [let]
-        for c, values in enumerate(names):
-            found += store(scalar.add(start, scalar.size(c)), values)
+        for c, item in enumerate(names):
+            found += store(scalar.add(start, scalar.size(c)), item)
         return found
 
     def insert(q: Expr) -> list[Stmt]:
         at = scalar.add(whole, q)
-        (new,), let = _named([lanes.values(lane, at)])
+        (new,), let = _named([values(at)])
         j = scalar.var("int64", "j")
         previous = scalar.sub(j, ONE)
         safe = scalar.node("max", "int64", (previous, ZERO))
@@ -181,9 +244,8 @@ def _int(flag: Expr) -> Expr:
     return scalar.cast(flag, "int64")
 
 
-def _merges(lanes: Lanes, half: int, source: Expr, load: Any, store: Any) -> list[Stmt]:
+def _merges(less: Less, n: Expr, half: int, source: Expr, memory: Memory) -> list[Stmt]:
     """Merge runs, twice as long each time; `source` is where the sorted elements begin."""
-    n = scalar.size(lanes.n)
     width = scalar.var("int64", "w")
     target = scalar.sub(scalar.size(half), source)
     two = scalar.add(width, width)
@@ -192,7 +254,7 @@ def _merges(lanes: Lanes, half: int, source: Expr, load: Any, store: Any) -> lis
         lo = scalar.mul(p, two)
         mid = _minimum(scalar.add(lo, width), n)
         hi = _minimum(scalar.add(lo, two), n)
-        return _merge(lanes.less, source, target, lo, mid, hi, load, store)
+        return _merge(less, source, target, lo, mid, hi, memory)
 
     count = scalar.node("div", "int64", (scalar.add(n, scalar.sub(two, ONE)), two))
     more = scalar.compare("lt", width, n)
@@ -202,12 +264,13 @@ def _merges(lanes: Lanes, half: int, source: Expr, load: Any, store: Any) -> lis
 
 
 def _merge(
-    less: Less, source: Expr, target: Expr, lo: Expr, mid: Expr, hi: Expr, load: Any, store: Any
+    less: Less, source: Expr, target: Expr, lo: Expr, mid: Expr, hi: Expr, memory: Memory
 ) -> list[Stmt]:
-    """Merge two runs of the source into the target."""
+    """Merge two runs of the source into the target; copy them if they are in order."""
+    store = memory.store
 
     def read(i: Expr) -> list[Expr]:
-        return load(scalar.add(source, i))
+        return memory.load(scalar.add(source, i))
 
     def chosen(take: Expr, a: Values, b: Values) -> list[Expr]:
         return [scalar.select(take, x, y) for x, y in zip(a, b, strict=True)]
@@ -249,10 +312,14 @@ def _merge(
         [scalar.add(k, ONE), scalar.add(x, _int(_not(take))), scalar.add(y, _int(take))],
         poll=False,
     )
-    return [both, rest]
+    crossed = scalar.logical_and(
+        scalar.compare("lt", mid, hi), less(read(mid), read(scalar.sub(mid, ONE)))
+    )
+    copy = memory.copy(scalar.add(target, lo), scalar.add(source, lo), scalar.sub(hi, lo))
+    return [If(crossed, [both, rest], copy)]
 
 
-# --- sort ---------------------------------------------------------------------------------------------------
+# --- sort -------------------------------------------------------------------------------------
 
 
 def _ready(builder: "Builder", h: Any) -> Handle:
@@ -285,6 +352,8 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
     lanes = Lanes(shape, axis, moved, by_keys(keys))
+    if keys == 1:
+        lanes.by_one_key(xs[0].dtype)
 
     def take(lane: tuple[Expr, ...], read: Any) -> list[Stmt]:
         def element(i: Expr) -> list[Stmt]:
@@ -292,7 +361,9 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
             found = dict(zip(carried, values, strict=False))
             for k in gathered:
                 found[k] = xs[k](*_with(lane, axis, scalar.cast(values[-1], "int64")))
-            return [Store(places[k].buffer, places[k].position(shape, index), found[k]) for k in wanted]
+            return [
+                Store(places[k].buffer, places[k].position(shape, index), found[k]) for k in wanted
+            ]
 
         return [loop(shape[axis], element)]
 
@@ -320,7 +391,7 @@ def _registers(builder: "Builder", lanes: Lanes, outs: list[Handle], k: int) -> 
         builder.settle_registers(out, elements)
 
 
-# --- top_k --------------------------------------------------------------------------------------------------
+# --- top_k ------------------------------------------------------------------------------------
 
 
 def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -331,7 +402,10 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
             place(builder, out)
             finish(builder, out)
         return
-    moved: list[Callable[..., Expr]] = [lambda *ix: x(*ix), lambda *ix: scalar.cast(ix[axis], "int32")]
+    moved: list[Callable[..., Expr]] = [
+        lambda *ix: x(*ix),
+        lambda *ix: scalar.cast(ix[axis], "int32"),
+    ]
     lanes = Lanes(x.shape, axis, moved, descending)
     if fuse.is_small(x.shape):
         _registers(builder, lanes, outs, k)
@@ -348,6 +422,7 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     if k <= SELECTED:
         _select(builder, lanes, k, put)
     else:
+        lanes.by_one_key(x.dtype, first=True)
         _memory(builder, lanes, lambda lane, read: [loop(k, lambda i: put(lane, i, read(i)))])
     for out in outs:
         finish(builder, out)
@@ -355,15 +430,9 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 def _select(builder: "Builder", lanes: Lanes, k: int, put: Any) -> None:
     """One pass over each lane, which keeps the k first elements so far, sorted."""
-    probe = builder.evaluated(lambda: lanes.values([ZERO] * len(lanes.others), ZERO))
-    places = [Stored(builder.new_buffer(e.dtype, k)) for e in probe]
+    memory = Memory(builder, lanes, k)
+    load, store = memory.load, memory.store
     last = scalar.size(k - 1)
-
-    def load(i: Expr) -> list[Expr]:
-        return [scalar.load(s.buffer, i, s.buffer.dtype) for s in places]
-
-    def store(i: Expr, values: Values) -> list[Stmt]:
-        return [Store(s.buffer, i, e) for s, e in zip(places, values, strict=True)]
 
     def one(lane: tuple[Expr, ...]) -> list[Stmt]:
         def element(i: Expr) -> list[Stmt]:

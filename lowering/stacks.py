@@ -10,7 +10,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import fuse, library, updates
-from .kernel import Buffer, CallLibrary, Fill, If, Loop, Ref, Stmt
+from .kernel import Buffer, CallLibrary, Fill, If, Let, Loop, Ref, Stmt, Store
 from .values import Handle, Pull, Registers, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
@@ -32,7 +32,12 @@ def is_complex(dtype: str) -> bool:
     return dtype in REAL
 
 
-# --- numbers ------------------------------------------------------------------------------------------
+def symbol(name: str, dtype: str, kind: str = "lapack") -> str:
+    """A routine of LAPACK or BLAS for a dtype."""
+    return f"{kind}:{LETTER[dtype]}{name}"
+
+
+# --- numbers ----------------------------------------------------------------------------------
 
 
 def const(value: complex, dtype: str) -> Expr:
@@ -48,7 +53,7 @@ def not_zero(buffer: Buffer, index: Expr) -> Expr:
     return scalar.compare("ne", scalar.load(buffer, index, "int32"), scalar.const(0, "int32"))
 
 
-# --- places -------------------------------------------------------------------------------------------
+# --- places -----------------------------------------------------------------------------------
 
 
 def place(builder: "Builder", out: Handle) -> Stored:
@@ -149,7 +154,7 @@ def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
     return h
 
 
-# --- statements -----------------------------------------------------------------------------------------
+# --- statements -------------------------------------------------------------------------------
 
 
 def each(builder: "Builder", count: int, make: Callable[[Expr], list[Stmt]]) -> None:
@@ -161,11 +166,48 @@ def each(builder: "Builder", count: int, make: Callable[[Expr], list[Stmt]]) -> 
         builder.emit(Loop(t, scalar.size(count), make(t)))
 
 
+def minus_one(stored: Stored, index: Expr) -> Stmt:
+    """Count an index from 0 that Fortran counts from 1."""
+    value = scalar.load(stored.buffer, index, "int32")
+    return Store(stored.buffer, index, scalar.sub(value, const(1, "int32")))
+
+
+def swapped(buffer: Buffer, i: Expr, j: Expr) -> list[Stmt]:
+    """Exchange two elements."""
+    x, y = (scalar.load(buffer, k, buffer.dtype) for k in (i, j))
+    a, b = scalar.var(x.dtype, "x"), scalar.var(x.dtype, "y")
+    return [Let([a, b], [x, y]), Store(buffer, i, b), Store(buffer, j, a)]
+
+
 def loop(extent: Expr | int, make: Callable[[Expr], list[Stmt]], vector: bool = False) -> Loop:
     """for i in range(extent): make(i)."""
     i = scalar.var("int64", "i")
     n = scalar.size(extent) if isinstance(extent, int) else extent
     return Loop(i, n, make(i), vector=vector)
+
+
+def each_item(
+    builder: "Builder",
+    lead: Shape,
+    make: Callable[[tuple[Expr, ...]], list[Stmt]],
+    name: str,
+    parallel: bool = False,
+) -> None:
+    """Loops over the items of a stack, as one kernel."""
+    index = tuple(scalar.var("int64", "t") if n != 1 else scalar.size(0) for n in lead)
+    body = builder.evaluated(lambda: make(index))
+    for i, n in reversed(list(zip(index, lead, strict=True))):
+        if n != 1:
+            body = [Loop(i, scalar.size(n), body)]
+    if parallel and isinstance(body[0], Loop):
+        body[0].parallel = True
+    builder.emit_nest([name], body, [], note=f"{list(lead)} {name}")
+
+
+def named(exprs: Sequence[Expr], name: str) -> tuple[list[Expr], Stmt]:
+    """Variables for values that must be computed before something is overwritten."""
+    names = [scalar.var(e.dtype, name) for e in exprs]
+    return names, Let(names, list(exprs))
 
 
 def fill_if(cond: Expr, *fills: tuple[Ref, int]) -> If:

@@ -45,7 +45,7 @@ class Storage:
         self.block: list[Stmt] = []
         self.scope = Scope()
         self.depth = 0  # of loops around the current block
-        self.kernels = 0
+        self.kernels = self.stacks = 0
         self.notes: list[str] = []
 
     # --- statements and buffers ---
@@ -69,6 +69,11 @@ class Storage:
         buffer = Buffer(f"b{len(self.buffers)}", dtype, max(size, 1), "workspace", -1)
         self.buffers.append(buffer)
         return buffer
+
+    def new_stack(self, dtype: str, size: int) -> Buffer:
+        """A few elements that one nest works with; indexed by constants, they are registers."""
+        self.stacks += 1
+        return Buffer(f"s{self.stacks}", dtype, size, "stack")
 
     def new_stored(self, handle: Handle) -> Stored:
         return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))

@@ -95,7 +95,17 @@ class NeedsFlush(Exception):  # a signal, not an error
 class Handle:
     """A value of the jaxpr: shape, dtype, and how it exists now. The operand that `lower` rules see."""
 
-    __slots__ = ("consumers", "dtype", "hint", "last_use", "scope", "shape", "state", "target")
+    __slots__ = (
+        "consumers",
+        "dtype",
+        "hint",
+        "last_use",
+        "scope",
+        "shape",
+        "state",
+        "target",
+        "wish",
+    )
 
     def __init__(self, shape: Shape, dtype: str, state: State | None = None):
         self.shape = shape
@@ -103,6 +113,7 @@ class Handle:
         self.state: State = state  # type: ignore[assignment]
         self.target: Stored | None = None  # where it must be stored
         self.hint: Stored | None = None  # where it should be stored, if it is
+        self.wish: Stored | None = None  # a carry's place, to be taken over if it is dead by then
         self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
         self.last_use: float = -1
         self.scope: Any = None

@@ -120,9 +120,7 @@ def _count(shape: Shape, axes: Sequence[int]) -> int:
 
 def offset(t: Expr, lead: Shape, strides: Sequence[int]) -> Expr:
     """Where item `t` of a stack begins."""
-    if len(lead) > 1 and all(
-        s == strides[k + 1] * lead[k + 1] for k, s in enumerate(strides[:-1])
-    ):
+    if len(lead) > 1 and all(s == strides[k + 1] * lead[k + 1] for k, s in enumerate(strides[:-1])):
         lead, strides = (_count(lead, range(len(lead))),), strides[-1:]
     total = scalar.size(0)
     for k in reversed(range(len(lead))):

@@ -61,7 +61,9 @@ def exchange(x, split, concat, tiled):
 
 
 def tiles(x, axis):
-    return np.broadcast_to(np.concatenate(list(x), axis), (len(x), *np.concatenate(list(x), axis).shape))
+    return np.broadcast_to(
+        np.concatenate(list(x), axis), (len(x), *np.concatenate(list(x), axis).shape)
+    )
 
 
 # A collective of one lane, and the same in NumPy of all lanes.
@@ -229,7 +231,8 @@ def test_sums_of_python_numbers_are_known_while_tracing():
     @mapped
     def f(x):
         n = lax.psum(1, "i")
-        assert n == N and type(n) is int
+        assert n == N
+        assert type(n) is int
         assert lax.psum(0.5, "i") == 2.0
         assert lax.psum(True, "i") == N
         assert isinstance(lax.psum(np.ones(3), "i"), np.ndarray)
@@ -256,7 +259,9 @@ def test_one_loop_body_under_axes_of_different_sizes():
         close(ys, np.broadcast_to(np.arange(n)[:, None], (n, 2)))
 
 
-@pytest.mark.parametrize("name", ["psum", "ring", "all_to_all tiled", "groups all_gather", "axis_index"])
+@pytest.mark.parametrize(
+    "name", ["psum", "ring", "all_to_all tiled", "groups all_gather", "axis_index"]
+)
 def test_native_code(name):
     one, all_lanes = CASES[name]
     with config.backend("cpu"):
@@ -305,14 +310,14 @@ def flat(f):
 @pytest.mark.parametrize(
     "f",
     [
-        lambda x, n: lax.psum(x, n),
-        lambda x, n: lax.pmean(x, n),
-        lambda x, n: lax.pmax(x, n),
+        lax.psum,
+        lax.pmean,
+        lax.pmax,
         lambda x, n: lax.axis_index(n) + lax.axis_size(n) * x,
-        lambda x, n: lax.all_gather(x, n),
+        lax.all_gather,
         lambda x, n: lax.all_gather(x, n, axis=1),
         lambda x, n: lax.all_gather(x, n, axis=1, tiled=True),
-        lambda x, n: lax.psum_scatter(x, n),
+        lax.psum_scatter,
         lambda x, n: lax.psum_scatter(x, n, scatter_dimension=1, tiled=True),
         lambda x, n: lax.ppermute(x, n, [(0, 5), (5, 2), (1, 1)]),
         lambda x, n: lax.pshuffle(x, n, [5, 4, 3, 0, 1, 2]),
@@ -417,7 +422,10 @@ def test_rules_of_users_speak_of_names():
 
     scale.defvjp(lambda x: (scale(x), x), lambda x, ct: (lax.psum(ct * x, "i"),))
     expected = spread(X.sum(0))
-    for f in (fnx.grad(lambda x: jnp.sum(scale(x))), fnx.grad(fnx.jit(lambda x: jnp.sum(scale(x))))):
+    for f in (
+        fnx.grad(lambda x: jnp.sum(scale(x))),
+        fnx.grad(fnx.jit(lambda x: jnp.sum(scale(x)))),
+    ):
         close(mapped(f)(X), expected)
         close(fnx.jit(mapped(f))(X), expected)
 

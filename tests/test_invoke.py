@@ -597,9 +597,14 @@ def test_ctrl_c_stops_a_program(way):
 
 def test_ctrl_c_from_the_keyboard():
     executable = load.load(Emitted(spin(), [("symbol", "fnx_poll")]), [], [((), "int8")], 0)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        executable.fast([])
+    # A shell starts background jobs with SIGINT ignored; the program would then never end.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            executable.fast([])
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_handlers_that_do_not_raise_do_not_stop_a_program():

@@ -27,7 +27,7 @@ def equal(a, b):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-# --- keys ----------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def test_one_program_for_each_signature():
@@ -36,7 +36,9 @@ def test_one_program_for_each_signature():
     for x in (jnp.ones(3), jnp.zeros(3), np.ones(3)):
         equal(g(x), 2 * np.asarray(x))
     assert len(times) == 1
-    for k, x in enumerate([jnp.ones(4), jnp.ones(3, "float32"), jnp.ones((3, 1)), 1.0, 1, True, [1.0]]):
+    for k, x in enumerate(
+        [jnp.ones(4), jnp.ones(3, "float32"), jnp.ones((3, 1)), 1.0, 1, True, [1.0]]
+    ):
         g(x) if k < 6 else None
         assert len(times) == min(2 + k, 7)
     for x in (jnp.ones(3), jnp.ones(4), jnp.ones(3, "float32"), 1.0, 1, True):
@@ -73,7 +75,7 @@ def test_structures_and_keywords():
 
 
 def test_calls_that_alternate_between_programs():
-    g = fnx.jit(lambda x: jnp.sum(x))
+    g = fnx.jit(jnp.sum)
     rows = [jnp.arange(float(n)) for n in range(1, 8)]
     for _ in range(3):
         for x in rows:
@@ -116,7 +118,7 @@ def test_clear_caches_traces_again():
     assert len(times) == 2
 
 
-# --- static arguments ------------------------------------------------------------------------------------
+# --- static arguments -----------------------------------------------------------------------------
 
 
 def power(x, n):
@@ -237,12 +239,13 @@ def test_donated_arguments_are_accepted():
     equal(x, [1, 1, 1])
 
 
-# --- closures ---------------------------------------------------------------------------------------------
+# --- closures -------------------------------------------------------------------------------------
 
 
 def test_closed_over_arrays_are_not_part_of_the_code():
     before = fnx.compile_stats()["kernels_compiled"]
-    outs = [fnx.jit(lambda x, c=jnp.arange(40.0) + k: x * c + 2.5)(jnp.ones(40)) for k in range(4)]
+    tables = [jnp.arange(40.0) + k for k in range(4)]
+    outs = [fnx.jit(lambda x, c=c: x * c + 2.5)(jnp.ones(40)) for c in tables]
     equal(outs[3], np.arange(40.0) + 5.5)
     table = jnp.arange(1000.0)
     f = fnx.jit(lambda x: x + table)
@@ -298,7 +301,7 @@ def test_the_argument_itself_closed_over_by_the_inner_function():
     assert float(fnx.grad(f)(3.0)) == 12.0
 
 
-# --- nesting and recursion -----------------------------------------------------------------------------------
+# --- nesting and recursion ------------------------------------------------------------------------
 
 
 def test_nested_and_recursive():
@@ -339,7 +342,7 @@ def test_unused_arguments_and_no_arguments():
     assert fnx.jit(lambda x: jnp.zeros((0, 3)) + x)(1.0).shape == (0, 3)
 
 
-# --- threads and callbacks ------------------------------------------------------------------------------------
+# --- threads and callbacks ------------------------------------------------------------------------
 
 
 def test_threads_that_trace_and_call_at_once():
@@ -367,7 +370,12 @@ def test_threads_that_trace_and_call_at_once():
     assert errors == []
     for (k, n), value in results.items():
         x = np.arange(float(n + 3 * (k % 2))) * 0.1
-        expected = np.sum(np.sin(x) * x) + np.tanh(x * (k + 1.5)).sum() + np.sin(x[1]) + x[1] * np.cos(x[1])
+        expected = (
+            np.sum(np.sin(x) * x)
+            + np.tanh(x * (k + 1.5)).sum()
+            + np.sin(x[1])
+            + x[1] * np.cos(x[1])
+        )
         assert value == pytest.approx(expected)
 
 
@@ -382,7 +390,10 @@ def test_a_callback_may_call_fnx():
 
     assert float(fnx.jit(f)(jnp.ones(3))) == 90.0
     assert float(f(jnp.ones(3))) == 90.0
-    assert float(fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, t: t + f(x), 0.0))(jnp.ones(3))) == 270.0
+    assert (
+        float(fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, t: t + f(x), 0.0))(jnp.ones(3)))
+        == 270.0
+    )
 
 
 def test_an_error_in_a_callback_reaches_the_caller():
@@ -441,7 +452,7 @@ def test_debug_print(capsys):
     assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2
 
 
-# --- stages ------------------------------------------------------------------------------------------------------
+# --- stages ---------------------------------------------------------------------------------------
 
 
 @fnx.jit

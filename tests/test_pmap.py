@@ -75,7 +75,9 @@ def test_pmap_static_arguments():
     close(f(2, X), X**2)
     close(f(3, X), X**3)
     assert calls == [2, 3]
-    close(fnx.pmap(power, in_axes=(None, 0, None), static_broadcasted_argnums=(0,))(2, X, 4), 4 * X**2)
+    close(
+        fnx.pmap(power, in_axes=(None, 0, None), static_broadcasted_argnums=(0,))(2, X, 4), 4 * X**2
+    )
     close(fnx.pmap(power, in_axes=(0, None), static_broadcasted_argnums=(0,))(2, X, 4), 4 * X**2)
 
 
@@ -116,7 +118,9 @@ def test_pmap_in_pmap():
 
 
 def test_pmap_refuses():
-    with pytest.raises(ValueError, match=r"size 6 needs 6 devices, .* only 4.*\n?.*FNX_NUM_DEVICES"):
+    with pytest.raises(
+        ValueError, match=r"size 6 needs 6 devices, .* only 4.*\n?.*FNX_NUM_DEVICES"
+    ):
         fnx.pmap(lambda x: x)(X.T)
     with pytest.raises(ValueError, match="only 2"):
         fnx.pmap(lambda x: x, devices=fnx.devices()[:2])(X)
@@ -187,9 +191,7 @@ def test_sums_over_mesh_axes():
 
 def test_matrix_product_in_blocks():
     a, b = RNG.normal(size=(4, 6)), RNG.normal(size=(6, 8))
-    f = mapped(
-        lambda a, b: lax.psum(a @ b, "y"), (P("x", "y"), P("y", None)), P("x", None)
-    )
+    f = mapped(lambda a, b: lax.psum(a @ b, "y"), (P("x", "y"), P("y", None)), P("x", None))
     close(f(a, b), a @ b)
     scattered = mapped(
         lambda a, b: lax.psum_scatter(a @ b, "y", scatter_dimension=1, tiled=True),
@@ -243,7 +245,8 @@ def test_the_mesh_that_was_set():
     with mesh() as m:
         assert m == mesh()
         close(f(A), A[:2] + A[2:])
-    assert get_mesh().empty and get_abstract_mesh().empty
+    assert get_mesh().empty
+    assert get_abstract_mesh().empty
     as_decorator = fnx.shard_map(mesh=mesh(), in_specs=P("x"), out_specs=P("x"))
     close(as_decorator(lambda a: 2 * a)(A), 2 * A)
 
@@ -269,8 +272,11 @@ def test_shard_map_refuses(in_specs, x, error, text):
 
 def test_meshes():
     m = fnx.make_mesh((2, 2), ("x", "y"))
-    assert m == mesh() and hash(m) == hash(mesh())
-    assert m.shape == {"x": 2, "y": 2} and m.size == 4 and m.axis_names == ("x", "y")
+    assert m == mesh()
+    assert hash(m) == hash(mesh())
+    assert m.shape == {"x": 2, "y": 2}
+    assert m.size == 4
+    assert m.axis_names == ("x", "y")
     assert repr(m) == "Mesh('x': 2, 'y': 2)"
     close(m.device_ids, [[0, 1], [2, 3]])
     with pytest.raises(ValueError, match="needs 6 devices; there are 4"):
@@ -283,7 +289,8 @@ def test_meshes():
 
 def test_shardings_move_nothing():
     sharding = NamedSharding(mesh(), P("x", ("y",)))
-    assert sharding == NamedSharding(mesh(), P("x", ("y",))) and sharding != NamedSharding(mesh(), P())
+    assert sharding == NamedSharding(mesh(), P("x", ("y",)))
+    assert sharding != NamedSharding(mesh(), P())
     assert sharding.shard_shape((4, 8)) == (2, 4)
     assert len(sharding.device_set) == 4
     close(fnx.device_put(A, sharding), A)
@@ -294,10 +301,13 @@ def test_shardings_move_nothing():
 
 def test_arrays_say_where_they_are():
     x = jnp.ones((2, 3))
-    assert x.device is fnx.devices()[0] and x.devices() == {fnx.devices()[0]}
-    assert x.sharding.device_set == {fnx.devices()[0]} and x.is_fully_addressable
+    assert x.device is fnx.devices()[0]
+    assert x.devices() == {fnx.devices()[0]}
+    assert x.sharding.device_set == {fnx.devices()[0]}
+    assert x.is_fully_addressable
     (shard,) = x.addressable_shards
-    assert shard.data.shape == (2, 3) and shard.device.id == 0
+    assert shard.data.shape == (2, 3)
+    assert shard.device.id == 0
     assert x.sharding.shard_shape((2, 3)) == (2, 3)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,11 +23,13 @@ def slope_check(f, x, rtol=1e-5, step=1e-6):
     value = lambda s: float(f(jnp.asarray(np.asarray(x) + s * direction)))
     expected = (value(step) - value(-step)) / (2 * step)
     gradient = fnx.jit(fnx.grad(f))(jnp.asarray(x))
-    assert float(np.sum(np.asarray(gradient) * direction)) == pytest.approx(expected, rel=rtol, abs=1e-7)
+    assert float(np.sum(np.asarray(gradient) * direction)) == pytest.approx(
+        expected, rel=rtol, abs=1e-7
+    )
     return gradient
 
 
-# --- simulations -----------------------------------------------------------------------------------------
+# --- simulations ----------------------------------------------------------------------------------
 
 
 def lorenz(state):
@@ -49,11 +52,15 @@ def test_lorenz_and_its_gradient():
 
     start = np.array([1.0, 2.0, 20.0])
     y, path = start, []
-    f = lambda v: np.array([10 * (v[1] - v[0]), v[0] * (28 - v[2]) - v[1], v[0] * v[1] - 8 / 3 * v[2]])
+    f = lambda v: np.array(
+        [10 * (v[1] - v[0]), v[0] * (28 - v[2]) - v[1], v[0] * v[1] - 8 / 3 * v[2]]
+    )
     for _ in range(150):
         y = rk4(f, y, 0.01)
         path.append(y)
-    assert float(fnx.jit(loss)(jnp.asarray(start))) == pytest.approx(y.sum() + 0.1 * np.mean(np.square(path)))
+    assert float(fnx.jit(loss)(jnp.asarray(start))) == pytest.approx(
+        y.sum() + 0.1 * np.mean(np.square(path))
+    )
     gradient = slope_check(loss, start)
     many = fnx.jit(fnx.vmap(fnx.grad(loss)))(jnp.stack([start, start + 1.0]))
     close(many[0], gradient)
@@ -149,7 +156,7 @@ def test_mandelbrot_by_a_while_loop_in_lanes():
     np.testing.assert_array_equal(np.asarray(found), np.vectorize(plain)(cs))
 
 
-# --- fitting --------------------------------------------------------------------------------------------------
+# --- fitting --------------------------------------------------------------------------------------
 
 
 @partial(fnx.tree_util.register_dataclass, data_fields=["w", "b"], meta_fields=["activation"])
@@ -166,7 +173,9 @@ class Layer:
 def test_a_network_of_dataclasses_learns_by_adam():
     keys = random.split(random.key(0), 3)
     sizes = [(2, 16), (16, 16), (16, 1)]
-    layers = [Layer(random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, sizes)]
+    layers = [
+        Layer(random.normal(k, s) / np.sqrt(s[0]), jnp.zeros(s[1])) for k, s in zip(keys, sizes)
+    ]
     x = random.uniform(random.key(1), (64, 2), minval=-1.0, maxval=1.0)
     y = jnp.sin(3.0 * x[:, :1]) * x[:, 1:]
 
@@ -200,7 +209,9 @@ def test_a_network_of_dataclasses_learns_by_adam():
 def test_logistic_regression_by_newton():
     rng = np.random.default_rng(2)
     x = jnp.asarray(np.c_[np.ones(50), rng.normal(size=(50, 2))])
-    y = jnp.asarray((rng.random(50) < 1 / (1 + np.exp(-np.asarray(x) @ [0.5, 1.0, -2.0]))).astype(float))
+    y = jnp.asarray(
+        (rng.random(50) < 1 / (1 + np.exp(-np.asarray(x) @ [0.5, 1.0, -2.0]))).astype(float)
+    )
     loss = lambda w: jnp.mean(jnp.logaddexp(0.0, x @ w) - y * (x @ w)) + 0.01 * jnp.sum(w**2)
 
     @fnx.jit
@@ -277,14 +288,18 @@ def test_viterbi():
 
     states, best = path(jnp.asarray(move), jnp.asarray(emit))
     states = np.asarray(states)
-    score = emit[0, states[0]] + sum(move[a, b] + emit[t + 1, b] for t, (a, b) in enumerate(zip(states, states[1:])))
+    score = emit[0, states[0]] + sum(
+        move[a, b] + emit[t + 1, b] for t, (a, b) in enumerate(pairwise(states))
+    )
     assert float(best) == pytest.approx(score)
     other = rng.integers(0, 4, (200, 20))
     for s in other:
-        assert float(best) >= emit[0, s[0]] + sum(move[a, b] + emit[t + 1, b] for t, (a, b) in enumerate(zip(s, s[1:])))
+        assert float(best) >= emit[0, s[0]] + sum(
+            move[a, b] + emit[t + 1, b] for t, (a, b) in enumerate(pairwise(s))
+        )
 
 
-# --- networks --------------------------------------------------------------------------------------------------
+# --- networks -------------------------------------------------------------------------------------
 
 
 def test_attention():
@@ -300,7 +315,9 @@ def test_attention():
         return jnp.einsum("bhst,bhtk->bshk", weights, v)
 
     q, k, v = (np.einsum("btd,dhk->bhtk", x, w) for w in ws)
-    scores = np.where(np.tril(np.ones((5, 5), bool)), np.einsum("bhsk,bhtk->bhst", q, k) / 2, -np.inf)
+    scores = np.where(
+        np.tril(np.ones((5, 5), bool)), np.einsum("bhsk,bhtk->bhst", q, k) / 2, -np.inf
+    )
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     close(fnx.jit(attention)(x, *ws), np.einsum("bhst,bhtk->bshk", weights, v))
     slope_check(lambda x: jnp.sum(attention(x, *map(jnp.asarray, ws)) ** 2), x)
@@ -312,7 +329,9 @@ def test_a_recurrent_network_in_lanes():
     xs, ys = rng.normal(size=(6, 10, 3)), rng.normal(size=(6, 4))
 
     def run(p, x):
-        return lax.scan(lambda h, v: (jnp.tanh(h @ p["w"] + v @ p["u"] + p["b"]), None), jnp.zeros(4), x)[0]
+        return lax.scan(
+            lambda h, v: (jnp.tanh(h @ p["w"] + v @ p["u"] + p["b"]), None), jnp.zeros(4), x
+        )[0]
 
     def loss(p):
         return jnp.mean((fnx.vmap(run, (None, 0))(p, jnp.asarray(xs)) - ys) ** 2)
@@ -334,7 +353,7 @@ def test_gradient_of_each_example():
     close(rows, [fnx.grad(loss)(w, x[i], y[i]) for i in range(4)])
 
 
-# --- implicit functions, searching, sampling ------------------------------------------------------------------------
+# --- implicit functions, searching, sampling ------------------------------------------------------
 
 
 def test_a_fixed_point_with_a_rule_of_its_own():
@@ -454,7 +473,9 @@ def test_dynamic_programming_edit_distance():
     table[:, 0], table[0] = np.arange(7), np.arange(6)
     for i in range(6):
         for j in range(5):
-            table[i + 1, j + 1] = min(table[i, j + 1] + 1, table[i + 1, j] + 1, table[i, j] + (a[i] != b[j]))
+            table[i + 1, j + 1] = min(
+                table[i, j + 1] + 1, table[i + 1, j] + 1, table[i, j] + (a[i] != b[j])
+            )
     assert int(distance(jnp.asarray(a), jnp.asarray(b))) == table[-1, -1]
 
 
@@ -474,3 +495,17 @@ def test_lu_by_updates_and_its_gradient():
     close((np.tril(packed, -1) + np.eye(5)) @ np.triu(packed), a)
     log_det = lambda a: jnp.sum(jnp.log(jnp.diagonal(lu(a))))
     close(fnx.jit(fnx.grad(log_det))(jnp.asarray(a)), np.linalg.inv(a).T, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("f", "x", "expected"), [
+    (lambda x: jnp.logaddexp(0.0, x), 0.0, 0.25), (lambda x: jnp.hypot(x, 1.0), 0.0, 1.0),
+    (lambda x: jnp.hypot(x, 1.0), 1.0, 2.0**-1.5), (lambda x: jnp.abs(x) ** 2, 0.0, 2.0),
+    (lambda x: jnp.logaddexp2(x, x * x), 1.0, 1.0 + np.log(2) / 4),
+], ids=["logaddexp", "hypot0", "hypot1", "abs2", "logaddexp2"])  # fmt: skip
+def test_second_derivatives_where_two_branches_meet(f, x, expected):
+    h = 1e-4
+    slope = fnx.grad(f)
+    assert float(fnx.grad(slope)(x)) == pytest.approx(
+        float(slope(x + h) - slope(x - h)) / (2 * h), rel=1e-5
+    )
+    assert float(fnx.jit(fnx.grad(slope))(x)) == pytest.approx(expected, rel=1e-6)

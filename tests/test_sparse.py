@@ -29,7 +29,8 @@ def close(a, b):
 def matrices():
     m = BCOO.fromdense(D)
     twice = BCOO(
-        (np.concatenate([m.data, m.data]) / 2, np.concatenate([m.indices, m.indices])), shape=D.shape
+        (np.concatenate([m.data, m.data]) / 2, np.concatenate([m.indices, m.indices])),
+        shape=D.shape,
     )
     return {
         "exact": m,
@@ -119,10 +120,12 @@ def test_sorting_and_duplicates():
     close(m.todense(), expected)
     ordered = m.sort_indices()
     flat = np.ravel_multi_index(np.asarray(ordered.indices).T, (5, 7))
-    assert (np.diff(flat) >= 0).all() and ordered.indices_sorted
+    assert (np.diff(flat) >= 0).all()
+    assert ordered.indices_sorted
     close(ordered.todense(), expected)
     single = m.sum_duplicates()
-    assert single.nse == len({tuple(p) for p in at}) and single.unique_indices
+    assert single.nse == len({tuple(p) for p in at})
+    assert single.unique_indices
     close(single.todense(), expected)
     close(fnx.jit(lambda m: m.sum_duplicates(nse=25).todense())(m), expected)
     close(BCSR.from_bcoo(m).todense(), expected)
@@ -139,7 +142,8 @@ def test_vectors_and_constructors():
     close(BCOO.from_scipy_sparse(scipy.sparse.csr_matrix(D)) @ V, D @ V)
     close(BCSR.from_scipy_sparse(scipy.sparse.coo_matrix(D)) @ V, D @ V)
     r = sparse.random_bcoo(fnx.random.key(0), (6, 5), nse=0.3)
-    assert r.nse == 9 and (np.asarray(r.todense()) != 0).sum() == 9
+    assert r.nse == 9
+    assert (np.asarray(r.todense()) != 0).sum() == 9
 
 
 def test_under_jit_the_number_of_elements_is_needed():

@@ -81,7 +81,7 @@ class Tracer(Array):
         return complex(self._concrete(ConcretizationTypeError, "complex()"))
 
     def __index__(self) -> int:
-        return self._concrete(TracerIntegerConversionError, "use as an index").__index__()
+        return self._concrete(TracerIntegerConversionError, "use as an index, a length or an entry of a shape").__index__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._concrete(TracerArrayConversionError, "the NumPy array"), dtype)

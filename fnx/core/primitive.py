@@ -98,6 +98,8 @@ class Primitive:
     linearize = None
     """For primitives that carry jaxprs, (primals, tangents) -> (results, tangents of results), as
     `jvp`, but with the results computed from primals alone: tangents enter linear equations only."""
+    elementwise = False
+    """Whether each element of the result is computed from the operands' elements at its index."""
     effects = False
     """Whether it must run although nobody uses its results."""
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy as jnp
-from fnx import tree_util
+from fnx import numpy, tree_util
 from fnx.control_flow import scan, while_loop
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import ShapeError, TypeMismatch
@@ -19,6 +18,8 @@ from fnx.custom_derivatives import closure_convert, custom_vjp
 from fnx.derivatives import vjp
 from fnx.flatten_util import ravel_pytree
 from fnx.lanes import vmap
+
+jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
 __all__ = ["odeint"]
 
@@ -75,7 +76,8 @@ def odeint(
                 f"odeint: func returned {tree_util.tree_structure(out)}; expected the structure of y0, "
                 f"{tree_util.tree_structure(y0)}"
             )
-        return ravel_pytree(out)[0].astype(flat0.dtype)
+        flat: Any = ravel_pytree(out)[0]
+        return flat.astype(flat0.dtype)
 
     converted, consts = closure_convert(rate, flat0, times[0], *args)
     ys = _odeint(converted, rtol, atol, mxstep, hmax, flat0, times, *args, *consts)
@@ -141,7 +143,14 @@ def _next_step(dt: Any, error: Any) -> Any:
 
 @partial(custom_vjp, nondiff_argnums=(0, 1, 2, 3, 4))
 def _odeint(
-    func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, y0: Any, ts: Any, *args: Any
+    func: Callable,
+    rtol: float,
+    atol: float,
+    mxstep: float,
+    hmax: float,
+    y0: Any,
+    ts: Any,
+    *args: Any,
 ) -> Any:
     def f(y: Any, t: Any) -> Any:
         return func(y, t, *args)
@@ -176,7 +185,14 @@ def _odeint(
 
 
 def _forward(
-    func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, y0: Any, ts: Any, *args: Any
+    func: Callable,
+    rtol: float,
+    atol: float,
+    mxstep: float,
+    hmax: float,
+    y0: Any,
+    ts: Any,
+    *args: Any,
 ) -> tuple:
     ys = _odeint(func, rtol, atol, mxstep, hmax, y0, ts, *args)
     return ys, (ys, ts, args)
@@ -204,9 +220,9 @@ def _backward(
     def back(carry: tuple, row: tuple) -> tuple:
         a, some = carry
         y, t, before, g_before = row
-        state = odeint(
-            augmented, (y, a, some), jnp.stack([-t, -before]), rtol=rtol, atol=atol, mxstep=mxstep, hmax=hmax
-        )  # fmt: skip
+        span = jnp.stack([-t, -before])
+        options = {"rtol": rtol, "atol": atol, "mxstep": mxstep, "hmax": hmax}
+        state = odeint(augmented, (y, a, some), span, **options)
         _, a, some = tree_util.tree_map(lambda x: x[1], state)
         return (a + g_before, some), None
 

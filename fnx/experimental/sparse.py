@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy as jnp
-from fnx import random, tree_util
+from fnx import numpy, random, tree_util
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+
+jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
 __all__ = [
     "BCOO",
@@ -30,7 +31,8 @@ class JAXSparse:
     """Base of sparse arrays: a shape, and arrays of data and indices."""
 
     shape: tuple[int, ...]
-    data: Array
+    data: Any
+    indices: Any
 
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: int(np.prod(self.shape, dtype=int)))
@@ -39,6 +41,10 @@ class JAXSparse:
     n_batch = n_dense = 0
     __array_ufunc__ = None  # NumPy's arrays leave operators to this one
     n_sparse = property(lambda self: len(self.shape))
+
+    def todense(self) -> Array:
+        """The dense array."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -145,7 +151,9 @@ class BCOO(JAXSparse):
 
     def reshape(self, *shape: Any, new_sizes: Any = None) -> "BCOO":
         """The elements in row-major order in another shape."""
-        wanted = new_sizes or (shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
+        wanted = new_sizes or (
+            shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        )
         flat = jnp.ravel_multi_index(self._places(), self.shape, mode="clip")
         inside = jnp.all(self.indices < np.asarray(self.shape), axis=1)
         wanted = np.empty(self.shape, bool).reshape(wanted).shape
@@ -192,7 +200,9 @@ class BCOO(JAXSparse):
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, JAXSparse):
-            raise TypeMismatch("the product of two sparse arrays; expected .todense() of one of them")
+            raise TypeMismatch(
+                "the product of two sparse arrays; expected .todense() of one of them"
+            )
         other = jnp.asarray(other)
         if self.ndim not in (1, 2) or not other.ndim or self.shape[-1] != _rows(other):
             raise ShapeError(
@@ -210,7 +220,9 @@ class BCOO(JAXSparse):
 
     def __mul__(self, other: Any) -> "BCOO":
         if isinstance(other, JAXSparse):
-            raise TypeMismatch("the product of two sparse arrays; expected .todense() of one of them")
+            raise TypeMismatch(
+                "the product of two sparse arrays; expected .todense() of one of them"
+            )
         other = jnp.asarray(other)
         if not other.ndim:
             return self._with(self.data * other)
@@ -250,16 +262,18 @@ class BCOO(JAXSparse):
         if not isinstance(other, BCOO):
             return self.todense() + sign(jnp.asarray(other))
         if other.shape != self.shape:
-            raise ShapeError(f"sparse arrays of shapes {self.shape} and {other.shape}; expected equal")
+            raise ShapeError(
+                f"sparse arrays of shapes {self.shape} and {other.shape}; expected equal"
+            )
         data = jnp.concatenate([self.data, sign(other.data)])
         return BCOO((data, jnp.concatenate([self.indices, other.indices])), shape=self.shape)
 
 
-def _rows(x: Array) -> int:
+def _rows(x: Any) -> int:
     return x.shape[0] if x.ndim == 1 else x.shape[-2]
 
 
-def _product(m: BCOO, x: Array) -> Array:
+def _product(m: BCOO, x: Any) -> Array:
     """A sparse matrix (or vector) times a dense vector, matrix, or stack of matrices."""
     if x.ndim > 2:
         from fnx.lanes import vmap
@@ -382,7 +396,10 @@ class BCSR(JAXSparse):
 
 
 def empty(
-    shape: Sequence[int], dtype: Any = None, index_dtype: Any = np.int32, sparse_format: str = "bcoo"
+    shape: Sequence[int],
+    dtype: Any = None,
+    index_dtype: Any = np.int32,
+    sparse_format: str = "bcoo",
 ) -> Any:
     """A sparse array of zeros: it stores nothing."""
     found = BCOO((jnp.zeros(0, dtype), jnp.zeros((0, len(shape)), index_dtype)), shape=shape)

@@ -11,7 +11,7 @@ from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMism
 from fnx.core.interpreter import Tracer
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
-from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, to_array, select
+from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, eager, quiet, to_array, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, full, scalar
 from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice
@@ -163,6 +163,10 @@ def update(
     del out_sharding, wrap_negative_indices
     how = GatherScatterMode.from_any(mode)
     y = _values(x, values)
+    if type(x) is ConcreteArray and type(y) is ConcreteArray and eager():
+        found = _eager(kind, x, index, y)
+        if found is not None:
+            return found
     mask = _mask_of(x, index)
     if mask is not None and not y.shape:
         return select(mask, _COMBINE[kind](x, broadcast_to(y, x.shape)), x)
@@ -171,6 +175,32 @@ def update(
         return _box_update(kind, x, p, y)
     flags = (indices_are_sorted, unique_indices)
     return _scatter(kind, x, p, y, how, flags)
+
+
+_AT = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _eager(kind: str, x: ConcreteArray, index: Any, y: ConcreteArray) -> ConcreteArray | None:
+    """NumPy's own assignment, where it means the same: indices are known and inside."""
+    parts = []
+    for p in index if type(index) is tuple else (index,):
+        if type(p) is ConcreteArray:
+            p = p._value
+        if type(p) is np.ndarray:
+            if p.dtype.kind not in "iub":
+                return None
+        elif type(p) not in indexing.BASIC:
+            return None
+        parts.append(p)
+    out, at = x._value.copy(), tuple(parts)
+    try:
+        if kind == "set":
+            out[at] = y._value
+        else:
+            quiet.run(_AT[kind].at, out, at, y._value)
+    except (IndexError, ValueError, TypeError):
+        return None  # out of bounds, or an error that the plan explains better
+    return ConcreteArray(out, x.weak_type and y.weak_type)
 
 
 def _mask_of(x: Array, index: Any) -> Array | None:

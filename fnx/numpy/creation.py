@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.util import (
@@ -156,7 +156,10 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
     if type(None) in kinds:
         raise TypeMismatch("None is not a value of an array; expected numbers or arrays")
     if not any(issubclass(k, (Array, np.ndarray, np.generic, *PYTHON)) or hasattr(k, "__jax_array__") for k in kinds):
-        return _from_data(np.asarray(x), dtype)
+        data = np.asarray(x)
+        if data.dtype == object:
+            raise TypeMismatch(f"a list of objects that are no numbers cannot become an array: {x!r:.80}")
+        return _from_data(data, dtype)
     arrays = [y if type(y) in PYTHON else _from_data(y, None) for y in leaves]
     if dtype is None:
         dtype = result_dtype(*arrays)
@@ -303,7 +306,9 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return _like(prototype, 0, dtype, shape)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
     """A value everywhere in the shape of a."""
     return _like(a, to_array(fill_value, "full_like"), dtype, shape)
 
@@ -336,7 +341,11 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 def _known(v: Any, name: str) -> Any:
     if isinstance(v, Tracer):
         if v.owner.concrete(v) is None:
-            return np.asarray(v)  # raises, and says that the value is traced
+            raise ConcretizationTypeError(
+                f"{name} got a traced value of type {v.aval.str_short()} inside {v.owner.what}; the "
+                "length of its result must be known. Expected Python numbers: mark the argument that it "
+                f"comes from static (static_argnums, static_argnames), or multiply a known {name}."
+            )
     if isinstance(v, Array):
         value = np.asarray(v)
         return value.item() if v.weak_type else value[()]

@@ -1,29 +1,19 @@
 """Operators of arrays: a short path for small concrete arrays, and NumPy's functions for the rest."""
 
-import threading
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import Any
 
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.numpy import ufuncs
-from fnx.numpy.util import PYTHON, constant
+from fnx.numpy.util import constant, quiet
 from fnx.ops import elementwise as ops
 
 
-class _Quiet(threading.local):
-    """Runs a NumPy call in a context where it does not warn; `np.errstate` costs twice the call."""
-
-    def __init__(self) -> None:
-        context = copy_context()
-        context.run(np.seterr, all="ignore")
-        self.run = context.run
-
-
-_quiet = _Quiet()
+_EQUALITY = (ufuncs.equal, ufuncs.not_equal)  # which are False and True for what is no number
 _FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})
 _NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8))})
 
@@ -38,6 +28,11 @@ def _unknown(x: Any) -> bool:
 
 def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     if _unknown(y):
+        if isinstance(y, (list, tuple)) and fn not in _EQUALITY:
+            raise TypeMismatch(
+                f"{fn.__name__} of an array and a {type(y).__name__}: {y!r:.60}; expected an array or a "
+                "number. Make an array of it first: jnp.asarray(...)"
+            )
         return NotImplemented
     return fn(y, x) if swap else fn(x, y)
 
@@ -64,7 +59,7 @@ def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False, weak: b
             else:
                 return _slow(fn, swap, x, y)
             try:
-                out = _quiet.run(impl, b, a) if swap else _quiet.run(impl, a, b)
+                out = quiet.run(impl, b, a) if swap else quiet.run(impl, a, b)
             except (ValueError, RuntimeError):
                 return _slow(fn, swap, x, y)
             if type(out) is not np.ndarray:
@@ -82,22 +77,19 @@ def _plain(fn: Callable, swap: bool = False) -> Callable:
     return op
 
 
-def _eq(fn: Callable) -> Callable:
-    """== and !=, which are False and True for what is no number, as of all Python objects."""
-    return fn
-
-
 def _pow(x: Any, y: Any, modulo: Any = None) -> Any:
     if modulo is not None:
         return NotImplemented
     if type(y) is int and y == 2 and type(x) is ConcreteArray and current.get() is evaluate:
         a = x._value
         if a.dtype in _NUMBERS:
-            return ConcreteArray(np.asarray(_quiet.run(np.square, a)), x.weak_type)
+            return ConcreteArray(np.asarray(quiet.run(np.square, a)), x.weak_type)
     return _slow(ufuncs.power, False, x, y)
 
 
 def _neg(x: Any) -> Any:
+    if type(x) is ConcreteArray and x._value.dtype in _NUMBERS and current.get() is evaluate:
+        return ConcreteArray(np.asarray(quiet.run(np.negative, x._value)), x.weak_type)
     return ufuncs.negative(x)
 
 
@@ -145,4 +137,3 @@ def operators() -> dict[str, Callable]:
 
 
 __all__ = ["operators"]
-del PYTHON, _eq

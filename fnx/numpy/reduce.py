@@ -176,9 +176,17 @@ def ptp(a, axis=None, out=None, keepdims=False):
 # --- means --------------------------------------------------------------------------------------------
 
 
+_WIDE = frozenset(np.dtype(d) for d in ("f4", "f8", "c8", "c16"))
+
+
+def _size(x: Array, axes: tuple[int, ...], dtype: np.dtype) -> Array:
+    """How many elements lie along axes."""
+    return scalar(math.prod([x.shape[k] for k in axes]), dtype)
+
+
 def _count(x: Array, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: np.dtype) -> Array:
     if where is None:
-        return scalar(math.prod([x.shape[k] for k in axes]), dtype)
+        return _size(x, axes, dtype)
     mask = _broadcast_to(ufuncs.truth(where, "mean"), x.shape)
     return sum(mask, axes, dtype, keepdims=keepdims)
 
@@ -193,6 +201,9 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     no_out("mean", out)
     x = to_array(a, "mean")
     axes = canonical_axes(axis, x.ndim)
+    if dtype is None and where is None and x.dtype in _WIDE:
+        total = _keep(_strong(Sum(axes)(x) if axes else x), x, axes, keepdims)
+        return ops.div(total, _size(x, axes, x.dtype))
     final = dtypes.canonical(dtype) if dtype is not None else dtypes.to_inexact(x.dtype)
     wide = dtypes.float32 if dtypes.is_float(final) and final.itemsize < 4 else final
     if dtype is not None and not dtypes.is_inexact(final):
@@ -243,6 +254,10 @@ def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=Non
     else:
         delta = ops.square(delta)
     total = sum(delta, axes, keepdims=keepdims, where=where)
+    if where is None and type(ddof) in PYTHON:
+        left = math.prod([x.shape[k] for k in axes]) - ddof
+        divisor = scalar(float(left) if left > 0 else math.nan, total.dtype)
+        return convert(ops.div(total, divisor), result_dtype)
     count = ufuncs.subtract(_count(x, axes, where, keepdims, delta.dtype), ddof)
     out = ufuncs.true_divide(total, count)
     # Without degrees of freedom there is no estimate.
@@ -459,4 +474,4 @@ __all__ = [
     "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
     "prod", "ptp", "std", "sum", "var",
 ]  # fmt: skip
-del PYTHON, Reshape, TypeMismatch, eager
+del Reshape, TypeMismatch, eager

@@ -107,7 +107,13 @@ true_divide = _float_binary("divide", ops.div, "x1 / x2, in floating point.")
 divide = true_divide
 arctan2 = _float_binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].")
 atan2 = arctan2
-nextafter = _float_binary("nextafter", ops.nextafter, "The next float after x1 towards x2.")
+
+
+def nextafter(x, y, /):
+    """The next float after x towards y."""
+    return ops.nextafter(*fit("nextafter", promote_inexact("nextafter", x, y)))
+
+
 
 
 def negative(*args, out=None, where=None):
@@ -159,9 +165,9 @@ def reciprocal(x, /):
     return ops.div(one(x), x)
 
 
-def float_power(x1, x2, /):
-    """x1 ** x2 in float64 or complex128."""
-    x, y = promote("float_power", x1, x2)
+def float_power(x, y, /):
+    """x ** y in float64 or complex128."""
+    x, y = promote("float_power", x, y)
     wide = dtypes.complex128 if dtypes.is_complex(x.dtype) else dtypes.float64
     return power(convert(x, wide), convert(y, wide))
 

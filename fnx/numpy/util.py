@@ -1,7 +1,9 @@
 """What functions make of their arguments: arrays of one dtype and of shapes that fit."""
 
 import operator
+import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +48,18 @@ def to_arrays(name: str, *xs: Any) -> list[Array]:
     return [x if isinstance(x, Array) else to_array(x, name, k) for k, x in enumerate(xs)]
 
 
+class _Quiet(threading.local):
+    """Runs a NumPy call in a context where it does not warn; `np.errstate` costs twice the call."""
+
+    def __init__(self) -> None:
+        context = copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+quiet = _Quiet()
+
+
 # --- promotion ------------------------------------------------------------------------------------
 
 
@@ -58,9 +72,9 @@ def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
 
 def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
     """A Python number as an array of rank 0 of the dtype that promotion has chosen."""
-    if value == 0 and type(value) is not int:
-        return ConcreteArray(np.asarray(value, dtype), weak)  # -0.0 and 0.0 are equal as keys
-    return _constant(value, dtype, weak)
+    if value or type(value) is int:
+        return _constant(value, dtype, weak)
+    return ConcreteArray(np.asarray(value, dtype), weak)  # -0.0 and 0.0 are equal as keys
 
 
 def type_of(x: Any) -> tuple[np.dtype, bool]:
@@ -73,14 +87,43 @@ def type_of(x: Any) -> tuple[np.dtype, bool]:
 def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Array:
     """An array or a Python number in `dtype`."""
     if not isinstance(x, Array):
-        return constant(x, dtype)
+        return constant(x, dtype, weak)
     if x.dtype == dtype:
         return x
     return ConvertElementType(dtype, weak)(x)
 
 
-def promote(name: str, *xs: Any) -> list[Array]:
+_FLOATS = frozenset(d for d in dtypes.ALL if dtypes.is_inexact(d))
+_NUMBERS = frozenset(d for d in dtypes.ALL if d != dtypes.bool_)
+
+
+def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
+    """What `promote` gives in its common cases: arrays of one dtype, or one and a Python number."""
+    first = xs[0]
+    if not isinstance(first, Array):
+        return None
+    dtype = first.dtype
+    if len(xs) == 2:
+        second = xs[1]
+        kind = type(second)
+        if (kind is float and dtype in _FLOATS) or (kind is int and dtype in _NUMBERS):
+            if kind is float or -_SAFE < second < _SAFE:
+                return first, constant(second, dtype)
+            return None
+    for x in xs:
+        if not isinstance(x, Array) or x.dtype != dtype:
+            return None
+    return xs
+
+
+_SAFE = 1 << 62
+
+
+def promote(name: str, *xs: Any) -> Sequence[Array]:
     """Arguments in their common dtype; Python numbers become constants without a conversion."""
+    found = _of_one_dtype(xs)
+    if found is not None:
+        return found
     xs = tuple(
         [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
     )
@@ -88,8 +131,11 @@ def promote(name: str, *xs: Any) -> list[Array]:
     return [convert(x, dtype, weak) for x in xs]
 
 
-def promote_inexact(name: str, *xs: Any) -> list[Array]:
+def promote_inexact(name: str, *xs: Any) -> Sequence[Array]:
     """As `promote`, and integers become floats."""
+    found = _of_one_dtype(xs)
+    if found is not None and found[0].dtype in _FLOATS:
+        return found
     xs = tuple(
         [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
     )

@@ -16,7 +16,9 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
 from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis
 from fnx.ops.contraction import accumulator
+from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program
+from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Rev, Transpose
 from fnx.ops.slice import Pad, Slice
 from fnx.ops.widen import Cast
@@ -312,22 +314,60 @@ class ConvGeneralDilated(Primitive):
         """Operands in the dtype of the sums, lhs with its holes and edges; the sums; their rounding."""
         p = Program((_aval(x), _aval(w)))
         wide = [v if v.aval.dtype == sums else p(Cast(sums), v) for v in p.inputs]
-        field = [(0, 0, 0)] * len(x.shape)
+        result = self._sums(p, *wide)
+        return Call(p.jaxpr(self.name, result if out == sums else p(Cast(out), result)))
+
+    def _sums(self, p: Program, x: Any, w: Any) -> Any:
+        """The convolution without edges and holes, where it can be phase by phase."""
+        for d, hole in enumerate(self.lhs_dilation):
+            if hole > 1 and self.window_strides[d] == self.rhs_dilation[d] == 1:
+                return self._phases(p, x, w, d)
+        field = [(0, 0, 0)] * len(x.aval.shape)
         for a, (lo, hi), hole in zip(
             self.dimension_numbers.lhs_spec[2:], self.padding, self.lhs_dilation, strict=True
         ):
             field[a] = (lo, hi, hole - 1)
         if any(lo > 0 or hi > 0 or hole for lo, hi, hole in field):
-            wide[0] = p(Pad(tuple(field)), wide[0], p.constant(0, sums))
+            x = p(Pad(tuple(field)), x, p.constant(0, x.aval.dtype))
         elif any(f != (0, 0, 0) for f in field):
-            stop = tuple(n + hi for n, (_, hi, _) in zip(x.shape, field, strict=True))
-            wide[0] = p(Slice(tuple(-lo for lo, _, _ in field), stop), wide[0])
+            stop = tuple(n + hi for n, (_, hi, _) in zip(x.aval.shape, field, strict=True))
+            x = p(Slice(tuple(-lo for lo, _, _ in field), stop), x)
         n = len(self.window_strides)
-        plain = replace(
-            self, padding=((0, 0),) * n, lhs_dilation=(1,) * n, preferred_element_type=None
-        )
-        result = p(plain, *wide)
-        return Call(p.jaxpr(self.name, result if out == sums else p(Cast(out), result)))
+        return p(self._with(padding=((0, 0),) * n, lhs_dilation=(1,) * n), x, w)
+
+    def _with(self, **fields: Any) -> "ConvGeneralDilated":
+        return replace(self, preferred_element_type=None, **fields)
+
+    def _phases(self, p: Program, x: Any, w: Any, d: int) -> Any:
+        """With `hole` - 1 zeros between neighbours, each result meets every `hole`-th tap only.
+
+        Results `hole` apart meet the same taps: they are a convolution without holes. Its results
+        are woven together with those of the other phases.
+        """
+        xs, ws, os = self.dimension_numbers
+        hole, lo = self.lhs_dilation[d], self.padding[d][0]
+        (aval,) = self.abstract(x.aval, w.aval)
+        n, taps, total = x.aval.shape[xs[2 + d]], w.aval.shape[ws[2 + d]], aval.shape[os[2 + d]]
+        longest = -(-total // hole)
+        phases = []
+        for phase in range(hole):
+            first = (lo - phase) % hole
+            shape = list(aval.shape)
+            shape[os[2 + d]] = longest
+            reach = -(-(taps - first) // hole)
+            if reach <= 0 or not total:
+                zero = p.constant(0, x.aval.dtype)
+                phases.append(p(Broadcast(tuple(shape), ()), zero))
+                continue
+            start, stop, step = [0] * w.aval.ndim, list(w.aval.shape), [1] * w.aval.ndim
+            start[ws[2 + d]], step[ws[2 + d]] = first, hole
+            part = p(Slice(tuple(start), tuple(stop), tuple(step)), w) if taps > 1 else w
+            before = (lo - phase - first) // hole
+            padding, holes = list(self.padding), list(self.lhs_dilation)
+            padding[d], holes[d] = (before, longest + reach - 1 - n - before), 1
+            prim = self._with(padding=tuple(padding), lhs_dilation=tuple(holes))
+            phases.append(prim._sums(p, x, part))
+        return _woven(p, phases, os[2 + d], total)
 
     def _kept(self, aval: ShapedArray) -> Shape:
         """The axes of the result, canonical: group, batch, space, features of a group."""
@@ -401,6 +441,19 @@ _FEW = 512  # products that are not worth the tiles of a large nest
 
 def _aval(x: Operand) -> ShapedArray:
     return ShapedArray(x.shape, dtypes.canonical(x.dtype))
+
+
+def _woven(p: Program, parts: list, axis: int, total: int) -> Any:
+    """Arrays whose elements along an axis take turns; the first `total` of them."""
+    shape = parts[0].aval.shape
+    wide = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    apart = [p(Reshape(wide), v) for v in parts]
+    longest = shape[axis] * len(parts)
+    x = p(Reshape((*shape[:axis], longest, *shape[axis + 1 :])), p(Concatenate(axis + 1), *apart))
+    if longest == total:
+        return x
+    stop = (*shape[:axis], total, *shape[axis + 1 :])
+    return p(Slice((0,) * len(shape), stop), x)
 
 
 # --- layouts ------------------------------------------------------------------------------------------

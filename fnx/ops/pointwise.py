@@ -53,6 +53,7 @@ def common_shape(name: str, avals: tuple) -> tuple[int, ...]:
 class Pointwise(Primitive):
     """Element by element. What members differ in are these attributes, and `impl`."""
 
+    elementwise = True
     accepts = ANY  # which dtypes operands may have, with the dtype of the result
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
     pulls = ()  # per operand in which it is linear, (cotangent, None, *operands) -> cotangent

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.ops.basic import convert, scalar
 from fnx.ops.elementwise import and_, shift_right_logical
@@ -133,6 +133,11 @@ def words_of(key: Any, name: str, many: bool = False) -> Array:
     if isinstance(key, KeyArray):
         words = key._words
     else:
+        if not is_array_like(key):
+            raise TypeMismatch(
+                f"{name} needs a random key first, not a {type(key).__name__}: {key!r:.60}; make one with "
+                "fnx.random.key(seed)"
+            )
         words = key if isinstance(key, Array) else as_array(key)
         if words.dtype != _U32 or words.shape[-1:] != (2,):
             raise TypeMismatch(

@@ -99,10 +99,10 @@ def _norm(g: Array, order: float) -> Array:
 
 def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, tries: int) -> _State:
     """Steps along minus (inverse Hessian) gradient; Nocedal and Wright, algorithm 6.1."""
-    n = x.shape[0]
+    eye = np.eye(x.shape[0], dtype=x.dtype)
     f, g = value(x)
     first = _State(
-        x, f, g, creation.eye(n, dtype=x.dtype), *map(creation.asarray, (1, 0)), creation.asarray(False)
+        x, f, g, creation.asarray(eye), *map(creation.asarray, (1, 0)), creation.asarray(False)
     )
 
     def go_on(s: _State) -> Array:
@@ -117,9 +117,9 @@ def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, trie
         good = u.logical_and(search.found, u.isfinite(search.f))
         # The first step sets the scale of the Hessian.
         scale = curvature / contract.dot(change, change)
-        old = u.where3(u.logical_and(s.steps == 0, curvature > 0), scale * np.eye(n), s.inverse)
+        old = u.where3(u.logical_and(s.steps == 0, curvature > 0), scale * eye, s.inverse)
         rho = 1 / u.where3(curvature > 0, curvature, 1.0)
-        left = np.eye(n) - rho * contract.outer(moved, change)
+        left = eye - rho * contract.outer(moved, change)
         new = left @ old @ left.T + rho * contract.outer(moved, moved)
         inverse = u.where3(u.logical_and(good, curvature > 0), new, s.inverse).astype(x.dtype)
         keep = lambda a, b: u.where3(good, a, b)

@@ -134,7 +134,7 @@ def eigh_tridiagonal(
     if e.shape[-1:] != (n - 1,):
         raise ShapeError(f"eigh_tridiagonal of shapes {d.shape} and {e.shape}; expected (n,), (n - 1,)")
     off = creation.zeros((n, n), e.dtype).at[np.arange(1, n), np.arange(n - 1)].set(e)
-    full = off + off.T.conj() + d[:, None] * np.eye(n)
+    full = off + off.T.conj() + d[:, None] * np.eye(n, dtype=d.dtype)
     w = eigh(full, eigvals_only=True)
     return w if select == "a" else w[select_range[0] : select_range[1] + 1]
 

@@ -118,7 +118,7 @@ def _sqrtm(a: Array) -> Array:
 def _triangular(t: Array, function: Callable, denominator: Callable, gap: Any) -> Array:
     """A function of an upper triangular matrix, one diagonal after the other (Parlett)."""
     n = t.shape[0]
-    f = function(t.diagonal())[:, None] * np.eye(n)
+    f = function(t.diagonal())[:, None] * np.eye(n, dtype=t.dtype)
     for offset in range(1, n):
         for i in range(n - offset):
             j = i + offset

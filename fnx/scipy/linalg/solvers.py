@@ -140,7 +140,7 @@ def solve_sylvester(A, B, C, *, method="schur", tol=1e-8):
     ta, ua = schur(a, output="complex")
     tb, ub = schur(b, output="complex")
     rhs = m.adjoint(ua) @ convert(c, ta.dtype) @ ub
-    eye = np.eye(a.shape[0])
+    eye = np.eye(a.shape[0], dtype=ta.dtype)
     columns: list[Array] = []
     for k in range(b.shape[0]):
         right = rhs[:, k]

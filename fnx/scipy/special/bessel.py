@@ -1,7 +1,7 @@
 """Bessel functions."""
 
-from fnx.numpy import shape
 from fnx.numpy import ufuncs as u
+from fnx.numpy.shape import stack
 from fnx.numpy.util import constant, promote_inexact
 from fnx.ops import integrals
 from fnx.ops import special as prims
@@ -33,7 +33,7 @@ def bessel_jn(z, *, v, n_iter=50):
     """Bessel functions of the first kind of orders 0 to v, stacked along a new first axis."""
     del n_iter
     (z,) = promote_inexact("bessel_jn", z)
-    return shape.stack([integrals.bessel_j(constant(k, z.dtype), z) for k in range(int(v) + 1)])
+    return stack([integrals.bessel_j(constant(k, z.dtype), z) for k in range(int(v) + 1)])
 
 
 __all__ = ["bessel_jn", "i0", "i0e", "i1", "i1e"]

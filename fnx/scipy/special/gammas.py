@@ -26,17 +26,16 @@ def gammaln(x):
 
 
 def loggamma(x):
-    """The logarithm of the gamma function of real numbers; nan where that is negative."""
+    """The logarithm of the gamma function of real numbers; nan where they are negative."""
     (x,) = _floats("loggamma", x)
-    out = prims.lgamma(x)
-    return u.where3(gammasgn(x) < 0, math.nan, out)
+    return u.where3(x < 0, math.nan, prims.lgamma(x))
 
 
 def gammasgn(x):
     """The sign of the gamma function: 1 for x > 0, alternating below, nan at poles."""
     (x,) = _floats("gammasgn", x)
     floor = u.floor(x)
-    one = constant(1, x.dtype)
+    one = constant(1, x.dtype, False)
     odd = u.remainder(floor, 2.0) != 0
     sign = u.where3(u.logical_and(x < 0, odd), -one, one)
     pole = u.logical_and(x < 0, floor == x)

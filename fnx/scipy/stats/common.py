@@ -5,12 +5,16 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.numpy import ufuncs as u
-from fnx.numpy.util import promote_inexact
+from fnx.numpy.util import PYTHON, promote_inexact
+from fnx.ops.convert import ConvertElementType
 
 
 def floats(name: str, *xs: Any) -> list[Array]:
-    """Arguments in their common inexact dtype."""
-    return promote_inexact(name, *xs)
+    """Arguments in their common inexact dtype, which is weak where all of them are Python numbers."""
+    arrays = promote_inexact(name, *xs)
+    if all(type(x) in PYTHON for x in xs):
+        return arrays
+    return [x if not x.weak_type else ConvertElementType(x.dtype, False)(x) for x in arrays]
 
 
 def inside(mask: Array, log_density: Array) -> Array:

@@ -1,0 +1,265 @@
+"""Elementwise functions and operators against NumPy; promotion by the lattice with weak scalars."""
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core.errors import ShapeError, TypeMismatch
+
+X = np.array([[-2.5, -1.0, 0.0], [0.5, 1.0, 3.5]])
+P = np.abs(X) + 0.25
+U = X / 4
+I = np.array([[-3, -1, 0], [1, 2, 7]])
+C = X + 1j * X[::-1]
+
+UNARY = {
+    "abs absolute square negative positive sign floor ceil trunc rint isfinite isnan isinf signbit "
+    "exp exp2 expm1 sin cos tan sinh cosh tanh arctan arcsinh cbrt deg2rad rad2deg sinc fabs real imag "
+    "conj angle i0 isposinf isneginf": X,
+    "sqrt log log2 log10 log1p reciprocal": P,
+    "arcsin arccos arctanh": U,
+    "arccosh": P + 1,
+    "invert bitwise_count": I,
+    "logical_not isreal iscomplex": C,
+}
+BINARY = {
+    "add subtract multiply divide maximum minimum arctan2 hypot copysign equal not_equal less "
+    "less_equal greater greater_equal logical_and logical_or logical_xor fmax fmin logaddexp logaddexp2 "
+    "float_power heaviside floor_divide remainder fmod mod": (P, X[0]),
+    "power": (P, X),
+    "bitwise_and bitwise_or bitwise_xor gcd lcm": (I, np.array([2, 3, 4])),
+    "left_shift right_shift": (I, np.array([0, 1, 2])),
+    "nextafter": (X, -X),
+}
+
+
+def each(table):
+    return [(name, args) for names, args in table.items() for name in names.split()]
+
+
+def close(found, expected, rtol=1e-13):
+    assert isinstance(found, fnx.Array)
+    assert (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=rtol, atol=1e-15)
+
+
+def numpys(name):
+    return {"positive": np.positive}.get(name) or getattr(np, name)
+
+
+@pytest.mark.parametrize(("name", "x"), each(UNARY))
+def test_unary_agrees_with_numpy(name, x):
+    close(getattr(jnp, name)(x), numpys(name)(x))
+    close(getattr(jnp, name)(jnp.asarray(x)), numpys(name)(x))
+
+
+@pytest.mark.parametrize(("name", "args"), each(BINARY))
+def test_binary_agrees_with_numpy(name, args):
+    x, y = args
+    with np.errstate(all="ignore"):
+        close(getattr(jnp, name)(x, y), numpys(name)(x, y))
+        close(getattr(jnp, name)(y, jnp.asarray(x)), numpys(name)(y, x))
+
+
+@pytest.mark.parametrize(("name", "args"), each(BINARY))
+def test_binary_is_the_same_when_it_is_traced(name, args):
+    fn = getattr(jnp, name)
+    eager, staged = fn(*args), fnx.jit(fn)(*args)
+    assert eager.aval == staged.aval
+    np.testing.assert_allclose(np.asarray(staged), np.asarray(eager), rtol=1e-14, atol=1e-15)
+
+
+OPERATORS = "add sub mul truediv floordiv mod pow eq ne lt le gt ge".split()
+FINITE = st.floats(-9, 9, width=32).filter(lambda v: v == 0 or abs(v) > 1e-3)
+SHAPES = hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
+
+
+@given(data=st.data(), shapes=SHAPES, name=st.sampled_from(OPERATORS), kind=st.sampled_from("fi"))
+def test_operators_agree_with_numpy(data, shapes, name, kind):
+    values = FINITE if kind == "f" else st.integers(0, 5)
+    dtype = np.float64 if kind == "f" else np.int64
+    x, y = (
+        data.draw(hnp.arrays(dtype, s, elements=values), label="array") for s in shapes.input_shapes
+    )
+    fn = getattr(operator, name)
+    if kind == "i" and name in ("truediv", "floordiv", "mod"):
+        y = y + 1
+    with np.errstate(all="ignore"):
+        expected = fn(x, y)
+    for found in (fn(jnp.asarray(x), jnp.asarray(y)), fn(jnp.asarray(x), y), fn(x, jnp.asarray(y))):
+        if name == "mod" or name == "floordiv":
+            # By 0 NumPy's floor_divide gives inf or nan after its own rules; the rest is equal.
+            good = np.broadcast_to(y != 0, expected.shape)
+            close(jnp.where(good, found, 0), np.where(good, expected, 0), rtol=1e-12)
+        else:
+            close(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("number", [2, 2.5, True, np.float64(2.5), np.int64(2)])
+def test_operators_with_numbers_on_both_sides(name, number):
+    fn = getattr(operator, name)
+    x = np.array([1.0, 2.0, 3.0])
+    close(fn(jnp.asarray(x), number), fn(x, number))
+    close(fn(number, jnp.asarray(x)), fn(number, x))
+
+
+@pytest.mark.parametrize("name", "and_ or_ xor lshift rshift".split())
+def test_operators_of_bits(name):
+    fn = getattr(operator, name)
+    x, y = np.array([1, 5, -4]), np.array([3, 1, 2])
+    for found in (fn(jnp.asarray(x), jnp.asarray(y)), fn(x, jnp.asarray(y))):
+        close(found, fn(x, y))
+    close(fn(jnp.asarray(x), 2), fn(x, 2))
+    close(fn(2, jnp.asarray(y)), fn(2, y))
+
+
+def test_unary_operators():
+    x = jnp.array([-1, 2])
+    close(-x, np.array([1, -2]))
+    close(+x, np.array([-1, 2]))
+    close(abs(x), np.array([1, 2]))
+    close(~x, np.array([0, -3]))
+    q, r = divmod(jnp.array([7.0, -7.0]), 2.0)
+    close(q, np.array([3.0, -4.0]))
+    close(r, np.array([1.0, 1.0]))
+
+
+def test_unknown_operands_are_left_to_the_other_side():
+    class Other:
+        def __radd__(self, x):
+            return "radd"
+
+    x = jnp.ones(3)
+    assert x + Other() == "radd"
+    assert (x == "text") is False
+    assert (x != None) is True  # noqa: E711
+    for bad in ([1, 2, 3], "text", None):
+        with pytest.raises(TypeError):
+            x + bad
+
+
+# --- promotion ------------------------------------------------------------------------------------------
+
+PROMOTION = [
+    (np.float32(1), 2.0, "float32"),
+    (np.float32(1), 2, "float32"),
+    (np.int32(1), 2, "int32"),
+    (np.int32(1), 2.0, "float64"),
+    (np.int8(1), np.uint8(1), "int16"),
+    (np.uint64(1), np.int8(1), "float64"),
+    (np.int64(1), np.float32(1), "float32"),
+    (np.float16(1), np.float32(1), "float32"),
+    (np.float32(1), np.complex64(1), "complex64"),
+    (np.float64(1), np.complex64(1), "complex128"),
+    (np.float32(1), 1j, "complex64"),
+    (np.bool_(True), 2, "int64"),
+    (True, 2, "int64"),
+    (2, 2.0, "float64"),
+]
+
+
+@pytest.mark.parametrize(("x", "y", "dtype"), PROMOTION)
+def test_promotion(x, y, dtype):
+    assert jnp.multiply(x, y).dtype == dtype
+    assert jnp.multiply(y, x).dtype == dtype
+    assert jnp.result_type(x, y) == dtype
+    assert fnx.make_jaxpr(jnp.multiply)(x, y).out_avals[0].dtype == dtype
+
+
+def test_bfloat16_meets_the_others_as_the_lattice_says():
+    x = jnp.ones(2, jnp.bfloat16)
+    assert (x * 2.0).dtype == jnp.bfloat16
+    assert (x + jnp.ones(2, jnp.float16)).dtype == jnp.float32
+    assert jnp.exp(x).dtype == jnp.bfloat16
+
+
+def test_python_numbers_stay_weak():
+    x = jnp.arange(3) * 1.0  # a weak float64: it yields to float32
+    assert x.weak_type
+    assert (x + np.float32(1)).dtype == np.float32
+    assert not (jnp.ones(3) * 1.0).weak_type
+    chosen = jnp.where(jnp.array([True, False]), 1.0, 2.0)
+    assert (chosen * jnp.ones(2, np.float32)).dtype == np.float32
+
+
+def test_a_number_beside_an_array_needs_no_conversion_or_broadcast():
+    jaxpr = fnx.make_jaxpr(lambda x: x * 2.0 + 1)(np.ones(3, np.float32))
+    assert [eqn.prim.name for eqn in jaxpr.eqns] == ["mul", "add"]
+
+
+@pytest.mark.parametrize(("exponent", "name"), [(2, "square"), (3, "integer_pow"), (-2, "integer_pow")])
+def test_powers_by_integers_are_multiplied_out(exponent, name):
+    jaxpr = fnx.make_jaxpr(lambda x: x**exponent)(1.5)
+    assert [eqn.prim.name for eqn in jaxpr.eqns] == [name]
+    close(jnp.asarray(X[1]) ** exponent, X[1] ** float(exponent))
+
+
+def test_integer_powers():
+    close(I**2 + 0 * jnp.asarray(I), I**2)
+    close(jnp.power(np.array([2, -3]), np.array([5, 3])), np.array([32, -27]))
+    with pytest.raises(TypeMismatch, match="negative powers"):
+        jnp.arange(3) ** -1
+
+
+# --- errors and warnings --------------------------------------------------------------------------------
+
+
+def test_shapes_that_do_not_fit_are_named():
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
+        jnp.ones(3) + jnp.ones(4)
+    with pytest.raises(ValueError, match=r"\(3,\)"):  # as NumPy would raise
+        jnp.ones(3) * np.ones(4)
+
+
+def test_lists_are_refused_with_a_hint():
+    with pytest.raises(TypeError, match="asarray"):
+        jnp.sin([1.0, 2.0])
+
+
+def test_dtypes_that_do_not_fit_are_named():
+    with pytest.raises(TypeError, match="bool"):
+        jnp.negative(np.array([True]))
+    with pytest.raises(TypeError, match="float64"):
+        fnx.jit(lambda x: x & 1)(1.0)
+
+
+def test_nothing_warns_of_infinities():
+    x = jnp.array([0.0, -1.0, 1e308])
+    for value in (1 / x, jnp.log(x), jnp.sqrt(x), x * x, x - jnp.inf, x**-1, x // 0.0):
+        assert not np.isfinite(np.asarray(value)).all()
+
+
+# --- protocols ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        np.sin,
+        lambda x: np.add(x, 1),
+        lambda x: np.add.reduce(x),
+        lambda x: np.concatenate([x, x]),
+        lambda x: np.mean(x, axis=0),
+        lambda x: np.where(x > 0, x, 0),
+        lambda x: np.linalg.norm(x),
+        lambda x: np.float64(2) * x,
+        lambda x: np.ones(3) @ x,
+    ],
+)
+def test_numpy_functions_stay_in_fnx(fn):
+    x = np.array([1.0, -2.0, 3.0])
+    found = fn(jnp.asarray(x))
+    assert isinstance(found, fnx.Array)
+    np.testing.assert_allclose(found, fn(x))
+    np.testing.assert_allclose(fnx.jit(fn)(x), fn(x), rtol=1e-14)
+
+
+def test_array_namespace_is_the_module():
+    assert jnp.ones(2).__array_namespace__() is jnp
