@@ -25,7 +25,8 @@ from fnx.flat import (
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
 from fnx.interpreters.trace import trace
-from fnx.ops.basic import convert, zeros
+from fnx.ops.basic import zeros
+from fnx.ops.convert import ConvertElementType
 
 # --- reverse mode ---------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ def value_and_grad(
     results that are not scalar.
 
     >>> value_and_grad(lambda x: x**2)(3.0)
-    (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64, weak_type=True))
+    (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64))
     """
     del reduce_axes
     check_callable(fun, "value_and_grad")
@@ -246,8 +247,8 @@ def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
             raise TypeMismatch(
                 f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
             )
-        x = convert(x, aval.dtype)
-    return x
+    strong = x.dtype == aval.dtype and not x.aval.weak_type
+    return x if strong else ConvertElementType(aval.dtype)(x)
 
 
 # --- forward mode ---------------------------------------------------------------------------------
@@ -257,7 +258,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
     >>> jvp(lambda x: x * x, (3.0,), (1.0,))[1]
-    Array(6., dtype=float64, weak_type=True)
+    Array(6., dtype=float64)
     """
     check_callable(fun, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):

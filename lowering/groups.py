@@ -317,6 +317,8 @@ class Nests:
     def _fold_lanes(self, lanes: int) -> None:
         """Few results along the last axis: accumulators side by side on the stack, as a vector."""
         group, builder = self.group, self.builder
+        # Unrolled before the vectoriser comes, they would not become vectors.
+        hint = int(lanes & (lanes - 1) == 0)
         lane, extent = group.vars[-1], scalar.const(lanes, "int64")
         body: list[Stmt] = [self._store(m) for m in self.stores]
         before: list[Stmt] = []
@@ -334,10 +336,10 @@ class Nests:
             old = tuple(scalar.load(a, lane, a.dtype) for a in accs)
             values = f.fold.combine(old, self._values_at(f, list(group.vars)))
             body += [Store(a, lane, v) for a, v in zip(accs, values, strict=True)]
-        rows: list[Stmt] = [Loop(lane, extent, body, vector=True)]
+        rows: list[Stmt] = [Loop(lane, extent, body, vector=True, unroll=hint)]
         for var, n in reversed(list(zip(group.vars[:-1], group.shape[:-1], strict=True))):
             rows = [Loop(var, scalar.size(n), rows)]
-        first, final = (Loop(lane, extent, b, vector=True) for b in (before, after))
+        first, final = (Loop(lane, extent, b, vector=True, unroll=hint) for b in (before, after))
         self._nest([first, *rows, final], [])
         for f in group.folds:
             for handle in f.handles:

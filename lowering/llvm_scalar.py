@@ -108,7 +108,8 @@ def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
                 cache[n] = f"declare {t} {full}({types})"
             code.module.declare(full, cache[n])
             operands = ", ".join([f"{t} {code.memo[a]}" for a in e.args])
-            return code.op(f"call {t} {full}({operands}{extra})")
+            flags = "nsz " if e.attr == "either zero" else ""
+            return code.op(f"call {flags}{t} {full}({operands}{extra})")
 
         return emit
 

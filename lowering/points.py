@@ -133,6 +133,12 @@ def fold(
     for h in inputs:
         if isinstance(h.state, Pull) and h.state.cost > 1 and h.size > 1 and size > h.size:
             builder.store(h)
+    if 0 in r.shape:
+        for k, h in enumerate(outs):
+            start = r.init[k]
+            builder.group_of(h.shape)
+            _nothing(builder, h, start)
+        return
     keep = [k for k, n in enumerate(r.shape) if n != 1]
     axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
     while True:

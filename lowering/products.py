@@ -292,7 +292,10 @@ def _emit(
 
 def _lane_loop(lanes: int, make: object) -> Loop:
     lane = scalar.var("int64", "l")
-    return Loop(lane, scalar.const(lanes, "int64"), make(lane), vector=True)  # type: ignore[operator]
+    # Unrolled before the vectoriser comes, a short loop would not become one vector.
+    hint = int(lanes <= _VECTOR // 8 and lanes & (lanes - 1) == 0)
+    extent = scalar.const(lanes, "int64")
+    return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
 
 
 def _cleared(acc: Buffer, lanes: int, rows: int, dtype: str) -> Stmt:

@@ -403,7 +403,7 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
             finish(builder, out)
         return
     moved: list[Callable[..., Expr]] = [
-        lambda *ix: x(*ix),
+        x,
         lambda *ix: scalar.cast(ix[axis], "int32"),
     ]
     lanes = Lanes(x.shape, axis, moved, descending)

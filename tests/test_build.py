@@ -180,3 +180,60 @@ def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
     a, b = found = buffers(2)
     assert memory.plan([store(a), loop(store(b, a))], found) == 2 * 64
 
+
+# --- memory of dead arrays ---------------------------------------------------------------------------
+
+
+def test_elementwise_carries_are_overwritten_where_they_are_read():
+    def f(x, v):
+        def step(c, _):
+            x, v = c
+            v = v - 0.1 * x
+            return (x + 0.1 * v, v), None
+
+        return lax.scan(step, (x, v), None, length=50)[0]
+
+    p = program(f, X, 1.0 - X)
+    assert p.workspace == 0
+    (loop_,) = [s for s in p.body if isinstance(s, Loop)]
+    assert not any(isinstance(s, Copy) for s in walk.statements(loop_.body))
+    x, v = X, 1.0 - X
+    for _ in range(50):
+        v = v - 0.1 * x
+        x = x + 0.1 * v
+    np.testing.assert_allclose(fnx.jit(f)(X, 1.0 - X), (x, v), rtol=1e-12)
+
+
+def test_an_array_that_is_kept_is_not_overwritten():
+    def f(x):
+        return lax.scan(lambda c, _: (c * 1.5 + 1.0, c), x, None, length=5)
+
+    last, old = fnx.jit(f)(X)
+    np.testing.assert_allclose(old[0], X)
+    np.testing.assert_allclose(old[1], X * 1.5 + 1.0)
+    np.testing.assert_allclose(last, old[4] * 1.5 + 1.0)
+
+
+def test_a_carry_that_is_read_at_other_indices_is_not_overwritten_too_early():
+    def f(x):
+        return lax.fori_loop(0, 7, lambda i, c: 0.5 * (c + jnp.roll(c, 1)) + c[::-1], x)
+
+    y = X
+    for _ in range(7):
+        y = 0.5 * (y + np.roll(y, 1)) + y[::-1]
+    np.testing.assert_allclose(fnx.jit(f)(X), y, rtol=1e-12)
+
+
+def test_cotangents_of_constants_add_up_in_place():
+    def f(a, x):
+        def outer(c, i):
+            def inner(c, j):
+                return jnp.tanh(c + a[i, j]), None
+
+            return lax.scan(inner, c, jnp.arange(50))[0], None
+
+        return lax.scan(outer, x, jnp.arange(40))[0]
+
+    p = program(fnx.grad(f), SQUARE, 0.3)
+    # One array of cotangents, the result; what is stored besides is one number a step.
+    assert p.workspace <= 2 * SQUARE.nbytes

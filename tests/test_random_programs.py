@@ -87,6 +87,31 @@ def test_gradients(seed):
     assert found == pytest.approx(along, rel=2e-3, abs=2e-3)
 
 
+@pytest.mark.parametrize("word", ["lanes of gradients", "forward over reverse", "checkpoint"])
+@pytest.mark.parametrize("seed", seeds(8, 0.05))
+def test_products_of_transformations(seed, word):
+    f, args = program(30_000 + seed, length=6, smooth=True)
+
+    def loss(*xs):
+        return sum(jnp.sum(jnp.tanh(y) * y) for y in f(*xs))
+
+    numbers = tuple(range(len(args)))
+    rows = [jnp.stack([a, 0.5 * a]) for a in args]
+    moved = tuple(jnp.asarray(d) for d in directions(args))
+
+    def transformed(*xs):
+        if word == "lanes of gradients":
+            return fnx.vmap(fnx.grad(loss, numbers))(*rows)
+        if word == "forward over reverse":
+            return fnx.jvp(fnx.grad(loss, numbers), xs, moved)[1]
+        return fnx.grad(fnx.checkpoint(loss), numbers)(*xs)
+
+    with fnx.disable_jit():
+        expected = transformed(*args)
+    with config.check():
+        agree(fnx.jit(transformed)(*args), expected, 1e-7)
+
+
 def directions(args):
     rng = np.random.default_rng(0)
     return [rng.normal(size=a.shape) for a in args]

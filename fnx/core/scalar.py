@@ -234,6 +234,11 @@ def apply(op: str, *args: Expr, attr: Any = None) -> Expr:
     return node(op, dtype, args, attr)
 
 
+def extremum(op: str, a: Expr, b: Expr) -> Expr:
+    """`max` or `min` that gives either of two zeros of different sign: cheaper, for reductions."""
+    return node(op, a.dtype, (a, b), "either zero" if "float" in a.dtype else None)
+
+
 def cast(x: Expr, dtype: str) -> Expr:
     """Conversion of value: as C's for numbers (float to int saturates, nan to 0); `!= 0` to bool."""
     if x.dtype == dtype:

@@ -47,7 +47,9 @@ def _logaddexp(a: expr.Expr, b: expr.Expr) -> expr.Expr:
 def _combine(kind: str, a: expr.Expr, b: expr.Expr) -> expr.Expr:
     if kind == "cumlogsumexp":
         return _logaddexp(a, b)
-    return expr.apply({"cumsum": "add", "cumprod": "mul"}.get(kind, kind[3:]), a, b)
+    if kind in ("cummax", "cummin"):
+        return expr.extremum(kind[3:], a, b)
+    return expr.add(a, b) if kind == "cumsum" else expr.mul(a, b)
 
 
 def _start(kind: str, dtype: str) -> expr.Expr:

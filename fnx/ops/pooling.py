@@ -18,7 +18,7 @@ from fnx.ops.sliding import Windowed
 from fnx.ops.window_choice import WindowGather
 
 _REAL = dtype_table("iuf")
-_KINDS = {"sum": (np.add, "add"), "max": (np.maximum, "max"), "min": (np.minimum, "min")}
+_UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _ReduceWindow(Windowed):
         axes = tuple(range(x.ndim, 2 * x.ndim))
         if not view.size:
             return np.full(view.shape[: x.ndim], self.identity(x.dtype), x.dtype)
-        ufunc = _KINDS[self.kind][0]
+        ufunc = _UFUNCS[self.kind]
         if self.kind == "sum":
             wide = np.float32 if x.dtype in NARROW else x.dtype
             return np.asarray(ufunc.reduce(view, axes, wide)).astype(x.dtype, copy=False)
@@ -68,9 +68,12 @@ class _ReduceWindow(Windowed):
             tuple(range(rank, 2 * rank)),
             (start,),
             fn,
-            lambda acc, new: (expr.apply(_KINDS[self.kind][1], acc[0], new[0]),),
+            lambda acc, new: (self._combine(acc[0], new[0]),),
             reassociate="float" in x.dtype,
         )
+
+    def _combine(self, acc: expr.Expr, new: expr.Expr) -> expr.Expr:
+        return expr.add(acc, new) if self.kind == "sum" else expr.extremum(self.kind, acc, new)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ def highest(dtype: np.dtype) -> Any:
     return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
 
 
+def _combine(op: str, acc: expr.Expr, new: expr.Expr) -> expr.Expr:
+    return expr.extremum(op, acc, new) if op in ("max", "min") else expr.apply(op, acc, new)
+
+
 @dataclass(frozen=True)
 class Reduction(Primitive):
     """Folds a commutative, associative operation over `axes`, which disappear."""
@@ -89,7 +93,7 @@ class Reduction(Primitive):
             self.axes,
             (expr.const(identity, x.dtype),),
             lambda *ix: (x(*ix),),
-            lambda acc, new: (expr.apply(self.op, acc[0], new[0]),),
+            lambda acc, new: (_combine(self.op, acc[0], new[0]),),
             reassociate="float" in x.dtype or "complex" in x.dtype,
         )
 

@@ -1,0 +1,426 @@
+"""Products and factorizations in native code, against the primitives' own impl, NumPy and SciPy."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core import config, dtypes
+from fnx.core.array import ConcreteArray
+from fnx.lowering import stacks, views
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.linalg import LU, LUPivotsToPermutation, LUSolve, solve
+from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
+from fnx.ops.triangular import TriangularSolve, cholesky
+from fnx.ops.tridiagonal import tridiagonal_solve
+
+DTYPES = ["float32", "float64", "complex64", "complex128"]
+EPS = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-12, "complex128": 1e-12}
+EPS |= {"float16": 2e-3, "bfloat16": 2e-2}
+lu = LU()
+
+
+def random(*shape, dtype="float64", seed=0):
+    rng = np.random.default_rng([seed, *shape])
+    x = rng.normal(size=shape)
+    dtype = dtypes.canonical(dtype)
+    kind = dtypes.kind(dtype)
+    if kind == "c":
+        x = x + 1j * rng.normal(size=shape)
+    elif kind == "b":
+        x = x > 0
+    elif kind in "iu":
+        x = np.abs(3 * x) if kind == "u" else 3 * x
+    return x.astype(dtype)
+
+
+def positive(*shape, dtype="float64"):
+    a = random(*shape, shape[-1], dtype=dtype)
+    return (a @ a.conj().swapaxes(-1, -2) + shape[-1] * np.eye(shape[-1])).astype(dtype)
+
+
+def run(fn, *args):
+    """The results of the compiled function, which must not call the host, and its report."""
+    args = [ConcreteArray(np.ascontiguousarray(a)) for a in args]
+    with config.check():
+        f = fnx.jit(fn)
+        report = f.lower(*args).compile().report()
+        assert "host call" not in report, report
+        return [np.asarray(x) for x in f(*args)], report
+
+
+def close(found, expected, factor=1.0):
+    a, b = np.asarray(found), np.asarray(expected)
+    assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    if not dtypes.is_inexact(a.dtype):
+        np.testing.assert_array_equal(a, b)
+        return
+    eps = EPS[dtypes.NAME[a.dtype]] * factor
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    a, b = a.astype(wide), b.astype(wide)
+    finite = np.abs(b[np.isfinite(b)])
+    scale = max(1.0, finite.max()) if finite.size else 1.0
+    np.testing.assert_allclose(a, b, rtol=eps, atol=eps * scale)
+
+
+def agrees(*cases, factor=100.0):
+    """Each (primitive, *operands) gives natively what its impl gives."""
+    flat = [a for _, *operands in cases for a in operands]
+
+    def fn(*arrays):
+        rest = iter(arrays)
+        return [o for p, *operands in cases for o in p.bind(*[next(rest) for _ in operands])]
+
+    expected = [
+        o for p, *operands in cases for o in p.bind(*[ConcreteArray(np.asarray(a)) for a in operands])
+    ]
+    found, report = run(fn, *flat)
+    for a, b in zip(found, expected, strict=True):
+        close(a, b, factor)
+    return report
+
+
+# --- factorizations -------------------------------------------------------------------------------
+
+ORDERS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 65]
+SOME = {"float64": ORDERS, "complex128": ORDERS, "float32": [4, 6, 20], "complex64": [3, 8, 20]}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cholesky_of_all_orders(dtype):
+    report = agrees(*[(cholesky, positive(n, dtype=dtype)) for n in SOME[dtype]])
+    assert "potrf" in report
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lu_of_all_orders_and_shapes(dtype):
+    shapes = [(n, n) for n in SOME[dtype]] + [(3, 4), (4, 2), (5, 8), (8, 5), (9, 20), (20, 9), (0, 3)]
+    agrees(*[(lu, random(*s, dtype=dtype)) for s in shapes], factor=1000)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_solve_of_all_orders(dtype):
+    def system(n, k):
+        return solve, random(n, n, dtype=dtype) + 3 * np.eye(n, dtype=dtype), random(n, k, dtype=dtype)
+
+    agrees(*[system(n, k) for n in SOME[dtype] for k in (1, 3)], factor=1000)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lu_solve(dtype):
+    cases = []
+    for n, k, op in product((3, 8, 20), (1, 4), "nt"):
+        a = random(n, n, dtype=dtype) + 3 * np.eye(n, dtype=dtype)
+        factors, pivots, _ = lu.impl(a)
+        cases.append((LUSolve(op), a, np.ascontiguousarray(factors), pivots, random(n, k, dtype=dtype)))
+    agrees(*cases, factor=1000)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_triangular_solve_in_all_ways(dtype, n):
+    cases = []
+    for left, low, transposed, conjugated, unit in product((True, False), repeat=5):
+        if conjugated and dtype == "float64":
+            continue
+        prim = TriangularSolve(left, low, transposed, conjugated, unit)
+        for k in (1, 4):
+            b = random(n, k, dtype=dtype) if left else random(k, n, dtype=dtype)
+            cases.append((prim, positive(n, dtype=dtype), b))
+    agrees(*cases, factor=1e4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("n", [5, 20])
+def test_triangular_solve_in_single_precision(dtype, n):
+    prims = [TriangularSolve(left, low) for left, low in product((True, False), repeat=2)]
+    agrees(*[(p, positive(n, dtype=dtype), random(n, n, dtype=dtype)) for p in prims])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_qr(dtype):
+    shapes = [(1, 1), (3, 3), (4, 3), (3, 4), (20, 9), (9, 20), (33, 33), (2, 4, 3), (3, 0), (0, 3)]
+    prims = [QR(False), QR(True), QR(False, True)]
+    agrees(*[(p, random(*s, dtype=dtype)) for p in prims for s in shapes], factor=1000)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_svd(dtype):
+    shapes = [(1, 1), (3, 3), (4, 3), (3, 4), (20, 9), (9, 20), (2, 4, 3), (3, 0), (0, 3)]
+    prims = [SVD(False), SVD(True), SVD(False, False)]
+    agrees(*[(p, random(*s, dtype=dtype)) for p in prims for s in shapes], factor=1000)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eigh(dtype):
+    cases = []
+    for shape in ((1,), (3,), (2, 4), (20,), (0,)):
+        a = random(*shape, shape[-1], dtype=dtype)
+        hermitian = np.asarray(a + a.conj().swapaxes(-1, -2), dtype)
+        cases += [(Eigh(low), hermitian) for low in (True, False)]
+    agrees(*cases, factor=1000)
+
+
+def test_only_the_named_triangle_is_read():
+    a = positive(12)
+    spoiled = np.where(np.tri(12, dtype=bool), a, np.nan)
+    (v, w, c, s), _ = run(
+        lambda a: (*Eigh(True)(a), cholesky(a), cholesky(a[:3, :3])), spoiled
+    )
+    close(v * w @ v.T, a, 1000)
+    close(c, np.linalg.cholesky(a), 100)
+    close(s, np.linalg.cholesky(a[:3, :3]), 100)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_eig_and_schur(dtype):
+    cases = []
+    for shape in ((1, 1), (4, 4), (2, 5, 5), (12, 12), (0, 0)):
+        a = random(*shape, dtype=dtype)
+        cases += [(Eig(left, right), a) for left, right in product((False, True), repeat=2)]
+        cases += [(Schur(True), a), (Schur(False), a)]
+    symmetric = positive(4, dtype=dtype)  # no eigenvalue is complex
+    agrees(*cases, (Eig(True, True), symmetric), factor=1e4)
+
+
+def test_library_results_are_scipys():
+    a = random(20, 20)
+    (t, z), _ = run(lambda a: Schur(True)(a), a)
+    want_t, want_z = scipy.linalg.schur(a)
+    close(t, want_t, 1e4)
+    close(z, want_z, 1e4)
+    (w,), _ = run(lambda a: Eig(False, False)(a), a)
+    close(np.sort_complex(w), np.sort_complex(scipy.linalg.eigvals(a)), 1e4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("n", [2, 3, 8, 12])
+def test_stacks(dtype, n):
+    lead = (2, 3)
+    a, b = positive(*lead, n, dtype=dtype), random(*lead, n, 2, dtype=dtype)
+    tall = random(*lead, n + 1, n, dtype=dtype)
+    hermitian = TriangularSolve(False, True, True, True)
+    agrees(
+        (cholesky, a),
+        (lu, tall),
+        (solve, a, b),
+        (TriangularSolve(True, True), a, b),
+        (hermitian, a, np.ascontiguousarray(b.swapaxes(-1, -2))),
+        (QR(False), tall),
+        (Eigh(), a),
+        factor=1000,
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_tridiagonal_systems(n):
+    dl, d, du = (random(3, n, seed=k) for k in range(3))
+    agrees(
+        (tridiagonal_solve, dl, d + 4, du, random(3, n, 2)),
+        (tridiagonal_solve, dl[0], d[0] + 4, du[0], random(n, 1)),
+    )
+
+
+def test_permutations_of_pivots():
+    pivots = np.array([[3, 5, 2, 3], [1, 1, 3, 3]], np.int32)
+    agrees((LUPivotsToPermutation(40), pivots), (LUPivotsToPermutation(4), pivots[1]))
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3, 8, 20])
+def test_matrices_that_are_not_positive_definite_give_nan(n):
+    stack = np.stack([positive(n), -np.eye(n), positive(n) - 3 * n * np.eye(n)])
+    (found,), _ = run(lambda a: (cholesky(a),), stack)
+    close(found, cholesky.impl(stack), 100)
+    assert np.isnan(found[1][np.tri(n, dtype=bool)]).all()
+    assert not np.isnan(found[0]).any()
+    assert not found[:, np.triu_indices(n, 1)[0], np.triu_indices(n, 1)[1]].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_not_finite_gives_nan_for_its_own_matrix(dtype):
+    a = np.stack([np.full((4, 4), np.nan), np.eye(4)]).astype(dtype)
+    for prim in (SVD(False), Eigh(), Eig(True, True), Schur()):
+        outs, _ = run(lambda a, p=prim: p(*[a]), a)
+        for found, expected in zip(outs, prim.impl(a), strict=True):
+            assert np.isnan(found[0]).all()
+            close(found[1], expected[1])
+            assert np.isnan(expected[0]).all()
+
+
+@pytest.mark.parametrize("n", [2, 4, 6, 20])
+def test_singular_systems_give_inf_or_nan(n):
+    a = np.stack([np.zeros((n, n)), np.eye(n)])
+    b = np.ones((2, n, 1))
+    (x, factors, pivots, order), _ = run(lambda a, b: (solve(a, b), *lu(a)), a, b)
+    assert not np.isfinite(x[0]).any()
+    close(x[1], b[1])
+    for found, expected in zip((factors, pivots, order), lu.impl(a), strict=True):
+        close(found, expected)
+
+
+# --- products -------------------------------------------------------------------------------------
+
+PLAIN = (((1,), (0,)), ((), ()))
+SIZES = [(3, 4, 2), (1, 5, 1), (8, 8, 8), (20, 30, 17), (1, 40, 70), (70, 40, 1), (3, 0, 4), (0, 3, 2)]
+
+
+@pytest.mark.parametrize(
+    "dtype", [*DTYPES, "float16", "bfloat16", "int32", "int8", "uint8", "bool"]
+)
+def test_products_of_every_dtype(dtype):
+    cases = [
+        (DotGeneral(PLAIN), random(m, k, dtype=dtype), random(k, n, dtype=dtype, seed=1))
+        for m, k, n in SIZES
+    ]
+    for lead, (m, k, n) in product(((3,), (2, 3)), SIZES[:5]):
+        nb = len(lead)
+        dims = (((nb + 1,), (nb,)), (tuple(range(nb)),) * 2)
+        x, y = random(*lead, m, k, dtype=dtype), random(*lead, k, n, dtype=dtype, seed=1)
+        cases.append((DotGeneral(dims), x, y))
+    agrees(*cases, factor=10)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_products_over_other_axes(dtype):
+    cases = []
+    for lc, rc in product((0, 1), repeat=2):
+        for m, k, n in SIZES[:5]:
+            x = random(*((m, k) if lc else (k, m)), dtype=dtype)
+            y = random(*((n, k) if rc else (k, n)), dtype=dtype, seed=1)
+            cases.append((DotGeneral((((lc,), (rc,)), ((), ()))), x, y))
+    x, y = random(10, 5, 6, dtype=dtype), random(5, 20, 6, dtype=dtype)
+    cases.append((DotGeneral((((1, 2), (0, 2)), ((), ()))), x, y))
+    x, y = random(10, 5, 16, dtype=dtype), random(16, 20, 5, dtype=dtype)
+    cases.append((DotGeneral((((2,), (0,)), ((1,), (2,)))), x, y))
+    agrees(*cases, factor=10)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sums"),
+    [("int8", "int32"), ("float32", "float64"), ("bfloat16", "float32"), ("int32", "float64")],
+)
+def test_products_summed_in_another_dtype(dtype, sums):
+    prim = DotGeneral(PLAIN, dtypes.canonical(sums))
+    agrees(
+        *[(prim, random(m, k, dtype=dtype), random(k, n, dtype=dtype)) for m, k, n in SIZES[:6]],
+        factor=10,
+    )
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: a.T @ b.T,
+        lambda a, b: (b @ a).T @ b,
+        lambda a, b: a[3:33, 5:20].T @ b.T[3:33],
+        lambda a, b: b[:, 3] @ b,
+        lambda a, b: a[::2].T @ b[7, ::2],
+        lambda a, b: jnp.tanh(a.T @ b.T + b[:, 0]),
+    ],
+)
+def test_views_are_read_where_they_lie(fn):
+    a, b = random(40, 50), random(60, 40)
+    (found,), report = run(lambda a, b: (fn(a, b),), a, b)
+    close(found, np.asarray(fn(jnp.asarray(a), jnp.asarray(b))), 100)
+    kernels = [line for line in report.splitlines() if line.strip().startswith("kernel")]
+    assert not any("store" in line or "transpose" in line for line in kernels), report
+
+
+def test_a_view_is_strides_over_a_buffer():
+    def strides(shape, wanted, rows, cols):
+        found = views.matrices(views.View(None, None, wanted), shape, rows, cols)
+        return found and (found.transposed, found.leading)
+
+    assert strides((4, 6), (6, 1), (0,), (1,)) == (False, 6)
+    assert strides((4, 6), (1, 4), (0,), (1,)) == (True, 4)
+    assert strides((4, 6), (10, 1), (0,), (1,)) == (False, 10)
+    assert strides((4, 6), (12, 2), (0,), (1,)) is None
+    assert strides((4, 6), (0, 1), (0,), (1,)) is None
+    assert strides((2, 3, 6), (18, 6, 1), (0, 1), (2,)) == (False, 6)
+    assert strides((2, 3, 6), (6, 12, 1), (0, 1), (2,)) is None
+
+
+def test_code_is_shared_by_all_sizes():
+    def text(n):
+        a = positive(n)
+
+        def fn(a, b):
+            return solve(a, b), cholesky(a), *QR(False)(a), *SVD(False)(a), a @ b
+
+        return fnx.jit(fn).lower(a, random(n, 2 * n)).as_text("llvm")
+
+    assert text(40) == text(77)
+
+
+def test_lengths_of_work_arrays_are_asked_for():
+    args = ["V", "L", 30, None, 30, None, stacks.Asked("float64"), stacks.Asked("int32"), None]
+    work, integers = stacks._query("lapack:dsyevd", args)
+    assert work >= 1 + 6 * 30 + 2 * 30**2
+    assert integers >= 3 + 5 * 30
+
+
+# --- derivatives and loops --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3, 7, 20])
+def test_derivatives_under_jit(n):
+    a, b = positive(n), random(n)
+
+    def loss(a, b):
+        l = jnp.linalg.cholesky(a)
+        x = jnp.linalg.solve(a, b)
+        w = jnp.linalg.eigvalsh(a)
+        sign, logdet = jnp.linalg.slogdet(a)
+        q, r = jnp.linalg.qr(a)
+        s = jnp.linalg.svd(a, compute_uv=False)
+        parts = [l, x, jnp.log(w), jnp.linalg.inv(a), jnp.abs(r), s]
+        return sum(jnp.sum(p**2) for p in parts) + sign * logdet
+
+    expected = [np.asarray(g) for g in fnx.grad(loss, (0, 1))(jnp.asarray(a), jnp.asarray(b))]
+    found, _ = run(fnx.grad(loss, (0, 1)), a, b)
+    for x, y in zip(found, expected, strict=True):
+        close(x, y, 1e5)
+
+
+@pytest.mark.parametrize("n", [3, 6, 20])
+def test_factorizations_inside_loops(n):
+    a = positive(n)
+
+    def fn(a):
+        def step(c, _):
+            l = cholesky(c + c.T)
+            return TriangularSolve(True, True)(l, c), jnp.sum(l)
+
+        last, sums = fnx.lax.scan(step, a, None, length=3)
+        return last * 1.0, sums
+
+    found, _ = run(fn, a)
+    c, sums = a, []
+    for _ in range(3):
+        l = cholesky.impl(c + c.T)
+        sums.append(l.sum())
+        c = TriangularSolve(True, True).impl(l, c)
+    close(found[1], np.array(sums), 1e3)
+    close(found[0], c, 1e3)
+
+
+def test_operands_that_live_on_are_not_overwritten():
+    a, b = positive(12), random(12, 12)
+
+    def fn(a, b):
+        c, d = a + 1.0, b * 2.0  # in memory, and read after the routines that could take it
+        return cholesky(c), solve(c, d), TriangularSolve(True, True)(c, d), c, d, solve(c, c)
+
+    (l, x, y, c, d, one), _ = run(fn, a, b)
+    close(c, a + 1.0)
+    close(d, b * 2.0)
+    close(l, np.linalg.cholesky(a + 1.0), 100)
+    close(x, np.linalg.solve(a + 1.0, d), 100)
+    close(y, scipy.linalg.solve_triangular(a + 1.0, d, lower=True), 100)
+    close(one, np.eye(12), 100)

@@ -1,0 +1,146 @@
+"""fnx.nn: activations, softmax, attention and initializers, against formulas in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+
+import fnx
+import fnx.numpy as jnp
+from fnx import nn
+from fnx.test_util import check_grads
+
+X = np.array([[-3.2, -0.7, -0.2], [0.3, 1.1, 7.0]])
+SIGMOID = 1 / (1 + np.exp(-X))
+FORMULAS = {
+    "relu": np.maximum(X, 0),
+    "relu6": np.clip(X, 0, 6),
+    "sigmoid": SIGMOID,
+    "softplus": np.log1p(np.exp(X)),
+    "silu": X * SIGMOID,
+    "swish": X * SIGMOID,
+    "log_sigmoid": np.log(SIGMOID),
+    "soft_sign": X / (1 + abs(X)),
+    "elu": np.where(X > 0, X, np.expm1(X)),
+    "celu": np.where(X > 0, X, np.expm1(X)),
+    "selu": 1.0507009873554805 * np.where(X > 0, X, 1.6732632423543772 * np.expm1(X)),
+    "leaky_relu": np.where(X > 0, X, 0.01 * X),
+    "hard_tanh": np.clip(X, -1, 1),
+    "hard_sigmoid": np.clip(X + 3, 0, 6) / 6,
+    "hard_silu": X * np.clip(X + 3, 0, 6) / 6,
+    "gelu": X * (1 + np.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3))) / 2,
+    "mish": X * np.tanh(np.log1p(np.exp(X))),
+    "squareplus": (X + np.sqrt(X**2 + 4)) / 2,
+    "sparse_plus": np.where(X <= -1, 0, np.where(X >= 1, X, (X + 1) ** 2 / 4)),
+    "tanh": np.tanh(X),
+    "identity": X,
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_activations(name):
+    fn = getattr(nn, name)
+    np.testing.assert_allclose(fn(X), FORMULAS[name], rtol=1e-13)
+    np.testing.assert_allclose(fnx.jit(fn)(X), FORMULAS[name], rtol=1e-12)
+    assert fn(X.astype("f4")).dtype == np.float32
+    check_grads(fn, (X,), order=1)
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "hard_tanh", "leaky_relu", "elu", "log_sigmoid"])
+def test_derivatives_at_the_kink_and_far_out_are_finite(name):
+    for x in (0.0, 1e4, -1e4):
+        assert np.isfinite(fnx.grad(getattr(nn, name))(x))
+    assert fnx.grad(nn.relu)(0.0) == 0
+
+
+def test_gelu_without_approximation():
+    np.testing.assert_allclose(nn.gelu(X, approximate=False), X * scipy.special.ndtr(X), rtol=1e-12)
+
+
+def test_glu_halves():
+    np.testing.assert_allclose(nn.glu(X, axis=0), X[:1] * SIGMOID[1:], rtol=1e-13)
+    with pytest.raises(ValueError, match="even"):
+        nn.glu(X)
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+def test_softmax(axis):
+    np.testing.assert_allclose(nn.softmax(X, axis), scipy.special.softmax(X, axis), rtol=1e-13)
+    np.testing.assert_allclose(nn.log_softmax(X, axis), scipy.special.log_softmax(X, axis), rtol=1e-13)
+    np.testing.assert_allclose(nn.logsumexp(X, axis), scipy.special.logsumexp(X, axis), rtol=1e-13)
+    check_grads(lambda x: nn.softmax(x, axis), (X,), order=2)
+    check_grads(lambda x: nn.logsumexp(x, axis), (X,), order=2)
+
+
+def test_softmax_of_what_is_left():
+    mask = np.array([[True, True, False], [False, True, True]])
+    found = nn.softmax(X, where=mask)
+    assert (np.asarray(found)[~mask] == 0).all()
+    np.testing.assert_allclose(found.sum(1), 1.0)
+
+
+def test_logsumexp_of_infinities():
+    assert nn.logsumexp(np.array([-np.inf, -np.inf])) == -np.inf
+    assert nn.logsumexp(np.array([np.inf, 1.0])) == np.inf
+    value, sign = nn.logsumexp(np.array([1.0, 2.0]), b=np.array([1.0, -1.0]), return_sign=True)
+    np.testing.assert_allclose([value, sign], [np.log(np.e**2 - np.e), -1])
+
+
+def test_one_hot():
+    found = nn.one_hot(np.array([0, 2, 5]), 3)
+    np.testing.assert_array_equal(found, [[1, 0, 0], [0, 0, 1], [0, 0, 0]])
+    assert nn.one_hot(np.array([0, 2]), 3, axis=0, dtype=np.int8).shape == (3, 2)
+
+
+def test_standardize():
+    found = np.asarray(nn.standardize(X, axis=1))
+    np.testing.assert_allclose(found.mean(1), 0, atol=1e-15)
+    np.testing.assert_allclose(found.var(1), 1, rtol=1e-3)
+
+
+def test_attention_is_the_formula():
+    rng = np.random.default_rng(0)
+    q, k, v = rng.normal(size=(2, 5, 4, 3)), rng.normal(size=(2, 6, 2, 3)), rng.normal(size=(2, 6, 2, 3))
+    wide_k, wide_v = (np.repeat(x, 2, axis=2) for x in (k, v))
+    logits = np.einsum("btnh,bsnh->bnts", q, wide_k) / math.sqrt(3)
+    expected = np.einsum("bnts,bsnh->btnh", scipy.special.softmax(logits, -1), wide_v)
+    np.testing.assert_allclose(nn.dot_product_attention(q, k, v), expected, rtol=1e-12)
+    np.testing.assert_allclose(nn.dot_product_attention(q[0], k[0], v[0]), expected[0], rtol=1e-12)
+    causal = np.where(np.tril(np.ones((5, 6), bool)), logits, -np.inf)
+    expected = np.einsum("bnts,bsnh->btnh", scipy.special.softmax(causal, -1), wide_v)
+    np.testing.assert_allclose(nn.dot_product_attention(q, k, v, is_causal=True), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "variance"),
+    [
+        ("lecun_normal", 1 / 300), ("lecun_uniform", 1 / 300), ("he_normal", 2 / 300), ("he_uniform", 2 / 300),
+        ("glorot_normal", 2 / 500), ("glorot_uniform", 2 / 500), ("normal", 1e-4), ("truncated_normal", 7.74e-5),
+        ("uniform", 1e-4 / 12),
+    ],
+)  # fmt: skip
+def test_initializers_have_their_variance(name, variance):
+    w = getattr(nn.initializers, name)()(fnx.random.key(0), (300, 200))
+    assert w.shape == (300, 200)
+    assert w.dtype == np.float64
+    np.testing.assert_allclose(float(w.var()), variance, rtol=0.03)
+
+
+def test_orthogonal_initializers():
+    for shape in ((5, 3), (3, 5), (2, 2, 3)):
+        w = np.asarray(nn.initializers.orthogonal()(fnx.random.key(1), shape)).reshape(-1, shape[-1])
+        gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
+        np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-12)
+    w = np.asarray(nn.initializers.delta_orthogonal()(fnx.random.key(1), (3, 3, 2, 4)))
+    np.testing.assert_allclose(w[1, 1] @ w[1, 1].T, np.eye(2), atol=1e-12)
+    assert (w[0] == 0).all()
+
+
+def test_constant_initializers():
+    key = fnx.random.key(0)
+    assert (np.asarray(nn.initializers.zeros(key, (2, 3))) == 0).all()
+    assert nn.initializers.ones(key, (2,), jnp.float32).dtype == np.float32
+    assert (np.asarray(nn.initializers.constant(2.5)(key, (2,))) == 2.5).all()
+    with pytest.raises(ValueError, match="mode"):
+        nn.initializers.variance_scaling(1.0, "fan", "normal")(key, (2, 2))
