@@ -13,7 +13,13 @@ from fnx.api import flatten_arrays, name_of, vmap
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import ConcretizationTypeError, InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import (
+    ConcretizationTypeError,
+    InvalidValue,
+    ShapeError,
+    TypeMismatch,
+    entrance,
+)
 from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.interpreters.collectives import bound_axes
@@ -144,6 +150,7 @@ def _carry_error(
 # --- scan ---------------------------------------------------------------------------------------
 
 
+@entrance
 def scan(
     f: Callable,
     init: Tree,
@@ -260,6 +267,7 @@ def _concatenate(arrays: Sequence[Array], axis: int) -> Array:
     return Concatenate(axis)(*arrays) if len(arrays) > 1 else arrays[0]
 
 
+@entrance
 def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
     """`f` of each row of `xs`, one after the other; the stacked results.
 
@@ -294,6 +302,7 @@ def _rows(x: Array, start: int, stop: int) -> Array:
 # --- while and for ------------------------------------------------------------------------------
 
 
+@entrance
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
 
@@ -338,6 +347,7 @@ _BOOL = ShapedArray((), dtypes.bool_)
 _MANY_ROUNDS = 10**5  # outside a trace an array with the number of each round would be made
 
 
+@entrance
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable, init_val: Tree, *, unroll: int | bool | None = None
 ) -> Tree:
@@ -400,6 +410,7 @@ def fori_loop(
 # --- branches -----------------------------------------------------------------------------------
 
 
+@entrance
 def cond(
     pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **kwargs: Any
 ) -> Tree:
@@ -441,6 +452,7 @@ def cond(
     return _branch(convert(test, dtypes.int32), (false_fun, true_fun), operands, "cond")
 
 
+@entrance
 def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: Any = None) -> Tree:
     """`branches[index](*operands)`, with the index clamped to the range.
 

@@ -11,7 +11,7 @@ from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch, entrance
 from fnx.core.primitive import Undefined
 from fnx.flat import (
     Aux,
@@ -103,6 +103,7 @@ def value_and_grad(
     check_callable(fun, "value_and_grad")
 
     @wraps(fun)
+    @entrance
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         chosen, picked = split_args(fun, argnums, args, kwargs, "grad")
         aux = Aux(chosen, has_aux)
@@ -146,6 +147,7 @@ def grad(
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @wraps(fun)
+    @entrance
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -153,6 +155,7 @@ def grad(
     return grad_f
 
 
+@entrance
 def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence = ()) -> Any:
     """The result of `fun(*primals)` and a function from its cotangent to those of `primals`.
 
@@ -254,6 +257,7 @@ def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
 # --- forward mode ---------------------------------------------------------------------------------
 
 
+@entrance
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
@@ -285,6 +289,7 @@ def _tangent(t: Array | None, primal: Array) -> Any:
     return zeros(primal.aval.strong()) if t is None else t
 
 
+@entrance
 def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and the linear function that is its derivative there."""
     check_callable(fun, "linearize")

@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx import tree_util
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import entrance
 from fnx.derivatives import check_differentiable
 from fnx.flat import Aux, check_callable, flat_function, flatten_arrays, split_args
 from fnx.interpreters import batching
@@ -54,6 +55,7 @@ def jacfwd(
     check_callable(fun, "jacfwd")
 
     @wraps(fun)
+    @entrance
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
         chosen, picked = split_args(fun, argnums, args, kwargs, "jacfwd")
         aux = Aux(chosen, has_aux)
@@ -103,6 +105,7 @@ def jacrev(
     check_callable(fun, "jacrev")
 
     @wraps(fun)
+    @entrance
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
         chosen, picked = split_args(fun, argnums, args, kwargs, "jacrev")
         aux = Aux(chosen, has_aux)

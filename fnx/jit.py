@@ -15,7 +15,7 @@ from fnx import tree_util
 from fnx.aot import Lowered, Traced
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
@@ -68,7 +68,11 @@ class Jitted:
         if config.disable_jit.value:
             args, kwargs = (args, kwargs) if self.plain else given
             return self.fun(*args, **kwargs)
-        return self._call(args, kwargs, fixed)
+        try:
+            return self._call(args, kwargs, fixed)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _call(self, args: tuple, kwargs: dict, fixed: Fixed) -> Any:
         leaves, treedef = flatten((args, kwargs))

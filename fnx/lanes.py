@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx import tree_util
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.flat import check_callable, flatten_arrays, name_of
 from fnx.interpreters import batching
 
@@ -61,6 +61,7 @@ def vmap(
         in_axes = tuple(in_axes)
 
     @wraps(fun)
+    @entrance
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         return map_lanes(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
 

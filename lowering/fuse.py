@@ -8,9 +8,13 @@ UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves 
 CHEAP = 4  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 4  # and at how many uses; the less it costs, the more
 UNROLLED_ROW = 16  # terms of a reduction up to which they are written out for each result
+INTERLEAVED = 4  # terms side by side up to which vectors hold one of each of several results
+VECTOR = 64  # bytes
 FEW_LANES = 4  # results along the last axis from which on they are the lanes of a vector
 TILED = 400  # cache lines from which on transposed access goes tile by tile
 TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
+PARALLEL_FOLD = 1 << 19  # operations from which on a reduction is made of parts that threads share
+PARTS = 64  # at most
 PARALLEL_WORK = 1 << 18  # operations from which on a nest is shared out to threads
 
 _FREE = frozenset(

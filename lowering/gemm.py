@@ -28,8 +28,10 @@ from .views import Matrices, matrices, offset, view
 if TYPE_CHECKING:
     from .build import Builder
 
-INLINED = 4096  # multiplications of one product that loops do in the time of a call of a library
-INLINED_VECTOR = 1024  # and of a matrix and a vector
+# Multiplications of one product that loops do in the time of a call of a library: of matrices whose
+# rows of the result are computed element by element, or are long enough for vectors; else.
+INLINED_ROWS, INLINED = 4096, 1024
+LONG_ROW = 8
 UNROLLED = 16  # length up to which a sum of products is one expression
 
 
@@ -68,18 +70,22 @@ def _placed(perm: Sequence[int], index: Sequence[Expr]) -> tuple[Expr, ...]:
 def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     dims, dtype = r.params
     (out,) = outs
-    p = Product(*r.operands, dims, dtype)
+    lhs, rhs = r.operands
+    p = Product(lhs, rhs, dims, dtype)
     if not out.size:
         place(builder, out)
         finish(builder, out)
     elif not p.k:
         result(builder, out, lambda *ix: const(0, out.dtype), "dot_general")
-    elif dtype not in LETTER or p.m * p.n * p.k <= (
-        INLINED if min(p.m, p.n) > 1 else INLINED_VECTOR
-    ):
+    elif dtype not in LETTER or _is_inlined(p):
         _inline(builder, p, out)
     else:
         _library(builder, p, out)
+
+
+def _is_inlined(p: Product) -> bool:
+    rows = min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW)
+    return p.m * p.n * p.k <= (INLINED_ROWS if rows else INLINED)
 
 
 # --- loops ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
 from fnx.lowering.groups import Folding, FoldMember, squeezed
-from fnx.lowering.kernel import Buffer
+from fnx.lowering.kernel import Buffer, Fill, Ref
 from fnx.lowering.values import (
     Handle,
     NeedsFlush,
@@ -134,10 +134,8 @@ def fold(
         if isinstance(h.state, Pull) and h.state.cost > 1 and h.size > 1 and size > h.size:
             builder.store(h)
     if 0 in r.shape:
-        for k, h in enumerate(outs):
-            start = r.init[k]
-            builder.group_of(h.shape)
-            _nothing(builder, h, start)
+        for h, start in zip(outs, r.init, strict=True):
+            _constant(builder, h, start)
         return
     keep = [k for k, n in enumerate(r.shape) if n != 1]
     axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
@@ -156,6 +154,16 @@ def fold(
     group.folds.append(FoldMember(r, outs, eqn.prim.name))
     for h in outs:
         h.state = Folding(group)
+
+
+def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
+    """The results of a fold over nothing."""
+    if fuse.is_small(out.shape):
+        builder.settle_registers(out, [value] * out.size)
+        return
+    stored = out.target or builder.new_stored(out)
+    builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(out.size), value))
+    out.state = stored
 
 
 def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:

@@ -21,7 +21,6 @@ from .values import Handle, Registers, Shape, Stored
 if TYPE_CHECKING:
     from .build import Builder
 
-_VECTOR = 64  # bytes
 _BLOCK = 12  # accumulators, each at most two vectors
 
 
@@ -148,7 +147,7 @@ class Plan:
 def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     inner = tuple(_merged(sorted(axes[kept:], key=lambda a: (-a.left, -a.right))))
     outer = _merged(sorted(axes[:kept], key=lambda a: (-a.out, -a.left)))
-    width = _VECTOR // _bytes(dtype)
+    width = fuse.VECTOR // _bytes(dtype)
     one = Axis(1, 0, 0, 1)
     lane = max(outer, key=lambda a: _worth(a, width), default=one)
     columns = [a for a in outer if a.left == 0 and a.size > 1]
@@ -293,7 +292,7 @@ def _emit(
 def _lane_loop(lanes: int, make: object) -> Loop:
     lane = scalar.var("int64", "l")
     # Unrolled before the vectoriser comes, a short loop would not become one vector.
-    hint = int(lanes <= _VECTOR // 8 and lanes & (lanes - 1) == 0)
+    hint = int(lanes <= fuse.VECTOR // 8 and lanes & (lanes - 1) == 0)
     extent = scalar.const(lanes, "int64")
     return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
 

@@ -20,6 +20,7 @@ from .stacks import (
     is_complex,
     loop,
     named,
+    permute,
     place,
     swapped,
     work,
@@ -119,8 +120,6 @@ def _grid(rows: int, cols: int) -> list[list[tuple[Expr, Expr]]]:
 
 
 def _lu_loops(builder: "Builder", a: Handle, outs: list[Handle]) -> None:
-    from . import triangular
-
     *lead, rows, cols = a.shape
     k = min(rows, cols)
     made = in_place(builder, a, outs[0])
@@ -135,7 +134,7 @@ def _lu_loops(builder: "Builder", a: Handle, outs: list[Handle]) -> None:
         swaps = item(pivots, k)
         return [
             *lu_loops(item(made, rows * cols), swaps, rows, cols),
-            *triangular.permute(swaps, item(order, rows), rows, k),
+            *permute(swaps, item(order, rows), rows, k),
         ]
 
     each_item(builder, tuple(lead), one, "lu")

@@ -179,6 +179,22 @@ def swapped(buffer: Buffer, i: Expr, j: Expr) -> list[Stmt]:
     return [Let([a, b], [x, y]), Store(buffer, i, b), Store(buffer, j, a)]
 
 
+def permute(pivots: Ref, order: Ref, rows: int, k: int) -> list[Stmt]:
+    """The permutation that swaps of rows make, for pivots from 0."""
+    kind = order.buffer.dtype
+
+    def start(i: Expr) -> list[Stmt]:
+        return [Store(order.buffer, scalar.add(order.index, i), scalar.cast(i, kind))]
+
+    def swap(i: Expr) -> list[Stmt]:
+        p = scalar.load(pivots.buffer, scalar.add(pivots.index, i), pivots.buffer.dtype)
+        one = scalar.add(order.index, i)
+        other = scalar.add(order.index, scalar.cast(p, "int64"))
+        return swapped(order.buffer, one, other)
+
+    return [loop(rows, start), loop(k, swap)]
+
+
 def loop(extent: Expr | int, make: Callable[[Expr], list[Stmt]], vector: bool = False) -> Loop:
     """for i in range(extent): make(i)."""
     i = scalar.var("int64", "i")

@@ -10,7 +10,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 
 from . import small, small_lu
-from .kernel import Fill, If, Loop, Ref, Stmt, Store
+from .kernel import Fill, If, Loop, Ref, Stmt
 from .stacks import (
     at,
     call,
@@ -26,6 +26,7 @@ from .stacks import (
     nan,
     not_zero,
     nth,
+    permute,
     place,
     prod,
     result,
@@ -220,22 +221,6 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     finish(builder, order)
     shape = (*lead, cols, rows)
     result(builder, out, transposed(factors, shape), "lu")
-
-
-def permute(pivots: Ref, order: Ref, rows: int, k: int) -> list[Stmt]:
-    """The permutation that swaps of rows make, for pivots from 0."""
-    kind = order.buffer.dtype
-
-    def start(i: Expr) -> list[Stmt]:
-        return [Store(order.buffer, scalar.add(order.index, i), scalar.cast(i, kind))]
-
-    def swap(i: Expr) -> list[Stmt]:
-        p = scalar.load(pivots.buffer, scalar.add(pivots.index, i), pivots.buffer.dtype)
-        one = scalar.add(order.index, i)
-        other = scalar.add(order.index, scalar.cast(p, "int64"))
-        return swapped(order.buffer, one, other)
-
-    return [loop(rows, start), loop(k, swap)]
 
 
 def lu_pivots_to_permutation(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:

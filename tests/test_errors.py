@@ -1,6 +1,8 @@
 """What bad input gets: a typed error with what happened, what was expected, and the user's own line."""
 
 import inspect
+import sys
+import traceback
 
 import numpy as np
 import pytest
@@ -154,6 +156,29 @@ def a_cotangent_of_another_shape():
     return fnx.vjp(jnp.sin, ones(3))[1](ones(2))  # here
 
 
+@raises(TypeError, words="None return missing")
+def grad_of_a_function_without_a_return():
+    def loss(x):
+        jnp.sum(x)
+
+    return fnx.grad(loss)(ones(3))  # here
+
+
+@raises(TypeError, words="list [1.0, 2.0] jnp.asarray")
+def a_list_in_a_formula():
+    return ones(2) * [1.0, 2.0]  # here
+
+
+@raises(TypeError, words="objects numbers")
+def an_array_of_objects():
+    return jnp.array([object()])  # here
+
+
+@raises(TypeError, words="normal random key tuple fnx.random.key(seed)")
+def a_random_number_without_a_key():
+    return fnx.random.normal((3,))  # here
+
+
 # --- values that are not known --------------------------------------------------------------------
 
 
@@ -187,6 +212,14 @@ def numpy_of_a_traced_value():
         return np.asarray(x)  # here
 
     return fnx.jit(f)(ones(3))
+
+
+@raises(TypeError, words="arange i64[] length static_argnums")
+def an_arange_of_a_traced_length():
+    def f(n):
+        return jnp.arange(n)  # here
+
+    return fnx.jit(f)(3)
 
 
 @raises(IndexError, words="where")
@@ -421,6 +454,41 @@ def test_errors_are_errors_that_python_knows(name):
     if name not in ("FnxError", "UnexpectedTracerError"):
         builtin = (TypeError, ValueError, LookupError, NameError, RuntimeError)
         assert issubclass(kind, builtin)
+
+
+def _files_of(error: BaseException) -> set[str]:
+    return {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+
+
+def _adds(c, _):
+    return c[:2] + c, None
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        fnx.jit(lambda x: lax.scan(_adds, x, None, length=3)[0]),
+        fnx.grad(lambda x: lax.scan(_adds, x, None, length=3)[0].sum()),
+        fnx.vmap(lambda x: _adds(ones(3) * x, None)[0]),
+        fnx.jit(fnx.jacfwd(lambda x: _adds(x, None)[0])),
+        fnx.jit(lambda x: {}["x"]),
+    ],
+    ids=["scan", "grad", "vmap", "jacfwd", "mine"],
+)
+def test_tracebacks_show_the_users_frames_alone(fun):
+    with pytest.raises((ValueError, KeyError)) as caught:
+        fun(ones(3))
+    assert _files_of(caught.value) == {__file__}
+    with fnx.core.config.traceback_filtering(False), pytest.raises((ValueError, KeyError)) as caught:
+        fun(ones(3))
+    assert _files_of(caught.value) > {__file__}
+
+
+def test_a_mistake_of_fnx_keeps_its_whole_traceback(monkeypatch):
+    monkeypatch.setattr(sys.modules["fnx.jit"], "trace", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        fnx.jit(lambda x: x)(1.0)
+    assert any(name.endswith("jit.py") for name in _files_of(caught.value))
 
 
 def test_after_an_error_in_tracing_all_is_as_before():

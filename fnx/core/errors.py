@@ -1,7 +1,12 @@
 """The errors that users meet; each is also the builtin error that NumPy or JAX users expect."""
 
+from collections.abc import Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, TypeVar, cast
 
-from fnx.core.source import at_line, user_source
+from fnx.core import config
+from fnx.core.source import at_line, is_internal, user_source
 
 
 class FnxError(Exception):
@@ -68,3 +73,45 @@ class KeyReuseError(FnxError, RuntimeError):
 
 class CompileError(FnxError, RuntimeError):
     """Native code could not be made; names the file with the Kernel IR and the way around."""
+
+
+# --- tracebacks ---------------------------------------------------------------------------------
+
+
+def hide_frames(error: Exception) -> None:
+    """Cut fnx's frames out of a traceback, unless the error is fnx's own fault.
+
+    The setting `traceback_filtering` (FNX_TRACEBACK_FILTERING=0) keeps them.
+    """
+    tracebacks: list[TracebackType] = []
+    tb = error.__traceback__
+    while tb is not None:
+        tracebacks.append(tb)
+        tb = tb.tb_next
+    if not tracebacks or not config.traceback_filtering.value:
+        return
+    inside = is_internal(tracebacks[-1].tb_frame.f_code.co_filename)
+    if inside and not isinstance(error, FnxError):
+        return
+    kept: TracebackType | None = None
+    for t in reversed(tracebacks):
+        if not is_internal(t.tb_frame.f_code.co_filename):
+            kept = TracebackType(kept, t.tb_frame, t.tb_lasti, t.tb_lineno)
+    error.__traceback__ = kept
+
+
+F = TypeVar("F", bound=Callable)
+
+
+def entrance(fun: F) -> F:
+    """Decorates functions that users call: errors that leave them show the user's frames."""
+
+    @wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fun(*args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
+
+    return cast(F, call)

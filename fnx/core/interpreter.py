@@ -81,7 +81,8 @@ class Tracer(Array):
         return complex(self._concrete(ConcretizationTypeError, "complex()"))
 
     def __index__(self) -> int:
-        return self._concrete(TracerIntegerConversionError, "use as an index, a length or an entry of a shape").__index__()
+        use = "use as an index, a length or an entry of a shape"
+        return self._concrete(TracerIntegerConversionError, use).__index__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self._concrete(TracerArrayConversionError, "the NumPy array"), dtype)

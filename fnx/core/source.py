@@ -13,7 +13,8 @@ _LIBRARIES = (os.sep + "optree" + os.sep, "functools.py", "contextlib.py")
 _known: dict[str, bool] = {}  # a cache: file name -> is it ours
 
 
-def _is_internal(filename: str) -> bool:
+def is_internal(filename: str) -> bool:
+    """Whether a file is fnx's, or of the libraries through which it calls functions."""
     known = _known.get(filename)
     if known is None:
         path = os.path.abspath(filename) if not filename.startswith("<") else filename
@@ -44,7 +45,7 @@ class Source:
 def user_frame() -> FrameType | None:
     """The innermost frame that is not fnx's."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_internal(frame.f_code.co_filename):
+    while frame is not None and is_internal(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -10,7 +10,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import creation, linalg
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import diagonal, moveaxis
+from fnx.numpy.diagonals import diagonal
+from fnx.numpy.shapes import moveaxis
 
 
 class Initializer(Protocol):

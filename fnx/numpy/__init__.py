@@ -1,6 +1,7 @@
 """NumPy's functions on arrays that can be traced, differentiated, batched and compiled."""
 
 import math as _math
+import sys as _sys
 
 import numpy as _np
 
@@ -8,16 +9,27 @@ from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.numpy import fft, linalg
 from fnx.numpy.contract import *
+from fnx.numpy.counting import *
 from fnx.numpy.creation import *
+from fnx.numpy.creation import asarray as _asarray
+from fnx.numpy.choice import *
+from fnx.numpy.diagonals import *
 from fnx.numpy.functional import *
-from fnx.numpy.methods import members as _members
+from fnx.numpy.grids import *
 from fnx.numpy.numerics import *
+from fnx.numpy.padding import *
+from fnx.numpy.places import *
+from fnx.numpy.ranges import *
 from fnx.numpy.reduce import *
+from fnx.numpy.tiling import *
 from fnx.numpy.scalar_types import *
-from fnx.numpy.shape import *
+from fnx.numpy.sets import *
+from fnx.numpy.shapes import *
 from fnx.numpy.sorting import *
 from fnx.numpy.statistics import *
 from fnx.numpy.ufuncs import *
+from fnx.numpy.methods import members as _members
+from fnx.numpy.protocols import serve as _serve
 
 pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
 newaxis = None
@@ -52,7 +64,8 @@ def savez(file, *args, allow_pickle=True, **kwds):
 def load(file, *args, **kwargs):
     """Read a .npy file as an array, a .npz file as NumPy arrays."""
     found = _np.load(file, *args, **kwargs)
-    return asarray(found) if isinstance(found, _np.ndarray) else found
+    return _asarray(found) if isinstance(found, _np.ndarray) else found
 
 
 _install(_members())
+_serve(_sys.modules[__name__])

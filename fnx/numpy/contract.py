@@ -9,7 +9,8 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import ufuncs
-from fnx.numpy.shape import diagonal, moveaxis
+from fnx.numpy.diagonals import diagonal
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.util import (
     broadcast_arrays,
     canonical_axes,
@@ -193,7 +194,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     ys = [y[..., k] for k in range(y.shape[-1])]
     if len(xs) == len(ys) == 2:
         return xs[0] * ys[1] - xs[1] * ys[0]
-    from fnx.numpy.shape import stack
+    from fnx.numpy.shapes import stack
 
     zero = scalar(0, x.dtype)
     (x0, x1, x2), (y0, y1, y2) = ((*v, zero)[:3] for v in (xs, ys))

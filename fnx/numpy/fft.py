@@ -11,7 +11,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
-from fnx.numpy.shape import moveaxis, roll
+from fnx.numpy.shapes import moveaxis
+from fnx.numpy.tiling import roll
 from fnx.numpy.util import canonical_axes, convert, named, promote_inexact, to_array
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import scalar

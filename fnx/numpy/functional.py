@@ -8,7 +8,7 @@ from typing import Any
 from fnx.core.errors import InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import asarray
-from fnx.numpy.shape import broadcast_shapes, broadcast_to, moveaxis
+from fnx.numpy.shapes import broadcast_shapes, broadcast_to, moveaxis
 from fnx.numpy.util import PYTHON, canonical_axis, to_array
 
 _transformations: dict[str, Callable] = {}
@@ -133,7 +133,7 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
 
 
 def _with_ones(x: Any, ones: list[int]) -> Any:
-    from fnx.numpy.shape import expand_dims
+    from fnx.numpy.shapes import expand_dims
 
     for k in ones:
         x = expand_dims(x, k)

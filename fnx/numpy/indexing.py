@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.numpy.util import INT
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import (
@@ -30,7 +31,6 @@ from fnx.ops.permute import Reshape, Rev, Squeeze
 from fnx.ops.slice import Slice
 from fnx.ops.windows import FILL, GatherDimensionNumbers, GatherScatterMode
 
-INT = np.dtype(np.int64)
 BASIC = (int, slice, type(None), EllipsisType)
 
 

@@ -14,10 +14,12 @@ from fnx.numpy.contract import matmul as _matmul
 from fnx.numpy.contract import outer as _outer
 from fnx.numpy.contract import tensordot as _tensordot
 from fnx.numpy.contract import vecdot as _vecdot
-from fnx.numpy.creation import eye
+from fnx.numpy.ranges import eye
 from fnx.numpy.scalar_types import finfo
-from fnx.numpy.shape import diagonal as _diagonal
-from fnx.numpy.shape import expand_dims, flip, matrix_transpose, moveaxis, stack, transpose, where
+from fnx.numpy.diagonals import diagonal as _diagonal
+from fnx.numpy.shapes import expand_dims, matrix_transpose, moveaxis, stack, transpose
+from fnx.numpy.tiling import flip
+from fnx.numpy.choice import where
 from fnx.numpy.util import (
     canonical_axes,
     common_shape,
@@ -133,7 +135,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index
 
 def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
     w, v = eigh(x)
-    from fnx.numpy.shape import take_along_axis
+    from fnx.numpy.choice import take_along_axis
     from fnx.numpy.sorting import argsort
 
     size = ufuncs.abs(w)

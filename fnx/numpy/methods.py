@@ -8,7 +8,20 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import contract, creation, indexing, protocols, reduce, shape, sorting, ufuncs
+from fnx.numpy import (
+    choice,
+    contract,
+    creation,
+    diagonals,
+    indexing,
+    places,
+    protocols,
+    reduce,
+    shapes,
+    sorting,
+    tiling,
+    ufuncs,
+)
 from fnx.numpy.at import At
 from fnx.numpy.operators import operators
 from fnx.ops import elementwise as ops
@@ -35,14 +48,14 @@ def _reshape(self, *args, order="C", **options):
     new = args[0] if len(args) == 1 else args
     if not args:
         new = options.pop("shape")
-    return shape.reshape(self, new, order)
+    return shapes.reshape(self, new, order)
 
 
 def _transpose(self, *axes):
     """Axes in another order: x.transpose(1, 0) or x.transpose((1, 0))."""
     if not axes or axes == (None,):
-        return shape.transpose(self)
-    return shape.transpose(self, axes[0] if isinstance(axes[0], (tuple, list)) else axes)
+        return shapes.transpose(self)
+    return shapes.transpose(self, axes[0] if isinstance(axes[0], (tuple, list)) else axes)
 
 
 def _astype(self, dtype=None, copy=False, device=None):
@@ -64,8 +77,8 @@ def _view(self, dtype=None, type=None):
         raise InvalidValue(f"view of {self.dtype}, shape {self.shape}, as {wanted}: sizes do not fit")
     if old > new:
         out = ops.BitcastConvertType(wanted)(self)
-        return shape.reshape(out, (*self.shape[:-1], -1))
-    return ops.BitcastConvertType(wanted)(shape.reshape(self, (*self.shape[:-1], -1, new // old)))
+        return shapes.reshape(out, (*self.shape[:-1], -1))
+    return ops.BitcastConvertType(wanted)(shapes.reshape(self, (*self.shape[:-1], -1, new // old)))
 
 
 def _item(self, *args):
@@ -78,7 +91,7 @@ def _iter(self) -> Iterator[Array]:
         raise TypeMismatch("iteration over an array of rank 0")
     if type(self) is ConcreteArray:
         return (self[k] for k in range(self.shape[0]))
-    return iter(shape.unstack(self)) if self.shape[0] else iter(())
+    return iter(shapes.unstack(self)) if self.shape[0] else iter(())
 
 
 def _contains(self, value) -> bool:
@@ -108,7 +121,7 @@ def _tolist(self):
 
 def _flatten(self, order="C", *, out_sharding=None):
     """The elements in one axis."""
-    return shape.ravel(self, order)
+    return shapes.ravel(self, order)
 
 
 def _cannot(name: str) -> Callable:
@@ -136,10 +149,14 @@ def _named_methods() -> dict[str, Callable]:
             "all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std",
             "sum", "var",
         ),
-        shape: ("choose", "diagonal", "ravel", "repeat", "squeeze", "swapaxes", "take"),
+        shapes: ("ravel", "squeeze", "swapaxes"),
+        choice: ("choose", "take"),
+        diagonals: ("diagonal",),
+        places: ("nonzero",),
+        tiling: ("repeat",),
         ufuncs: ("conj", "conjugate", "round"),
         contract: ("dot", "trace"),
-        sorting: ("argpartition", "argsort", "nonzero", "searchsorted", "sort"),
+        sorting: ("argpartition", "argsort", "searchsorted", "sort"),
     }  # fmt: skip
     return {name: getattr(module, name) for module, names in of.items() for name in names}
 
@@ -165,10 +182,10 @@ def members() -> dict[str, Any]:
         "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
         "flatten": _flatten,
         "clip": _clip,
-        "compress": lambda self, condition, axis=None, **kw: shape.compress(condition, self, axis, **kw),
+        "compress": lambda self, condition, axis=None, **kw: choice.compress(condition, self, axis, **kw),
         "copy": lambda self, order=None: self,
         "clone": lambda self: self,
-        "delete": shape.delete,
+        "delete": choice.delete,
         "block_until_ready": lambda self: self,
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
@@ -178,11 +195,11 @@ def members() -> dict[str, Any]:
         "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),
-        "T": property(lambda self: shape.transpose(self)),
-        "mT": property(lambda self: shape.matrix_transpose(self)),
+        "T": property(lambda self: shapes.transpose(self)),
+        "mT": property(lambda self: shapes.matrix_transpose(self)),
         "real": property(lambda self: ufuncs.real(self)),
         "imag": property(lambda self: ufuncs.imag(self)),
-        "flat": property(lambda self: iter(shape.ravel(self))),
+        "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(lambda self: DEVICE),
         "committed": property(lambda self: True),
         "is_fully_addressable": property(lambda self: True),

@@ -10,8 +10,11 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import linalg, reduce, ufuncs
 from fnx.numpy.contract import dot
-from fnx.numpy.creation import arange, array, vander
-from fnx.numpy.shape import concatenate, flip, moveaxis, ravel, roll, take, where
+from fnx.numpy.ranges import arange, vander
+from fnx.numpy.creation import array
+from fnx.numpy.shapes import concatenate, moveaxis, ravel
+from fnx.numpy.tiling import flip, roll
+from fnx.numpy.choice import take, where
 from fnx.numpy.sorting import searchsorted, sort
 from fnx.numpy.util import (
     canonical_axes,

@@ -17,12 +17,19 @@ _REDUCTIONS = {
 }
 
 
-def _namespace(module: str) -> Any:
-    import fnx.numpy
+_served: dict[str, Any] = {}  # fnx.numpy, which hands itself in when it is complete
 
+
+def serve(namespace: Any) -> None:
+    """Let NumPy's functions of arrays be those of this namespace."""
+    _served["numpy"] = namespace
+
+
+def _namespace(module: str) -> Any:
+    space = _served["numpy"]
     if module.startswith("numpy.linalg"):
-        return fnx.numpy.linalg
-    return fnx.numpy.fft if module.startswith("numpy.fft") else fnx.numpy
+        return space.linalg
+    return space.fft if module.startswith("numpy.fft") else space
 
 
 def array_ufunc(self: Array, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.numpy.util import INT
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
@@ -33,7 +34,6 @@ from fnx.ops.broadcast import full as _full
 from fnx.ops.cumulative import Cumulative
 from fnx.ops.permute import Reshape
 
-INT = np.dtype(np.int64)
 
 
 def _keep(out: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

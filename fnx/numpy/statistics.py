@@ -11,7 +11,8 @@ from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce, ufuncs
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
-from fnx.numpy.shape import concatenate, moveaxis, take, take_along_axis, where
+from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.choice import take, take_along_axis, where
 from fnx.numpy.sorting import sort
 from fnx.numpy.util import (
     canonical_axes,

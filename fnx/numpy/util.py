@@ -20,6 +20,7 @@ from fnx.ops.select import select as _select
 
 PYTHON = frozenset((bool, int, float, complex))
 Shape = tuple[int, ...]
+INT = np.dtype(np.int64)
 
 
 def eager() -> bool:

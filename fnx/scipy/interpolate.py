@@ -5,7 +5,7 @@ import math
 
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import broadcast_arrays, stack
+from fnx.numpy.shapes import broadcast_arrays, stack
 from fnx.numpy.sorting import searchsorted
 from fnx.numpy.util import convert, promote_inexact, to_array
 from fnx.tree_util import register_pytree_node

@@ -10,7 +10,8 @@ from fnx.lax.products import conv_general_dilated
 from fnx.numpy import fft, reduce
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import concatenate, flip, moveaxis
+from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.tiling import flip
 from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
 
 _MODES = ("full", "same", "valid")
@@ -119,7 +120,8 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=N
     del precision
     _plain_border("correlate2d", in1, in2, boundary, fillvalue)
     x, y = _pair("correlate2d", in1, in2, mode)
-    return _convolved("correlate2d", x, flip(u.conjugate(y)), mode)
+    # Reversed twice: of two middles SciPy takes the other one here.
+    return flip(_convolved("correlate2d", flip(x), u.conjugate(y), mode))
 
 
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):

@@ -11,7 +11,7 @@ from fnx.lax import linalg as lax_linalg
 from fnx.numpy import contract, creation
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import concatenate
+from fnx.numpy.shapes import concatenate
 from fnx.numpy.util import convert, promote_inexact
 from fnx.ops import matrix as m
 from fnx.ops import spectral

@@ -8,7 +8,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax import linalg as lax_linalg
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy.shape import broadcast_to, take_along_axis
+from fnx.numpy.shapes import broadcast_to
+from fnx.numpy.choice import take_along_axis
 from fnx.numpy.util import common_shape, convert, promote_inexact
 from fnx.ops import elementwise as ops
 from fnx.ops import matrix as m
@@ -147,7 +148,7 @@ def solve_sylvester(A, B, C, *, method="schur", tol=1e-8):
         for j, y in enumerate(columns):
             right = right - y * tb[j, k]
         columns.append(solve_triangular(ta + tb[k, k] * eye, right))
-    from fnx.numpy.shape import stack
+    from fnx.numpy.shapes import stack
 
     x = ua @ stack(columns, axis=1) @ m.adjoint(ub)
     return x if c.dtype.kind == "c" else ops.real(x)

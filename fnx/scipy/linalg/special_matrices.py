@@ -9,7 +9,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import creation
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import broadcast_to, concatenate, pad
+from fnx.numpy.shapes import broadcast_to, concatenate
+from fnx.numpy.padding import pad
 from fnx.numpy.util import promote
 
 
@@ -130,7 +131,7 @@ def convolution_matrix(a, n, mode="full"):
         raise InvalidValue(f"convolution_matrix with mode={mode!r}; expected 'full', 'valid' or 'same'")
     size = a.shape[-1]
     shift = np.arange(size + n - 1)[:, None] - np.arange(n)[None, :]
-    inside = (shift >= 0) & (shift < size)
+    inside = creation.asarray((shift >= 0) & (shift < size))
     full = u.where3(inside, a[..., np.clip(shift, 0, size - 1)], 0)
     if mode == "full":
         return full

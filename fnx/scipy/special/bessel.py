@@ -1,7 +1,7 @@
 """Bessel functions."""
 
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import stack
+from fnx.numpy.shapes import stack
 from fnx.numpy.util import constant, promote_inexact
 from fnx.ops import integrals
 from fnx.ops import special as prims

@@ -11,7 +11,7 @@ from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
 from fnx.numpy.creation import full
-from fnx.numpy.shape import atleast_2d
+from fnx.numpy.shapes import atleast_2d
 from fnx.numpy.statistics import cov
 from fnx.numpy.util import to_array
 from fnx.scipy import special

@@ -6,7 +6,8 @@ from fnx.core.errors import ShapeError
 from fnx.lax.linalg import cholesky, triangular_solve
 from fnx.numpy import reduce
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shape import broadcast_shapes, broadcast_to, diagonal
+from fnx.numpy.shapes import broadcast_shapes, broadcast_to
+from fnx.numpy.diagonals import diagonal
 from fnx.scipy.stats.common import floats
 
 def logpdf(x, mean, cov, allow_singular=None):

@@ -10,7 +10,8 @@ from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce, sorting
 from fnx.numpy import ufuncs as u
 from fnx.numpy.functional import apply_along_axis
-from fnx.numpy.shape import concatenate, take_along_axis
+from fnx.numpy.shapes import concatenate
+from fnx.numpy.choice import take_along_axis
 from fnx.numpy.util import promote_inexact, to_array
 
 
@@ -49,7 +50,7 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
 
 
 def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
-    """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or ordinal ('ordinal') rank."""
+    """Ranks from 1, floats; equal values share the 'average', 'min', 'max', 'dense' or ordinal ('ordinal') rank."""
     _propagate("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise InvalidValue(
@@ -65,17 +66,17 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
     order = sorting.argsort(x)
     place = sorting.argsort(order)
     if method == "ordinal":
-        return place + 1
+        return (place + 1).astype(float)
     ranked = x[order]
     starts = concatenate([np.ones(1, bool), ranked[1:] != ranked[:-1]])
     dense = reduce.cumsum(starts)[place]
     if method == "dense":
-        return dense
+        return dense.astype(float)
     first = sorting.searchsorted(ranked, x, side="left") + 1
     last = sorting.searchsorted(ranked, x, side="right")
     if method == "min":
-        return first
-    return last if method == "max" else 0.5 * (first + last)
+        return first.astype(float)
+    return last.astype(float) if method == "max" else 0.5 * (first + last)
 
 
 def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):

@@ -1,0 +1,121 @@
+"""Counting: bincount, histogram and its kin."""
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy import ufuncs
+from fnx.numpy.choice import where
+from fnx.numpy.creation import array
+from fnx.numpy.places import _need_known
+from fnx.numpy.ranges import linspace
+from fnx.numpy.reduce import max as max_
+from fnx.numpy.reduce import min as min_
+from fnx.numpy.reduce import sum as sum_
+from fnx.numpy.shapes import ravel, stack
+from fnx.numpy.sorting import searchsorted
+from fnx.numpy.util import (
+    INT,
+    convert,
+    promote_inexact,
+    reshape_to,
+    to_array,
+)
+from fnx.ops.broadcast import full as _full
+from fnx.ops.broadcast import scalar
+
+# --- counting -----------------------------------------------------------------------------------------
+
+
+def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
+    """How often each number 0, 1, 2, ... stands in x; `length` makes the length static."""
+    at = to_array(x, "bincount")
+    if not dtypes.is_integer(at.dtype) and at.dtype != dtypes.bool_:
+        raise TypeMismatch(f"bincount of dtype {at.dtype}; expected integers")
+    if at.ndim != 1:
+        raise InvalidValue(f"bincount of shape {at.shape}; expected a vector")
+    if length is None:
+        known = _need_known(at, "bincount", "pass length=, the static length of the result")
+        top = int(known.max()) + 1 if known.size else 0
+        length = max(top, int(minlength))
+    at = ufuncs.clip(convert(at, INT), 0, None)
+    w = _full((), 1, INT) if weights is None else to_array(weights, "bincount")
+    zeros = _full((int(length),), 0, w.dtype)
+    return zeros.at[at].add(w, mode="drop")
+
+
+def histogram_bin_edges(a, bins=10, range=None, weights=None):
+    """The edges of bins of equal width."""
+    del weights
+    if isinstance(bins, str):
+        raise InvalidValue(f"histogram with bins={bins!r}; expected a number or edges")
+    if np.ndim(bins) == 1:
+        return to_array(bins, "histogram") if not isinstance(bins, (list, tuple)) else array(bins)
+    (x,) = promote_inexact("histogram", a)
+    if range is None:
+        low, high = (min_(x), max_(x)) if x.aval.size else (scalar(0, x.dtype), scalar(1, x.dtype))
+    else:
+        low, high = (convert(to_array(v), x.dtype) for v in range)
+    same = ufuncs.equal(low, high)
+    low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
+    return linspace(low, high, int(bins) + 1, dtype=x.dtype)
+
+
+def histogram(a, bins=10, range=None, weights=None, density=None):
+    """How many elements lie in each bin, and the bins' edges."""
+    x = ravel(to_array(a, "histogram"))
+    edges = histogram_bin_edges(x, bins, range, weights)
+    x, edges = promote_inexact("histogram", x, edges)
+    w = _full(x.shape, 1, x.dtype) if weights is None else ravel(promote_inexact("histogram", weights)[0])
+    n = edges.shape[0] - 1
+    at = searchsorted(edges, x, "right")
+    # The last bin holds its right edge too; bin 0 here is what lies before all, and is left out.
+    at = where(ufuncs.equal(x, edges[-1]), n, at)
+    counts = _full((n + 1,), 0, w.dtype).at[at].add(w, mode="drop")[1:]
+    if density:
+        width = edges[1:] - edges[:-1]
+        counts = counts / width / sum_(counts)
+    return counts, edges
+
+
+def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
+    """`histogramdd` of pairs."""
+    count = len(bins) if isinstance(bins, (list, tuple)) else 1
+    if np.ndim(bins) == 1 and count not in (1, 2):
+        bins = [bins, bins]
+    sample = stack([ravel(x), ravel(y)], axis=1)
+    counts, edges = histogramdd(sample, bins, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+def histogramdd(sample, bins=10, range=None, weights=None, density=None):
+    """How many points lie in each box of a grid, and the grid's edges."""
+    points = stack(list(sample), axis=-1) if isinstance(sample, (list, tuple)) else to_array(sample)
+    (points,) = promote_inexact("histogramdd", points)
+    n, dims = points.shape
+    per_axis = bins if isinstance(bins, (list, tuple)) else [bins] * dims
+    ranges = range if range is not None else [None] * dims
+    edges = [histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)]
+    sizes = [e.shape[0] + 1 for e in edges]
+    flat: Any = 0
+    for k, e in enumerate(edges):
+        at = searchsorted(e, points[:, k], "right")
+        at = where(ufuncs.equal(points[:, k], e[-1]), at - 1, at)
+        flat = flat * sizes[k] + at
+    w = None if weights is None else to_array(weights)
+    counts = reshape_to(bincount(flat, w, length=math.prod(sizes)), tuple(sizes))
+    counts = counts[(slice(1, -1),) * dims]
+    if density:
+        counts = counts / sum_(counts)
+        for k, e in enumerate(edges):
+            width = e[1:] - e[:-1]
+            shape = tuple([width.shape[0] if j == k else 1 for j in builtins.range(dims)])
+            counts = counts / reshape_to(width, shape)
+    return counts, edges
+
+
+__all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]

@@ -1,0 +1,136 @@
+"""Grids by slices (mgrid, r_), and windows of signal processing."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import ufuncs
+from fnx.numpy.creation import array, full, ones
+from fnx.numpy.numerics import i0
+from fnx.numpy.places import nonzero
+from fnx.numpy.ranges import arange, linspace, meshgrid
+from fnx.numpy.shapes import column_stack, concatenate
+from fnx.numpy.util import (
+    promote,
+    promote_inexact,
+    to_arrays,
+)
+from fnx.ops.broadcast import broadcast_axis
+from fnx.ops.join import Concatenate
+from fnx.ops.permute import Reshape
+
+
+def mask_indices(n, mask_func, k=0, *, size=None):
+    """Indices at which a mask function of a square matrix of ones is not 0."""
+    return nonzero(mask_func(ones((n, n)), k), size=size)
+
+
+def ix_(*args):
+    """Vectors as grids for indexing the outer product of positions."""
+    xs = to_arrays("ix_", *args)
+    outs = []
+    for k, x in enumerate(xs):
+        if x.ndim != 1:
+            raise InvalidValue(f"ix_ needs vectors, not shape {x.shape}")
+        if x.dtype == dtypes.bool_:
+            x = array(np.nonzero(np.asarray(x))[0])
+        outs.append(Reshape((*(1,) * k, x.shape[0], *(1,) * (len(xs) - k - 1)))(x))
+    return tuple(outs)
+
+
+def _window(name: str, M: int, terms: Sequence[float]) -> Array:
+    """A sum of cosines, as windows of signal processing are."""
+    M = int(M)
+    if M <= 1:
+        return ones(max(M, 0))
+    angle = linspace(0.0, 2 * math.pi, M)
+    total = full((M,), terms[0], float)
+    for k, weight in enumerate(terms[1:], 1):
+        total = total + ufuncs.cos(angle * k) * weight
+    return total
+
+
+def hanning(M):
+    """The Hann window."""
+    return _window("hanning", M, (0.5, -0.5))
+
+
+def hamming(M):
+    """The Hamming window."""
+    return _window("hamming", M, (0.54, -0.46))
+
+
+def blackman(M):
+    """The Blackman window."""
+    return _window("blackman", M, (0.42, -0.5, 0.08))
+
+
+def bartlett(M):
+    """The triangular window."""
+    M = int(M)
+    if M <= 1:
+        return ones(max(M, 0))
+    return 1.0 - ufuncs.abs(linspace(-1.0, 1.0, M))
+
+
+def kaiser(M, beta):
+    """The Kaiser window."""
+    M = int(M)
+    if M <= 1:
+        return ones(max(M, 0))
+    t = linspace(-1.0, 1.0, M)
+    (beta,) = promote_inexact("kaiser", beta)
+    inside = ufuncs.maximum(1.0 - t * t, 0.0)
+    return i0(beta * ufuncs.sqrt(inside)) / i0(beta)
+
+
+class _Grid:
+    """np.mgrid, np.ogrid: grids by slices."""
+
+    def __init__(self, sparse: bool):
+        self.sparse = sparse
+
+    def __getitem__(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        axes = [_range_of(s) for s in parts]
+        if not isinstance(index, tuple):
+            return axes[0]
+        axes = promote("mgrid", *axes)
+        grids = meshgrid(*axes, sparse=self.sparse, indexing="ij")
+        if self.sparse:
+            return grids
+        return Concatenate(0)(*[broadcast_axis(g, 1, 0) for g in grids])
+
+
+def _range_of(s: slice) -> Array:
+    start = 0 if s.start is None else s.start
+    step = 1 if s.step is None else s.step
+    if isinstance(step, complex):
+        return linspace(start, s.stop, int(abs(step)))
+    return arange(start, s.stop, step)
+
+
+class _Joined:
+    """np.r_, np.c_: arrays by slices, joined."""
+
+    def __init__(self, columns: bool):
+        self.columns = columns
+
+    def __getitem__(self, index: Any) -> Array:
+        parts = index if isinstance(index, tuple) else (index,)
+        arrays = [_range_of(p) if isinstance(p, slice) else array(p) for p in parts]
+        if self.columns:
+            return column_stack(arrays)
+        return concatenate([Reshape((1,))(a) if a.ndim == 0 else a for a in arrays])
+
+
+mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), _Joined(False), _Joined(True)
+s_, index_exp = np.s_, np.index_exp
+
+
+__all__ = ["bartlett", "blackman", "c_", "hamming", "hanning", "index_exp", "ix_", "kaiser", "mask_indices", "mgrid", "ogrid", "r_", "s_"]

@@ -1,0 +1,164 @@
+"""pad, in all modes."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import reduce, ufuncs
+from fnx.numpy.choice import _take_static
+from fnx.numpy.creation import array, full
+from fnx.numpy.functional import apply_along_axis
+from fnx.numpy.ranges import linspace
+from fnx.numpy.tiling import flip
+from fnx.numpy.shapes import concatenate, squeeze
+from fnx.numpy.statistics import median
+from fnx.numpy.util import (
+    convert,
+    to_array,
+)
+from fnx.ops.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.slice import Pad
+
+
+def pad(array, pad_width, mode="constant", **kwargs):
+    """Elements put around, by mode: constant, edge, reflect, symmetric, wrap, empty, linear_ramp,
+    maximum, mean, median, minimum, or a function.
+
+    >>> pad(arange(2), 1)
+    Array([0, 0, 1, 0], dtype=int64)
+    """
+    x = to_array(array, "pad")
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(k, pad_width.get(k - x.ndim, 0)) for k in range(x.ndim)]
+        pad_width = [w if np.ndim(w) else (w, w) for w in pad_width]
+    width = np.broadcast_to(np.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+    if any(w < 0 for pair in width for w in pair):
+        raise InvalidValue(f"pad_width {pad_width} has a negative entry; slice to crop")
+    if callable(mode):
+        return _pad_by_function(x, width, mode, kwargs)
+    if mode not in _PADDING:
+        raise InvalidValue(f"pad with mode={mode!r}; expected one of {', '.join(_PADDING)}")
+    known = _PADDING[mode]
+    if set(kwargs) - set(known):
+        raise InvalidValue(f"pad with mode={mode!r} takes {known or 'no arguments'}, not {list(kwargs)}")
+    if mode == "constant":
+        return _pad_constant(x, width, kwargs.get("constant_values", 0))
+    if mode == "empty":
+        return _pad_constant(x, width, 0)
+    if mode in ("reflect", "symmetric", "wrap", "edge"):
+        for k, (lo, hi) in enumerate(width):
+            if lo or hi:
+                x = _pad_places(x, k, lo, hi, mode, kwargs.get("reflect_type", "even"))
+        return x
+    return _pad_statistic(x, width, mode, kwargs)
+
+
+_PADDING: dict[str, tuple[str, ...]] = {
+    "constant": ("constant_values",),
+    "edge": (),
+    "reflect": ("reflect_type",),
+    "symmetric": ("reflect_type",),
+    "wrap": (),
+    "empty": (),
+    "linear_ramp": ("end_values",),
+    "maximum": ("stat_length",),
+    "mean": ("stat_length",),
+    "median": ("stat_length",),
+    "minimum": ("stat_length",),
+}
+
+
+def _pad_constant(x: Array, width: list, values: Any) -> Array:
+    if not isinstance(values, Array) and np.ndim(values) == 0 or getattr(values, "shape", None) == ():
+        value = convert(to_array(values, "pad"), x.dtype)
+        return Pad(tuple([(lo, hi, 0) for lo, hi in width]))(x, value)
+    table = _broadcast_to(convert(array(values), x.dtype), (x.ndim, 2))
+    for k, (lo, hi) in enumerate(width):
+        sides = [(lo, 0), (0, hi)]
+        for j, (a, b) in enumerate(sides):
+            config = tuple([(a, b, 0) if i == k else (0, 0, 0) for i in range(x.ndim)])
+            x = Pad(config)(x, table[k, j])
+    return x
+
+
+def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: str) -> Array:
+    n = x.shape[axis]
+    if n == 0:
+        raise InvalidValue(f"pad with mode={mode!r} of axis {axis}, which is empty")
+    if reflect_type == "odd":
+        return _pad_odd(x, axis, lo, hi, mode)
+    places = np.arange(-lo, n + hi)
+    if mode == "edge":
+        source = np.clip(places, 0, n - 1)
+    elif mode == "wrap":
+        source = places % n
+    else:
+        period = max(2 * (n - 1), 1) if mode == "reflect" else 2 * n
+        turned = places % period
+        last = period if mode == "reflect" else period - 1
+        source = np.minimum(turned, last - turned)
+    return _take_static(x, source, axis)
+
+
+def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
+    """Reflections at the ends that continue the slope: 2 * end - reflected, as often as needed."""
+    lead = (slice(None),) * axis
+    skip = int(mode == "reflect")
+    for count, before in ((lo, True), (hi, False)):
+        while count > 0:
+            n = x.shape[axis]
+            if n <= skip:
+                raise InvalidValue(f"pad with mode={mode!r} of axis {axis} of size {n}")
+            take_now = min(count, n - skip)
+            end = x[(*lead, slice(0, 1) if before else slice(n - 1, n))]
+            inner = slice(skip, skip + take_now) if before else slice(n - skip - take_now, n - skip)
+            turned = ufuncs.subtract(ufuncs.multiply(end, 2), flip(x[(*lead, inner)], axis))
+            x = concatenate([turned, x] if before else [x, turned], axis)
+            count -= take_now
+    return x
+
+
+def _pad_statistic(x: Array, width: list, mode: str, options: dict) -> Array:
+    whole = {"maximum": reduce.max, "minimum": reduce.min, "mean": reduce.mean, "median": median}
+    ends = np.broadcast_to(np.asarray(options.get("end_values", 0)), (x.ndim, 2))
+    lengths = options.get("stat_length")
+    spans = None if lengths is None else np.broadcast_to(np.asarray(lengths), (x.ndim, 2))
+    for k, (lo, hi) in enumerate(width):
+        n = x.shape[k]
+        lead = (slice(None),) * k
+        if mode == "linear_ramp":
+            sides = [
+                _ramp(x[(*lead, slice(0, 1))], ends[k, 0], lo, k, False),
+                _ramp(x[(*lead, slice(n - 1, n))], ends[k, 1], hi, k, True),
+            ]
+        else:
+            fn = whole[mode]
+            a, b = (n, n) if spans is None else (min(spans[k, 0], n), min(spans[k, 1], n))
+            stats = [x[(*lead, slice(0, a))], x[(*lead, slice(n - b, n))]]
+            stats = [fn(s, axis=k, keepdims=True) for s in stats]
+            if not dtypes.is_inexact(x.dtype):
+                stats = [ufuncs.round(s) for s in stats]
+            shape = [(*x.shape[:k], w, *x.shape[k + 1 :]) for w in (lo, hi)]
+            sides = [_broadcast_to(convert(s, x.dtype), z) for s, z in zip(stats, shape)]
+        x = concatenate([sides[0], x, sides[1]], k)
+    return x
+
+
+def _ramp(edge: Array, end: Any, count: int, axis: int, after: bool) -> Array:
+    along = squeeze(edge, axis)
+    other = full(along.shape, end, along.dtype)
+    out = linspace(other, along, count, endpoint=False, axis=axis, dtype=edge.dtype)
+    return flip(out, axis) if after else out
+
+
+def _pad_by_function(x: Array, width: list, fn: Any, options: dict) -> Array:
+    x = _pad_constant(x, width, 0)
+    for k in range(x.ndim):
+        x = apply_along_axis(lambda v, k=k: fn(v, tuple(width[k]), k, options), k, x)
+    return x
+
+
+__all__ = ["pad"]

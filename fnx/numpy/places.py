@@ -1,0 +1,72 @@
+"""Where elements are not zero: nonzero, argwhere."""
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.errors import ConcretizationTypeError
+from fnx.core.interpreter import Tracer
+from fnx.numpy import ufuncs
+from fnx.numpy.creation import array
+from fnx.numpy.ranges import arange
+from fnx.numpy.reduce import cumsum
+from fnx.numpy.shapes import ravel, stack
+from fnx.numpy.util import (
+    INT,
+    convert,
+    reshape_to,
+    to_array,
+)
+from fnx.ops.broadcast import full as _full
+
+# --- places -------------------------------------------------------------------------------------------
+
+
+def _need_known(x: Array, name: str, hint: str = "pass size=, the static length of the result") -> np.ndarray:
+    if isinstance(x, Tracer) and x.owner.concrete(x) is None:
+        raise ConcretizationTypeError(
+            f"the length of the result of {name} depends on the values of a traced array of type "
+            f"{x.aval.str_short()}; {hint}"
+        )
+    return np.asarray(x)
+
+
+def nonzero(a, *, size=None, fill_value=None):
+    """The positions of elements that are not 0, one array per axis; `size` makes the length static."""
+    x = to_array(a, "nonzero")
+    if size is None:
+        known = _need_known(x, "nonzero")
+        return tuple([array(p) for p in np.nonzero(np.atleast_1d(known))])
+    x = reshape_to(x, x.shape or (1,))
+    mask = ravel(ufuncs.truth(x))
+    size = int(size)
+    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * x.ndim
+    total = mask.shape[0]
+    if total == 0 or size == 0:
+        return tuple([_full((size,), f, INT) for f in fills])
+    # Where the k-th True stands: count those before, and scatter positions there.
+    count = cumsum(convert(mask, INT))
+    target = ufuncs.where3(mask, count - 1, size)
+    flat = _full((size,), 0, INT).at[target].set(arange(total), mode="drop", unique_indices=False)
+    found = arange(size) < count[-1]
+    outs = []
+    for n in x.shape[::-1]:
+        outs.append(ufuncs.remainder(flat, n))
+        flat = ufuncs.floor_divide(flat, n)
+    return tuple([ufuncs.where3(found, p, convert(to_array(f), INT)) for p, f in zip(outs[::-1], fills)])
+
+
+def flatnonzero(a, *, size=None, fill_value=None):
+    """The flat positions of elements that are not 0."""
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a, *, size=None, fill_value=None):
+    """The positions of elements that are not 0, as rows."""
+    x = to_array(a, "argwhere")
+    places = nonzero(x, size=size, fill_value=fill_value)
+    if x.ndim == 0:
+        return _full((places[0].shape[0], 0), 0, INT)
+    return stack(places, axis=1)
+
+
+__all__ = ["argwhere", "flatnonzero", "nonzero"]

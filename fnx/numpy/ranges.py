@@ -1,0 +1,273 @@
+"""Ranges and regular matrices: arange, linspace, eye, tri, meshgrid, indices of triangles."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
+from fnx.core.interpreter import Tracer
+from fnx.numpy import ufuncs
+from fnx.numpy.creation import _astype, _cast, array
+from fnx.numpy.util import (
+    INT,
+    broadcast_arrays,
+    canonical_axis,
+    canonical_shape,
+    convert,
+    promote_inexact,
+    result_dtype,
+    to_array,
+    to_arrays,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops import matrix
+from fnx.ops.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
+from fnx.ops.broadcast import full as _full
+from fnx.ops.join import Concatenate, Iota
+from fnx.ops.permute import Reshape
+
+# --- ranges and grids ---------------------------------------------------------------------------------
+
+
+def _iota(dtype: np.dtype, n: int) -> Array:
+    return Iota(0, dtype, (n,))()
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+    """Numbers from start (0) up to stop, by steps.
+
+    >>> arange(3)
+    Array([0, 1, 2], dtype=int64)
+    """
+    given = [_known(v, "arange") for v in (start, stop, step) if v is not None]
+    wanted = result_dtype(*given) if dtype is None else dtypes.canonical(dtype)
+    if dtype is None and wanted == dtypes.bool_:
+        raise TypeMismatch("arange of bools; expected integers or floats")
+    first, last = (0, given[0]) if stop is None else given[:2]
+    by = given[-1] if step is not None else 1
+    numbers = [v.item() if isinstance(v, (np.ndarray, np.generic)) else v for v in (first, last, by)]
+    if by == 1 and type(numbers[0]) is int and numbers[0] == 0 and wanted.kind in "iuf":
+        return _iota(wanted, max(math.ceil(numbers[1]), 0))
+    return ConcreteArray(_cast(np.asarray(np.arange(*numbers)), wanted))
+
+
+def _known(v: Any, name: str) -> Any:
+    if isinstance(v, Tracer):
+        if v.owner.concrete(v) is None:
+            raise ConcretizationTypeError(
+                f"{name} got a traced value of type {v.aval.str_short()} inside {v.owner.what}; the "
+                "length of its result must be known. Expected Python numbers: mark the argument that it "
+                f"comes from static (static_argnums, static_argnames), or multiply a known {name}."
+            )
+    if isinstance(v, Array):
+        value = np.asarray(v)
+        return value.item() if v.weak_type else value[()]
+    if isinstance(v, np.ndarray):
+        return v[()]
+    if isinstance(v, (bool, int, float, complex, np.generic)):
+        return v
+    raise TypeMismatch(f"{name} got {v!r:.60}; expected numbers")
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Array:
+    """`num` numbers from start to stop, evenly spaced.
+
+    >>> linspace(0.0, 1.0, 3)
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
+    num = int(num)
+    if num < 0:
+        raise InvalidValue(f"linspace with num={num}; expected at least 0")
+    wanted = None if dtype is None else dtypes.canonical(dtype)
+    a, b = broadcast_arrays("linspace", promote_inexact("linspace", start, stop))
+    out, step = _linspace(a, b, num, endpoint)
+    if axis not in (0, -out.ndim):
+        from fnx.ops.permute import move_axis
+
+        out = move_axis(out, 0, canonical_axis(axis, out.ndim))
+    final = wanted or a.dtype
+    if dtypes.is_integer(final):
+        out = ops.floor(out)
+    out = _astype(out, final)
+    return (out, step) if retstep else out
+
+
+def _linspace(a: Array, b: Array, num: int, endpoint: bool) -> tuple[Array, Array]:
+    div = num - 1 if endpoint else num
+    real = dtypes.real_of(a.dtype)
+    shape = (num, *a.shape)
+    delta = ops.sub(b, a)
+    if div > 0:
+        step = ops.div(delta, scalar(div, a.dtype))
+    else:
+        step = _full(a.shape, math.nan, a.dtype)
+    count = num - 1 if endpoint and num > 1 else num
+    t = ops.div(_iota(real, count), scalar(max(div, 1), real))
+    t = convert(t, a.dtype)
+    t = Broadcast((count, *a.shape), (0,))(t) if a.shape else t
+    lead = broadcast_axis(a, count, 0) if a.shape else a
+    tail = broadcast_axis(b, count, 0) if b.shape else b
+    # a (1 - t) + b t is monotonic, and exact at both ends.
+    out = ops.add(ops.mul(lead, ops.sub(scalar(1, a.dtype), t)), ops.mul(tail, t))
+    if count < num:
+        out = Concatenate(0)(out, broadcast_axis(b, 1, 0))
+    return (out if out.shape == shape else broadcast_to(out, shape)), step
+
+
+def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    """base ** linspace(start, stop, num)."""
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    out = ufuncs.power(to_array(base, "logspace"), exponents)
+    return out if dtype is None else _astype(out, dtypes.canonical(dtype))
+
+
+def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
+    """Numbers from start to stop with a constant ratio."""
+    a, b = promote_inexact("geomspace", start, stop)
+    if dtypes.is_complex(a.dtype):
+        raise TypeMismatch("geomspace of complex numbers is not implemented")
+    sign = ufuncs.sign(a)
+    exponents = linspace(ops.log(ufuncs.abs(a)), ops.log(ufuncs.abs(b)), num, endpoint, axis=axis)
+    out = ufuncs.multiply(ufuncs.exp(exponents), sign)
+    return out if dtype is None else _astype(out, dtypes.canonical(dtype))
+
+
+def eye(N, M=None, k=0, dtype=None, *, device=None):
+    """Ones on diagonal k, zeros elsewhere.
+
+    >>> eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
+    shape = canonical_shape((N, N if M is None else M))
+    wanted = dtypes.canonical(float if dtype is None else dtype)
+    row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
+    return _astype(ops.eq(ops.add(row, scalar(int(k), INT)), column), wanted)
+
+
+def identity(n, dtype=None):
+    """The identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N, M=None, k=0, dtype=None):
+    """Ones at and below diagonal k, zeros above."""
+    shape = canonical_shape((N, N if M is None else M))
+    wanted = dtypes.canonical(float if dtype is None else dtype)
+    row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
+    return _astype(ops.ge(ops.add(row, scalar(int(k), INT)), column), wanted)
+
+
+def _matrices(name: str, m: Any) -> Array:
+    x = to_array(m, name)
+    if x.ndim < 2:
+        raise InvalidValue(f"{name} needs an array of at least 2 axes, not shape {x.shape}")
+    return x
+
+
+def tril(m, k=0):
+    """The matrix with zeros above diagonal k."""
+    return matrix.tril(_matrices("tril", m), int(k))
+
+
+def triu(m, k=0):
+    """The matrix with zeros below diagonal k."""
+    return matrix.triu(_matrices("triu", m), int(k))
+
+
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    """Grids of coordinates of vectors."""
+    del copy
+    xs = to_arrays("meshgrid", *xi)
+    if indexing not in ("xy", "ij"):
+        raise InvalidValue(f"meshgrid with indexing={indexing!r}; expected 'xy' or 'ij'")
+    if any(x.ndim > 1 for x in xs):
+        raise InvalidValue(f"meshgrid needs vectors, not shapes {[x.shape for x in xs]}")
+    n = len(xs)
+    place = list(range(n))
+    if indexing == "xy" and n >= 2:
+        place[:2] = [1, 0]
+    sizes = [0] * n
+    for x, k in zip(xs, place):
+        sizes[k] = x.aval.size
+    outs = []
+    for x, k in zip(xs, place):
+        x = Reshape((x.aval.size,))(x) if x.ndim == 0 else x
+        shape = [1] * n if sparse else sizes
+        outs.append(Broadcast((*shape[:k], x.shape[0], *shape[k + 1 :]), (k,))(x))
+    return outs
+
+
+def indices(dimensions, dtype=None, sparse=False):
+    """Grids of indices of an array of a shape."""
+    shape = canonical_shape(dimensions)
+    wanted = dtypes.canonical(int if dtype is None else dtype)
+    n = len(shape)
+    if sparse:
+        return tuple(
+            [Iota(k, wanted, tuple([m if j == k else 1 for j, m in enumerate(shape)]))() for k in range(n)]
+        )
+    if not n:
+        return _full((0,), 0, wanted)
+    return Concatenate(0)(*[insert_axes(Iota(k, wanted, shape)(), (0,)) for k in range(n)])
+
+
+def tril_indices(n, k=0, m=None):
+    """Row and column indices at and below diagonal k."""
+    return tuple(map(array, np.tril_indices(n, k, m)))
+
+
+def triu_indices(n, k=0, m=None):
+    """Row and column indices at and above diagonal k."""
+    return tuple(map(array, np.triu_indices(n, k, m)))
+
+
+def tril_indices_from(arr, k=0):
+    """`tril_indices` for a matrix."""
+    return tril_indices(arr.shape[-2], k, arr.shape[-1])
+
+
+def triu_indices_from(arr, k=0):
+    """`triu_indices` for a matrix."""
+    return triu_indices(arr.shape[-2], k, arr.shape[-1])
+
+
+def diag_indices(n, ndim=2):
+    """Indices of the diagonal."""
+    return (arange(n),) * ndim
+
+
+def diag_indices_from(arr):
+    """Indices of the diagonal of a hypercube."""
+    if len(set(arr.shape)) != 1 or arr.ndim < 2:
+        raise InvalidValue(f"diag_indices_from needs axes of one size, not shape {arr.shape}")
+    return diag_indices(arr.shape[0], arr.ndim)
+
+
+def vander(x, N=None, increasing=False):
+    """Powers of x, one per column."""
+    x = to_array(x, "vander")
+    n = x.shape[0] if N is None else int(N)
+    powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    return ufuncs.power(broadcast_axis(x, 1, 1), insert_axes(powers, (0,)))
+
+
+def fromfunction(function, shape, *, dtype=float, **kwargs):
+    """The array of a function of index grids."""
+    return function(*indices(shape, dtype=dtype), **kwargs)
+
+
+__all__ = ["fromfunction", "arange", "diag_indices", "diag_indices_from", "eye", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid", "tri", "tril", "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "vander"]

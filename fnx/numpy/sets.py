@@ -1,0 +1,200 @@
+"""Sets of elements: unique, union1d, intersect1d, setdiff1d, isin."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import ufuncs
+from fnx.numpy.choice import take, where
+from fnx.numpy.creation import array
+from fnx.numpy.places import _need_known, nonzero
+from fnx.numpy.ranges import arange
+from fnx.numpy.reduce import any as any_
+from fnx.numpy.reduce import cumsum
+from fnx.numpy.reduce import sum as sum_
+from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel
+from fnx.numpy.sorting import _keys, argsort, searchsorted, sort
+from fnx.numpy.util import (
+    INT,
+    convert,
+    promote,
+    reshape_to,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import full as _full
+from fnx.ops.sorting import Sort
+
+# --- sets ---------------------------------------------------------------------------------------------
+
+
+def unique(
+    ar,
+    return_index=False,
+    return_inverse=False,
+    return_counts=False,
+    axis=None,
+    *,
+    equal_nan=True,
+    size=None,
+    fill_value=None,
+    sorted=True,
+):
+    """The different elements, sorted; `size` makes the length static."""
+    del sorted
+    x = to_array(ar, "unique")
+    if size is None:
+        known = _need_known(x, "unique")
+        if dtypes.NAME.get(x.dtype) == "bfloat16":
+            known = known.astype(np.float32)
+        found = np.unique(
+            known, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
+        )
+        if not isinstance(found, tuple):
+            return convert(array(found), x.dtype)
+        return (convert(array(found[0]), x.dtype), *map(array, found[1:]))
+    return _unique_static(x, axis, int(size), fill_value, return_index, return_inverse, return_counts, equal_nan)
+
+
+def _unique_static(
+    x: Array, axis: Any, size: int, fill: Any, index: bool, inverse: bool, counts: bool, equal_nan: bool
+) -> Any:
+    shape = x.shape
+    if axis is None:
+        rows, axis = ravel(x), 0
+    else:
+        rows = moveaxis(x, axis, 0)
+    n = rows.shape[0]
+    columns = reshape_to(rows, (n, math.prod(rows.shape[1:])))
+    width = columns.shape[1]
+    if n == 0 or width == 0:
+        raise InvalidValue(f"unique with size= of an empty array of shape {shape}")
+    keys = [key for j in range(width) for key in _keys(columns[:, j])]
+    order = Sort(0, True, len(keys))(*keys, arange(n))[-1]
+    ordered = take(rows, order, 0, mode="clip")
+    flat = reshape_to(ordered, (n, width))
+    differs = _differs(flat[1:], flat[:-1], equal_nan)
+    first = concatenate([_full((1,), True, dtypes.bool_), differs])
+    group = cumsum(convert(first, INT)) - 1
+    (starts,) = nonzero(first, size=size, fill_value=0)
+    values = take(ordered, starts, 0, mode="clip")
+    total = group[-1] + 1
+    used = arange(size) < total
+    if fill is not None:
+        mask = reshape_to(used, (size, *(1,) * (values.ndim - 1)))
+        values = where(mask, values, convert(to_array(fill), values.dtype))
+    outs = [moveaxis(values, 0, axis)]
+    if index:
+        outs.append(take(order, starts, mode="clip"))
+    if inverse:
+        back = _full((n,), 0, INT).at[order].set(group)
+        outs.append(reshape_to(back, shape) if rows.ndim == 1 and len(shape) != 1 else back)
+    if counts:
+        ones = _full((n,), 1, INT)
+        outs.append(_full((size,), 0, INT).at[group].add(ones, mode="drop"))
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _differs(x: Array, y: Array, equal_nan: bool) -> Array:
+    other = ops.ne(x, y)
+    if equal_nan and dtypes.is_inexact(x.dtype):
+        other = ufuncs.logical_and(other, ufuncs.logical_not(ufuncs.logical_and(ops.ne(x, x), ops.ne(y, y))))
+    return any_(other, axis=1)
+
+
+def unique_values(x, /, *, size=None, fill_value=None):
+    """The different elements, sorted."""
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+def union1d(ar1, ar2, *, size=None, fill_value=None):
+    """The elements of either array, sorted."""
+    return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
+
+
+def isin(element, test_elements, assume_unique=False, invert=False, *, method="auto"):
+    """Whether elements are among others."""
+    del assume_unique, method
+    x, y = promote("isin", element, test_elements)
+    y = ravel(y)
+    if y.shape[0] == 0 or x.aval.size == 0:
+        out = _full(x.shape, False, dtypes.bool_)
+    elif x.aval.size * y.shape[0] <= 4096 or dtypes.is_complex(x.dtype):
+        out = any_(ufuncs.equal(expand_dims(x, -1), y), axis=-1)
+    else:
+        y = sort(y)
+        at = searchsorted(y, x)
+        out = ufuncs.equal(take(y, at, mode="clip"), x)
+    return ufuncs.logical_not(out) if invert else out
+
+
+def _known_pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Array, Array]:
+    x, y = promote(name, ar1, ar2)
+    if size is None:
+        for z in (x, y):
+            _need_known(z, name)
+    return ravel(x), ravel(y)
+
+
+def _set_result(values: Array, keep: Array, size: Any, fill_value: Any) -> Array:
+    if size is None:
+        return values[np.nonzero(np.asarray(keep))[0]]
+    (at,) = nonzero(keep, size=size, fill_value=0)
+    out = take(values, at, mode="clip")
+    used = arange(int(size)) < sum_(convert(keep, INT))
+    fill = values[0] if fill_value is None else convert(to_array(fill_value), out.dtype)
+    return where(used, out, fill)
+
+
+def setdiff1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
+    """The elements of the first array that the second one lacks."""
+    x, y = _known_pair("setdiff1d", ar1, ar2, size)
+    if size is None:
+        return array(np.setdiff1d(np.asarray(x), np.asarray(y), assume_unique))
+    fill = 0 if fill_value is None else fill_value
+    if not assume_unique:
+        x = sort(x)
+        fresh = concatenate([_full((1,), True, dtypes.bool_), x[1:] != x[:-1]])
+    else:
+        fresh = _full(x.shape, True, dtypes.bool_)
+    return _set_result(x, ufuncs.logical_and(fresh, isin(x, y, invert=True)), size, fill)
+
+
+def setxor1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
+    """The elements of exactly one of two arrays."""
+    x, y = _known_pair("setxor1d", ar1, ar2, size)
+    if size is None:
+        return array(np.setxor1d(np.asarray(x), np.asarray(y), assume_unique))
+    both = concatenate([x, y])
+    distinct = sort(both)
+    fresh = concatenate([_full((1,), True, dtypes.bool_), distinct[1:] != distinct[:-1]])
+    one = ufuncs.logical_xor(isin(distinct, x), isin(distinct, y))
+    return _set_result(distinct, ufuncs.logical_and(fresh, one), size, fill_value)
+
+
+def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=None, fill_value=None):
+    """The elements of both arrays, sorted."""
+    x, y = _known_pair("intersect1d", ar1, ar2, size)
+    if size is None:
+        found = np.intersect1d(np.asarray(x), np.asarray(y), assume_unique, return_indices)
+        return tuple(map(array, found)) if return_indices else array(found)
+    places = argsort(x)
+    ordered = take(x, places, mode="clip")
+    fresh = concatenate([_full((1,), True, dtypes.bool_), ordered[1:] != ordered[:-1]])
+    keep = ufuncs.logical_and(fresh, isin(ordered, y))
+    out = _set_result(ordered, keep, size, fill_value)
+    if not return_indices:
+        return out
+    (at,) = nonzero(keep, size=size, fill_value=x.shape[0])
+    used = arange(int(size)) < sum_(convert(keep, INT))
+    order_y = argsort(y)
+    in_y = take(order_y, searchsorted(take(y, order_y, mode="clip"), out), mode="clip")
+    first = where(used, take(places, at, mode="clip"), x.shape[0])
+    return out, first, where(used, in_y, y.shape[0])
+
+
+__all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_values"]
