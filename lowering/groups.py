@@ -18,6 +18,7 @@ from fnx.lowering.memory import itemsize
 from fnx.lowering.values import (
     Folding,
     Handle,
+    NeedsFlush,
     Pending,
     Registers,
     Shape,
@@ -138,11 +139,11 @@ class Nests:
         if flat is not None:
             dims, stores = flat
         elif self._wants_unroll(stores):
-            dims, stores = self._unroll()
+            dims, stores = self._unroll() or (dims, stores)
         else:
             across = tiles.across(stores, group.vars, group.shape)
-            if across is not None and not reused:
-                self._nest(tiles.loops(dims, list(stores), across, self.builder.in_place), [])
+            if across is not None and not reused and not self.builder.in_place:
+                self._nest(tiles.loops(self.builder, dims, stores, across), [])
                 return
         body = reuse.read_first(stores) if reused else list(stores)
         self._nest(self._loops(dims, body), [])
@@ -169,13 +170,17 @@ class Nests:
             return False
         return True
 
-    def _unroll(self) -> tuple[list, list[Store]]:
+    def _unroll(self) -> tuple[list, list[Store]] | None:
+        """The last axis written out; None if a value has joined since that a member reads elsewhere."""
         group = self.group
         outer = group.vars[:-1]
         points = [[*outer, scalar.size(k)] for k in range(group.shape[-1])]
         for p in points:
             group.allow(p)
-        stores = [self._store(m, p) for m in self.stores for p in points]
+        try:
+            stores = [self._store(m, p) for m in self.stores for p in points]
+        except NeedsFlush:
+            return None
         return list(zip(outer, group.shape[:-1], strict=True)), stores
 
     def _loops(self, dims: list[tuple[Expr, int]], body: list[Stmt]) -> list[Stmt]:

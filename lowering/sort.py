@@ -12,13 +12,14 @@ from fnx.core.scalar import Expr
 
 from . import fuse
 from .kernel import Copy, If, Let, Loop, Ref, Stmt, Store, While
-from .stacks import each_item, finish, is_complex, loop, place, result
+from .stacks import each_item, finish, is_complex, loop, place, prod, result
 from .values import Handle, Pull, Registers, Shape, static_indices
 
 if TYPE_CHECKING:
     from .build import Builder
 
 BLOCK = 4  # elements that a network sorts before merging begins
+NETWORK = 8  # elements that a network sorts without more
 SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
 Values = Sequence[Expr]
 Less = Callable[[Values, Values], Expr]
@@ -130,6 +131,12 @@ class Lanes:
         index = _with(lane, self.axis, i)
         return [fn(*index) for fn in self.moved]
 
+    def repeat(self, n: int, make: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
+        """make(i) for each i < n: a loop, or unrolled for short lanes."""
+        if self.n > NETWORK:
+            return [loop(n, make)]
+        return [s for i in range(n) for s in make(scalar.size(i))]
+
 
 class Memory:
     """Work memory for the values that move together, an array each."""
@@ -151,6 +158,9 @@ class Memory:
 
 def _memory(builder: "Builder", lanes: Lanes, take: Any) -> None:
     """Sort each lane; `take(lane, read)` gives the statements that use read(i), the i-th values."""
+    if lanes.n <= NETWORK:
+        _networks(builder, lanes, take)
+        return
     half = lanes.n + 1  # a merge may look at the element after the last
     memory = Memory(builder, lanes, 2 * half)
 
@@ -180,6 +190,18 @@ def _memory(builder: "Builder", lanes: Lanes, take: Any) -> None:
         return [*body, *take(lane, read)]
 
     each_item(builder, lanes.others, one, "sort")
+
+
+def _networks(builder: "Builder", lanes: Lanes, take: Any) -> None:
+    """Short lanes, each sorted in registers."""
+
+    def one(lane: tuple[Expr, ...]) -> list[Stmt]:
+        items = [lanes.values(lane, scalar.size(i)) for i in range(lanes.n)]
+        found, let = _named(network(items, lanes.less))
+        return [let, *take(lane, lambda i: found[i.attr])]
+
+    work = prod(lanes.shape) * lanes.n * len(lanes.moved)
+    each_item(builder, lanes.others, one, "sort", work >= fuse.PARALLEL_WORK)
 
 
 def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) -> list[Stmt]:
@@ -352,7 +374,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
     lanes = Lanes(shape, axis, moved, by_keys(keys))
-    if keys == 1:
+    if keys == 1 and lanes.n > NETWORK:
         lanes.by_one_key(xs[0].dtype)
 
     def take(lane: tuple[Expr, ...], read: Any) -> list[Stmt]:
@@ -365,7 +387,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
                 Store(places[k].buffer, places[k].position(shape, index), found[k]) for k in wanted
             ]
 
-        return [loop(shape[axis], element)]
+        return lanes.repeat(shape[axis], element)
 
     _memory(builder, lanes, take)
     for k in wanted:

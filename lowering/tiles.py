@@ -1,18 +1,23 @@
 """Tiles: nests that read one array along rows and another along columns, a small block at a time.
 
 What is read along columns touches a cache line for each element. In a block of few rows and columns
-those lines are still at hand when their next elements are wanted.
+those lines are still at hand when their next elements are wanted: they are brought into a small
+array on the stack, transposed, and what is computed from them reads vectors.
 """
 
 from collections.abc import Iterable
 from math import prod
+from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import fuse, views
-from .kernel import Buffer, Loop, Stmt, Store
+from .kernel import Loop, Stmt, Store
 from .values import substitute
+
+if TYPE_CHECKING:
+    from .storage import Storage
 
 _FAR = 8  # elements: a longer stride leaves the cache line
 
@@ -24,11 +29,8 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
     axes = {id(v): k for k, v in enumerate(index)}
     last = len(shape) - 1
     votes = dict.fromkeys(range(last), 0)
-    for _, position in _accesses(stores):
-        found = views.linear(position, axes)
-        if found is None:
-            continue
-        strides = found[1]
+    for position in [s.index for s in stores] + [e.args[0] for e in _loads(stores)]:
+        strides = _strides(position, axes)
         if abs(strides.get(last, 0)) >= _FAR:
             for k in votes:
                 votes[k] += abs(strides.get(k, 0)) == 1
@@ -37,49 +39,61 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
     return best if votes[best] and shape[best] > 1 and lines >= fuse.TILED else None
 
 
-def _accesses(stores: list[Store]) -> Iterable[tuple[Buffer, Expr]]:
+def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
+    found = views.linear(position, axes)
+    return {} if found is None else found[1]
+
+
+def _loads(stores: list[Store]) -> Iterable[Expr]:
     seen: set[int] = set()
-    todo = []
-    for s in stores:
-        yield s.buffer, s.index
-        todo += [s.value, s.index]
+    todo = [e for s in stores for e in (s.value, s.index)]
     while todo:
         e = todo.pop()
         if id(e) in seen:
             continue
         seen.add(id(e))
         if e.op == "load":
-            yield e.attr, e.args[0]
+            yield e
         todo.extend(e.args)
 
 
 def loops(
-    dims: list[tuple[Expr, int]], body: list[Store], axis: int, in_place: bool
+    builder: "Storage", dims: list[tuple[Expr, int]], body: list[Store], axis: int
 ) -> list[Stmt]:
     """Loops over tiles of `axis` and the last one, and inside them over the elements of a tile."""
     last = len(dims) - 1
-    exprs = [e for s in body for e in (s.index, s.value)]
-    outer: list[tuple[Expr, int]] = []
-    blocks: list[tuple[Expr, int]] = []
-    inner: list[tuple[Expr, Expr]] = []
-    for k, (v, n) in enumerate(dims):
+    axes = {id(v): k for k, (v, _) in enumerate(dims)}
+    far = [e for e in _loads(body) if _is_far(_strides(e.args[0], axes), axis, last)]
+    exprs = [*far, *(e for s in body for e in (s.index, s.value))]
+    (across, m), (along, n) = dims[axis], dims[last]
+    rows, columns = min(fuse.TILE[0], m), min(fuse.TILE[1], n)
+    block, i, length = scalar.var("int64", "t"), scalar.var("int64", "i"), scalar.size(rows)
+    start = scalar.mul(block, scalar.size(rows))
+    if m % rows:
+        length = scalar.apply("min", scalar.sub(scalar.size(m), start), length)
+    exprs = substitute(exprs, across, scalar.add(start, i))
+    other, j, width = scalar.var("int64", "t"), scalar.var("int64", "j"), scalar.const(columns, "int64")
+    start = scalar.mul(other, scalar.size(columns))
+    if n % columns:  # vectors want tiles of one length: the last one overlaps
+        start = scalar.apply("min", start, scalar.size(n - columns))
+    exprs = substitute(exprs, along, scalar.add(start, j))
+    stmts: list[Stmt] = []
+    place = scalar.add(scalar.mul(i, width), j)
+    for k in range(len(far)):
+        stack = builder.new_stack(exprs[k].dtype, rows * columns)
+        copy = Loop(i, length, [Store(stack, place, exprs[k])], vector=True)
+        stmts.append(Loop(j, width, [copy]))
+        exprs = substitute(exprs, exprs[k], scalar.load(stack, place, stack.dtype))
+    new = iter(exprs[len(far) :])
+    inner = Loop(j, width, [Store(s.buffer, next(new), next(new)) for s in body], vector=True, unroll=1)
+    stmts.append(Loop(i, length, [inner]))
+    stmts = [Loop(block, scalar.size(-(-m // rows)), stmts)]
+    stmts = [Loop(other, scalar.size(-(-n // columns)), stmts)]  # far reads run on in their rows
+    for k, (v, size) in reversed(list(enumerate(dims))):
         if k not in (axis, last):
-            outer.append((v, n))
-            continue
-        most = min(fuse.TILE[k == last], n)
-        block, i = scalar.var("int64", "t"), scalar.var("int64", "i")
-        start = scalar.mul(block, scalar.size(most))
-        exprs = substitute(exprs, v, scalar.add(start, i))
-        rest = scalar.sub(scalar.size(n), start)
-        length = scalar.size(most)
-        if n % most:
-            length = scalar.apply("min", rest, length)
-        blocks.insert(0, (block, -(-n // most)))  # far reads run on along what is contiguous
-        inner.append((i, length))
-    new = iter(exprs)
-    stmts: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in body]
-    for i, length in reversed(inner):
-        stmts = [Loop(i, length, stmts, vector=i is inner[-1][0] and not in_place)]
-    for v, n in reversed(outer + blocks):
-        stmts = [Loop(v, scalar.size(n), stmts)]
+            stmts = [Loop(v, scalar.size(size), stmts)]
     return stmts
+
+
+def _is_far(strides: dict[int, int], axis: int, last: int) -> bool:
+    return abs(strides.get(last, 0)) >= _FAR and abs(strides.get(axis, 0)) == 1

@@ -20,6 +20,9 @@ def _unary(jnp: Any, op: str, x: Any) -> Any:
         "neg": lambda: -x,
         "sqrt_abs": lambda: jnp.sqrt(jnp.abs(x) + 0.5),
         "square": lambda: x * x * 0.25,
+        # Without the second term sums of these would be ties, which rounding decides.
+        "sign": lambda: jnp.sign(x) + 0.1 * x,
+        "floor": lambda: jnp.floor(x) + 0.1 * x,
     }
     return table[op]() if op in table else getattr(jnp, op)(x)
 
@@ -147,7 +150,9 @@ class Random:
         js = [
             j
             for j, s in enumerate(shapes)
-            if len(s) == len(shape) and s[:axis] == shape[:axis] and s[axis + 1 :] == shape[axis + 1 :]
+            if len(s) == len(shape)
+            and s[:axis] == shape[:axis]
+            and s[axis + 1 :] == shape[axis + 1 :]
         ]
         j = self.pick(js)
         if shapes[j] == shape and self.rng.random() < 0.5:
@@ -170,7 +175,9 @@ class Random:
         op = self.pick(["set", "add"])
         rows = self.rng.integers(0, n, size=4)
         if self.rng.random() < 0.5:
-            return lambda jnp, lax, pool: getattr(pool[k].at[a:b], op)(pool[k][a:b] * 0.5 + 1.0), shape
+            return lambda jnp, lax, pool: getattr(pool[k].at[a:b], op)(
+                pool[k][a:b] * 0.5 + 1.0
+            ), shape
 
         def scatter(jnp: Any, lax: Any, pool: list) -> Any:
             return pool[k].at[jnp.asarray(rows)].add(0.25 * pool[k][jnp.asarray(rows)])

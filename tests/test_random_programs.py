@@ -129,3 +129,16 @@ def by_differences(loss, args) -> float | None:
     if not np.isfinite(coarse) or abs(coarse - fine) > 1e-3 * (1.0 + abs(fine)):
         return None
     return fine
+
+
+def test_a_value_that_joins_a_nest_after_its_reader():
+    def f(a, b, c, d):
+        e = b + c
+        changed = lax.dynamic_update_slice(e, d, (0, 0))
+        return jnp.floor(changed), e[a]
+
+    rng = np.random.default_rng(0)
+    rows, part = jnp.array([0, 2, 4, 1, 1]), jnp.asarray(rng.normal(size=(4, 6)))
+    args = rows, jnp.asarray(rng.normal(size=(5, 6))), jnp.asarray(0.3), part
+    with config.check():
+        agree(fnx.jit(f)(*args), f(*args), 0.0)

@@ -22,6 +22,7 @@ class Array:
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
 
     aval: ShapedArray
+    weak_type: Any
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -50,9 +50,12 @@ def is_complex(dtype: np.dtype) -> bool:
     return kind(dtype) == "c"
 
 
+_REAL: dict[np.dtype, np.dtype] = {complex64: float32, complex128: float64}
+
+
 def real_of(dtype: np.dtype) -> np.dtype:
     """float32 for complex64, float64 for complex128, other dtypes themselves."""
-    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+    return _REAL.get(dtype, dtype)
 
 
 def complex_of(dtype: np.dtype) -> np.dtype:
@@ -65,7 +68,7 @@ def complex_of(dtype: np.dtype) -> np.dtype:
 def default_for(kind_: str) -> np.dtype:
     """What Python scalars of a kind become: float64, int64, complex128, or their halves."""
     half = config.default_float32.value
-    table = {"b": bool_, "i": int32 if half else int64, "u": np.dtype("u4" if half else "u8")}
+    table: dict[str, np.dtype] = {"b": bool_, "i": int32 if half else int64, "u": np.dtype("u4" if half else "u8")}
     table |= {"f": float32 if half else float64, "c": complex64 if half else complex128}
     return table[kind_]
 

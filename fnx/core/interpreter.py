@@ -58,7 +58,7 @@ class Tracer(Array):
         """Where this value was made."""
         return self.owner.source
 
-    def _concrete(self, error: type[Exception], use: str) -> Array:
+    def _concrete(self, error: type[Exception], use: str) -> Any:
         value = self.owner.concrete(self)
         if value is None:
             raise error(
@@ -133,14 +133,14 @@ except ImportError:
         """The same by public functions."""
 
         @staticmethod
-        def set(settings: dict) -> dict:
+        def set(settings: dict) -> Any:
             return np.seterr(**settings)
 
         @staticmethod
         def reset(settings: dict) -> None:
             np.seterr(**settings)
 
-    _IGNORE = {"all": "ignore"}
+    _IGNORE = {"all": "ignore"}  # type: ignore[assignment]
 
 
 class Eval(Interpreter):

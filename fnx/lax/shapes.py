@@ -144,9 +144,9 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
 
 def tile(operand: Any, reps: Sequence[int]) -> Array:
     """Repeated along each axis."""
-    from fnx.numpy import shapes
+    from fnx.numpy import tiling
 
-    return shapes.tile(operand, tuple(reps))
+    return tiling.tile(operand, tuple(reps))
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:

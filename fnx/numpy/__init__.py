@@ -8,28 +8,31 @@ import numpy as _np
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.numpy import fft, linalg
+from fnx.numpy.arithmetic import *
+from fnx.numpy.choice import *
 from fnx.numpy.contract import *
 from fnx.numpy.counting import *
 from fnx.numpy.creation import *
 from fnx.numpy.creation import asarray as _asarray
-from fnx.numpy.choice import *
 from fnx.numpy.diagonals import *
+from fnx.numpy.elementary import *
 from fnx.numpy.functional import *
 from fnx.numpy.grids import *
+from fnx.numpy.logic import *
+from fnx.numpy.methods import members as _members
 from fnx.numpy.numerics import *
 from fnx.numpy.padding import *
 from fnx.numpy.places import *
+from fnx.numpy.protocols import serve as _serve
 from fnx.numpy.ranges import *
 from fnx.numpy.reduce import *
-from fnx.numpy.tiling import *
+from fnx.numpy.rounding import *
 from fnx.numpy.scalar_types import *
 from fnx.numpy.sets import *
 from fnx.numpy.shapes import *
 from fnx.numpy.sorting import *
 from fnx.numpy.statistics import *
-from fnx.numpy.ufuncs import *
-from fnx.numpy.methods import members as _members
-from fnx.numpy.protocols import serve as _serve
+from fnx.numpy.tiling import *
 
 pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
 newaxis = None

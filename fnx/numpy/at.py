@@ -11,7 +11,17 @@ from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMism
 from fnx.core.interpreter import Tracer
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
-from fnx.numpy.util import PYTHON, Shape, common_shape, constant, convert, eager, quiet, to_array, select
+from fnx.numpy.util import (
+    PYTHON,
+    Shape,
+    common_shape,
+    constant,
+    convert,
+    eager,
+    quiet,
+    select,
+    to_array,
+)
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, full, scalar
 from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice

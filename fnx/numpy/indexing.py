@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fnx.numpy.util import INT
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import (
@@ -21,7 +20,7 @@ from fnx.core.errors import (
     TypeMismatch,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
-from fnx.numpy.util import Shape, common_shape, select
+from fnx.numpy.util import INT, Shape, common_shape, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, insert_axes, scalar
 from fnx.ops.dynamic_slice import DynamicSlice

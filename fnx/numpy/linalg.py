@@ -9,17 +9,17 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import contract, reduce, ufuncs
+from fnx.numpy.choice import where
 from fnx.numpy.contract import cross as _cross
 from fnx.numpy.contract import matmul as _matmul
 from fnx.numpy.contract import outer as _outer
 from fnx.numpy.contract import tensordot as _tensordot
 from fnx.numpy.contract import vecdot as _vecdot
+from fnx.numpy.diagonals import diagonal as _diagonal
 from fnx.numpy.ranges import eye
 from fnx.numpy.scalar_types import finfo
-from fnx.numpy.diagonals import diagonal as _diagonal
 from fnx.numpy.shapes import expand_dims, matrix_transpose, moveaxis, stack, transpose
 from fnx.numpy.tiling import flip
-from fnx.numpy.choice import where
 from fnx.numpy.util import (
     canonical_axes,
     common_shape,

@@ -9,13 +9,13 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import linalg, reduce, ufuncs
-from fnx.numpy.contract import dot
-from fnx.numpy.ranges import arange, vander
-from fnx.numpy.creation import array
-from fnx.numpy.shapes import concatenate, moveaxis, ravel
-from fnx.numpy.tiling import flip, roll
 from fnx.numpy.choice import take, where
+from fnx.numpy.contract import dot
+from fnx.numpy.creation import array
+from fnx.numpy.ranges import arange, vander
+from fnx.numpy.shapes import concatenate, moveaxis, ravel
 from fnx.numpy.sorting import searchsorted, sort
+from fnx.numpy.tiling import flip, roll
 from fnx.numpy.util import (
     canonical_axes,
     canonical_axis,

@@ -12,9 +12,9 @@ from fnx.numpy.choice import _take_static
 from fnx.numpy.creation import array, full
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.ranges import linspace
-from fnx.numpy.tiling import flip
 from fnx.numpy.shapes import concatenate, squeeze
 from fnx.numpy.statistics import median
+from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
     convert,
     to_array,

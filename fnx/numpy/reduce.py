@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx.numpy.util import INT
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.util import (
+    INT,
     PYTHON,
     canonical_axes,
     canonical_axis,
@@ -23,8 +23,8 @@ from fnx.numpy.util import (
     promote,
     promote_inexact,
     reshape_to,
-    to_array,
     select,
+    to_array,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops import reduction
@@ -33,7 +33,6 @@ from fnx.ops.broadcast import broadcast_to as _broadcast_to
 from fnx.ops.broadcast import full as _full
 from fnx.ops.cumulative import Cumulative
 from fnx.ops.permute import Reshape
-
 
 
 def _keep(out: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:

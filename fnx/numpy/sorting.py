@@ -7,8 +7,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
-from fnx.numpy.tiling import flip
 from fnx.numpy.shapes import ravel
+from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
     INT,
     canonical_axis,

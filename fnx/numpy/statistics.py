@@ -9,10 +9,10 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce, ufuncs
+from fnx.numpy.choice import take, take_along_axis, where
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
 from fnx.numpy.shapes import concatenate, moveaxis
-from fnx.numpy.choice import take, take_along_axis, where
 from fnx.numpy.sorting import sort
 from fnx.numpy.util import (
     canonical_axes,

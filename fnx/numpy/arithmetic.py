@@ -1,0 +1,350 @@
+"""Arithmetic and rounding, element by element: they promote, broadcast and bind a few primitives."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import TypeMismatch
+from fnx.numpy.util import (
+    constant,
+    convert,
+    fit,
+    named,
+    no_out,
+    promote,
+    promote_inexact,
+    select,
+    to_array,
+    to_arrays,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import full
+
+
+def _binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:
+    def apply(x1: Any, x2: Any) -> Array:
+        x, y = fit(name, promote(name, x1, x2))
+        if bool_prim is not None and x.dtype == dtypes.bool_:
+            return bool_prim(x, y)
+        return prim(x, y)
+
+    if not many:
+        return named(name, doc)(lambda x1, x2, /: apply(x1, x2))
+
+    @named(name, doc)
+    def fn(*args, out=None, where=None):
+        no_out(name, out)
+        if len(args) != 2:
+            raise TypeMismatch(f"{name} takes 2 arrays, got {len(args)}")
+        if where is not None:
+            raise TypeMismatch(f"{name} has no where= without out=; use fnx.numpy.where")
+        return apply(*args)
+
+    return fn
+
+
+def _float_binary(name: str, prim: Any, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(x1, x2, /):
+        return prim(*fit(name, promote_inexact(name, x1, x2)))
+
+    return fn
+
+
+def zero(x: Array) -> ConcreteArray:
+    """0 in the dtype of x."""
+    return constant(0, x.dtype)
+
+
+def one(x: Array) -> ConcreteArray:
+    """1 in the dtype of x."""
+    return constant(1, x.dtype)
+
+
+def times(x: Array, value: Any) -> Array:
+    """x times a number."""
+    return ops.mul(x, constant(value, x.dtype))
+
+
+def truth(x: Any, name: str = "function") -> Array:
+    """Whether elements are not zero."""
+    x = to_array(x, name)
+    return x if x.dtype == dtypes.bool_ else ops.ne(x, zero(x))
+
+
+def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
+    """Elements of one array or of another, promoted and broadcast."""
+    x, y = promote("where", on_true, on_false)
+    mask, x, y = fit("where", [mask, x, y])
+    return select(mask, x, y)
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------
+
+add = _binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
+multiply = _binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
+subtract = _binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
+maximum = _binary("maximum", ops.max_, "The larger of x1 and x2; nan where either is nan.", many=True)
+minimum = _binary("minimum", ops.min_, "The smaller of x1 and x2; nan where either is nan.", many=True)
+true_divide = _float_binary("divide", ops.div, "x1 / x2, in floating point.")
+divide = true_divide
+
+
+
+
+def negative(*args, out=None, where=None):
+    """-x."""
+    no_out("negative", out)
+    (x,) = to_arrays("negative", *args)
+    if x.dtype == dtypes.bool_:
+        raise TypeMismatch("negative of a bool array; use ~x, or convert it with .astype(int)")
+    return ops.neg(x)
+
+
+def positive(x, /):
+    """+x."""
+    return to_array(x, "positive")
+
+
+def sign(x, /):
+    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers."""
+    x = to_array(x, "sign")
+    if x.dtype == dtypes.bool_:
+        raise TypeMismatch("sign of a bool array; convert it with .astype(int)")
+    return ops.sign(x)
+
+
+def absolute(x, /):
+    """The absolute value, or magnitude of complex numbers."""
+    x = to_array(x, "absolute")
+    return x if x.dtype.kind in "bu" else ops.abs_(x)
+
+
+abs = absolute
+
+
+def fabs(x, /):
+    """The absolute value as a float."""
+    (x,) = promote_inexact("fabs", x)
+    return ops.abs_(x)
+
+
+def square(x, /):
+    """x * x."""
+    x = to_array(x, "square")
+    return ops.square(convert(x, dtypes.int32) if x.dtype == dtypes.bool_ else x)
+
+
+def reciprocal(x, /):
+    """1 / x, in floating point."""
+    (x,) = promote_inexact("reciprocal", x)
+    return ops.div(one(x), x)
+
+
+def float_power(x, y, /):
+    """x ** y in float64 or complex128."""
+    x, y = promote("float_power", x, y)
+    wide = dtypes.complex128 if dtypes.is_complex(x.dtype) else dtypes.float64
+    return power(convert(x, wide), convert(y, wide))
+
+
+def power(x1, x2, /):
+    """x1 ** x2; a Python integer as exponent is multiplied out.
+
+    >>> power(2.0, 3)
+    Array(8., dtype=float64, weak_type=True)
+    """
+    kind = type(x2)
+    if kind is int or (isinstance(x2, np.integer) and not isinstance(x2, np.bool_)):
+        return _integer_power(to_array(x1, "power"), int(x2), x2)
+    if kind is float:
+        special = _float_exponent(x1, x2)
+        if special is not None:
+            return special
+    x1, x2 = to_arrays("power", x1, x2)
+    if not dtypes.is_inexact(x1.dtype) and not dtypes.is_inexact(x2.dtype):
+        return _int_int_power(*fit("power", promote("power", x1, x2)))
+    if dtypes.is_inexact(x1.dtype) and dtypes.is_integer(x2.dtype):
+        kept = promote("power", x1, x2)[0]
+        return ops.pow_(*fit("power", [kept, x2]))
+    return ops.pow_(*fit("power", promote_inexact("power", x1, x2)))
+
+
+pow = power
+
+
+def _integer_power(x: Array, n: int, given: Any) -> Array:
+    if type(given) is not int:
+        x = promote("power", x, given)[0]
+    if x.dtype == dtypes.bool_:
+        x = convert(x, dtypes.int32)
+    if n < 0 and not dtypes.is_inexact(x.dtype):
+        raise TypeMismatch(
+            f"an array of dtype {x.dtype} to the power {n}: integers have no negative powers; use a "
+            f"float exponent, {float(n)}, or convert the array"
+        )
+    return ops.square(x) if n == 2 else x if n == 1 else ops.IntegerPow(n)(x)
+
+
+def _float_exponent(x: Any, n: float) -> Array | None:
+    # Exponents whose powers have quicker primitives than pow.
+    if n not in (0.5, -0.5, 1.0, 2.0, 3.0, -1.0):
+        return None
+    x, _ = promote_inexact("power", x, n)
+    if n == 0.5:
+        return ops.sqrt(x)
+    return ops.rsqrt(x) if n == -0.5 else _integer_power(x, int(n), int(n))
+
+
+def _int_int_power(x: Array, y: Array) -> Array:
+    # By squaring: larger exponents than 63 overflow for all bases but -1, 0 and 1.
+    if x.dtype == dtypes.bool_:
+        x, y = convert(x, dtypes.int32), convert(y, dtypes.int32)
+    total = full(x.shape or y.shape, 1, x.dtype)
+    for _ in range(6):
+        odd = ops.ne(ops.and_(y, one(y)), zero(y))
+        total = select(*fit("power", [odd, ops.mul(total, x), total]))
+        x = ops.mul(x, x)
+        y = ops.shift_right_logical(y, one(y))
+    return total
+
+
+def floor_divide(x1, x2, /):
+    """The largest integer not above x1 / x2."""
+    x, y = fit("floor_divide", _numbers("floor_divide", x1, x2))
+    kind = dtypes.kind(x.dtype)
+    if kind == "u":
+        return ops.div(x, y)
+    if kind == "i":
+        q = ops.div(x, y)
+        inexact = ops.ne(ops.rem(x, y), zero(x))
+        below = ops.and_(ops.ne(ops.sign(x), ops.sign(y)), inexact)
+        return select(below, ops.sub(q, one(q)), q)
+    if kind == "c":
+        raise TypeMismatch("floor_divide is not defined for complex numbers")
+    return _float_divmod(x, y)[0]
+
+
+def _numbers(name: str, *xs: Any) -> list[Array]:
+    xs = promote(name, *xs)
+    return [convert(x, dtypes.int32) for x in xs] if xs[0].dtype == dtypes.bool_ else xs
+
+
+def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
+    r = ops.rem(x, y)
+    q = ops.div(select(ops.eq(y, zero(y)), x, ops.sub(x, r)), y)
+    wrong = ops.and_(ops.ne(r, zero(r)), ops.ne(ops.sign(y), ops.sign(r)))
+    r = select(wrong, ops.add(r, y), r)
+    q = select(wrong, ops.sub(q, one(q)), q)
+    return ops.Round(0)(q), r
+
+
+def remainder(x1, x2, /):
+    """x1 - x2 * floor(x1 / x2): has the sign of x2."""
+    x, y = fit("remainder", _numbers("remainder", x1, x2))
+    kind = dtypes.kind(x.dtype)
+    if kind in "iu":
+        y = select(ops.eq(y, zero(y)), one(y), y)
+    r = ops.rem(x, y)
+    if kind == "u":
+        return r
+    other = ops.ne(ops.lt(r, zero(r)), ops.lt(y, zero(y)))
+    return select(ops.and_(other, ops.ne(r, zero(r))), ops.add(r, y), r)
+
+
+mod = remainder
+
+
+def fmod(x1, x2, /):
+    """The remainder of x1 / x2 with the sign of x1."""
+    x, y = fit("fmod", _numbers("fmod", x1, x2))
+    if dtypes.is_integer(x.dtype):
+        y = select(ops.eq(y, zero(y)), one(y), y)
+    return ops.rem(x, y)
+
+
+def divmod(x1, x2, /):
+    """(floor_divide(x1, x2), remainder(x1, x2))."""
+    x, y = fit("divmod", _numbers("divmod", x1, x2))
+    if dtypes.is_float(x.dtype):
+        return _float_divmod(x, y)
+    return floor_divide(x, y), remainder(x, y)
+
+
+def fmax(x1, x2):
+    """The larger of x1 and x2; the other one where one is nan."""
+    x, y = fit("fmax", promote("fmax", x1, x2))
+    larger = ops.max_(x, y)
+    return _skip_nan(larger, x, y)
+
+
+def fmin(x1, x2):
+    """The smaller of x1 and x2; the other one where one is nan."""
+    x, y = fit("fmin", promote("fmin", x1, x2))
+    return _skip_nan(ops.min_(x, y), x, y)
+
+
+def _skip_nan(out: Array, x: Array, y: Array) -> Array:
+    if not dtypes.is_inexact(x.dtype):
+        return out
+    return where3(ops.ne(x, x), y, where3(ops.ne(y, y), x, out))
+
+
+# --- integers -----------------------------------------------------------------------------------------
+
+
+def gcd(x1, x2):
+    """The greatest common divisor."""
+    x, y = fit("gcd", promote("gcd", x1, x2))
+    _need_integers("gcd", x)
+    x, y = ops.abs_(x) if x.dtype.kind == "i" else x, ops.abs_(y) if y.dtype.kind == "i" else y
+    # Euclid's algorithm; the worst case is that of Fibonacci numbers.
+    steps = math.ceil(x.dtype.itemsize * 8 * math.log(2) / math.log((1 + 5**0.5) / 2)) + 1
+    for _ in range(steps):
+        done = ops.eq(y, zero(y))
+        safe = select(done, one(y), y)
+        x, y = select(done, x, y), select(done, y, ops.rem(x, safe))
+        if type(y) is ConcreteArray and not y._value.any():
+            break
+    return x
+
+
+def lcm(x1, x2):
+    """The least common multiple."""
+    x, y = fit("lcm", promote("lcm", x1, x2))
+    divisor = gcd(x, y)
+    safe = select(ops.eq(divisor, zero(divisor)), one(divisor), divisor)
+    return absolute(ops.mul(x, ops.div(y, safe)))
+
+
+def _need_integers(name: str, x: Array) -> None:
+    if not dtypes.is_integer(x.dtype):
+        raise TypeMismatch(f"{name} needs integers, not dtype {x.dtype}")
+
+
+def real(val, /):
+    """The real part."""
+    x = to_array(val, "real")
+    return ops.real(x) if dtypes.is_complex(x.dtype) else x
+
+
+def imag(val, /):
+    """The imaginary part; 0 for real numbers."""
+    x = to_array(val, "imag")
+    return ops.imag(x) if dtypes.is_complex(x.dtype) else full(x.shape, 0, x.dtype)
+
+
+def conjugate(x, /):
+    """The complex conjugate."""
+    x = to_array(x, "conj")
+    return ops.conj(x) if dtypes.is_complex(x.dtype) else x
+
+
+conj = conjugate
+
+
+__all__ = ["real", "imag", "conjugate", "conj", "abs", "absolute", "add", "divide", "divmod", "fabs", "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "lcm", "maximum", "minimum", "mod", "multiply", "negative", "positive", "pow", "power", "reciprocal", "remainder", "sign", "square", "subtract", "true_divide"]

@@ -1,0 +1,185 @@
+"""Tests, comparisons, logic and bits, element by element."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.numpy.arithmetic import _binary, _numbers, absolute, add, imag, multiply, truth, zero
+from fnx.numpy.util import (
+    constant,
+    convert,
+    fit,
+    named,
+    no_out,
+    promote,
+    promote_inexact,
+    select,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.broadcast import full
+
+# --- tests, comparisons, logic ------------------------------------------------------------------------
+
+
+def isfinite(x, /):
+    """Whether x is neither infinite nor nan."""
+    x = to_array(x, "isfinite")
+    kind = dtypes.kind(x.dtype)
+    if kind == "f":
+        return ops.is_finite(x)
+    if kind == "c":
+        return ops.and_(ops.is_finite(ops.real(x)), ops.is_finite(ops.imag(x)))
+    return full(x.shape, True, dtypes.bool_)
+
+
+def isnan(x, /):
+    """Whether x is nan."""
+    x = to_array(x, "isnan")
+    return ops.ne(x, x) if dtypes.is_inexact(x.dtype) else full(x.shape, False, dtypes.bool_)
+
+
+def isinf(x, /):
+    """Whether x is an infinity."""
+    x = to_array(x, "isinf")
+    kind = dtypes.kind(x.dtype)
+    if kind == "f":
+        return ops.eq(ops.abs_(x), constant(math.inf, x.dtype))
+    if kind == "c":
+        return ops.or_(isinf(ops.real(x)), isinf(ops.imag(x)))
+    return full(x.shape, False, dtypes.bool_)
+
+
+def isposinf(x, /, out=None):
+    """Whether x is plus infinity."""
+    no_out("isposinf", out)
+    x = to_array(x, "isposinf")
+    if not dtypes.is_inexact(x.dtype):
+        return full(x.shape, False, dtypes.bool_)
+    return ops.eq(x, constant(math.inf, x.dtype))
+
+
+def isneginf(x, /, out=None):
+    """Whether x is minus infinity."""
+    no_out("isneginf", out)
+    x = to_array(x, "isneginf")
+    if not dtypes.is_inexact(x.dtype):
+        return full(x.shape, False, dtypes.bool_)
+    return ops.eq(x, constant(-math.inf, x.dtype))
+
+
+def isreal(x):
+    """Whether the imaginary part is 0."""
+    y = imag(x)
+    return ops.eq(y, zero(y))
+
+
+def iscomplex(x):
+    """Whether the imaginary part is not 0."""
+    y = imag(x)
+    return ops.ne(y, zero(y))
+
+
+def _comparison(name: str, prim: Any, strict: Any, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(x, y, /):
+        x, y = fit(name, promote(name, x, y))
+        if strict is not None and dtypes.is_complex(x.dtype):
+            same = ops.eq(ops.real(x), ops.real(y))
+            later = prim(ops.imag(x), ops.imag(y))
+            return select(same, later, strict(ops.real(x), ops.real(y)))
+        return prim(x, y)
+
+    return fn
+
+
+equal = _comparison("equal", ops.eq, None, "x == y, element by element.")
+not_equal = _comparison("not_equal", ops.ne, None, "x != y, element by element.")
+less = _comparison("less", ops.lt, ops.lt, "x < y; complex numbers by real, then imaginary part.")
+less_equal = _comparison("less_equal", ops.le, ops.lt, "x <= y, as `less`.")
+greater = _comparison("greater", ops.gt, ops.gt, "x > y, as `less`.")
+greater_equal = _comparison("greater_equal", ops.ge, ops.gt, "x >= y, as `less`.")
+
+
+def _logical(name: str, prim: Any, doc: str) -> Callable:
+    @named(name, doc)
+    def fn(*args, out=None, where=None):
+        no_out(name, out)
+        x, y = args
+        return prim(*fit(name, [truth(x, name), truth(y, name)]))
+
+    return fn
+
+
+logical_and = _logical("logical_and", ops.and_, "Whether both are true (not 0).")
+logical_or = _logical("logical_or", ops.or_, "Whether one is true (not 0).")
+logical_xor = _logical("logical_xor", ops.xor, "Whether exactly one is true (not 0).")
+
+
+def logical_not(x, /):
+    """Whether x is 0."""
+    return ops.not_(truth(x, "logical_not"))
+
+
+def _bitwise(name: str, prim: Any, doc: str, many: bool = False) -> Callable:
+    return _binary(name, prim, doc, many=many)
+
+
+bitwise_and = _bitwise("bitwise_and", ops.and_, "The bits set in both.", True)
+bitwise_or = _bitwise("bitwise_or", ops.or_, "The bits set in one.", True)
+bitwise_xor = _bitwise("bitwise_xor", ops.xor, "The bits set in exactly one.", True)
+
+
+def left_shift(x, y, /):
+    """Bits moved up by y."""
+    return ops.shift_left(*fit("left_shift", _numbers("left_shift", x, y)))
+
+
+bitwise_left_shift = left_shift
+
+
+def invert(x, /):
+    """All bits flipped."""
+    return ops.not_(to_array(x, "invert"))
+
+
+bitwise_not = bitwise_invert = invert
+
+
+def right_shift(x1, x2, /):
+    """Bits moved down by x2; signed integers keep their sign."""
+    x, y = fit("right_shift", _numbers("right_shift", x1, x2))
+    signed = dtypes.kind(x.dtype) == "i"
+    return (ops.shift_right_arithmetic if signed else ops.shift_right_logical)(x, y)
+
+
+bitwise_right_shift = right_shift
+
+
+def bitwise_count(x, /):
+    """The number of bits set in |x|."""
+    x = to_array(x, "bitwise_count")
+    if x.dtype == dtypes.bool_:
+        return convert(x, np.dtype("u1"))
+    return convert(ops.population_count(absolute(x)), np.dtype("u1"))
+
+
+def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether |a - b| <= atol + rtol * |b|."""
+    x, y = fit("isclose", promote("isclose", a, b))
+    if not dtypes.is_inexact(x.dtype):
+        x, y = promote_inexact("isclose", x, y)
+    real_dtype = dtypes.real_of(x.dtype)
+    bound = add(convert(atol, real_dtype), multiply(convert(rtol, real_dtype), absolute(y)))
+    near = less_equal(absolute(ops.sub(x, y)), bound)
+    both = logical_and(isfinite(x), isfinite(y))
+    out = logical_or(logical_and(both, near), ops.eq(x, y))
+    if equal_nan:
+        out = logical_or(out, logical_and(isnan(x), isnan(y)))
+    return out
+
+
+__all__ = ["bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal", "greater", "greater_equal", "invert", "isclose", "iscomplex", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "isreal", "left_shift", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal", "right_shift"]

@@ -1,0 +1,124 @@
+"""Rounding and clipping, element by element; nan replaced."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.errors import TypeMismatch
+from fnx.numpy.arithmetic import maximum, minimum, where3, zero
+from fnx.numpy.logic import isneginf, isposinf
+from fnx.numpy.util import (
+    constant,
+    convert,
+    named,
+    no_out,
+    promote_inexact,
+    select,
+    to_array,
+)
+from fnx.ops import elementwise as ops
+
+# --- rounding -----------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, prim: Any, doc: str, ints_stay: bool = True) -> Callable:
+    @named(name, doc)
+    def fn(x, /):
+        x = to_array(x, name)
+        if ints_stay and not dtypes.is_inexact(x.dtype):
+            return x
+        (x,) = promote_inexact(name, x)
+        if dtypes.is_complex(x.dtype):
+            return ops.complex_(prim(ops.real(x)), prim(ops.imag(x)))
+        return prim(x)
+
+    return fn
+
+
+floor = _rounding("floor", ops.floor, "The largest integer not above x.")
+ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
+rint = _rounding("rint", ops.Round(1), "The nearest integer, halves to the even one.", False)
+
+
+def trunc(x):
+    """x without its fraction."""
+    x = to_array(x, "trunc")
+    if not dtypes.is_inexact(x.dtype):
+        return x
+    return select(ops.lt(x, zero(x)), ops.ceil(x), ops.floor(x))
+
+
+fix = trunc
+
+
+def round(a, decimals=0, out=None):
+    """To `decimals` decimals, halves to the even digit."""
+    no_out("round", out)
+    x = to_array(a, "round")
+    if dtypes.is_integer(x.dtype):
+        if decimals < 0:
+            raise NotImplementedError("round of integers to tens, hundreds, ... is not implemented")
+        return x
+    if x.dtype == dtypes.bool_:
+        raise TypeMismatch("round of a bool array; convert it first")
+    if decimals == 0:
+        return rint(x)
+    if dtypes.is_complex(x.dtype):
+        return ops.complex_(round(ops.real(x), decimals), round(ops.imag(x), decimals))
+    wide = convert(x, dtypes.float32) if x.dtype.itemsize < 4 else x
+    factor = constant(10.0**decimals, wide.dtype)
+    return convert(ops.div(ops.Round(1)(ops.mul(wide, factor)), factor), x.dtype)
+
+
+around = round
+
+
+def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
+    """Values below `min` become `min`, above `max` become `max`.
+
+    >>> clip(5.0, 0.0, 2.0)
+    Array(2., dtype=float64, weak_type=True)
+    """
+    arr = a if arr is None else arr
+    min = a_min if min is None else min
+    max = a_max if max is None else max
+    x = to_array(arr, "clip")
+    if min is not None:
+        x = maximum(min, x)
+    if max is not None:
+        x = minimum(max, x)
+    return x
+
+
+# --- nan and closeness --------------------------------------------------------------------------------
+
+
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    """nan becomes `nan`, infinities the largest finite numbers or what is given."""
+    del copy
+    x = to_array(x, "nan_to_num")
+    if not dtypes.is_inexact(x.dtype):
+        return x
+    if dtypes.is_complex(x.dtype):
+        parts = [nan_to_num(p, True, nan, posinf, neginf) for p in (ops.real(x), ops.imag(x))]
+        return ops.complex_(*parts)
+    info = dtypes_finfo(x.dtype)
+    high = float(info.max) if posinf is None else posinf
+    low = float(info.min) if neginf is None else neginf
+    out = where3(ops.ne(x, x), convert(nan, x.dtype), x)
+    out = where3(isposinf(x), convert(high, x.dtype), out)
+    return where3(isneginf(x), convert(low, x.dtype), out)
+
+
+def dtypes_finfo(dtype: np.dtype) -> Any:
+    """The limits of a float dtype, bfloat16 too."""
+    if dtype == dtypes.bfloat16:
+        import ml_dtypes
+
+        return ml_dtypes.finfo(dtype)
+    return np.finfo(dtype)
+
+
+__all__ = ["around", "ceil", "clip", "fix", "floor", "nan_to_num", "rint", "round", "trunc"]
