@@ -187,8 +187,8 @@ def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> li
         j = (scalar.size(0),) * len(p.right)
         total = scalar.var(p.dtype, "a")
         # Products and sums apart: the vectoriser does not split a chain of fused ones.
-        step = lambda a: _sum(a, *p.term(t, i, k, j), fused=False)
-        body = _sums(loops, total, zero, step)
+        x, y = p.term(t, i, k, j)
+        body = _sums(loops, total, zero, lambda a: _sum(a, x, y, fused=False))
         return [*body, Store(made.buffer, target(j), scalar.cast(total, dtype))]
 
     def where(j: tuple[Expr, ...]) -> tuple[Any, Expr]:

@@ -89,7 +89,7 @@ def _analyse(
     linear = views.linear(position, {id(v): k for k, v in enumerate(kept)})
     assert linear is not None
     axes = [
-        Axis(n, *(f.strides[k] for f in found), linear[1].get(k, 0))
+        Axis(n, found[0].strides[k], found[1].strides[k], linear[1].get(k, 0))
         for k, n in enumerate(r.shape)
     ]
     left, right = (Source(f.buffer, f.base) for f in found)

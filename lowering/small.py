@@ -92,7 +92,11 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
         def elements() -> list[Expr]:
             found = []
             for t in static_indices(tuple(lead)):
-                rows = cholesky_of(lambda i, j, t=t: a(*t, scalar.size(i), scalar.size(j)), n)
+
+                def element(i: int, j: int, t: tuple[Expr, ...] = t) -> Expr:
+                    return a(*t, scalar.size(i), scalar.size(j))
+
+                rows = cholesky_of(element, n)
                 found += [e for row in rows for e in row]
             return found
 

@@ -7,6 +7,7 @@ from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import boxes, fuse
+from fnx.lowering.folds import Folds
 from fnx.lowering.groups import Folding, Group, Member, Nests, squeezed
 from fnx.lowering.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
 from fnx.lowering.values import (
@@ -158,7 +159,7 @@ class Storage:
         assert scope is self.scope, "a group of an outer scope was left open"
         scope.groups.remove(group)
         stores = [m for m in group.members if m.handle is None or self._needed(m, group)]
-        Nests(self, group, stores).emit()
+        (Folds if group.folds else Nests)(self, group, stores).emit()
 
     def flush_writers(self) -> None:
         for group in list(self.scope.groups):

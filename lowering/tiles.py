@@ -72,7 +72,11 @@ def loops(
     if m % rows:
         length = scalar.apply("min", scalar.sub(scalar.size(m), start), length)
     exprs = substitute(exprs, across, scalar.add(start, i))
-    other, j, width = scalar.var("int64", "t"), scalar.var("int64", "j"), scalar.const(columns, "int64")
+    other, j, width = (
+        scalar.var("int64", "t"),
+        scalar.var("int64", "j"),
+        scalar.const(columns, "int64"),
+    )
     start = scalar.mul(other, scalar.size(columns))
     if n % columns:  # vectors want tiles of one length: the last one overlaps
         start = scalar.apply("min", start, scalar.size(n - columns))
@@ -85,7 +89,9 @@ def loops(
         stmts.append(Loop(j, width, [copy]))
         exprs = substitute(exprs, exprs[k], scalar.load(stack, place, stack.dtype))
     new = iter(exprs[len(far) :])
-    inner = Loop(j, width, [Store(s.buffer, next(new), next(new)) for s in body], vector=True, unroll=1)
+    inner = Loop(
+        j, width, [Store(s.buffer, next(new), next(new)) for s in body], vector=True, unroll=1
+    )
     stmts.append(Loop(i, length, [inner]))
     stmts = [Loop(block, scalar.size(-(-m // rows)), stmts)]
     stmts = [Loop(other, scalar.size(-(-n // columns)), stmts)]  # far reads run on in their rows

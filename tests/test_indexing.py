@@ -21,13 +21,56 @@ J = np.array([[1], [3], [-2]])
 M = np.array([True, False, True, True])
 MM = X[:, :, 0] % 7 > 2
 INDICES = [
-    at[1], at[-1], at[1:3], at[::2], at[::-1], at[3:0:-2], at[...], at[..., None], at[1, 2], at[1, ..., 1], at[:, 1],
-    at[:, None, 1], at[..., -1], at[None, 1:3, None], at[I], at[I, I], at[I, :, I], at[:, I], at[:, I, I], at[I, 1],
-    at[1, I], at[1, :, I], at[I, None, 1], at[:, None, I, I], at[None, I, None, I], at[I, ..., J], at[J, I], at[M],
-    at[MM], at[M, 1], at[M, :, I], at[1:3, I], at[::-2, I, 1:4], at[::-1, 2, ::3], at[2:2], at[5:], at[:0, I],
-    at[I, ::2, -1], at[1, 1, 1], at[True], at[False], at[:, True], at[I[:0]], at[np.array(2), I],
-    at[np.int32(1), np.int64(-2)], at[MM, 1], at[MM, ::2], at[[0, 2], :], at[:, [True, False, True, False, True]],
-]  # fmt: skip
+    at[1],
+    at[-1],
+    at[1:3],
+    at[::2],
+    at[::-1],
+    at[3:0:-2],
+    at[...],
+    at[..., None],
+    at[1, 2],
+    at[1, ..., 1],
+    at[:, 1],
+    at[:, None, 1],
+    at[..., -1],
+    at[None, 1:3, None],
+    at[I],
+    at[I, I],
+    at[I, :, I],
+    at[:, I],
+    at[:, I, I],
+    at[I, 1],
+    at[1, I],
+    at[1, :, I],
+    at[I, None, 1],
+    at[:, None, I, I],
+    at[None, I, None, I],
+    at[I, ..., J],
+    at[J, I],
+    at[M],
+    at[MM],
+    at[M, 1],
+    at[M, :, I],
+    at[1:3, I],
+    at[::-2, I, 1:4],
+    at[::-1, 2, ::3],
+    at[2:2],
+    at[5:],
+    at[:0, I],
+    at[I, ::2, -1],
+    at[1, 1, 1],
+    at[True],
+    at[False],
+    at[:, True],
+    at[I[:0]],
+    at[np.array(2), I],
+    at[np.int32(1), np.int64(-2)],
+    at[MM, 1],
+    at[MM, ::2],
+    at[[0, 2], :],
+    at[:, [True, False, True, False, True]],
+]
 UPDATES = {
     "set": lambda old, new: new,
     "add": np.add,
@@ -55,11 +98,16 @@ def test_reading(index):
     expected = X[index]
     same(jnp.asarray(X)[index], expected)
     same(fnx.jit(lambda x: x[index])(X), expected)
-    same(fnx.vmap(lambda x: x[index], in_axes=2)(np.stack([X, -X], 2)), np.stack([expected, -expected]))
+    same(
+        fnx.vmap(lambda x: x[index], in_axes=2)(np.stack([X, -X], 2)),
+        np.stack([expected, -expected]),
+    )
 
 
 @pytest.mark.parametrize("op", UPDATES)
-@pytest.mark.parametrize("index", [k for k in INDICES if not (k[0] if isinstance(k, tuple) else k) is J], ids=index_id)
+@pytest.mark.parametrize(
+    "index", [k for k in INDICES if (k[0] if isinstance(k, tuple) else k) is not J], ids=index_id
+)
 def test_updating(index, op):
     x = X + 1
     y = np.linspace(0.5, 2, X[index].size).reshape(X[index].shape)
@@ -81,7 +129,22 @@ def test_repeated_indices_combine(op):
     same(fnx.jit(lambda x: getattr(x.at[index], op)(y))(np.ones(5)), expected)
 
 
-TRACED = ["i", "i, 1:3", "1:3, i", "i, j", "i, :, j", "..., i", "i, None", "i, I", "v", "v, i", ":, v", "v, :, v", "::-1, i", ":, i, ::2"]  # fmt: skip
+TRACED = [
+    "i",
+    "i, 1:3",
+    "1:3, i",
+    "i, j",
+    "i, :, j",
+    "..., i",
+    "i, None",
+    "i, I",
+    "v",
+    "v, i",
+    ":, v",
+    "v, :, v",
+    "::-1, i",
+    ":, i, ::2",
+]
 
 
 @pytest.mark.parametrize("text", TRACED)

@@ -67,7 +67,9 @@ def test_glu_halves():
 @pytest.mark.parametrize("axis", [0, 1, (0, 1)])
 def test_softmax(axis):
     np.testing.assert_allclose(nn.softmax(X, axis), scipy.special.softmax(X, axis), rtol=1e-13)
-    np.testing.assert_allclose(nn.log_softmax(X, axis), scipy.special.log_softmax(X, axis), rtol=1e-13)
+    np.testing.assert_allclose(
+        nn.log_softmax(X, axis), scipy.special.log_softmax(X, axis), rtol=1e-13
+    )
     np.testing.assert_allclose(nn.logsumexp(X, axis), scipy.special.logsumexp(X, axis), rtol=1e-13)
     check_grads(lambda x: nn.softmax(x, axis), (X,), order=2)
     check_grads(lambda x: nn.logsumexp(x, axis), (X,), order=2)
@@ -101,7 +103,11 @@ def test_standardize():
 
 def test_attention_is_the_formula():
     rng = np.random.default_rng(0)
-    q, k, v = rng.normal(size=(2, 5, 4, 3)), rng.normal(size=(2, 6, 2, 3)), rng.normal(size=(2, 6, 2, 3))
+    q, k, v = (
+        rng.normal(size=(2, 5, 4, 3)),
+        rng.normal(size=(2, 6, 2, 3)),
+        rng.normal(size=(2, 6, 2, 3)),
+    )
     wide_k, wide_v = (np.repeat(x, 2, axis=2) for x in (k, v))
     logits = np.einsum("btnh,bsnh->bnts", q, wide_k) / math.sqrt(3)
     expected = np.einsum("bnts,bsnh->btnh", scipy.special.softmax(logits, -1), wide_v)
@@ -109,17 +115,25 @@ def test_attention_is_the_formula():
     np.testing.assert_allclose(nn.dot_product_attention(q[0], k[0], v[0]), expected[0], rtol=1e-12)
     causal = np.where(np.tril(np.ones((5, 6), bool)), logits, -np.inf)
     expected = np.einsum("bnts,bsnh->btnh", scipy.special.softmax(causal, -1), wide_v)
-    np.testing.assert_allclose(nn.dot_product_attention(q, k, v, is_causal=True), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        nn.dot_product_attention(q, k, v, is_causal=True), expected, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "variance"),
     [
-        ("lecun_normal", 1 / 300), ("lecun_uniform", 1 / 300), ("he_normal", 2 / 300), ("he_uniform", 2 / 300),
-        ("glorot_normal", 2 / 500), ("glorot_uniform", 2 / 500), ("normal", 1e-4), ("truncated_normal", 7.74e-5),
+        ("lecun_normal", 1 / 300),
+        ("lecun_uniform", 1 / 300),
+        ("he_normal", 2 / 300),
+        ("he_uniform", 2 / 300),
+        ("glorot_normal", 2 / 500),
+        ("glorot_uniform", 2 / 500),
+        ("normal", 1e-4),
+        ("truncated_normal", 7.74e-5),
         ("uniform", 1e-4 / 12),
     ],
-)  # fmt: skip
+)
 def test_initializers_have_their_variance(name, variance):
     w = getattr(nn.initializers, name)()(fnx.random.key(0), (300, 200))
     assert w.shape == (300, 200)
@@ -129,7 +143,9 @@ def test_initializers_have_their_variance(name, variance):
 
 def test_orthogonal_initializers():
     for shape in ((5, 3), (3, 5), (2, 2, 3)):
-        w = np.asarray(nn.initializers.orthogonal()(fnx.random.key(1), shape)).reshape(-1, shape[-1])
+        w = np.asarray(nn.initializers.orthogonal()(fnx.random.key(1), shape)).reshape(
+            -1, shape[-1]
+        )
         gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
         np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-12)
     w = np.asarray(nn.initializers.delta_orthogonal()(fnx.random.key(1), (3, 3, 2, 4)))

@@ -194,7 +194,9 @@ def test_a_number_beside_an_array_needs_no_conversion_or_broadcast():
     assert [eqn.prim.name for eqn in jaxpr.eqns] == ["mul", "add"]
 
 
-@pytest.mark.parametrize(("exponent", "name"), [(2, "square"), (3, "integer_pow"), (-2, "integer_pow")])
+@pytest.mark.parametrize(
+    ("exponent", "name"), [(2, "square"), (3, "integer_pow"), (-2, "integer_pow")]
+)
 def test_powers_by_integers_are_multiplied_out(exponent, name):
     jaxpr = fnx.make_jaxpr(lambda x: x**exponent)(1.5)
     assert [eqn.prim.name for eqn in jaxpr.eqns] == [name]
@@ -244,11 +246,11 @@ def test_nothing_warns_of_infinities():
     [
         np.sin,
         lambda x: np.add(x, 1),
-        lambda x: np.add.reduce(x),
+        np.add.reduce,
         lambda x: np.concatenate([x, x]),
         lambda x: np.mean(x, axis=0),
         lambda x: np.where(x > 0, x, 0),
-        lambda x: np.linalg.norm(x),
+        np.linalg.norm,
         lambda x: np.float64(2) * x,
         lambda x: np.ones(3) @ x,
     ],

@@ -1,6 +1,6 @@
 """Building blocks of neural networks: activations, softmax, one-hot, attention; initializers."""
 
 from fnx.nn import initializers as initializers
-from fnx.nn.activations import *  # noqa: F403
+from fnx.nn.activations import *
 from fnx.nn.attention import dot_product_attention as dot_product_attention
-from fnx.nn.normalization import *  # noqa: F403
+from fnx.nn.normalization import *

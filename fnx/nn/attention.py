@@ -54,7 +54,9 @@ def dot_product_attention(
     logits = convert(einsum("btnh,bsnh->bnts", q, k), wide) * scale
     if bias is not None:
         logits = u.add(logits, convert(to_array(bias), wide))
-    keep = _kept(logits.shape, mask, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
+    keep = _kept(
+        logits.shape, mask, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size
+    )
     if keep is not None:
         logits = u.where3(keep, logits, float(np.finfo(wide).min) * 0.7)
     total = logsumexp(logits, axis=-1, keepdims=True)

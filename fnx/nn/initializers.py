@@ -17,7 +17,9 @@ from fnx.numpy.shapes import moveaxis
 class Initializer(Protocol):
     """(key, shape, dtype) -> array."""
 
-    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Array: ...
+    def __call__(
+        self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None
+    ) -> Array: ...
 
 
 def zeros(key, shape, dtype=None, out_sharding=None):
@@ -78,10 +80,14 @@ def _size(shape: Sequence[int], axes: Any) -> int:
     return math.prod([shape[a] for a in axes])
 
 
-def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+def _fans(
+    shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any
+) -> tuple[float, float]:
     """How many inputs and outputs meet each unit."""
     if len(shape) < 2:
-        raise InvalidValue(f"an initializer that scales by fan-in needs at least 2 axes, not {tuple(shape)}")
+        raise InvalidValue(
+            f"an initializer that scales by fan-in needs at least 2 axes, not {tuple(shape)}"
+        )
     inputs, outputs = _size(shape, in_axis), _size(shape, out_axis)
     field = math.prod(shape) / inputs / outputs / _size(shape, batch_axis)
     return inputs * field, outputs * field
@@ -101,7 +107,9 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
             "fan_geo_avg": math.sqrt(fan_in * fan_out),
         }
         if mode not in fans:
-            raise InvalidValue(f"variance_scaling with mode={mode!r}; expected one of {', '.join(fans)}")
+            raise InvalidValue(
+                f"variance_scaling with mode={mode!r}; expected one of {', '.join(fans)}"
+            )
         variance = scale / fans[mode]
         wanted = _float(dtype)
         if distribution == "normal":
@@ -126,10 +134,16 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> 
     return make
 
 
-glorot_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform", "Glorot and Bengio (2010), uniform.")
-glorot_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal", "Glorot and Bengio (2010), normal.")
+glorot_uniform = _scaled(
+    "glorot_uniform", 1.0, "fan_avg", "uniform", "Glorot and Bengio (2010), uniform."
+)
+glorot_normal = _scaled(
+    "glorot_normal", 1.0, "fan_avg", "truncated_normal", "Glorot and Bengio (2010), normal."
+)
 lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform", "LeCun et al. (1998), uniform.")
-lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal", "LeCun et al. (1998), normal.")
+lecun_normal = _scaled(
+    "lecun_normal", 1.0, "fan_in", "truncated_normal", "LeCun et al. (1998), normal."
+)
 he_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform", "He et al. (2015), uniform.")
 he_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal", "He et al. (2015), normal.")
 xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
@@ -141,7 +155,9 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         if len(shape) < 2:
-            raise InvalidValue(f"orthogonal initial values need at least 2 axes, not {tuple(shape)}")
+            raise InvalidValue(
+                f"orthogonal initial values need at least 2 axes, not {tuple(shape)}"
+            )
         columns = shape[column_axis]
         rows = math.prod(shape) // columns
         tall = (rows, columns) if rows > columns else (columns, rows)
@@ -161,8 +177,8 @@ def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
     def init(key, shape, dtype=dtype, out_sharding=None):
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
             raise InvalidValue(
-                f"delta_orthogonal of shape {tuple(shape)}; expected 3 to 5 axes, and no fewer outputs than "
-                "inputs"
+                f"delta_orthogonal of shape {tuple(shape)}; expected 3 to 5 axes, and no fewer "
+                "outputs than inputs"
             )
         matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:], _float(dtype))
         centre = tuple([(n - 1) // 2 for n in shape[:-2]])
@@ -172,7 +188,24 @@ def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
 
 
 __all__ = [
-    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
-    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
-    "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
-]  # fmt: skip
+    "Initializer",
+    "constant",
+    "delta_orthogonal",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+]

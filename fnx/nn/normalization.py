@@ -91,7 +91,9 @@ def log_softmax(x, axis=-1, where=None, initial=-math.inf):
     return out if where is None else u.where3(u.truth(where), out, -math.inf)
 
 
-def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"):
+def standardize(
+    x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"
+):
     """x less its mean, divided by the square root of its variance + epsilon."""
     (x,) = promote_inexact("standardize", x)
     axes = canonical_axes(axis, x.ndim)
@@ -99,7 +101,9 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
         mean = reduce.mean(x, axes, keepdims=True, where=where)
     if variance is None:
         if algorithm not in ("fast", "two_pass"):
-            raise InvalidValue(f"standardize with algorithm={algorithm!r}; expected 'fast' or 'two_pass'")
+            raise InvalidValue(
+                f"standardize with algorithm={algorithm!r}; expected 'fast' or 'two_pass'"
+            )
         # The difference of squares, which "fast" means, cancels; two passes cost as little here.
         variance = reduce.mean(u.square(u.subtract(x, mean)), axes, keepdims=True, where=where)
     return u.multiply(u.subtract(x, mean), ops.rsqrt(u.add(variance, epsilon)))

@@ -61,7 +61,9 @@ def save(file, arr, allow_pickle=True):
 def savez(file, *args, allow_pickle=True, **kwds):
     """Write arrays to a .npz file."""
     arrays = [_np.asarray(a) for a in args]
-    _np.savez(file, *arrays, allow_pickle=allow_pickle, **{k: _np.asarray(v) for k, v in kwds.items()})
+    _np.savez(
+        file, *arrays, allow_pickle=allow_pickle, **{k: _np.asarray(v) for k, v in kwds.items()}
+    )
 
 
 def load(file, *args, **kwargs):

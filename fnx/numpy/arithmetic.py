@@ -88,12 +88,14 @@ def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
 add = _binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
 multiply = _binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
 subtract = _binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
-maximum = _binary("maximum", ops.max_, "The larger of x1 and x2; nan where either is nan.", many=True)
-minimum = _binary("minimum", ops.min_, "The smaller of x1 and x2; nan where either is nan.", many=True)
+maximum = _binary(
+    "maximum", ops.max_, "The larger of x1 and x2; nan where either is nan.", many=True
+)
+minimum = _binary(
+    "minimum", ops.min_, "The smaller of x1 and x2; nan where either is nan.", many=True
+)
 true_divide = _float_binary("divide", ops.div, "x1 / x2, in floating point.")
 divide = true_divide
-
-
 
 
 def negative(*args, out=None, where=None):
@@ -347,4 +349,36 @@ def conjugate(x, /):
 conj = conjugate
 
 
-__all__ = ["real", "imag", "conjugate", "conj", "abs", "absolute", "add", "divide", "divmod", "fabs", "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "lcm", "maximum", "minimum", "mod", "multiply", "negative", "positive", "pow", "power", "reciprocal", "remainder", "sign", "square", "subtract", "true_divide"]
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "conj",
+    "conjugate",
+    "divide",
+    "divmod",
+    "fabs",
+    "float_power",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "gcd",
+    "imag",
+    "lcm",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "positive",
+    "pow",
+    "power",
+    "real",
+    "reciprocal",
+    "remainder",
+    "sign",
+    "square",
+    "subtract",
+    "true_divide",
+]

@@ -32,13 +32,19 @@ from fnx.ops.slice import Slice, SliceAdd
 from fnx.ops.slice_set import SliceSet
 from fnx.ops.windows import FILL, GatherScatterMode, as_scatter
 
-_SCATTERS = {"set": Scatter, "add": ScatterAdd, "mul": ScatterMul, "min": ScatterMin, "max": ScatterMax}
+_SCATTERS = {
+    "set": Scatter,
+    "add": ScatterAdd,
+    "mul": ScatterMul,
+    "min": ScatterMin,
+    "max": ScatterMax,
+}
 _COMBINE: dict[str, Callable] = {
     "set": lambda old, new: new,
-    "add": lambda old, new: ufuncs.add(old, new),
-    "mul": lambda old, new: ufuncs.multiply(old, new),
-    "min": lambda old, new: ufuncs.minimum(old, new),
-    "max": lambda old, new: ufuncs.maximum(old, new),
+    "add": ufuncs.add,
+    "mul": ufuncs.multiply,
+    "min": ufuncs.minimum,
+    "max": ufuncs.maximum,
 }
 
 
@@ -181,7 +187,12 @@ def update(
     if mask is not None and not y.shape:
         return select(mask, _COMBINE[kind](x, broadcast_to(y, x.shape)), x)
     p = indexing.plan(x.shape, index)
-    if all([isinstance(e, slice) or (type(e) is int and 0 <= e < n) for e, n in zip(p.entries, p.shape)]):
+    if all(
+        [
+            isinstance(e, slice) or (type(e) is int and 0 <= e < n)
+            for e, n in zip(p.entries, p.shape)
+        ]
+    ):
         return _box_update(kind, x, p, y)
     flags = (indices_are_sorted, unique_indices)
     return _scatter(kind, x, p, y, how, flags)
@@ -260,8 +271,15 @@ def _reshaped(y: Array, shape: Shape) -> Array:
     return y if y.shape == shape else Reshape(shape)(y)
 
 
-def _scatter(kind: str, x: Array, p: Plan, y: Array, mode: GatherScatterMode, flags: tuple) -> Array:
-    if any([isinstance(e, slice) and e.step != 1 and len(range(e.start, e.stop, e.step)) > 0 for e in p.entries]):
+def _scatter(
+    kind: str, x: Array, p: Plan, y: Array, mode: GatherScatterMode, flags: tuple
+) -> Array:
+    if any(
+        [
+            isinstance(e, slice) and e.step != 1 and len(range(e.start, e.stop, e.step)) > 0
+            for e in p.entries
+        ]
+    ):
         return _flat_scatter(kind, x, p, y, mode, flags)
     shape = x.shape
     inner = Reshape(p.shape)(x) if p.new_axes else x

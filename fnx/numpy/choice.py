@@ -14,6 +14,7 @@ from fnx.numpy.creation import array
 from fnx.numpy.indexing import Plan, wrap
 from fnx.numpy.places import nonzero
 from fnx.numpy.ranges import arange
+from fnx.numpy.reduce import cumsum
 from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import moveaxis, ravel, reshape
 from fnx.numpy.util import (
@@ -50,7 +51,16 @@ def _take_static(x: Array, places: np.ndarray, axis: int) -> Array:
 # --- take, put, choose --------------------------------------------------------------------------------
 
 
-def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indices_are_sorted=False, fill_value=None):
+def take(
+    a,
+    indices,
+    axis=None,
+    out=None,
+    mode=None,
+    unique_indices=False,
+    indices_are_sorted=False,
+    fill_value=None,
+):
     """Elements at positions along an axis; out of bounds is nan (mode "fill"), or "clip", "wrap"."""
     no_out("take", out)
     x = to_array(a, "take")
@@ -78,7 +88,9 @@ def take(a, indices, axis=None, out=None, mode=None, unique_indices=False, indic
     return indexing.read(x, made, how, fill_value, (indices_are_sorted, unique_indices))
 
 
-def take_along_axis(arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=None):
+def take_along_axis(
+    arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=None
+):
     """Elements at positions along an axis, other axes in step."""
     x, at = to_arrays("take_along_axis", arr, indices)
     if at.dtype.kind not in "iu":
@@ -116,16 +128,16 @@ def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
     """A copy with elements at positions along an axis replaced."""
     x, at = to_arrays("put_along_axis", arr, indices)
     k = canonical_axis(axis, x.ndim)
-    grids = [
-        Iota(j, INT, at.shape)() if j != k else at for j in range(x.ndim)
-    ]
+    grids = [Iota(j, INT, at.shape)() if j != k else at for j in range(x.ndim)]
     return x.at[tuple(grids)].set(values, mode=mode)
 
 
 def put(a, ind, v, mode=None, *, inplace=True):
     """A copy with the elements at flat positions replaced."""
     if inplace:
-        raise InvalidValue("put cannot change an array in place; pass inplace=False and use the result")
+        raise InvalidValue(
+            "put cannot change an array in place; pass inplace=False and use the result"
+        )
     x = to_array(a, "put")
     at = ravel(to_array(ind, "put"))
     values = ravel(to_array(v, "put"))
@@ -136,6 +148,21 @@ def put(a, ind, v, mode=None, *, inplace=True):
     if mode == "wrap":
         at, mode = ufuncs.remainder(at, x.size), None
     return reshape(ravel(x).at[at].set(values[: at.size], mode=mode), x.shape)
+
+
+def place(arr, mask, vals, *, inplace=True):
+    """A copy with the elements where a mask holds replaced by values, in their order."""
+    if inplace:
+        raise InvalidValue(
+            "place cannot change an array in place; pass inplace=False and use the result"
+        )
+    x, keep = to_array(arr, "place"), ufuncs.truth(mask, "place")
+    values = ravel(to_array(vals, "place"))
+    if not values.size:
+        raise InvalidValue("place needs at least one value")
+    count = cumsum(convert(ravel(keep), INT)) - 1
+    source = values[ufuncs.remainder(count, values.size)]
+    return ufuncs.where3(keep, convert(reshape(source, x.shape), x.dtype), x)
 
 
 def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
@@ -174,7 +201,9 @@ def choose(a, choices, out=None, mode="raise"):
     if mode == "raise":
         known = np.asarray(at)
         if ((known < 0) | (known >= n)).any():
-            raise InvalidValue(f"choose: a number outside of 0..{n - 1}; pass mode='clip' or 'wrap'")
+            raise InvalidValue(
+                f"choose: a number outside of 0..{n - 1}; pass mode='clip' or 'wrap'"
+            )
     index = ufuncs.clip(xs[0], 0, n - 1) if mode != "wrap" else ufuncs.remainder(xs[0], n)
     out = xs[1]
     for k, value in enumerate(xs[2:], 1):
@@ -192,7 +221,11 @@ def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
     k = canonical_axis(axis, x.ndim)
     if size is None:
         places = np.nonzero(np.asarray(mask))[0]
-        return take(x, places, k, mode="clip") if len(places) else x[(*(slice(None),) * k, slice(0, 0))]
+        return (
+            take(x, places, k, mode="clip")
+            if len(places)
+            else x[(*(slice(None),) * k, slice(0, 0))]
+        )
     (places,) = nonzero(mask, size=size, fill_value=x.shape[k])
     return take(x, places, k, mode="fill", fill_value=fill_value)
 
@@ -305,4 +338,21 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     return total if dtype is None else convert(total, dtypes.canonical(dtype))
 
 
-__all__ = ["choose", "compress", "delete", "extract", "fill_diagonal", "insert", "put", "put_along_axis", "ravel_multi_index", "select", "take", "take_along_axis", "trim_zeros", "unravel_index", "where"]
+__all__ = [
+    "choose",
+    "compress",
+    "delete",
+    "extract",
+    "fill_diagonal",
+    "insert",
+    "place",
+    "put",
+    "put_along_axis",
+    "ravel_multi_index",
+    "select",
+    "take",
+    "take_along_axis",
+    "trim_zeros",
+    "unravel_index",
+    "where",
+]

@@ -34,11 +34,15 @@ def _dot_general(dims: Any, dtype: np.dtype | None) -> DotGeneral:
     return DotGeneral(dims, dtype)
 
 
-def contract(x: Array, y: Array, lc: tuple, rc: tuple, lb: tuple = (), rb: tuple = (), dtype: Any = None) -> Array:
+def contract(
+    x: Array, y: Array, lc: tuple, rc: tuple, lb: tuple = (), rb: tuple = (), dtype: Any = None
+) -> Array:
     """dot_general over contracted and batch axes."""
     wanted = None if dtype is None else dtypes.canonical(dtype)
     if x.dtype == dtypes.bool_ and wanted is None:
-        narrow = _dot_general(((lc, rc), (lb, rb)), None)(convert(x, dtypes.int32), convert(y, dtypes.int32))
+        narrow = _dot_general(((lc, rc), (lb, rb)), None)(
+            convert(x, dtypes.int32), convert(y, dtypes.int32)
+        )
         return ops.ne(narrow, scalar(0, narrow.dtype))
     return _dot_general(((lc, rc), (lb, rb)), None if wanted == x.dtype else wanted)(x, y)
 
@@ -48,7 +52,11 @@ def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None)
     x, y = promote("dot", a, b)
     if not x.ndim or not y.ndim:
         out = ufuncs.multiply(x, y)
-        return out if preferred_element_type is None else convert(out, dtypes.canonical(preferred_element_type))
+        return (
+            out
+            if preferred_element_type is None
+            else convert(out, dtypes.canonical(preferred_element_type))
+        )
     rc = 0 if y.ndim == 1 else y.ndim - 2
     _check("dot", x, x.ndim - 1, y, rc)
     return contract(x, y, (x.ndim - 1,), (rc,), dtype=preferred_element_type)
@@ -88,8 +96,7 @@ def _batched(x: Array, y: Array, dtype: Any) -> Array:
     if y.ndim <= 2 or lone_x and y.ndim == 2:
         return contract(x, y, (x.ndim - 1,), (0 if lone_y else y.ndim - 2,), dtype=dtype)
     if lone_x:
-        out = contract(x, y, (0,), (y.ndim - 2,), dtype=dtype)
-        return out
+        return contract(x, y, (0,), (y.ndim - 2,), dtype=dtype)
     lead = common_shape("matmul", [x.shape[:-2], y.shape[:-2]])
     if x.ndim == 2 and y.ndim > 2:
         out = contract(x, y, (1,), (y.ndim - 2,), dtype=dtype)
@@ -154,7 +161,9 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
     x, y = promote("tensordot", a, b)
     if isinstance(axes, (tuple, list)):
         if len(axes) != 2:
-            raise InvalidValue(f"tensordot with axes={axes}; expected a number, or axes of a and of b")
+            raise InvalidValue(
+                f"tensordot with axes={axes}; expected a number, or axes of a and of b"
+            )
         lc, rc = canonical_axes(_many(axes[0]), x.ndim), canonical_axes(_many(axes[1]), y.ndim)
     else:
         count = int(axes)
@@ -189,7 +198,9 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
         axisa = axisb = axisc = axis
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     if x.shape[-1] not in (2, 3) or y.shape[-1] not in (2, 3):
-        raise ShapeError(f"cross of vectors of {x.shape[-1]} and {y.shape[-1]} components; expected 2 or 3")
+        raise ShapeError(
+            f"cross of vectors of {x.shape[-1]} and {y.shape[-1]} components; expected 2 or 3"
+        )
     xs = [x[..., k] for k in range(x.shape[-1])]
     ys = [y[..., k] for k in range(y.shape[-1])]
     if len(xs) == len(ys) == 2:
@@ -251,7 +262,7 @@ def einsum(
     no_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
-    xs = promote("einsum", *operands)
+    xs = list(promote("einsum", *operands))
     subscripts = _canonical(subscripts, tuple([x.shape for x in xs]))
     if preferred_element_type is not None:
         xs = [convert(x, dtypes.canonical(preferred_element_type)) for x in xs]
@@ -274,9 +285,13 @@ def _canonical(text: str, shapes: tuple) -> str:
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise InvalidValue(f"einsum {text!r} names {len(terms)} operands, but {len(shapes)} were given")
+        raise InvalidValue(
+            f"einsum {text!r} names {len(terms)} operands, but {len(shapes)} were given"
+        )
     unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in text]
-    counts = [len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(terms, shapes)]
+    counts = [
+        len(s) - len(t.replace("...", "")) if "..." in t else 0 for t, s in zip(terms, shapes)
+    ]
     letters = "".join(unused[: max(counts)])
     terms = [t.replace("...", letters[len(letters) - n :]) for t, n in zip(terms, counts)]
     for t, s in zip(terms, shapes):
@@ -289,7 +304,9 @@ def _canonical(text: str, shapes: tuple) -> str:
         once = sorted({c for c in joined if joined.count(c) == 1 and c not in letters})
         right = letters + "".join(once)
     if any(c not in "".join(terms) for c in right) or len(set(right)) != len(right):
-        raise InvalidValue(f"einsum {text!r}: the result's subscripts {right!r} must come from operands, once")
+        raise InvalidValue(
+            f"einsum {text!r}: the result's subscripts {right!r} must come from operands, once"
+        )
     return ",".join(terms) + "->" + right
 
 
@@ -339,7 +356,13 @@ def _product(x: Array, s: str, y: Array, t: str, right: str) -> Array:
     x = _permuted(x, s, "".join([c for c in names if c in s]))
     y = _permuted(y, t, "".join([c for c in names if c in t]))
     place = lambda z, term: reshape_to(
-        z, tuple([z.shape["".join([c for c in names if c in term]).index(c)] if c in term else 1 for c in names])
+        z,
+        tuple(
+            [
+                z.shape["".join([c for c in names if c in term]).index(c)] if c in term else 1
+                for c in names
+            ]
+        ),
     )
     return ufuncs.multiply(place(x, s), place(y, t))
 
@@ -395,11 +418,25 @@ def einsum_path(subscripts, /, *operands, optimize="auto"):
     """The order in which an einsum contracts, and a report (by opt_einsum)."""
     import opt_einsum
 
-    return opt_einsum.contract_path(subscripts, *[np.empty(o.shape) for o in operands], optimize=optimize)
+    return opt_einsum.contract_path(
+        subscripts, *[np.empty(o.shape) for o in operands], optimize=optimize
+    )
 
 
 __all__ = [
-    "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matvec", "outer", "tensordot", "trace",
-    "vdot", "vecdot", "vecmat",
-]  # fmt: skip
+    "cross",
+    "dot",
+    "einsum",
+    "einsum_path",
+    "inner",
+    "kron",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "trace",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
 del canonical_axis, to_array, ReduceOr

@@ -70,7 +70,11 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
     x = ravel(to_array(a, "histogram"))
     edges = histogram_bin_edges(x, bins, range, weights)
     x, edges = promote_inexact("histogram", x, edges)
-    w = _full(x.shape, 1, x.dtype) if weights is None else ravel(promote_inexact("histogram", weights)[0])
+    w = (
+        _full(x.shape, 1, x.dtype)
+        if weights is None
+        else ravel(promote_inexact("histogram", weights)[0])
+    )
     n = edges.shape[0] - 1
     at = searchsorted(edges, x, "right")
     # The last bin holds its right edge too; bin 0 here is what lies before all, and is left out.
@@ -96,10 +100,12 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
     """How many points lie in each box of a grid, and the grid's edges."""
     points = stack(list(sample), axis=-1) if isinstance(sample, (list, tuple)) else to_array(sample)
     (points,) = promote_inexact("histogramdd", points)
-    n, dims = points.shape
+    dims = points.shape[1]
     per_axis = bins if isinstance(bins, (list, tuple)) else [bins] * dims
     ranges = range if range is not None else [None] * dims
-    edges = [histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)]
+    edges = [
+        histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)
+    ]
     sizes = [e.shape[0] + 1 for e in edges]
     flat: Any = 0
     for k, e in enumerate(edges):

@@ -84,10 +84,16 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
         return _from_data(x.__jax_array__(), dtype)
     if x is None:
         raise TypeMismatch("None is not a value of an array; expected numbers or arrays")
-    if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or isinstance(x, (memoryview, bytearray)):
+    if (
+        hasattr(x, "__array__")
+        or hasattr(x, "__array_interface__")
+        or isinstance(x, (memoryview, bytearray))
+    ):
         return _from_data(np.asarray(x), dtype)
     if isinstance(x, (bool, int, float, complex)):
-        return _from_data(next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)), dtype)
+        return _from_data(
+            next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)), dtype
+        )
     if hasattr(x, "__dlpack__"):
         return _from_data(np.from_dlpack(x), dtype)
     raise TypeMismatch(
@@ -138,16 +144,23 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
     if kinds <= PYTHON:
         out = np.asarray(x)
         if out.dtype == object:
-            raise TypeMismatch(f"a ragged list or too large a number cannot become an array: {x!r:.80}")
+            raise TypeMismatch(
+                f"a ragged list or too large a number cannot become an array: {x!r:.80}"
+            )
         if dtype is None:
             dtype = dtypes.default_for("f") if not leaves else dtypes.default_for(out.dtype.kind)
         return ConcreteArray(_cast(out, dtype))
     if type(None) in kinds:
         raise TypeMismatch("None is not a value of an array; expected numbers or arrays")
-    if not any(issubclass(k, (Array, np.ndarray, np.generic, *PYTHON)) or hasattr(k, "__jax_array__") for k in kinds):
+    if not any(
+        issubclass(k, (Array, np.ndarray, np.generic, *PYTHON)) or hasattr(k, "__jax_array__")
+        for k in kinds
+    ):
         data = np.asarray(x)
         if data.dtype == object:
-            raise TypeMismatch(f"a list of objects that are no numbers cannot become an array: {x!r:.80}")
+            raise TypeMismatch(
+                f"a list of objects that are no numbers cannot become an array: {x!r:.80}"
+            )
         return _from_data(data, dtype)
     arrays = [y if type(y) in PYTHON else _from_data(y, None) for y in leaves]
     if dtype is None:
@@ -253,7 +266,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _filled(shape, 0, dtype)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
     """A value everywhere in a shape."""
     value = to_array(fill_value, "full")
     if dtype is not None:
@@ -275,26 +290,56 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
     return _full(new_shape, value, new_dtype)
 
 
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
     """Zeros of the shape and dtype of a."""
     return _like(a, 0, dtype, shape)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Array:
     """Ones of the shape and dtype of a."""
     return _like(a, 1, dtype, shape)
 
 
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def empty_like(
+    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Zeros of the shape and dtype of a."""
     return _like(prototype, 0, dtype, shape)
 
 
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
 ) -> Array:
     """A value everywhere in the shape of a."""
     return _like(a, to_array(fill_value, "full_like"), dtype, shape)
 
 
-__all__ = ["array", "asarray", "astype", "copy", "empty", "empty_like", "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = [
+    "array",
+    "asarray",
+    "astype",
+    "copy",
+    "empty",
+    "empty_like",
+    "from_dlpack",
+    "frombuffer",
+    "fromfile",
+    "fromiter",
+    "fromstring",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]

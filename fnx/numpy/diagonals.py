@@ -57,9 +57,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     start = first[0] * columns + first[1]
     stop = start + (n - 1) * (columns + 1) + 1
     lead = len(x.shape) - 2
-    return Slice(
-        (*(0,) * lead, start), (*x.shape[:-2], stop), (*(1,) * lead, columns + 1)
-    )(flat)
+    return Slice((*(0,) * lead, start), (*x.shape[:-2], stop), (*(1,) * lead, columns + 1))(flat)
 
 
 def packbits(a, axis=None, bitorder="big"):

@@ -36,6 +36,8 @@ def _float_unary(name: str, prim: Any, doc: str) -> Callable:
         return prim(x)
 
     return fn
+
+
 arctan2 = _float_binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].")
 atan2 = arctan2
 
@@ -227,4 +229,50 @@ def angle(z, deg=False):
     return rad2deg(out) if deg else out
 
 
-__all__ = ["acos", "acosh", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh", "deg2rad", "degrees", "exp", "exp2", "expm1", "frexp", "heaviside", "hypot", "ldexp", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "modf", "nextafter", "rad2deg", "radians", "signbit", "sin", "sinc", "sinh", "sqrt", "tan", "tanh"]
+__all__ = [
+    "acos",
+    "acosh",
+    "angle",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "copysign",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "degrees",
+    "exp",
+    "exp2",
+    "expm1",
+    "frexp",
+    "heaviside",
+    "hypot",
+    "ldexp",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "modf",
+    "nextafter",
+    "rad2deg",
+    "radians",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]

@@ -47,8 +47,12 @@ def apply_over_axes(func, a, axes):
     x = to_array(a, "apply_over_axes")
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
         y = func(x, axis=axis)
-        x = y if y.ndim == x.ndim else asarray(y).reshape(
-            tuple(1 if k == axis % x.ndim else n for k, n in enumerate(x.shape))
+        x = (
+            y
+            if y.ndim == x.ndim
+            else asarray(y).reshape(
+                tuple(1 if k == axis % x.ndim else n for k, n in enumerate(x.shape))
+            )
         )
     return x
 
@@ -90,7 +94,9 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
             extra = dict(zip(names, xs[len(moving) :]))
             return pyfunc(*full, **fixed, **extra)
 
-        xs = [to_array(args[k], "vectorize", k) for k in moving] + [to_array(kwargs[k]) for k in names]
+        xs = [to_array(args[k], "vectorize", k) for k in moving] + [
+            to_array(kwargs[k]) for k in names
+        ]
         return _vectorized(core, xs, parsed, pyfunc)
 
     return wrapped
@@ -107,7 +113,9 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
         leads.append(x.shape[: x.ndim - len(term)])
         for name, n in zip(term, x.shape[x.ndim - len(term) :]):
             if sizes.setdefault(name, n) != n:
-                raise ShapeError(f"axis {name!r} has sizes {sizes[name]} and {n} in {pyfunc.__name__}")
+                raise ShapeError(
+                    f"axis {name!r} has sizes {sizes[name]} and {n} in {pyfunc.__name__}"
+                )
     lead = broadcast_shapes(*leads) if leads else ()
     padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
     fn = _checked(core, parsed, sizes) if parsed else core
@@ -147,13 +155,19 @@ def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
         out = core(*xs)
         outs = out if isinstance(out, tuple) else (out,)
         if len(outs) != len(parsed[1]):
-            raise TypeMismatch(f"the signature names {len(parsed[1])} results, the function gave {len(outs)}")
+            raise TypeMismatch(
+                f"the signature names {len(parsed[1])} results, the function gave {len(outs)}"
+            )
         known = dict(sizes)
         for o, term in zip(outs, parsed[1]):
             shape = asarray(o).shape
-            good = len(shape) == len(term) and all(known.setdefault(t, n) == n for t, n in zip(term, shape))
+            good = len(shape) == len(term) and all(
+                known.setdefault(t, n) == n for t, n in zip(term, shape)
+            )
             if not good:
-                raise ShapeError(f"a result of shape {shape} does not fit the axes ({','.join(term)})")
+                raise ShapeError(
+                    f"a result of shape {shape} does not fit the axes ({','.join(term)})"
+                )
         return out
 
     return fn

@@ -133,4 +133,18 @@ mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), _Joined(False), _Joined(True)
 s_, index_exp = np.s_, np.index_exp
 
 
-__all__ = ["bartlett", "blackman", "c_", "hamming", "hanning", "index_exp", "ix_", "kaiser", "mask_indices", "mgrid", "ogrid", "r_", "s_"]
+__all__ = [
+    "bartlett",
+    "blackman",
+    "c_",
+    "hamming",
+    "hanning",
+    "index_exp",
+    "ix_",
+    "kaiser",
+    "mask_indices",
+    "mgrid",
+    "ogrid",
+    "r_",
+    "s_",
+]

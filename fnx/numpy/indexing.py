@@ -117,7 +117,9 @@ def _has_tracers(p: Any) -> bool:
 
 
 def _stacked(p: Sequence) -> Array:
-    columns = [_stacked(q) if isinstance(q, (list, tuple)) else ops.convert(as_array(q), INT) for q in p]
+    columns = [
+        _stacked(q) if isinstance(q, (list, tuple)) else ops.convert(as_array(q), INT) for q in p
+    ]
     return Concatenate(0)(*[Reshape((1, *c.shape))(c) for c in columns])
 
 
@@ -172,8 +174,7 @@ def _place(shape: Shape, parts: list) -> Plan:
 
 def _canonical(p: Any, n: int) -> Any:
     if type(p) is int:
-        p = p + n if p < 0 else p
-        return p
+        return p + n if p < 0 else p
     if type(p) is slice:
         try:
             return slice(*p.indices(n))
@@ -238,7 +239,9 @@ def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:
     return ConcreteArray(out, x.weak_type)
 
 
-def read(x: Array, p: Plan, mode: Any = None, fill_value: Any = None, flags: tuple = (False, False)) -> Array:
+def read(
+    x: Array, p: Plan, mode: Any = None, fill_value: Any = None, flags: tuple = (False, False)
+) -> Array:
     """The elements that a plan names."""
     if p.has_arrays or (mode is not None and _has_numbers(p)):
         return _gather(x, p, mode, fill_value, flags)
@@ -422,9 +425,13 @@ def _static_fill(value: Any) -> Any:
 
 def _sliced(x: Array, p: Plan, ints_too: bool) -> tuple[Array, Plan]:
     """The operand sliced by the plan's slices (and integers), and the plan of what is left."""
-    first = [e if isinstance(e, slice) or (ints_too and type(e) is int) else None for e in p.entries]
+    first = [
+        e if isinstance(e, slice) or (ints_too and type(e) is int) else None for e in p.entries
+    ]
     lo, hi, steps, rev, _ = box_of(
-        Plan((), p.shape, tuple([slice(0, n, 1) if e is None else e for e, n in zip(first, p.shape)]))
+        Plan(
+            (), p.shape, tuple([slice(0, n, 1) if e is None else e for e, n in zip(first, p.shape)])
+        )
     )
     if tuple(hi) != x.shape or any(lo) or any(s != 1 for s in steps):
         strides = tuple(steps) if any(s != 1 for s in steps) else None
@@ -452,4 +459,14 @@ def static_index(i: Any, what: str) -> int:
         raise InvalidValue(f"{what} must be a known integer, not {i!r:.60}") from error
 
 
-__all__ = ["BadIndex", "BadIndexType", "Plan", "Windows", "getitem", "index_vectors", "plan", "read", "windows"]
+__all__ = [
+    "BadIndex",
+    "BadIndexType",
+    "Plan",
+    "Windows",
+    "getitem",
+    "index_vectors",
+    "plan",
+    "read",
+    "windows",
+]

@@ -415,7 +415,9 @@ def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
         fold = {2: reduce.max, -2: reduce.min, "nuc": reduce.sum}[ord]
         out = expand_dims(fold(s, axis=-1), axes)
     else:
-        raise InvalidValue(f"norm of a matrix with ord={ord!r}; expected 1, 2, inf, 'fro', 'nuc', ...")
+        raise InvalidValue(
+            f"norm of a matrix with ord={ord!r}; expected 1, 2, inf, 'fro', 'nuc', ..."
+        )
     if keepdims:
         return out
     return reshape_to(out, tuple([n for k, n in enumerate(out.shape) if k not in axes]))
@@ -447,7 +449,9 @@ def cond(x, p=None):
         s = svd(x, compute_uv=False)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     out = norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))
-    bad = ufuncs.logical_and(ufuncs.isnan(out), ufuncs.logical_not(reduce.any(ufuncs.isnan(x), axis=(-2, -1))))
+    bad = ufuncs.logical_and(
+        ufuncs.isnan(out), ufuncs.logical_not(reduce.any(ufuncs.isnan(x), axis=(-2, -1)))
+    )
     return where(bad, math.inf, out)
 
 
@@ -512,10 +516,42 @@ def trace(x, /, *, offset=0, dtype=None):
 
 
 __all__ = [
-    "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult", "cholesky", "cond", "cross", "det",
-    "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul", "matrix_norm", "matrix_power",
-    "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr", "slogdet", "solve", "svd",
-    "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
-]  # fmt: skip
+    "EigResult",
+    "EighResult",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "tensorinv",
+    "tensorsolve",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
 LinAlgError = np.linalg.LinAlgError
 del flip, stack

@@ -71,10 +71,15 @@ def _view(self, dtype=None, type=None):
     old, new = self.dtype.itemsize, wanted.itemsize
     if old == new:
         if wanted == dtypes.bool_ or self.dtype == dtypes.bool_:
-            return creation.astype(ops.BitcastConvertType(np.dtype("u1"))(self) if wanted == dtypes.bool_ else self, wanted)
+            return creation.astype(
+                ops.BitcastConvertType(np.dtype("u1"))(self) if wanted == dtypes.bool_ else self,
+                wanted,
+            )
         return ops.BitcastConvertType(wanted)(self)
     if not self.ndim or self.shape[-1] * old % new:
-        raise InvalidValue(f"view of {self.dtype}, shape {self.shape}, as {wanted}: sizes do not fit")
+        raise InvalidValue(
+            f"view of {self.dtype}, shape {self.shape}, as {wanted}: sizes do not fit"
+        )
     if old > new:
         out = ops.BitcastConvertType(wanted)(self)
         return shapes.reshape(out, (*self.shape[:-1], -1))
@@ -132,13 +137,17 @@ def _cannot(name: str) -> Callable:
 
 
 def _matmul(self, other):
-    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(other, "__jax_array__"):
+    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(
+        other, "__jax_array__"
+    ):
         return NotImplemented
     return contract.matmul(self, other)
 
 
 def _rmatmul(self, other):
-    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(other, "__jax_array__"):
+    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(
+        other, "__jax_array__"
+    ):
         return NotImplemented
     return contract.matmul(other, self)
 
@@ -146,8 +155,20 @@ def _rmatmul(self, other):
 def _named_methods() -> dict[str, Callable]:
     of: dict[Any, tuple[str, ...]] = {
         reduce: (
-            "all", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std",
-            "sum", "var",
+            "all",
+            "any",
+            "argmax",
+            "argmin",
+            "cumprod",
+            "cumsum",
+            "max",
+            "mean",
+            "min",
+            "prod",
+            "ptp",
+            "std",
+            "sum",
+            "var",
         ),
         shapes: ("ravel", "squeeze", "swapaxes"),
         choice: ("choose", "take"),
@@ -157,7 +178,7 @@ def _named_methods() -> dict[str, Callable]:
         ufuncs: ("conj", "conjugate", "round"),
         contract: ("dot", "trace"),
         sorting: ("argpartition", "argsort", "searchsorted", "sort"),
-    }  # fmt: skip
+    }
     return {name: getattr(module, name) for module, names in of.items() for name in names}
 
 
@@ -172,7 +193,8 @@ def members() -> dict[str, Any]:
         "__matmul__": _matmul,
         "__rmatmul__": _rmatmul,
         "__round__": _round,
-        "__complex__": getattr(Array, "__complex__", None) or (lambda self: complex(np.asarray(self))),
+        "__complex__": getattr(Array, "__complex__", None)
+        or (lambda self: complex(np.asarray(self))),
         "reshape": _reshape,
         "transpose": _transpose,
         "astype": _astype,
@@ -182,7 +204,9 @@ def members() -> dict[str, Any]:
         "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
         "flatten": _flatten,
         "clip": _clip,
-        "compress": lambda self, condition, axis=None, **kw: choice.compress(condition, self, axis, **kw),
+        "compress": lambda self, condition, axis=None, **kw: choice.compress(
+            condition, self, axis, **kw
+        ),
         "copy": lambda self, order=None: self,
         "clone": lambda self: self,
         "delete": choice.delete,
@@ -195,10 +219,10 @@ def members() -> dict[str, Any]:
         "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),
-        "T": property(lambda self: shapes.transpose(self)),
-        "mT": property(lambda self: shapes.matrix_transpose(self)),
-        "real": property(lambda self: ufuncs.real(self)),
-        "imag": property(lambda self: ufuncs.imag(self)),
+        "T": property(shapes.transpose),
+        "mT": property(shapes.matrix_transpose),
+        "real": property(ufuncs.real),
+        "imag": property(ufuncs.imag),
         "flat": property(lambda self: iter(shapes.ravel(self))),
         "device": property(lambda self: DEVICE),
         "committed": property(lambda self: True),

@@ -104,7 +104,9 @@ def _gradient(x: Array, h: Any, axis: int, order: int) -> Array:
             last = (0.5 * at(n - 3, n - 2) - 2.0 * at(n - 2, n - 1) + 1.5 * at(n - 1, n)) / h
         return concatenate([first, inner, last], axis)
     (places,) = promote_inexact("gradient", array(h) if isinstance(h, list) else h)
-    d = reshape_to(places[1:] - places[:-1], tuple([n - 1 if k == axis else 1 for k in range(x.ndim)]))
+    d = reshape_to(
+        places[1:] - places[:-1], tuple([n - 1 if k == axis else 1 for k in range(x.ndim)])
+    )
     left, right = d[(*lead, slice(None, -1))], d[(*lead, slice(1, None))]
     inner = (
         -right / (left * (left + right)) * at(None, -2)
@@ -116,10 +118,15 @@ def _gradient(x: Array, h: Any, axis: int, order: int) -> Array:
         last = (at(n - 1, n) - at(n - 2, n - 1)) / d[(*lead, slice(n - 2, n - 1))]
         return concatenate([first, inner, last], axis)
     a, b = d[(*lead, slice(0, 1))], d[(*lead, slice(1, 2))]
-    first = -(2 * a + b) / (a * (a + b)) * at(0, 1) + (a + b) / (a * b) * at(1, 2) - a / (b * (a + b)) * at(2, 3)
+    first = (
+        -(2 * a + b) / (a * (a + b)) * at(0, 1)
+        + (a + b) / (a * b) * at(1, 2)
+        - a / (b * (a + b)) * at(2, 3)
+    )
     a, b = d[(*lead, slice(n - 3, n - 2))], d[(*lead, slice(n - 2, n - 1))]
     last = (
-        b / (a * (a + b)) * at(n - 3, n - 2) - (a + b) / (a * b) * at(n - 2, n - 1)
+        b / (a * (a + b)) * at(n - 3, n - 2)
+        - (a + b) / (a * b) * at(n - 2, n - 1)
         + (2 * b + a) / (b * (a + b)) * at(n - 1, n)
     )
     return concatenate([first, inner, last], axis)
@@ -164,7 +171,9 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         xp, fp = array(xp), array(fp)
     x, xp, fp = promote_inexact("interp", x, xp, fp)
     if xp.ndim != 1 or fp.shape != xp.shape:
-        raise InvalidValue(f"interp with xp of shape {xp.shape} and fp of {fp.shape}; expected equal vectors")
+        raise InvalidValue(
+            f"interp with xp of shape {xp.shape} and fp of {fp.shape}; expected equal vectors"
+        )
     if period is not None:
         from fnx.numpy.sorting import argsort
 
@@ -206,7 +215,9 @@ def _prepared(name: str, a: Any, v: Any, mode: str) -> tuple[Array, Array]:
         raise InvalidValue(f"{name} with mode={mode!r}; expected 'full', 'same' or 'valid'")
     x, y = promote_inexact(name, a, v)
     if x.ndim != 1 or y.ndim != 1 or not x.shape[0] or not y.shape[0]:
-        raise InvalidValue(f"{name} of shapes {x.shape} and {y.shape}; expected vectors that are not empty")
+        raise InvalidValue(
+            f"{name} of shapes {x.shape} and {y.shape}; expected vectors that are not empty"
+        )
     return x, y
 
 
@@ -327,7 +338,9 @@ def poly(seq_of_zeros):
     z = ravel(z)
     p = _full((1,), 1, z.dtype)
     for k in range(z.shape[0]):
-        p = concatenate([p, _full((1,), 0, z.dtype)]) - concatenate([_full((1,), 0, z.dtype), p * z[k]])
+        p = concatenate([p, _full((1,), 0, z.dtype)]) - concatenate(
+            [_full((1,), 0, z.dtype), p * z[k]]
+        )
     return p
 
 
@@ -405,7 +418,25 @@ def spacing(x, /):
 
 
 __all__ = [
-    "convolve", "correlate", "diff", "ediff1d", "gradient", "i0", "interp", "poly", "polyadd", "polyder", "polydiv",
-    "polyfit", "polyint", "polymul", "polysub", "polyval", "roots", "spacing", "trapezoid", "unwrap",
-]  # fmt: skip
+    "convolve",
+    "correlate",
+    "diff",
+    "ediff1d",
+    "gradient",
+    "i0",
+    "interp",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+    "spacing",
+    "trapezoid",
+    "unwrap",
+]
 del arange, roll, sort

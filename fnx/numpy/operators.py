@@ -36,7 +36,9 @@ def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     return fn(y, x) if swap else fn(x, y)
 
 
-def _fast(prim: Any, fn: Callable, kinds: frozenset, swap: bool = False, weak: bool = True) -> Callable:
+def _fast(
+    prim: Any, fn: Callable, kinds: frozenset, swap: bool = False, weak: bool = True
+) -> Callable:
     """An operator: `prim` for concrete arrays of one dtype, `fn` for all else.
 
     Shapes that do not fit make NumPy raise; then `fn` says better what is wrong.
@@ -128,10 +130,11 @@ def operators() -> dict[str, Callable]:
         found[f"__{name}__"] = _plain(fn)
         found[f"__r{name}__"] = _plain(fn, swap=True)
     found |= {"__pow__": _pow, "__rpow__": _plain(ufuncs.power, swap=True)}
-    found |= {"__neg__": _neg, "__pos__": lambda x: x, "__abs__": lambda x: ufuncs.absolute(x)}
-    found["__invert__"] = lambda x: ufuncs.invert(x)
+    found |= {"__neg__": _neg, "__pos__": lambda x: x, "__abs__": ufuncs.absolute}
+    found["__invert__"] = ufuncs.invert
     for name, fn in found.items():
-        fn.__name__ = fn.__qualname__ = name
+        if fn.__module__ == __name__:
+            fn.__name__ = fn.__qualname__ = name
     return found
 
 

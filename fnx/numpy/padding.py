@@ -43,7 +43,9 @@ def pad(array, pad_width, mode="constant", **kwargs):
         raise InvalidValue(f"pad with mode={mode!r}; expected one of {', '.join(_PADDING)}")
     known = _PADDING[mode]
     if set(kwargs) - set(known):
-        raise InvalidValue(f"pad with mode={mode!r} takes {known or 'no arguments'}, not {list(kwargs)}")
+        raise InvalidValue(
+            f"pad with mode={mode!r} takes {known or 'no arguments'}, not {list(kwargs)}"
+        )
     if mode == "constant":
         return _pad_constant(x, width, kwargs.get("constant_values", 0))
     if mode == "empty":
@@ -72,7 +74,11 @@ _PADDING: dict[str, tuple[str, ...]] = {
 
 
 def _pad_constant(x: Array, width: list, values: Any) -> Array:
-    if not isinstance(values, Array) and np.ndim(values) == 0 or getattr(values, "shape", None) == ():
+    if (
+        not isinstance(values, Array)
+        and np.ndim(values) == 0
+        or getattr(values, "shape", None) == ()
+    ):
         value = convert(to_array(values, "pad"), x.dtype)
         return Pad(tuple([(lo, hi, 0) for lo, hi in width]))(x, value)
     table = _broadcast_to(convert(array(values), x.dtype), (x.ndim, 2))

@@ -21,7 +21,9 @@ from fnx.ops.broadcast import full as _full
 # --- places -------------------------------------------------------------------------------------------
 
 
-def _need_known(x: Array, name: str, hint: str = "pass size=, the static length of the result") -> np.ndarray:
+def _need_known(
+    x: Array, name: str, hint: str = "pass size=, the static length of the result"
+) -> np.ndarray:
     if isinstance(x, Tracer) and x.owner.concrete(x) is None:
         raise ConcretizationTypeError(
             f"the length of the result of {name} depends on the values of a traced array of type "
@@ -52,7 +54,9 @@ def nonzero(a, *, size=None, fill_value=None):
     for n in x.shape[::-1]:
         outs.append(ufuncs.remainder(flat, n))
         flat = ufuncs.floor_divide(flat, n)
-    return tuple([ufuncs.where3(found, p, convert(to_array(f), INT)) for p, f in zip(outs[::-1], fills)])
+    return tuple(
+        [ufuncs.where3(found, p, convert(to_array(f), INT)) for p, f in zip(outs[::-1], fills)]
+    )
 
 
 def flatnonzero(a, *, size=None, fill_value=None):

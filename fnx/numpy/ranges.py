@@ -36,7 +36,15 @@ def _iota(dtype: np.dtype, n: int) -> Array:
     return Iota(0, dtype, (n,))()
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Array:
     """Numbers from start (0) up to stop, by steps.
 
     >>> arange(3)
@@ -48,7 +56,9 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
         raise TypeMismatch("arange of bools; expected integers or floats")
     first, last = (0, given[0]) if stop is None else given[:2]
     by = given[-1] if step is not None else 1
-    numbers = [v.item() if isinstance(v, (np.ndarray, np.generic)) else v for v in (first, last, by)]
+    numbers = [
+        v.item() if isinstance(v, (np.ndarray, np.generic)) else v for v in (first, last, by)
+    ]
     if by == 1 and type(numbers[0]) is int and numbers[0] == 0 and wanted.kind in "iuf":
         return _iota(wanted, max(math.ceil(numbers[1]), 0))
     return ConcreteArray(_cast(np.asarray(np.arange(*numbers)), wanted))
@@ -218,7 +228,10 @@ def indices(dimensions, dtype=None, sparse=False):
     n = len(shape)
     if sparse:
         return tuple(
-            [Iota(k, wanted, tuple([m if j == k else 1 for j, m in enumerate(shape)]))() for k in range(n)]
+            [
+                Iota(k, wanted, tuple([m if j == k else 1 for j, m in enumerate(shape)]))()
+                for k in range(n)
+            ]
         )
     if not n:
         return _full((0,), 0, wanted)
@@ -270,4 +283,24 @@ def fromfunction(function, shape, *, dtype=float, **kwargs):
     return function(*indices(shape, dtype=dtype), **kwargs)
 
 
-__all__ = ["fromfunction", "arange", "diag_indices", "diag_indices_from", "eye", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid", "tri", "tril", "tril_indices", "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "vander"]
+__all__ = [
+    "arange",
+    "diag_indices",
+    "diag_indices_from",
+    "eye",
+    "fromfunction",
+    "geomspace",
+    "identity",
+    "indices",
+    "linspace",
+    "logspace",
+    "meshgrid",
+    "tri",
+    "tril",
+    "tril_indices",
+    "tril_indices_from",
+    "triu",
+    "triu_indices",
+    "triu_indices_from",
+    "vander",
+]

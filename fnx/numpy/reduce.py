@@ -60,9 +60,18 @@ def _sum_dtype(dtype: np.dtype, promote_integers: bool) -> np.dtype:
 
 
 def _fold(
-    name: str, prim: Callable, neutral: Any, combine: Callable, x: Any, axis: Any, dtype: Any, keepdims: bool,
-    initial: Any, where: Any, promote_integers: bool,
-) -> Array:  # fmt: skip
+    name: str,
+    prim: Callable,
+    neutral: Any,
+    combine: Callable,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    promote_integers: bool,
+) -> Array:
     x = to_array(x, name)
     axes = canonical_axes(axis, x.ndim)
     wanted = dtypes.canonical(dtype) if dtype is not None else _sum_dtype(x.dtype, promote_integers)
@@ -83,7 +92,16 @@ def _strong(x: Array) -> Array:
     return ops.ConvertElementType(x.dtype)(x)
 
 
-def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None, promote_integers=True):
+def sum(
+    a,
+    axis=None,
+    dtype=None,
+    out=None,
+    keepdims=False,
+    initial=None,
+    where=None,
+    promote_integers=True,
+):
     """The sum over axes, by default all.
 
     >>> import fnx.numpy as jnp
@@ -95,7 +113,16 @@ def sum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=
     return _fold("sum", Sum, 0, ufuncs.add, *args)
 
 
-def prod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None, promote_integers=True):
+def prod(
+    a,
+    axis=None,
+    dtype=None,
+    out=None,
+    keepdims=False,
+    initial=None,
+    where=None,
+    promote_integers=True,
+):
     """The product over axes, by default all."""
     no_out("prod", out)
     args = (a, axis, dtype, keepdims, initial, where, promote_integers)
@@ -110,7 +137,9 @@ def _extremum(name: str, prim: Callable, combine: Callable, bound: Callable, doc
         axes = canonical_axes(axis, x.ndim)
         if where is not None:
             if initial is None:
-                raise InvalidValue(f"{name} with where= needs initial=, the result where nothing is left")
+                raise InvalidValue(
+                    f"{name} with where= needs initial=, the result where nothing is left"
+                )
             x = _masked(name, x, where, bound(x.dtype))
         if initial is None and 0 in [x.shape[k] for k in axes]:
             raise InvalidValue(
@@ -234,7 +263,18 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     return (out, _broadcast_to(total, out.shape)) if returned else out
 
 
-def var(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
+def var(
+    a,
+    axis=None,
+    dtype=None,
+    out=None,
+    ddof=0,
+    keepdims=False,
+    *,
+    where=None,
+    mean=None,
+    correction=None,
+):
     """The mean square of the distance to the mean; divided by the count less `ddof`."""
     no_out("var", out)
     if correction is not None:
@@ -268,7 +308,18 @@ def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:
     return mean(x, axes, keepdims=True, where=where)
 
 
-def std(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, *, where=None, mean=None, correction=None):
+def std(
+    a,
+    axis=None,
+    dtype=None,
+    out=None,
+    ddof=0,
+    keepdims=False,
+    *,
+    where=None,
+    mean=None,
+    correction=None,
+):
     """The square root of the variance."""
     no_out("std", out)
     return ufuncs.sqrt(
@@ -387,7 +438,11 @@ def _nan_extremum(name: str, fn: Callable, worst: float) -> Callable:
         if good is None or initial is not None:
             return result
         some = any(good, axis, keepdims=keepdims)
-        return select(some, result, scalar(math.nan, result.dtype)) if some.shape == result.shape else result
+        return (
+            select(some, result, scalar(math.nan, result.dtype))
+            if some.shape == result.shape
+            else result
+        )
 
     return nan_fn
 
@@ -468,9 +523,39 @@ def array_equiv(a1, a2):
 
 
 __all__ = [
-    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "array_equal", "array_equiv", "average",
-    "count_nonzero", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "nanargmax",
-    "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
-    "prod", "ptp", "std", "sum", "var",
-]  # fmt: skip
+    "all",
+    "allclose",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "array_equal",
+    "array_equiv",
+    "average",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
+    "max",
+    "mean",
+    "min",
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+]
 del Reshape, TypeMismatch, eager

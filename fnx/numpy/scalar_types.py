@@ -26,7 +26,7 @@ class ScalarType:
     def __call__(self, x: Any = 0) -> Array:
         return asarray(x, dtype=self.dtype)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         if isinstance(other, ScalarType):
             return self.dtype == other.dtype
         if isinstance(other, str):
@@ -152,9 +152,51 @@ def iterable(y: Any) -> bool:  # type: ignore[valid-type]
 
 
 __all__ = [
-    "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character", "complex128", "complex64", "complex_",
-    "complexfloating", "csingle", "double", "dtype", "finfo", "flexible", "float16", "float32", "float64", "float_",
-    "floating", "generic", "iinfo", "inexact", "int16", "int32", "int64", "int8", "int_", "integer", "iscomplexobj",
-    "isdtype", "isrealobj", "isscalar", "issubdtype", "iterable", "number", "object_", "promote_types",
-    "result_type", "signedinteger", "single", "uint", "uint16", "uint32", "uint64", "uint8", "unsignedinteger",
-]  # fmt: skip
+    "bfloat16",
+    "bool",
+    "bool_",
+    "can_cast",
+    "cdouble",
+    "character",
+    "complex64",
+    "complex128",
+    "complex_",
+    "complexfloating",
+    "csingle",
+    "double",
+    "dtype",
+    "finfo",
+    "flexible",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "floating",
+    "generic",
+    "iinfo",
+    "inexact",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "int_",
+    "integer",
+    "iscomplexobj",
+    "isdtype",
+    "isrealobj",
+    "isscalar",
+    "issubdtype",
+    "iterable",
+    "number",
+    "object_",
+    "promote_types",
+    "result_type",
+    "signedinteger",
+    "single",
+    "uint",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "unsignedinteger",
+]

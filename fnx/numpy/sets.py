@@ -1,7 +1,7 @@
 """Sets of elements: unique, union1d, intersect1d, setdiff1d, isin."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,11 +57,20 @@ def unique(
         if not isinstance(found, tuple):
             return convert(array(found), x.dtype)
         return (convert(array(found[0]), x.dtype), *map(array, found[1:]))
-    return _unique_static(x, axis, int(size), fill_value, return_index, return_inverse, return_counts, equal_nan)
+    return _unique_static(
+        x, axis, int(size), fill_value, return_index, return_inverse, return_counts, equal_nan
+    )
 
 
 def _unique_static(
-    x: Array, axis: Any, size: int, fill: Any, index: bool, inverse: bool, counts: bool, equal_nan: bool
+    x: Array,
+    axis: Any,
+    size: int,
+    fill: Any,
+    index: bool,
+    inverse: bool,
+    counts: bool,
+    equal_nan: bool,
 ) -> Any:
     shape = x.shape
     if axis is None:
@@ -102,13 +111,57 @@ def _unique_static(
 def _differs(x: Array, y: Array, equal_nan: bool) -> Array:
     other = ops.ne(x, y)
     if equal_nan and dtypes.is_inexact(x.dtype):
-        other = ufuncs.logical_and(other, ufuncs.logical_not(ufuncs.logical_and(ops.ne(x, x), ops.ne(y, y))))
+        other = ufuncs.logical_and(
+            other, ufuncs.logical_not(ufuncs.logical_and(ops.ne(x, x), ops.ne(y, y)))
+        )
     return any_(other, axis=1)
 
 
 def unique_values(x, /, *, size=None, fill_value=None):
     """The different elements, sorted."""
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+class UniqueAll(NamedTuple):
+    """The different elements, where each stands first, the way back, and how often it stands there."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """The different elements, and how often each stands there."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """The different elements, and the way back."""
+
+    values: Array
+    inverse_indices: Array
+
+
+def unique_all(x, /, *, size=None, fill_value=None):
+    """The different elements with positions, inverse and counts."""
+    return UniqueAll(
+        *unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
+    )
+
+
+def unique_counts(x, /, *, size=None, fill_value=None):
+    """The different elements with their counts."""
+    found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
+    return UniqueCounts(*found)
+
+
+def unique_inverse(x, /, *, size=None, fill_value=None):
+    """The different elements with the way back."""
+    found = unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
+    return UniqueInverse(*found)
 
 
 def union1d(ar1, ar2, *, size=None, fill_value=None):
@@ -197,4 +250,15 @@ def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=Non
     return out, first, where(used, in_y, y.shape[0])
 
 
-__all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_values"]
+__all__ = [
+    "intersect1d",
+    "isin",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]

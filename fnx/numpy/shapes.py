@@ -2,6 +2,7 @@
 
 import math
 import operator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -172,9 +173,7 @@ def atleast_1d(*arys):
 
 def atleast_2d(*arys):
     """Arrays with at least two axes, new ones first."""
-    outs = [
-        reshape_to(x, (*(1,) * (2 - x.ndim), *x.shape)) for x in to_arrays("atleast_2d", *arys)
-    ]
+    outs = [reshape_to(x, (*(1,) * (2 - x.ndim), *x.shape)) for x in to_arrays("atleast_2d", *arys)]
     return outs[0] if len(outs) == 1 else outs
 
 
@@ -259,7 +258,9 @@ def stack(arrays, axis=0, out=None, dtype=None):
     no_out("stack", out)
     xs = _joined("stack", _sequence("stack", arrays), dtype)
     if any(x.shape != xs[0].shape for x in xs):
-        raise ShapeError(f"stack of arrays of shapes {[x.shape for x in xs]}; expected equal shapes")
+        raise ShapeError(
+            f"stack of arrays of shapes {[x.shape for x in xs]}; expected equal shapes"
+        )
     k = canonical_axis(axis, xs[0].ndim + 1)
     shape = (*xs[0].shape[:k], 1, *xs[0].shape[k:])
     if len(xs) == 1:
@@ -349,10 +350,10 @@ def array_split(ary, indices_or_sections, axis=0):
         return list(Split(k, sizes)(x))
     ends = [slice(operator.index(i)).indices(n)[1] for i in indices_or_sections]
     bounds = [0, *ends, n]
-    if all(a <= b for a, b in zip(bounds, bounds[1:])):
-        return list(Split(k, tuple([b - a for a, b in zip(bounds, bounds[1:])]))(x))
+    if all(a <= b for a, b in pairwise(bounds)):
+        return list(Split(k, tuple([b - a for a, b in pairwise(bounds)]))(x))
     lead = (slice(None),) * k
-    return [x[(*lead, slice(a, b))] for a, b in zip(bounds, bounds[1:])]
+    return [x[(*lead, slice(a, b))] for a, b in pairwise(bounds)]
 
 
 def hsplit(ary, indices_or_sections):
@@ -370,4 +371,39 @@ def dsplit(ary, indices_or_sections):
     return split(ary, indices_or_sections, 2)
 
 
-__all__ = ["append", "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "block", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "column_stack", "concat", "concatenate", "dsplit", "dstack", "expand_dims", "hsplit", "hstack", "matrix_transpose", "moveaxis", "ndim", "permute_dims", "ravel", "reshape", "rollaxis", "shape", "size", "split", "squeeze", "stack", "swapaxes", "transpose", "unstack", "vsplit", "vstack"]
+__all__ = [
+    "append",
+    "array_split",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "column_stack",
+    "concat",
+    "concatenate",
+    "dsplit",
+    "dstack",
+    "expand_dims",
+    "hsplit",
+    "hstack",
+    "matrix_transpose",
+    "moveaxis",
+    "ndim",
+    "permute_dims",
+    "ravel",
+    "reshape",
+    "rollaxis",
+    "shape",
+    "size",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "transpose",
+    "unstack",
+    "vsplit",
+    "vstack",
+]

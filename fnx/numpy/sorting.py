@@ -135,7 +135,9 @@ def _nan_last(before: Any, x: Array, y: Array) -> Array:
         return out
     x_nan, y_nan = ops.ne(x, x), ops.ne(y, y)
     with_nan = ops.not_(x_nan) if before is ops.lt else scalar(True, dtypes.bool_)
-    return select(y_nan, with_nan if with_nan.shape == y.shape else _full(y.shape, True, dtypes.bool_), out)
+    return select(
+        y_nan, with_nan if with_nan.shape == y.shape else _full(y.shape, True, dtypes.bool_), out
+    )
 
 
 def digitize(x, bins, right=False, *, method=None):
@@ -159,4 +161,13 @@ def top_k(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:
     return TopK(int(k), canonical_axis(axis, x.ndim))(x)
 
 
-__all__ = ["argpartition", "argsort", "digitize", "lexsort", "partition", "searchsorted", "sort", "sort_complex"]
+__all__ = [
+    "argpartition",
+    "argsort",
+    "digitize",
+    "lexsort",
+    "partition",
+    "searchsorted",
+    "sort",
+    "sort_complex",
+]

@@ -28,7 +28,17 @@ from fnx.ops.broadcast import broadcast_to, scalar
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+def quantile(
+    a,
+    q,
+    axis=None,
+    out=None,
+    overwrite_input=False,
+    method="linear",
+    keepdims=False,
+    *,
+    weights=None,
+):
     """The values below which a share q of the elements lies.
 
     >>> import fnx.numpy as jnp
@@ -39,21 +49,50 @@ def quantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", 
     return _quantile(a, q, axis, method, keepdims, weights, skip_nan=False)
 
 
-def nanquantile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+def nanquantile(
+    a,
+    q,
+    axis=None,
+    out=None,
+    overwrite_input=False,
+    method="linear",
+    keepdims=False,
+    *,
+    weights=None,
+):
     """`quantile` of what is not nan."""
     no_out("nanquantile", out)
     return _quantile(a, q, axis, method, keepdims, weights, skip_nan=True)
 
 
 def percentile(
-    a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None, out_sharding=None
+    a,
+    q,
+    axis=None,
+    out=None,
+    overwrite_input=False,
+    method="linear",
+    keepdims=False,
+    *,
+    weights=None,
+    out_sharding=None,
 ):
     """`quantile` of q / 100."""
     no_out("percentile", out)
     return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=False)
 
 
-def nanpercentile(a, q, axis=None, out=None, overwrite_input=False, method="linear", keepdims=False, *, weights=None):
+def nanpercentile(
+    a,
+    q,
+    axis=None,
+    out=None,
+    overwrite_input=False,
+    method="linear",
+    keepdims=False,
+    *,
+    weights=None,
+):
     """`percentile` of what is not nan."""
     no_out("nanpercentile", out)
     return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=True)
@@ -76,9 +115,13 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=True)
 
 
-def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, skip_nan: bool) -> Array:
+def _quantile(
+    a: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any, skip_nan: bool
+) -> Array:
     if method not in _METHODS and method != "inverted_cdf":
-        raise InvalidValue(f"quantile with method={method!r}; expected one of {', '.join(_METHODS)}")
+        raise InvalidValue(
+            f"quantile with method={method!r}; expected one of {', '.join(_METHODS)}"
+        )
     if isinstance(a, (list, tuple)):
         a = array(a)
     if isinstance(q, (list, tuple)):
@@ -115,7 +158,9 @@ def _by_rank(x: Array, qs: Array, method: str, skip_nan: bool) -> Array:
         place = broadcast_to(place, (*x.shape[:-1], qs.shape[0]))
     low, high = ufuncs.floor(place), ufuncs.ceil(place)
     share = ufuncs.subtract(place, low)
-    at = lambda p: take_along_axis(x, convert(ufuncs.clip(p, 0, n - 1), np.dtype(np.int64)), -1, mode="clip")
+    at = lambda p: take_along_axis(
+        x, convert(ufuncs.clip(p, 0, n - 1), np.dtype(np.int64)), -1, mode="clip"
+    )
     below, above = at(low), at(high)
     if method == "lower":
         out = below
@@ -123,7 +168,11 @@ def _by_rank(x: Array, qs: Array, method: str, skip_nan: bool) -> Array:
         out = above
     elif method == "nearest":
         out = where(ufuncs.less_equal(share, 0.5), below, above)
-        out = where(ufuncs.logical_and(ufuncs.equal(share, 0.5), ufuncs.equal(ufuncs.remainder(low, 2), 1)), above, out)
+        out = where(
+            ufuncs.logical_and(ufuncs.equal(share, 0.5), ufuncs.equal(ufuncs.remainder(low, 2), 1)),
+            above,
+            out,
+        )
     elif method == "midpoint":
         out = ufuncs.multiply(ufuncs.add(below, above), 0.5)
     else:
@@ -139,7 +188,9 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
     w = to_array(weights, "quantile")
     if w.shape != whole.shape:
         if w.ndim != 1 or len(axes) != 1:
-            raise InvalidValue(f"quantile with weights of shape {w.shape} for an array of {whole.shape}")
+            raise InvalidValue(
+                f"quantile with weights of shape {w.shape} for an array of {whole.shape}"
+            )
         w = reshape_to(w, tuple([n if k in axes else 1 for k, n in enumerate(whole.shape)]))
         w = broadcast_to(w, whole.shape)
     rest = len(lead)
@@ -163,7 +214,9 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     (x,) = promote_inexact("cov", x)
     if dtype is not None:
         x = convert(x, dtypes.canonical(dtype))
-    rows = lambda z: reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar or z.shape[0] == 1 else z.T
+    rows = lambda z: (
+        reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar or z.shape[0] == 1 else z.T
+    )
     x = rows(x)
     if y is not None:
         x = concatenate([x, rows(to_array(y, "cov"))])
@@ -183,7 +236,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     else:
         center, total = reduce.average(x, 1, w, True)
         center, total = center[:, None], total[0]
-        share = 1.0 if aweights is None else ufuncs.divide(reduce.sum(ufuncs.multiply(w, to_array(aweights))), total)
+        share = (
+            1.0
+            if aweights is None
+            else ufuncs.divide(reduce.sum(ufuncs.multiply(w, to_array(aweights))), total)
+        )
         spread = ufuncs.subtract(total, ufuncs.multiply(ddof, share))
     delta = ufuncs.subtract(x, center)
     other = delta if w is None else ufuncs.multiply(delta, convert(w, delta.dtype))
@@ -204,6 +261,13 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
 
 
 __all__ = [
-    "corrcoef", "cov", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile",
-]  # fmt: skip
+    "corrcoef",
+    "cov",
+    "median",
+    "nanmedian",
+    "nanpercentile",
+    "nanquantile",
+    "percentile",
+    "quantile",
+]
 del take

@@ -126,7 +126,10 @@ def promote(name: str, *xs: Any) -> Sequence[Array]:
     if found is not None:
         return found
     xs = tuple(
-        [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
+        [
+            x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k)
+            for k, x in enumerate(xs)
+        ]
     )
     dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
     return [convert(x, dtype, weak) for x in xs]
@@ -138,7 +141,10 @@ def promote_inexact(name: str, *xs: Any) -> Sequence[Array]:
     if found is not None and found[0].dtype in _FLOATS:
         return found
     xs = tuple(
-        [x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k) for k, x in enumerate(xs)]
+        [
+            x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k)
+            for k, x in enumerate(xs)
+        ]
     )
     dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
     if not dtypes.is_inexact(dtype):

@@ -113,9 +113,29 @@ class BitcastConvertType(Primitive):
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         name = dtypes.NAME[self.new_dtype]
-        if np.dtype(self.new_dtype).itemsize != _itemsize(x.dtype) or "complex" in (x.dtype + name):
+        old, new = _itemsize(x.dtype), _itemsize(name)
+        if "complex" in x.dtype + name:
             return Host()
-        return Point(lambda *ix: expr.bitcast(x(*ix), name), True)
+        if old == new:
+            return Point(lambda *ix: expr.bitcast(x(*ix), name), True)
+        narrow, wide = (f"uint{8 * n}" for n in sorted((old, new)))
+
+        def part(*ix: expr.Expr) -> expr.Expr:
+            offset = expr.cast(expr.mul(ix[-1], expr.size(8 * new)), wide)
+            bits = expr.bitcast(x(*ix[:-1]), wide)
+            return expr.bitcast(
+                expr.cast(expr.apply("shift_right_logical", bits, offset), narrow), name
+            )
+
+        def whole(*ix: expr.Expr) -> expr.Expr:
+            found = expr.const(0, wide)
+            for k in range(new // old):
+                bits = expr.cast(expr.bitcast(x(*ix, expr.size(k)), narrow), wide)
+                bits = expr.apply("shift_left", bits, expr.const(8 * old * k, wide))
+                found = expr.apply("or", found, bits)
+            return expr.bitcast(found, name)
+
+        return Point(part if old > new else whole)  # the lowest bits come first
 
 
 def _itemsize(name: str) -> int:
@@ -153,10 +173,8 @@ class ReducePrecision(Pointwise):
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
         exponent, mantissa = FORMAT[name]
-        if name == "bfloat16":
-            return None
         small = self.exponent_bits < exponent
-        largest, smallest = map(float, self.range(np.dtype(name))) if small else (0.0, 0.0)
+        largest, smallest = map(float, self.range(dtypes.canonical(name))) if small else (0.0, 0.0)
 
         def fn(x: expr.Expr) -> expr.Expr:
             out = _round_mantissa_expr(x, mantissa - self.mantissa_bits)

@@ -15,9 +15,9 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
 from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis
-from fnx.ops.contraction import accumulator
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program
+from fnx.ops.contraction import accumulator
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Rev, Transpose
 from fnx.ops.slice import Pad, Slice

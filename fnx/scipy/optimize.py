@@ -101,9 +101,8 @@ def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, trie
     """Steps along minus (inverse Hessian) gradient; Nocedal and Wright, algorithm 6.1."""
     eye = np.eye(x.shape[0], dtype=x.dtype)
     f, g = value(x)
-    first = _State(
-        x, f, g, creation.asarray(eye), *map(creation.asarray, (1, 0)), creation.asarray(False)
-    )
+    one, zero, no = (creation.asarray(v) for v in (1, 0, False))
+    first = _State(x, f, g, creation.asarray(eye), one, zero, no)
 
     def go_on(s: _State) -> Array:
         more = u.logical_and(_norm(s.g, order) >= gtol, s.steps < limit)

@@ -10,10 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mpmath.ctx_mp import MPContext
 
-mp = MPContext()  # one of our own: the precision of mpmath.mp is not ours to change
-mp.dps = 60
+
+def _context() -> Any:
+    """A context of our own, in 60 digits: the precision of mpmath.mp is not ours to change."""
+    from mpmath.ctx_mp import MPContext
+
+    context = MPContext()
+    context.dps = 60
+    return context
+
+
+mp = _context()
 mpf = mp.mpf
 GRID = 30  # points a coefficient
 

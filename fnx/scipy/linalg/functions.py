@@ -12,9 +12,10 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.derivatives import jvp
 from fnx.lanes import vmap
-from fnx.numpy import contract, creation, reduce
+from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
+from fnx.numpy.ranges import eye
 from fnx.numpy.util import convert, promote_inexact
 from fnx.ops import elementwise as ops
 from fnx.ops import matrix as m
@@ -145,7 +146,7 @@ def funm(A, func, disp=True):
     if disp:
         return out
     gap = u.abs(t.diagonal()[:, None] - t.diagonal()[None, :])
-    gap = reduce.min(u.where3(creation.eye(x.shape[0], dtype=bool), math.inf, gap))
+    gap = reduce.min(u.where3(eye(x.shape[0], dtype=bool), math.inf, gap))
     eps = float(np.finfo(gap.dtype).eps)
     error = u.minimum(1.0, u.maximum(eps, (eps / u.where3(gap == 0, eps, gap)) * np_linalg.norm(m.triu(t, 1), 1)))
     return out, error

@@ -8,8 +8,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax import linalg as lax_linalg
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy.shapes import broadcast_to
 from fnx.numpy.choice import take_along_axis
+from fnx.numpy.shapes import broadcast_to
 from fnx.numpy.util import common_shape, convert, promote_inexact
 from fnx.ops import elementwise as ops
 from fnx.ops import matrix as m

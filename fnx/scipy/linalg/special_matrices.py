@@ -9,8 +9,9 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import creation
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import broadcast_to, concatenate
 from fnx.numpy.padding import pad
+from fnx.numpy.ranges import eye
+from fnx.numpy.shapes import broadcast_to, concatenate
 from fnx.numpy.util import promote
 
 
@@ -82,7 +83,7 @@ def leslie(f, s):
     n = f.shape[-1]
     if s.shape[-1] != n - 1:
         raise ShapeError(f"leslie of shapes {f.shape} and {s.shape}; expected (..., n) and (..., n - 1)")
-    below = s[..., None] * creation.eye(n - 1, n, dtype=s.dtype)
+    below = s[..., None] * eye(n - 1, n, dtype=s.dtype)
     return concatenate([f[..., None, :], below], axis=-2)
 
 
@@ -93,7 +94,7 @@ def companion(a):
         raise InvalidValue(f"companion of shape {a.shape}; expected at least two coefficients")
     n = a.shape[-1] - 1
     first = -a[..., 1:] / a[..., :1]
-    below = broadcast_to(creation.eye(n - 1, n, dtype=first.dtype), (*a.shape[:-1], n - 1, n))
+    below = broadcast_to(eye(n - 1, n, dtype=first.dtype), (*a.shape[:-1], n - 1, n))
     return concatenate([first[..., None, :], below], axis=-2)
 
 

@@ -1,0 +1,252 @@
+"""Native kernels against NumPy: convolutions, reductions, transposed access, 16-bit floats, bits."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import lax
+from fnx.core import dtypes
+
+BFLOAT16 = dtypes.bfloat16
+DTYPES = [np.float64, np.float32, np.int32, np.int8, np.uint16, np.complex128, np.float16, BFLOAT16]
+TOLERANCE = {
+    "float64": 1e-13, "float32": 3e-6, "complex128": 1e-13, "float16": 2e-3, "bfloat16": 1e-2,
+}  # fmt: skip
+CHANNELS_LAST, CHANNELS_FIRST = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
+
+
+@pytest.fixture(autouse=True)
+def checked():
+    """Every program's Kernel IR is checked."""
+    before = fnx.core.config.check.value
+    fnx.config.update("check", True)
+    yield
+    fnx.config.update("check", before)
+
+
+def numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype == np.bool_:
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0, 9, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+    return rng.normal(size=shape).astype(dtype)
+
+
+def agree(native, expected):
+    """Equal integers and places of NaN; floats within the tolerance of their dtype."""
+    native, expected = np.asarray(native), np.asarray(expected)
+    assert native.dtype == expected.dtype
+    assert native.shape == expected.shape
+    if native.dtype.kind in "biu":
+        np.testing.assert_array_equal(native, expected)
+        return
+    wide = np.complex128 if native.dtype.kind == "c" else np.float64
+    scale = max(1.0, float(np.max(np.abs(expected.astype(wide)), initial=0.0)))
+    np.testing.assert_allclose(
+        native.astype(wide),
+        expected.astype(wide),
+        rtol=0,
+        atol=TOLERANCE[native.dtype.name] * scale,
+    )
+
+
+def same(f, *arrays):
+    """`f` compiled and `f` evaluated primitive by primitive."""
+    given = [fnp.asarray(a) for a in arrays]
+    native, eager = fnx.jit(f)(*given), f(*given)
+    for a, b in zip(fnx.tree.leaves(native), fnx.tree.leaves(eager), strict=True):
+        agree(a, b)
+
+
+# --- convolutions ---------------------------------------------------------------------------------------
+
+CONVOLUTIONS = {
+    "plain": ((2, 12, 12, 3), (3, 3, 3, 16), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "edges": ((2, 12, 12, 3), (3, 3, 3, 16), (1, 1), "SAME", None, None, CHANNELS_LAST),
+    "odd": ((2, 13, 11, 5), (5, 3, 5, 6), (2, 2), "SAME", None, None, CHANNELS_LAST),
+    "cropped": ((2, 13, 11, 5), (5, 3, 5, 24), (2, 1), [(1, 2), (0, -1)], None, (2, 1), CHANNELS_LAST),
+    "holes": ((2, 13, 11, 5), (3, 3, 5, 10), (1, 1), [(1, 2), (3, 4)], (2, 3), None, CHANNELS_LAST),
+    "more holes than taps": (
+        (2, 13, 11, 5), (3, 2, 5, 10), (1, 1), [(0, 1), (2, 3)], (4, 3), None, CHANNELS_LAST,
+    ),
+    "holes and strides": (
+        (2, 5, 13, 11), (16, 5, 4, 5), (1, 2), [(-1, 2), (2, 3)], (2, 2), None, CHANNELS_FIRST,
+    ),
+    "holes in both": (
+        (2, 5, 13, 11), (16, 5, 4, 5), (1, 1), [(5, 5), (7, 8)], (2, 4), (1, 2), CHANNELS_FIRST,
+    ),
+    "one feature": ((2, 7, 9, 4), (3, 3, 4, 1), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "pointwise": ((2, 7, 9, 64), (1, 1, 64, 32), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "channels first": ((2, 5, 28, 28), (7, 5, 3, 3), (1, 1), "SAME", None, None, CHANNELS_FIRST),
+    "strided, channels first": (
+        (2, 5, 28, 28), (32, 5, 3, 3), (2, 2), "SAME", None, None, CHANNELS_FIRST,
+    ),
+    "depthwise": ((3, 10, 9, 32), (3, 3, 1, 32), (1, 1), "SAME", None, None, CHANNELS_LAST, 32),
+    "depthwise, odd": ((3, 10, 9, 6), (3, 3, 1, 6), (1, 1), "SAME", None, None, CHANNELS_LAST, 6),
+    "groups": ((3, 8, 10, 9), (12, 2, 3, 3), (1, 1), "SAME", None, None, CHANNELS_FIRST, 4),
+    "groups of the batch": (
+        (4, 8, 10, 9), (12, 8, 3, 3), (1, 1), "SAME", None, None, CHANNELS_FIRST, 1, 2,
+    ),
+    "no batch": ((0, 10, 9, 8), (3, 3, 8, 32), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "no channels": ((2, 10, 9, 0), (3, 3, 0, 32), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "no windows": ((2, 2, 9, 8), (3, 3, 8, 32), (1, 1), "VALID", None, None, CHANNELS_LAST),
+    "one dimension": ((2, 40, 3), (5, 3, 7), (1,), "SAME", None, None, ("NWC", "WIO", "NWC")),
+    "three dimensions": (
+        (2, 6, 7, 8, 3), (2, 3, 2, 3, 9), (1, 1, 1), "SAME", None, None, ("NDHWC", "DHWIO", "NDHWC"),
+    ),
+}  # fmt: skip
+
+
+def convolution(strides, padding, holes, reach, layout, groups=1, batches=1):
+    return lambda x, w: lax.conv_general_dilated(
+        x, w, strides, padding, holes, reach, layout, groups, batches
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.complex64, np.float16, BFLOAT16])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name, dtype):
+    shape, kernel, *how = CONVOLUTIONS[name]
+    TOLERANCE.setdefault("complex64", 3e-6)
+    same(convolution(*how), numbers(shape, dtype), numbers(kernel, dtype, 1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["odd", "cropped", "strided, channels first", "depthwise", "groups", "groups of the batch"],
+)
+def test_gradient_of_a_convolution(name):
+    shape, kernel, *how = CONVOLUTIONS[name]
+    f = convolution(*how)
+    slope = fnx.grad(lambda x, w: fnp.sum(fnp.sin(f(x, w))), (0, 1))
+    same(slope, numbers(shape, np.float64), numbers(kernel, np.float64, 1))
+
+
+def test_wide_channels_overlap_tiles():
+    """Lanes in pairs of vectors, with an overlapping last tile in every axis."""
+    f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)
+    same(f, numbers((1, 17, 19, 7), np.float32), numbers((2, 3, 7, 104), np.float32, 1))
+
+
+# --- reductions -----------------------------------------------------------------------------------------
+
+REDUCTIONS = [
+    ((50, 8), 1), ((50, 8), 0), ((50, 3), 1), ((50, 4), 0), ((50, 13), 0), ((50, 13), 1),
+    ((50, 16), 0), ((50, 16), 1), ((50, 17), 0), ((7, 5, 2, 2), (2, 3)), ((20, 5, 8), (0, 1)),
+    ((20, 8, 5), (0, 2)), ((40, 40, 9), 2), ((40, 40, 9), 1), ((8, 500), 0), ((33, 1, 12), 0),
+    ((1, 50, 5, 1), 1), ((0, 8), 0), ((0, 8), 1), ((50, 0), 1), ((1000,), 0), ((30, 40), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
+@pytest.mark.parametrize(("shape", "axis"), REDUCTIONS)
+def test_reductions(shape, axis, dtype):
+    x = numbers(shape, dtype)
+    names = ["any"] if x.dtype == np.bool_ else ["sum", "any"]
+    if x.dtype.kind != "c" and x.size:
+        names += ["max", "min"]
+        names += [] if isinstance(axis, tuple) else ["argmax"]
+
+    def f(x):
+        x = x ^ True if x.dtype == np.bool_ else x + x
+        return [getattr(fnp, name)(x, axis=axis) for name in names], x
+
+    same(f, x)
+
+
+def test_products_of_rows():
+    for shape, axis in REDUCTIONS:
+        same(lambda x, axis=axis: fnp.prod(1 + x / 64, axis=axis), numbers(shape, np.float64))
+
+
+@pytest.mark.parametrize("shape", [1 << 19, 1_000_003, (1000, 1009), (67, 20_000), (7, 200_001)])
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.bool_])
+def test_large_reductions_are_made_of_parts(shape, dtype):
+    x = numbers(shape, dtype)
+
+    def f(x):
+        y = x ^ True if x.dtype == np.bool_ else x + x
+        return fnp.sum(x, dtype=int if x.dtype == np.bool_ else None), fnp.max(y), y
+
+    same(f, x)
+    report = fnx.jit(f).lower(fnp.asarray(x)).as_text("kernel")
+    assert "parallel" in report
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_extrema_propagate_nan(dtype):
+    for shape, axis in [((50, 8), 1), ((50, 8), 0), ((40, 40), 0), ((1 << 19,), 0)]:
+        x = numbers(shape, dtype)
+        x.flat[11] = np.nan
+        for name in ("max", "min"):
+            native = np.asarray(fnx.jit(lambda x, n=name, a=axis: getattr(fnp, n)(x, axis=a))(x))
+            np.testing.assert_array_equal(native, getattr(np, name)(x, axis=axis))
+
+
+# --- transposed access ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
+@pytest.mark.parametrize(
+    "shape", [(700, 633), (500, 3, 501), (5, 1000), (1000, 5), (3, 20, 30, 40), (1, 900), (41, 0)]
+)
+def test_transposes(shape, dtype):
+    x = numbers(shape, dtype)
+    agree(fnx.jit(fnp.transpose)(x), np.ascontiguousarray(x.T))
+    axes = (*range(1, x.ndim), 0)
+    agree(fnx.jit(lambda x: fnp.transpose(x, axes))(x), np.ascontiguousarray(x.transpose(axes)))
+
+
+@pytest.mark.parametrize("n", [60, 500, 513])
+def test_one_transposed_operand(n):
+    same(
+        lambda x, y: fnp.sin(x.T) * y + x, numbers((n, n), np.float64), numbers((n, n), np.float64)
+    )
+
+
+# --- 16-bit floats, bits --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16])
+def test_products_of_16_bit_floats_are_summed_in_float32(dtype):
+    x, y = numbers((60, 500), dtype), numbers((500, 40), dtype, 1)
+    agree(fnx.jit(fnp.matmul)(x, y), (x.astype(np.float32) @ y.astype(np.float32)).astype(dtype))
+
+
+BITS = [np.int8, np.uint16, np.float16, BFLOAT16, np.int32, np.float32, np.uint64, np.float64]
+
+
+@pytest.mark.parametrize("new", BITS)
+@pytest.mark.parametrize("old", BITS)
+def test_bits_of_another_width(old, new):
+    bits = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
+    x = bits.view(old) if np.dtype(old).itemsize != 2 else bits.view(np.uint16).view(old)
+    x = np.where(x == x, x, np.zeros_like(x))  # noqa: PLR0124  # the payload of a NaN may change
+    ratio = np.dtype(new).itemsize // np.dtype(old).itemsize
+    if ratio > 1:
+        x = x.reshape(*x.shape[:-1], -1, ratio)
+    f = fnx.jit(lambda x: lax.bitcast_convert_type(x, new))
+    native, expected = np.asarray(f(x)), np.asarray(lax.bitcast_convert_type(fnp.asarray(x), new))
+    assert native.shape == expected.shape
+    equal = native.view(np.uint8) == expected.view(np.uint8)
+    with np.errstate(invalid="ignore"):
+        nan = native != native  # noqa: PLR0124
+    assert np.all(equal.reshape(*native.shape, -1).all(-1) | nan)
+    assert "host" not in fnx.jit(f).lower(x).as_text("kernel")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float32, np.float64])
+@pytest.mark.parametrize("exponent", [3, 5, 8, 11])
+@pytest.mark.parametrize("mantissa", [0, 2, 7, 10, 23])
+def test_reduced_precision(dtype, exponent, mantissa):
+    x = numbers(400, dtype) * np.exp2(np.linspace(-14, 14, 400)).astype(dtype)
+    x[:4] = [np.inf, -np.inf, np.nan, -0.0]
+    f = lambda x: lax.reduce_precision(x, exponent, mantissa)  # noqa: E731
+    native, expected = np.asarray(fnx.jit(f)(x)), np.asarray(f(fnp.asarray(x)))
+    np.testing.assert_array_equal(native, expected)
+    assert "host" not in fnx.jit(f).lower(x).as_text("kernel")
