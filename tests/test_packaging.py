@@ -14,8 +14,9 @@ from test_layers import imports
 
 SOURCES = {"fnx": "fnx", "interpreters": "fnx/interpreters", "lowering": "fnx/lowering"}
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
-# Optional, imported where it is used; llvmlite comes with numba, in the version that numba asks for.
-UNDECLARED = {"matplotlib", "llvmlite"}
+# Optional, imported where it is used; llvmlite comes with numba, in the version that numba asks for;
+# mpmath is for the tools that derive and measure the vector math, which programs do not load.
+UNDECLARED = {"matplotlib", "llvmlite", "mpmath"}
 
 
 @pytest.fixture(scope="module")
