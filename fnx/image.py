@@ -64,7 +64,13 @@ _KERNELS = {
 
 
 def _weights(
-    size: int, wanted: int, scale: Any, shift: Any, kernel: Callable, antialias: bool, xp: ModuleType
+    size: int,
+    wanted: int,
+    scale: Any,
+    shift: Any,
+    kernel: Callable,
+    antialias: bool,
+    xp: ModuleType,
 ) -> Any:
     """The share of each pixel (row) in each result (column), in NumPy or in fnx."""
     step = 1.0 / scale
@@ -133,7 +139,9 @@ def scale_and_translate(
     if isinstance(method, str):
         method = ResizeMethod.from_string(method)
     if method is ResizeMethod.NEAREST:
-        raise InvalidValue("scale_and_translate has no method 'nearest'; expected 'linear' or another")
+        raise InvalidValue(
+            "scale_and_translate has no method 'nearest'; expected 'linear' or another"
+        )
     (x,) = promote_inexact("scale_and_translate", image)
     if len(shape) != x.ndim:
         raise ShapeError(f"scale_and_translate of shape {x.shape} to {shape}; expected equal ranks")

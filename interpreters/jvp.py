@@ -70,10 +70,7 @@ class JVP(Interpreter):
             t = touts[0]
             return outs if t is None else (JVPTracer(self, outs[0], t),)
         return tuple(
-            [
-                o if t is None else JVPTracer(self, o, t)
-                for o, t in zip(outs, touts, strict=True)
-            ]
+            [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, touts, strict=True)]
         )
 
     def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:

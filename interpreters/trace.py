@@ -130,7 +130,9 @@ def trace(
     return jaxpr, [value for _, value in stage.consts.values()]
 
 
-def trace_closed(fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any) -> Jaxpr:
+def trace_closed(
+    fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any
+) -> Jaxpr:
     """As `trace`, of a function that closes over no arrays."""
     jaxpr, consts = trace(fn, avals, **kw)
     assert not consts, f"{len(consts)} arrays were closed over"

@@ -17,7 +17,9 @@ from fnx.lowering.values import Handle, Pull, Shape, Stored, buffers_read, stati
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
 
-Box = tuple[Shape, Shape, Callable[..., Expr], bool]  # low, high, value by index in it, whether added
+Box = tuple[
+    Shape, Shape, Callable[..., Expr], bool
+]  # low, high, value by index in it, whether added
 
 
 class Boxes(Pull):

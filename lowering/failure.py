@@ -13,7 +13,9 @@ def failed(stage: str, jaxpr: Jaxpr, program: Program | None, error: Exception) 
     """The error to raise for a failure of a pass; the Kernel IR, or the jaxpr, is in its file."""
     kind, text = _text(jaxpr, program)
     name = f"fnx_{jaxpr.name or 'f'}_{hashlib.sha256(text.encode()).hexdigest()[:12]}.{kind}"
-    path = os.path.join(tempfile.gettempdir(), "".join(c for c in name if c.isalnum() or c in "._-"))
+    path = os.path.join(
+        tempfile.gettempdir(), "".join(c for c in name if c.isalnum() or c in "._-")
+    )
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)

@@ -204,7 +204,9 @@ class Nests:
 
     def _note(self, names: list[str]) -> str:
         members = [m.name for m in self.group.members]
-        return f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"
+        return (
+            f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"
+        )
 
 
 __all__ = ["FoldMember", "Folding", "Group", "Member", "Nests"]

@@ -285,7 +285,9 @@ def _at_step(x: Handle, t: Expr) -> Handle:
     return h
 
 
-def while_loop(builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]) -> None:
+def while_loop(
+    builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]
+) -> None:
     """A while loop: the condition is a block that runs before each round."""
     n = r.cond_consts + r.body_consts
     inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
@@ -370,7 +372,9 @@ def _chain(
     if len(rest) == 1:
         orelse, on_false = _arm(builder, rest[0], inputs, places)
     else:
-        inner = [[scalar.var(v.dtype, "r") for v in p] if isinstance(p, list) else p for p in places]
+        inner = [
+            [scalar.var(v.dtype, "r") for v in p] if isinstance(p, list) else p for p in places
+        ]
         orelse, _ = _inside(
             builder, lambda: _chain(builder, index, rest, number + 1, inputs, inner)
         )

@@ -66,7 +66,9 @@ def _is_dead(builder: "Storage", buffer: Buffer) -> bool:
     inner = scope = builder.scope
     while scope is not None:
         for h in scope.handles.values():
-            waiting = h.last_use >= scope.position if scope is inner else h.last_use > scope.position
+            waiting = (
+                h.last_use >= scope.position if scope is inner else h.last_use > scope.position
+            )
             if waiting and _holds(h, buffer):
                 return False
         scope = scope.outer

@@ -196,9 +196,7 @@ def _rows(r: recipe.Cumulative, places: list[Stored], index: list[Expr]) -> list
     ]
     n = r.shape[r.axis]
     axis = index[r.axis] if n != 1 else scalar.var("int64", "s")
-    return [
-        Loop(axis, scalar.size(n), stores, accs, list(r.init), nexts, reverse=r.reverse)
-    ]
+    return [Loop(axis, scalar.size(n), stores, accs, list(r.init), nexts, reverse=r.reverse)]
 
 
 def _planes(r: recipe.Cumulative, places: list[Stored], index: list[Expr], n: int) -> list[Stmt]:

@@ -34,7 +34,9 @@ def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
         raise RuntimeError("out of ideas")
 
     monkeypatch.setattr(cpu, "build", broken)
-    with pytest.raises(CompileError, match="build failed with RuntimeError: out of ideas") as caught:
+    with pytest.raises(
+        CompileError, match="build failed with RuntimeError: out of ideas"
+    ) as caught:
         fnx.jit(jnp.cos)(np.arange(40.0))
     Path(re.search(r"its jaxpr is in (\S+\.jaxpr)", str(caught.value))[1]).unlink()
 

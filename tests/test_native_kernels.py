@@ -226,7 +226,7 @@ BITS = [np.int8, np.uint16, np.float16, BFLOAT16, np.int32, np.float32, np.uint6
 def test_bits_of_another_width(old, new):
     bits = np.random.default_rng(0).integers(0, 256, (3, 8, 8), np.uint8)
     x = bits.view(old) if np.dtype(old).itemsize != 2 else bits.view(np.uint16).view(old)
-    x = np.where(x == x, x, np.zeros_like(x))  # noqa: PLR0124  # the payload of a NaN may change
+    x = np.where(x == x, x, np.zeros_like(x))  # the payload of a NaN may change
     ratio = np.dtype(new).itemsize // np.dtype(old).itemsize
     if ratio > 1:
         x = x.reshape(*x.shape[:-1], -1, ratio)
@@ -235,7 +235,7 @@ def test_bits_of_another_width(old, new):
     assert native.shape == expected.shape
     equal = native.view(np.uint8) == expected.view(np.uint8)
     with np.errstate(invalid="ignore"):
-        nan = native != native  # noqa: PLR0124
+        nan = native != native
     assert np.all(equal.reshape(*native.shape, -1).all(-1) | nan)
     assert "host" not in fnx.jit(f).lower(x).as_text("kernel")
 
@@ -246,7 +246,7 @@ def test_bits_of_another_width(old, new):
 def test_reduced_precision(dtype, exponent, mantissa):
     x = numbers(400, dtype) * np.exp2(np.linspace(-14, 14, 400)).astype(dtype)
     x[:4] = [np.inf, -np.inf, np.nan, -0.0]
-    f = lambda x: lax.reduce_precision(x, exponent, mantissa)  # noqa: E731
+    f = lambda x: lax.reduce_precision(x, exponent, mantissa)
     native, expected = np.asarray(fnx.jit(f)(x)), np.asarray(f(fnp.asarray(x)))
     np.testing.assert_array_equal(native, expected)
     assert "host" not in fnx.jit(f).lower(x).as_text("kernel")

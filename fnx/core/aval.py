@@ -54,7 +54,11 @@ class ShapedArray:
 
     def update(self, **changes: Any) -> "ShapedArray":
         """A copy with other shape, dtype or weak_type."""
-        given: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        given: dict[str, Any] = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "weak_type": self.weak_type,
+        }
         return ShapedArray(**(given | changes))
 
     def strong(self) -> "ShapedArray":

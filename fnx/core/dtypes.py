@@ -68,7 +68,11 @@ def complex_of(dtype: np.dtype) -> np.dtype:
 def default_for(kind_: str) -> np.dtype:
     """What Python scalars of a kind become: float64, int64, complex128, or their halves."""
     half = config.default_float32.value
-    table: dict[str, np.dtype] = {"b": bool_, "i": int32 if half else int64, "u": np.dtype("u4" if half else "u8")}
+    table: dict[str, np.dtype] = {
+        "b": bool_,
+        "i": int32 if half else int64,
+        "u": np.dtype("u4" if half else "u8"),
+    }
     table |= {"f": float32 if half else float64, "c": complex64 if half else complex128}
     return table[kind_]
 

@@ -54,7 +54,9 @@ class _Code:
         children = tree.children()
         parts = [self.fresh() for _ in children]
         kind = tree.type.__name__
-        self.lines.append(f"if type({name}) is not {kind} or len({name}) != {len(parts)}: return None")
+        self.lines.append(
+            f"if type({name}) is not {kind} or len({name}) != {len(parts)}: return None"
+        )
         if parts and tree.type is dict:
             keys = tree.entries()
             get = self.known(itemgetter(*keys))

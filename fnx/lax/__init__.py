@@ -4,11 +4,11 @@ from typing import Any as _Any
 
 from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
-from fnx.lax.elementwise import *  # noqa: F403
-from fnx.lax.parallel import *  # noqa: F403
-from fnx.lax.products import *  # noqa: F403
-from fnx.lax.reductions import *  # noqa: F403
-from fnx.lax.shapes import *  # noqa: F403
+from fnx.lax.elementwise import *
+from fnx.lax.parallel import *
+from fnx.lax.products import *
+from fnx.lax.reductions import *
+from fnx.lax.shapes import *
 
 PrecisionLike = _Any
 ConvGeneralDilatedDimensionNumbers = _Any

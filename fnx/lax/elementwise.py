@@ -29,8 +29,6 @@ def operands(name: str, *xs: Any) -> list[Array]:
     return out
 
 
-
-
 def _unary(name: str, prim: Any) -> Callable:
     def fn(x: Any) -> Array:
         return prim(to_array(x, name))
@@ -289,7 +287,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return broadcast_to(x, shape)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Array:
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
+) -> Array:
     """An array of one value with the shape and dtype of `x`, unless they are given."""
     del sharding
     dtype = x.dtype if dtype is None else dtype

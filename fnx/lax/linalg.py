@@ -58,7 +58,9 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
     return ops.LUPivotsToPermutation(int(permutation_size))(to_array(pivots))
 
 
-def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None) -> tuple:
+def qr(
+    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None
+) -> tuple:
     """The QR decomposition."""
     del use_magma
     return spectral.QR(bool(full_matrices), bool(pivoting))(to_array(x, "qr"))

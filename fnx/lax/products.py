@@ -168,14 +168,25 @@ def conv_general_dilated(
 def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None, preferred_element_type: Any = None) -> Array:  # fmt: skip
     """Convolution with the default layout (batch, features, space)."""
     return conv_general_dilated(
-        lhs, rhs, window_strides, padding, precision=precision, preferred_element_type=preferred_element_type
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
     )
 
 
 def conv_with_general_padding(lhs: Any, rhs: Any, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:  # fmt: skip
     """Convolution with dilations and the default layout."""
     return conv_general_dilated(
-        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, preferred_element_type=preferred_element_type
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        preferred_element_type=preferred_element_type,
     )
 
 
@@ -196,7 +207,11 @@ def conv_transpose(
     x, w = to_array(lhs, "conv_transpose"), to_array(rhs, "conv_transpose", 1)
     spatial = x.ndim - 2
     if dimension_numbers is None:
-        layouts = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NHWDC", "HWDIO", "NHWDC")}
+        layouts = {
+            1: ("NHC", "HIO", "NHC"),
+            2: ("NHWC", "HWIO", "NHWC"),
+            3: ("NHWDC", "HWDIO", "NHWDC"),
+        }
         dimension_numbers = layouts[spatial]
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
     dilation = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
@@ -263,7 +278,11 @@ def _scatter(name: str, prim: Callable) -> Callable:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Array:
-        x, i, u = to_array(operand, name), to_array(scatter_indices, name, 1), to_array(updates, name, 2)
+        x, i, u = (
+            to_array(operand, name),
+            to_array(scatter_indices, name, 1),
+            to_array(updates, name, 2),
+        )
         kind = GatherScatterMode.from_any(mode)
         return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
 
@@ -279,7 +298,9 @@ scatter_min = _scatter("scatter_min", ScatterMin)
 scatter_max = _scatter("scatter_max", ScatterMax)
 
 
-def scatter_sub(operand: Any, scatter_indices: Any, updates: Any, *args: Any, **kwargs: Any) -> Array:
+def scatter_sub(
+    operand: Any, scatter_indices: Any, updates: Any, *args: Any, **kwargs: Any
+) -> Array:
     """The operand with updates subtracted."""
     from fnx.ops.elementwise import neg
 

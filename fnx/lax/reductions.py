@@ -99,7 +99,11 @@ _KNOWN = {
 
 
 def reduce(
-    operands: Any, init_values: Any, computation: Callable, dimensions: Sequence[int], out_sharding: Any = None
+    operands: Any,
+    init_values: Any,
+    computation: Callable,
+    dimensions: Sequence[int],
+    out_sharding: Any = None,
 ) -> Any:
     """Folds pytrees of arrays over axes with an associative operation on pytrees of scalars."""
     del out_sharding
@@ -118,7 +122,10 @@ def reduce(
 
 
 def padtype_to_pads(
-    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
+    in_shape: Sequence[int],
+    window_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Any,
 ) -> list[tuple[int, int]]:
     """The numbers that "SAME", "SAME_LOWER" or "VALID" stand for."""
     if not isinstance(padding, str):
@@ -173,7 +180,14 @@ def _value_of(x: Array) -> Any:
 
 
 def _general_window(
-    x: Array, init: Any, computation: Callable, window: tuple, strides: tuple, pads: tuple, base: tuple, inner: tuple
+    x: Array,
+    init: Any,
+    computation: Callable,
+    window: tuple,
+    strides: tuple,
+    pads: tuple,
+    base: tuple,
+    inner: tuple,
 ) -> Array:
     """Each position of the window is a strided slice of the padded operand; they are combined."""
     from fnx.lax import shapes

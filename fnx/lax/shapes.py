@@ -36,7 +36,9 @@ def broadcast_in_dim(
 ) -> Array:
     """The operand repeated: its axis k becomes axis `broadcast_dimensions[k]` of `shape`."""
     del out_sharding
-    return Broadcast(_ints(shape), _ints(broadcast_dimensions))(to_array(operand, "broadcast_in_dim"))
+    return Broadcast(_ints(shape), _ints(broadcast_dimensions))(
+        to_array(operand, "broadcast_in_dim")
+    )
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
@@ -54,7 +56,9 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
     return expand_dims(x, tuple(range(rank - x.ndim)))
 
 
-def broadcasted_iota(dtype: Any, shape: Shape, dimension: int, *, out_sharding: Any = None) -> Array:
+def broadcasted_iota(
+    dtype: Any, shape: Shape, dimension: int, *, out_sharding: Any = None
+) -> Array:
     """0, 1, 2, ... along an axis of `shape`."""
     shape = _ints(shape)
     return Iota(canonical_axis(dimension, len(shape)), dtypes.canonical(dtype), shape)()
@@ -66,7 +70,11 @@ def iota(dtype: Any, size: int) -> Array:
 
 
 def reshape(
-    operand: Any, new_sizes: Shape, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
+    operand: Any,
+    new_sizes: Shape,
+    dimensions: Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
 ) -> Array:
     """The elements in row-major order (of `dimensions`, if given) in another shape."""
     x = to_array(operand, "reshape")
@@ -152,7 +160,11 @@ def tile(operand: Any, reps: Sequence[int]) -> Array:
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """In a field of `padding_value`: (low, high, interior) for each axis; negative ones crop."""
     x = to_array(operand, "pad")
-    value = constant(padding_value, x.dtype) if type(padding_value) in PYTHON else as_array(padding_value)
+    value = (
+        constant(padding_value, x.dtype)
+        if type(padding_value) in PYTHON
+        else as_array(padding_value)
+    )
     return Pad(tuple(tuple(int(n) for n in p) for p in padding_config))(x, value)  # type: ignore[misc]
 
 
@@ -211,7 +223,9 @@ def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
         )
     allowed = [negative] * x.ndim if isinstance(negative, bool) else list(negative)
     dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
-    return [_start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)]
+    return [
+        _start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)
+    ]
 
 
 def _start(i: Any, n: int, negative: bool, dtype: np.dtype) -> Array:
@@ -241,7 +255,11 @@ def dynamic_update_slice(
 ) -> Array:
     """The operand with the slice that begins at the start indices replaced."""
     x = to_array(operand, "dynamic_update_slice")
-    u = constant(update, x.dtype) if type(update) in PYTHON else to_array(update, "dynamic_update_slice", 1)
+    u = (
+        constant(update, x.dtype)
+        if type(update) in PYTHON
+        else to_array(update, "dynamic_update_slice", 1)
+    )
     if not isinstance(start_indices, (list, tuple, Array, np.ndarray)):
         start_indices = [start_indices]
     return _dynamic_update_slice(x, u, *_starts(x, start_indices, allow_negative_indices))
@@ -254,7 +272,12 @@ def _at(x: Array, index: Any, axis: int) -> list:
 
 
 def dynamic_slice_in_dim(
-    operand: Any, start_index: Any, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True
+    operand: Any,
+    start_index: Any,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """A dynamic slice along one axis."""
     x = to_array(operand, "dynamic_slice_in_dim")
@@ -265,7 +288,12 @@ def dynamic_slice_in_dim(
 
 
 def dynamic_index_in_dim(
-    operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True
+    operand: Any,
+    index: Any,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
 ) -> Array:
     """One dynamic position of an axis."""
     x = to_array(operand, "dynamic_index_in_dim")

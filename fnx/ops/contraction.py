@@ -52,7 +52,12 @@ class Layout:
             and self.lb == self.rb == tuple(range(lhs_ndim - 2))
             and self.lc == (lhs_ndim - 1,)
             and self.rc == (lhs_ndim - 2,)
-        ) or (not self.lb and max(lhs_ndim, rhs_ndim) <= 2 and self.lc == (lhs_ndim - 1,) and self.rc == (0,))
+        ) or (
+            not self.lb
+            and max(lhs_ndim, rhs_ndim) <= 2
+            and self.lc == (lhs_ndim - 1,)
+            and self.rc == (0,)
+        )
 
     def shape(self, lhs: Shape, rhs: Shape) -> Shape:
         return (

@@ -114,9 +114,7 @@ def _owens_slope_a(t: Any, o: Any, h: Any, a: Any) -> Any:
     return mul(t, div(exp(times(-0.5, mul(square(h), wide))), times(2 * math.pi, wide)))
 
 
-owens_t = binary(
-    "owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=None
-)
+owens_t = binary("owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=None)
 
 # --- exponential, sine, cosine and Fresnel integrals -------------------------------------------------------
 
@@ -207,8 +205,6 @@ hyp2f1: Elementwise = Elementwise(
         None,
         None,
         None,
-        lambda t, o, a, b, c, x: mul(
-            t, mul(div(mul(a, b), c), hyp2f1(_up(a), _up(b), _up(c), x))
-        ),
+        lambda t, o, a, b, c, x: mul(t, mul(div(mul(a, b), c), hyp2f1(_up(a), _up(b), _up(c), x))),
     ),
 )

@@ -9,8 +9,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.padding import pad
+from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
 
 

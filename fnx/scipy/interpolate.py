@@ -57,7 +57,9 @@ class RegularGridInterpolator:
         lead = points.shape[:-1]
         flat = points.reshape(-1, n)
         places, shares, outside = self._find(flat)
-        found = self._linear(places, shares) if method == "linear" else self._nearest(places, shares)
+        found = (
+            self._linear(places, shares) if method == "linear" else self._nearest(places, shares)
+        )
         if self.fill_value is not None:
             outside = outside.reshape(-1, *(1,) * (found.ndim - 1))
             found = convert(u.where3(outside, self.fill_value, found), found.dtype)

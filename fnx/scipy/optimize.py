@@ -87,7 +87,15 @@ def minimize(fun, x0, args=(), *, method, tol=None, options=None):
     status = u.where3(done, 0, u.where3(final.failed, 3, 1))
     inverse = None if limited else final.inverse
     return OptimizeResults(
-        final.x, done, status, final.f, final.g, inverse, final.evaluations, final.evaluations, final.steps
+        final.x,
+        done,
+        status,
+        final.f,
+        final.g,
+        inverse,
+        final.evaluations,
+        final.evaluations,
+        final.steps,
     )
 
 
@@ -153,7 +161,9 @@ def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _S
         found = u.logical_and(decrease, u.logical_not(steep))
         # The last decrease is kept, should no step satisfy both conditions.
         keep = lambda a, b: u.where3(decrease, a, b)
-        return _Search(step, low, high, keep(x, w.x), keep(f, w.f), keep(g, w.g), w.tries + 1, found)
+        return _Search(
+            step, low, high, keep(x, w.x), keep(f, w.f), keep(g, w.g), w.tries + 1, found
+        )
 
     end = while_loop(go_on, attempt, start)
     return end._replace(found=u.logical_or(end.found, end.f < s.f))

@@ -92,7 +92,9 @@ def convolve(in1, in2, mode="full", method="auto", precision=None):
     del precision
     if method not in ("auto", "direct", "fft"):
         raise InvalidValue(f"convolve with method={method!r}; expected 'auto', 'direct' or 'fft'")
-    return fftconvolve(in1, in2, mode) if method == "fft" else _convolved("convolve", in1, in2, mode)
+    return (
+        fftconvolve(in1, in2, mode) if method == "fft" else _convolved("convolve", in1, in2, mode)
+    )
 
 
 def correlate(in1, in2, mode="full", method="auto", precision=None):

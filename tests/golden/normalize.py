@@ -1,9 +1,7 @@
-import math
-
 import numba
 import numpy as np
 
-jit = numba.njit(error_model='numpy')
+jit = numba.njit(error_model="numpy")
 
 
 @jit

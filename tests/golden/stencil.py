@@ -1,9 +1,6 @@
-import math
-
 import numba
-import numpy as np
 
-jit = numba.njit(error_model='numpy')
+jit = numba.njit(error_model="numpy")
 
 
 @jit
@@ -14,6 +11,9 @@ def stencil(x, y):
             t2 = min(max(i0, 0), 23) * 24
             t3 = min(max(i1, 0), 23)
             t4 = x[(t2 + t3)]
-            t5 = x[((min(max((i0 - 1), 0), 23) * 24) + t3)] + x[((min(max((i0 + 1), 0), 23) * 24) + t3)]
+            t5 = (
+                x[((min(max((i0 - 1), 0), 23) * 24) + t3)]
+                + x[((min(max((i0 + 1), 0), 23) * 24) + t3)]
+            )
             t6 = t5 + (x[(t2 + min(max((i1 - 1), 0), 23))] + x[(t2 + min(max((i1 + 1), 0), 23))])
             y[(i0 * 24) + i1] = t4 + (0.1 * (t6 - (t4 * 4.0)))

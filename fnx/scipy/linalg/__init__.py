@@ -2,10 +2,10 @@
 
 from fnx.numpy.linalg import det as _det
 from fnx.numpy.linalg import inv as _inv
-from fnx.scipy.linalg.factorizations import *  # noqa: F403
-from fnx.scipy.linalg.functions import *  # noqa: F403
-from fnx.scipy.linalg.solvers import *  # noqa: F403
-from fnx.scipy.linalg.special_matrices import *  # noqa: F403
+from fnx.scipy.linalg.factorizations import *
+from fnx.scipy.linalg.functions import *
+from fnx.scipy.linalg.solvers import *
+from fnx.scipy.linalg.special_matrices import *
 
 
 def det(a, overwrite_a=False, check_finite=True):

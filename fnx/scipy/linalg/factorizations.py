@@ -77,7 +77,9 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
     return tuple(found[1:]) if mode == "r" else tuple(found)
 
 
-def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
+def qr_multiply(
+    a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False
+):
     """c Q (or Q c with mode 'left') and R, for the economic Q R = a; with `pivoting` also P."""
     del overwrite_a, overwrite_c
     if mode not in ("right", "left"):
@@ -90,13 +92,16 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a
 
 
 def svd(
-    a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"
+    a,
+    full_matrices=True,
+    compute_uv=True,
+    overwrite_a=False,
+    check_finite=True,
+    lapack_driver="gesdd",
 ):
     """(U, s, V^H) with U diag(s) V^H = a, or s alone."""
     del overwrite_a, check_finite, lapack_driver
-    return lax_linalg.svd(
-        matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv
-    )
+    return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
 def eigh(
@@ -113,16 +118,18 @@ def eigh(
 ):
     """Ascending eigenvalues of Hermitian matrices and, unless `eigvals_only`, eigenvectors."""
     del overwrite_a, overwrite_b, turbo, check_finite
-    for what, given in (("b", b is not None), ("eigvals", eigvals is not None), ("type", type != 1)):
+    for what, given in (
+        ("b", b is not None),
+        ("eigvals", eigvals is not None),
+        ("type", type != 1),
+    ):
         if given:
             raise NotImplementedError(f"eigh has no {what}=; expected the ordinary problem")
     v, w = lax_linalg.eigh(matrices("eigh", a, square=True), lower=lower, symmetrize_input=False)
     return w if eigvals_only else (w, v)
 
 
-def eigh_tridiagonal(
-    d, e, *, eigvals_only=False, select="a", select_range=None, tol=None
-):
+def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None, tol=None):
     """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals."""
     del tol
     if not eigvals_only:
@@ -132,7 +139,9 @@ def eigh_tridiagonal(
     d, e = promote_inexact("eigh_tridiagonal", d, e)
     n = d.shape[-1]
     if e.shape[-1:] != (n - 1,):
-        raise ShapeError(f"eigh_tridiagonal of shapes {d.shape} and {e.shape}; expected (n,), (n - 1,)")
+        raise ShapeError(
+            f"eigh_tridiagonal of shapes {d.shape} and {e.shape}; expected (n,), (n - 1,)"
+        )
     off = creation.zeros((n, n), e.dtype).at[np.arange(1, n), np.arange(n - 1)].set(e)
     full = off + off.T.conj() + d[:, None] * np.eye(n, dtype=d.dtype)
     w = eigh(full, eigvals_only=True)
@@ -167,10 +176,16 @@ def hessenberg(a, *, calc_q=False, overwrite_a=False, check_finite=True):
     for k in range(n - 2):
         tail = slice(k + 1, None)
         v, scale = _householder(x[..., tail, k])
-        x = x.at[..., tail, :].add(-_outer(v * scale, contract.matmul(v[..., None, :].conj(), x[..., tail, :])))
-        x = x.at[..., :, tail].add(-_outer(contract.matmul(x[..., tail], v[..., None]), v.conj() * scale))
+        x = x.at[..., tail, :].add(
+            -_outer(v * scale, contract.matmul(v[..., None, :].conj(), x[..., tail, :]))
+        )
+        x = x.at[..., :, tail].add(
+            -_outer(contract.matmul(x[..., tail], v[..., None]), v.conj() * scale)
+        )
         x = x.at[..., k + 2 :, k].set(0)
-        q = q.at[..., :, tail].add(-_outer(contract.matmul(q[..., tail], v[..., None]), v.conj() * scale))
+        q = q.at[..., :, tail].add(
+            -_outer(contract.matmul(q[..., tail], v[..., None]), v.conj() * scale)
+        )
     return (x, q) if calc_q else x
 
 

@@ -128,7 +128,11 @@ def _triangular(t: Array, function: Callable, denominator: Callable, gap: Any) -
                 top = t[i, j] - f[i, inner] @ f[inner, j]
                 below = denominator(f, i, j)
             else:  # from F T = T F
-                top = t[i, j] * (f[j, j] - f[i, i]) + t[i, inner] @ f[inner, j] - f[i, inner] @ t[inner, j]
+                top = (
+                    t[i, j] * (f[j, j] - f[i, i])
+                    + t[i, inner] @ f[inner, j]
+                    - f[i, inner] @ t[inner, j]
+                )
                 below = denominator(t, i, j)
             zero = below == 0
             f = f.at[i, j].set(u.where3(zero, 0.0, top / u.where3(zero, 1.0, below)))
@@ -148,7 +152,9 @@ def funm(A, func, disp=True):
     gap = u.abs(t.diagonal()[:, None] - t.diagonal()[None, :])
     gap = reduce.min(u.where3(eye(x.shape[0], dtype=bool), math.inf, gap))
     eps = float(np.finfo(gap.dtype).eps)
-    error = u.minimum(1.0, u.maximum(eps, (eps / u.where3(gap == 0, eps, gap)) * np_linalg.norm(m.triu(t, 1), 1)))
+    error = u.minimum(
+        1.0, u.maximum(eps, (eps / u.where3(gap == 0, eps, gap)) * np_linalg.norm(m.triu(t, 1), 1))
+    )
     return out, error
 
 

@@ -118,7 +118,9 @@ def solve(
     """
     del overwrite_a, overwrite_b, debug, check_finite
     if assume_a not in ("gen", "sym", "her", "pos"):
-        raise InvalidValue(f"solve with assume_a={assume_a!r}; expected 'gen', 'sym', 'her' or 'pos'")
+        raise InvalidValue(
+            f"solve with assume_a={assume_a!r}; expected 'gen', 'sym', 'her' or 'pos'"
+        )
     a, b, vector = _system("solve", a, b)
     if assume_a == "pos":
         out = cho_solve(cho_factor(a, lower), b)

@@ -82,7 +82,9 @@ def leslie(f, s):
     f, s = _vectors("leslie", f, s)
     n = f.shape[-1]
     if s.shape[-1] != n - 1:
-        raise ShapeError(f"leslie of shapes {f.shape} and {s.shape}; expected (..., n) and (..., n - 1)")
+        raise ShapeError(
+            f"leslie of shapes {f.shape} and {s.shape}; expected (..., n) and (..., n - 1)"
+        )
     below = s[..., None] * eye(n - 1, n, dtype=s.dtype)
     return concatenate([f[..., None, :], below], axis=-2)
 
@@ -116,7 +118,10 @@ def fiedler_companion(a):
     out = creation.zeros((n, n), c.dtype).at[0, 0].set(c[1])
     if n == 1:
         return out
-    even, odd = np.arange(2, n, 2), np.arange(1, n, 2)  # rows with coefficients; columns beside them
+    even, odd = (
+        np.arange(2, n, 2),
+        np.arange(1, n, 2),
+    )  # rows with coefficients; columns beside them
     out = out.at[0, 1].set(c[2]).at[1, 0].set(1)
     out = out.at[even, even - 1].set(c[even + 1]).at[odd[1:] - 1, odd[1:]].set(c[odd[1:] + 1])
     return out.at[even - 2, even].set(1).at[odd[1:], odd[1:] - 2].set(1)
@@ -129,7 +134,9 @@ def convolution_matrix(a, n, mode="full"):
     if n <= 0 or a.shape[-1] == 0:
         raise InvalidValue(f"convolution_matrix of {a.shape} and n={n}; expected positive lengths")
     if mode not in ("full", "valid", "same"):
-        raise InvalidValue(f"convolution_matrix with mode={mode!r}; expected 'full', 'valid' or 'same'")
+        raise InvalidValue(
+            f"convolution_matrix with mode={mode!r}; expected 'full', 'valid' or 'same'"
+        )
     size = a.shape[-1]
     shift = np.arange(size + n - 1)[:, None] - np.arange(n)[None, :]
     inside = creation.asarray((shift >= 0) & (shift < size))
@@ -158,7 +165,11 @@ def invhilbert(n):
     c = math.comb
     rows = [
         [
-            (-1) ** (i + j) * (i + j + 1) * c(n + i, n - j - 1) * c(n + j, n - i - 1) * c(i + j, i) ** 2
+            (-1) ** (i + j)
+            * (i + j + 1)
+            * c(n + i, n - j - 1)
+            * c(n + j, n - i - 1)
+            * c(i + j, i) ** 2
             for j in range(n)
         ]
         for i in range(n)
@@ -185,7 +196,9 @@ def invpascal(n, kind=None):
     lower = lower * (1 - 2 * ((k[:, None] + k[None, :]) % 2))
     found = {"symmetric": lambda: lower.T @ lower, "lower": lambda: lower, "upper": lambda: lower.T}
     if kind not in found:
-        raise InvalidValue(f"invpascal with kind={kind!r}; expected 'symmetric', 'lower' or 'upper'")
+        raise InvalidValue(
+            f"invpascal with kind={kind!r}; expected 'symmetric', 'lower' or 'upper'"
+        )
     return _float_matrix(found[kind]())
 
 

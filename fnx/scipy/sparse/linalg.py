@@ -25,7 +25,9 @@ def _operator(a: Any, what: str) -> Callable:
     if callable(a):
         return a
     if not hasattr(a, "ndim"):
-        raise TypeMismatch(f"{what} must be a matrix or a function, got {type(a).__name__}: {a!r:.60}")
+        raise TypeMismatch(
+            f"{what} must be a matrix or a function, got {type(a).__name__}: {a!r:.60}"
+        )
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ShapeError(f"{what} has shape {a.shape}; expected a square matrix")
     return lambda x: contract.matmul(a, x)
@@ -45,7 +47,14 @@ def _square(x: Array) -> Array:
 
 
 def _solve(
-    method: Callable, a: Any, b: Any, x0: Any, tolerance: _Tolerance, maxiter: Any, m: Any, symmetric: bool
+    method: Callable,
+    a: Any,
+    b: Any,
+    x0: Any,
+    tolerance: _Tolerance,
+    maxiter: Any,
+    m: Any,
+    symmetric: bool,
 ) -> tuple[Any, None]:
     apply = _operator(a, "A")
     precondition = (lambda x: x) if m is None else _operator(m, "M")
@@ -66,7 +75,14 @@ def _solve(
     real = not dtypes.is_complex(flat.dtype)
 
     def solve(matvec: Callable, rhs: Array) -> Array:
-        return method(matvec, rhs, start, tolerance.of(rhs), limit, lambda v: flatten(precondition(unravel(v))))
+        return method(
+            matvec,
+            rhs,
+            start,
+            tolerance.of(rhs),
+            limit,
+            lambda v: flatten(precondition(unravel(v))),
+        )
 
     x = custom_linear_solve(
         lambda v: flatten(apply(unravel(v))), flat, solve, solve, symmetric=symmetric and real
@@ -90,7 +106,9 @@ def cg(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
     return _solve(_cg, A, b, x0, _Tolerance(tol, atol), maxiter, M, True)
 
 
-def _cg(apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+def _cg(
+    apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable
+) -> Array:
     r = b - apply(x)
     z = precondition(r)
     rz = u.real(contract.vdot(r, z)).astype(b.dtype)
@@ -123,7 +141,9 @@ def bicgstab(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
     return _solve(_bicgstab, A, b, x0, _Tolerance(tol, atol), maxiter, M, False)
 
 
-def _bicgstab(apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+def _bicgstab(
+    apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable
+) -> Array:
     shadow = b - apply(x)
     one = creation.ones((), b.dtype)
     zero = creation.zeros_like(b)
@@ -147,7 +167,9 @@ def _bicgstab(apply: Callable, b: Array, x: Array, target: Array, limit: Any, pr
         omega = contract.vdot(t, half) / contract.vdot(t, t)
         x = x + alpha * ph + u.where3(early, 0.0, omega * sh)
         r = u.where3(early, half, half - omega * t)
-        broken = u.logical_or(u.logical_and(omega == 0, u.logical_not(early)), u.logical_or(alpha == 0, new == 0))
+        broken = u.logical_or(
+            u.logical_and(omega == 0, u.logical_not(early)), u.logical_or(alpha == 0, new == 0)
+        )
         return x, r, p, v, new, alpha, omega, u.where3(broken, -1, k + 1)
 
     start = (x, shadow, zero, zero, one, one, one, creation.asarray(0))
@@ -166,11 +188,15 @@ def gmres(
     approximates the inverse of A.
     """
     if solve_method not in ("batched", "incremental"):
-        raise InvalidValue(f"gmres with solve_method={solve_method!r}; expected 'batched' or 'incremental'")
+        raise InvalidValue(
+            f"gmres with solve_method={solve_method!r}; expected 'batched' or 'incremental'"
+        )
     size = sum(to_array(x, "gmres").size for x in tree_leaves(b))
     dimension = max(1, min(int(restart), size))
 
-    def method(apply: Callable, rhs: Array, x: Array, target: Array, limit: Any, precondition: Callable) -> Array:
+    def method(
+        apply: Callable, rhs: Array, x: Array, target: Array, limit: Any, precondition: Callable
+    ) -> Array:
         return _gmres(apply, rhs, x, target, limit, precondition, dimension)
 
     return _solve(method, A, b, x0, _Tolerance(tol, atol), maxiter, M, False)

@@ -1,7 +1,7 @@
 """Special functions, with scipy.special's names."""
 
-from fnx.scipy.special.bessel import *  # noqa: F403
-from fnx.scipy.special.elementary import *  # noqa: F403
-from fnx.scipy.special.gammas import *  # noqa: F403
-from fnx.scipy.special.integrals import *  # noqa: F403
-from fnx.scipy.special.normal import *  # noqa: F403
+from fnx.scipy.special.bessel import *
+from fnx.scipy.special.elementary import *
+from fnx.scipy.special.gammas import *
+from fnx.scipy.special.integrals import *
+from fnx.scipy.special.normal import *

@@ -70,7 +70,9 @@ def polygamma(n, x):
 def zeta(x, q=None):
     """The Hurwitz zeta function: the sum of (k + q)**-x."""
     if q is None:
-        raise NotImplementedError("zeta of one argument, the Riemann zeta function; expected zeta(x, q)")
+        raise NotImplementedError(
+            "zeta of one argument, the Riemann zeta function; expected zeta(x, q)"
+        )
     return prims.zeta(*_floats("zeta", x, q))
 
 
@@ -156,7 +158,9 @@ def _bernoulli(n):
     out[:2] = (1.0, -0.5)[: n + 1]
     k = np.arange(2, n + 1, 2)
     sign = np.where(k % 4 == 2, 1.0, -1.0)
-    out[2::2] = sign * 2 * special.zeta(k, 1) * np.exp(special.gammaln(k + 1) - k * np.log(2 * np.pi))
+    out[2::2] = (
+        sign * 2 * special.zeta(k, 1) * np.exp(special.gammaln(k + 1) - k * np.log(2 * np.pi))
+    )
     return out
 
 

@@ -6,6 +6,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpmf(k, n, a, b, loc=0):
     """The logarithm of the probabilities."""
     k, n, a, b, loc = floats("betabinom.logpmf", k, n, a, b, loc)

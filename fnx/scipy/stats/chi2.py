@@ -6,6 +6,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     x, df, loc, scale = floats("chi2.logpdf", x, df, loc, scale)

@@ -7,6 +7,7 @@ from fnx.numpy.shapes import concatenate
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpdf(x, alpha):
     """The logarithm of the density at points of the simplex: the components along the first axis."""
     x, alpha = floats("dirichlet.logpdf", x, alpha)

@@ -4,6 +4,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpdf(x, a, loc=0, scale=1):
     """The logarithm of the density."""
     x, a, loc, scale = floats("gamma.logpdf", x, a, loc, scale)

@@ -4,6 +4,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats
 
+
 def logpdf(x, beta):
     """The logarithm of the density."""
     x, beta = floats("gennorm.logpdf", x, beta)

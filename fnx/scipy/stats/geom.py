@@ -4,6 +4,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpmf(k, p, loc=0):
     """The logarithm of the probabilities."""
     k, p, loc = floats("geom.logpmf", k, p, loc)

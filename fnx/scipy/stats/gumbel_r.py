@@ -5,6 +5,7 @@ import math
 from fnx.numpy import ufuncs as u
 from fnx.scipy.stats.common import floats, inside, log1mexp
 
+
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density; -inf where scale is not positive."""
     x, loc, scale = floats("gumbel_r.logpdf", x, loc, scale)

@@ -46,7 +46,9 @@ class gaussian_kde:
         else:
             weights = to_array(weights, "gaussian_kde").astype(points.dtype)
             if weights.shape != (n,):
-                raise ShapeError(f"gaussian_kde with weights of shape {weights.shape}; expected ({n},)")
+                raise ShapeError(
+                    f"gaussian_kde with weights of shape {weights.shape}; expected ({n},)"
+                )
             weights = weights / reduce.sum(weights)
         put = lambda name, value: object.__setattr__(self, name, value)
         put("dataset", points)
@@ -63,7 +65,9 @@ class gaussian_kde:
         if isinstance(bw_method, str):
             if bw_method == "silverman":
                 return u.power(self.neff * (self.d + 2) / 4.0, -1.0 / (self.d + 4))
-            raise InvalidValue(f"bw_method={bw_method!r}; expected 'scott', 'silverman' or a number")
+            raise InvalidValue(
+                f"bw_method={bw_method!r}; expected 'scott', 'silverman' or a number"
+            )
         return bw_method(self) if callable(bw_method) else bw_method
 
     def tree_flatten(self) -> tuple:
@@ -142,7 +146,9 @@ class gaussian_kde:
     def integrate_kde(self, other):
         """The integral of the product with another estimate."""
         if other.d != self.d:
-            raise InvalidValue(f"estimates in {self.d} and {other.d} dimensions; expected equal ones")
+            raise InvalidValue(
+                f"estimates in {self.d} and {other.d} dimensions; expected equal ones"
+            )
         total: Any = 0.0
         matrix = self.covariance + other.covariance
         for k in range(other.n):

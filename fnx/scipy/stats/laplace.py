@@ -3,6 +3,7 @@
 from fnx.numpy import ufuncs as u
 from fnx.scipy.stats.common import floats
 
+
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     x, loc, scale = floats("laplace.logpdf", x, loc, scale)

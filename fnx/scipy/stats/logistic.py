@@ -4,6 +4,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats
 
+
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     x, loc, scale = floats("logistic.logpdf", x, loc, scale)

@@ -6,9 +6,10 @@ from fnx.core.errors import ShapeError
 from fnx.lax.linalg import cholesky, triangular_solve
 from fnx.numpy import reduce
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import broadcast_shapes, broadcast_to
 from fnx.numpy.diagonals import diagonal
+from fnx.numpy.shapes import broadcast_shapes, broadcast_to
 from fnx.scipy.stats.common import floats
+
 
 def logpdf(x, mean, cov, allow_singular=None):
     """The logarithm of the density: components along the last axis; a scalar `cov` is a variance."""
@@ -20,7 +21,9 @@ def logpdf(x, mean, cov, allow_singular=None):
     n = mean.shape[-1]
     if not cov.shape:
         y = x - mean
-        return -0.5 * (reduce.sum(u.square(y), axis=-1) / cov + n * (math.log(2 * math.pi) + u.log(cov)))
+        return -0.5 * (
+            reduce.sum(u.square(y), axis=-1) / cov + n * (math.log(2 * math.pi) + u.log(cov))
+        )
     if cov.ndim < 2 or cov.shape[-2:] != (n, n):
         raise ShapeError(
             f"multivariate_normal with mean of shape {mean.shape} and cov of {cov.shape}; expected "

@@ -5,6 +5,7 @@ import math
 from fnx.numpy import ufuncs as u
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     x, b, loc, scale = floats("pareto.logpdf", x, b, loc, scale)

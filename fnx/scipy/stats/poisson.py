@@ -9,6 +9,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpmf(k, mu, loc=0):
     """The logarithm of the probabilities; -inf where k is not an integer or less than loc."""
     k, mu, loc = floats("poisson.logpmf", k, mu, loc)

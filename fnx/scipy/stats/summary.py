@@ -9,9 +9,9 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce, sorting
 from fnx.numpy import ufuncs as u
+from fnx.numpy.choice import take_along_axis
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.shapes import concatenate
-from fnx.numpy.choice import take_along_axis
 from fnx.numpy.util import promote_inexact, to_array
 
 

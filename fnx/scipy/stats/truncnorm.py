@@ -7,6 +7,7 @@ from fnx.scipy import special
 from fnx.scipy.stats import norm
 from fnx.scipy.stats.common import floats, inside, log1mexp
 
+
 def _log_mass(a, b):
     """log(ndtr(b) - ndtr(a)), from the side where the two are small."""
     left = b <= 0

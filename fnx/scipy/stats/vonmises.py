@@ -6,6 +6,7 @@ from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats
 
+
 def logpdf(x, kappa):
     """The logarithm of the density; nan where kappa is not positive."""
     x, kappa = floats("vonmises.logpdf", x, kappa)

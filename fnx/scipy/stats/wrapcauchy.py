@@ -5,6 +5,7 @@ import math
 from fnx.numpy import ufuncs as u
 from fnx.scipy.stats.common import floats, inside
 
+
 def logpdf(x, c):
     """The logarithm of the density; -inf outside [0, 2 pi], nan unless 0 < c < 1."""
     x, c = floats("wrapcauchy.logpdf", x, c)
