@@ -92,7 +92,7 @@ from fnx.staging import eval_shape as eval_shape
 from fnx.staging import make_jaxpr as make_jaxpr
 
 __version__ = "0.1.0"
-__version_info__ = tuple(map(int, __version__.split(".")))
+__version_info__ = (0, 1, 0)
 
 # The loops need tracing, and the rules of users transformations: both live under the roof, and are
 # called by names of rooms below it.

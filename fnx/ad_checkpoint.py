@@ -103,7 +103,7 @@ def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
         print(f"{v.aval.str_short()} {where}")  # noqa: T201
 
 
-# --- policies -----------------------------------------------------------------------------------
+# --- policies ----------------------------------------------------------------------------------
 
 
 class checkpoint_policies:

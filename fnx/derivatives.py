@@ -28,17 +28,22 @@ from fnx.interpreters.trace import trace
 from fnx.ops.basic import zeros
 from fnx.ops.convert import ConvertElementType
 
-# --- reverse mode ---------------------------------------------------------------------------------
+# --- reverse mode -------------------------------------------------------------------------------
 
 
 def check_differentiable(
-    leaves: list[Array], what: str, holomorphic: bool, allow_int: bool
+    leaves: list[Array], what: str, holomorphic: bool, allow_int: bool, tree: Any = None
 ) -> None:
-    for x in leaves:
+    """Raise for leaves (of a pytree, whose paths errors name) that have no derivatives."""
+    for n, x in enumerate(leaves):
         kind = dtypes.kind(x.dtype)
         if kind in "biu" and not allow_int:
+            where = ""
+            if tree is not None and len(leaves) > 1:
+                where = f" at {tree_util.keystr(tree_util.tree_leaves_with_path(tree)[n][0])}"
             raise TypeMismatch(
-                f"{what} needs inputs of a floating dtype, got {dtypes.NAME[x.dtype]}{list(x.shape)}. "
+                f"{what} needs inputs of a floating dtype, got {dtypes.NAME[x.dtype]}"
+                f"{list(x.shape)}{where}. "
                 "Integers have no derivatives: convert them (x.astype(float)), choose other argnums, "
                 "or pass allow_int=True."
             )
@@ -108,7 +113,7 @@ def value_and_grad(
         chosen, picked = split_args(fun, argnums, args, kwargs, "grad")
         aux = Aux(chosen, has_aux)
         leaves, treedef = flatten_arrays(picked, "differentiated arguments of grad")
-        check_differentiable(leaves, "grad", holomorphic, allow_int)
+        check_differentiable(leaves, "grad", holomorphic, allow_int, picked)
         structures: list = []
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
         flat = flat_function(aux, treedef, structures)
@@ -254,7 +259,7 @@ def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
     return x if strong else ConvertElementType(aval.dtype)(x)
 
 
-# --- forward mode ---------------------------------------------------------------------------------
+# --- forward mode ------------------------------------------------------------------------------
 
 
 @entrance

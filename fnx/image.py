@@ -33,7 +33,7 @@ class ResizeMethod(enum.Enum):
         return names[s]
 
 
-# --- kernels: functions of the distance from a pixel ------------------------------------------------------
+# --- kernels: functions of the distance from a pixel -------------------------------------------
 
 
 def _triangle(x: Any, xp: ModuleType) -> Any:

@@ -131,7 +131,7 @@ class Jitted:
         program.seconds["trace"] = time.perf_counter() - start
         return program
 
-    # --- ahead of time -----------------------------------------------------------------------------
+    # --- ahead of time --------------------------------------------------------------------------
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The jaxpr for these arguments (arrays or ShapeDtypeStructs)."""

@@ -91,7 +91,10 @@ def map_lanes(
     leaves, treedef = flatten_arrays((args, kwargs), f"arguments of a function under {what}")
     axes = flatten_axes(in_axes, args, f"{what} in_axes")
     axes += [0] * (len(leaves) - len(axes))
-    axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun), what)
+    try:
+        axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun), what)
+    except _Sizes as sizes:
+        raise sizes.error(args, kwargs) from None
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
@@ -129,9 +132,9 @@ def place_result(size: int, x: Array, axis: int | None, to: int, what: str = "vm
 def _mapped_axes(
     leaves: list[Array], axes: list[int | None], axis_size: int | None, name: str, what: str
 ) -> tuple[list[int | None], int]:
-    sizes: dict[int, list[str]] = {}
+    sizes: dict[int, list[tuple[int, str]]] = {}
     out: list[int | None] = []
-    for x, k in zip(leaves, axes, strict=True):
+    for n, (x, k) in enumerate(zip(leaves, axes, strict=True)):
         if k is None:
             out.append(None)
             continue
@@ -141,18 +144,39 @@ def _mapped_axes(
                 f"has {x.ndim} axes. Use in_axes=None for arguments that are not mapped."
             )
         k %= x.ndim
-        sizes.setdefault(x.shape[k], []).append(x.aval.str_short())
+        sizes.setdefault(x.shape[k], []).append((n, x.aval.str_short()))
         out.append(k)
     if axis_size is not None:
-        sizes.setdefault(axis_size, []).append("axis_size")
+        sizes.setdefault(axis_size, []).append((-1, "axis_size"))
     if not sizes:
         raise InvalidValue(
             f"{what} of {name} needs at least one mapped argument, or axis_size; all in_axes are None"
         )
     if len(sizes) > 1:
-        text = "; ".join(f"{n} in {', '.join(what)}" for n, what in sizes.items())
-        raise InvalidValue(
-            f"{what} of {name} got mapped axes of different sizes: {text}. They must be equal; use "
-            "in_axes to choose other axes, or None."
-        )
+        raise _Sizes(sizes, f"{what} of {name}")
     return out, next(iter(sizes))
+
+
+class _Sizes(Exception):
+    """Mapped axes of different sizes, each with the leaves that have it; the caller knows their names."""
+
+    def __init__(self, sizes: dict[int, list[tuple[int, str]]], what: str):
+        super().__init__(sizes)
+        self.sizes, self.what = sizes, what
+
+    def error(self, args: tuple, kwargs: dict) -> InvalidValue:
+        paths = [p for p, _ in tree_util.tree_leaves_with_path((args, kwargs))]
+
+        def named(n: int, text: str) -> str:
+            if n < 0:
+                return text
+            return f"{('args', 'kwargs')[paths[n][0].idx]}{tree_util.keystr(paths[n][1:])} {text}"
+
+        each = "; ".join(
+            f"{size} of {', '.join(named(*leaf) for leaf in some)}"
+            for size, some in self.sizes.items()
+        )
+        return InvalidValue(
+            f"{self.what} got mapped axes of different sizes: {each}. They must be equal; use in_axes to "
+            "choose other axes, or None."
+        )

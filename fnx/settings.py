@@ -76,7 +76,7 @@ class Config:
 config = Config()
 
 
-# --- for a while ----------------------------------------------------------------------------------
+# --- for a while -------------------------------------------------------------------------------
 
 
 def enable_x64(new_val: bool = True) -> AbstractContextManager[None]:

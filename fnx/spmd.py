@@ -21,7 +21,7 @@ from fnx.placement import devices as all_devices
 from fnx.sharding import MORE_DEVICES, Mesh, PartitionSpec, get_abstract_mesh, spec_names
 from fnx.static import integers
 
-# --- pmap -----------------------------------------------------------------------------------------
+# --- pmap ---------------------------------------------------------------------------------------
 
 
 def pmap(
@@ -99,7 +99,7 @@ def _lane(x: Array, axis: int, k: int) -> Array:
     return reshape(slice_axis(x, k, k + 1, axis), shape)
 
 
-# --- shard_map ------------------------------------------------------------------------------------
+# --- shard_map ---------------------------------------------------------------------------------
 
 
 def shard_map(

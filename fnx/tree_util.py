@@ -27,7 +27,7 @@ class _Unspecified:
 
 _UNSPECIFIED = _Unspecified()
 
-# --- flatten, unflatten, map ---------------------------------------------------------------------
+# --- flatten, unflatten, map --------------------------------------------------------------------
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list, PyTreeDef]:
@@ -146,7 +146,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
     return optree.broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
 
 
-# --- paths --------------------------------------------------------------------------------------
+# --- paths -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def _simple(key: Any) -> str:
     return str(key)
 
 
-# --- classes that are nodes ---------------------------------------------------------------------
+# --- classes that are nodes --------------------------------------------------------------------
 
 
 def register_pytree_node(
@@ -398,7 +398,7 @@ optree.register_pytree_node(
 )
 
 
-# --- errors -------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------
 
 
 class TreeMismatch(FnxError, TypeError, ValueError):

@@ -29,7 +29,7 @@ from .batching import batch, place_axis
 Name = Hashable
 Groups = tuple[tuple[int, ...], ...] | None
 
-# --- which names are bound ------------------------------------------------------------------------
+# --- which names are bound ----------------------------------------------------------------------
 
 
 class Axes(Interpreter):
@@ -77,7 +77,7 @@ def unbound(name: Name, found: Sequence[Name] | dict[Name, int] = ()) -> Unbound
     )
 
 
-# --- collectives ----------------------------------------------------------------------------------
+# --- collectives -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ def _places(stored: Sequence[Atom], slots: list[ShapedArray]) -> list[int]:
     return taken
 
 
-# --- while --------------------------------------------------------------------------------------
+# --- while -------------------------------------------------------------------------------------
 
 _EAGER_ROUNDS = 20  # so many rounds are interpreted before a compiled loop takes over
 

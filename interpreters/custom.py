@@ -260,7 +260,7 @@ class Pullback(Primitive):
         return replace(self, bwd=bwd, outs=outs).bind(*place), (0,) * len(outs)
 
 
-# --- linear solves ------------------------------------------------------------------------------
+# --- linear solves -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

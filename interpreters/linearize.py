@@ -118,7 +118,7 @@ def linearize(
     return [p for p, _ in pairs], Tape(inputs, stage.eqns, touts)
 
 
-# --- transposition -------------------------------------------------------------------------------------
+# --- transposition -----------------------------------------------------------------------------
 
 
 def accumulate(env: dict[Var, Any], var: Var, ct: Any) -> None:
@@ -222,7 +222,7 @@ def backward_jaxpr(
     return [None if v in known else take(env, v) for v in jaxpr.inputs]
 
 
-# --- the same, of jaxprs ---------------------------------------------------------------------------------
+# --- the same, of jaxprs -----------------------------------------------------------------------
 
 
 def linearize_jaxpr(

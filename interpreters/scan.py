@@ -92,7 +92,7 @@ class Scan(Primitive):
             "unroll": self.unroll,
         }
 
-    # --- types, evaluation -----------------------------------------------------------------------
+    # --- types, evaluation ----------------------------------------------------------------------
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         check_operands(self.name, avals, self.abstract_operands())
@@ -122,7 +122,7 @@ class Scan(Primitive):
     def lower(self, *operands: Operand) -> Recipe:
         return Loop(self.jaxpr, self.consts, self.carry, self.length, self.reverse, self.unroll)
 
-    # --- forward mode ----------------------------------------------------------------------------
+    # --- forward mode ---------------------------------------------------------------------------
 
     def _tangents(self, tangents: Sequence, masks: Callable[[Mask], Mask]) -> tuple[tuple, Mask]:
         """Tangents, with zeros where a carry gets one later; and which results have tangents."""
@@ -154,7 +154,7 @@ class Scan(Primitive):
         touts = spread(mask, [*outs[n:m], *outs[m + ny :]])
         return (*outs[:n], *outs[m : m + ny]), touts
 
-    # --- reverse mode ----------------------------------------------------------------------------
+    # --- reverse mode ---------------------------------------------------------------------------
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         small = simplify(self.jaxpr)
@@ -212,7 +212,7 @@ class Scan(Primitive):
             return transpose_known(self, carried, cts, args)
         return transpose_linear(self, cts, args)
 
-    # --- vmap, dead code -------------------------------------------------------------------------
+    # --- vmap, dead code ------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         consts, carry, xs = self.parts(given(axes))
@@ -280,7 +280,7 @@ def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
     return scan.jaxpr.memo[key]
 
 
-# --- simplification -----------------------------------------------------------------------------
+# --- simplification ----------------------------------------------------------------------------
 
 
 def _expand(scan: Scan) -> Jaxpr | None:

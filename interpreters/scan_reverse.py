@@ -53,7 +53,7 @@ def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int
     return parts.linear.memo[key]
 
 
-# --- carries that need no storing ---------------------------------------------------------------
+# --- carries that need no storing --------------------------------------------------------------
 
 
 def fixed_carries(scan: "Scan") -> Mask:
@@ -113,7 +113,7 @@ def linearize_without(scan: "Scan", fixed: Mask, primals: tuple, tangents: tuple
     return back(scan.parts(primals)[1], outs), back(scan.parts(tangents)[1], touts)
 
 
-# --- transposition ------------------------------------------------------------------------------
+# --- transposition -----------------------------------------------------------------------------
 
 
 def transpose_linear(

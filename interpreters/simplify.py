@@ -50,7 +50,7 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
     return jaxpr.memo[key]
 
 
-# --- forward: inline, fold, use identities, share -----------------------------------------------
+# --- forward: inline, fold, use identities, share ----------------------------------------------
 
 
 class _Forward:
@@ -277,7 +277,7 @@ def _jaxpr_fields(kind: type) -> tuple[str, ...]:
     return _fields[kind]
 
 
-# --- backward: drop what nobody uses ------------------------------------------------------------
+# --- backward: drop what nobody uses -----------------------------------------------------------
 
 
 def dce(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:

@@ -78,7 +78,7 @@ class _Checker:
         if b.space == "workspace" and b.place % 64:
             self.fail(f"buffer {b!r} starts at byte {b.place}, which is no multiple of 64")
 
-    # --- statements -------------------------------------------------------------------------------
+    # --- statements -----------------------------------------------------------------------------
 
     def block(
         self, body: Sequence[Stmt], variables: Iterable[Expr] = (), results: Iterable[Expr] = ()
@@ -236,7 +236,7 @@ class _Checker:
         self.seen = before
         self.known.pop()
 
-    # --- expressions ------------------------------------------------------------------------------
+    # --- expressions ----------------------------------------------------------------------------
 
     def expression(self, root: Expr) -> None:
         """Types, and that variables are known here."""

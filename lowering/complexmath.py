@@ -64,7 +64,7 @@ def smaller(x: V, y: V) -> V:
     return where(x > y, y, x)
 
 
-# --- what is printed in place: a few operations ---------------------------------------------------
+# --- what is printed in place: a few operations ------------------------------------------------
 
 
 def _mul(z: Expr, w: Expr) -> Expr:
@@ -139,7 +139,7 @@ DERIVED: dict[str, Callable[..., Expr]] = {
 }
 
 
-# --- scaling --------------------------------------------------------------------------------------
+# --- scaling -----------------------------------------------------------------------------------
 
 
 def inverse_scale(m: V) -> V:
@@ -167,7 +167,7 @@ def _abs(z: Expr) -> Expr:
     return hypot(*split(z)).e
 
 
-# --- division -------------------------------------------------------------------------------------
+# --- division ----------------------------------------------------------------------------------
 
 
 def divide(z: Pair, w: Pair) -> Pair:
@@ -207,7 +207,7 @@ def _sign(z: Expr) -> Expr:
     return join(where(zero, x, p / norm), where(zero, y, q / norm))
 
 
-# --- square root, exponential, logarithm ----------------------------------------------------------
+# --- square root, exponential, logarithm -------------------------------------------------------
 
 
 def root(x: V, y: V) -> Pair:

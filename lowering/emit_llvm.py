@@ -53,7 +53,7 @@ def emit(program: Program) -> Emitted:
     return Emitted(module.text(), module.params, kernels=body.kernels)
 
 
-# --- which statements become functions ------------------------------------------------------------
+# --- which statements become functions ---------------------------------------------------------
 
 
 def _is_function(nest: kernel.Nest) -> bool:
@@ -99,7 +99,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
     return {b: path[-1] if path else None for b, path in paths.items()}
 
 
-# --- statements -----------------------------------------------------------------------------------
+# --- statements --------------------------------------------------------------------------------
 
 
 class Body(Function):
@@ -139,7 +139,7 @@ class Body(Function):
         for buffer in walk.all_writes(stmt):
             self.kill(buffer)
 
-    # --- phis -------------------------------------------------------------------------------------
+    # --- phis -----------------------------------------------------------------------------------
 
     def phis(self, dtypes: Sequence[str]) -> tuple[list[Operand], int]:
         """Names for values that depend on where control comes from; their lines are filled later."""
@@ -164,7 +164,7 @@ class Body(Function):
                 self.lines[at] = f"  {lt.parts(name)[j]} = phi {t} {', '.join(choices)}"
                 at += 1
 
-    # --- simple statements ------------------------------------------------------------------------
+    # --- simple statements ----------------------------------------------------------------------
 
     def eval(self, s: kernel.Eval) -> None:
         self.pin(s.exprs)
@@ -229,7 +229,7 @@ class Body(Function):
         self.fill(at, [k], ["int64"], [(before, ["0"]), (loop, [following])])
         self.start(done)
 
-    # --- loops ------------------------------------------------------------------------------------
+    # --- loops ----------------------------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
         if _is_shared_out(s) and self.shares:
@@ -339,7 +339,7 @@ class Body(Function):
         self.branch(go_on, on, "cancelled")
         self.start(on)
 
-    # --- branches ---------------------------------------------------------------------------------
+    # --- branches -------------------------------------------------------------------------------
 
     def if_(self, s: kernel.If) -> None:
         cond = self.value(s.cond)
@@ -359,7 +359,7 @@ class Body(Function):
         for variable, name in zip(s.results, names, strict=True):
             self.bind(variable, name)
 
-    # --- calls ------------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------
 
     def library(self, s: kernel.CallLibrary) -> None:
         texts = []
@@ -412,7 +412,7 @@ class Body(Function):
         for ref, _, _ in s.outputs:
             self.kill(ref.buffer)
 
-    # --- functions of their own -------------------------------------------------------------------
+    # --- functions of their own -----------------------------------------------------------------
 
     def nest(self, s: kernel.Nest) -> None:
         if not (self.top and _is_function(s)):

@@ -143,7 +143,7 @@ class Printer(Known):
         self.count += 1
         return f"{stem}{self.count - 1}"
 
-    # --- expressions ------------------------------------------------------------------------------
+    # --- expressions ----------------------------------------------------------------------------
 
     def evaluated(self, e: Expr) -> str:
         if e.op in ("const", "size", "literal"):
@@ -192,7 +192,7 @@ class Printer(Known):
     def buffer(self, b: Buffer) -> str:
         raise NotImplementedError
 
-    # --- functions --------------------------------------------------------------------------------
+    # --- functions ------------------------------------------------------------------------------
 
     def has_function(self, name: str) -> bool:
         return name in self.module.functions
@@ -296,7 +296,7 @@ class Code(Printer):
         for n, t in pairs:
             self.put(f"{n} = {_bare(t)}")
 
-    # --- statements -------------------------------------------------------------------------------
+    # --- statements -----------------------------------------------------------------------------
 
     def eval(self, s: kernel.Eval) -> None:
         self.pin(s.exprs)

@@ -27,7 +27,7 @@ def same(value: float, like: Expr) -> Expr:
     return scalar.const(value, like.dtype)
 
 
-# --- functions of their own -----------------------------------------------------------------------
+# --- functions of their own --------------------------------------------------------------------
 
 
 def is_function(op: str, dtype: str) -> bool:
@@ -66,7 +66,7 @@ def _int_pow(x: Expr, n: Expr) -> Expr:
     return scalar.select(f("lt", n, zero), inverse, result)
 
 
-# --- rewriting in place ---------------------------------------------------------------------------
+# --- rewriting in place ------------------------------------------------------------------------
 
 
 def _sign(x: Expr) -> Expr:
@@ -182,7 +182,7 @@ def derived(e: Expr) -> Expr:
     return _DERIVED[e.op](*e.args)
 
 
-# --- 16-bit formats by integers -------------------------------------------------------------------
+# --- 16-bit formats by integers ----------------------------------------------------------------
 
 
 def bfloat_bits(x: Expr) -> Expr:

@@ -88,7 +88,7 @@ def _is_inlined(p: Product) -> bool:
     return p.m * p.n * p.k <= (INLINED_ROWS if rows else INLINED)
 
 
-# --- loops ------------------------------------------------------------------------------------
+# --- loops -------------------------------------------------------------------------------------
 
 
 def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
@@ -229,7 +229,7 @@ def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
     return [Loop(v, scalar.size(n), body, [total], [start], [inner])]
 
 
-# --- BLAS -------------------------------------------------------------------------------------
+# --- BLAS --------------------------------------------------------------------------------------
 
 
 def _library(builder: "Builder", p: Product, out: Handle) -> None:

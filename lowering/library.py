@@ -55,7 +55,7 @@ def runtime_symbols(text: str) -> dict[str, int]:
     return {name: resolve(f"fnx:{name}") for name in _DECLARED.findall(text)}
 
 
-# --- BLAS and LAPACK: pointers that SciPy exports ---------------------------------------------------
+# --- BLAS and LAPACK: pointers that SciPy exports ----------------------------------------------
 
 _capsule_name = ctypes.pythonapi.PyCapsule_GetName
 _capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -98,7 +98,7 @@ def _lapack(name: str) -> int | None:
     return _scipy("cython_lapack", name)
 
 
-# --- the C library ------------------------------------------------------------------------------------
+# --- the C library -----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)

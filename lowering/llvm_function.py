@@ -39,7 +39,7 @@ class Function(Known):
         self.groups: tuple[int, ...] = ()
         self.tags: dict[tuple[int, ...], str] = {(): ""}
 
-    # --- instructions -----------------------------------------------------------------------------
+    # --- instructions ---------------------------------------------------------------------------
 
     def fresh(self) -> str:
         self.count += 1
@@ -79,7 +79,7 @@ class Function(Known):
                 self.memo[key] = name
         return name
 
-    # --- numbers and addresses --------------------------------------------------------------------
+    # --- numbers and addresses ------------------------------------------------------------------
 
     def number(self, key: Any, value: int, t: str, positive: bool = False) -> str:
         """A number that is known when the program is loaded, as a value of type `t`."""
@@ -124,7 +124,7 @@ class Function(Known):
             f"getelementptr inbounds {lt.element(buffer.dtype)}, ptr {pointer}, i64 {index}"
         )
 
-    # --- memory -----------------------------------------------------------------------------------
+    # --- memory ---------------------------------------------------------------------------------
 
     def _elements(self, buffer: Buffer, index: Operand) -> tuple[str, list[str]]:
         """The type in memory and the addresses of an element: one, or two."""
@@ -181,7 +181,7 @@ class Function(Known):
         for place, x in zip(places, lt.parts(value), strict=True):
             self.put(f"store {t} {x}, ptr {place}, align {lt.BYTES[dtype]}{self._tag()}")
 
-    # --- expressions ------------------------------------------------------------------------------
+    # --- expressions ----------------------------------------------------------------------------
 
     def evaluated(self, e: Expr) -> Operand:
         first = e.args[0].dtype if e.args else e.dtype
@@ -203,7 +203,7 @@ class Function(Known):
         )  # an argument is known in the whole function: it is not logged
         return True
 
-    # --- calls ------------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------
 
     def call_function(self, e: Expr) -> Operand:
         """A call of an operation that has a function of its own."""

@@ -58,7 +58,7 @@ class Module:
     def declare(self, name: str, text: str) -> None:
         self.declarations[name] = text
 
-    # --- metadata ---------------------------------------------------------------------------------
+    # --- metadata -------------------------------------------------------------------------------
 
     def _meta(self, key: Any, text: str) -> str:
         found = self._known.get(key)
@@ -98,7 +98,7 @@ class Module:
         fact = self._meta(("loop", number), f"distinct !{{SELF, {', '.join(facts)}}}")
         return f", !llvm.loop {fact}"
 
-    # --- functions of operations ------------------------------------------------------------------
+    # --- functions of operations ----------------------------------------------------------------
 
     def helper(self, op: str, dtype: str) -> str:
         """The name of the function of an operation, printed when it is first asked for."""

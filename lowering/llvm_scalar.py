@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .llvm_function import Function
 
 
-# --- leaves ---------------------------------------------------------------------------------------
+# --- leaves ------------------------------------------------------------------------------------
 
 
 def _const(code: "Function", e: Expr) -> Operand:
@@ -56,7 +56,7 @@ def _load(code: "Function", e: Expr) -> Operand:
     return code.load(e.attr, code.memo[e.args[0]])
 
 
-# --- instructions ---------------------------------------------------------------------------------
+# --- instructions ------------------------------------------------------------------------------
 
 Printer = Callable[["Function", Expr], Operand]
 
@@ -233,7 +233,7 @@ def _complex(code: "Function", e: Expr) -> Operand:
     return code.memo[e.args[0]], code.memo[e.args[1]]
 
 
-# --- the table: operation -> kind of its first operand -> printer of a dtype ----------------------
+# --- the table: operation -> kind of its first operand -> printer of a dtype -------------------
 
 _ANY = "biufhc"
 _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {

@@ -106,7 +106,7 @@ def forget() -> None:
             _counts[name] = 0
 
 
-# --- compile: Numba's code generator ----------------------------------------------------------------
+# --- compile: Numba's code generator -----------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -192,7 +192,7 @@ def warm_up() -> None:
         _linker()
 
 
-# --- link: LLVM's JIT linker -------------------------------------------------------------------------
+# --- link: LLVM's JIT linker -------------------------------------------------------------------
 
 _serial = itertools.count()
 

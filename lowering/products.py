@@ -69,7 +69,7 @@ def products(builder: "Builder", r: recipe.Products, out: Handle) -> None:
         builder.load_registers(out)
 
 
-# --- what the loops look like -------------------------------------------------------------------------
+# --- what the loops look like ------------------------------------------------------------------
 
 
 def _analyse(
@@ -214,7 +214,7 @@ def _steps(n: int, most: int) -> int:
     return max(range(2, most + 1), key=speed)
 
 
-# --- a copy of the right operand -------------------------------------------------------------------------
+# --- a copy of the right operand ---------------------------------------------------------------
 
 
 def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[Source, Plan]:
@@ -254,7 +254,7 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
     return Source(place.buffer, place.base), plan
 
 
-# --- statements ---------------------------------------------------------------------------------------------
+# --- statements --------------------------------------------------------------------------------
 
 
 def _emit(

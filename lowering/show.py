@@ -145,7 +145,7 @@ class _Text:
             texts = self.e(depth, *yields)
             self.put(depth, f"{word} {', '.join(texts)}")
 
-    # --- statements -------------------------------------------------------------------------------
+    # --- statements -----------------------------------------------------------------------------
 
     def eval(self, depth: int, s: kernel.Eval) -> None:
         texts = self.e(depth, *s.exprs)

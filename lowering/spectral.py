@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ZERO = scalar.size(0)
 
 
-# --- QR ---------------------------------------------------------------------------------------
+# --- QR ----------------------------------------------------------------------------------------
 
 
 def qr(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -112,7 +112,7 @@ def _empty_qr(builder: "Builder", outs: list[Handle]) -> None:
         result(builder, outs[2], lambda *ix: scalar.cast(ix[-1], "int32"), "qr")
 
 
-# --- SVD --------------------------------------------------------------------------------------
+# --- SVD ---------------------------------------------------------------------------------------
 
 
 def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -153,7 +153,7 @@ def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         result(builder, outs[2], transposed(v, (*lead, cols, kv)), "svd")
 
 
-# --- eigenvalues ------------------------------------------------------------------------------
+# --- eigenvalues -------------------------------------------------------------------------------
 
 
 def eigh(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:

@@ -37,7 +37,7 @@ def symbol(name: str, dtype: str, kind: str = "lapack") -> str:
     return f"{kind}:{LETTER[dtype]}{name}"
 
 
-# --- numbers ----------------------------------------------------------------------------------
+# --- numbers -----------------------------------------------------------------------------------
 
 
 def const(value: complex, dtype: str) -> Expr:
@@ -53,7 +53,7 @@ def not_zero(buffer: Buffer, index: Expr) -> Expr:
     return scalar.compare("ne", scalar.load(buffer, index, "int32"), scalar.const(0, "int32"))
 
 
-# --- places -----------------------------------------------------------------------------------
+# --- places ------------------------------------------------------------------------------------
 
 
 def place(builder: "Builder", out: Handle) -> Stored:
@@ -154,7 +154,7 @@ def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
     return h
 
 
-# --- statements -------------------------------------------------------------------------------
+# --- statements --------------------------------------------------------------------------------
 
 
 def each(builder: "Builder", count: int, make: Callable[[Expr], list[Stmt]]) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ZERO = scalar.size(0)
 
 
-# --- cholesky ---------------------------------------------------------------------------------
+# --- cholesky ----------------------------------------------------------------------------------
 
 
 def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -84,7 +84,7 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     finish(builder, out)
 
 
-# --- triangular systems -----------------------------------------------------------------------
+# --- triangular systems ------------------------------------------------------------------------
 
 
 def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]]:
@@ -181,7 +181,7 @@ def _trsm(
     return call(builder, symbol("trsm", dtype, "blas"), args, [lives.buffer])
 
 
-# --- LU ---------------------------------------------------------------------------------------
+# --- LU ----------------------------------------------------------------------------------------
 
 
 def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:

@@ -144,7 +144,7 @@ def static_indices(shape: Shape) -> list[tuple[Expr, ...]]:
     return found
 
 
-# --- walks over expressions ---------------------------------------------------------------------------
+# --- walks over expressions --------------------------------------------------------------------
 
 
 def buffers_read(exprs: list[Expr]) -> set[Buffer]:

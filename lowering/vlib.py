@@ -16,7 +16,7 @@ _SCALAR = r"double|float|i64|i32|i16|i8|i1"
 _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
 
 
-# --- the modules of the functions themselves ---------------------------------------------------------
+# --- the modules of the functions themselves ---------------------------------------------------
 
 
 def _widen(line: str, w: int) -> str:

@@ -128,7 +128,7 @@ def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
     return found
 
 
-# --- how much work --------------------------------------------------------------------------------
+# --- how much work -----------------------------------------------------------------------------
 
 _CHEAP = frozenset("const size literal var real imag complex cast bitcast".split())
 _COSTS = {"div": 4, "rem": 8, "sqrt": 4, "load": 1, "select": 1}

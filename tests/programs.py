@@ -226,7 +226,7 @@ class Random:
     def _transpose(self, k: int, shapes: list, depth: int) -> tuple:
         return lambda jnp, lax, pool: pool[k].T, shapes[k][::-1]
 
-    # --- control flow ------------------------------------------------------------------------------
+    # --- control flow ---------------------------------------------------------------------------
 
     def _body(self, shapes: list[tuple], depth: int, result: tuple) -> Callable:
         """A function of the pool's arrays whose result has a given shape."""

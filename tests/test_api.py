@@ -66,7 +66,7 @@ def equal(a, b):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-12)
 
 
-# --- derivatives ----------------------------------------------------------------------------------
+# --- derivatives -------------------------------------------------------------------------------
 
 
 def test_value_and_grad_of_pytrees_with_aux():
@@ -221,7 +221,7 @@ def test_check_grads_of_complex_functions():
     fnx.test_util.check_grads(lambda z: jnp.real(z * jnp.conj(z)), (z,), order=1, modes=["rev"])
 
 
-# --- vmap -----------------------------------------------------------------------------------------
+# --- vmap --------------------------------------------------------------------------------------
 
 
 def test_axes_of_pytrees():
@@ -248,7 +248,7 @@ def test_lanes_of_keys():
     equal(rows[2], fnx.random.normal(keys[2], (3,)))
 
 
-# --- looking at functions -------------------------------------------------------------------------
+# --- looking at functions ----------------------------------------------------------------------
 
 
 def test_make_jaxpr():
@@ -288,7 +288,7 @@ def test_names_do_not_change_results():
     assert "double" in str(fnx.make_jaxpr(f)(3.0))
 
 
-# --- callbacks ------------------------------------------------------------------------------------
+# --- callbacks ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
@@ -332,7 +332,7 @@ def test_pure_callback_with_a_rule():
     equal(fnx.vmap(gamma)(x[:, None])[:, 0], gamma(x))
 
 
-# --- finding nan ----------------------------------------------------------------------------------
+# --- finding nan -------------------------------------------------------------------------------
 
 
 def test_debug_nans_names_the_line():
@@ -361,7 +361,7 @@ def test_debug_nans_for_good():
     assert np.isnan(np.asarray(jnp.zeros(1) / jnp.zeros(1)))[0]
 
 
-# --- settings, devices, segments ------------------------------------------------------------------
+# --- settings, devices, segments ---------------------------------------------------------------
 
 
 def test_settings_by_name():

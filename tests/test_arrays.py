@@ -24,7 +24,7 @@ def same(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-# --- what an array is -----------------------------------------------------------------------------
+# --- what an array is --------------------------------------------------------------------------
 
 
 def test_arrays_do_not_change():
@@ -100,7 +100,7 @@ def test_pickle_copy_and_dlpack(dtype):
         same(jnp.from_dlpack(np.asarray(x).copy()), x)
 
 
-# --- operators ------------------------------------------------------------------------------------
+# --- operators ---------------------------------------------------------------------------------
 
 ARITHMETIC = "add sub mul truediv floordiv mod pow".split()
 COMPARISONS = "lt le gt ge eq ne".split()
@@ -134,7 +134,7 @@ def test_bit_operators(name):
     same(divmod(jnp.asarray(a), 4)[1], a % 4)
 
 
-# --- promotion ------------------------------------------------------------------------------------
+# --- promotion ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("a", "b", "expected"), [
@@ -179,7 +179,7 @@ def test_integers_wrap_and_do_not_fit():
         jnp.asarray(2**70)
 
 
-# --- indexing -------------------------------------------------------------------------------------
+# --- indexing ----------------------------------------------------------------------------------
 
 BASE = np.arange(2 * 3 * 4.0).reshape(2, 3, 4)
 INDICES = [
@@ -252,7 +252,7 @@ def test_slices_are_numpys(data):
     same(jnp.asarray(base).at[index].set(-1), updated)
 
 
-# --- NumPy's protocols ----------------------------------------------------------------------------
+# --- NumPy's protocols -------------------------------------------------------------------------
 
 
 def test_numpy_functions_stay_in_fnx():
@@ -271,6 +271,16 @@ def test_numpy_functions_stay_in_fnx():
     )
     assert float(fnx.jit(np.mean)(x)) == 2.0
     assert x.__array_namespace__() is jnp
+
+
+def test_numpy_arrays_are_written_to():
+    total = np.zeros(3)
+    total += jnp.ones(3)
+    np.multiply(jnp.arange(3.0), 2.0, out=total, where=np.array([True, False, True]))
+    total[1:2] = jnp.full(1, 7.0)
+    np.testing.assert_array_equal(total, [0.0, 7.0, 4.0])
+    with pytest.raises(TypeError, match="immutable"):
+        np.add(1.0, 2.0, out=jnp.ones(()))
 
 
 def test_annotations_of_jaxtyping():

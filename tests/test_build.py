@@ -141,7 +141,7 @@ def test_readers_go_before_the_update_that_overwrites_what_they_read():
     assert z[3] == 0.0
 
 
-# --- memory ---------------------------------------------------------------------------------------------
+# --- memory ------------------------------------------------------------------------------------
 
 
 def buffers(n):
@@ -181,7 +181,7 @@ def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
     assert memory.plan([store(a), loop(store(b, a))], found) == 2 * 64
 
 
-# --- memory of dead arrays ---------------------------------------------------------------------------
+# --- memory of dead arrays ---------------------------------------------------------------------
 
 
 def test_elementwise_carries_are_overwritten_where_they_are_read():

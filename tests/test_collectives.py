@@ -223,7 +223,7 @@ def test_extrema_share_their_gradient():
     close(g, [0.0, 0.5, 0.5])
 
 
-# --- sizes and indices --------------------------------------------------------------------------------
+# --- sizes and indices -------------------------------------------------------------------------
 
 
 def test_sums_of_python_numbers_are_known_while_tracing():
@@ -288,7 +288,7 @@ def test_pytrees():
     close(b, np.roll(X[:, 0], 1, 0))
 
 
-# --- several names --------------------------------------------------------------------------------------
+# --- several names -----------------------------------------------------------------------------
 
 Y = RNG.normal(size=(2, 3, 6, 12))
 
@@ -343,7 +343,7 @@ def test_positional_axes_among_the_names():
     close(mapped(lambda x: lax.psum(x, ("i", 0)))(X), spread(X.sum((0, 1))))
 
 
-# --- in loops and branches ----------------------------------------------------------------------------
+# --- in loops and branches ---------------------------------------------------------------------
 
 
 def average(x):
@@ -450,7 +450,7 @@ def test_the_jaxpr_shows_names():
     assert "reduce_sum" in str(fnx.make_jaxpr(mapped(lambda x: lax.psum(x, "i")))(X))
 
 
-# --- errors ---------------------------------------------------------------------------------------------
+# --- errors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

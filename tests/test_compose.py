@@ -12,7 +12,7 @@ from fnx import lax
 X = np.array([0.35, 0.8, 0.55, 0.7])
 
 
-# --- functions ------------------------------------------------------------------------------------
+# --- functions ---------------------------------------------------------------------------------
 
 
 def scalar_maths(x):
@@ -249,7 +249,7 @@ def test_word(word, f):
     np.testing.assert_allclose(eager / scale, np.asarray(by_definition) / scale, atol=3e-8)
 
 
-# --- perturbation confusion -----------------------------------------------------------------------
+# --- perturbation confusion --------------------------------------------------------------------
 
 
 def test_the_classic_example():
@@ -302,7 +302,7 @@ def _unrolled(x):
     return y
 
 
-# --- Python control flow on concrete values -------------------------------------------------------
+# --- Python control flow on concrete values ----------------------------------------------------
 
 
 def by_branches(x):
@@ -345,7 +345,7 @@ def test_numpy_sees_concrete_values_under_grad():
     )
 
 
-# --- leaks ----------------------------------------------------------------------------------------
+# --- leaks -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

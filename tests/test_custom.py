@@ -280,7 +280,7 @@ def test_custom_gradient_and_closure_convert():
     assert float(api.grad(outer)(2.0)) == 3.0
 
 
-# --- checkpoint ---------------------------------------------------------------------------------
+# --- checkpoint --------------------------------------------------------------------------------
 
 
 def deep(w, x):
@@ -375,7 +375,7 @@ def test_print_saved_residuals(capsys):
     assert "f64[]" in capsys.readouterr().out
 
 
-# --- implicit differentiation -------------------------------------------------------------------
+# --- implicit differentiation ------------------------------------------------------------------
 
 
 def inverse(a, b):

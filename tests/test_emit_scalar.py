@@ -285,7 +285,7 @@ def test_any_byte_but_zero_is_true():
     np.testing.assert_array_equal(native(program, [x])[0], [0, 1, 1, 1])
 
 
-# --- conversions ---------------------------------------------------------------------------------------
+# --- conversions -------------------------------------------------------------------------------
 
 
 def converted(x, dtype):
@@ -397,7 +397,7 @@ def test_float16_with_and_without_hardware(has_half, monkeypatch):
     same(back, every)
 
 
-# --- complex arithmetic --------------------------------------------------------------------------------
+# --- complex arithmetic ------------------------------------------------------------------------
 
 
 def complex_pairs(dtype):

@@ -178,7 +178,7 @@ def test_if_with_results_and_stores(run):
     np.testing.assert_array_equal(side, np.where(a < 0, -a, 0))
 
 
-# --- what is known where --------------------------------------------------------------------------
+# --- what is known where -----------------------------------------------------------------------
 
 
 @RUNS
@@ -291,7 +291,7 @@ def test_stack_buffers(run):
     np.testing.assert_array_equal(out, [6, 4, 2])
 
 
-# --- calls ----------------------------------------------------------------------------------------
+# --- calls -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("run", [native, python])
@@ -407,7 +407,7 @@ def test_parallel_loops():
     assert ("symbol", "fnx_parallel_for") in emit_llvm.emit(p).params
 
 
-# --- the text -------------------------------------------------------------------------------------
+# --- the text ----------------------------------------------------------------------------------
 
 
 def build(n, factor, order=(0, 1)):

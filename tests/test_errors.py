@@ -25,7 +25,7 @@ def raises(*kinds: type, words: str):
     return register
 
 
-# --- shapes, dtypes, axes -------------------------------------------------------------------------
+# --- shapes, dtypes, axes ----------------------------------------------------------------------
 
 
 @raises(TypeError, ValueError, words="(3,) (4,)")
@@ -93,7 +93,7 @@ def too_many_indices():
     return ones(3)[0, 0]  # here
 
 
-# --- derivatives ----------------------------------------------------------------------------------
+# --- derivatives -------------------------------------------------------------------------------
 
 
 @raises(TypeError, words="scalar float64[3] jacrev")
@@ -156,6 +156,26 @@ def a_cotangent_of_another_shape():
     return fnx.vjp(jnp.sin, ones(3))[1](ones(2))  # here
 
 
+@raises(TypeError, words="int64[] ['n']")
+def grad_of_a_pytree_with_an_integer():
+    return fnx.grad(lambda p: p["w"] * p["n"])({"w": 1.0, "n": 3})  # here
+
+
+@raises(ValueError, words="args[0]['b'] f64[4,2] kwargs['y'] f64[3]")
+def lanes_of_different_sizes():
+    return fnx.vmap(lambda x, y: y)({"b": ones((4, 2))}, y=ones(3))  # here
+
+
+@raises(TypeError, words="NumPy f64[2] fnx.numpy")
+def a_traced_value_added_to_a_numpy_array():
+    def f(x):
+        total = np.zeros(2)
+        total += x  # here
+        return total
+
+    return fnx.jit(f)(ones(2))
+
+
 @raises(TypeError, words="None return missing")
 def grad_of_a_function_without_a_return():
     def loss(x):
@@ -179,7 +199,7 @@ def a_random_number_without_a_key():
     return fnx.random.normal((3,))  # here
 
 
-# --- values that are not known --------------------------------------------------------------------
+# --- values that are not known -----------------------------------------------------------------
 
 
 @raises(TypeError, words="truth bool[] lax.cond static_argnums")
@@ -251,7 +271,7 @@ def an_assignment_to_an_element():
     x[0] = 2.0  # here
 
 
-# --- jit ------------------------------------------------------------------------------------------
+# --- jit ---------------------------------------------------------------------------------------
 
 
 @raises(ValueError, words="static hashable list tuple")
@@ -295,7 +315,7 @@ def an_unknown_dialect():
     return fnx.jit(lambda x: x).lower(1.0).as_text("fortran")  # here
 
 
-# --- vmap -----------------------------------------------------------------------------------------
+# --- vmap --------------------------------------------------------------------------------------
 
 
 @raises(ValueError, words="2 3 in_axes")
@@ -328,7 +348,7 @@ def pmap_over_more_lanes_than_devices():
     return fnx.pmap(lambda x: x)(ones((99, 2)))  # here
 
 
-# --- loops and branches ---------------------------------------------------------------------------
+# --- loops and branches ------------------------------------------------------------------------
 
 
 @raises(TypeError, words="carry f64[3] f64[]")
@@ -372,7 +392,7 @@ def reverse_mode_of_a_while_loop():
     return fnx.grad(loop)(1.0)  # here
 
 
-# --- missing rules and callbacks ------------------------------------------------------------------
+# --- missing rules and callbacks ---------------------------------------------------------------
 
 
 @raises(NotImplementedError, words="pure_callback custom_jvp")

@@ -33,7 +33,7 @@ def run(prim, *args):
     return [np.asarray(o) for o in outs] if prim.multiple_results else np.asarray(outs[0])
 
 
-# --- a definition of gather by loops -----------------------------------------------------------------
+# --- a definition of gather by loops -----------------------------------------------------------
 
 
 @st.composite
@@ -128,7 +128,7 @@ def test_scatters_are_their_definition(case, mode):
             np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
-# --- what users do with them ---------------------------------------------------------------------------
+# --- what users do with them -------------------------------------------------------------------
 
 
 def test_filling_is_nan_or_the_extreme_integer():
@@ -207,7 +207,7 @@ def test_errors_say_what_does_not_fit():
         DynamicSlice((4,)).abstract(array(np.zeros(3)).aval, array(0).aval)
 
 
-# --- sorting ---------------------------------------------------------------------------------------------
+# --- sorting -----------------------------------------------------------------------------------
 
 
 def test_sort_puts_nan_last_and_keeps_pairs():
@@ -237,7 +237,7 @@ def test_argsort_and_top_k():
     assert at.dtype == np.int32
 
 
-# --- random bits: the known answers of the Random123 distribution ---------------------------------------
+# --- random bits: the known answers of the Random123 distribution ------------------------------
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_keys_are_checked():
         run(RandomSplit((2,)), np.zeros(3, np.uint32))
 
 
-# --- Fourier transforms ---------------------------------------------------------------------------------
+# --- Fourier transforms ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lengths", [(4,), (5,), (3, 4), (2, 3, 5)])

@@ -235,7 +235,7 @@ def test_zero_sized_arrays():
     assert executable.fast([x, x])[0].shape == (0, 3)
 
 
-# --- references and memory --------------------------------------------------------------------------
+# --- references and memory ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -384,7 +384,7 @@ def test_no_memory_for_the_workspace():
             call([np.array(1)])
 
 
-# --- workspaces and threads -------------------------------------------------------------------------
+# --- workspaces and threads --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 100, 200_000])
@@ -456,7 +456,7 @@ def test_leaves_may_vanish_while_a_program_runs():
             assert (outs[0]._value == 7.0).all()
 
 
-# --- callbacks and Ctrl-C ---------------------------------------------------------------------------
+# --- callbacks and Ctrl-C ----------------------------------------------------------------------
 
 
 def hosted(function, inputs, outputs):

@@ -27,7 +27,7 @@ def equal(a, b):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-# --- keys -----------------------------------------------------------------------------------------
+# --- keys --------------------------------------------------------------------------------------
 
 
 def test_one_program_for_each_signature():
@@ -118,7 +118,7 @@ def test_clear_caches_traces_again():
     assert len(times) == 2
 
 
-# --- static arguments -----------------------------------------------------------------------------
+# --- static arguments --------------------------------------------------------------------------
 
 
 def power(x, n):
@@ -239,7 +239,7 @@ def test_donated_arguments_are_accepted():
     equal(x, [1, 1, 1])
 
 
-# --- closures -------------------------------------------------------------------------------------
+# --- closures ----------------------------------------------------------------------------------
 
 
 def test_closed_over_arrays_are_not_part_of_the_code():
@@ -301,7 +301,7 @@ def test_the_argument_itself_closed_over_by_the_inner_function():
     assert float(fnx.grad(f)(3.0)) == 12.0
 
 
-# --- nesting and recursion ------------------------------------------------------------------------
+# --- nesting and recursion ---------------------------------------------------------------------
 
 
 def test_nested_and_recursive():
@@ -342,7 +342,7 @@ def test_unused_arguments_and_no_arguments():
     assert fnx.jit(lambda x: jnp.zeros((0, 3)) + x)(1.0).shape == (0, 3)
 
 
-# --- threads and callbacks ------------------------------------------------------------------------
+# --- threads and callbacks ---------------------------------------------------------------------
 
 
 def test_threads_that_trace_and_call_at_once():
@@ -452,7 +452,7 @@ def test_debug_print(capsys):
     assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2
 
 
-# --- stages ---------------------------------------------------------------------------------------
+# --- stages ------------------------------------------------------------------------------------
 
 
 @fnx.jit

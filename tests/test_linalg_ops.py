@@ -55,7 +55,7 @@ def positive(*shape, dtype="float64"):
     return (a @ adjoint(a) + shape[-1] * np.eye(shape[-1])).astype(dtype)
 
 
-# --- contractions ------------------------------------------------------------------------------------
+# --- contractions ------------------------------------------------------------------------------
 
 
 @st.composite
@@ -142,7 +142,7 @@ def test_holes_of_filters():
     close(found[0, 0], np.correlate(x[0, 0], wide, "valid"))
 
 
-# --- factorizations ------------------------------------------------------------------------------------
+# --- factorizations ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -147,7 +147,7 @@ def test_code_is_made_for_this_cpu():
     assert "ymm" in asm or "zmm" in asm
 
 
-# --- libraries ------------------------------------------------------------------------------------
+# --- libraries ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["dgemm", "blas:dgemm"])

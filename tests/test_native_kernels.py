@@ -63,7 +63,7 @@ def same(f, *arrays):
         agree(a, b)
 
 
-# --- convolutions ---------------------------------------------------------------------------------------
+# --- convolutions ------------------------------------------------------------------------------
 
 CONVOLUTIONS = {
     "plain": ((2, 12, 12, 3), (3, 3, 3, 16), (1, 1), "VALID", None, None, CHANNELS_LAST),
@@ -133,7 +133,7 @@ def test_wide_channels_overlap_tiles():
     same(f, numbers((1, 17, 19, 7), np.float32), numbers((2, 3, 7, 104), np.float32, 1))
 
 
-# --- reductions -----------------------------------------------------------------------------------------
+# --- reductions --------------------------------------------------------------------------------
 
 REDUCTIONS = [
     ((50, 8), 1), ((50, 8), 0), ((50, 3), 1), ((50, 4), 0), ((50, 13), 0), ((50, 13), 1),
@@ -188,7 +188,7 @@ def test_extrema_propagate_nan(dtype):
             np.testing.assert_array_equal(native, getattr(np, name)(x, axis=axis))
 
 
-# --- transposed access ----------------------------------------------------------------------------------
+# --- transposed access -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
@@ -209,7 +209,7 @@ def test_one_transposed_operand(n):
     )
 
 
-# --- 16-bit floats, bits --------------------------------------------------------------------------------
+# --- 16-bit floats, bits -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16])
@@ -221,6 +221,7 @@ def test_products_of_16_bit_floats_are_summed_in_float32(dtype):
 BITS = [np.int8, np.uint16, np.float16, BFLOAT16, np.int32, np.float32, np.uint64, np.float64]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("new", BITS)
 @pytest.mark.parametrize("old", BITS)
 def test_bits_of_another_width(old, new):
@@ -248,5 +249,22 @@ def test_reduced_precision(dtype, exponent, mantissa):
     x[:4] = [np.inf, -np.inf, np.nan, -0.0]
     f = lambda x: lax.reduce_precision(x, exponent, mantissa)
     native, expected = np.asarray(fnx.jit(f)(x)), np.asarray(f(fnp.asarray(x)))
-    np.testing.assert_array_equal(native, expected)
+    np.testing.assert_array_equal(native.astype(np.float64), expected.astype(np.float64))
     assert "host" not in fnx.jit(f).lower(x).as_text("kernel")
+
+
+@pytest.mark.parametrize(("dtype", "ulps"), [(np.float64, 16), (np.float32, 8)])
+@pytest.mark.parametrize("name", ["bessel_i0e", "bessel_i1e"])
+def test_bessel_functions(name, dtype, ulps):
+    special = pytest.importorskip("scipy.special")
+    around = np.nextafter(dtype(8), dtype([0, 9]))
+    x = np.concatenate([np.linspace(-40, 40, 4001), np.geomspace(1e-30, 1e30, 500), [8.0, np.inf]])
+    x = np.concatenate([x.astype(dtype), around])
+    native = np.asarray(fnx.jit(getattr(lax, name))(x)).astype(np.float64)
+    exact = getattr(special, name.removeprefix("bessel_"))(x.astype(np.float64))
+    inside = np.isfinite(x)
+    np.testing.assert_allclose(
+        native[inside], exact[inside], rtol=ulps * np.finfo(dtype).eps, atol=0
+    )
+    assert native[~inside] == 0
+    assert np.isnan(fnx.jit(getattr(lax, name))(dtype(np.nan)))

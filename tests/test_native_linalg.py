@@ -85,7 +85,7 @@ def agrees(*cases, factor=100.0):
     return report
 
 
-# --- factorizations -------------------------------------------------------------------------------
+# --- factorizations ----------------------------------------------------------------------------
 
 ORDERS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 65]
 SOME = {"float64": ORDERS, "complex128": ORDERS, "float32": [4, 6, 20], "complex64": [3, 8, 20]}
@@ -243,7 +243,7 @@ def test_permutations_of_pivots():
     agrees((LUPivotsToPermutation(40), pivots), (LUPivotsToPermutation(4), pivots[1]))
 
 
-# --- failures -------------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [3, 8, 20])
@@ -278,7 +278,7 @@ def test_singular_systems_give_inf_or_nan(n):
         close(found, expected)
 
 
-# --- products -------------------------------------------------------------------------------------
+# --- products ----------------------------------------------------------------------------------
 
 PLAIN = (((1,), (0,)), ((), ()))
 SIZES = [
@@ -388,7 +388,7 @@ def test_lengths_of_work_arrays_are_asked_for():
     assert integers >= 3 + 5 * 30
 
 
-# --- derivatives and loops --------------------------------------------------------------------------
+# --- derivatives and loops ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [3, 7, 20])

@@ -201,7 +201,7 @@ def test_traces_to_what_it_evaluates_to(text):
     )
 
 
-# --- lengths that are static ---------------------------------------------------------------------------
+# --- lengths that are static -------------------------------------------------------------------
 
 
 def test_static_sizes():
@@ -230,7 +230,7 @@ def test_lengths_that_depend_on_values_say_what_to_do(fn):
         fnx.jit(fn)(np.array([1, 0, 2]))
 
 
-# --- arrays and dtypes -----------------------------------------------------------------------------------
+# --- arrays and dtypes -------------------------------------------------------------------------
 
 
 def test_methods_are_the_functions():

@@ -145,7 +145,7 @@ def test_unknown_operands_are_left_to_the_other_side():
             x + bad
 
 
-# --- promotion ------------------------------------------------------------------------------------------
+# --- promotion ---------------------------------------------------------------------------------
 
 PROMOTION = [
     (np.float32(1), 2.0, "float32"),
@@ -210,7 +210,7 @@ def test_integer_powers():
         jnp.arange(3) ** -1
 
 
-# --- errors and warnings --------------------------------------------------------------------------------
+# --- errors and warnings -----------------------------------------------------------------------
 
 
 def test_shapes_that_do_not_fit_are_named():
@@ -238,7 +238,7 @@ def test_nothing_warns_of_infinities():
         assert not np.isfinite(np.asarray(value)).all()
 
 
-# --- protocols ------------------------------------------------------------------------------------------
+# --- protocols ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def close(found: object, expected: object, tolerance: float = 1.0) -> None:
     np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=eps, atol=eps)
 
 
-# --- abstract agrees with impl, for each dtype -------------------------------------------------------
+# --- abstract agrees with impl, for each dtype -------------------------------------------------
 
 
 def versions(sample: Sample) -> list[tuple[np.dtype | None, list[np.ndarray]]]:
@@ -124,7 +124,7 @@ def test_other_dtypes_are_refused(sample):
                 sample.prim.abstract(*[a.aval for a in others])
 
 
-# --- derivatives -------------------------------------------------------------------------------------
+# --- derivatives -------------------------------------------------------------------------------
 
 
 def with_zeros(outs: Sequence[Array], touts: Sequence[Array | None]) -> list[np.ndarray]:
@@ -271,7 +271,7 @@ def test_second_derivatives(sample):
         assert abs(left - right) <= tolerance * scale
 
 
-# --- batching ----------------------------------------------------------------------------------------
+# --- batching ----------------------------------------------------------------------------------
 
 
 def lanes_of(sample: Sample, value: np.ndarray) -> list[np.ndarray]:
@@ -308,7 +308,7 @@ def test_batch_is_a_loop(sample):
                 close(np.asarray(out)[lane], expected, 8 * sample.tolerance)
 
 
-# --- compiled code -----------------------------------------------------------------------------------
+# --- compiled code -----------------------------------------------------------------------------
 
 
 def program(sample: Sample):
@@ -340,7 +340,7 @@ def test_backends_agree_with_impl(sample):
             close(a, b, 8 * sample.tolerance)
 
 
-# --- no primitive is left out ------------------------------------------------------------------------
+# --- no primitive is left out ------------------------------------------------------------------
 
 
 def concrete_subclasses(cls: type) -> set[type]:

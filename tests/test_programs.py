@@ -29,7 +29,7 @@ def slope_check(f, x, rtol=1e-5, step=1e-6):
     return gradient
 
 
-# --- simulations ----------------------------------------------------------------------------------
+# --- simulations -------------------------------------------------------------------------------
 
 
 def lorenz(state):
@@ -156,7 +156,7 @@ def test_mandelbrot_by_a_while_loop_in_lanes():
     np.testing.assert_array_equal(np.asarray(found), np.vectorize(plain)(cs))
 
 
-# --- fitting --------------------------------------------------------------------------------------
+# --- fitting -----------------------------------------------------------------------------------
 
 
 @partial(fnx.tree_util.register_dataclass, data_fields=["w", "b"], meta_fields=["activation"])
@@ -299,7 +299,7 @@ def test_viterbi():
         )
 
 
-# --- networks -------------------------------------------------------------------------------------
+# --- networks ----------------------------------------------------------------------------------
 
 
 def test_attention():
@@ -353,7 +353,7 @@ def test_gradient_of_each_example():
     close(rows, [fnx.grad(loss)(w, x[i], y[i]) for i in range(4)])
 
 
-# --- implicit functions, searching, sampling ------------------------------------------------------
+# --- implicit functions, searching, sampling ---------------------------------------------------
 
 
 def test_a_fixed_point_with_a_rule_of_its_own():

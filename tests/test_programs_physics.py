@@ -32,7 +32,7 @@ def rk4(rhs, y, h):
     return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
 
 
-# --- ordinary differential equations -----------------------------------------------------------------
+# --- ordinary differential equations -----------------------------------------------------------
 
 
 def lorenz(u, s, r, b):
@@ -156,7 +156,7 @@ def test_planets_keep_energy_and_momentum_and_have_gradients():
     close(np.vdot(fnx.jit(fnx.grad(miss))(v), along), directional(miss, v, along), rtol=1e-7)
 
 
-# --- partial differential equations -------------------------------------------------------------------
+# --- partial differential equations ------------------------------------------------------------
 
 
 def test_heat_in_place_and_its_adjoint():
@@ -247,7 +247,7 @@ def test_particles_in_cells():
     close(force, q * cells * (potential[(left + 1) % cells] - potential[left]))
 
 
-# --- statistical physics and random numbers ---------------------------------------------------------------
+# --- statistical physics and random numbers ----------------------------------------------------
 
 
 def test_ising_model_replayed_in_numpy():
@@ -327,7 +327,7 @@ def test_molecules_in_a_box():
     close(energies, float(potential(x0)), rtol=1e-3)
 
 
-# --- inference -----------------------------------------------------------------------------------------
+# --- inference ---------------------------------------------------------------------------------
 
 
 def test_gaussian_process():
@@ -481,7 +481,7 @@ def test_adam_on_a_pytree():
     close(np.append(found["w"], found["b"][0]), p, rtol=1e-8)
 
 
-# --- equations solved inside -----------------------------------------------------------------------------
+# --- equations solved inside -------------------------------------------------------------------
 
 
 def test_conjugate_gradients_on_a_sparse_matrix():

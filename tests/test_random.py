@@ -12,7 +12,7 @@ from fnx import random
 KEY = random.PRNGKey(42)
 
 
-# --- values recorded from JAX 0.10 with 64-bit types, seed 42 ------------------------------------------
+# --- values recorded from JAX 0.10 with 64-bit types, seed 42 ----------------------------------
 
 
 def test_keys_are_those_of_jax():
@@ -77,7 +77,7 @@ def test_floats_are_those_of_jax_up_to_rounding(name, args, expected):
     assert_allclose(getattr(random, name)(KEY, *args), expected, rtol=1e-13)
 
 
-# --- distributions -------------------------------------------------------------------------------------
+# --- distributions -----------------------------------------------------------------------------
 
 N = 20_000
 CASES = [
@@ -192,7 +192,7 @@ def test_integers_of_a_span_that_does_not_fit():
     assert_array_equal(random.randint(KEY, (3,), 5, 5), [5, 5, 5])
 
 
-# --- keys and transformations ---------------------------------------------------------------------------
+# --- keys and transformations ------------------------------------------------------------------
 
 
 def test_both_forms_of_keys_give_the_same_numbers():

@@ -21,7 +21,7 @@ from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
 from fnx.ops.reduction import Sum
 
-# --- minimum cuts --------------------------------------------------------------------------------
+# --- minimum cuts -------------------------------------------------------------------------------
 
 
 def brute_force(nodes, edges):
@@ -60,7 +60,7 @@ def test_long_chains_need_no_recursion():
     assert 3000 not in late
 
 
-# --- loops --------------------------------------------------------------------------------------
+# --- loops -------------------------------------------------------------------------------------
 
 
 def loops(f, *args, argnums=None):

@@ -261,7 +261,7 @@ def test_loops_of_no_rounds_lose_nothing():
     assert float(eval_jaxpr(simple(fn, np.array(0.5)), [as_array(0.5)])[0]) == 0.5
 
 
-# --- random programs ----------------------------------------------------------------------------
+# --- random programs ---------------------------------------------------------------------------
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan]
 UNARY = [neg, sin, exp, lambda x: convert(x, F8), Transpose((1, 0)), Reshape((2, 2)), stop_gradient]

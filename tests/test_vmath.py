@@ -19,7 +19,7 @@ TIGHT = "exp exp2 expm1 log log2 log10 log1p sin cos tan".split()
 BOUND = {**dict.fromkeys(SAMPLES, 4.0), "tanh": 2.0, "pow": 2.0, **dict.fromkeys(TIGHT, 1.5)}
 
 
-# --- accuracy ------------------------------------------------------------------------------------
+# --- accuracy ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_huge_angles():
     assert evaluate("cos", [np.array([x])])[0] == -4.687165924254628e-19
 
 
-# --- form ----------------------------------------------------------------------------------------
+# --- form --------------------------------------------------------------------------------------
 
 PRIMITIVE = set(
     "const var add sub mul div neg abs fma sqrt floor round_even trunc eq ne lt le gt ge and or xor "

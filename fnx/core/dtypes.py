@@ -119,7 +119,7 @@ def scalar_dtype(value: Any) -> np.dtype:
     return found
 
 
-# --- promotion: least upper bounds in a lattice, as JAX documents it ------------------------------------
+# --- promotion: least upper bounds in a lattice, as JAX documents it ---------------------------
 # Nodes are dtypes and three weak ones; an edge leads to each next larger type.
 _W_I, _W_F, _W_C = "i*", "f*", "c*"
 

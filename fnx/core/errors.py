@@ -75,7 +75,7 @@ class CompileError(FnxError, RuntimeError):
     """Native code could not be made; names the file with the Kernel IR and the way around."""
 
 
-# --- tracebacks ---------------------------------------------------------------------------------
+# --- tracebacks --------------------------------------------------------------------------------
 
 
 def hide_frames(error: Exception) -> None:

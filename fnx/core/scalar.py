@@ -57,7 +57,7 @@ def forget() -> None:
     _interned.clear()
 
 
-# --- leaves -------------------------------------------------------------------------------------
+# --- leaves ------------------------------------------------------------------------------------
 
 
 class _Bits(float):
@@ -119,7 +119,7 @@ def load(buffer: Any, index: Expr, dtype: str) -> Expr:
     return node("load", dtype, (index,), buffer)
 
 
-# --- index arithmetic: int64, folded as it is built ------------------------------------------------
+# --- index arithmetic: int64, folded as it is built --------------------------------------------
 
 
 def _number(e: Expr) -> int | None:
@@ -202,7 +202,7 @@ def clamp(low: Expr, x: Expr, high: Expr) -> Expr:
     return node("min", "int64", (node("max", "int64", (x, low)), high))
 
 
-# --- everything else: one function, a table of what exists -------------------------------------------
+# --- everything else: one function, a table of what exists -------------------------------------
 
 UNARY = frozenset(
     "neg abs sign floor ceil round_even trunc sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p "

@@ -76,7 +76,7 @@ class Site:
         return self.message.format(*values[: self.args], **named)
 
 
-# --- the error, as a value ----------------------------------------------------------------------------
+# --- the error, as a value ---------------------------------------------------------------------
 
 
 @tree_util.register_pytree_node_class
@@ -129,7 +129,7 @@ def _lane(v: Any, lane: np.ndarray) -> Any:
     return array[tuple(lane)] if len(lane) and array.ndim >= len(lane) else array
 
 
-# --- checks -------------------------------------------------------------------------------------------
+# --- checks ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def check_error(error: Error) -> None:
         Check(site)(good, *[as_array(v) for v in values])
 
 
-# --- the transformation -------------------------------------------------------------------------------
+# --- the transformation ------------------------------------------------------------------------
 
 
 class _State:

@@ -89,7 +89,7 @@ def _inexact(x: Any) -> Any:
     return x if is_inexact(x.dtype) else x.astype(float)
 
 
-# --- the method -----------------------------------------------------------------------------------
+# --- the method --------------------------------------------------------------------------------
 
 
 def _combine(weights: tuple, ks: list) -> Any:

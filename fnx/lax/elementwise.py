@@ -269,7 +269,7 @@ def stop_gradient(x: Any) -> Any:
     from fnx import tree_util
 
     def stop(leaf: Any) -> Any:
-        if isinstance(leaf, Array) or isinstance(leaf, np.ndarray):
+        if isinstance(leaf, (Array, np.ndarray)):
             leaf = to_array(leaf, "stop_gradient")
             return ops.stop_gradient(leaf) if dtypes.is_inexact(leaf.dtype) else leaf
         return leaf

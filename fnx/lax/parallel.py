@@ -73,7 +73,7 @@ def _map(fn: Callable[[Array], Any], x: Tree, what: str) -> Tree:
     return tree_util.tree_map(lambda leaf: fn(to_array(leaf, what)), x)
 
 
-# --- where a lane is --------------------------------------------------------------------------------
+# --- where a lane is ---------------------------------------------------------------------------
 
 
 def axis_size(axis_name: Any) -> int:
@@ -105,7 +105,7 @@ def axis_index(axis_name: Any) -> Array:
     return index
 
 
-# --- reductions -------------------------------------------------------------------------------------
+# --- reductions --------------------------------------------------------------------------------
 
 
 def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
@@ -168,7 +168,7 @@ pmax = _extremum("pmax", ops.PMax, "largest")
 pmin = _extremum("pmin", ops.PMin, "smallest")
 
 
-# --- exchanges --------------------------------------------------------------------------------------
+# --- exchanges ---------------------------------------------------------------------------------
 
 
 def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:

@@ -75,7 +75,15 @@ def dot_general(
     return DotGeneral(canonical_dims(dimension_numbers), _dtype(preferred_element_type))(x, y)
 
 
-def dot(lhs: Any, rhs: Any, *args: Any, precision: Any = None, preferred_element_type: Any = None, dimension_numbers: Any = None, **_: Any) -> Array:  # fmt: skip
+def dot(
+    lhs: Any,
+    rhs: Any,
+    *args: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    dimension_numbers: Any = None,
+    **_: Any,
+) -> Array:
     """Vector and matrix products."""
     del args, precision
     x, y = to_array(lhs, "dot"), to_array(rhs, "dot", 1)
@@ -93,7 +101,7 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     return dot_general(x, y, (((x.ndim - 1,), (y.ndim - 2,)), (batch, batch)), precision)
 
 
-# --- convolutions --------------------------------------------------------------------------------------
+# --- convolutions ------------------------------------------------------------------------------
 
 
 def conv_dimension_numbers(
@@ -165,7 +173,14 @@ def conv_general_dilated(
     return prim(x, w)
 
 
-def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None, preferred_element_type: Any = None) -> Array:  # fmt: skip
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """Convolution with the default layout (batch, features, space)."""
     return conv_general_dilated(
         lhs,
@@ -177,7 +192,16 @@ def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precis
     )
 
 
-def conv_with_general_padding(lhs: Any, rhs: Any, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any, precision: Any = None, preferred_element_type: Any = None) -> Array:  # fmt: skip
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """Convolution with dilations and the default layout."""
     return conv_general_dilated(
         lhs,
@@ -227,9 +251,15 @@ def conv_transpose(
         o, i, *rest = numbers.rhs_spec
         numbers = numbers._replace(rhs_spec=(i, o, *rest))
     return conv_general_dilated(
-        x, w, (1,) * spatial, pads, tuple(strides), dilation, numbers,
+        x,
+        w,
+        (1,) * spatial,
+        pads,
+        tuple(strides),
+        dilation,
+        numbers,
         preferred_element_type=preferred_element_type,
-    )  # fmt: skip
+    )
 
 
 def _transposed_padding(k: int, s: int, padding: str) -> tuple[int, int]:
@@ -244,7 +274,7 @@ def _transposed_padding(k: int, s: int, padding: str) -> tuple[int, int]:
     return before, total - before
 
 
-# --- gather and scatter ------------------------------------------------------------------------------------
+# --- gather and scatter ------------------------------------------------------------------------
 
 
 def gather(
@@ -262,8 +292,13 @@ def gather(
     x, i = to_array(operand, "gather"), to_array(start_indices, "gather", 1)
     kind = GatherScatterMode.from_any(mode)
     prim = Gather(
-        dimension_numbers, fill_value, indices_are_sorted, kind, tuple(int(n) for n in slice_sizes), unique_indices
-    )  # fmt: skip
+        dimension_numbers,
+        fill_value,
+        indices_are_sorted,
+        kind,
+        tuple(int(n) for n in slice_sizes),
+        unique_indices,
+    )
     return prim(x, i)
 
 
@@ -317,7 +352,7 @@ def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Array:
     return getitem(to_array(src), tuple(index))
 
 
-# --- transforms ----------------------------------------------------------------------------------------------
+# --- transforms --------------------------------------------------------------------------------
 
 
 class FftType(enum.IntEnum):

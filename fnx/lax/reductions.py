@@ -71,7 +71,7 @@ cumsum, cumprod, cummax, cummin, cumlogsumexp = (
 )
 
 
-# --- general folds -----------------------------------------------------------------------------------
+# --- general folds -----------------------------------------------------------------------------
 
 
 def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: Any) -> Any:
@@ -81,8 +81,7 @@ def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: An
     def flat(*xs: Array) -> list[Array]:
         a = tree_util.tree_unflatten(structure, xs[:n])
         b = tree_util.tree_unflatten(structure, xs[n:])
-        out = [as_array(o) for o in tree_util.tree_leaves(computation(a, b))]
-        return out
+        return [as_array(o) for o in tree_util.tree_leaves(computation(a, b))]
 
     jaxpr, consts = trace(flat, [*avals, *avals], what="reduce")
     if consts:
@@ -118,7 +117,7 @@ def reduce(
     return tree_util.tree_unflatten(structure, outs)
 
 
-# --- windows --------------------------------------------------------------------------------------------
+# --- windows -----------------------------------------------------------------------------------
 
 
 def padtype_to_pads(
@@ -207,7 +206,7 @@ def _general_window(
     return total
 
 
-# --- sorting ----------------------------------------------------------------------------------------------
+# --- sorting -----------------------------------------------------------------------------------
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:

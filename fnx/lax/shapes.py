@@ -168,7 +168,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     return Pad(tuple(tuple(int(n) for n in p) for p in padding_config))(x, value)  # type: ignore[misc]
 
 
-# --- static slices -----------------------------------------------------------------------------------
+# --- static slices -----------------------------------------------------------------------------
 
 
 def slice(
@@ -209,7 +209,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     return out if keepdims else squeeze(out, (k,))
 
 
-# --- dynamic slices ------------------------------------------------------------------------------------
+# --- dynamic slices ----------------------------------------------------------------------------
 
 
 def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:

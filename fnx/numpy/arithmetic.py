@@ -83,7 +83,7 @@ def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
     return select(mask, x, y)
 
 
-# --- arithmetic ---------------------------------------------------------------------------------------
+# --- arithmetic --------------------------------------------------------------------------------
 
 add = _binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
 multiply = _binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
@@ -296,7 +296,7 @@ def _skip_nan(out: Array, x: Array, y: Array) -> Array:
     return where3(ops.ne(x, x), y, where3(ops.ne(y, y), x, out))
 
 
-# --- integers -----------------------------------------------------------------------------------------
+# --- integers ----------------------------------------------------------------------------------
 
 
 def gcd(x1, x2):

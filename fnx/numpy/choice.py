@@ -48,7 +48,7 @@ def _take_static(x: Array, places: np.ndarray, axis: int) -> Array:
     return indexing.read(x, Plan((), x.shape, tuple(entries)))
 
 
-# --- take, put, choose --------------------------------------------------------------------------------
+# --- take, put, choose -------------------------------------------------------------------------
 
 
 def take(

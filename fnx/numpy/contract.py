@@ -221,7 +221,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
-# --- einsum -------------------------------------------------------------------------------------------
+# --- einsum ------------------------------------------------------------------------------------
 
 
 def _path(subscripts: str, shapes: tuple, optimize: Any) -> list:

@@ -28,7 +28,7 @@ from fnx.numpy.util import (
 from fnx.ops.broadcast import full as _full
 from fnx.ops.broadcast import scalar
 
-# --- counting -----------------------------------------------------------------------------------------
+# --- counting -----------------------------------------------------------------------------------
 
 
 def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):

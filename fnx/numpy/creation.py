@@ -24,7 +24,7 @@ from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape
 
-# --- from data ----------------------------------------------------------------------------------------
+# --- from data ----------------------------------------------------------------------------------
 
 
 def array(
@@ -240,7 +240,7 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return array(np.from_dlpack(x))
 
 
-# --- constants ----------------------------------------------------------------------------------------
+# --- constants ---------------------------------------------------------------------------------
 
 
 def _filled(shape: Any, value: Any, dtype: Any) -> Array:

@@ -25,7 +25,7 @@ from fnx.numpy.util import (
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
 
-# --- what they are made of ----------------------------------------------------------------------------
+# --- what they are made of ----------------------------------------------------------------------
 
 
 def _float_unary(name: str, prim: Any, doc: str) -> Callable:
@@ -47,7 +47,7 @@ def nextafter(x, y, /):
     return ops.nextafter(*fit("nextafter", promote_inexact("nextafter", x, y)))
 
 
-# --- exponentials, trigonometry -----------------------------------------------------------------------
+# --- exponentials, trigonometry ----------------------------------------------------------------
 
 sqrt = _float_unary("sqrt", ops.sqrt, "The square root.")
 cbrt = _float_unary("cbrt", ops.cbrt, "The cube root.")
@@ -217,7 +217,7 @@ def modf(x, /, out=None):
     return copysign(fraction, x), whole
 
 
-# --- complex numbers ----------------------------------------------------------------------------------
+# --- complex numbers ---------------------------------------------------------------------------
 
 
 def angle(z, deg=False):

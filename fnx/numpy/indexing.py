@@ -197,7 +197,7 @@ def wrap(i: Array, n: int) -> Array:
     return select(ops.lt(i, scalar(0, i.dtype)), ops.add(i, scalar(n, i.dtype)), i)
 
 
-# --- reading ------------------------------------------------------------------------------------------
+# --- reading -----------------------------------------------------------------------------------
 
 
 def getitem(x: Array, index: Any) -> Array:
@@ -325,7 +325,7 @@ def _shape_result(x: Array, p: Plan, kept: list[int]) -> Array:
     return Reshape(tuple([full.get(k, 1) for k in kept]))(x)
 
 
-# --- gather and scatter -------------------------------------------------------------------------------
+# --- gather and scatter ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from fnx.ops import matrix as m
 from fnx.ops import spectral
 from fnx.ops.broadcast import broadcast_to, full, scalar
 
-# --- results ------------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------
 
 
 class QRResult(NamedTuple):
@@ -94,7 +94,7 @@ def _symmetrized(x: Array) -> Array:
     return ops.mul(ops.add(x, m.adjoint(x)), scalar(0.5, x.dtype))
 
 
-# --- factorizations -----------------------------------------------------------------------------------
+# --- factorizations ----------------------------------------------------------------------------
 
 
 def cholesky(a, *, upper=False, symmetrize_input=True):
@@ -180,7 +180,7 @@ def eigvals(a):
     return spectral.Eig(False, False)(_matrix("eigvals", a, square=True))[0]
 
 
-# --- systems ------------------------------------------------------------------------------------------
+# --- systems -----------------------------------------------------------------------------------
 
 
 def solve(a, b):
@@ -351,7 +351,7 @@ def multi_dot(arrays, *, precision=None):
     return contract.einsum(f"{','.join(terms)}->{head}{tail}", *xs)
 
 
-# --- norms --------------------------------------------------------------------------------------------
+# --- norms -------------------------------------------------------------------------------------
 
 
 def norm(x, ord=None, axis=None, keepdims=False):
@@ -477,7 +477,7 @@ def tensorinv(a, ind=2):
     return reshape_to(out, (*tail, *head))
 
 
-# --- the array API's names ----------------------------------------------------------------------------
+# --- the array API's names ---------------------------------------------------------------------
 
 
 def cross(x1, x2, /, *, axis=-1):

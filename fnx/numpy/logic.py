@@ -22,7 +22,7 @@ from fnx.numpy.util import (
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
 
-# --- tests, comparisons, logic ------------------------------------------------------------------------
+# --- tests, comparisons, logic ------------------------------------------------------------------
 
 
 def isfinite(x, /):

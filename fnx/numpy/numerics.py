@@ -33,7 +33,7 @@ from fnx.ops.permute import Reshape
 from fnx.ops.slice import Pad
 from fnx.ops.special import bessel_i0e
 
-# --- differences and integrals ------------------------------------------------------------------------
+# --- differences and integrals ------------------------------------------------------------------
 
 
 def diff(a, n=1, axis=-1, prepend=None, append=None):
@@ -198,7 +198,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     return where(x < xp[0], below, where(x > xp[-1], above, inside))
 
 
-# --- convolution --------------------------------------------------------------------------------------
+# --- convolution -------------------------------------------------------------------------------
 
 
 def _convolve(x: Array, y: Array, mode: str, dtype: Any) -> Array:
@@ -242,7 +242,7 @@ def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None
     return flip(out) if turned else out
 
 
-# --- polynomials --------------------------------------------------------------------------------------
+# --- polynomials -------------------------------------------------------------------------------
 
 
 def polyval(p, x, *, unroll=16):
@@ -397,7 +397,7 @@ def roots(p, *, strip_zeros=True):
     return concatenate([linalg.eigvals(companion), zeros])
 
 
-# --- other --------------------------------------------------------------------------------------------
+# --- other -------------------------------------------------------------------------------------
 
 
 def i0(x):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import TypeMismatch
 
 _REDUCTIONS = {
     "add": "sum",
@@ -34,8 +35,15 @@ def _namespace(module: str) -> Any:
 
 def array_ufunc(self: Array, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """NumPy's ufuncs of arrays are fnx.numpy's."""
-    if any(v is not None for v in options.get("out") or ()):
-        return NotImplemented
+    given = [v for v in options.get("out") or () if v is not None]
+    if any(isinstance(v, Array) for v in given):
+        raise TypeMismatch(
+            f"{ufunc.__name__} with out=: arrays are immutable; use the result instead"
+        )
+    if given:  # a NumPy array that is written to, by out= or `+=`
+        return _with_numpy(
+            ufunc if method == "__call__" else getattr(ufunc, method), inputs, options
+        )
     space = _namespace("numpy")
     if method == "__call__":
         fn = getattr(space, ufunc.__name__, None)

@@ -29,7 +29,7 @@ from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape
 
-# --- ranges and grids ---------------------------------------------------------------------------------
+# --- ranges and grids ---------------------------------------------------------------------------
 
 
 def _iota(dtype: np.dtype, n: int) -> Array:

@@ -201,7 +201,7 @@ def ptp(a, axis=None, out=None, keepdims=False):
     return ufuncs.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
-# --- means --------------------------------------------------------------------------------------------
+# --- means -------------------------------------------------------------------------------------
 
 
 _WIDE = frozenset(np.dtype(d) for d in ("f4", "f8", "c8", "c16"))
@@ -327,7 +327,7 @@ def std(
     )
 
 
-# --- places -------------------------------------------------------------------------------------------
+# --- places ------------------------------------------------------------------------------------
 
 
 def _arg(name: str, prim: Callable, doc: str) -> Callable:
@@ -354,7 +354,7 @@ argmax = _arg("argmax", reduction.ArgMax, "The first index of the largest elemen
 argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest element.")
 
 
-# --- cumulative ---------------------------------------------------------------------------------------
+# --- cumulative --------------------------------------------------------------------------------
 
 
 def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Callable:
@@ -407,7 +407,7 @@ def _array_api_cumulative(
     return Concatenate(k)(_full(shape, first, out.dtype), out)
 
 
-# --- ignoring nan -------------------------------------------------------------------------------------
+# --- ignoring nan ------------------------------------------------------------------------------
 
 
 def _without_nan(x: Array, value: Any) -> tuple[Array, Array | None]:
@@ -491,7 +491,7 @@ def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
     return ufuncs.sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 
-# --- comparing ----------------------------------------------------------------------------------------
+# --- comparing ---------------------------------------------------------------------------------
 
 
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):

@@ -20,7 +20,7 @@ from fnx.numpy.util import (
 )
 from fnx.ops import elementwise as ops
 
-# --- rounding -----------------------------------------------------------------------------------------
+# --- rounding -----------------------------------------------------------------------------------
 
 
 def _rounding(name: str, prim: Any, doc: str, ints_stay: bool = True) -> Callable:
@@ -92,7 +92,7 @@ def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
     return x
 
 
-# --- nan and closeness --------------------------------------------------------------------------------
+# --- nan and closeness -------------------------------------------------------------------------
 
 
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):

@@ -29,7 +29,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full as _full
 from fnx.ops.sorting import Sort
 
-# --- sets ---------------------------------------------------------------------------------------------
+# --- sets ---------------------------------------------------------------------------------------
 
 
 def unique(

@@ -28,7 +28,7 @@ from fnx.ops.broadcast import insert_axes
 from fnx.ops.join import Concatenate, Split
 from fnx.ops.permute import Reshape, Squeeze, Transpose
 
-# --- what shape ---------------------------------------------------------------------------------------
+# --- what shape ---------------------------------------------------------------------------------
 
 
 def shape(a):
@@ -52,13 +52,14 @@ def broadcast_shapes(*shapes):
     return common_shape("broadcast_shapes", [canonical_shape(s) for s in shapes])
 
 
-# --- reshape, transpose -------------------------------------------------------------------------------
+# --- reshape, transpose ------------------------------------------------------------------------
 
 
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements in another shape, one entry of which may be -1.
 
-    >>> reshape(arange(4), (2, -1)).shape
+    >>> import fnx.numpy as jnp
+    >>> jnp.reshape(jnp.arange(4), (2, -1)).shape
     (2, 2)
     """
     del copy, out_sharding
@@ -206,7 +207,7 @@ def broadcast_arrays(*args):
     return _broadcast_arrays("broadcast_arrays", to_arrays("broadcast_arrays", *args))
 
 
-# --- join and split -----------------------------------------------------------------------------------
+# --- join and split ----------------------------------------------------------------------------
 
 
 def _sequence(name: str, arrays: Any) -> list[Array]:
@@ -230,7 +231,8 @@ def _joined(name: str, arrays: list[Array], dtype: Any) -> list[Array]:
 def concatenate(arrays, axis=0, dtype=None):
     """Arrays joined along an axis that they have.
 
-    >>> concatenate([array([1, 2]), array([3])])
+    >>> import fnx.numpy as jnp
+    >>> jnp.concatenate([jnp.array([1, 2]), jnp.array([3])])
     Array([1, 2, 3], dtype=int64)
     """
     xs = _joined("concatenate", _sequence("concatenate", arrays), dtype)

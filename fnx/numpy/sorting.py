@@ -23,7 +23,7 @@ from fnx.ops.broadcast import scalar
 from fnx.ops.join import Iota
 from fnx.ops.sorting import Sort, TopK
 
-# --- sorting ------------------------------------------------------------------------------------------
+# --- sorting ------------------------------------------------------------------------------------
 
 
 def _sortable(a: Any, axis: Any, name: str) -> tuple[Array, int]:
@@ -41,7 +41,8 @@ def _keys(x: Array) -> list[Array]:
 def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """The elements in increasing order along an axis; nan last.
 
-    >>> sort(array([3, 1, 2]))
+    >>> import fnx.numpy as jnp
+    >>> jnp.sort(jnp.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int64)
     """
     _no_order(order)

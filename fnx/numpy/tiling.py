@@ -24,7 +24,7 @@ from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Rev
 
-# --- repeat, pad, roll --------------------------------------------------------------------------------
+# --- repeat, pad, roll --------------------------------------------------------------------------
 
 
 def tile(A, reps):

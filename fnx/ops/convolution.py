@@ -66,7 +66,7 @@ class ConvGeneralDilated(Primitive):
     preferred_element_type: np.dtype | None = None
     name = "conv_general_dilated"
 
-    # --- shapes -----------------------------------------------------------------------------------
+    # --- shapes ---------------------------------------------------------------------------------
 
     def abstract(self, x: ShapedArray, w: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if x.dtype != w.dtype:
@@ -125,7 +125,7 @@ class ConvGeneralDilated(Primitive):
             found.append(max(0, room // s + 1))
         return found
 
-    # --- numbers ----------------------------------------------------------------------------------
+    # --- numbers --------------------------------------------------------------------------------
 
     def impl(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:  # type: ignore[override]
         (aval,) = self.abstract(ShapedArray(x.shape, x.dtype), ShapedArray(w.shape, w.dtype))
@@ -181,7 +181,7 @@ class ConvGeneralDilated(Primitive):
         crop = [slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi) in zip(sizes, self.padding)]
         return x[(..., *crop)]
 
-    # --- derivatives --------------------------------------------------------------------------------
+    # --- derivatives ----------------------------------------------------------------------------
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, w), (tx, tw) = primals, tangents
@@ -270,7 +270,7 @@ class ConvGeneralDilated(Primitive):
         assert found.shape == (features // groups, out, *kernel)
         return Transpose((1, 0, *range(2, 2 + n)))(found)
 
-    # --- lanes ------------------------------------------------------------------------------------
+    # --- lanes ----------------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         (x, w), (kx, kw) = args, axes
@@ -297,7 +297,7 @@ class ConvGeneralDilated(Primitive):
         out = Reshape((out.shape[0], lanes, o, *out.shape[2:]))(out)
         return (_unpermuted(move_axis(out, 1, 0), os, True),), (0,)
 
-    # --- native code --------------------------------------------------------------------------------
+    # --- native code ----------------------------------------------------------------------------
 
     def lower(self, x: Operand, w: Operand) -> Recipe:  # type: ignore[override]
         (aval,) = self.abstract(_aval(x), _aval(w))
@@ -456,7 +456,7 @@ def _woven(p: Program, parts: list, axis: int, total: int) -> Any:
     return p(Slice((0,) * len(shape), stop), x)
 
 
-# --- layouts ------------------------------------------------------------------------------------------
+# --- layouts -----------------------------------------------------------------------------------
 
 
 def _placed(spec: Shape, index: Sequence[expr.Expr]) -> list[expr.Expr]:

@@ -74,7 +74,7 @@ def times(value: Any, x: Any) -> Any:
     return mul(x, scalar(value, x.dtype))
 
 
-# --- arithmetic --------------------------------------------------------------------------------------
+# --- arithmetic --------------------------------------------------------------------------------
 
 neg: Elementwise = linear("neg", np.negative, NUMBER, lambda t, o, x: neg(t))
 _SUB = (identity, lambda t, o, x, y: neg(t))
@@ -228,7 +228,7 @@ class Round(Pointwise):
 is_finite = unary("is_finite", np.isfinite, dtype_table("f", lambda d: dtypes.bool_))
 nextafter = binary("nextafter", np.nextafter, FLOAT)
 
-# --- powers, exponentials, logarithms ----------------------------------------------------------------
+# --- powers, exponentials, logarithms -----------------------------------------------------------
 
 sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, div(scalar(0.5, x.dtype), o)))
 rsqrt: Elementwise = unary(
@@ -246,7 +246,7 @@ logistic = unary(
     "logistic", numeric.logistic, INEXACT, lambda t, o, x: mul(t, mul(o, sub(one(x), o)))
 )
 
-# --- trigonometric and hyperbolic functions ----------------------------------------------------------
+# --- trigonometric and hyperbolic functions -----------------------------------------------------
 
 
 def _one_minus_square(x: Any) -> Any:
@@ -284,7 +284,7 @@ atan2 = binary(
     ),
 )
 
-# --- complex numbers: cotangents are not conjugated, as in JAX -----------------------------------------
+# --- complex numbers: cotangents are not conjugated, as in JAX ----------------------------------
 
 real: Elementwise = linear(
     "real",
@@ -312,13 +312,13 @@ complex_: Elementwise = binary(
     (lambda ct, o, x, y: real(ct), lambda ct, o, x, y: neg(imag(ct))),
 )
 
-# --- the operand itself --------------------------------------------------------------------------------
+# --- the operand itself -------------------------------------------------------------------------
 
 _SAME = {"impl": lambda x: x, "accepts": ANY, "expr": lambda a: a}
 copy = Elementwise("copy", jvps=(identity,), pulls=(identity,), **_SAME)
 stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME)
 
-# --- bits --------------------------------------------------------------------------------------------
+# --- bits ---------------------------------------------------------------------------------------
 
 shift_left = binary("shift_left", np.left_shift, INTEGER)
 shift_right_arithmetic = binary("shift_right_arithmetic", numeric.shift_right_arithmetic, INTEGER)

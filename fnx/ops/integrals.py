@@ -33,7 +33,7 @@ from fnx.ops.special import scipy_function as _scipy
 ROOT_PI = math.sqrt(math.pi)
 COMPLEX = dtype_table("c")
 
-# --- products with logarithms --------------------------------------------------------------------------
+# --- products with logarithms -------------------------------------------------------------------
 
 
 def _product(log_of: Callable) -> Callable:
@@ -73,7 +73,7 @@ xlog1py = binary(
     expr=_product_expr("log1p"),
 )
 
-# --- the normal distribution and error functions ---------------------------------------------------------
+# --- the normal distribution and error functions ------------------------------------------------
 
 
 def _ndtri_slope(t: Any, o: Any, x: Any) -> Any:
@@ -116,7 +116,7 @@ def _owens_slope_a(t: Any, o: Any, h: Any, a: Any) -> Any:
 
 owens_t = binary("owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=None)
 
-# --- exponential, sine, cosine and Fresnel integrals -------------------------------------------------------
+# --- exponential, sine, cosine and Fresnel integrals --------------------------------------------
 
 
 def _spence_slope(t: Any, o: Any, x: Any) -> Any:
@@ -171,7 +171,7 @@ expn: Elementwise = binary(
     expr=None,
 )
 
-# --- Bessel and hypergeometric functions ---------------------------------------------------------------
+# --- Bessel and hypergeometric functions --------------------------------------------------------
 
 bessel_j: Elementwise = binary(
     "bessel_j",

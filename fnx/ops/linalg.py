@@ -37,7 +37,7 @@ _SOLVE_UNIT_LOWER = TriangularSolve(True, True, unit_diagonal=True)
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)
 
 
-# --- LU --------------------------------------------------------------------------------------------
+# --- LU ----------------------------------------------------------------------------------------
 
 
 def permutation_of(pivots: np.ndarray, n: int) -> np.ndarray:
@@ -153,7 +153,7 @@ class LUPivotsToPermutation(Stacked):
         return Library("lu_pivots_to_permutation", (pivots,))
 
 
-# --- linear systems --------------------------------------------------------------------------------
+# --- linear systems ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _FEW = 6  # elements for which Python's integers are faster than NumPy's calls
 BITS = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
 
-# --- the cipher, three times: of arrays, of Python integers, of expressions -----------------------------
+# --- the cipher, three times: of arrays, of Python integers, of expressions --------------------
 
 
 def _schedule(k0: Any, k1: Any, k2: Any) -> Iterator[tuple]:
@@ -131,7 +131,7 @@ def _encrypt_many(keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return high, low
 
 
-# --- primitives ---------------------------------------------------------------------------------------
+# --- primitives --------------------------------------------------------------------------------
 
 
 def check_keys(name: str, keys: ShapedArray) -> None:

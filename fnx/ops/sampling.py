@@ -23,7 +23,7 @@ from fnx.ops.special import random_gamma_grad
 Numbers = np.ndarray
 
 
-# --- uniform and normal numbers of NumPy arrays of keys --------------------------------------------
+# --- uniform and normal numbers of NumPy arrays of keys ----------------------------------------
 
 
 def unit_floats(bits: Numbers, dtype: np.dtype) -> Numbers:
@@ -58,7 +58,7 @@ def _split(keys: Numbers, n: int) -> Numbers:
     return np.moveaxis(RandomSplit((n,)).impl(keys), -2, 0)
 
 
-# --- gamma ---------------------------------------------------------------------------------------------
+# --- gamma -------------------------------------------------------------------------------------
 
 
 def gamma_samples(keys: Numbers, alpha: Numbers, log_space: bool) -> Numbers:
@@ -161,7 +161,7 @@ class RandomGamma(_Sampler):
         return (out,), (mul(tangents[1], slope),)
 
 
-# --- counts ----------------------------------------------------------------------------------------------
+# --- counts ------------------------------------------------------------------------------------
 
 
 def _by_lane(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:

@@ -44,7 +44,7 @@ xor = _two("xor", np.bitwise_xor, INTEGRAL)
 not_ = Elementwise("not", np.invert, INTEGRAL, (None,), (), "not")
 
 
-# --- the total order: -nan < -inf < ... < -0 < 0 < ... < inf < nan ------------------------------------
+# --- the total order: -nan < -inf < ... < -0 < 0 < ... < inf < nan -----------------------------
 
 
 def _ordered(x: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ lt_to = _total("lt_to", np.less, "lt")
 le_to = _total("le_to", np.less_equal, "le")
 
 
-# --- choices -----------------------------------------------------------------------------------------
+# --- choices -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.ops import bessel
 from fnx.ops.broadcast import NARROW, scalar
 from fnx.ops.elementwise import (
     add,
@@ -105,7 +106,7 @@ zeta: Elementwise = binary(
 )
 
 
-# --- incomplete gamma and beta functions ---------------------------------------------------------------
+# --- incomplete gamma and beta functions -------------------------------------------------------
 
 
 def _gamma_density(a: Any, x: Any) -> Any:
@@ -179,7 +180,7 @@ regularized_incomplete_beta = Elementwise(
 )
 
 
-# --- Bessel functions, scaled by exp(-|x|) ---------------------------------------------------------------
+# --- Bessel functions, scaled by exp(-|x|) -----------------------------------------------------
 
 
 def _i1e_slope(t: Any, o: Any, x: Any) -> Any:
@@ -194,8 +195,8 @@ def _i0e_slope(t: Any, o: Any, x: Any) -> Any:
     return mul(t, sub(bessel_i1e(x), mul(sign(x), o)))
 
 
-bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=None)
-bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=None)
+bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=bessel.i0e)
+bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=bessel.i1e)
 
 __all__ = [
     "bessel_i0e",

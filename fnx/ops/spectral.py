@@ -70,7 +70,7 @@ def _lapack_ready(name: str, a: np.ndarray, square: bool = False) -> None:
     m.check_matrices(name, ShapedArray(a.shape, a.dtype), square)
 
 
-# --- QR ------------------------------------------------------------------------------------------------
+# --- QR ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _qr_tangents(q: Array, r: Array, t: Array) -> tuple[Array, Array]:
     return tq, m.matmul(sub(inner, skew), r)
 
 
-# --- SVD -----------------------------------------------------------------------------------------------
+# --- SVD ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class SVD(Stacked):
         return Library("svd", (a,), (self.full_matrices, self.compute_uv))
 
 
-# --- eigenvalues -----------------------------------------------------------------------------------------
+# --- eigenvalues -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def _normalized(v: Array, t: Array) -> Array:
     return sub(t, mul(v, m.repeat_rows(complex_(along, turn), n)))
 
 
-# --- Schur -----------------------------------------------------------------------------------------------
+# --- Schur -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

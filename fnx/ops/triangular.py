@@ -73,7 +73,7 @@ def nans_like(x: np.ndarray) -> np.ndarray:
     return np.full(x.shape, np.nan, x.dtype)
 
 
-# --- cholesky --------------------------------------------------------------------------------------
+# --- cholesky ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Cholesky(Stacked):
 cholesky = Cholesky()
 
 
-# --- triangular systems ----------------------------------------------------------------------------
+# --- triangular systems ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ class Windows:
     def _offset(self, steps: np.ndarray) -> None:
         self.offsets = steps if self.offsets is None else self.offsets + steps
 
-    # --- of numbers -------------------------------------------------------------------------------
+    # --- of numbers -----------------------------------------------------------------------------
 
     def positions(self, indices: np.ndarray, mode: GatherScatterMode) -> tuple[Any, Any]:
         """Positions in the block, shape (*batch, *inner); and which windows are inside, or None."""
@@ -224,7 +224,7 @@ class Windows:
             inside = inside and starts[d] == i
         return tuple([slice(s, s + n) for s, n in zip(starts, self.sizes)]), inside
 
-    # --- of expressions ------------------------------------------------------------------------------
+    # --- of expressions -------------------------------------------------------------------------
 
     def element(self, indices: Operand, index: tuple[Expr, ...], mode: GatherScatterMode) -> tuple:
         """The operand's index of element `index` of the result; and whether its window is inside."""

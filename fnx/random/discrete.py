@@ -185,7 +185,7 @@ def _weighted(words: Array, n: int, shape: Shape, replace: bool, p: Any, mode: s
     return convert(sorting.searchsorted(total, mul(total[-1], u)), dtypes.default_for("i"))
 
 
-# --- counts ---------------------------------------------------------------------------------------------
+# --- counts ------------------------------------------------------------------------------------
 
 
 def poisson(

@@ -157,7 +157,7 @@ def like(key: Any, words: Array) -> Any:
     return KeyArray(words) if isinstance(key, KeyArray) else words
 
 
-# --- making keys ----------------------------------------------------------------------------------------
+# --- making keys -------------------------------------------------------------------------------
 
 
 def _seed_words(seed: Any, name: str) -> Array:
@@ -239,7 +239,7 @@ def clone(key: Any) -> Any:
     return key
 
 
-# --- new keys from old ----------------------------------------------------------------------------------
+# --- new keys from old -------------------------------------------------------------------------
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:

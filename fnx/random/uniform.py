@@ -20,7 +20,7 @@ from fnx.random.keys import canonical_shape, words_of
 Shape = tuple[int, ...]
 
 
-# --- what all samplers do with their arguments ------------------------------------------------------------
+# --- what all samplers do with their arguments -------------------------------------------------
 
 
 def float_dtype(dtype: Any, name: str, inexact: bool = False) -> np.dtype:
@@ -76,7 +76,7 @@ def split_words(words: Array, n: int = 2) -> list[Array]:
     return [keys[i] for i in range(n)]
 
 
-# --- samplers ---------------------------------------------------------------------------------------
+# --- samplers ----------------------------------------------------------------------------------
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:

@@ -25,7 +25,7 @@ def _reflect(index, size):
 _PLACES = {
     "constant": lambda index, size: index,
     "nearest": lambda index, size: u.clip(index, 0, size - 1),
-    "wrap": lambda index, size: u.remainder(index, size),
+    "wrap": u.remainder,
     "mirror": _mirror,
     "reflect": _reflect,
 }

@@ -1,5 +1,6 @@
 """Convolution, correlation and trends of signals."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):
     x = moveaxis(x, k, 0)
     columns = x.reshape(n, -1)
     parts = []
-    for start, stop in zip(ends[:-1], ends[1:]):
+    for start, stop in itertools.pairwise(ends):
         count = stop - start
         line = np.stack([np.ones(count), np.arange(1, count + 1) / count], axis=-1).astype(x.dtype)
         part = columns[start:stop]

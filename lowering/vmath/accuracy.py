@@ -16,7 +16,7 @@ BINARY = ("pow", "atan2")
 ON_NEGATIVES = ("lgamma", "digamma")  # have zeros near every negative integer: measured apart
 
 
-# --- where to look -------------------------------------------------------------------------------------
+# --- where to look -----------------------------------------------------------------------------
 
 
 def between(low: float, high: float) -> Sample:
@@ -113,7 +113,7 @@ def _exponents(rng: Rng, x: np.ndarray, fmt: Any) -> np.ndarray:
     return (rng.uniform(-1.05, 1.0, x.size) * (fmt.bias + 1) / octaves).astype(x.dtype)
 
 
-# --- values and what they should be ----------------------------------------------------------------------
+# --- values and what they should be ------------------------------------------------------------
 
 
 def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -205,7 +205,7 @@ def _ulps(got: float, want: Any, fmt: Any, least: float) -> float:
     return float(abs(mp.mpf(got) - want) * mp.mpf(2) ** (fmt.fraction + 1 - exponent))
 
 
-# --- the table -------------------------------------------------------------------------------------------
+# --- the table ---------------------------------------------------------------------------------
 
 COUNT = 300  # numbers a region
 

@@ -301,7 +301,7 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
 }
 
 
-# --- rational functions -------------------------------------------------------------------------------
+# --- rational functions ------------------------------------------------------------------------
 
 
 def rational(

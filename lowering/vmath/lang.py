@@ -143,7 +143,7 @@ def double(x: V) -> V:
     return V(scalar.cast(x.e, "float64"))
 
 
-# --- formats and their bits ------------------------------------------------------------------------
+# --- formats and their bits --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def copy_sign(x: V, sign: V) -> V:
     return from_bits((bits(abs(x))) | sign_bit(sign))
 
 
-# --- polynomials -------------------------------------------------------------------------------------
+# --- polynomials -------------------------------------------------------------------------------
 
 
 def horner(x: V, coefficients: Iterable[Number]) -> V:
@@ -229,7 +229,7 @@ def poly(x: V, coefficients: Iterable[Number]) -> V:
     return fma(fma(high, x, c[1]), x, c[0])
 
 
-# --- sums and products with their errors ------------------------------------------------------------
+# --- sums and products with their errors -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,7 +267,7 @@ def divide(a: Pair, b: Pair) -> Pair:
     return Pair(q, rest * inverse)
 
 
-# --- the tables ----------------------------------------------------------------------------------------
+# --- the tables --------------------------------------------------------------------------------
 
 Function = Callable[..., Expr]
 VMATH: dict[tuple[str, str], Function] = {}

@@ -55,7 +55,7 @@ def fraction(x: V) -> V:
     return x - rint(x)
 
 
-# --- float32 -----------------------------------------------------------------------------------------
+# --- float32 -----------------------------------------------------------------------------------
 
 SINGLE_PIECES = [turn_piece(28 * k, 28) * 2.0 ** (-28 * (k + 1)) for k in range(5)]
 SINGLE_PIECES += [turn_piece(140, 53) * 2.0**-193]
@@ -74,7 +74,7 @@ def reduce_single(x: V) -> tuple[V, V, V]:
     return nearest(single(quarters), 1.0)[1], hi, single(r - double(hi))
 
 
-# --- float64 -----------------------------------------------------------------------------------------
+# --- float64 -----------------------------------------------------------------------------------
 
 WIDTH = 53
 # Where the grid of pieces begins, such that no piece begins with more than MARGIN zeros.
@@ -138,7 +138,7 @@ def reduce_double(x: V) -> tuple[V, V, V]:
     return n, r.hi, fma(f.hi, TWO_PI[1], fma(f.lo, TWO_PI[0], r.lo))
 
 
-# --- arguments of ordinary size ------------------------------------------------------------------------
+# --- arguments of ordinary size ----------------------------------------------------------------
 
 # pi / 2 in three numbers of the format (Cody and Waite)
 HALF_PI = {
@@ -162,7 +162,7 @@ def reduce_usual(x: V) -> tuple[V, V, V]:
     return n, r.hi, r.lo + fma(quarters, -third, w.lo)
 
 
-# --- polynomials and quadrants -------------------------------------------------------------------------
+# --- polynomials and quadrants -----------------------------------------------------------------
 
 
 def reduce(x: V) -> tuple[V, V, V]:

@@ -1,7 +1,9 @@
+import math
+
 import numba
 import numpy as np
 
-jit = numba.njit(error_model="numpy")
+jit = numba.njit(error_model='numpy')
 
 
 @jit

@@ -1,7 +1,9 @@
+import math
+
 import numba
 import numpy as np
 
-jit = numba.njit(error_model="numpy")
+jit = numba.njit(error_model='numpy')
 
 
 @jit
@@ -24,10 +26,6 @@ def shuffle(x, y, z):
     # thirds
     for i1 in range(12 - 1, -1, -1):
         t2 = y[i1]
-        t3 = (
-            np.int32(t2 * np.int32(3))
-            if (np.int32(t2 & np.int32(1)) != np.int32(0))
-            else div_int32(t2, np.int32(3))
-        )
+        t3 = np.int32(t2 * np.int32(3)) if (np.int32(t2 & np.int32(1)) != np.int32(0)) else div_int32(t2, np.int32(3))
         y[i1] = t3
     z[1] = np.uint8(z[0] >> np.uint8(4))

@@ -1,6 +1,9 @@
-import numba
+import math
 
-jit = numba.njit(error_model="numpy")
+import numba
+import numpy as np
+
+jit = numba.njit(error_model='numpy')
 
 
 @jit
@@ -11,9 +14,6 @@ def stencil(x, y):
             t2 = min(max(i0, 0), 23) * 24
             t3 = min(max(i1, 0), 23)
             t4 = x[(t2 + t3)]
-            t5 = (
-                x[((min(max((i0 - 1), 0), 23) * 24) + t3)]
-                + x[((min(max((i0 + 1), 0), 23) * 24) + t3)]
-            )
+            t5 = x[((min(max((i0 - 1), 0), 23) * 24) + t3)] + x[((min(max((i0 + 1), 0), 23) * 24) + t3)]
             t6 = t5 + (x[(t2 + min(max((i1 - 1), 0), 23))] + x[(t2 + min(max((i1 + 1), 0), 23))])
             y[(i0 * 24) + i1] = t4 + (0.1 * (t6 - (t4 * 4.0)))

@@ -29,7 +29,7 @@ def _stacked(fn: Callable, rank: int) -> Callable:
     return fn
 
 
-# --- the exponential -----------------------------------------------------------------------------------
+# --- the exponential ---------------------------------------------------------------------------
 
 # The order of the Pade approximant, and the 1-norm up to which it is exact to rounding (Higham 2005).
 _ORDERS = {
@@ -59,7 +59,7 @@ def _pade(a: Array, order: int) -> tuple[Array, Array]:
 
 
 def expm(A, *, upper_triangular=False, max_squarings=16):
-    """The exponential of square matrices, by scaling and squaring; nan where 2**max_squarings is too little.
+    """The exponential of square matrices, by scaling and squaring; nan if 2**max_squarings is too little.
 
     >>> expm(np.zeros((2, 2)))
     Array([[1., 0.],
@@ -99,7 +99,7 @@ def expm_frechet(A, E, *, method=None, compute_expm=True):
     return (out, derivative) if compute_expm else derivative
 
 
-# --- others ----------------------------------------------------------------------------------------------
+# --- others ------------------------------------------------------------------------------------
 
 
 def sqrtm(A, blocksize=1):

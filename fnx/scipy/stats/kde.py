@@ -38,7 +38,7 @@ class gaussian_kde:
         if points.dtype.kind not in "fiu":
             raise TypeMismatch(f"gaussian_kde of dtype {points.dtype}; expected real numbers")
         points = points if points.dtype.kind == "f" else points.astype(float)
-        d, n = points.shape
+        _, n = points.shape
         if points.size <= 1:
             raise InvalidValue("gaussian_kde needs more than one element")
         if weights is None:

@@ -50,7 +50,7 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
 
 
 def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
-    """Ranks from 1, floats; equal values share the 'average', 'min', 'max', 'dense' or ordinal ('ordinal') rank."""
+    """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or 'ordinal' rank."""
     _propagate("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise InvalidValue(
