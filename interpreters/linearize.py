@@ -65,7 +65,7 @@ class Tape:
             if type(value) is ConcreteArray and value.ndim == 0:
                 return atom
             # Tracers of one variable are one value, whatever object stands for it.
-            key = id(value.var) if type(value) is StageTracer else id(value)
+            key = id(value._var) if type(value) is StageTracer else id(value)
             if key not in residuals:
                 residuals[key] = (Var(value.aval), value)
             return residuals[key][0]
@@ -105,7 +105,7 @@ def linearize(
     inputs, args = [], []
     for p, nz in zip(primals, nonzero, strict=True):
         tracer = stage.new_input(p.aval.tangent()) if nz else None
-        inputs.append(None if tracer is None else tracer.var)
+        inputs.append(None if tracer is None else tracer._var)
         args.append(p if tracer is None else JVPTracer(me, p, tracer))
     token = current.set(me)
     try:

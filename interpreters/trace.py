@@ -18,20 +18,20 @@ from fnx.core.source import Source, user_source
 class StageTracer(Tracer):
     """A variable of the jaxpr that is being recorded."""
 
-    __slots__ = ("var",)
+    __slots__ = ("_var",)
     owner: "Stage"
 
     def __init__(self, owner: "Stage", var: Var):
         self.owner = owner
-        self.var = var
+        self._var = var
 
     @property
     def aval(self) -> ShapedArray:  # type: ignore[override]
-        return self.var.aval
+        return self._var.aval
 
     def made_at(self) -> Source | None:
         for eqn in self.owner.eqns:
-            if self.var in eqn.outs:
+            if self._var in eqn.outs:
                 return eqn.source
         return self.owner.source
 
@@ -55,7 +55,7 @@ class Stage(Interpreter):
             source = user_source()
             inputs = tuple(
                 [
-                    a.var if type(a) is StageTracer and a.owner is self else self.lift(a, prim)
+                    a._var if type(a) is StageTracer and a.owner is self else self.lift(a, prim)
                     for a in args
                 ]
             )
@@ -63,7 +63,7 @@ class Stage(Interpreter):
             source, mine, atoms = None, False, []
             for a in args:
                 if type(a) is StageTracer and a.owner is self:
-                    atoms.append(a.var)
+                    atoms.append(a._var)
                     mine = True
                 else:
                     atoms.append(Literal(a))
@@ -95,7 +95,7 @@ class Stage(Interpreter):
     def atom(self, value: Array) -> Atom:
         """The atom of any value, this stage's own or not."""
         if type(value) is StageTracer and value.owner is self:
-            return value.var
+            return value._var
         return self.lift(value)
 
     def close(self, inputs: Sequence[Var], outs: Sequence[Atom], name: str = "") -> Jaxpr:
@@ -126,7 +126,7 @@ def trace(
     finally:
         current.reset(token)
         stage.ended = True
-    jaxpr = stage.close([t.var for t in inputs], outs, name)
+    jaxpr = stage.close([t._var for t in inputs], outs, name)
     return jaxpr, [value for _, value in stage.consts.values()]
 
 

@@ -91,7 +91,12 @@ def pointer(capsule: object) -> int:
 
 
 def _blas(name: str) -> int | None:
-    return _scipy("cython_blas", name)
+    from . import blas_threads
+
+    address = _scipy("cython_blas", name)
+    if address is not None and name in blas_threads.ROUTINES:
+        return blas_threads.guarded(address)
+    return address
 
 
 def _lapack(name: str) -> int | None:

@@ -157,7 +157,7 @@ class _Text:
     def let(self, depth: int, s: kernel.Let) -> None:
         texts = self.e(depth, *s.values)
         for v, text in zip(s.variables, texts, strict=True):
-            self.put(depth, f"{self.e(depth, v)[0]} = {text}")
+            self.put(depth, f"{self.name(v)} = {text}")
 
     def store(self, depth: int, s: kernel.Store) -> None:
         index, value = self.e(depth, s.index, s.value)

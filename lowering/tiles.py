@@ -1,8 +1,8 @@
 """Tiles: nests that read one array along rows and another along columns, a small block at a time.
 
 What is read along columns touches a cache line for each element. In a block of few rows and columns
-those lines are still at hand when their next elements are wanted: they are brought into a small
-array on the stack, transposed, and what is computed from them reads vectors.
+those lines are still at hand when their next elements are wanted. They are first brought into a
+small array on the stack, transposed, where vectors of them are wanted for costly functions.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from . import fuse, views
+from . import fuse, vector_names, views
 from .kernel import Loop, Stmt, Store
 from .values import substitute
 
@@ -44,17 +44,19 @@ def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
     return {} if found is None else found[1]
 
 
-def _loads(stores: list[Store]) -> Iterable[Expr]:
+def _nodes(stores: list[Store]) -> Iterable[Expr]:
     seen: set[int] = set()
     todo = [e for s in stores for e in (s.value, s.index)]
     while todo:
         e = todo.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if e.op == "load":
+        if id(e) not in seen:
+            seen.add(id(e))
             yield e
-        todo.extend(e.args)
+            todo.extend(e.args)
+
+
+def _loads(stores: list[Store]) -> list[Expr]:
+    return [e for e in _nodes(stores) if e.op == "load"]
 
 
 def loops(
@@ -64,6 +66,8 @@ def loops(
     last = len(dims) - 1
     axes = {id(v): k for k, (v, _) in enumerate(dims)}
     far = [e for e in _loads(body) if _is_far(_strides(e.args[0], axes), axis, last)]
+    if not any(vector_names.exists(e.op, e.dtype) for e in _nodes(body)):
+        far = []  # to read them where they are is as good
     exprs = [*far, *(e for s in body for e in (s.index, s.value))]
     (across, m), (along, n) = dims[axis], dims[last]
     rows, columns = min(fuse.TILE[0], m), min(fuse.TILE[1], n)
@@ -85,13 +89,13 @@ def loops(
     place = scalar.add(scalar.mul(i, width), j)
     for k in range(len(far)):
         stack = builder.new_stack(exprs[k].dtype, rows * columns)
-        copy = Loop(i, length, [Store(stack, place, exprs[k])], vector=True)
-        stmts.append(Loop(j, width, [copy]))
+        copy = Loop(j, width, [Store(stack, place, exprs[k])], vector=True)
+        stmts.append(Loop(i, length, [copy]))
         exprs = substitute(exprs, exprs[k], scalar.load(stack, place, stack.dtype))
     new = iter(exprs[len(far) :])
-    inner = Loop(
-        j, width, [Store(s.buffer, next(new), next(new)) for s in body], vector=True, unroll=1
-    )
+    stores: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in body]
+    # Unrolled before the vectoriser comes, what is computed would not become vectors.
+    inner = Loop(j, width, stores, vector=True, unroll=int(bool(far)))
     stmts.append(Loop(i, length, [inner]))
     stmts = [Loop(block, scalar.size(-(-m // rows)), stmts)]
     stmts = [Loop(other, scalar.size(-(-n // columns)), stmts)]  # far reads run on in their rows

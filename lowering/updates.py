@@ -4,13 +4,24 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse
+from fnx.lowering import fuse, views
 from fnx.lowering.kernel import If, Loop, Stmt, Store
-from fnx.lowering.values import Handle, Pull, Registers, Stored, buffers_read, static_indices
+from fnx.lowering.values import (
+    Handle,
+    Pull,
+    Registers,
+    Stored,
+    buffers_read,
+    depends_on,
+    static_indices,
+    substitute,
+)
 
 if TYPE_CHECKING:
     from fnx.lowering.build import Builder
 
+_BLOCK = 256  # updates whose positions are computed together
+_NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
 _REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated
 
 
@@ -134,6 +145,13 @@ def _rounds(
             body += builder.evaluated(lambda ix=ix: at(ix))
         return body
     index = tuple(scalar.size(0) if n == 1 else scalar.var("int64", "u") for n in r.shape)
+    dims = [(v, n) for v, n in zip(index, r.shape, strict=True) if n != 1]
+    if dims and dims[-1][1] >= _BLOCK and not r.unique:
+        body = builder.evaluated(lambda: _blocks(builder, r, place, shape, index, *dims[-1]))
+        if body:
+            for var, n in reversed(dims[:-1]):
+                body = [Loop(var, scalar.size(n), body)]
+            return body
     body = builder.evaluated(lambda: at(index))
     inner = True
     for var, n in reversed(list(zip(index, r.shape, strict=True))):
@@ -141,6 +159,50 @@ def _rounds(
             body = [Loop(var, scalar.size(n), body, vector=inner and r.unique)]
             inner = False
     return body
+
+
+def _blocks(
+    builder: "Builder",
+    r: recipe.Update,
+    place: Stored,
+    shape: tuple[int, ...],
+    index: tuple[Expr, ...],
+    var: Expr,
+    n: int,
+) -> list[Stmt]:
+    """Updates here and there, block by block: vectors of positions and values first, then memory.
+
+    The updates themselves are one after another, since they may meet. Nothing is gained, and nothing
+    returned, where positions are at a constant stride.
+    """
+    inside, where = r.target(*index)
+    position, value = place.position(shape, where), r.value(*index)
+    if views.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
+        return []
+    start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(_BLOCK))
+    lane = scalar.var("int64", "l")
+    length = scalar.size(_BLOCK)
+    if n % _BLOCK:
+        length = scalar.apply("min", scalar.sub(scalar.size(n), start), length)
+    nowhere = scalar.const(-1, "int64")
+    exprs = [scalar.select(inside, position, nowhere), value]
+    exprs = substitute(exprs, var, scalar.add(start, lane))
+    stores: list[Stmt] = []
+    buffered = []
+    for e, varies in zip(exprs, (True, depends_on([value], {id(var)})), strict=True):
+        if varies:
+            stack = builder.new_stack(e.dtype, _BLOCK)
+            stores.append(Store(stack, lane, e))
+            e = scalar.load(stack, lane, e.dtype)
+        buffered.append(e)
+    to, new = buffered
+    if r.combine is not None:
+        new = r.combine(scalar.load(place.buffer, to, place.buffer.dtype), new)
+    update: list[Stmt] = [Store(place.buffer, to, new)]
+    if inside.op != "const" or not inside.attr:
+        update = [If(scalar.compare("ge", to, scalar.const(0, "int64")), update, [])]
+    rounds = [Loop(lane, length, stores, vector=True), Loop(lane, length, update)]
+    return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
 
 
 def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], name: str) -> None:

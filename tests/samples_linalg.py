@@ -3,7 +3,15 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.linalg import LUPivotsToPermutation, LUSolve, TriangularSolve, cholesky, lu, solve
+from fnx.ops.linalg import (
+    Determinant,
+    LUPivotsToPermutation,
+    LUSolve,
+    TriangularSolve,
+    cholesky,
+    lu,
+    solve,
+)
 from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
 from fnx.ops.tridiagonal import tridiagonal_solve
 
@@ -62,6 +70,7 @@ def _no_derivatives():
     yield Sample(LUPivotsToPermutation(4), (np.array([1, 3, 2], np.int32),))
 
 
+_DET = _f(2, 5, 5)
 SAMPLES = [
     *_triangular(),
     Sample(TriangularSolve(True, True), (_positive(2, 3), _f(2, 3, 4))),
@@ -82,6 +91,11 @@ SAMPLES = [
         LUSolve("t"),
         (_f(3, 3), _LU, np.array([0, 2, 2], np.int32), _f(3, 2)),
         diff=(False, False, False, True),
+    ),
+    Sample(
+        Determinant(),
+        (_DET, *lu.impl(_DET)[:2]),
+        diff=(False, False, False),  # the factors would have to change with the matrix
     ),
     *_no_derivatives(),
     *(

@@ -188,6 +188,15 @@ def test_extrema_propagate_nan(dtype):
             np.testing.assert_array_equal(native, getattr(np, name)(x, axis=axis))
 
 
+def test_rows_are_normalised():
+    def f(x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / fnp.sqrt(x.var(-1, keepdims=True) + 1e-5), fnx.nn.softmax(x)
+
+    for shape in [(40, 64), (7, 1000), (300, 5), (3, 4)]:
+        same(f, numbers(shape, np.float64))
+
+
 # --- transposed access -------------------------------------------------------------------------
 
 
@@ -268,3 +277,30 @@ def test_bessel_functions(name, dtype, ulps):
     )
     assert native[~inside] == 0
     assert np.isnan(fnx.jit(getattr(lax, name))(dtype(np.nan)))
+
+
+# --- updates here and there -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.complex128, np.float16])
+@pytest.mark.parametrize("mode", ["drop", "clip"])
+@pytest.mark.parametrize("n", [256, 300, 5000])
+def test_scatters_block_by_block(n, mode, dtype):
+    rng = np.random.default_rng(0)
+    where, values = rng.integers(-60, 70, n), numbers(n, dtype)
+
+    def f(where, values):
+        zeros = fnp.zeros(50, dtype)
+        table = fnp.zeros((20, 50), dtype).at[1:3, where].add(values, mode=mode)
+        return (
+            zeros.at[where].add(1, mode=mode),
+            zeros.at[where].set(values + values, mode=mode),
+            table if np.dtype(dtype).itemsize > 2 else zeros,  # sums of 16 bits depend on the order
+        )
+
+    same(f, where, values)
+    reference = np.zeros(50, np.int64)
+    at = np.clip(where + 50 * (where < 0), 0, 49) if mode == "clip" else where + 50 * (where < 0)
+    np.add.at(reference, at[(at >= 0) & (at < 50)], 1)
+    counts = fnx.jit(lambda i: fnp.zeros(50, int).at[i].add(1, mode=mode))(where)
+    np.testing.assert_array_equal(np.asarray(counts), reference)

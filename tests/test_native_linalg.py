@@ -238,6 +238,25 @@ def test_tridiagonal_systems(n):
     )
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_determinants_and_their_derivatives(dtype):
+    a = random(3, 6, 6, dtype=dtype)
+
+    def fn(a):
+        d = jnp.linalg.det(a)
+        return d, fnx.vmap(fnx.grad(jnp.linalg.det, holomorphic=dtype == "complex128"))(a)
+
+    (d, g), _ = run(fn, a)
+    close(d, np.linalg.det(a), 100)
+    adjugate = np.linalg.det(a)[:, None, None] * np.linalg.inv(a).swapaxes(-1, -2)
+    close(g, adjugate, 1e4)
+    b = random(6, 6)
+    (h,), _ = run(lambda b: (fnx.hessian(jnp.linalg.det)(b)[0, 0],), b)
+    step = 1e-5 * np.eye(36)[0].reshape(6, 6)
+    cofactors = [np.linalg.det(x) * np.linalg.inv(x).T for x in (b + step, b - step)]
+    np.testing.assert_allclose(h, (cofactors[0] - cofactors[1]) / 2e-5, rtol=1e-5, atol=1e-5)
+
+
 def test_permutations_of_pivots():
     pivots = np.array([[3, 5, 2, 3], [1, 1, 3, 3]], np.int32)
     agrees((LUPivotsToPermutation(40), pivots), (LUPivotsToPermutation(4), pivots[1]))

@@ -263,5 +263,20 @@ def test_numpy_functions_stay_in_fnx(fn):
     np.testing.assert_allclose(fnx.jit(fn)(x), fn(x), rtol=1e-14)
 
 
+@pytest.mark.parametrize("name", "add multiply maximum logaddexp bitwise_xor subtract".split())
+def test_methods_of_ufuncs(name):
+    ours, theirs = getattr(jnp, name), getattr(np, name)
+    x = I if name == "bitwise_xor" else X
+    close(ours.reduce(x), theirs.reduce(x))
+    close(ours.reduce(x, axis=1, keepdims=True), theirs.reduce(x, axis=1, keepdims=True))
+    close(ours.accumulate(x, axis=1), theirs.accumulate(x, axis=1))
+    close(ours.outer(x[0], x), theirs.outer(x[0], x))
+    changed, at = x.copy(), np.array([0, 1])
+    theirs.at(changed, at, x[::-1])
+    close(ours.at(x, at, x[::-1], inplace=False), changed)
+    with pytest.raises(ValueError, match="in place"):
+        ours.at(x, at, x)
+
+
 def test_array_namespace_is_the_module():
     assert jnp.ones(2).__array_namespace__() is jnp

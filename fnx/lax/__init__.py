@@ -6,6 +6,7 @@ from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
 from fnx.lax.elementwise import *
 from fnx.lax.parallel import *
+from fnx.lax.primitives import *
 from fnx.lax.products import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
@@ -31,6 +32,11 @@ def with_sharding_constraint(x: _Any, shardings: _Any) -> _Any:
 def optimization_barrier(operand: _Any) -> _Any:
     """`operand` itself."""
     return operand
+
+
+def empty(shape: _Any, dtype: _Any, *, out_sharding: _Any = None) -> _Any:
+    """Zeros of a shape and dtype."""
+    return full(shape, 0, dtype)  # noqa: F405
 
 
 def dtype(x: _Any) -> _Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.util import PYTHON, constant, to_array
 from fnx.ops import elementwise as ops
 from fnx.ops import select as choose
@@ -16,6 +16,9 @@ from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import BitcastConvertType, ReducePrecision
 from fnx.ops.convert import convert as _convert
 
+# Kinds of numbers: each holds those of lower rank.
+_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
 
 def operands(name: str, *xs: Any) -> list[Array]:
     """Arguments as arrays; Python numbers take the dtype of the arrays beside them."""
@@ -23,15 +26,26 @@ def operands(name: str, *xs: Any) -> list[Array]:
     out = []
     for k, x in enumerate(xs):
         if type(x) in PYTHON and dtype is not None:
+            if _RANK[dtypes.scalar_dtype(x).kind] > _RANK.get(dtypes.kind(dtype), 0):
+                raise TypeMismatch(
+                    f"{name} of an array of dtype {dtype} and the number {x!r}, which that cannot hold; "
+                    "convert the array first (fnx.numpy's functions promote)"
+                )
             out.append(constant(x, dtype))
         else:
             out.append(to_array(x, name, k))
     return out
 
 
+def checked(prim: Any, *xs: Array) -> Any:
+    """The primitive of operands that the user fitted; they are checked, traced or not."""
+    prim.abstract(*[x.aval for x in xs])  # NumPy, which evaluates it, would promote and broadcast
+    return prim(*xs)
+
+
 def _unary(name: str, prim: Any) -> Callable:
     def fn(x: Any) -> Array:
-        return prim(to_array(x, name))
+        return checked(prim, to_array(x, name))
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
@@ -41,7 +55,7 @@ def _unary(name: str, prim: Any) -> Callable:
 def _accurate(name: str, prim: Any) -> Callable:
     def fn(x: Any, *, accuracy: Any = None) -> Array:
         del accuracy
-        return prim(to_array(x, name))
+        return checked(prim, to_array(x, name))
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
@@ -50,7 +64,7 @@ def _accurate(name: str, prim: Any) -> Callable:
 
 def _binary(name: str, prim: Any) -> Callable:
     def fn(x: Any, y: Any) -> Array:
-        return prim(*operands(name, x, y))
+        return checked(prim, *operands(name, x, y))
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"Elementwise {name} of operands of equal dtypes, and equal shapes or rank 0."
@@ -202,7 +216,7 @@ def pow(x: Any, y: Any) -> Array:
         x = to_array(x, "pow")
         y = constant(y, x.dtype) if type(y) is not int else to_array(y, "pow", 1)
     x, y = to_array(x, "pow"), to_array(y, "pow", 1)
-    return ops.pow_(x, y)
+    return checked(ops.pow_, x, y)
 
 
 def integer_pow(x: Any, y: int) -> Array:
@@ -212,7 +226,7 @@ def integer_pow(x: Any, y: int) -> Array:
 
 def betainc(a: Any, b: Any, x: Any) -> Array:
     """The regularized incomplete beta function."""
-    return special.regularized_incomplete_beta(*operands("betainc", a, b, x))
+    return checked(special.regularized_incomplete_beta, *operands("betainc", a, b, x))
 
 
 def round(x: Any, rounding_method: int = 0) -> Array:
@@ -223,20 +237,20 @@ def round(x: Any, rounding_method: int = 0) -> Array:
 def clamp(min: Any, x: Any, max: Any) -> Array:
     """x where it lies between min and max, else the nearer of them."""
     low, x, high = operands("clamp", min, x, max)
-    return choose.clamp(low, x, high)
+    return checked(choose.clamp, low, x, high)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     """`on_true` where `pred` holds, else `on_false`; of equal dtypes and shapes."""
     on_true, on_false = operands("select", on_true, on_false)
-    return choose.select(to_array(pred, "select"), on_true, on_false)
+    return checked(choose.select_n, to_array(pred, "select"), on_false, on_true)
 
 
 def select_n(which: Any, *cases: Any) -> Array:
     """`cases[which]`, element by element; `which` is bool or int32."""
     if not cases:
         raise InvalidValue("select_n needs at least one case")
-    return choose.select_n(to_array(which, "select_n"), *operands("select_n", *cases))
+    return checked(choose.select_n, to_array(which, "select_n"), *operands("select_n", *cases))
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:

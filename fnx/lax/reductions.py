@@ -12,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
+from fnx.lax.elementwise import checked
 from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
@@ -226,7 +227,7 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
     """The k largest elements along an axis, largest first, and their indices (int32)."""
     x = to_array(operand, "top_k")
-    return list(sorting.TopK(int(k), canonical_axis(axis, x.ndim))(x))
+    return list(checked(sorting.TopK(int(k), canonical_axis(axis, x.ndim)), x))
 
 
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.lax.elementwise import checked
 from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.dynamic_slice import DynamicSlice
@@ -136,7 +137,7 @@ def concatenate(operands: Any, dimension: int) -> Array:
     xs = [to_array(x, "concatenate", k) for k, x in enumerate(operands)]
     if not xs:
         raise InvalidValue("concatenate needs at least one array")
-    return Concatenate(canonical_axis(dimension, xs[0].ndim))(*xs)
+    return checked(Concatenate(canonical_axis(dimension, xs[0].ndim)), *xs)
 
 
 def stack(operands: Any, dimension: int = 0) -> Array:
@@ -147,7 +148,7 @@ def stack(operands: Any, dimension: int = 0) -> Array:
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     """Consecutive parts along an axis."""
     x = to_array(operand, "split")
-    return list(Split(canonical_axis(axis, x.ndim), _ints(sizes))(x))
+    return list(checked(Split(canonical_axis(axis, x.ndim), _ints(sizes)), x))
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Array:
@@ -165,7 +166,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
         if type(padding_value) in PYTHON
         else as_array(padding_value)
     )
-    return Pad(tuple(tuple(int(n) for n in p) for p in padding_config))(x, value)  # type: ignore[misc]
+    config = tuple(tuple(int(n) for n in p) for p in padding_config)
+    return checked(Pad(config), x, value)  # type: ignore[arg-type]
 
 
 # --- static slices -----------------------------------------------------------------------------
@@ -177,7 +179,7 @@ def slice(
     """The elements from start to limit, with strides, of each axis."""
     x = to_array(operand, "slice")
     step = None if strides is None else _ints(strides)
-    return Slice(_ints(start_indices), _ints(limit_indices), step)(x)
+    return checked(Slice(_ints(start_indices), _ints(limit_indices), step), x)
 
 
 def slice_in_dim(
@@ -247,7 +249,8 @@ def dynamic_slice(
 ) -> Array:
     """The slice of static sizes that begins at the start indices, moved inside the operand."""
     x = to_array(operand, "dynamic_slice")
-    return DynamicSlice(_ints(slice_sizes))(x, *_starts(x, start_indices, allow_negative_indices))
+    starts = _starts(x, start_indices, allow_negative_indices)
+    return checked(DynamicSlice(_ints(slice_sizes)), x, *starts)
 
 
 def dynamic_update_slice(
@@ -262,7 +265,7 @@ def dynamic_update_slice(
     )
     if not isinstance(start_indices, (list, tuple, Array, np.ndarray)):
         start_indices = [start_indices]
-    return _dynamic_update_slice(x, u, *_starts(x, start_indices, allow_negative_indices))
+    return checked(_dynamic_update_slice, x, u, *_starts(x, start_indices, allow_negative_indices))
 
 
 def _at(x: Array, index: Any, axis: int) -> list:

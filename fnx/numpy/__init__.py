@@ -8,6 +8,7 @@ import numpy as _np
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.numpy import fft, linalg
+from fnx.numpy import folds as _folds
 from fnx.numpy.arithmetic import *
 from fnx.numpy.choice import *
 from fnx.numpy.contract import *

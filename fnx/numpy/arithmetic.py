@@ -169,7 +169,8 @@ def power(x1, x2, /):
             return special
     x1, x2 = to_arrays("power", x1, x2)
     if not dtypes.is_inexact(x1.dtype) and not dtypes.is_inexact(x2.dtype):
-        return _int_int_power(*fit("power", promote("power", x1, x2)))
+        x, y = fit("power", promote("power", x1, x2))  # floats, of uint64 and a signed integer
+        return ops.pow_(x, y) if dtypes.is_inexact(x.dtype) else _int_int_power(x, y)
     if dtypes.is_inexact(x1.dtype) and dtypes.is_integer(x2.dtype):
         kept = promote("power", x1, x2)[0]
         return ops.pow_(*fit("power", [kept, x2]))

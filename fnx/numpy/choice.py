@@ -19,6 +19,7 @@ from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import moveaxis, ravel, reshape
 from fnx.numpy.util import (
     INT,
+    Unsupported,
     canonical_axis,
     canonical_shape,
     common_shape,
@@ -76,7 +77,7 @@ def take(
     if mode == "wrap":
         at, mode = ufuncs.remainder(at, n), "promise_in_bounds"
     elif mode == "raise":
-        raise InvalidValue("take with mode='raise' is not supported; use 'fill', 'clip' or 'wrap'")
+        raise Unsupported("take with mode='raise' is not supported; use 'fill', 'clip' or 'wrap'")
     elif mode != "clip":
         at = wrap(at, n)
     entries: list[Any] = [slice(0, m, 1) for m in x.shape]

@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue
 from fnx.numpy.arithmetic import _float_binary, imag, one, real, times, zero
 from fnx.numpy.rounding import trunc
 from fnx.numpy.util import (
@@ -113,7 +113,7 @@ def hypot(x1, x2, /):
     """sqrt(x1**2 + x2**2) without overflow on the way."""
     x, y = fit("hypot", promote_inexact("hypot", x1, x2))
     if dtypes.is_complex(x.dtype):
-        raise TypeMismatch("hypot is not defined for complex numbers")
+        raise InvalidValue("hypot is not defined for complex numbers")
     x, y = ops.abs_(x), ops.abs_(y)
     big, small = _ordered(x, y)
     ratio = ops.div(small, select(ops.eq(big, zero(big)), one(big), big))

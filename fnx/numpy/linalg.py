@@ -233,8 +233,7 @@ def det(a):
         return x[..., 0, 0] * x[..., 1, 1] - x[..., 0, 1] * x[..., 1, 0]
     if n == 3:
         return _det3(x)
-    lu, sign = _lu(x)
-    return ufuncs.multiply(reduce.prod(_diagonal(lu, 0, -2, -1), axis=-1), convert(sign, x.dtype))
+    return prims.det(x)
 
 
 def _det3(x: Array) -> Array:

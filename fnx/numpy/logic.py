@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core.errors import TypeMismatch
 from fnx.numpy.arithmetic import _binary, _numbers, absolute, add, imag, multiply, truth, zero
 from fnx.numpy.util import (
     constant,
@@ -108,6 +109,8 @@ def _logical(name: str, prim: Any, doc: str) -> Callable:
     @named(name, doc)
     def fn(*args, out=None, where=None):
         no_out(name, out)
+        if len(args) != 2:
+            raise TypeMismatch(f"{name} takes 2 arrays, got {len(args)}")
         x, y = args
         return prim(*fit(name, [truth(x, name), truth(y, name)]))
 

@@ -47,6 +47,8 @@ def _reshape(self, *args, order="C", **options):
     """The elements in another shape: x.reshape(2, 3) or x.reshape((2, 3))."""
     new = args[0] if len(args) == 1 else args
     if not args:
+        if "shape" not in options:
+            raise TypeMismatch("reshape needs a shape: x.reshape(2, 3) or x.reshape((2, 3))")
         new = options.pop("shape")
     return shapes.reshape(self, new, order)
 
@@ -110,8 +112,10 @@ def _setitem(self, index, value):
     )
 
 
-def _round(self, ndigits=0):
-    return ufuncs.round(self, 0 if ndigits is None else ndigits)
+def _round(self, ndigits=None):
+    return (
+        ufuncs.round(self, ndigits or 0) if ndigits is not None else ufuncs.round(self).astype(int)
+    )
 
 
 def _clip(self, min=None, max=None):

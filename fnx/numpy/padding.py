@@ -16,6 +16,7 @@ from fnx.numpy.shapes import concatenate, squeeze
 from fnx.numpy.statistics import median
 from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
+    Unsupported,
     convert,
     to_array,
 )
@@ -41,7 +42,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if callable(mode):
         return _pad_by_function(x, width, mode, kwargs)
     if mode not in _PADDING:
-        raise InvalidValue(f"pad with mode={mode!r}; expected one of {', '.join(_PADDING)}")
+        raise Unsupported(f"pad with mode={mode!r}; expected one of {', '.join(_PADDING)}")
     known = _PADDING[mode]
     if set(kwargs) - set(known):
         raise InvalidValue(
@@ -147,7 +148,7 @@ def _pad_statistic(x: Array, width: list, mode: str, options: dict) -> Array:
             stats = [x[(*lead, slice(0, a))], x[(*lead, slice(n - b, n))]]
             stats = [fn(s, axis=k, keepdims=True) for s in stats]
             if not dtypes.is_inexact(x.dtype):
-                stats = [ufuncs.round(s) for s in stats]
+                stats = [s if s.dtype == dtypes.bool_ else ufuncs.round(s) for s in stats]
             shape = [(*x.shape[:k], w, *x.shape[k + 1 :]) for w in (lo, hi)]
             sides = [_broadcast_to(convert(s, x.dtype), z) for s, z in zip(stats, shape)]
         x = concatenate([sides[0], x, sides[1]], k)

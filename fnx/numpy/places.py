@@ -3,7 +3,7 @@
 import numpy as np
 
 from fnx.core.array import Array
-from fnx.core.errors import ConcretizationTypeError
+from fnx.core.errors import ConcretizationTypeError, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
@@ -35,6 +35,8 @@ def _need_known(
 def nonzero(a, *, size=None, fill_value=None):
     """The positions of elements that are not 0, one array per axis; `size` makes the length static."""
     x = to_array(a, "nonzero")
+    if not x.ndim:
+        raise ShapeError("nonzero of an array of rank 0; expected an axis: jnp.atleast_1d(x)")
     if size is None:
         known = _need_known(x, "nonzero")
         return tuple([array(p) for p in np.nonzero(np.atleast_1d(known))])

@@ -281,6 +281,8 @@ def var(
         ddof = correction
     (x,) = promote_inexact("var", a)
     final = None if dtype is None else dtypes.canonical(dtype)
+    if final is not None and not dtypes.is_inexact(final):
+        raise InvalidValue(f"variance with dtype={final}; expected a floating-point dtype")
     axes = canonical_axes(axis, x.ndim)
     result_dtype = dtypes.real_of(x.dtype) if final is None else final
     x = convert(x, dtypes.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x

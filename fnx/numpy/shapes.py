@@ -33,6 +33,8 @@ from fnx.ops.permute import Reshape, Squeeze, Transpose
 
 def shape(a):
     """The sizes of the axes."""
+    if isinstance(a, (list, tuple)):
+        return np.shape(a)
     return tuple(a.shape) if hasattr(a, "shape") else to_array(a, "shape").shape
 
 
@@ -161,6 +163,8 @@ def squeeze(a, axis=None):
 def expand_dims(a, axis):
     """New axes of size 1 at positions of the result."""
     x = to_array(a, "expand_dims")
+    if axis is None:
+        raise TypeMismatch("expand_dims with axis=None; expected an integer or integers")
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     axes = canonical_axes(axis, x.ndim + count)
     return insert_axes(x, tuple(sorted(axes)))

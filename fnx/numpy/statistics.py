@@ -127,6 +127,10 @@ def _quantile(
     if isinstance(q, (list, tuple)):
         q = array(q)
     x, q = promote_inexact("quantile", a, q)
+    if dtypes.is_complex(x.dtype):
+        raise InvalidValue(
+            "quantiles of complex numbers are not defined; take real or imaginary parts"
+        )
     axes = canonical_axes(axis, x.ndim)
     kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
     rest = [k for k in range(x.ndim) if k not in axes]

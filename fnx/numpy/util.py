@@ -284,6 +284,10 @@ def no_out(name: str, out: Any) -> None:
         )
 
 
+class Unsupported(InvalidValue, NotImplementedError):
+    """A choice that NumPy offers and fnx does not."""
+
+
 class MissingOut(InvalidValue, NotImplementedError):
     """An argument of NumPy's that immutable arrays cannot have."""
 

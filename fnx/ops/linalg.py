@@ -11,14 +11,17 @@ from math import prod
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Undefined
-from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.recipe import Fold, Library, Operand, Recipe
+from fnx.core.scalar import Expr
 from fnx.ops import matrix as m
 from fnx.ops.basic import scalar
-from fnx.ops.elementwise import add, neg, sub
+from fnx.ops.broadcast import Sum
+from fnx.ops.elementwise import add, mul, neg, stop_gradient, sub
 from fnx.ops.indexing import Gather
 from fnx.ops.permute import Reshape
 from fnx.ops.shape import Pad, Slice
@@ -202,6 +205,54 @@ class LUSolve(Stacked):
 
     def lower(self, a: Operand, lu: Operand, pivots: Operand, b: Operand) -> Recipe:  # type: ignore[override]
         return Library("lu_solve", (lu, pivots, b), (self.op,))
+
+
+@dataclass(frozen=True)
+class Determinant(Stacked):
+    """Determinants of A, from its factors and pivots; derivatives are those of A.
+
+    det' = det trace(A^-1 A') needs one solution with the factors, which have no tangents here.
+    """
+
+    name = "det"
+
+    def abstract(self, a: ShapedArray, lu: ShapedArray, pivots: ShapedArray) -> tuple:  # type: ignore[override]
+        m.check_matrices(self.name, a, square=True)
+        if lu.shape != a.shape or lu.dtype != a.dtype or pivots.shape != a.shape[:-1]:
+            raise ShapeError(f"det of {a} needs its factors and pivots, not {lu} and {pivots}")
+        return (ShapedArray(a.shape[:-2], a.dtype),)
+
+    def impl(self, a: np.ndarray, lu: np.ndarray, pivots: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        swaps = (pivots != np.arange(a.shape[-1])).sum(-1)
+        found = np.prod(np.diagonal(lu, axis1=-2, axis2=-1), -1, dtype=a.dtype)
+        return np.asarray(np.where(swaps % 2, -found, found), order="C")
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        a, factors, pivots = primals
+        det = self(a, factors, pivots)
+        if tangents[0] is None:
+            return (det,), (None,)
+        change = m.diagonal(LUSolve()(a, factors, pivots, tangents[0]))
+        return (det,), (mul(det, Sum((len(change.shape) - 1,))(change)),)
+
+    def lower(self, a: Operand, lu: Operand, pivots: Operand) -> Recipe:  # type: ignore[override]
+        def factor(*index: Expr) -> tuple[Expr, ...]:
+            moved = expr.compare("ne", expr.cast(pivots(*index), "int64"), index[-1])
+            sign = expr.select(moved, expr.const(-1, lu.dtype), expr.const(1, lu.dtype))
+            return (expr.mul(sign, lu(*index, index[-1])),)
+
+        def times(found: tuple[Expr, ...], new: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            return (expr.mul(found[0], new[0]),)
+
+        rank = len(pivots.shape)
+        one = expr.const(1, lu.dtype)
+        return Fold(pivots.shape, (rank - 1,), (one,), factor, times, reassociate=True)
+
+
+def det(a: Array) -> Array:
+    """Determinants of stacks of square matrices."""
+    factors, pivots, _ = lu(stop_gradient(a))
+    return Determinant()(a, factors, pivots)
 
 
 def check_system(name: str, a: ShapedArray, b: ShapedArray) -> None:

@@ -1,0 +1,34 @@
+"""Primitives under JAX's names: lax.add_p and its kin, for programs that bind or inspect them."""
+
+from fnx.ops import elementwise as e
+from fnx.ops import special as s
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.convert import ConvertElementType
+
+# Those with parameters are classes: JAX's parameters are their fields.
+broadcast_in_dim_p, dot_general_p = Broadcast, DotGeneral
+convert_element_type_p, integer_pow_p = ConvertElementType, e.IntegerPow
+abs_p, acos_p, acosh_p, add_p, and_p, asin_p = e.abs_, e.acos, e.acosh, e.add, e.and_, e.asin
+asinh_p, atan_p, atan2_p, atanh_p, cbrt_p, ceil_p = (
+    e.asinh,
+    e.atan,
+    e.atan2,
+    e.atanh,
+    e.cbrt,
+    e.ceil,
+)
+clamp_p, clz_p, complex_p, conj_p, cos_p, cosh_p = e.clamp, e.clz, e.complex_, e.conj, e.cos, e.cosh
+div_p, eq_p, exp_p, exp2_p, expm1_p, floor_p = e.div, e.eq, e.exp, e.exp2, e.expm1, e.floor
+ge_p, gt_p, imag_p, is_finite_p, le_p, log_p = e.ge, e.gt, e.imag, e.is_finite, e.le, e.log
+log1p_p, logistic_p, lt_p, max_p, min_p, mul_p = e.log1p, e.logistic, e.lt, e.max_, e.min_, e.mul
+ne_p, neg_p, nextafter_p, not_p, or_p, pow_p = e.ne, e.neg, e.nextafter, e.not_, e.or_, e.pow_
+population_count_p, real_p, rem_p, rsqrt_p = e.population_count, e.real, e.rem, e.rsqrt
+select_n_p, shift_left_p, sign_p, sin_p, sinh_p = e.select_n, e.shift_left, e.sign, e.sin, e.sinh
+shift_right_arithmetic_p = e.shift_right_arithmetic
+shift_right_logical_p = e.shift_right_logical
+sqrt_p, square_p, stop_gradient_p, sub_p = e.sqrt, e.square, e.stop_gradient, e.sub
+tan_p, tanh_p, xor_p = e.tan, e.tanh, e.xor
+digamma_p, erf_p, erf_inv_p, erfc_p, lgamma_p = s.digamma, s.erf, s.erf_inv, s.erfc, s.lgamma
+
+__all__ = [name for name in list(globals()) if name.endswith("_p")]
