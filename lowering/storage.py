@@ -19,6 +19,7 @@ from fnx.lowering.values import (
     Shape,
     Stored,
     buffers_read,
+    loads,
     static_indices,
 )
 
@@ -48,6 +49,7 @@ class Storage:
         self.depth = 0  # of loops around the current block
         self.kernels = self.stacks = 0
         self.notes: list[str] = []
+        self.loading: dict[Expr, bool] = {}  # which expressions read memory
 
     # --- statements and buffers ---
 
@@ -103,7 +105,7 @@ class Storage:
 
     def kept(self, elements: list[Expr]) -> list[Expr]:
         """The elements as they are now: those that are read from memory get names."""
-        read = [e for e in elements if buffers_read([e])]
+        read = [e for e in elements if loads(e, self.loading)]
         if not read:
             return elements
         names = {id(e): scalar.var(e.dtype, "r") for e in read}

@@ -162,6 +162,21 @@ def buffers_read(exprs: list[Expr]) -> set[Buffer]:
     return found
 
 
+def loads(expr: Expr, known: dict[Expr, bool]) -> bool:
+    """Whether an expression reads memory; `known` remembers, so that a long chain is walked once."""
+    todo = [expr]
+    while todo:
+        e = todo[-1]
+        if e not in known:
+            below = [a for a in e.args if a not in known]
+            if below:
+                todo += below
+                continue
+            known[e] = e.op == "load" or any([known[a] for a in e.args])
+        todo.pop()
+    return known[expr]
+
+
 def depends_on(exprs: list[Expr], leaves: set[int], stop: Expr | None = None) -> bool:
     """Whether a node of `leaves` (ids) is reached, other than through `stop`."""
     seen: set[int] = set()

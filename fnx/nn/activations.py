@@ -37,7 +37,7 @@ def _zeros(x: Array) -> Array:
 
 def relu6(x):
     """min(max(x, 0), 6), with derivative 0 at both ends."""
-    x = u.positive(x)
+    x = _float("relu6", x)
     six = constant(6, x.dtype)
     return select(ops.ge(x, six), six, relu(x))
 

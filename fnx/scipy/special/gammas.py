@@ -48,7 +48,7 @@ def gamma(x):
     """The gamma function.
 
     >>> gamma(5.0)
-    Array(24., dtype=float64, weak_type=True)
+    Array(24., dtype=float64)
     """
     (x,) = _floats("gamma", x)
     return gammasgn(x) * u.exp(prims.lgamma(x))

@@ -1,0 +1,130 @@
+"""What fnx.lax and fnx.numpy refuse, and the dtypes they answer with, traced or not."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+A, V = np.ones((3, 3)), np.ones(3)
+
+# NumPy would broadcast, promote, cut off or truncate in these calls: the result would be wrong.
+UNFIT = {
+    "add of other ranks": (lambda x: lax.add(x, V), A, ValueError),
+    "max of other dtypes": (lambda x: lax.max(x, V.astype("float32")), V, TypeError),
+    "exp of integers": (lax.exp, np.arange(3), TypeError),
+    "a number that the dtype cannot hold": (lambda x: lax.add(x, 2.5), np.arange(3), TypeError),
+    "a complex number beside reals": (lambda x: lax.mul(x, 1j), V, TypeError),
+    "select of other shapes": (lambda x: lax.select(A > 0, x, V), A, ValueError),
+    "clamp between other shapes": (lambda x: lax.clamp(V, x, V), A, ValueError),
+    "slice beyond the end": (lambda x: lax.slice(x, (0,), (5,)), V, ValueError),
+    "dynamic_slice too large": (lambda x: lax.dynamic_slice(x, (0, 0), (4, 2)), A, ValueError),
+    "update of lower rank": (lambda x: lax.dynamic_update_slice(x, V, (0, 0)), A, ValueError),
+    "concatenate of other dtypes": (
+        lambda x: lax.concatenate([x, V.astype("float32")], 0),
+        V,
+        TypeError,
+    ),
+    "split that leaves a rest": (lambda x: lax.split(x, (1, 1)), V, ValueError),
+    "top_k of too few": (lambda x: lax.top_k(x, 5), V, ValueError),
+    "comparison with a list": (lambda x: x == [1.0, 1.0, 1.0], V, TypeError),
+    "expand_dims without axes": (lambda x: jnp.expand_dims(x, None), V, TypeError),
+    "median of complex numbers": (lambda x: jnp.median(x * 1j), V, ValueError),
+    "variance in integers": (lambda x: jnp.var(x, dtype=int), V, ValueError),
+    "hypot of complex numbers": (lambda x: jnp.hypot(x * 1j, x), V, ValueError),
+    "one operand of two": (jnp.logical_or, V, TypeError),
+    "reshape without a shape": (lambda x: jnp.asarray(x).reshape(), V, TypeError),
+    "take that would raise": (lambda x: jnp.take(x, 0, mode="raise"), V, NotImplementedError),
+    "an unknown padding": (lambda x: jnp.pad(x, 1, "zigzag"), V, NotImplementedError),
+    "nonzero of a number": (lambda x: jnp.nonzero(x, size=1), np.float64(1.0), ValueError),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_unfit_operands_are_refused(name, compiled):
+    function, x, error = UNFIT[name]
+    with pytest.raises(error):
+        (fnx.jit(function) if compiled else function)(jnp.asarray(x))
+
+
+def test_powers_of_uint64_by_int64_are_floats():
+    found = jnp.power(jnp.array([3, 2], "uint64"), jnp.array([2, 3], "int64"))
+    expected = np.power(np.array([3, 2], "uint64"), np.array([2, 3], "int64"))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype == np.float64
+
+
+def test_round_without_digits_gives_an_integer():
+    assert round(jnp.float32(2.6)).dtype == np.int64
+    assert round(jnp.float32(2.6)) == 3
+    assert round(jnp.array(2.67), 1).dtype == np.float64
+
+
+@pytest.mark.parametrize("mode", ["maximum", "minimum"])
+def test_padding_of_bools_by_extrema(mode):
+    x = np.array([[True, False], [False, False]])
+    np.testing.assert_array_equal(jnp.pad(jnp.asarray(x), 1, mode), np.pad(x, 1, mode))
+
+
+def test_shapes_of_lists():
+    assert jnp.shape([[1, 2], [3, 4]]) == (2, 2)
+    assert jnp.ndim([1, 2]) == 1
+    assert jnp.size([[1, 2, 3]]) == 3
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
+def test_python_numbers_do_not_make_strong_results_weak(compiled):
+    def density(x):
+        return fnx.scipy.stats.uniform.logpdf(x, 0.0, 2.0)
+
+    found = (fnx.jit(density) if compiled else density)(jnp.array([0.5, 3.0], "float32"))
+    assert found.dtype == np.float32
+    assert not found.weak_type
+    np.testing.assert_allclose(found, [-np.log(2.0), -np.inf], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 3), (4, 4)])
+def test_middles_of_correlations_are_scipys(shape):
+    import scipy.signal
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(4, 4)), rng.normal(size=shape)
+    for mode in ("full", "same", "valid"):
+        expected = scipy.signal.correlate2d(x, y, mode)
+        found = fnx.scipy.signal.correlate2d(x, y, mode)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
+def test_resized_images(method):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 5))
+    same = fnx.image.resize(x, (6, 5), method)
+    np.testing.assert_array_equal(same, x)
+    flat = fnx.image.resize(np.full((6, 5), 2.0), (9, 3), method)
+    np.testing.assert_allclose(flat, np.full((9, 3), 2.0), rtol=1e-12)
+    mirrored = fnx.image.resize(x[:, ::-1], (9, 11), method)
+    np.testing.assert_allclose(
+        mirrored, fnx.image.resize(x, (9, 11), method)[:, ::-1], rtol=1e-10, atol=1e-12
+    )
+
+
+def test_linear_resizing_by_hand():
+    found = fnx.jit(lambda x: fnx.image.resize(x, (4,), "linear"))(jnp.array([0.0, 1.0]))
+    np.testing.assert_allclose(found, [0.0, 0.25, 0.75, 1.0], atol=1e-15)
+    halved = fnx.image.resize(jnp.array([0.0, 1.0, 2.0, 3.0]), (2,), "linear", antialias=False)
+    np.testing.assert_allclose(halved, [0.5, 2.5], atol=1e-15)
+
+
+def test_translated_images():
+    x = np.arange(5.0)
+    found = fnx.image.scale_and_translate(
+        x, (5,), (0,), jnp.array([1.0]), jnp.array([1.0]), "linear"
+    )
+    np.testing.assert_allclose(found, [0.0, 0.0, 1.0, 2.0, 3.0], atol=1e-12)
+    grad = fnx.grad(
+        lambda t: fnx.image.scale_and_translate(x**2, (5,), (0,), jnp.array([1.0]), t, "linear")[2]
+    )(jnp.array([0.5]))
+    np.testing.assert_allclose(grad, [-3.0], atol=1e-10)
