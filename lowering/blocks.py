@@ -9,6 +9,7 @@ from .irtext import NULL, Function, Module, Value, i32, i64
 LARGE = 1 << 17  # outputs of so many bytes live in blocks that are kept for the next call
 SLOTS = 64  # blocks that may wait for their next use
 ALIGNMENT = 64
+PAGE = 4096
 HUGE = 1 << 22  # blocks of so many bytes ask the system for huge pages
 
 
@@ -23,7 +24,15 @@ def define(module: Module) -> None:
 
 
 def _rounded(f: Function, size: Value) -> Value:
-    return f.binary("and", f.add(size, 4095), -4096)
+    """Bytes of the block for a size: one of eight sizes an octave, of whole pages.
+
+    A block has the same size when it is given back as when it was taken, whoever has it meanwhile;
+    or blocks would shrink by each use, and a program of two sizes would touch new pages at each call.
+    """
+    zeros = f.call("llvm.ctlz.i64", "i64", f.sub(size, 1), Value("i1", "false"))
+    step = f.binary("lshr", i64(1 << 60), zeros)  # an eighth of the power of two below
+    step = f.choose(f.compare("ugt", step, PAGE), step, i64(PAGE))
+    return f.binary("and", f.sub(f.add(size, step), 1), f.sub(i64(0), step))
 
 
 def _forget_block(module: Module) -> None:
@@ -42,17 +51,15 @@ def _forget_block(module: Module) -> None:
 
 
 def _take(module: Module) -> None:
-    """A block of at least so many bytes: the youngest that waits and fits, or a new one."""
+    """A block for so many bytes: the youngest of its size that waits, or a new one."""
     with Function(module, "take", "ptr", "i64") as f:
         held, blocks = f.object("fnx_held"), f.object("blocks")
         size = _rounded(f, f.args[0])
         count = f.load(held)
-        most = f.add(size, f.binary("ashr", size, 2))
         with f.loop(count) as k:
             youngest = f.sub(f.sub(count, 1), k)
             slot = f.index(blocks, youngest, 16)
-            bytes_ = f.load(slot)
-            with f.when(f.both(f.compare("sge", bytes_, size), f.compare("sle", bytes_, most))):
+            with f.when(f.compare("eq", f.load(slot), size)):
                 address = f.pointer(slot, 8)
                 f.call("forget_block", "void", youngest)
                 f.ret(address)
@@ -71,15 +78,19 @@ def _take(module: Module) -> None:
 
 
 def _give(module: Module) -> None:
-    """Keep a block for the next call; the oldest goes if there is no slot for it."""
+    """Keep a block for the next call; the oldest go as long as there is no room for it."""
     with Function(module, "give", "void", "ptr", "i64") as f:
         held, blocks = f.object("fnx_held"), f.object("blocks")
         block, size = f.args[0], _rounded(f, f.args[1])
-        total = f.add(f.load(held, 8), size)
-        with f.when(f.compare("sgt", total, f.load(f.object("fnx_limit")))):
+        limit = f.load(f.object("fnx_limit"))
+        with f.when(f.compare("sgt", size, limit), likely=False):
             f.call("free", "void", block)
             f.ret()
-        with f.when(f.compare("sge", f.load(held), SLOTS)):
+        with f.forever() as fits:
+            total = f.add(f.load(held, 8), size)
+            few = f.compare("slt", f.load(held), SLOTS)
+            with f.when(f.both(few, f.compare("sle", total, limit))):
+                f.leave(fits)
             oldest = f.pointer(blocks, 8)
             f.call("forget_block", "void", i64(0))
             f.call("free", "void", oldest)

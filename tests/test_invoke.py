@@ -344,13 +344,45 @@ def test_waiting_blocks_are_bounded():
 
 
 def test_blocks_fit():
-    """A waiting block is used for sizes down to four fifths of its own."""
+    """A waiting block is used for sizes that differ by less than an eighth."""
     invoke.release_memory()
-    big, small, other = (adder(n) for n in (200_000, 180_000, 100_000))
-    for executable, n, waiting in ((big, 200_000, 1), (small, 180_000, 1), (other, 100_000, 2)):
+    big, small, other = (adder(n) for n in (200_000, 198_000, 100_000))
+    for executable, n, waiting in ((big, 200_000, 1), (small, 198_000, 1), (other, 100_000, 2)):
         executable.fast([np.ones(n), np.ones(n)])
         assert native.get().held()[0] == waiting
     invoke.release_memory()
+
+
+def test_blocks_keep_their_size_when_sizes_alternate():
+    """Two sizes in turn, results of the call before still alive: no new memory after a few calls."""
+    invoke.release_memory()
+    executables = [adder(n) for n in (1 << 19, (1 << 19) + 4000)]
+    seen, alive = [], []
+    for k in range(40):
+        executable, n = executables[k % 2], (1 << 19) + 4000 * (k % 2)
+        (out,) = executable.fast([np.ones(n), np.ones(n)])
+        seen.append(out._value.ctypes.data)
+        alive = [*alive[-2:], out]
+        del out
+    assert set(seen[20:]) <= set(seen[:20])
+    alive.clear()
+    invoke.release_memory()
+
+
+def test_waiting_blocks_that_nobody_wants_make_room():
+    wrap = native.get()
+    limit = wrap._cell("fnx_limit")
+    before, limit.value = limit.value, 5 << 20
+    invoke.release_memory()
+    first, second = adder(1 << 19), adder(1 << 18)
+    try:
+        first.fast([np.ones(1 << 19), np.ones(1 << 19)])
+        assert wrap.held() == (1, 4 << 20)
+        second.fast([np.ones(1 << 18), np.ones(1 << 18)])
+        assert wrap.held() == (1, 2 << 20)
+    finally:
+        limit.value = before
+        invoke.release_memory()
 
 
 def test_an_executable_dies():
