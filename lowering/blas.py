@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 
-from . import gemm, sort, spectral, triangular, tridiagonal
+from . import fft, gemm, sort, spectral, triangular, tridiagonal
 from .stacks import LETTER
 from .values import Handle
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .build import Builder
 
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
-_ANY_DTYPE: dict[str, Routine] = {**gemm.ROUTINES, **sort.ROUTINES}
+_ANY_DTYPE: dict[str, Routine] = {**gemm.ROUTINES, **sort.ROUTINES, **fft.ROUTINES}
 _LAPACK: dict[str, Routine] = {
     **triangular.ROUTINES,
     **spectral.ROUTINES,
@@ -24,6 +24,8 @@ _INTEGERS = frozenset({"lu_pivots_to_permutation"})
 
 def known(r: recipe.Library) -> bool:
     """Whether there is native code for it; if not, the primitive's impl is called on the host."""
+    if r.name in fft.ROUTINES:
+        return fft.known(r)
     if r.name in _ANY_DTYPE or r.name in _INTEGERS:
         return True
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)

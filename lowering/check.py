@@ -203,7 +203,7 @@ class _Checker:
         for arg in s.args:
             if isinstance(arg, Ref):
                 self.ref(arg)
-            else:
+            elif not isinstance(arg, kernel.Address):
                 self.expression(arg)
         passed = [a.buffer for a in s.args if isinstance(a, Ref)]
         for b in s.writes:

@@ -366,6 +366,8 @@ class Body(Function):
         for k, arg in enumerate(s.args):
             if isinstance(arg, Ref):
                 texts.append(f"ptr {self.ref(arg)}")
+            elif isinstance(arg, kernel.Address):
+                texts.append(f"ptr {self.symbol(arg.symbol)}")
             elif s.by_reference:
                 texts.append(f"ptr {self._in_slot(arg, (s, k))}")
             elif arg.dtype == "bool":

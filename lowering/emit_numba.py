@@ -394,6 +394,8 @@ class Code(Printer):
         texts = [
             f"({self.buffer(a.buffer)}, {_bare(self.index(a.index))})"
             if isinstance(a, Ref)
+            else repr(a.symbol)
+            if isinstance(a, kernel.Address)
             else f"{ns.NUMPY[a.dtype]}({_bare(self.value(a))})"
             for a in s.args
         ]

@@ -48,6 +48,13 @@ class Ref:
     index: Expr
 
 
+@dataclass(frozen=True)
+class Address:
+    """What `symbol` is resolved to when the program is loaded: an argument of a library call."""
+
+    symbol: str
+
+
 class Stmt:
     """Base of all statements."""
 
@@ -150,9 +157,9 @@ class Fill(Stmt):
 class CallLibrary(Stmt):
     """Call a C routine by pointer: `symbol` is resolved when the program is loaded.
 
-    `args`: Ref (passed as a pointer), or Expr (a value). `by_reference` puts every Expr into a stack
-    slot and passes its address (Fortran). `writes` names the buffers that it writes. `result` is
-    a variable for what it returns, or None.
+    `args`: Ref or Address (passed as a pointer), or Expr (a value). `by_reference` puts every Expr
+    into a stack slot and passes its address (Fortran). `writes` names the buffers that it writes.
+    `result` is a variable for what it returns, or None.
     """
 
     symbol: str

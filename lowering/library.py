@@ -12,9 +12,12 @@ def resolve(name: str) -> int:
     """The address of a routine.
 
     `name` is "blas:dgemm", "lapack:dgetrf", "libm:erf", "fnx:fnx_poll", or a bare name, which is
-    looked for in fnx's run time, BLAS, LAPACK and the C library, in this order.
+    looked for in fnx's run time, BLAS, LAPACK and the C library, in this order. "fft:" and the name
+    of a plan stand for the address of its table.
     """
     kind, _, bare = name.rpartition(":")
+    if kind == "fft":
+        return _fourier_plan(bare)
     places = {kind: _PLACES[kind]} if kind else _PLACES
     for place in places.values():
         address = place(bare)
@@ -44,7 +47,19 @@ def _parallel_for() -> int:
     return threads.address()
 
 
-RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for}
+def _fourier() -> int:
+    from . import fft_driver
+
+    return fft_driver.address()
+
+
+def _fourier_plan(name: str) -> int:
+    from . import fft_plan
+
+    return fft_plan.address(name)
+
+
+RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 

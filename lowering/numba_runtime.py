@@ -63,13 +63,15 @@ def _address(array: np.ndarray, index: int) -> int:
 
 
 def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> Any:
-    """Call a C routine; arguments are (array, index) for an address, or NumPy scalars."""
+    """Call a C routine; arguments are (array, index), a symbol, or NumPy scalars."""
     from . import library as routines
 
     passed, kinds, keep = [], [], []
     for arg in args:
         if isinstance(arg, tuple):
             passed.append(_address(*arg))
+        elif isinstance(arg, str):
+            passed.append(routines.resolve(arg))
         elif by_reference:
             keep.append(np.array([arg]))
             passed.append(keep[-1].ctypes.data)

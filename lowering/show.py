@@ -205,9 +205,14 @@ class _Text:
         self.put(depth, f"fill {count} at {self.ref(depth, s.target)} with {value}")
 
     def library(self, depth: int, s: kernel.CallLibrary) -> None:
-        args = [self.ref(depth, a) if isinstance(a, Ref) else self.e(depth, a)[0] for a in s.args]
+        args = [self.argument(depth, a) for a in s.args]
         result = f"{self.name(s.result)} = " if s.result is not None else ""
         self.put(depth, f"{result}library {s.symbol}({', '.join(args)})  # writes {s.writes}")
+
+    def argument(self, depth: int, a: Any) -> str:
+        if isinstance(a, kernel.Address):
+            return a.symbol
+        return self.ref(depth, a) if isinstance(a, Ref) else self.e(depth, a)[0]
 
     def host(self, depth: int, s: kernel.CallHost) -> None:
         sides = [

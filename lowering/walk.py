@@ -49,7 +49,8 @@ def expressions(stmt: Stmt) -> list[Expr]:
         case kernel.Fill():
             return [stmt.target.index, stmt.count, stmt.value]
         case kernel.CallLibrary():
-            return [a.index if isinstance(a, Ref) else a for a in stmt.args]
+            given = [a for a in stmt.args if not isinstance(a, kernel.Address)]
+            return [a.index if isinstance(a, Ref) else a for a in given]
         case kernel.CallHost():
             return [ref.index for ref, _, _ in (*stmt.inputs, *stmt.outputs)]
         case kernel.Nest():

@@ -10,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
-from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops.basic import full, move_axis, scalar
 from fnx.ops.elementwise import conj, mul, real
 from fnx.ops.shape import Concatenate, Pad
@@ -93,7 +93,7 @@ class FFT(Primitive):
         return (self(move_axis(args[0], axes[0], 0)),), (0,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        return Host()
+        return Library("fft", (x,), (self.fft_type, self.fft_lengths))
 
 
 def _rfft_transpose(ct: Any, lengths: tuple[int, ...]) -> Any:

@@ -1,0 +1,145 @@
+"""Fourier transforms inside compiled programs: no call of the host, the numbers of NumPy."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx.lowering import fft, fft_driver, fft_plan, pocketfft
+
+_rng = np.random.default_rng(0)
+
+LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 30, 64, 100, 128, 210, 256, 509, 1000, 1024, 4096]
+
+
+def _real(*shape):
+    return _rng.normal(size=shape)
+
+
+def _complex(*shape):
+    return _real(*shape) + 1j * _real(*shape)
+
+
+def _compiled(f, *args):
+    """The result of jit, after a look at the report."""
+    report = fnx.jit(f).lower(*args).compile().report()
+    assert "host call" not in report, report
+    assert "library call fnx:fnx_fft" in report
+    return np.asarray(fnx.jit(f)(*args))
+
+
+def _close(found, expected, eps=2.3e-16):
+    assert found.shape == expected.shape
+    error = np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-300)
+    assert error < 8 * eps
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 9)])
+def test_lengths(n, batch):
+    x, r, half = _complex(*batch, n), _real(*batch, n), _complex(*batch, n // 2 + 1)
+    _close(_compiled(jnp.fft.fft, x), np.fft.fft(x))
+    _close(_compiled(jnp.fft.ifft, x), np.fft.ifft(x))
+    _close(_compiled(jnp.fft.rfft, r), np.fft.rfft(r))
+    _close(_compiled(lambda x: jnp.fft.irfft(x, n), half), np.fft.irfft(half, n))
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (5, 3, 8), (16, 32), (2, 3, 4, 5), (33, 40), (64, 64)])
+def test_several_axes(shape):
+    x, r = _complex(*shape), _real(*shape)
+    _close(_compiled(jnp.fft.fftn, x), np.fft.fftn(x))
+    _close(_compiled(jnp.fft.ifftn, x), np.fft.ifftn(x))
+    _close(_compiled(jnp.fft.fft2, x), np.fft.fft2(x))
+    half = _compiled(jnp.fft.rfftn, r)
+    _close(half, np.fft.rfftn(r))
+    _close(_compiled(lambda h: jnp.fft.irfftn(h, shape), half), r)
+    _close(_compiled(lambda x: jnp.fft.fft(x, axis=0), x), np.fft.fft(x, axis=0))
+
+
+@pytest.mark.parametrize("n", [5, 16, 96, 256, 1000])
+def test_single_precision(n):
+    x, r = _complex(4, n).astype(np.complex64), _real(4, n).astype(np.float32)
+    found = _compiled(jnp.fft.fft, x)
+    assert found.dtype == np.complex64
+    _close(found, np.fft.fft(x.astype(np.complex128)), 1.2e-7)
+    half = _compiled(jnp.fft.rfft, r)
+    assert half.dtype == np.complex64
+    _close(half, np.fft.rfft(r.astype(np.float64)), 1.2e-7)
+    back = _compiled(lambda h: jnp.fft.irfft(h, n), half)
+    assert back.dtype == np.float32
+    _close(back, r, 1.2e-7)
+
+
+def test_in_a_scan_and_under_grad():
+    k = 1j * np.fft.fftfreq(64, 1 / 64)
+
+    def step(u, _):
+        return u - 1e-3 * jnp.fft.ifft(k * jnp.fft.fft(u)).real * u, None
+
+    def loss(u):
+        return jnp.sum(fnx.lax.scan(step, u, None, length=20)[0] ** 2)
+
+    u = np.sin(2 * np.pi * np.arange(64) / 64)
+    report = fnx.jit(fnx.grad(loss)).lower(u).compile().report()
+    assert "host call" not in report, report
+    slope = np.asarray(fnx.jit(fnx.grad(loss))(u))
+    d, eps = _real(64), 1e-6
+    numeric = (float(loss(u + eps * d)) - float(loss(u - eps * d))) / (2 * eps)
+    assert abs(slope @ d - numeric) < 1e-6 * abs(numeric)
+
+
+def test_operand_is_not_overwritten():
+    x = _complex(6, 8, 32)
+    kept = x.copy()
+    h = fnx.jit(lambda x: (jnp.fft.irfftn(x[..., :17], (6, 8, 32)), jnp.fft.fftn(x), x * 1))(x)
+    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(h[2], kept)
+
+
+def test_empty():
+    assert _run_shape(jnp.fft.fft, np.zeros((0, 4), complex)) == (0, 4)
+    assert _run_shape(jnp.fft.rfft, np.zeros((0, 5))) == (0, 3)
+
+
+def _run_shape(f, x):
+    return fnx.jit(f)(x).shape
+
+
+def test_many_threads_at_once():
+    xs = [_complex(24, 100 + k) for k in range(8)]
+    f = fnx.jit(jnp.fft.fft2)
+    found = [None] * len(xs)
+
+    def work(k):
+        for _ in range(20):
+            found[k] = np.asarray(f(xs[k]))
+
+    workers = [threading.Thread(target=work, args=(k,)) for k in range(len(xs))]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    for x, y in zip(xs, found, strict=True):
+        _close(y, np.fft.fft2(x))
+
+
+def test_without_numpys_loops_the_host_is_called(monkeypatch):
+    monkeypatch.setattr(pocketfft, "loops", lambda: None)
+    x = _complex(17)
+    program = fnx.jit(lambda x: jnp.fft.fft(x) + 1).lower(x).compile()
+    assert "host call fft" in program.report()
+    _close(np.asarray(program(x)), np.fft.fft(x) + 1)
+
+
+def test_programs_of_other_sizes_share_their_code():
+    texts = {fnx.jit(jnp.fft.fft).lower(_complex(n)).as_text("llvm") for n in (32, 100, 509, 1024)}
+    assert len(texts) == 1
+
+
+def test_names_of_plans():
+    name = fft_plan.name("rfft", (3, 8), 1, "float64")
+    assert fft_plan.address(name) == fft_plan.address(name)
+    assert fft_driver.address()
+    assert set(fft.ROUTINES) == {"fft"}
