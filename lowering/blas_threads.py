@@ -59,7 +59,7 @@ def guarded(address: int) -> int:
         return address
     get, put = controls
     imports = {"get_threads": get, "set_threads": put, "routine": address}
-    made = machine.code(text(), ["solve"], imports, loops=False)
+    made = machine.code(text(), ["solve"], imports, kind="glue")
     machine.keep_forever(made.keep)
     return made.addresses["solve"]
 

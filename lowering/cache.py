@@ -82,44 +82,43 @@ def key(*parts: str | bytes, sources: bool = True) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> bytes:
-    """What all keys depend on: the compiler's version and settings, and the CPU."""
+    """What all keys depend on: the compiler's version, and the CPU."""
     import llvmlite
     import llvmlite.binding as llvm
 
-    words = [llvm.get_process_triple(), llvm.get_host_cpu_name(), *numba_settings()]
-    with contextlib.suppress(RuntimeError):  # not known on every platform
-        words.append(llvm.get_host_cpu_features().flatten())
-    words += [f"llvmlite={llvmlite.__version__}", f"numba={_numba_version()}"]
+    words = [llvm.get_process_triple(), *processor(), llvmlite.__version__]
     return "\0".join(words).encode()
 
 
-def numba_settings() -> list[str]:
-    """Settings of Numba's code generator that change its code, without importing it."""
-    names = ("CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
-    return [f"{name}={os.environ.get('NUMBA_' + name, '')}" for name in names]
+def processor() -> tuple[str, str]:
+    """Name and features of the CPU to compile for; Numba's variables of the environment rule."""
+    import llvmlite.binding as llvm
 
-
-def _numba_version() -> str:
-    """What Numba's file of its version says; importing it, or importlib.metadata, takes long."""
-    spec = importlib.util.find_spec("numba")
-    file = Path((spec and spec.origin) or "numba").with_name("_version.py")
-    if file.is_file():
-        return file.read_text()
-    from importlib.metadata import version
-
-    return version("numba")
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    chosen = os.environ.get("NUMBA_CPU_FEATURES")
+    if chosen is not None:
+        return name, chosen
+    try:
+        features = llvm.get_host_cpu_features()
+    except RuntimeError:  # not known on every platform
+        return name, ""
+    if os.environ.get("NUMBA_ENABLE_AVX") == "0":
+        features.update({k: False for k in features if k.startswith("avx")})
+    return name, features.flatten()
 
 
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
-    """A hash of the sources that decide to what code a jaxpr is lowered."""
+    """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    for package in ("fnx.core", "fnx.ops", "fnx.lowering"):
+    for package in ("fnx.core", "fnx.ops", "fnx.interpreters", "fnx.lowering"):
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
-            for file in sorted(Path(root).rglob("*.py")):
-                digest.update(file.name.encode())
-                digest.update(file.read_bytes())
+            for folder, folders, files in os.walk(root):
+                folders[:] = sorted(name for name in folders if name != "__pycache__")
+                for name in sorted(files):
+                    stat = os.stat(os.path.join(folder, name))
+                    digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns};".encode())
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
 
 from fnx.core.errors import CompileError
@@ -63,11 +64,19 @@ RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fou
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 
-def runtime_symbols(text: str) -> dict[str, int]:
-    """The routines of fnx's run time that an LLVM module declares."""
-    if "@fnx_" not in text:
-        return {}
-    return {name: resolve(f"fnx:{name}") for name in _DECLARED.findall(text)}
+def runtime_symbols(text: str) -> Callable[[bytes], dict[str, int]]:
+    """Tells the routines of fnx's run time that the object code of an LLVM module uses.
+
+    A module declares more than that: each vector function in all its widths.
+    """
+    declared = set(_DECLARED.findall(text)) if "@fnx_" in text else set()
+
+    def used(binary: bytes) -> dict[str, int]:
+        # An object lists the names of its symbols, each ended by a zero.
+        names = (name for name in sorted(declared) if f"{name}\0".encode() in binary)
+        return {name: resolve(f"fnx:{name}") for name in names}
+
+    return used
 
 
 # --- BLAS and LAPACK: pointers that SciPy exports ----------------------------------------------

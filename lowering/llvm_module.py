@@ -6,7 +6,7 @@ from typing import Any
 
 from fnx.core import scalar
 
-from . import expand, vector_names
+from . import cache, expand, vector_names
 from . import llvm_types as lt
 from .kernel import Buffer
 
@@ -20,9 +20,7 @@ def host_has_half() -> bool:
 
     if platform.machine() not in ("x86_64", "AMD64"):
         return True
-    import llvmlite.binding as llvm
-
-    return bool(llvm.get_host_cpu_features().get("f16c", False))
+    return "+f16c" in cache.processor()[1].split(",")
 
 
 @dataclass(eq=False)

@@ -1,16 +1,18 @@
-"""From LLVM text to machine code in memory: compiled once by Numba's code generator, kept on disk.
+"""From LLVM text to machine code in memory: compiled once by Numba's LLVM, kept on disk.
 
-Numba is imported only if something must be compiled; code from the disk needs llvmlite alone.
+This is Numba's code generator with its settings (a test holds one against the other), less what
+its import takes: 0.15 s, several times what compiling a program does. It needs llvmlite alone.
 """
 
 import ctypes
 import itertools
 import os
+import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -19,7 +21,8 @@ from fnx.core.errors import CompileError
 
 from . import cache
 
-PIPELINE = "5"  # names the settings below in keys of the cache; change it with them
+PIPELINE = "6"  # names the settings below in keys of the cache; change it with them
+Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
 _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
 
@@ -36,9 +39,7 @@ class Code:
 
     def asm(self) -> str:
         """The assembly of the text, which is compiled again to be printed."""
-        with _compiler_lock(), _no_strength_reduction():
-            machine, module = _optimized(self.text)
-            return machine.emit_assembly(module)
+        return assembly(self.text)
 
 
 _lock = threading.RLock()
@@ -52,7 +53,7 @@ def stats() -> dict[str, int]:
     return dict(_counts)
 
 
-def program(text: str, exports: Sequence[str], imports: Mapping[str, int]) -> tuple[Code, bool]:
+def program(text: str, exports: Sequence[str], imports: Imports = None) -> tuple[Code, bool]:
     """The loaded code of a user's program, by its text; and whether it was in memory."""
     name = (text, tuple(exports))
     with _lock:
@@ -69,20 +70,22 @@ def program(text: str, exports: Sequence[str], imports: Mapping[str, int]) -> tu
 
 
 def code(
-    text: str,
+    text: str | Callable[[], str],
     exports: Sequence[str],
-    imports: Mapping[str, int] | None = None,
-    loops: bool = True,
+    imports: Imports = None,
+    kind: str = "program",
+    name: str = "",
 ) -> Code:
     """The loaded code of an LLVM module: from disk, or compiled now.
 
-    `exports` are the functions whose addresses are wanted, `imports` the addresses of symbols that
-    the process does not know by name. Without `loops` it is compiled faster, loops as they stand.
+    `exports` are the functions whose addresses are wanted. `imports` are the addresses of symbols
+    that the process does not know by name, or a function that tells those that an object uses.
+    `kind` chooses the passes (PASSES). A `name` stands for the text as long as fnx's sources are
+    the same; the text is then made only if it is not on disk.
     """
     start = time.perf_counter()
-    imports = imports or {}
-    name = cache.key("code", PIPELINE, str(loops), text, sources=False)
-    binary, llvm_seconds, origin = cache.get(name), 0.0, "disk"
+    key = cache.key("code", PIPELINE, kind, name or _made(text), sources=bool(name))
+    binary, llvm_seconds, origin = cache.get(key), 0.0, "disk"
     if binary is not None:
         try:
             addresses, keep = link(binary, exports, imports)
@@ -90,12 +93,16 @@ def code(
             binary = None  # whatever it is, it is not this program: compile anew
     if binary is None:
         begin = time.perf_counter()
-        binary, origin = compile_text(text, loops), "compiled"
+        binary, origin = compile_text(_made(text), kind), "compiled"
         llvm_seconds = time.perf_counter() - begin
         addresses, keep = link(binary, exports, imports)
-        cache.put(name, binary)
+        cache.put(key, binary)
     spent = time.perf_counter() - start - llvm_seconds
-    return Code(text, addresses, origin, llvm_seconds, spent, keep)
+    return Code("" if callable(text) else text, addresses, origin, llvm_seconds, spent, keep)
+
+
+def _made(text: str | Callable[[], str]) -> str:
+    return text() if callable(text) else text
 
 
 def forget() -> None:
@@ -106,62 +113,95 @@ def forget() -> None:
             _counts[name] = 0
 
 
-# --- compile: Numba's code generator -----------------------------------------------------------
+# --- compile: the settings of Numba's code generator -------------------------------------------
 
 
-@lru_cache(maxsize=1)
-def _codegen() -> Any:
-    """Numba's JIT code generator for this CPU, with the small code model.
+@lru_cache(maxsize=2)
+def target_machine(quick: bool = False) -> Any:
+    """LLVM for this CPU, with the settings of Numba's JIT code generator and the small code model.
 
     All sections of a program lie in one block of memory, so that constants and functions are in
     reach of 32-bit offsets, which are shorter to compile and to run than Numba's 64-bit ones.
+    The `quick` one chooses instructions in a tenth of the time, and not so well.
     """
-    from numba.core.codegen import JITCPUCodegen
-
-    class Codegen(JITCPUCodegen):
-        def _customize_tm_options(self, options: dict) -> None:
-            super()._customize_tm_options(options)
-            options.update(reloc="pic", codemodel="small")
-            # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
-            # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
-            if "+avx512vbmi," in options["features"]:
-                options["features"] += ",-prefer-256-bit"
-
-    return Codegen("fnx")
-
-
-def _optimized(text: str, loops: bool = True) -> tuple[Any, Any]:
-    """Numba's target machine, and the module of a text after its optimisation passes."""
     import llvmlite.binding as llvm
 
-    generator = _codegen()
-    machine = generator._tm
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    settings = {"reloc": "pic", "codemodel": "small", "jit": True}
+    cpu, features = cache.processor()
+    # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
+    # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
+    if "+avx512vbmi," in features:
+        features += ",-prefer-256-bit"
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=0 if quick else 3, **settings
+    )
+
+
+def parse(text: str, machine: Any) -> Any:
+    """The module of a text, for a target machine."""
+    import llvmlite.binding as llvm
+
     try:
         module = llvm.parse_assembly(text)
     except RuntimeError as error:
         raise CompileError(f"LLVM rejects the text of a program: {error}") from error
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    # O2 differs from O3 in that less is unrolled; that was no slower, and compiled in 0.85 of the time.
-    settings = {"opt": 2} if loops else {"opt": 1, "loop_vectorize": False}
-    builder = generator._pass_builder(**settings)
-    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+# What is done to a module. Programs get LLVM's O2: O3 differs in that more is unrolled, which was no
+# faster, and O2 compiled in 0.85 of the time. Straight code of vector functions needs little; the
+# call wrapper and its like are long, and well served by code that is chosen quickly.
+PASSES = {
+    "program": None,
+    "function": ("always_inliner", "instruction_combine", "new_gvn", "dead_code_elimination"),
+    "glue": ("sroa", "simplify_cfg", "instruction_combine"),
+}
+
+
+def _optimized(text: str, kind: str) -> tuple[Any, Any]:
+    """The target machine, and the module of a text after its optimisation passes."""
+    import llvmlite.binding as llvm
+
+    machine = target_machine(quick=kind == "glue")
+    module = parse(text, machine)
+    listed = PASSES[kind]
+    settings = llvm.create_pipeline_tuning_options(speed_level=2 if listed is None else 0)
+    settings.loop_vectorization, settings.slp_vectorization = listed is None, False
+    builder = llvm.create_pass_builder(machine, settings)
+    if listed is None:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        for name in listed:
+            getattr(passes, f"add_{name}_pass")()
+    passes.run(module, builder)
     return machine, module
 
 
-def compile_text(text: str, loops: bool = True) -> bytes:
+def compile_text(text: str, kind: str = "program") -> bytes:
     """The object code of an LLVM module."""
     with _compiler_lock(), _no_strength_reduction():
-        machine, module = _optimized(text, loops)
+        machine, module = _optimized(text, kind)
         return machine.emit_object(module)
+
+
+def assembly(text: str, kind: str = "program") -> str:
+    """The assembly of an LLVM module."""
+    with _compiler_lock(), _no_strength_reduction():
+        machine, module = _optimized(text, kind)
+        return machine.emit_assembly(module)
 
 
 @contextmanager
 def _compiler_lock() -> Iterator[None]:
     """Ours, and Numba's, since what follows sets an option of LLVM that Numba's code must not see."""
-    from numba.core.compiler_lock import global_compiler_lock
-
-    with _lock, global_compiler_lock:
+    numba = sys.modules.get("numba.core.compiler_lock")
+    with _lock, getattr(numba, "global_compiler_lock", None) or nullcontext():
         yield
 
 
@@ -188,7 +228,7 @@ def _no_strength_reduction() -> Iterator[None]:
 def warm_up() -> None:
     """Import what compiling needs, so that the first program does not wait for it."""
     with _lock:
-        _codegen()
+        target_machine()
         _linker()
 
 
@@ -217,13 +257,13 @@ def keep_forever(owner: Any) -> None:
 
 
 def link(
-    binary: bytes, exports: Sequence[str], imports: Mapping[str, int]
+    binary: bytes, exports: Sequence[str], imports: Imports = None
 ) -> tuple[dict[str, int], Any]:
     """Addresses of the functions that an object exports, and the object that keeps them loaded."""
     from llvmlite.binding import JITLibraryBuilder
 
     builder = JITLibraryBuilder().add_object_img(binary).add_current_process()
-    for name, address in imports.items():
+    for name, address in (imports(binary) if callable(imports) else imports or {}).items():
         builder.import_symbol(name, address)
     for name in exports:
         builder.export_symbol(name)

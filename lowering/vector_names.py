@@ -7,6 +7,7 @@ loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The function
 
 from functools import lru_cache
 
+from . import cache
 from .vmath import VMATH
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
@@ -16,12 +17,10 @@ TYPE = {"float32": "float", "float64": "double"}
 @lru_cache(maxsize=1)
 def vector_bits() -> int:
     """The width of this CPU's vectors."""
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
+    features = cache.processor()[1].split(",")
+    if "+avx512f" in features:
         return 512
-    return 256 if features.get("avx2") else 128
+    return 256 if "+avx2" in features else 128
 
 
 def widths(dtype: str) -> list[int]:

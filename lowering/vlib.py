@@ -1,8 +1,9 @@
 """Vector functions: each mathematical function compiled once, by itself, for all programs.
 
-They are compiled when they are first needed and kept on disk like any other program. The text of
-a vector variant is that of the scalar function with every type widened. Functions that have a
-cheaper way for usual arguments (vmath.USUAL) branch to it if all elements are such.
+A variant is compiled when a program first needs it and kept on disk like any other program. Its
+text is that of the scalar function with every type widened. Functions that have a cheaper way for
+usual arguments (vmath.USUAL) branch to it if all elements are such; for float64 the other way, which
+is long, is compiled for scalars only and called for each lane.
 """
 
 import re
@@ -54,23 +55,45 @@ usual:
   %y = call {t} @{name}.usual({t} %x)
   ret {t} %y
 rare:
-  %z = call {t} @{name}.rare({t} %x)
+  %z = call {t} @{rare}({t} %x)
   ret {t} %z
 }}"""
 
 
-def _variant(op: str, dtype: str, name: str, w: int) -> str:
+def _variant(op: str, dtype: str, w: int) -> str:
     """The text of an exported function."""
+    name = _symbol(op, dtype, w)
     if (op + ".usual", dtype) not in USUAL:
-        text = _function(op, dtype, name, w)
-        return text.replace("define internal", "define").replace("alwaysinline ", "")
-    sources = {".is_usual": op + ".is_usual", ".usual": op + ".usual", ".rare": op}
-    parts = [_function(source, dtype, name + end, w) for end, source in sources.items()]
+        return _public(_function(op, dtype, name, w))
+    parts = [_function(op + end, dtype, name + end, w) for end in (".is_usual", ".usual")]
     t, i1, all_usual = TYPE[dtype], "i1", "%all = and i1 %each, true"
+    rare = f"{name}_rare"
+    if w and dtype == "float64":  # its rare code is long
+        parts.append(_lane_by_lane(rare, f"{_symbol(op, dtype, 0)}_rare", t, w))
+    else:
+        text = _function(op, dtype, rare, w)
+        parts.append(_public(text) if dtype == "float64" else text)
     if w:
         t, i1 = f"<{w} x {t}>", f"<{w} x i1>"
         all_usual = f"%all = call i1 @llvm.vector.reduce.and.v{w}i1({i1} %each)"
-    return "\n".join([*parts, _BRANCHING.format(name=name, t=t, i1=i1, all=all_usual)])
+    whole = _BRANCHING.format(name=name, rare=rare, t=t, i1=i1, all=all_usual)
+    return "\n".join([*parts, whole])
+
+
+def _public(text: str) -> str:
+    return text.replace("define internal", "define").replace("alwaysinline ", "")
+
+
+def _lane_by_lane(name: str, scalar: str, t: str, w: int) -> str:
+    """The text of a function that calls a scalar one for each lane: slower, and soon compiled."""
+    lines = [f"declare {t} @{scalar}({t})"]
+    lines += [f"define internal <{w} x {t}> @{name}(<{w} x {t}> %x) noinline nounwind {{", "entry:"]
+    for k in range(w):
+        before = f"%y{k - 1}" if k else "poison"
+        lines.append(f"  %x{k} = extractelement <{w} x {t}> %x, i32 {k}")
+        lines.append(f"  %s{k} = call {t} @{scalar}({t} %x{k})")
+        lines.append(f"  %y{k} = insertelement <{w} x {t}> {before}, {t} %s{k}, i32 {k}")
+    return "\n".join([*lines, f"  ret <{w} x {t}> %y{w - 1}", "}"])
 
 
 def _declarations(text: str) -> list[str]:
@@ -93,36 +116,43 @@ def _split(args: str) -> list[str]:
     return [*parts, args[at:]]
 
 
-@cache
-def _module(op: str, dtype: str) -> tuple[str, tuple[str, ...]]:
-    """The LLVM module of a function and its variants, and the names that it exports."""
+def _symbol(op: str, dtype: str, w: int) -> str:
+    return f"{name(op, dtype)}_w{w}" if w else name(op, dtype)
+
+
+def _text(op: str, dtype: str, w: int) -> str:
+    """The LLVM module of one variant."""
     module = llvm_module.Module(has_half=True, shared=False)
-    base = name(op, dtype)
-    needs = llvm_module.helper_text(op, dtype, True)[3]
-    exports, bodies = [base], [_variant(op, dtype, base, 0)]
-    for other in needs:
+    for other in llvm_module.helper_text(op, dtype, True)[3]:
         module.helper(*other)
-    for w in widths(dtype) if not needs else []:
-        exports.append(f"{base}_w{w}")
-        bodies.append(_variant(op, dtype, exports[-1], w))
-    whole = "\n".join([*bodies, module.text()])
+    whole = "\n".join([_variant(op, dtype, w), module.text()])
     known = set(re.findall(r"^declare .*? (@[\w.]+)\(", whole, re.MULTILINE))
     more = [d for d in _declarations(whole) if re.search(r"(@[\w.]+)\(", d)[1] not in known]  # type: ignore[index]
-    return "\n".join([whole, *more, ""]), tuple(exports)
+    return "\n".join([whole, *more, ""])
 
 
 @cache
-def _loaded(op: str, dtype: str) -> machine.Code:
-    """The code of a function and its variants, which stays: programs hold bare addresses."""
-    code = machine.code(*_module(op, dtype))
+def _loaded(op: str, dtype: str, w: int) -> machine.Code:
+    """The code of one variant, which stays: programs hold bare addresses."""
+    symbol, rare = _symbol(op, dtype, w), f"{_symbol(op, dtype, 0)}_rare"
+    shares_rare = (op + ".usual", dtype) in USUAL and dtype == "float64"
+    exports = [symbol, rare] if shares_rare and not w else [symbol]
+    imports = {rare: address(rare)} if shares_rare and w else {}
+    code = machine.code(lambda: _text(op, dtype, w), exports, imports, "function", symbol)
     machine.keep_forever(code.keep)
     return code
+
+
+_NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
 
 
 @cache
 def address(symbol: str) -> int | None:
     """The address of a function of this library, which is compiled if need be."""
-    found = re.fullmatch(r"fnx_v_(\w+?)_(float32|float64)(_w\d+)?", symbol)
+    found = _NAME.fullmatch(symbol)
     if found is None or not exists(found[1], found[2]):
         return None
-    return _loaded(found[1], found[2]).addresses.get(symbol)
+    width = int(found[3] or 0)
+    if width and width not in widths(found[2]):
+        return None
+    return _loaded(found[1], found[2], width).addresses.get(symbol)
