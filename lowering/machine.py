@@ -192,7 +192,7 @@ def compile_text(text: str, kind: str = "program") -> bytes:
 
 def assembly(text: str, kind: str = "program") -> str:
     """The assembly of an LLVM module."""
-    with _compiler_lock(), _no_strength_reduction():
+    with _compiler_lock(), _fewer_passes():
         machine, module = _optimized(text, kind)
         return machine.emit_assembly(module)
 
