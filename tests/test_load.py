@@ -224,7 +224,7 @@ def test_same_code_as_numbas_generator():
 
     generator = Generator("theirs")
     ours = machine.compile_text(axpy())
-    with machine._no_strength_reduction():
+    with machine._fewer_passes():
         module = machine.parse(axpy(), generator._tm)
         builder = generator._pass_builder(opt=2)
         builder.getModulePassManager().run(module, builder)
