@@ -13,7 +13,7 @@ from .llvm_types import KIND, PART, itemsize
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _LEAVES = frozenset("const size literal var".split())
 _KNOWN = scalar.UNARY | scalar.BINARY | scalar.TERNARY | _LEAVES
-_KNOWN |= {"load", "select", "cast", "bitcast"}
+_KNOWN |= {"load", "select", "cast", "bitcast", "special"}
 _BITWISE = frozenset({"and", "or", "xor", "not"})
 _INTEGER = frozenset(
     "shift_left shift_right_arithmetic shift_right_logical population_count clz".split()
@@ -269,6 +269,8 @@ def _type_problem(e: Expr) -> str | None:
     count = (
         0 if op in _LEAVES else 3 if op in ("select", "fma") else 2 if op in scalar.BINARY else 1
     )
+    if op == "special":
+        count = max(len(args), 1)
     if len(args) != count:
         return f"{len(args)} operands, expected {count}"
     if op == "size" and (e.dtype != "int64" or type(e.attr) is not int):

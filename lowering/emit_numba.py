@@ -79,7 +79,7 @@ def emit(program: Program) -> Printed:
     head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
     functions = ["@jit\n" + text for text in module.functions.values()]
     source = "\n".join(head) + "\n\n" + "\n\n\n".join([*functions, "\n".join(body)]) + "\n"
-    compiles = not module.runtime & {"library", "host"}
+    compiles = not module.runtime & {"library", "host", "special"}
     return Printed(source, entry, compiles, module.callbacks)
 
 

@@ -31,6 +31,16 @@ _COSTLY |= dict.fromkeys(
 )
 
 
+_COSTLY |= dict.fromkeys(
+    (
+        "bessel_j cosine_integral dawsn erfcx expi expn fresnel_cosine fresnel_sine hyp1f1 hyp2f1 igamma "
+        "igamma_grad_a igammac ndtri owens_t polygamma random_gamma_grad regularized_incomplete_beta "
+        "sine_integral spence wofz zeta"
+    ).split(),
+    200,
+)
+
+
 def weight(name: str) -> int:
     """Operations an element of a primitive."""
     return 0 if name in _FREE else _COSTLY.get(name, 1)

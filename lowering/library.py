@@ -14,11 +14,11 @@ def resolve(name: str) -> int:
 
     `name` is "blas:dgemm", "lapack:dgetrf", "libm:erf", "fnx:fnx_poll", or a bare name, which is
     looked for in fnx's run time, BLAS, LAPACK and the C library, in this order. "fft:" and the name
-    of a plan stand for the address of its table.
+    of a plan stand for the address of its table, "special:" and a name and types for that of a record.
     """
     kind, _, bare = name.rpartition(":")
-    if kind == "fft":
-        return _fourier_plan(bare)
+    if kind in _TABLES:
+        return _TABLES[kind](bare)
     places = {kind: _PLACES[kind]} if kind else _PLACES
     for place in places.values():
         address = place(bare)
@@ -60,6 +60,13 @@ def _fourier_plan(name: str) -> int:
     return fft_plan.address(name)
 
 
+def _special_function(name: str) -> int:
+    from . import ufuncs
+
+    return ufuncs.special(name)
+
+
+_TABLES = {"fft": _fourier_plan, "special": _special_function}
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 

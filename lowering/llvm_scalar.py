@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 
-from . import expand
+from . import expand, llvm_special
 from .llvm_convert import bitcast, cast
 from .llvm_types import (
     BYTES,
@@ -321,6 +321,8 @@ def printer(op: str, dtype: str, result: str) -> Printer:
         return _LEAVES[op]
     if op == "select":
         return _select
+    if op == "special":
+        return llvm_special.call
     if op == "cast" and (dtype in PART or result in PART):
         return _expanded
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":

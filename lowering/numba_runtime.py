@@ -85,6 +85,14 @@ def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> 
     return np.dtype(result).type(value) if result else None
 
 
+def special(name: str, part: int, *args: Any) -> Any:
+    """A function of scipy.special, or one of its results."""
+    from scipy import special as functions
+
+    found = getattr(functions, name)(*args)
+    return found[part] if isinstance(found, tuple) else found
+
+
 def host(callback: Any, inputs: list, outputs: list) -> None:
     """Call Python with copies of its inputs; entries are (array, index, shape, dtype name)."""
     from fnx.core import dtypes

@@ -354,6 +354,12 @@ def _libm(p: "Printer", e: Expr) -> str:
     return _typed(e.dtype, f"math.{e.op}({', '.join(p.operands(e, bare=False))})")
 
 
+def _special(p: "Printer", e: Expr) -> str:
+    p.module.runtime.add("special")
+    name, part = e.attr
+    return f"special({', '.join([repr(name), str(part), *p.operands(e)])})"
+
+
 _FORMS: dict[str, dict[str, Form]] = {
     "add": {"biufc": _infix},
     "sub": {"biufc": _infix},
@@ -395,6 +401,8 @@ def form(op: str, dtype: str, result: str) -> Form:
         return _load
     if op == "select":
         return _select
+    if op == "special":
+        return _special
     if op == "cast" and (dtype in PART or result in PART):
         return _derived
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":

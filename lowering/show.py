@@ -60,6 +60,8 @@ class _Names:
             return f"({args[0]} {_INFIX[e.op]} {args[1]})"
         if e.op in ("cast", "bitcast"):
             return f"{e.dtype if e.op == 'cast' else 'bits_as_' + e.dtype}({args[0]})"
+        if e.op == "special":
+            return f"{e.attr[0]}({', '.join(args)})" + (f"[{e.attr[1]}]" if e.attr[1] else "")
         if e.op == "integer_pow":
             return f"{args[0]}**{e.attr}"
         return f"{e.op}({', '.join(args)})"

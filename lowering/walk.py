@@ -132,7 +132,7 @@ def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
 # --- how much work -----------------------------------------------------------------------------
 
 _CHEAP = frozenset("const size literal var real imag complex cast bitcast".split())
-_COSTS = {"div": 4, "rem": 8, "sqrt": 4, "load": 1, "select": 1}
+_COSTS = {"div": 4, "rem": 8, "sqrt": 4, "load": 1, "select": 1, "special": 200}
 _SIMPLE = frozenset(
     "add sub mul neg abs and or xor not max min fma eq ne lt le gt ge floor ceil trunc round_even "
     "shift_left shift_right_arithmetic shift_right_logical is_finite square sign".split()

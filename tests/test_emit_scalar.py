@@ -480,3 +480,30 @@ def test_division_of_special_values():
     assert np.all(np.isinf(np.abs(q[:4])))
     assert q[4] == 0
     assert np.isnan(q[5])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_special_functions(dtype):
+    from scipy import special
+
+    x, y = pairs(dtype)
+    table = {
+        name: (lambda x, y, name=name: scalar.special(name, x, y), getattr(special, name)(x, y))
+        for name in ("gammainc", "gammaincc", "jv", "zeta", "owens_t")
+    }
+    for part, name in enumerate(("sine", "cosine")):
+        fn = lambda x, y, part=part: scalar.special("sici", x, part=part)
+        table[name] = (fn, special.sici(x)[part])
+    run_all(table, [x, y])
+
+
+def test_special_functions_of_complex_numbers():
+    from scipy import special
+
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=20) + 1j * rng.normal(size=20)
+    table = {
+        name: (lambda z, name=name: scalar.special(name, z), getattr(special, name)(z))
+        for name in ("wofz", "dawsn")
+    }
+    run_all(table, [z])

@@ -332,6 +332,16 @@ def test_fortran_call(run, dtype):
 
 
 @pytest.mark.parametrize("run", [native, python])
+def test_call_with_the_address_of_a_table(run):
+    x, y = arguments(("x", "complex128", 12), ("y", "complex128", 12))
+    plan = kernel.Address("fft:fft/3x4/1/complex128")
+    call = kernel.CallLibrary("fnx:fnx_fft", [plan, *[Ref(b, size(0)) for b in (x, y, y)]], [y])
+    a = np.arange(12) * (1 + 2j)
+    (out,) = run(program([x], [y], [call]), [a])
+    np.testing.assert_allclose(out.reshape(3, 4), np.fft.fft(a.reshape(3, 4)), rtol=1e-14)
+
+
+@pytest.mark.parametrize("run", [native, python])
 def test_host_call(run):
     x, y = arguments(("x", F8, 6), ("y", F8, 4))
 

@@ -234,6 +234,18 @@ def apply(op: str, *args: Expr, attr: Any = None) -> Expr:
     return node(op, dtype, args, attr)
 
 
+def special(name: str, *args: Expr, part: int = 0) -> Expr:
+    """A function of scipy.special on floats or complex numbers: one of its results, of their dtype.
+
+    16-bit floats are computed in float32; the function must have loops for the dtypes otherwise.
+    """
+    dtype = args[0].dtype
+    if dtype in ("float16", "bfloat16"):
+        wide = special(name, *[cast(a, "float32") for a in args], part=part)
+        return cast(wide, dtype)
+    return node("special", dtype, args, (name, part))
+
+
 def extremum(op: str, a: Expr, b: Expr) -> Expr:
     """`max` or `min` that gives either of two zeros of different sign: cheaper, for reductions."""
     return node(op, a.dtype, (a, b), "either zero" if "float" in a.dtype else None)

@@ -27,8 +27,9 @@ from fnx.ops.elementwise import (
 )
 from fnx.ops.pointwise import FLOAT, INEXACT, Elementwise, dtype_table
 from fnx.ops.select import eq, select
-from fnx.ops.special import erf
+from fnx.ops.special import erf, in_double, number
 from fnx.ops.special import scipy_function as _scipy
+from fnx.ops.special import scipy_scalar as _scalar
 
 ROOT_PI = math.sqrt(math.pi)
 COMPLEX = dtype_table("c")
@@ -80,27 +81,27 @@ def _ndtri_slope(t: Any, o: Any, x: Any) -> Any:
     return mul(t, times(math.sqrt(2 * math.pi), exp(times(0.5, square(o)))))
 
 
-ndtri = unary("ndtri", _scipy("ndtri"), FLOAT, _ndtri_slope, expr=None)
+ndtri = unary("ndtri", _scipy("ndtri"), FLOAT, _ndtri_slope, expr=_scalar("ndtri"))
 erfcx = unary(
     "erfcx",
     _scipy("erfcx"),
     FLOAT,
     lambda t, o, x: mul(t, sub(times(2, mul(x, o)), scalar(2 / ROOT_PI, x.dtype))),
-    expr=None,
+    expr=_scalar("erfcx"),
 )
 dawsn = unary(
     "dawsn",
     _scipy("dawsn"),
     INEXACT,
     lambda t, o, x: mul(t, sub(one(x), times(2, mul(x, o)))),
-    expr=None,
+    expr=_scalar("dawsn"),
 )
 wofz = unary(
     "wofz",
     _scipy("wofz"),
     COMPLEX,
     lambda t, o, x: mul(t, sub(scalar(2j / ROOT_PI, x.dtype), times(2, mul(x, o)))),
-    expr=None,
+    expr=_scalar("wofz"),
 )
 
 
@@ -114,7 +115,9 @@ def _owens_slope_a(t: Any, o: Any, h: Any, a: Any) -> Any:
     return mul(t, div(exp(times(-0.5, mul(square(h), wide))), times(2 * math.pi, wide)))
 
 
-owens_t = binary("owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=None)
+owens_t = binary(
+    "owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=_scalar("owens_t")
+)
 
 # --- exponential, sine, cosine and Fresnel integrals --------------------------------------------
 
@@ -141,18 +144,26 @@ def _quarter(fn: Callable) -> Callable:
     return lambda t, o, x: mul(t, fn(times(math.pi / 2, square(x))))
 
 
-expi = unary("expi", _scipy("expi"), FLOAT, lambda t, o, x: mul(t, div(exp(x), x)), expr=None)
-spence = unary("spence", _scipy("spence"), FLOAT, _spence_slope, expr=None)
-sine_integral = unary("sine_integral", _scipy("sici", 0), FLOAT, _over(sin), expr=None)
+expi = unary(
+    "expi", _scipy("expi"), FLOAT, lambda t, o, x: mul(t, div(exp(x), x)), expr=_scalar("expi")
+)
+spence = unary("spence", _scipy("spence"), FLOAT, _spence_slope, expr=_scalar("spence"))
+sine_integral = unary(
+    "sine_integral", _scipy("sici", 0), FLOAT, _over(sin), expr=_scalar("sici", 0)
+)
 cosine_integral = unary(
     "cosine_integral",
     _scipy("sici", 1),
     FLOAT,
     lambda t, o, x: mul(t, div(cos(x), x)),
-    expr=None,
+    expr=_scalar("sici", 1),
 )
-fresnel_sine = unary("fresnel_sine", _scipy("fresnel", 0), FLOAT, _quarter(sin), expr=None)
-fresnel_cosine = unary("fresnel_cosine", _scipy("fresnel", 1), FLOAT, _quarter(cos), expr=None)
+fresnel_sine = unary(
+    "fresnel_sine", _scipy("fresnel", 0), FLOAT, _quarter(sin), expr=_scalar("fresnel", 0)
+)
+fresnel_cosine = unary(
+    "fresnel_cosine", _scipy("fresnel", 1), FLOAT, _quarter(cos), expr=_scalar("fresnel", 1)
+)
 
 
 def _expn(n: np.ndarray, x: np.ndarray) -> Any:
@@ -163,12 +174,18 @@ def _expn(n: np.ndarray, x: np.ndarray) -> Any:
         return np.where(a < 1, np.exp(-b) / b, special.expn(np.maximum(a, 0), b)).astype(x.dtype)
 
 
+def _expn_scalar(a: expr.Expr, b: expr.Expr) -> expr.Expr:
+    simple = expr.apply("div", expr.apply("exp", expr.apply("neg", b)), b)
+    other = expr.special("expn", expr.apply("max", a, number(0.0, a)), b)
+    return expr.select(expr.compare("lt", a, number(1.0, a)), simple, other)
+
+
 expn: Elementwise = binary(
     "expn",
     _expn,
     FLOAT,
     (None, lambda t, o, n, x: mul(t, neg(expn(sub(n, one(n)), x)))),
-    expr=None,
+    expr=in_double(_expn_scalar),
 )
 
 # --- Bessel and hypergeometric functions --------------------------------------------------------
@@ -183,7 +200,7 @@ bessel_j: Elementwise = binary(
             t, times(0.5, sub(bessel_j(sub(n, one(n)), x), bessel_j(add(n, one(n)), x)))
         ),
     ),
-    expr=None,
+    expr=_scalar("jv"),
 )
 
 
@@ -196,6 +213,7 @@ hyp1f1: Elementwise = Elementwise(
     _scipy("hyp1f1"),
     FLOAT,
     (None, None, lambda t, o, a, b, x: mul(t, mul(div(a, b), hyp1f1(_up(a), _up(b), x)))),
+    expr=_scalar("hyp1f1"),
 )
 hyp2f1: Elementwise = Elementwise(
     "hyp2f1",
@@ -207,4 +225,5 @@ hyp2f1: Elementwise = Elementwise(
         None,
         lambda t, o, a, b, c, x: mul(t, mul(div(mul(a, b), c), hyp2f1(_up(a), _up(b), _up(c), x))),
     ),
+    expr=_scalar("hyp2f1"),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import scalar as expr
 from fnx.ops import bessel
 from fnx.ops.broadcast import NARROW, scalar
 from fnx.ops.elementwise import (
@@ -44,6 +45,24 @@ def scipy_function(name: str, part: int | None = None) -> Callable[..., Any]:
 
 
 _scipy = scipy_function
+
+
+def scipy_scalar(name: str, part: int = 0) -> Callable[..., expr.Expr]:
+    """The scalar operation of `scipy_function(name, part)`."""
+    return lambda *xs: expr.special(name, *xs, part=part)
+
+
+_scalar = scipy_scalar
+
+
+def number(value: float, like: expr.Expr) -> expr.Expr:
+    """A constant of an expression's dtype."""
+    return expr.const(value, like.dtype)
+
+
+def in_double(fn: Callable[..., expr.Expr]) -> Callable[..., expr.Expr]:
+    """A scalar operation computed in float64, with a result of the operands' dtype."""
+    return lambda *xs: expr.cast(fn(*[expr.cast(x, "float64") for x in xs]), xs[0].dtype)
 
 
 def _lgamma(x: np.ndarray) -> Any:
@@ -90,19 +109,46 @@ def _trigamma(x: np.ndarray) -> Any:
     return (np.pi / np.sin(np.pi * x)) ** 2 - special.zeta(2.0, 1.0 - np.minimum(x, 0.0))
 
 
+def _polygamma_scalar(a: expr.Expr, b: expr.Expr) -> expr.Expr:
+    """As `_polygamma`; where the order is a number of the program, only its own formula."""
+    known = a.attr if a.op in ("const", "literal") else None
+    zero, unit = number(0.0, a), number(1.0, a)
+    if known == 0:
+        return expr.special("psi", b)
+    up = expr.add(a, unit)
+    odd = expr.compare("eq", expr.apply("abs", expr.apply("rem", a, number(2.0, a))), unit)
+    size = expr.mul(expr.special("gamma", up), expr.special("zeta", up, b))
+    value = expr.mul(expr.select(odd, unit, number(-1.0, a)), size)
+    if known is None or known == 1:
+        first = expr.compare("eq", a, unit)
+        reflected = expr.logical_and(first, expr.compare("lt", b, zero))
+        value = expr.select(reflected, _trigamma_scalar(b), value)
+    if known is None:
+        value = expr.select(expr.compare("eq", a, zero), expr.special("psi", b), value)
+    return value
+
+
+def _trigamma_scalar(x: expr.Expr) -> expr.Expr:
+    ratio = expr.apply(
+        "div", number(math.pi, x), expr.apply("sin", expr.mul(number(math.pi, x), x))
+    )
+    mirror = expr.sub(number(1.0, x), expr.apply("min", x, number(0.0, x)))
+    return expr.sub(expr.mul(ratio, ratio), expr.special("zeta", number(2.0, x), mirror))
+
+
 polygamma: Elementwise = binary(
     "polygamma",
     _polygamma,
     FLOAT,
     (None, lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x))),
-    expr=None,
+    expr=in_double(_polygamma_scalar),
 )
 zeta: Elementwise = binary(
     "zeta",
     _scipy("zeta"),
     FLOAT,
     (None, lambda t, o, s, q: mul(t, neg(mul(s, zeta(add(s, one(s)), q))))),
-    expr=None,
+    expr=_scalar("zeta"),
 )
 
 
@@ -120,15 +166,32 @@ def _numeric_slope_a(a: np.ndarray, x: np.ndarray) -> Any:
 
     p, q = (v.astype(np.float64) for v in (a, x))
     h = 0.05 / np.sqrt(1.0 + p)  # the function varies over sqrt(a) / a
-    weights = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
     total = sum(
         w * (special.gammainc(p * np.exp(k * h), q) - special.gammainc(p * np.exp(-k * h), q))
-        for k, w in weights
+        for k, w in _WEIGHTS
     )
     return (total / (h * p)).astype(a.dtype)
 
 
-igamma_grad_a = binary("igamma_grad_a", _numeric_slope_a, FLOAT, (), expr=None)
+_WEIGHTS = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
+
+
+def _numeric_slope_a_scalar(p: expr.Expr, q: expr.Expr) -> expr.Expr:
+    h = expr.apply("div", number(0.05, p), expr.apply("sqrt", expr.add(number(1.0, p), p)))
+
+    def at(k: int) -> expr.Expr:
+        factor = expr.apply("exp", expr.mul(number(float(k), p), h))
+        return expr.special("gammainc", expr.mul(p, factor), q)
+
+    total = number(0.0, p)
+    for k, w in _WEIGHTS:
+        total = expr.add(total, expr.mul(number(w, p), expr.sub(at(k), at(-k))))
+    return expr.apply("div", total, expr.mul(h, p))
+
+
+igamma_grad_a = binary(
+    "igamma_grad_a", _numeric_slope_a, FLOAT, (), expr=in_double(_numeric_slope_a_scalar)
+)
 igamma = binary(
     "igamma",
     _scipy("gammainc"),
@@ -137,7 +200,7 @@ igamma = binary(
         lambda t, o, a, x: mul(t, igamma_grad_a(a, x)),
         lambda t, o, a, x: mul(t, _gamma_density(a, x)),
     ),
-    expr=None,
+    expr=_scalar("gammainc"),
 )
 igammac = binary(
     "igammac",
@@ -147,7 +210,7 @@ igammac = binary(
         lambda t, o, a, x: mul(t, neg(igamma_grad_a(a, x))),
         lambda t, o, a, x: mul(t, neg(_gamma_density(a, x))),
     ),
-    expr=None,
+    expr=_scalar("gammaincc"),
 )
 
 
@@ -163,7 +226,20 @@ def _density(a: np.ndarray, x: np.ndarray) -> Any:
     return np.exp((p - 1) * np.log(q) - q - special.gammaln(p)).astype(a.dtype)
 
 
-random_gamma_grad = binary("random_gamma_grad", _random_gamma_slope, FLOAT, (), expr=None)
+def _random_gamma_slope_scalar(a: expr.Expr, sample: expr.Expr) -> expr.Expr:
+    slope = in_double(_numeric_slope_a_scalar)(a, sample)
+    density = in_double(_density_scalar)(a, sample)
+    return expr.apply("neg", expr.apply("div", slope, density))
+
+
+def _density_scalar(p: expr.Expr, q: expr.Expr) -> expr.Expr:
+    power = expr.mul(expr.sub(p, number(1.0, p)), expr.apply("log", q))
+    return expr.apply("exp", expr.sub(expr.sub(power, q), expr.apply("lgamma", p)))
+
+
+random_gamma_grad = binary(
+    "random_gamma_grad", _random_gamma_slope, FLOAT, (), expr=_random_gamma_slope_scalar
+)
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
@@ -177,6 +253,7 @@ regularized_incomplete_beta = Elementwise(
     _scipy("betainc"),
     FLOAT,
     (None, None, lambda t, o, a, b, x: mul(t, _beta_density(a, b, x))),
+    expr=_scalar("betainc"),
 )
 
 
