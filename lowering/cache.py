@@ -111,7 +111,7 @@ def processor() -> tuple[str, str]:
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
-    for package in ("fnx.core", "fnx.ops", "fnx.interpreters", "fnx.lowering"):
+    for package in ("fnx", "fnx.interpreters", "fnx.lowering"):
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
             for folder, folders, files in os.walk(root):

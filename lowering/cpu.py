@@ -1,21 +1,29 @@
-"""The CPU backend: the pipeline from a jaxpr to a callable, as a list of named passes."""
+"""The CPU backend: the pipeline from a jaxpr to a callable, as a list of named passes.
+
+A program whose code is on disk is recalled by the name of its jaxpr (digest.py) without running the
+passes; what they would make of it is made when somebody asks. So the passes are imported where they
+are run: a process that recalls its programs needs none of them.
+"""
 
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from fnx.core import config, scalar
+from fnx.core import config, dtypes, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
-from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering import failure, fuse, memory, report
-from fnx.lowering.build import Builder, dtype_name
-from fnx.lowering.kernel import Buffer, Program
-from fnx.lowering.report import MemoryAnalysis
-from fnx.lowering.values import Handle, Registers, Stored
+from fnx.core.jaxpr import Jaxpr
+
+from . import digest, load
+
+if TYPE_CHECKING:
+    from .emit_llvm import Emitted
+    from .kernel import Program
+    from .report import MemoryAnalysis
 
 
 @contextmanager
@@ -29,37 +37,8 @@ def _deep_recursion() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def build(jaxpr: Jaxpr) -> tuple[Program, list[str]]:
-    """The Kernel IR of a jaxpr, with its memory planned; and notes for the report."""
-    builder = Builder()
-    inputs, handles = [], []
-    for k, var in enumerate(jaxpr.inputs):
-        dtype, shape = dtype_name(var.aval.dtype), var.aval.shape
-        buffer = Buffer(f"in{k}", dtype, max(var.aval.size, 1), "argument", k)
-        inputs.append(buffer)
-        stored = Stored(buffer, owned=False)
-        handle = Handle(shape, dtype, stored)
-        if fuse.is_small(shape):
-            loads = [scalar.load(buffer, scalar.size(i), dtype) for i in range(var.aval.size)]
-            handle.state = Registers(loads)
-        handles.append(handle)
-    outputs, targets = [], {}
-    for k, atom in enumerate(jaxpr.outs):
-        dtype = dtype_name(atom.aval.dtype)
-        buffer = Buffer(f"out{k}", dtype, max(atom.aval.size, 1), "argument", len(inputs) + k)
-        outputs.append(buffer)
-        if type(atom) is Var and not fuse.is_small(atom.aval.shape):
-            targets.setdefault(atom, Stored(buffer))
-    results = builder.jaxpr(jaxpr, handles, targets)
-    for handle, buffer in zip(results, outputs, strict=True):
-        if handle.size:
-            builder.store_into(handle, Stored(buffer))
-    total = memory.plan(builder.block, builder.buffers)
-    return Program(jaxpr.name or "f", inputs, outputs, builder.block, total), builder.notes
-
-
 def _spec(aval: ShapedArray) -> tuple:
-    return aval.shape, dtype_name(aval.dtype), aval.weak_type
+    return aval.shape, dtypes.NAME[aval.dtype], aval.weak_type
 
 
 class Compiled:
@@ -71,46 +50,63 @@ class Compiled:
     def __init__(self, jaxpr: Jaxpr):
         self.jaxpr = jaxpr
         self.seconds: dict[str, float] = {}
-        self.program: Program | None = None
-        with _deep_recursion():
-            for stage in (self._build, self._check, self._emit, self._load):
-                start = time.perf_counter()
-                try:
-                    stage()
-                except (FnxError, MemoryError):
-                    raise
-                except Exception as error:
-                    name = stage.__name__[1:]
-                    raise failure.failed(name, jaxpr, self.program, error) from error
-                self.seconds[stage.__name__[1:]] = time.perf_counter() - start
+        self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
+        name = None if config.check.value else digest.of(jaxpr)
+        start = time.perf_counter()
+        found = load.recall(name, *self._types)
+        if found is None:
+            found = self._make(name)
+        else:
+            self.seconds["recall"] = time.perf_counter() - start
+        self.executable = found
+        self.executable.details = self._largest
+
+    def _make(self, name: bytes | None) -> Any:
+        """The executable, by all passes."""
+
+        def last() -> None:
+            self.executable = load.load(self.emitted, *self._types, self.program.workspace, name)
+
+        passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
+        for stage, run in {**passes, "load": last}.items():
+            start = time.perf_counter()
+            try:
+                run()
+            except (FnxError, MemoryError):
+                raise
+            except Exception as error:
+                from . import failure
+
+                built = self.__dict__.get("_built", (None,))[0]
+                raise failure.failed(stage, self.jaxpr, built, error) from error
+            self.seconds[stage] = time.perf_counter() - start
         scalar.forget()
+        return self.executable
 
     # --- the passes
 
-    def _build(self) -> None:
-        self.program, self.notes = build(self.jaxpr)
+    @cached_property
+    def _built(self) -> tuple["Program", list[str]]:
+        from . import program
+
+        with _deep_recursion():
+            return program.build(self.jaxpr)
+
+    program = property(lambda self: self._built[0])
+    notes = property(lambda self: self._built[1])
 
     def _check(self) -> None:
         if config.check.value:
-            from fnx.lowering import check
+            from . import check
 
             check.check(self.program)
 
-    def _emit(self) -> None:
-        from fnx.lowering import emit_llvm
+    @cached_property
+    def emitted(self) -> "Emitted":
+        from . import emit_llvm
 
-        self.emitted = emit_llvm.emit(self.program)
-
-    def _load(self) -> None:
-        from fnx.lowering import load
-
-        self.executable = load.load(
-            self.emitted,
-            inputs=[_spec(v.aval) for v in self.jaxpr.inputs],
-            outputs=[_spec(v.aval) for v in self.jaxpr.outs],
-            workspace_bytes=self.program.workspace,
-        )
-        self.executable.details = lambda: report.largest(self.program)
+        with _deep_recursion():
+            return emit_llvm.emit(self.program)
 
     # --- calls
 
@@ -128,12 +124,12 @@ class Compiled:
         return outs
 
     def kernel_text(self) -> str:
-        from fnx.lowering import show
+        from . import show
 
         return show.show(self.program)
 
     def numba_text(self) -> str:
-        from fnx.lowering import emit_numba
+        from . import emit_numba
 
         return emit_numba.emit(self.program).source
 
@@ -141,12 +137,23 @@ class Compiled:
         return self.emitted.text
 
     def asm(self) -> str:
-        return self.executable.asm()
+        from . import machine
+
+        return machine.assembly(self.emitted.text)
+
+    def _largest(self) -> str:
+        from . import report
+
+        return report.largest(self.program)
 
     def report(self) -> str:
+        from . import report
+
         return report.report(self.program, self.notes, self.seconds)
 
-    def memory_analysis(self) -> MemoryAnalysis:
+    def memory_analysis(self) -> "MemoryAnalysis":
+        from . import report
+
         return report.memory_analysis(self.program)
 
 

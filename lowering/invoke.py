@@ -67,8 +67,8 @@ class Executable:
     Python numbers where the input is a weakly typed scalar) and gives a list of fnx's arrays, or
     NotImplemented where a leaf does not fit.
 
-    Times are in seconds: `emit_seconds`, `llvm_seconds` (0 if the code was on disk or in memory)
-    and `load_seconds`. `cache_hit` is True if nothing was compiled.
+    Times are in seconds: `llvm_seconds` (0 if the code was on disk or in memory) and
+    `load_seconds`. `cache_hit` is True if nothing was compiled.
     """
 
     def __init__(
@@ -80,16 +80,14 @@ class Executable:
         workspace_bytes: int = 0,
         release_gil: bool | None = None,
         memory_hit: bool = False,
-        emit_seconds: float = 0.0,
     ):
         self.code, self.inputs, self.outputs = code, list(inputs), list(outputs)
         self.workspace_bytes = int(workspace_bytes)
-        self.emit_seconds = emit_seconds
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
         self._callbacks: list[host.Callback] = []
-        self._calls_back = any(f"@{name}(" in code.text for name in library.RUNTIME)
+        self._calls_back = any(name in code.imports for name in library.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
         self.release_gil = self._is_long() if release_gil is None else release_gil
@@ -113,15 +111,6 @@ class Executable:
         """Whether to let other Python threads run meanwhile, which costs some 50 ns."""
         total = sum(spec.bytes for spec in (*self.inputs, *self.outputs)) + self.workspace_bytes
         return total > _LONG or self._calls_back
-
-    @property
-    def llvm_text(self) -> str:
-        """The LLVM IR of the program before optimisation."""
-        return self.code.text
-
-    def asm(self) -> str:
-        """The assembly of the program."""
-        return self.code.asm()
 
     # --- calls
 

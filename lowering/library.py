@@ -1,9 +1,14 @@
 """Addresses of routines outside a program: BLAS and LAPACK, the C library, fnx's own run time."""
 
 import ctypes
+import importlib.machinery
+import importlib.util
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
 
 from fnx.core.errors import CompileError
 
@@ -80,10 +85,14 @@ def runtime_symbols(text: str) -> Callable[[bytes], dict[str, int]]:
 
     def used(binary: bytes) -> dict[str, int]:
         # An object lists the names of its symbols, each ended by a zero.
-        names = (name for name in sorted(declared) if f"{name}\0".encode() in binary)
-        return {name: resolve(f"fnx:{name}") for name in names}
+        return addresses([name for name in sorted(declared) if f"{name}\0".encode() in binary])
 
     return used
+
+
+def addresses(names: Sequence[str]) -> dict[str, int]:
+    """The addresses of routines of fnx's run time."""
+    return {name: resolve(f"fnx:{name}") for name in names}
 
 
 # --- BLAS and LAPACK: pointers that SciPy exports ----------------------------------------------
@@ -102,9 +111,7 @@ def _scipy(module: str, name: str) -> int | None:
 
 @lru_cache(maxsize=2)
 def _exported(module: str) -> dict:
-    import importlib
-
-    capsules = importlib.import_module(f"scipy.linalg.{module}").__pyx_capi__
+    capsules = _extension(f"scipy.linalg.{module}").__pyx_capi__
     # Cython writes the C signature into the capsule's name; Fortran integers are passed as int *.
     probe = {"cython_blas": "daxpy", "cython_lapack": "dgetrf"}[module]
     signature = _capsule_name(capsules[probe]).decode()
@@ -114,6 +121,24 @@ def _exported(module: str) -> dict:
             "fnx needs a SciPy whose BLAS has 32-bit integers (LP64), as the wheels have"
         )
     return capsules
+
+
+def _extension(name: str) -> Any:
+    """A compiled module of SciPy, if possible without the packages around it, which take 0.2 s."""
+    if name in sys.modules:
+        return sys.modules[name]
+    package, _, last = name.rpartition(".")
+    try:
+        root = importlib.util.find_spec("scipy").submodule_search_locations[0]  # type: ignore
+        folder = Path(root, *package.split(".")[1:])
+        files = [folder / (last + end) for end in importlib.machinery.EXTENSION_SUFFIXES]
+        file = next(f for f in files if f.is_file())
+        spec = importlib.util.spec_from_file_location(name, file)
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+    except (ImportError, StopIteration):  # laid out in another way
+        return importlib.import_module(name)
+    return module
 
 
 def pointer(capsule: object) -> int:

@@ -1,9 +1,16 @@
-"""Loading: an emitted program, the code of which may be on disk, becomes a callable."""
+"""Loading: a program, the code of which may be in memory or on disk, becomes a callable.
 
+What a program is made of besides its code is kept under a name of its jaxpr (see `digest`), so that a
+later process need not generate the code to find it.
+"""
+
+import contextlib
+import marshal
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from . import invoke, library, machine
+from . import cache, invoke, library, machine
 
 ENTRY = "entry"
 stats = machine.stats
@@ -13,19 +20,62 @@ warm_up = machine.warm_up
 Specs = Sequence[tuple]
 
 
-def load(emitted: Any, inputs: Specs, outputs: Specs, workspace_bytes: int) -> "invoke.Executable":
+@dataclass(frozen=True)
+class Image:
+    """A program on disk: the key of its code, the run time's routines that this calls, its numbers."""
+
+    code: str
+    imports: tuple[str, ...]
+    params: tuple
+    workspace: int
+
+
+def load(
+    emitted: Any,
+    inputs: Specs,
+    outputs: Specs,
+    workspace_bytes: int,
+    name: bytes | None = None,
+) -> "invoke.Executable":
     """The executable of an emitted program (`text`, `params`) on arrays of these shapes and dtypes.
 
-    Programs of the same text share their code, whatever their sizes and numbers.
+    Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
+    by `name`.
     """
     symbols = library.runtime_symbols(emitted.text)
     code, memory_hit = machine.program(emitted.text, (ENTRY,), symbols)
+    if name is not None:
+        image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes)
+        with contextlib.suppress(ValueError):  # it calls back into this process
+            cache.put(_key(name), marshal.dumps(astuple(image)))
+    return _executable(code, memory_hit, emitted.params, inputs, outputs, workspace_bytes)
+
+
+def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "invoke.Executable | None":
+    """The executable that was loaded under a name before, in any process; None if it is gone."""
+    found = None if name is None else cache.get(_key(name))
+    if found is None:
+        return None
+    image = Image(*marshal.loads(found))
+    try:
+        code, hit = machine.program("", (ENTRY,), library.addresses(image.imports), image.code)
+    except machine.CacheMiss:
+        return None
+    return _executable(code, hit, image.params, inputs, outputs, image.workspace)
+
+
+def _key(name: bytes) -> str:
+    return cache.key("program", machine.PIPELINE, name)
+
+
+def _executable(
+    code: machine.Code, hit: bool, params: Sequence, inputs: Specs, outputs: Specs, workspace: int
+) -> "invoke.Executable":
     return invoke.Executable(
         code,
-        emitted.params,
+        params,
         [invoke.Spec.of(*spec) for spec in inputs],
         [invoke.Spec.of(*spec) for spec in outputs],
-        workspace_bytes,
-        memory_hit=memory_hit,
-        emit_seconds=getattr(emitted, "seconds", 0.0),
+        workspace,
+        memory_hit=hit,
     )

@@ -30,21 +30,18 @@ _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any
 class Code:
     """Machine code in memory: the addresses of its functions, and how it came there."""
 
-    text: str = field(repr=False)
+    key: str  # in the cache
     addresses: dict[str, int]
     origin: str  # "compiled" or "disk"
     llvm_seconds: float
     load_seconds: float
+    imports: tuple[str, ...]  # the routines that it was told the addresses of
     keep: Any = field(repr=False, default=None)  # unloads the code when it dies
-
-    def asm(self) -> str:
-        """The assembly of the text, which is compiled again to be printed."""
-        return assembly(self.text)
 
 
 _lock = threading.RLock()
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # another thread may hold it
-_loaded: OrderedDict[tuple, Code] = OrderedDict()
+_loaded: OrderedDict[str, Code] = OrderedDict()
 _counts = {"compiled": 0, "disk_hits": 0, "memory_hits": 0}
 
 
@@ -53,20 +50,30 @@ def stats() -> dict[str, int]:
     return dict(_counts)
 
 
-def program(text: str, exports: Sequence[str], imports: Imports = None) -> tuple[Code, bool]:
-    """The loaded code of a user's program, by its text; and whether it was in memory."""
-    name = (text, tuple(exports))
+def program(
+    text: str, exports: Sequence[str], imports: Imports = None, key: str = ""
+) -> tuple[Code, bool]:
+    """The loaded code of a user's program, by its text; and whether it was in memory.
+
+    `key` is that of code that was seen before, whose text need not be known; CacheMiss if it is
+    gone.
+    """
+    key = key or cache.key("code", PIPELINE, "program", text, sources=False)
     with _lock:
-        found = _loaded.get(name)
+        found = _loaded.get(key)
         if found is not None:
             _counts["memory_hits"] += 1
-            _loaded.move_to_end(name)
+            _loaded.move_to_end(key)
             return found, True
-        found = _loaded[name] = code(text, exports, imports)
+        found = _loaded[key] = _code(key, text, exports, imports, "program")
         _counts["compiled" if found.origin == "compiled" else "disk_hits"] += 1
         while len(_loaded) > _MEMORY_LIMIT:
             _loaded.popitem(last=False)
     return found, False
+
+
+class CacheMiss(LookupError):
+    """Code is not on disk (any more), and there is no text to make it from."""
 
 
 def code(
@@ -83,26 +90,35 @@ def code(
     `kind` chooses the passes (PASSES). A `name` stands for the text as long as fnx's sources are
     the same; the text is then made only if it is not on disk.
     """
-    start = time.perf_counter()
     key = cache.key("code", PIPELINE, kind, name or _made(text), sources=bool(name))
-    binary, llvm_seconds, origin = cache.get(key), 0.0, "disk"
-    if binary is not None:
-        try:
-            addresses, keep = link(binary, exports, imports)
-        except RuntimeError:
-            binary = None  # whatever it is, it is not this program: compile anew
-    if binary is None:
-        begin = time.perf_counter()
-        binary, origin = compile_text(_made(text), kind), "compiled"
-        llvm_seconds = time.perf_counter() - begin
-        addresses, keep = link(binary, exports, imports)
-        cache.put(key, binary)
-    spent = time.perf_counter() - start - llvm_seconds
-    return Code("" if callable(text) else text, addresses, origin, llvm_seconds, spent, keep)
+    return _code(key, text, exports, imports, kind)
 
 
 def _made(text: str | Callable[[], str]) -> str:
     return text() if callable(text) else text
+
+
+def _code(
+    key: str, text: str | Callable[[], str], exports: Sequence[str], imports: Imports, kind: str
+) -> Code:
+    start = time.perf_counter()
+    binary, llvm_seconds, origin = cache.get(key), 0.0, "disk"
+    if binary is not None:
+        try:
+            linked = link(binary, exports, imports)
+        except RuntimeError:
+            binary = None  # whatever it is, it is not this program: compile anew
+    if binary is None:
+        if not text:
+            raise CacheMiss(key)
+        begin = time.perf_counter()
+        binary, origin = compile_text(_made(text), kind), "compiled"
+        llvm_seconds = time.perf_counter() - begin
+        linked = link(binary, exports, imports)
+        cache.put(key, binary)
+    spent = time.perf_counter() - start - llvm_seconds
+    addresses, known, keep = linked
+    return Code(key, addresses, origin, llvm_seconds, spent, known, keep)
 
 
 def forget() -> None:
@@ -265,15 +281,16 @@ def keep_forever(owner: Any) -> None:
 
 def link(
     binary: bytes, exports: Sequence[str], imports: Imports = None
-) -> tuple[dict[str, int], Any]:
-    """Addresses of the functions that an object exports, and the object that keeps them loaded."""
+) -> tuple[dict[str, int], tuple[str, ...], Any]:
+    """Addresses of the functions that an object exports, its imports, and what keeps it loaded."""
     from llvmlite.binding import JITLibraryBuilder
 
     builder = JITLibraryBuilder().add_object_img(binary).add_current_process()
-    for name, address in (imports(binary) if callable(imports) else imports or {}).items():
+    known = imports(binary) if callable(imports) else imports or {}
+    for name, address in known.items():
         builder.import_symbol(name, address)
     for name in exports:
         builder.export_symbol(name)
     with _lock:
         tracker = builder.link(_linker(), f"fnx{next(_serial)}")
-    return {name: tracker[name] for name in exports}, tracker
+    return {name: tracker[name] for name in exports}, tuple(known), tracker

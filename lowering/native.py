@@ -31,7 +31,9 @@ class Wrapper:
     """The loaded wrapper: makes builtin functions that call programs."""
 
     def __init__(self) -> None:
-        self.code = machine.code(wrapper.text(), wrapper.EXPORTS, _c_api(), kind="glue")
+        self.code = machine.code(
+            wrapper.text, wrapper.EXPORTS, _c_api(), kind="glue", name="wrapper"
+        )
         machine.keep_forever(self.code.keep)  # capsules call it until the very end
         self.address = self.code.addresses
         self._definition = _MethodDef(b"call", self.address["fnx_call"], _METH_O, None)

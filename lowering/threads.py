@@ -252,7 +252,7 @@ class Pool:
     """The loaded pool."""
 
     def __init__(self) -> None:
-        code = machine.code(text(), EXPORTS, kind="glue")
+        code = machine.code(text, EXPORTS, kind="glue", name="threads")
         machine.keep_forever(code.keep)  # its threads never end
         self.address = code.addresses["fnx_parallel_for"]
         self._threads = ctypes.c_int64.from_address(code.addresses["fnx_threads"])

@@ -5,13 +5,15 @@ Instead it calls `fnx_v_sin_float64`, and the attribute "vector-function-abi-var
 loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vlib.py.
 """
 
+import re
 from functools import lru_cache
 
 from . import cache
-from .vmath import VMATH
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
 TYPE = {"float32": "float", "float64": "double"}
+BRANCHING = {"sin", "cos", "tan"}  # those with a cheaper way for usual arguments (vmath.USUAL)
+_NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
 
 
 @lru_cache(maxsize=1)
@@ -31,11 +33,21 @@ def widths(dtype: str) -> list[int]:
 
 def exists(op: str, dtype: str) -> bool:
     """Whether an operation has vector variants."""
+    from .vmath import VMATH
+
     return (op, dtype) in VMATH and dtype in TYPE
 
 
 def name(op: str, dtype: str) -> str:
     return f"fnx_v_{op}_{dtype}"
+
+
+def parse(symbol: str) -> tuple[str, str, int] | None:
+    """Operation, dtype and lanes (0: scalar) of a function's name; None for other names."""
+    found = _NAME.fullmatch(symbol)
+    if found is None or found[3] and int(found[3]) not in widths(found[2]):
+        return None
+    return found[1], found[2], int(found[3] or 0)
 
 
 def declaration(op: str, dtype: str, arity: int) -> tuple[list[str], str, list[str]]:

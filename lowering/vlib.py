@@ -2,16 +2,17 @@
 
 A variant is compiled when a program first needs it and kept on disk like any other program. Its
 text is that of the scalar function with every type widened. Functions that have a cheaper way for
-usual arguments (vmath.USUAL) branch to it if all elements are such; for float64 the other way, which
+usual arguments branch to it if all elements are such; for float64 the other way, which
 is long, is compiled for scalars only and called for each lane.
 """
 
 import re
 from functools import cache
 
-from . import llvm_module, machine
-from .vector_names import TYPE, exists, name, widths
-from .vmath import USUAL
+from fnx.core.errors import CompileError
+
+from . import machine
+from .vector_names import BRANCHING, TYPE, exists, name, parse
 
 _SCALAR = r"double|float|i64|i32|i16|i8|i1"
 _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
@@ -36,6 +37,8 @@ def _widen(line: str, w: int) -> str:
 
 def _function(op: str, dtype: str, name: str, w: int) -> str:
     """The text of a function under another name, on vectors of `w` lanes if that is not 0."""
+    from . import llvm_module
+
     lines = llvm_module.helper_text(op, dtype, True)[1].strip().split("\n")
     header = re.sub(r"@[\w.]+\(", f"@{name}(", lines[0])
     body = lines[2:-1]
@@ -63,7 +66,7 @@ rare:
 def _variant(op: str, dtype: str, w: int) -> str:
     """The text of an exported function."""
     name = _symbol(op, dtype, w)
-    if (op + ".usual", dtype) not in USUAL:
+    if op not in BRANCHING:
         return _public(_function(op, dtype, name, w))
     parts = [_function(op + end, dtype, name + end, w) for end in (".is_usual", ".usual")]
     t, i1, all_usual = TYPE[dtype], "i1", "%all = and i1 %each, true"
@@ -122,6 +125,10 @@ def _symbol(op: str, dtype: str, w: int) -> str:
 
 def _text(op: str, dtype: str, w: int) -> str:
     """The LLVM module of one variant."""
+    from . import llvm_module
+
+    if not exists(op, dtype):
+        raise CompileError(f"there is no vector function {op} for {dtype}")
     module = llvm_module.Module(has_half=True, shared=False)
     for other in llvm_module.helper_text(op, dtype, True)[3]:
         module.helper(*other)
@@ -135,7 +142,7 @@ def _text(op: str, dtype: str, w: int) -> str:
 def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     """The code of one variant, which stays: programs hold bare addresses."""
     symbol, rare = _symbol(op, dtype, w), f"{_symbol(op, dtype, 0)}_rare"
-    shares_rare = (op + ".usual", dtype) in USUAL and dtype == "float64"
+    shares_rare = op in BRANCHING and dtype == "float64"
     exports = [symbol, rare] if shares_rare and not w else [symbol]
     imports = {rare: address(rare)} if shares_rare and w else {}
     code = machine.code(lambda: _text(op, dtype, w), exports, imports, "function", symbol)
@@ -143,16 +150,8 @@ def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     return code
 
 
-_NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
-
-
 @cache
 def address(symbol: str) -> int | None:
     """The address of a function of this library, which is compiled if need be."""
-    found = _NAME.fullmatch(symbol)
-    if found is None or not exists(found[1], found[2]):
-        return None
-    width = int(found[3] or 0)
-    if width and width not in widths(found[2]):
-        return None
-    return _loaded(found[1], found[2], width).addresses.get(symbol)
+    found = parse(symbol)
+    return _loaded(*found).addresses.get(symbol) if found else None

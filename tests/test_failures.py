@@ -10,7 +10,13 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core import config
 from fnx.core.errors import CompileError
-from fnx.lowering import cpu, emit_llvm
+from fnx.lowering import emit_llvm, program
+
+
+@pytest.fixture(autouse=True)
+def _nothing_on_disk():
+    with config.cache(False):
+        yield
 
 
 def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
@@ -33,7 +39,7 @@ def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
     def broken(jaxpr):
         raise RuntimeError("out of ideas")
 
-    monkeypatch.setattr(cpu, "build", broken)
+    monkeypatch.setattr(program, "build", broken)
     with pytest.raises(
         CompileError, match="build failed with RuntimeError: out of ideas"
     ) as caught:

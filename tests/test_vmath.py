@@ -220,7 +220,7 @@ def test_vector_code_calls_nothing(op, dtype):
         pytest.skip("without fma instructions llvm.fma is a call")
     width = vector_names.widths(dtype)[-1]
     assembly = machine.assembly(vlib._text(op, dtype, width), "function")
-    if (op, dtype) in {(name, "float64") for name in ("sin", "cos", "tan")}:
+    if dtype == "float64" and op in vector_names.BRANCHING:
         # Arguments of 2**30 and more go to a function that calls the scalar one for each.
         rare = f"{vector_names.name(op, dtype)}_w{width}_rare"
         before, _, after = assembly.partition(f"{rare}:")
@@ -241,6 +241,11 @@ def test_neighbours_do_not_change_a_result(op, dtype):
     mixed = x.copy()
     mixed[1::2] = 1e30
     assert bits(evaluate(op, [x])[::2]) == bits(evaluate(op, [mixed])[::2])
+
+
+def test_functions_that_branch_are_listed():
+    assert {f"{op}.usual" for op in vector_names.BRANCHING} <= {op for op, _ in USUAL}
+    assert all(op.partition(".")[0] in vector_names.BRANCHING for op, _ in USUAL)
 
 
 def test_coefficients_are_those_of_the_fits():
