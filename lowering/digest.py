@@ -24,7 +24,8 @@ class Nameless(Exception):
 def of(jaxpr: Jaxpr, *more: Any) -> bytes | None:
     """The bytes that tell a jaxpr, and more values, from others; None where there are none."""
     try:
-        return marshal.dumps((_jaxpr(jaxpr), _value(more)))
+        # Version 2 writes equal values equally; later ones note which objects are shared.
+        return marshal.dumps((_jaxpr(jaxpr), _value(more)), 2)
     except (Nameless, RecursionError, ValueError):
         return None
 

@@ -73,9 +73,11 @@ def _variant(op: str, dtype: str, w: int) -> str:
     rare = f"{name}_rare"
     if w and dtype == "float64":  # its rare code is long
         parts.append(_lane_by_lane(rare, f"{_symbol(op, dtype, 0)}_rare", t, w))
+    elif dtype == "float64":
+        text = _public(_function(op, dtype, rare, 0))
+        parts.append(text.replace(" nounwind {", " optnone noinline nounwind {"))
     else:
-        text = _function(op, dtype, rare, w)
-        parts.append(_public(text) if dtype == "float64" else text)
+        parts.append(_function(op, dtype, rare, w))
     if w:
         t, i1 = f"<{w} x {t}>", f"<{w} x i1>"
         all_usual = f"%all = call i1 @llvm.vector.reduce.and.v{w}i1({i1} %each)"

@@ -338,6 +338,21 @@ def test_backends_agree_with_impl(sample):
         found = backend.backend.compile(jaxpr)(args)
         for a, b in zip(found, expected, strict=True):
             close(a, b, 8 * sample.tolerance)
+    again = cpu.backend.compile(jaxpr)  # by its name, from disk, where it has one
+    assert ("recall" in again.seconds) == cacheable(jaxpr)
+    for a, b in zip(again(args), found, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def cacheable(jaxpr) -> bool:
+    from fnx.lowering import digest, program
+    from fnx.lowering.kernel import CallHost
+    from fnx.lowering.walk import statements
+
+    body = program.build(jaxpr)[0].body
+    return digest.of(jaxpr) is not None and not any(
+        isinstance(s, CallHost) for s in statements(body)
+    )
 
 
 # --- no primitive is left out ------------------------------------------------------------------
