@@ -79,7 +79,10 @@ from fnx.settings import default_prng_impl as default_prng_impl
 from fnx.settings import disable_jit as disable_jit
 from fnx.settings import enable_custom_prng as enable_custom_prng
 from fnx.settings import enable_x64 as enable_x64
+from fnx.settings import legacy_prng_key as legacy_prng_key
 from fnx.settings import log_compiles as log_compiles
+from fnx.settings import numpy_dtype_promotion as numpy_dtype_promotion
+from fnx.settings import numpy_rank_promotion as numpy_rank_promotion
 from fnx.sharding import NamedSharding as NamedSharding
 from fnx.sharding import P as P
 from fnx.sharding import make_mesh as make_mesh

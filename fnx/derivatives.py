@@ -32,9 +32,17 @@ from fnx.ops.convert import ConvertElementType
 
 
 def check_differentiable(
-    leaves: list[Array], what: str, holomorphic: bool, allow_int: bool, tree: Any = None
+    leaves: list[Array],
+    what: str,
+    holomorphic: bool,
+    allow_int: bool,
+    tree: Any = None,
+    real: bool = True,
 ) -> None:
-    """Raise for leaves (of a pytree, whose paths errors name) that have no derivatives."""
+    """Raise for leaves (of a pytree, whose paths errors name) that have no derivatives.
+
+    With `real`, complex leaves need `holomorphic`.
+    """
     for n, x in enumerate(leaves):
         kind = dtypes.kind(x.dtype)
         if kind in "biu" and not allow_int:
@@ -47,7 +55,7 @@ def check_differentiable(
                 "Integers have no derivatives: convert them (x.astype(float)), choose other argnums, "
                 "or pass allow_int=True."
             )
-        if kind == "c" and not holomorphic:
+        if kind == "c" and real and not holomorphic:
             raise TypeMismatch(
                 f"{what} needs real inputs, got {dtypes.NAME[x.dtype]}{list(x.shape)}. For a "
                 "holomorphic function pass holomorphic=True; otherwise use real and imaginary parts, "
@@ -98,8 +106,8 @@ def value_and_grad(
     """The function that gives `fun`'s value and its gradient with respect to `argnums`.
 
     `fun` returns a real scalar, or with `has_aux` a pair of it and anything else. The gradient has
-    the structure, shapes and dtypes of the arguments. TypeError for integer arguments and for
-    results that are not scalar.
+    the structure, shapes and dtypes of the arguments; that of a complex argument x + iy is
+    df/dx - i df/dy. TypeError for integer arguments and for results that are not scalar.
 
     >>> value_and_grad(lambda x: x**2)(3.0)
     (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64))
@@ -113,7 +121,7 @@ def value_and_grad(
         chosen, picked = split_args(fun, argnums, args, kwargs, "grad")
         aux = Aux(chosen, has_aux)
         leaves, treedef = flatten_arrays(picked, "differentiated arguments of grad")
-        check_differentiable(leaves, "grad", holomorphic, allow_int, picked)
+        check_differentiable(leaves, "grad", holomorphic, allow_int, picked, real=False)
         structures: list = []
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
         flat = flat_function(aux, treedef, structures)

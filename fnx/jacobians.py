@@ -110,7 +110,7 @@ def jacrev(
         chosen, picked = split_args(fun, argnums, args, kwargs, "jacrev")
         aux = Aux(chosen, has_aux)
         leaves, treedef = flatten_arrays(picked, "differentiated arguments of jacrev")
-        check_differentiable(leaves, "jacrev", holomorphic, allow_int, picked)
+        check_differentiable(leaves, "jacrev", holomorphic, allow_int, picked, real=False)
         structures: list = []
         flat = flat_function(aux, treedef, structures)
         outs, tape = linearize_.linearize(flat, leaves, [True] * len(leaves), "jacrev")

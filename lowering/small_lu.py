@@ -35,7 +35,7 @@ LOOPS = 8
 Rows = list[list[Expr]]
 
 
-def _size(a: Expr) -> Expr:
+def pivot_size(a: Expr) -> Expr:
     """What LAPACK compares to find a pivot: |re| + |im|."""
     if is_complex(a.dtype):
         parts = (scalar.apply("abs", scalar.apply(p, a)) for p in ("real", "imag"))
@@ -50,17 +50,17 @@ def lu_of(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
     order: list[Expr] = [const(i, "int32") for i in range(m)]
     pivots = []
     for k in range(min(m, n)):
-        best, p = _size(a[k][k]), const(k, "int32")
+        best, p = pivot_size(a[k][k]), const(k, "int32")
         for i in range(k + 1, m):
-            better = scalar.compare("gt", _size(a[i][k]), best)
-            best = scalar.select(better, _size(a[i][k]), best)
+            better = scalar.compare("gt", pivot_size(a[i][k]), best)
+            best = scalar.select(better, pivot_size(a[i][k]), best)
             p = scalar.select(better, const(i, "int32"), p)
         pivots.append(p)
         for i in range(k + 1, m):
             here = scalar.compare("eq", p, const(i, "int32"))
             for row, j in [(a, j) for j in range(n)]:
-                row[k][j], row[i][j] = _exchanged(here, row[k][j], row[i][j])
-            order[k], order[i] = _exchanged(here, order[k], order[i])
+                row[k][j], row[i][j] = exchanged(here, row[k][j], row[i][j])
+            order[k], order[i] = exchanged(here, order[k], order[i])
         is_zero = scalar.compare("eq", a[k][k], const(0, a[k][k].dtype))
         inverse = scalar.select(is_zero, const(1, a[k][k].dtype), small.reciprocal(a[k][k]))
         for i in range(k + 1, m):
@@ -70,7 +70,7 @@ def lu_of(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
     return a, pivots, order
 
 
-def _exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return scalar.select(cond, y, x), scalar.select(cond, x, y)
 
 
@@ -156,11 +156,11 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
 
     def step(k: Expr) -> list[Stmt]:
         below = scalar.sub(scalar.size(rows - 1), k)
-        start = _size(element(k, k))
+        start = pivot_size(element(k, k))
         best, p = scalar.var(start.dtype, "m"), scalar.var("int64", "p")
         i = scalar.var("int64", "i")
         row = scalar.add(scalar.add(k, one), i)
-        found = _size(element(row, k))
+        found = pivot_size(element(row, k))
         better = scalar.compare("gt", found, best)
         search = Loop(
             i,

@@ -10,8 +10,10 @@ from fnx.ops.linalg import (
     TriangularSolve,
     cholesky,
     lu,
+    pseudo_inverse,
     solve,
 )
+from fnx.ops.reflections import Gehrd, Geqrf, Sytrd
 from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
 from fnx.ops.tridiagonal import tridiagonal_solve
 
@@ -53,6 +55,10 @@ def _factorizations(dtype):
     yield Sample(solve, (_f(3, 3, dtype=dtype), _f(3, 2, dtype=dtype)))
     yield Sample(solve, (_f(2, 3, 3, dtype=dtype) + 3 * np.eye(3), _f(2, 3, 1, dtype=dtype)))
     yield Sample(Eig(False, False), (_f(3, 3, dtype=dtype),))
+    yield Sample(QR(True), (_f(4, 2, dtype=dtype),))
+    yield Sample(QR(False, True), (_f(4, 3, dtype=dtype),))
+    a = _f(4, 3, dtype=dtype)
+    yield Sample(pseudo_inverse, (a, np.linalg.pinv(a)), diff=(False, False))
     yield Sample(
         tridiagonal_solve,
         (_f(5, dtype=dtype), 4 + _f(5, dtype=dtype), _f(5, dtype=dtype), _f(5, 2, dtype=dtype)),
@@ -63,9 +69,11 @@ def _no_derivatives():
     a = _f(3, 3)
     yield Sample(Schur(), (a,), diff=(False,))
     yield Sample(Schur(False), (_f(3, 3, dtype="complex128"),), diff=(False,))
-    yield Sample(Eig(True, True), (a,), diff=(False,))
-    yield Sample(QR(True), (_f(4, 3),), diff=(False,))
-    yield Sample(QR(False, True), (_f(4, 3),), diff=(False,))
+    yield Sample(Eig(True, True), (a,), diff=(False,))  # LAPACK chooses their signs by roundoff
+    for packed in (Geqrf(), Gehrd(), Sytrd(), Sytrd(False)):
+        yield Sample(packed, (a,), diff=(False,))
+        yield Sample(packed, (_f(2, 3, 3, dtype="complex128"),), diff=(False,))
+    yield Sample(Geqrf(), (_f(4, 2),), diff=(False,))
     yield Sample(SVD(True), (_f(4, 3),), diff=(False,))
     yield Sample(LUPivotsToPermutation(4), (np.array([1, 3, 2], np.int32),))
 

@@ -117,6 +117,11 @@ def test_holomorphic_and_complex_derivatives():
     # For a real function of a complex number, JAX's convention: df/dx - i df/dy.
     _, pull = fnx.vjp(lambda z: jnp.abs(z) ** 2, z)
     assert complex(pull(1.0)[0]) == pytest.approx(2 * np.conj(z))
+    size = lambda z: jnp.sum(jnp.abs(z) ** 2)
+    zs = jnp.array([z, -1j])
+    slope = 2 * np.conj(np.asarray(zs))
+    np.testing.assert_allclose(fnx.jit(fnx.grad(size))(zs), slope)
+    np.testing.assert_allclose(fnx.jacrev(lambda z: jnp.abs(z) ** 2)(zs), np.diag(slope))
     _, pull = fnx.vjp(lambda x: jnp.exp(1j * x), 0.3)
     assert pull(1.0 + 0.0j)[0].dtype == np.float64
 

@@ -284,9 +284,8 @@ def test_tridiagonal_solve(dtype):
 
 
 def test_factors_that_are_not_unique_have_no_derivative():
-    for prim in (QR(True), SVD(True), QR(False, True)):
-        with pytest.raises(MissingRule, match="not unique"):
-            linearize(prim.bind, [array(random(4, 3))], [True])
+    with pytest.raises(MissingRule, match="not unique"):
+        linearize(SVD(True).bind, [array(random(4, 3))], [True])
 
 
 @pytest.mark.parametrize(

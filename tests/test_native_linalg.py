@@ -239,6 +239,18 @@ def test_tridiagonal_systems(n):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_tridiagonal_systems_exchange_rows(n, dtype):
+    dl, d, du = (random(2, n, seed=k, dtype=dtype) for k in range(3))
+    d[0, 0] = d[1, n // 2] = 0
+    b = random(2, n, 3, dtype=dtype)
+    x, _ = run(tridiagonal_solve, dl, d, du, b)
+    full = [np.diag(d[k]) + np.diag(dl[k, 1:], -1) + np.diag(du[k, :-1], 1) for k in range(2)]
+    close(x, np.linalg.solve(np.stack(full), b), 100)
+    close(tridiagonal_solve(*map(jnp.asarray, (dl, d, du, b))), x, 100)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_determinants_and_their_derivatives(dtype):
     a = random(3, 6, 6, dtype=dtype)
 

@@ -1,14 +1,42 @@
 """Linear algebra of fnx.lax: decompositions of stacks of matrices."""
 
+import enum
 from typing import Any
 
 from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
 from fnx.numpy.util import to_array
 from fnx.ops import linalg as ops
-from fnx.ops import matrix, spectral
+from fnx.ops import matrix, reflections, spectral
 from fnx.ops.basic import scalar
-from fnx.ops.elementwise import add, mul
+from fnx.ops.elementwise import add, mul, sub
 from fnx.ops.tridiagonal import tridiagonal_solve as _tridiagonal_solve
+
+
+class SvdAlgorithm(enum.Enum):
+    """Names of algorithms that `svd` accepts; LAPACK's divide and conquer computes all of them."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+    DIVIDE_AND_CONQUER = "divide_and_conquer"
+
+
+class EigImplementation(enum.Enum):
+    """Names of libraries that `eig` accepts; LAPACK computes all of them."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+class EighImplementation(enum.Enum):
+    """Names of algorithms that `eigh` accepts; LAPACK's divide and conquer computes all of them."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
 
 
 def _symmetric(x: Array, wanted: bool) -> Array:
@@ -75,12 +103,19 @@ def svd(
     algorithm: Any = None,
 ) -> Any:
     """The singular value decomposition: (u, s, vᴴ), or s alone."""
-    del algorithm, subset_by_index
+    del algorithm
+    if subset_by_index is not None and full_matrices and compute_uv:
+        raise InvalidValue("svd with subset_by_index and full_matrices=True; expected one of them")
     outs = spectral.SVD(bool(full_matrices), bool(compute_uv))(to_array(x, "svd"))
+    some = _chosen(subset_by_index)
     if not compute_uv:
-        return outs[0]
+        return outs[0][..., some]
     s, u, vh = outs
-    return u, s, vh
+    return u[..., some], s[..., some], vh[..., some, :]
+
+
+def _chosen(subset_by_index: Any) -> slice:
+    return slice(None) if subset_by_index is None else slice(*map(int, subset_by_index))
 
 
 def eigh(
@@ -93,10 +128,11 @@ def eigh(
     implementation: Any = None,
 ) -> tuple[Array, Array]:
     """Eigenvectors and eigenvalues, ascending, of Hermitian matrices: (v, w), in this order."""
-    del sort_eigenvalues, subset_by_index, implementation
+    del sort_eigenvalues, implementation
     x = _symmetric(to_array(x, "eigh"), symmetrize_input)
     v, w = spectral.Eigh(bool(lower))(x)
-    return v, w
+    some = _chosen(subset_by_index)
+    return v[..., some], w[..., some]
 
 
 def eig(
@@ -111,11 +147,107 @@ def eig(
     return list(prim(to_array(x, "eig")))
 
 
-def schur(x: Any, *, compute_schur_vectors: bool = True, **_: Any) -> list[Array]:
+def schur(
+    x: Any,
+    *,
+    compute_schur_vectors: bool = True,
+    sort_eig_vals: bool = False,
+    select_callable: Any = None,
+) -> list[Array]:
     """The Schur decomposition: (T, Z) with x = Z T Zᴴ."""
+    if sort_eig_vals or select_callable is not None:
+        raise InvalidValue("schur does not sort eigenvalues; expected sort_eig_vals=False")
     return list(spectral.Schur(bool(compute_schur_vectors))(to_array(x, "schur")))
 
 
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, **_: Any) -> Array:
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
     """The x with A x = b for tridiagonal A: lower, main and upper diagonals, each of d's length."""
+    if perturb_singular:
+        raise InvalidValue("tridiagonal_solve does not perturb; expected perturb_singular=False")
     return _tridiagonal_solve(*(to_array(x, "tridiagonal_solve") for x in (dl, d, du, b)))
+
+
+# --- reflections ---------------------------------------------------------------------------------
+
+
+def geqrf(a: Any) -> tuple[Array, Array]:
+    """R above the diagonal, reflections below it, and their factors tau, for `householder_product`."""
+    return tuple(reflections.Geqrf()(to_array(a, "geqrf")))
+
+
+def hessenberg(a: Any) -> tuple[Array, Array]:
+    """The upper Hessenberg form of square matrices, with reflections below it, and their taus."""
+    return tuple(reflections.Gehrd()(to_array(a, "hessenberg")))
+
+
+def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
+    """Hermitian matrices made tridiagonal: packed with reflections, the diagonals d and e, taus."""
+    return tuple(reflections.Sytrd(bool(lower))(to_array(a, "tridiagonal")))
+
+
+def _reflections(a: Any, taus: Any, name: str) -> tuple[Array, Array]:
+    """V and T with I - V T Vᴴ the product of the reflections in the columns of `a`."""
+    a, taus = to_array(a, name), to_array(taus, name, 1)
+    *lead, rows, columns = a.shape
+    k = taus.shape[-1]
+    if taus.shape[:-1] != tuple(lead) or k > min(rows, columns):
+        raise InvalidValue(
+            f"{name} of shapes {a.shape} and {taus.shape}; expected (..., m, n), (..., k)"
+        )
+    a = a[..., :k]
+    v = add(matrix.tril(a, -1), matrix.eye(a.shape, a.dtype))
+    inner = matrix.triu(matrix.matmul(matrix.adjoint(v), v), 1)
+    scale = matrix.repeat_columns(taus, k)
+    one = matrix.eye(inner.shape, inner.dtype)
+    solve = ops.TriangularSolve(True, False, unit_diagonal=True)
+    return v, solve(add(one, mul(scale, inner)), mul(one, scale))
+
+
+def householder_product(a: Any, taus: Any) -> Array:
+    """The first columns, as many as `a` has, of the product of the reflections in it."""
+    v, t = _reflections(a, taus, "householder_product")
+    shape = to_array(a).shape
+    first = matrix.adjoint(v[..., : shape[-1], :])
+    product = matrix.matmul(matrix.matmul(v, t), first)
+    return sub(matrix.eye(shape, v.dtype), product)
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
+    """Q c, or c Q with left=False, for the product Q of reflections; Qᴴ with `transpose`."""
+    v, t = _reflections(a, taus, "ormqr")
+    c = to_array(c, "ormqr", 2)
+    t = matrix.adjoint(t) if transpose else t
+    vh = matrix.adjoint(v)
+    if left:
+        return sub(c, matrix.matmul(v, matrix.matmul(t, matrix.matmul(vh, c))))
+    return sub(c, matrix.matmul(matrix.matmul(matrix.matmul(c, v), t), vh))
+
+
+# --- products and updates ------------------------------------------------------------------------
+
+
+def symmetric_product(
+    a_matrix: Any,
+    c_matrix: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    symmetrize_output: bool = False,
+) -> Array:
+    """alpha A Aᵀ + beta C for symmetric C, of which only the lower triangle counts."""
+    a, c = to_array(a_matrix, "symmetric_product"), to_array(c_matrix, "symmetric_product", 1)
+    product = mul(scalar(alpha, a.dtype), matrix.matmul(a, matrix.swap(a)))
+    out = add(product, mul(scalar(beta, c.dtype), c))
+    if not symmetrize_output:
+        return out
+    return add(matrix.tril(out), matrix.swap(matrix.tril(out, -1)))
+
+
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
+    """The upper triangular factor of Rᵀ R + w wᵀ, from the upper triangular R."""
+    r, w = to_array(r_matrix, "cholesky_update"), to_array(w_vector, "cholesky_update", 1)
+    product = add(
+        matrix.matmul(matrix.swap(r), r),
+        mul(matrix.repeat_columns(w, w.shape[-1]), matrix.repeat_rows(w, w.shape[-1])),
+    )
+    return matrix.swap(ops.cholesky(product))

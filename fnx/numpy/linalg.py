@@ -250,7 +250,8 @@ def slogdet(a, *, method=None):
     d = _diagonal(lu, 0, -2, -1)
     size = ufuncs.abs(d)
     zero = reduce.any(ufuncs.equal(size, 0), axis=-1)
-    unit = ufuncs.sign(d)
+    # Not sign(d): a complex determinant's phase has a derivative.
+    unit = ops.div(d, convert(ufuncs.where3(ufuncs.equal(size, 0), 1, size), d.dtype))
     sign = ufuncs.multiply(convert(sign, x.dtype), reduce.prod(unit, axis=-1))
     logs = reduce.sum(ufuncs.log(size), axis=-1)
     return SlogdetResult(
@@ -271,7 +272,9 @@ def lstsq(a, b, rcond=None, *, numpy_resid=False):
     rows, columns = x.shape
     u, s, vh = svd(x, full_matrices=False)
     cut = _eps(x) * max(rows, columns) if rcond is None else rcond
-    keep = ufuncs.greater_equal(s, ufuncs.multiply(cut, s[0])) if s.shape[0] else s
+    keep = ufuncs.greater(s, 0)
+    if s.shape[0]:
+        keep = ufuncs.logical_and(keep, ufuncs.greater_equal(s, ufuncs.multiply(cut, s[0])))
     rank = reduce.sum(keep)
     inverse = ufuncs.where3(keep, ufuncs.divide(1.0, ufuncs.where3(keep, s, 1.0)), 0.0)
     out = _matmul(m.adjoint(vh), ufuncs.multiply(inverse[:, None], _matmul(m.adjoint(u), y)))
@@ -289,22 +292,28 @@ def _eps(x: Array) -> float:
 def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     """The pseudo-inverse."""
     x = _matrix("pinv", a)
-    rtol = rcond if rtol is None else rtol
+    rtol = _one_of("pinv", "rcond", rcond, rtol)
     if rtol is None:
         rtol = 10.0 * max(x.shape[-2:]) * _eps(x)
-    u, s, vh = svd(x, full_matrices=False, hermitian=hermitian)
+    u, s, vh = svd(ops.stop_gradient(x), full_matrices=False, hermitian=hermitian)
     cut = ufuncs.multiply(to_array(rtol)[..., None], s[..., :1])
     keep = ufuncs.greater(s, cut)
     inverse = ufuncs.where3(keep, ufuncs.divide(1.0, ufuncs.where3(keep, s, 1.0)), 0.0)
     scaled = ufuncs.multiply(convert(inverse, x.dtype)[..., None], m.adjoint(u))
-    return _matmul(m.adjoint(vh), scaled)
+    return prims.pseudo_inverse(x, _matmul(m.adjoint(vh), scaled))
+
+
+def _one_of(name: str, other: str, given: Any, rtol: Any) -> Any:
+    if given is not None and rtol is not None:
+        raise InvalidValue(f"{name} with both rtol={rtol!r} and {other}={given!r}; expected one")
+    return given if rtol is None else rtol
 
 
 def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     """The number of singular values above a tolerance."""
     x = _matrix("matrix_rank", M)
     s = svd(x, compute_uv=False, hermitian=hermitian)
-    rtol = tol if rtol is None else rtol
+    rtol = _one_of("matrix_rank", "tol", tol, rtol)
     if rtol is None:
         rtol = max(x.shape[-2:]) * _eps(x)
     cut = ufuncs.multiply(to_array(rtol), reduce.max(s, axis=-1))

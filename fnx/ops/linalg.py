@@ -16,12 +16,12 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Undefined
-from fnx.core.recipe import Fold, Library, Operand, Recipe
+from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
 from fnx.core.scalar import Expr
 from fnx.ops import matrix as m
-from fnx.ops.basic import scalar
+from fnx.ops.basic import convert, scalar
 from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import add, mul, neg, stop_gradient, sub
+from fnx.ops.elementwise import add, eq, mul, neg, stop_gradient, sub
 from fnx.ops.indexing import Gather
 from fnx.ops.permute import Reshape
 from fnx.ops.shape import Pad, Slice
@@ -232,8 +232,11 @@ class Determinant(Stacked):
         det = self(a, factors, pivots)
         if tangents[0] is None:
             return (det,), (None,)
+        # Tiny pivots in place of zeros: their inverses cancel, and what is left is the adjugate.
+        factors = _without_zero_pivots(factors)
         change = m.diagonal(LUSolve()(a, factors, pivots, tangents[0]))
-        return (det,), (mul(det, Sum((len(change.shape) - 1,))(change)),)
+        scale = self(a, factors, pivots)
+        return (det,), (mul(scale, Sum((len(change.shape) - 1,))(change)),)
 
     def lower(self, a: Operand, lu: Operand, pivots: Operand) -> Recipe:  # type: ignore[override]
         def factor(*index: Expr) -> tuple[Expr, ...]:
@@ -249,10 +252,54 @@ class Determinant(Stacked):
         return Fold(pivots.shape, (rank - 1,), (one,), factor, times, reassociate=True)
 
 
+def _without_zero_pivots(factors: Array) -> Array:
+    tiny = float(np.finfo(factors.dtype).tiny) ** (1 / 3)
+    zero = convert(eq(factors, scalar(0, factors.dtype)), factors.dtype)
+    pivots = mul(m.eye(factors.shape, factors.dtype), zero)
+    return add(factors, mul(scalar(tiny, factors.dtype), pivots))
+
+
 def det(a: Array) -> Array:
     """Determinants of stacks of square matrices."""
     factors, pivots, _ = lu(stop_gradient(a))
     return Determinant()(a, factors, pivots)
+
+
+@dataclass(frozen=True)
+class PseudoInverse(Stacked):
+    """`p`, known to be the pseudo-inverse of A; its derivative is that of A's pseudo-inverse.
+
+    Golub and Pereyra, "The differentiation of pseudo-inverses" (1973); A keeps its rank.
+    """
+
+    name = "pinv"
+
+    def abstract(self, a: ShapedArray, p: ShapedArray) -> tuple:  # type: ignore[override]
+        m.check_matrices(self.name, a)
+        *lead, rows, columns = a.shape
+        if p.shape != (*lead, columns, rows) or p.dtype != a.dtype:
+            raise ShapeError(f"pinv of {a} given as {p}; expected the transposed shape")
+        return (p.strong(),)
+
+    def impl(self, a: np.ndarray, p: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return p
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        a, t = primals[0], tangents[0]
+        p = self(*primals)
+        if t is None:
+            return (p,), (None,)
+        th, ph = m.adjoint(t), m.adjoint(p)
+        left = sub(th, m.matmul(m.matmul(p, a), th))  # (I - P A) dA^H
+        right = sub(th, m.matmul(th, m.matmul(a, p)))  # dA^H (I - A P)
+        change = add(m.matmul(m.matmul(left, ph), p), m.matmul(p, m.matmul(ph, right)))
+        return (p,), (sub(change, m.matmul(m.matmul(p, t), p)),)
+
+    def lower(self, a: Operand, p: Operand) -> Recipe:  # type: ignore[override]
+        return Point(p, elementwise=True)
+
+
+pseudo_inverse = PseudoInverse()
 
 
 def check_system(name: str, a: ShapedArray, b: ShapedArray) -> None:

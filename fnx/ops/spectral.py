@@ -17,10 +17,10 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops import matrix as m
-from fnx.ops.basic import convert, scalar
+from fnx.ops.basic import convert, scalar, zeros
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import abs_, add, complex_, conj, div, eq, imag, mul, real, select, sub
-from fnx.ops.linalg import solve
+from fnx.ops.linalg import solve, take_rows
 from fnx.ops.reduction import Max
 from fnx.ops.shape import Concatenate, Slice
 from fnx.ops.triangular import Stacked, TriangularSolve, each
@@ -49,6 +49,16 @@ def _columns_of(a: Array, start: int, stop: int) -> Array:
     *lead, rows, _ = a.shape
     n = len(lead)
     return Slice((*(0,) * n, 0, start), (*lead, rows, stop), None)(a)
+
+
+def _rows_of(a: Array, start: int, stop: int) -> Array:
+    *lead, _, columns = a.shape
+    n = len(lead)
+    return Slice((*(0,) * n, start, 0), (*lead, stop, columns), None)(a)
+
+
+def zeros_of(a: Array) -> Array:
+    return zeros(ShapedArray(a.shape, a.dtype))
 
 
 def _or_nan(prim: Stacked, one: Callable[[np.ndarray], tuple], a: np.ndarray) -> tuple:
@@ -120,23 +130,44 @@ class QR(Stacked):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         a, t = primals[0], tangents[0]
         *_, rows, columns = a.shape
-        if self.pivoting or (self.full_matrices and rows > columns):
-            raise MissingRule(
-                f"qr of shape {a.shape} with {self} has no derivative: its factors are not unique. "
-                "Use mode='reduced' without pivoting."
-            )
-        q, r = self(a)
-        if rows >= columns:
-            return (q, r), _qr_tangents(q, r, t)
-        # Wide: Q belongs to the first columns, and the rest of R is Q^H times the rest of A.
-        left = _columns_of(r, 0, rows)
-        tq, tleft = _qr_tangents(q, left, _columns_of(t, 0, rows))
-        more = m.matmul(m.adjoint(tq), _columns_of(a, rows, columns))
-        more = add(more, m.matmul(m.adjoint(q), _columns_of(t, rows, columns)))
-        return (q, r), (tq, Concatenate(len(a.shape) - 1)(tleft, more))
+        q, r, *order = self(a)
+        if self.pivoting:
+            a, t = (m.swap(take_rows(m.swap(x), order[0])) for x in (a, t))
+        none = (None,) * len(order)
+        if rows < columns:
+            # Wide: Q belongs to the first columns, and the rest of R is Q^H times the rest of A.
+            left = _columns_of(r, 0, rows)
+            tq, tleft = _qr_tangents(q, left, _columns_of(t, 0, rows))
+            more = m.matmul(m.adjoint(tq), _columns_of(a, rows, columns))
+            more = add(more, m.matmul(m.adjoint(q), _columns_of(t, rows, columns)))
+            return (q, r, *order), (tq, Concatenate(len(a.shape) - 1)(tleft, more), *none)
+        if not self.full_matrices or rows == columns or not columns:
+            tangents = _qr_tangents(q, r, t) if columns else (zeros_of(q), zeros_of(r))
+            return (q, r, *order), (*tangents, *none)
+        thin = _columns_of(q, 0, columns)
+        tq, tr = _qr_tangents(thin, _rows_of(r, 0, columns), t)
+        rest = _complement_tangent(q, thin, tq)
+        tr = Concatenate(len(a.shape) - 2)(tr, zeros_of(_rows_of(r, columns, rows)))
+        return (q, r, *order), (Concatenate(len(a.shape) - 1)(tq, rest), tr, *none)
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
         return Library("qr", (a,), (self.full_matrices, self.pivoting))
+
+
+def _complement_tangent(q: Array, thin: Array, tq: Array) -> Array:
+    """The tangent of the columns of Q that complete the thin ones, as reflectors make them.
+
+    Arxiv 2409.13374, equations 32 and 33: such columns are a function of the thin ones.
+    """
+    rows, columns = thin.shape[-2:]
+    top, low = _rows_of(thin, 0, columns), _rows_of(thin, columns, rows)
+    ttop, tlow = _rows_of(tq, 0, columns), _rows_of(tq, columns, rows)
+    shifted = sub(top, m.eye(top.shape, top.dtype))
+    zh = solve(m.adjoint(shifted), m.adjoint(low))
+    z = m.adjoint(zh)
+    base = add(thin, m.matmul(_columns_of(q, columns, rows), z))
+    change = m.adjoint(sub(tlow, m.matmul(z, ttop)))
+    return sub(m.matmul(tq, zh), m.matmul(base, change))
 
 
 def _qr_tangents(q: Array, r: Array, t: Array) -> tuple[Array, Array]:
@@ -292,7 +323,7 @@ class Eigh(Stacked):
 class Eig(Stacked):
     """Eigenvalues, and left and right eigenvectors (columns) as asked for, all complex.
 
-    Vectors have norm 1 and a real largest component. Derivatives: of eigenvalues and right vectors.
+    Vectors have norm 1 and a real largest component.
     """
 
     compute_left_eigenvectors: bool = False
@@ -325,23 +356,32 @@ class Eig(Stacked):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         a, t = primals[0], tangents[0]
-        if self.compute_left_eigenvectors:
-            raise MissingRule(
-                "eig has no derivative of left eigenvectors; take the inverse of the right ones"
-            )
-        w, v = Eig(False, True)(a)
-        inner = solve(v, m.matmul(convert(t, v.dtype), v))
-        tw = m.diagonal(inner)
-        if not self.compute_right_eigenvectors:
-            return (w,), (tw,)
-        n = w.shape[-1]
-        gaps = _reciprocal(sub(m.repeat_rows(w, n), m.repeat_columns(w, n)))
-        return (w, v), (tw, _normalized(v, m.matmul(v, mul(inner, gaps))))
+        left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
+        w, *found, v = Eig(left, True)(a)
+        t = convert(t, v.dtype)
+        tw, tv = _eig_tangents(w, v, t, right)
+        outs, touts = [w, *found, v], [tw]
+        if left:  # they are the right ones of the adjoint, whose eigenvalues are the conjugate ones
+            touts.append(_eig_tangents(conj(w), found[0], m.adjoint(t), True)[1])
+        if right:
+            touts.append(tv)
+        return tuple(outs[: len(touts)]), tuple(touts)
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
         return Library(
             "eig", (a,), (self.compute_left_eigenvectors, self.compute_right_eigenvectors)
         )
+
+
+def _eig_tangents(w: Array, v: Array, t: Array, vectors: bool) -> tuple[Array, Array | None]:
+    """Tangents of eigenvalues and, if asked for, of right eigenvectors."""
+    inner = solve(v, m.matmul(t, v))
+    tw = m.diagonal(inner)
+    if not vectors:
+        return tw, None
+    n = w.shape[-1]
+    gaps = _reciprocal(sub(m.repeat_rows(w, n), m.repeat_columns(w, n)))
+    return tw, _normalized(v, m.matmul(v, mul(inner, gaps)))
 
 
 def _normalized(v: Array, t: Array) -> Array:

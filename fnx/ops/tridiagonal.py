@@ -20,8 +20,8 @@ from fnx.ops.triangular import Stacked
 class TridiagonalSolve(Stacked):
     """X with T X = B; T has the diagonals dl (from its second entry), d, du (but for its last).
 
-    dl, d and du have shape (..., n), B (..., n, k). Thomas' algorithm, without pivoting: stable for
-    diagonally dominant T. Native code: Library("tridiagonal_solve", (dl, d, du, b)).
+    dl, d and du have shape (..., n), B (..., n, k). Gaussian elimination with partial pivoting.
+    Native code: Library("tridiagonal_solve", (dl, d, du, b)).
     """
 
     name = "tridiagonal_solve"
@@ -41,16 +41,24 @@ class TridiagonalSolve(Stacked):
 
     def impl(self, dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[override]
         n = d.shape[-1]
-        c, x = np.empty_like(du), np.empty_like(b)
-        for i in range(n):
-            pivot, rhs = d[..., i], b[..., i, :]
-            if i:
-                pivot = pivot - dl[..., i] * c[..., i - 1]
-                rhs = rhs - dl[..., i, None] * x[..., i - 1, :]
-            c[..., i] = du[..., i] / pivot
-            x[..., i, :] = rhs / pivot[..., None]
+        # Rows of U are 1, c1, c2; row i + 1 waits in the same places until it is eliminated.
+        c1, c2, x = d.copy(), du.copy(), b.copy()
+        for i in range(n - 1):
+            swap = abs(dl[..., i + 1]) > abs(c1[..., i])
+            top = (c1[..., i], c2[..., i], np.zeros_like(d[..., i]))
+            low = (dl[..., i + 1], d[..., i + 1], du[..., i + 1])
+            (u0, u1, u2), (o0, o1, o2) = _sorted(swap, top, low)
+            (y,), (rest,) = _sorted(swap[..., None], (x[..., i, :],), (x[..., i + 1, :],))
+            f = o0 / u0
+            c1[..., i], c2[..., i], x[..., i, :] = u1 / u0, u2 / u0, y / u0[..., None]
+            c1[..., i + 1], c2[..., i + 1] = o1 - f * u1, o2 - f * u2
+            x[..., i + 1, :] = rest - f[..., None] * y
+        if n:
+            x[..., -1, :] /= c1[..., -1, None]
         for i in range(n - 2, -1, -1):
-            x[..., i, :] -= c[..., i, None] * x[..., i + 1, :]
+            x[..., i, :] -= c1[..., i, None] * x[..., i + 1, :]
+            if i + 2 < n:
+                x[..., i, :] -= c2[..., i, None] * x[..., i + 2, :]
         return x
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -77,6 +85,12 @@ class TridiagonalSolve(Stacked):
 
     def lower(self, *operands: Operand) -> Recipe:
         return Library("tridiagonal_solve", operands)
+
+
+def _sorted(swap: np.ndarray, top: tuple, low: tuple) -> tuple[tuple, tuple]:
+    """Two rows, exchanged where `swap` says so."""
+    pairs = [(np.where(swap, b, a), np.where(swap, a, b)) for a, b in zip(top, low, strict=True)]
+    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
 
 
 def _shift(x: Array, by: int) -> Array:
