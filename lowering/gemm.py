@@ -1,4 +1,7 @@
-"""dot_general: small ones as loops, the others by BLAS on whatever views of memory it can read."""
+"""dot_general: small ones as loops, others by routines on whatever views of memory they can read.
+
+Routines are fnx's own for real matrices (matmul.py), BLAS's for vectors and complex numbers.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 
-from . import fuse
-from .kernel import Loop, Ref, Stmt, Store
+from . import fuse, matmul
+from .kernel import CallLibrary, Loop, Ref, Stmt, Store
 from .stacks import (
     LETTER,
     call,
@@ -229,7 +232,7 @@ def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
     return [Loop(v, scalar.size(n), body, [total], [start], [inner])]
 
 
-# --- BLAS --------------------------------------------------------------------------------------
+# --- routines --------------------------------------------------------------------------------------
 
 
 def _library(builder: "Builder", p: Product, out: Handle) -> None:
@@ -310,9 +313,26 @@ def _product(
         step = a.leading if a.transposed else 1
         args = [*shape, one, y, b.leading, x, step, zero, c, 1]
         return call(builder, letter + "gemv", args, [c.buffer])
+    if matmul.exists(dtype):
+        return _own_product(builder, p, a, x, b, y, c)
     ops = ["T" if b.transposed else "N", "T" if a.transposed else "N"]
     args = [*ops, n, m, k, one, y, b.leading, x, a.leading, zero, c, n]
     return call(builder, letter + "gemm", args, [c.buffer])
+
+
+def _own_product(
+    builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
+) -> Stmt:
+    space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
+
+    def strides(found: Matrices) -> list[Expr]:
+        both = (1, found.leading) if found.transposed else (found.leading, 1)
+        return [scalar.size(n) for n in both]
+
+    sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
+    zero = Ref(space, scalar.size(0))
+    args = [*sizes, x, *strides(a), y, *strides(b), c, scalar.size(p.n), zero]
+    return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, [c.buffer, space])
 
 
 ROUTINES = {"dot_general": dot_general}

@@ -72,7 +72,19 @@ def _special_function(name: str) -> int:
 
 
 _TABLES = {"fft": _fourier_plan, "special": _special_function}
+
+
+def _product(dtype: str) -> Callable[[], int]:
+    def address() -> int:
+        from . import matmul
+
+        return matmul.address(dtype)
+
+    return address
+
+
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
+RUNTIME |= {f"fnx_gemm_{dtype}": _product(dtype) for dtype in ("float32", "float64")}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 

@@ -28,7 +28,7 @@ def watched():
     ]
     addresses = [ctypes.cast(t, ctypes.c_void_p).value for t in types]
     imports = dict(zip(("get_threads", "set_threads", "routine"), addresses, strict=True))
-    code = machine.code(blas_threads.text(), ["solve"], imports, loops=False)
+    code = machine.code(blas_threads.text(), ["solve"], imports, kind="function")
     solve = ctypes.CFUNCTYPE(None, *POINTERS)(code.addresses["solve"])
 
     def call(m, n):
