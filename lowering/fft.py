@@ -30,8 +30,7 @@ def fft(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         return finish(builder, out)
     shape = (*x.shape[: -len(lengths)], *lengths)
     plan = fft_plan.name(kind, shape, len(lengths), x.dtype)
-    needs_work = fft_plan.needs_work(kind, len(lengths))
-    space = work(builder, x.dtype, prod(x.shape)) if needs_work else target
+    space = work(builder, "uint8", fft_plan.work_bytes(plan))
     args = [Address(f"fft:{plan}"), at(source), at(target), at(space)]
     written = {s.buffer: None for s in (target, space)}
     builder.emit(CallLibrary("fnx:fnx_fft", args, list(written)))

@@ -1,23 +1,27 @@
 """The native code that walks through a plan of Fourier transforms, as LLVM IR.
 
 `void fnx_fft(plan, input, output, work)`: a plan is a number of steps, then the steps, `WORDS` words
-each: the function that does it, which of the three arrays it reads and which it writes, and numbers
-of its own. A function of a step is `void (step, source, target)`.
+each: the function that does it, which of the three arrays it reads and which it writes, how many
+bytes from their start, and numbers of its own. The function of a step is
+`void (step, source, target, work)`.
 """
 
 from functools import lru_cache
 
-from . import machine
-from .irtext import Function, Module, i64
+from . import fft_passes, machine
+from .irtext import Function, Module, Value, i64
 
-WORDS = 16  # of a step
-FUNCTION, SOURCE, TARGET, OWN = range(4)
+WORDS = 24  # of a step
+FUNCTION, SOURCE, TARGET, SOURCE_AT, TARGET_AT = range(5)
 INPUT, OUTPUT, WORK = range(3)
-EXPORTS = ("fnx_fft", "by_loop")
+EXPORTS = ("fnx_fft", "by_loop", "by_passes")
 
-# The words of a step of `by_loop`: NumPy's loop, its last argument and the factor (its bits); how
-# often to call it, and how many bytes further on each time; its dimensions and its steps.
-LOOP, DATA, FACTOR, TIMES, SOURCE_JUMP, TARGET_JUMP, DIMS, STEPS = (3, 4, 5, 6, 7, 8, 9, 12)
+# The words of a step after those: how often it is done, and how many bytes further on each time;
+# then, by a loop of NumPy's, the loop, its last argument, the factor (its bits), dimensions, steps;
+TIMES, SOURCE_JUMP, TARGET_JUMP, LOOP, DATA, LOOP_FACTOR, DIMS, STEPS = (5, 6, 7, 8, 9, 10, 11, 14)
+# or by passes: how many blocks side by side, bytes from one to the next, the passes' number and
+# records, the work memory's place and the bytes of its halves, records of what is before and after.
+BLOCKS, BLOCK_JUMP, COUNT, PASSES, SCRATCH, SCRATCH_BYTES, BEFORE, AFTER = range(8, 16)
 
 
 def text() -> str:
@@ -25,6 +29,7 @@ def text() -> str:
     module = Module()
     _driver(module)
     _by_loop(module)
+    _by_passes(module)
     return str(module)
 
 
@@ -37,16 +42,26 @@ def _driver(module: Module) -> None:
         with f.loop(f.load(plan)) as k:
             step = f.at(plan, f.add(f.mul(k, 8 * WORDS), 8))
             source, target = (
-                f.pointer(f.index(places, f.load(step, 8 * w))) for w in (SOURCE, TARGET)
+                f.at(f.pointer(f.index(places, f.load(step, 8 * w))), f.load(step, 8 * at))
+                for w, at in ((SOURCE, SOURCE_AT), (TARGET, TARGET_AT))
             )
-            f.call_at(f.pointer(step, 8 * FUNCTION), "void", step, source, target)
+            f.call_at(f.pointer(step, 8 * FUNCTION), "void", step, source, target, arrays[2])
         f.ret()
+
+
+def _jumps(f: Function, k: Value) -> tuple[Value, Value]:
+    """Where time k of a step reads and writes."""
+    step, source, target, _ = f.args
+    return (
+        f.at(source, f.mul(k, f.load(step, 8 * SOURCE_JUMP))),
+        f.at(target, f.mul(k, f.load(step, 8 * TARGET_JUMP))),
+    )
 
 
 def _by_loop(module: Module) -> None:
     """A step that is done by a loop of a universal function."""
-    with Function(module, "by_loop", "void", "ptr", "ptr", "ptr", public=True) as f:
-        step, source, target = f.args
+    with Function(module, "by_loop", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
+        step = f.args[0]
         args, steps = f.slot("ptr", 3), f.slot("i64", 5)
         between, within = 8 * STEPS, 8 * STEPS + 16
         f.store(f.load(step, between), steps, 0)
@@ -54,12 +69,52 @@ def _by_loop(module: Module) -> None:
         f.store(f.load(step, between + 8), steps, 16)
         f.store(f.load(step, within), steps, 24)
         f.store(f.load(step, within + 8), steps, 32)
-        f.store(f.at(step, 8 * FACTOR), args, 8)
+        f.store(f.at(step, 8 * LOOP_FACTOR), args, 8)
         with f.loop(f.load(step, 8 * TIMES)) as k:
-            f.store(f.at(source, f.mul(k, f.load(step, 8 * SOURCE_JUMP))), args, 0)
-            f.store(f.at(target, f.mul(k, f.load(step, 8 * TARGET_JUMP))), args, 16)
+            source, target = _jumps(f, k)
+            f.store(source, args, 0)
+            f.store(target, args, 16)
             dims, data = f.at(step, 8 * DIMS), f.pointer(step, 8 * DATA)
             f.call_at(f.pointer(step, 8 * LOOP), "void", args, dims, steps, data)
+        f.ret()
+
+
+def _by_passes(module: Module) -> None:
+    """A step that is done by passes: into one half of the work memory, the other, ... the target."""
+    with Function(module, "by_passes", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
+        step = f.args[0]
+        one = f.at(f.args[3], f.load(step, 8 * SCRATCH))
+        two = f.at(one, f.load(step, 8 * SCRATCH_BYTES))
+        passes, count = f.pointer(step, 8 * PASSES), f.sub(f.load(step, 8 * COUNT), 1)
+        before, after = f.pointer(step, 8 * BEFORE), f.pointer(step, 8 * AFTER)
+        final = f.at(passes, f.mul(count, 8 * fft_passes.WORDS))
+        here, to, other = (f.variable("ptr", one) for _ in range(3))
+
+        def run(record: Value, *places: Value) -> None:
+            f.call_at(f.pointer(record), "void", record, *places)
+
+        def given(record: Value) -> Value:
+            return f.compare("ne", f.convert("ptrtoint", record, "i64"), 0)
+
+        with f.loop(f.load(step, 8 * TIMES)) as k:
+            first_source, first_target = _jumps(f, k)
+            with f.loop(f.load(step, 8 * BLOCKS)) as block:
+                on = f.mul(block, f.load(step, 8 * BLOCK_JUMP))
+                source, target = f.at(first_source, on), f.at(first_target, on)
+                here.set(source)
+                to.set(one)
+                other.set(two)
+                with f.when(given(before)):
+                    run(before, source, two)
+                    here.set(two)
+                with f.loop(count) as j:
+                    run(f.at(passes, f.mul(j, 8 * fft_passes.WORDS)), here.get(), to.get())
+                    here.set(to.get())
+                    to.set(other.get())
+                    other.set(here.get())
+                run(final, here.get(), target)
+                with f.when(given(after)):
+                    run(after, here.get(), target)
         f.ret()
 
 

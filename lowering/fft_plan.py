@@ -1,24 +1,30 @@
 """Plans of Fourier transforms: which axis is transformed when, where to, and by which routine.
 
-A plan is known by a name, "fft/3x128x64/2/complex128": the kind, the shape of the complex or real
-array in full length, the number of transformed axes, and the dtype of the input.
+A plan is known by a name, "fft/3x128x64/2/complex128": the kind, the shape in full length, the number
+of transformed axes, and the dtype of the input. Lengths that are products of small primes go by
+fnx's own passes where enough numbers lie side by side for vectors; all others by PocketFFT.
 """
 
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from . import fft_driver as driver
+from . import fft_stages as stages
 from . import pocketfft
 
 _SIZE = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
-_REAL = {"complex64": "float32", "complex128": "float64"}
+REAL = {"complex64": "float32", "complex128": "float64"}
 
 
-class Transform(NamedTuple):
-    """All transforms of one kind along one axis of a stack [outer, length, inner]."""
+@dataclass(frozen=True)
+class Transform:
+    """All transforms of one kind along one axis of a stack [outer, length, inner].
+
+    `first` and `count` choose some of the inner ones.
+    """
 
     kind: str
     dtype: str  # of the input
@@ -27,6 +33,30 @@ class Transform(NamedTuple):
     inner: int
     source: int
     target: int
+    first: int = 0
+    count: int = -1
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of an element of the source and of the target."""
+        size = _SIZE[self.dtype]
+        return (
+            size,
+            2 * size if self.kind == "rfft" else size // 2 if self.kind == "irfft" else size,
+        )
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Along the axis, of source and target."""
+        n, half = self.length, self.length // 2 + 1
+        return (half if self.kind == "irfft" else n), (half if self.kind == "rfft" else n)
+
+    @property
+    def factor(self) -> float:
+        return 1.0 / self.length if self.kind in ("ifft", "irfft") else 1.0
+
+    def part(self, first: int, count: int) -> "Transform":
+        return replace(self, first=first, count=count)
 
 
 def name(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> str:
@@ -34,12 +64,7 @@ def name(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> str:
     return f"{kind}/{'x'.join(map(str, shape))}/{axes}/{dtype}"
 
 
-def needs_work(kind: str, axes: int) -> bool:
-    """Whether the transform needs work memory of the size of its input."""
-    return kind == "irfft" and axes > 1
-
-
-def transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> list[Transform]:
+def _transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> list[Transform]:
     """One transform for each axis; real ones come first, or last on the way back."""
     first = len(shape) - axes
     source, target = driver.INPUT, driver.OUTPUT
@@ -47,9 +72,8 @@ def transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> list
     complex_ = {"float32": "complex64", "float64": "complex128"}.get(dtype, dtype)
 
     def along(kind: str, axis: int, source: int, target: int, dtype: str) -> Transform:
-        return Transform(
-            kind, dtype, prod(shape[:axis]), shape[axis], prod(half[axis + 1 :]), source, target
-        )
+        outer, inner = prod(shape[:axis]), prod(half[axis + 1 :])
+        return Transform(kind, dtype, outer, shape[axis], inner, source, target)
 
     others = range(len(shape) - 2, first - 1, -1)
     if kind != "irfft":
@@ -63,42 +87,97 @@ def transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> list
     return [*made, along("irfft", len(shape) - 1, source, target, dtype)]
 
 
-def _loop_step(t: Transform) -> list[int]:
-    """A step by NumPy's loops; it calls them for the longer of the two ranges around the axis."""
-    loop_kind = t.kind
-    if t.kind == "rfft":
-        loop_kind += "_n_odd" if t.length % 2 else "_n_even"
-    loops = pocketfft.loops()
-    assert loops is not None
-    loop = loops[loop_kind, t.dtype]
-    half = t.length // 2 + 1
-    n = half if t.kind == "irfft" else t.length
-    m = half if t.kind == "rfft" else t.length
-    size = _SIZE[t.dtype]
-    out_size = 2 * size if t.kind == "rfft" else size // 2 if t.kind == "irfft" else size
-    factor = 1.0 / t.length if t.kind in ("ifft", "irfft") else 1.0
-    bits = np.zeros(1, np.int64)
-    bits.view(_REAL.get(t.dtype, t.dtype))[0] = factor
-    if t.inner == 1:
-        times, jumps = 1, (0, 0)
-        dims, between = t.outer, (n * size, m * out_size)
-    else:
-        times, jumps = t.outer, (n * t.inner * size, m * t.inner * out_size)
-        dims, between = t.inner, (size, out_size)
-    step = [driver.addresses()["by_loop"], t.source, t.target, *loop, int(bits[0])]
-    step += [times, *jumps, dims, n, m, *between, t.inner * size, t.inner * out_size]
-    return step
+# --- steps -------------------------------------------------------------------------------------
+
+Step = Transform | stages.Stages
 
 
 @cache
-def _plan(name: str) -> np.ndarray:
-    kind, shape, axes, dtype = name.split("/")
-    found = transforms(kind, tuple(map(int, shape.split("x"))), int(axes), dtype)
-    steps = [_loop_step(t) for t in found]
-    words = [len(steps), *(w for s in steps for w in s + [0] * (driver.WORDS - len(s)))]
-    return np.array(words, np.uint64)
+def _steps(name: str) -> tuple[list[tuple[Transform, stages.Stages | None]], int, int]:
+    """Parts of transforms, with passes or without; where scratch memory begins; all work memory."""
+    kind, text, axes, dtype = name.split("/")
+    shape = tuple(map(int, text.split("x")))
+    found: list[tuple[Transform, stages.Stages | None]] = []
+    for t in _transforms(kind, shape, int(axes), dtype):
+        found += _split(t)
+    stored = any(driver.WORK in (t.source, t.target) for t, _ in found)
+    begin = 0
+    if stored:
+        begin = prod(shape[:-1]) * (shape[-1] // 2 + 1) * _SIZE[dtype]
+        begin = -(-begin // 64) * 64
+    scratch = max([2 * s.scratch for _, s in found if s is not None], default=0)
+    return found, begin, begin + scratch
+
+
+def _split(t: Transform) -> list[tuple[Transform, stages.Stages | None]]:
+    """A transform by passes, as far as vectors reach; the rest of it by NumPy's loop."""
+    real = REAL.get(t.dtype, t.dtype)
+    if t.inner == 1:
+        return [(t, stages.rows(t.kind, t.length, real))]
+    found: list[tuple[Transform, stages.Stages | None]] = []
+    done = 0
+    while done < t.inner:
+        s = stages.columns(t.kind, t.length, real, t.inner - done)
+        if s is None:
+            break
+        count = (t.inner - done) // s.width * s.width
+        found.append((t.part(done, count), s))
+        done += count
+    return found + ([(t.part(done, t.inner - done), None)] if done < t.inner else [])
+
+
+def work_bytes(name: str) -> int:
+    """Bytes of work memory that a plan needs."""
+    return _steps(name)[2]
+
+
+def _head(t: Transform, function: str) -> list[int]:
+    """The words of a step up to its jumps."""
+    (size, out_size), (n, m) = t.sizes, t.lengths
+    head = [driver.addresses()[function], t.source, t.target, t.first * size, t.first * out_size]
+    return [*head, t.outer, n * t.inner * size, m * t.inner * out_size]
+
+
+def _loop_step(t: Transform) -> list[int]:
+    """A step by NumPy's loop, which is called for the longer of the two ranges around the axis."""
+    loops = pocketfft.loops()
+    assert loops is not None
+    parity = ("_n_odd" if t.length % 2 else "_n_even") if t.kind == "rfft" else ""
+    (size, out_size), (n, m) = t.sizes, t.lengths
+    head = _head(t, "by_loop")
+    between, dims = (size, out_size), t.count if t.count >= 0 else t.inner
+    if t.inner == 1:
+        head[driver.TIMES] = 1
+        between, dims = (n * size, m * out_size), t.outer
+    bits = stages.bits(t.factor, REAL.get(t.dtype, t.dtype))
+    within = (t.inner * size, t.inner * out_size)
+    return [*head, *loops[t.kind + parity, t.dtype], bits, dims, n, m, *between, *within]
+
+
+def _pass_step(t: Transform, s: stages.Stages, scratch: int, keep: list[np.ndarray]) -> list[int]:
+    """A step by passes."""
+    size, _ = t.sizes
+    blocks = (t.count if t.count >= 0 else 1) // s.width
+    before, passes, after = s.records(t.inner * size, keep)
+    step = [*_head(t, "by_passes"), blocks, s.width * size, len(passes)]
+    table = np.concatenate(passes)
+    keep.append(table)
+    step += [table.ctypes.data, scratch, s.scratch]
+    return [*step, *(0 if r is None else r.ctypes.data for r in (before, after))]
+
+
+@cache
+def _plan(name: str) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The table of a plan, and the tables that it points to."""
+    found, scratch, _ = _steps(name)
+    keep: list[np.ndarray] = []
+    words = [len(found)]
+    for t, s in found:
+        step = _loop_step(t) if s is None else _pass_step(t, s, scratch, keep)
+        words += step + [0] * (driver.WORDS - len(step))
+    return np.array(words, np.uint64), keep
 
 
 def address(name: str) -> int:
     """The address of a plan, which lives for good: programs hold its bare address."""
-    return _plan(name).ctypes.data
+    return _plan(name)[0].ctypes.data

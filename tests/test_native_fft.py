@@ -11,7 +11,9 @@ from fnx.lowering import fft, fft_driver, fft_plan, pocketfft
 
 _rng = np.random.default_rng(0)
 
-LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 30, 64, 100, 128, 210, 256, 509, 1000, 1024, 4096]
+# Those of passes (products of small primes that fill vectors), and those of PocketFFT.
+LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 30, 32, 48, 64, 72, 80, 88, 96, 100, 104, 112, 128]
+LENGTHS += [176, 208, 210, 256, 352, 509, 512, 1000, 1001, 1024, 1584, 2048, 4096]
 
 
 def _real(*shape):
@@ -46,7 +48,10 @@ def test_lengths(n, batch):
     _close(_compiled(lambda x: jnp.fft.irfft(x, n), half), np.fft.irfft(half, n))
 
 
-@pytest.mark.parametrize("shape", [(4, 6), (5, 3, 8), (16, 32), (2, 3, 4, 5), (33, 40), (64, 64)])
+@pytest.mark.parametrize(
+    "shape",
+    [(4, 6), (5, 3, 8), (16, 32), (2, 3, 4, 5), (33, 40), (64, 64), (8, 2), (30, 35), (13, 11, 9)],
+)
 def test_several_axes(shape):
     x, r = _complex(*shape), _real(*shape)
     _close(_compiled(jnp.fft.fftn, x), np.fft.fftn(x))
@@ -58,7 +63,7 @@ def test_several_axes(shape):
     _close(_compiled(lambda x: jnp.fft.fft(x, axis=0), x), np.fft.fft(x, axis=0))
 
 
-@pytest.mark.parametrize("n", [5, 16, 96, 256, 1000])
+@pytest.mark.parametrize("n", [5, 16, 32, 96, 100, 256, 1000])
 def test_single_precision(n):
     x, r = _complex(4, n).astype(np.complex64), _real(4, n).astype(np.float32)
     found = _compiled(jnp.fft.fft, x)
