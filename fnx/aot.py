@@ -8,13 +8,13 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.cost_analysis import cost_analysis
 from fnx.interpreters.simplify import simplify
-from fnx.program import Program
+from fnx.program import Empty, Program
 from fnx.staging import ShapeDtypeStruct
 from fnx.static import Static
 
 
 def _struct(aval: Any) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 class _Stage:
@@ -26,13 +26,15 @@ class _Stage:
     @property
     def out_info(self) -> Any:
         """Shapes and dtypes of the results."""
-        shapes = [_struct(a) for a in self.program.jaxpr.out_avals]
+        avals = self.program.jaxpr.out_avals
+        shapes = [_struct(a) for a in Empty.within(self.program.empty.outs, avals)]
         return tree_util.tree_unflatten(self.program.structure, shapes)
 
     @property
     def args_info(self) -> Any:
         """Shapes and dtypes of the dynamic arguments: (positional, by name)."""
         avals = self.program.jaxpr.in_avals[len(self.program.consts) :]
+        avals = Empty.within(self.program.empty.inputs, avals)
         return tree_util.tree_unflatten(self.treedef, [_struct(a) for a in avals])
 
     in_tree = property(lambda self: self.treedef)
@@ -137,6 +139,7 @@ class Compiled(_Stage):
             )
         program = self.program
         arrays = [as_array(x) for x in leaves]
+        arrays = Empty.without(program.empty.inputs, arrays)
         wanted = program.jaxpr.in_avals[len(program.consts) :]
         for x, aval in zip(arrays, wanted, strict=True):
             if not x.aval.like(aval):

@@ -12,6 +12,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch, entrance
+from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.flat import (
     Aux,
@@ -201,11 +202,15 @@ class _Types:
     outs: tuple[ShapedArray, ...]
 
 
-class _Pull:
-    """The function that `vjp` returns; a pytree whose leaves are its residuals."""
+class _Linear:
+    """A linear function that a derivative is; a pytree whose leaves are its residuals."""
 
     def __init__(self, tape: Any, types: _Types):
         self.tape, self.types = tape, types
+
+
+class _Pull(_Linear):
+    """The function that `vjp` returns."""
 
     def __call__(self, ct: Any) -> Any:
         types = self.types
@@ -220,12 +225,36 @@ class _Pull:
         return tree_util.tree_unflatten(types.treedef, grads)
 
 
+class _Push(_Linear):
+    """The function that `linearize` returns."""
+
+    def __call__(self, *tangents: Any) -> Any:
+        types = self.types
+        tans, structure = tree_util.tree_flatten(tangents)
+        if structure != types.treedef:
+            raise TypeMismatch(f"tangents have the structure {structure}; expected {types.treedef}")
+        given = [
+            check_like(t, a, "a tangent of a linearized function")
+            for t, a in zip(tans, types.inputs, strict=True)
+        ]
+        touts = self.tape.push(given)
+        filled = [_tangent(t, o) for t, o in zip(touts, types.outs, strict=True)]
+        return tree_util.tree_unflatten(types.structure, filled)
+
+
 class _ClosedTape:
     """A tape whose residuals are inputs of a jaxpr: it can leave the function that recorded it."""
 
     def __init__(self, residuals: Sequence[Any], jaxpr: Any, inputs: tuple, outs: tuple):
         self.residuals, self.jaxpr = list(residuals), jaxpr
         self.inputs, self.outs = inputs, outs  # which have tangents
+
+    def push(self, tangents: Sequence[Array | None]) -> list[Array | None]:
+        variables = iter(self.jaxpr.inputs[len(self.residuals) :])
+        known = [t for t, nonzero in zip(tangents, self.inputs, strict=True) if nonzero]
+        given = [zeros(v.aval) if t is None else t for t, v in zip(known, variables)]
+        touts = iter(eval_jaxpr(self.jaxpr, [*self.residuals, *given]))
+        return [next(touts) if nonzero else None for nonzero in self.outs]
 
     def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
         variables = self.jaxpr.inputs[len(self.residuals) :]
@@ -235,25 +264,32 @@ class _ClosedTape:
         return [next(back) if nonzero else None for nonzero in self.inputs]
 
 
-def _flatten_pull(pull: _Pull) -> tuple[list, tuple]:
-    tape = pull.tape
+def _flatten_linear(function: _Linear) -> tuple[list, tuple]:
+    tape = function.tape
     if not isinstance(tape, _ClosedTape):
         jaxpr, residuals, mask = tape.close()
         tape = _ClosedTape(residuals, jaxpr, tuple([v is not None for v in tape.inputs]), mask)
-        pull.tape = tape  # the same structure each time
-    return tape.residuals, (tape.jaxpr, tape.inputs, tape.outs, pull.types)
+        function.tape = tape  # the same structure each time
+    return tape.residuals, (tape.jaxpr, tape.inputs, tape.outs, function.types)
 
 
-def _unflatten_pull(known: tuple, residuals: Sequence[Any]) -> _Pull:
-    return _Pull(_ClosedTape(residuals, *known[:3]), known[3])
+def _register(kind: type[_Linear]) -> None:
+    def unflatten(known: tuple, residuals: Sequence[Any]) -> _Linear:
+        return kind(_ClosedTape(residuals, *known[:3]), known[3])
+
+    tree_util.register_pytree_node(kind, _flatten_linear, unflatten)
 
 
-tree_util.register_pytree_node(_Pull, _flatten_pull, _unflatten_pull)
+_register(_Pull)
+_register(_Push)
 
 
-def check_like(x: Any, aval: ShapedArray, what: str) -> Array | None:
-    """`x` as the tangent or cotangent of a value of type `aval`; None for those that have none."""
-    if not dtypes.is_inexact(aval.dtype):
+def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Array | None:
+    """`x` as the tangent or cotangent of a value of type `aval`; None for those that have none.
+
+    Not a `tangent` but a value of that very type is an operand of a linear function.
+    """
+    if tangent and not dtypes.is_inexact(aval.dtype):
         return None  # float0, or zeros
     x = as_array(x)
     if x.shape != aval.shape:
@@ -291,15 +327,15 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
-    filled = [_tangent(t, o) for t, o in zip(touts, outs, strict=True)]
+    filled = [_tangent(t, o.aval) for t, o in zip(touts, outs, strict=True)]
     y, dy = (tree_util.tree_unflatten(structures[0], z) for z in (outs, filled))
     return (y, dy, aux.lowered()) if has_aux else (y, dy)
 
 
-def _tangent(t: Array | None, primal: Array) -> Any:
-    if not dtypes.is_inexact(primal.dtype):
-        return np.zeros(primal.shape, dtypes.float0)
-    return zeros(primal.aval.strong()) if t is None else t
+def _tangent(t: Array | None, aval: ShapedArray) -> Any:
+    if not dtypes.is_inexact(aval.dtype):
+        return np.zeros(aval.shape, dtypes.float0)
+    return zeros(aval.strong()) if t is None else t
 
 
 @entrance
@@ -314,18 +350,8 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     outs, tape = linearize_.linearize(flat, leaves, nonzero, "linearize")
     y = tree_util.tree_unflatten(structures[0], outs)
 
-    def push(*tangents: Any) -> Any:
-        tans, structure = tree_util.tree_flatten(tangents)
-        if structure != treedef:
-            raise TypeMismatch(f"tangents have the structure {structure}; expected {treedef}")
-        given = [
-            check_like(t, x.aval, "a tangent of a linearized function")
-            for t, x in zip(tans, leaves, strict=True)
-        ]
-        touts = tape.push(given)
-        filled = [_tangent(t, o) for t, o in zip(touts, outs, strict=True)]
-        return tree_util.tree_unflatten(structures[0], filled)
-
+    inputs = tuple([x.aval for x in leaves])
+    push = _Push(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
     return (y, push, aux.lowered()) if has_aux else (y, push)
 
 
@@ -339,20 +365,39 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     flat = flat_function(fun, treedef, structures)
     jaxpr, consts = trace(flat, avals, what="linear_transpose")
 
-    def transposed(ct: Any) -> Any:
-        cts, structure = tree_util.tree_flatten(ct)
-        if structure != structures[0]:
-            raise TypeMismatch(
-                f"the cotangent of a linear_transpose has the structure {structure}; expected that of "
-                f"the result, {structures[0]}"
-            )
-        given = [
-            check_like(c, a, "the cotangent of a linear_transpose")
-            for c, a in zip(cts, jaxpr.out_avals, strict=True)
-        ]
-        args = [*consts, *map(Undefined, avals)]
-        back = linearize_.backward_jaxpr(jaxpr, args, given)[len(consts) :]
-        full = [zeros(a) if b is None else b for a, b in zip(avals, back, strict=True)]
-        return tree_util.tree_unflatten(treedef, full)
+    return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
 
-    return transposed
+
+@dataclass(frozen=True, eq=False)
+class _Transposable:
+    """What a transposed function knows beside what its function closed over."""
+
+    jaxpr: Any
+    treedef: Any
+    inputs: tuple[ShapedArray, ...]
+    structure: Any
+
+
+class _Transposed:
+    """The function that `linear_transpose` returns; a pytree whose leaves are what it closed over."""
+
+    def __init__(self, consts: Sequence[Any], of: _Transposable):
+        self.consts, self.of = list(consts), of
+
+    def __call__(self, ct: Any) -> Any:
+        of, what = self.of, "the cotangent of a linear_transpose"
+        cts, structure = tree_util.tree_flatten(ct)
+        if structure != of.structure:
+            raise TypeMismatch(
+                f"{what} has the structure {structure}; expected that of the result, {of.structure}"
+            )
+        given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
+        args = [*self.consts, *map(Undefined, of.inputs)]
+        back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
+        full = [zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
+        return tree_util.tree_unflatten(of.treedef, full)
+
+
+tree_util.register_pytree_node(
+    _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(consts, of)
+)

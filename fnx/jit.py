@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
+import numpy as np
+
 from fnx import tree_util
 from fnx.aot import Lowered, Traced
 from fnx.core import config
@@ -20,7 +22,7 @@ from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.trace import trace
-from fnx.program import BACKEND, Program
+from fnx.program import BACKEND, Empty, Program
 from fnx.static import Fixed, Static, integers, strings
 
 flatten = tree_util.tree_flatten
@@ -78,7 +80,7 @@ class Jitted:
         leaves, treedef = flatten((args, kwargs))
         arrays = self._arrays(leaves)
         program = self._program(arrays, treedef, fixed)
-        outs = program(arrays)
+        outs = program(Empty.without(program.empty.inputs, arrays))
         if program.run is not None and program.take is not None and not overridden.get():
             self._remember(program, fixed)
         return program.build(outs)
@@ -118,16 +120,20 @@ class Jitted:
         start = time.perf_counter()
         name = name_of(self.fun)
         structures: list = []
+        empty = Empty({k: np.zeros(a.shape, a.dtype) for k, a in Empty.among(avals).items()}, {})
 
         def flat(*xs: Array) -> list[Array]:
-            args, kwargs = tree_util.tree_unflatten(treedef, xs)
+            args, kwargs = tree_util.tree_unflatten(treedef, Empty.within(empty.inputs, xs))
             args, kwargs = self.static.join(args, kwargs, fixed)
             arrays, structure = flatten_arrays(self.fun(*args, **kwargs), f"results of {name}")
             structures.append(structure)
-            return arrays
+            empty.outs = {k: np.asarray(x) for k, x in Empty.among(arrays).items()}
+            return Empty.without(empty.outs, arrays)
 
-        jaxpr, consts = trace(flat, avals, what=f"jit of {name}", name=name)
-        program = Program(jaxpr, consts, treedef, structures[0], name, self.options["inline"])
+        values = Empty.without(empty.inputs, avals)
+        jaxpr, consts = trace(flat, values, what=f"jit of {name}", name=name)
+        inline = self.options["inline"]
+        program = Program(jaxpr, consts, treedef, structures[0], name, inline, empty)
         program.seconds["trace"] = time.perf_counter() - start
         return program
 

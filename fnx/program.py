@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx.core import config, treecode
+from fnx.core import config, dtypes, treecode
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
@@ -34,12 +34,39 @@ class NativeBackend:
 BACKEND = NativeBackend()
 
 
+class Empty:
+    """The leaves of arguments and of results, by number, that have no values: float0, of no bytes.
+
+    They are no inputs and outputs of a program, which compiled code would not know to hold.
+    """
+
+    def __init__(self, inputs: dict[int, Any], outs: dict[int, Any]):
+        self.inputs, self.outs = inputs, outs
+
+    @staticmethod
+    def among(leaves: Sequence[Any]) -> dict[int, Any]:
+        return {k: x for k, x in enumerate(leaves) if x.dtype == dtypes.float0}
+
+    @staticmethod
+    def without(which: dict[int, Any], leaves: Sequence[Any]) -> list:
+        return [x for k, x in enumerate(leaves) if k not in which] if which else list(leaves)
+
+    @staticmethod
+    def within(which: dict[int, Any], leaves: Sequence[Any]) -> list:
+        it = iter(leaves)
+        return [which[k] if k in which else next(it) for k in range(len(leaves) + len(which))]
+
+    def building(self, build: Callable) -> Callable:
+        return lambda outs: build(self.within(self.outs, outs))
+
+
 class Program:
     """One signature of a jitted function: its jaxpr, and, once it ran, its native code."""
 
     __slots__ = (
         "build",
         "consts",
+        "empty",
         "inline",
         "jaxpr",
         "name",
@@ -57,12 +84,15 @@ class Program:
         structure: Any,
         name: str,
         inline: bool = False,
+        empty: "Empty | None" = None,
     ):
         self.jaxpr, self.consts, self.structure, self.name = jaxpr, consts, structure, name
         self.inline = inline
         # Arguments -> leaves; None, or KeyError, where their structure is another.
-        self.take: Any = treecode.flattener(arguments)
-        self.build = treecode.builder(structure) or structure.unflatten
+        self.empty = empty or Empty({}, {})
+        self.take: Any = None if self.empty.inputs else treecode.flattener(arguments)
+        build = treecode.builder(structure) or structure.unflatten
+        self.build = self.empty.building(build) if self.empty.outs else build
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
         self.run: Any = None
         self.seconds: dict[str, float] = {}

@@ -10,15 +10,16 @@ from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.core.interpreter import evaluate, use
+from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Branch, Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
-from fnx.ops.basic import zeros
+from fnx.ops.basic import scalar, zeros
 from fnx.ops.broadcast import Broadcast
+from fnx.ops.elementwise import stop_gradient
 from fnx.ops.reduction import ReduceOr
-from fnx.ops.select import select_n
+from fnx.ops.select import clamp, eq, select_n
 
 from .batching import batch_jaxpr, place_axis
 from .call import (
@@ -33,7 +34,7 @@ from .call import (
     undefined,
 )
 from .costs import hoistable
-from .jvp import jvp_jaxpr
+from .jvp import has_tangent, jvp_jaxpr
 from .linearize import transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
 from .simplify import dce, used_inputs
@@ -137,7 +138,24 @@ class Cond(Primitive):
             branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
             outs = self.with_branches(branches)(index, *operands)
             return outs, spread(mask, [0] * sum(mask))
-        cases = [eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], operands) for b in self.branches]
+        # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
+        # times an infinite slope were nan: there operands have no tangents.
+        shield = [
+            isinstance(x, Tracer) and has_tangent(x.aval) and (has or not x.shape)
+            for x, has in zip(operands, lanes)
+        ]
+        operands = [
+            place_axis(size, x, None, 0) if s and not has else x
+            for x, has, s in zip(operands, lanes, shield)
+        ]
+        lanes = tuple([has or s for has, s in zip(lanes, shield)])
+        cases = []
+        for k, b in enumerate(self.branches):
+            taken = _takes(index, k, len(self.branches)) if any(shield) else None
+            own = [
+                _choose(taken, (stop_gradient(x), x)) if s else x for x, s in zip(operands, shield)
+            ]
+            cases.append(eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], own))
         outs = [_choose(index, case) for case in zip(*cases)]
         return tuple(outs), (0,) * len(outs)
 
@@ -147,6 +165,12 @@ class Cond(Primitive):
         ins = union([used_inputs(b) for b in small])
         branches = [Jaxpr(only(ins, b.inputs), b.eqns, b.outs, name=b.name) for b in small]
         return self.with_branches(branches), (True, *ins), used
+
+
+def _takes(index: Array, k: int, count: int) -> Array:
+    """Which lanes take branch `k` of so many."""
+    last = scalar(count - 1, index.dtype)
+    return eq(clamp(scalar(0, index.dtype), index, last), scalar(k, index.dtype))
 
 
 def _choose(index: Array, cases: Sequence[Array]) -> Array:

@@ -168,6 +168,9 @@ class _Forward:
             return atoms[0]
         elif name == "select_n" and all(a is atoms[1] for a in atoms[2:]):
             return atoms[1]
+        elif name == "select_n" and _is_known(atoms[0]):
+            which = int(atoms[0].value._value)  # type: ignore[union-attr]
+            return atoms[1 + min(max(which, 0), len(atoms) - 2)]
         elif name == "copy" or (name in _MARKS and self.final):
             return atoms[0]
         return None
@@ -187,10 +190,14 @@ _NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
 }
 
 
+def _is_known(atom: Atom) -> bool:
+    return type(atom) is Literal and type(atom.value) is ConcreteArray and not atom.aval.shape
+
+
 def _is_number(atom: Atom, value: float, name: str) -> bool:
-    if type(atom) is not Literal or type(atom.value) is not ConcreteArray or atom.aval.shape:
+    if not _is_known(atom):
         return False
-    number = atom.value._value
+    number = atom.value._value  # type: ignore[union-attr]
     if number != value:
         return False
     if value == 0 and number.dtype.kind not in "iub":

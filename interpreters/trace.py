@@ -9,10 +9,12 @@ from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.errors import UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, user_source
+from fnx.ops.broadcast import Constant
 
 
 class StageTracer(Tracer):
@@ -133,10 +135,20 @@ def trace(
 def trace_closed(
     fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any
 ) -> Jaxpr:
-    """As `trace`, of a function that closes over no arrays."""
+    """As `trace`, of a function that closes over nothing but arrays of users' rules."""
     jaxpr, consts = trace(fn, avals, **kw)
-    assert not consts, f"{len(consts)} arrays were closed over"
-    return jaxpr
+    if not consts:
+        return jaxpr
+    for c in consts:
+        if type(c) is not ConcreteArray:
+            raise UnexpectedTracerError(
+                f"the rule of a custom_jvp or custom_vjp function inside {jaxpr.name or 'a jaxpr'} closed "
+                f"over a traced value of type {c.aval.str_short()}. Rules run after the function was "
+                "traced: pass the value to the function as an argument."
+            )
+    n = len(consts)
+    made = [Eqn(Constant(c), (), (v,)) for c, v in zip(consts, jaxpr.inputs)]
+    return Jaxpr(jaxpr.inputs[n:], [*made, *jaxpr.eqns], jaxpr.outs, name=jaxpr.name)
 
 
 def dce(jaxpr: Jaxpr, used: Sequence[bool] | None = None) -> tuple[Jaxpr, list[bool]]:

@@ -4,7 +4,8 @@ import numpy as np
 from samples import Sample, cdata, data
 
 from fnx.core import dtypes
-from fnx.ops.broadcast import Broadcast, Sum
+from fnx.core.array import ConcreteArray
+from fnx.ops.broadcast import Broadcast, Constant, Sum
 from fnx.ops.join import Concatenate, Iota, Split
 from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
 from fnx.ops.slice import Pad, Slice, SliceAdd
@@ -15,6 +16,7 @@ X, CUBE, ROW, SCALAR = data(3, 4), data(2, 3, 4), data(1, 4), np.array(0.3)
 EMPTY = np.zeros((0, 4))
 
 _SAME = [
+    Sample(Constant(ConcreteArray(X)), ()),
     Sample(Broadcast((2, 3, 4), (1, 2)), (X,), "biufc"),
     Sample(Broadcast((3, 3, 4), (0, 2)), (ROW,)),
     Sample(Broadcast((3, 4), ()), (SCALAR,), "biufc"),

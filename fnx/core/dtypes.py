@@ -157,6 +157,10 @@ _WEAK_KIND = {_W_I: "i", _W_F: "f", _W_C: "c"}
 
 @lru_cache(maxsize=4096)
 def _join(nodes: frozenset) -> Any:
+    if float0 in nodes:
+        raise TypeMismatch(
+            "an array of dtype float0 in arithmetic: it is the tangent of integers, which has no values"
+        )
     common = frozenset.intersection(*(_ABOVE[n] for n in nodes))
     least = [n for n in common if all(m in _ABOVE[n] for m in common)]
     return least[0]

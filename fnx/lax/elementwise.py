@@ -16,6 +16,7 @@ from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import BitcastConvertType, ReducePrecision
 from fnx.ops.convert import convert as _convert
 
+_every = all  # fnx.lax has names of its own for several builtins
 # Kinds of numbers: each holds those of lower rank.
 _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
@@ -43,6 +44,16 @@ def checked(prim: Any, *xs: Array) -> Any:
     return prim(*xs)
 
 
+def _stretched(*xs: Array) -> tuple[Array, ...]:
+    """Operands of one rank, whose axes of size 1 become as long as the others' (rank 0 stays)."""
+    shapes = [x.shape for x in xs if x.shape]
+    if not shapes or len(set(map(len, shapes))) > 1:
+        return xs
+    longest = tuple([next((n for n in column if n != 1), 1) for column in zip(*shapes)])
+    fits = _every(_every(n in (1, m) for n, m in zip(s, longest)) for s in shapes)
+    return tuple([broadcast_to(x, longest) if x.shape else x for x in xs]) if fits else xs
+
+
 def _unary(name: str, prim: Any) -> Callable:
     def fn(x: Any) -> Array:
         return checked(prim, to_array(x, name))
@@ -64,10 +75,13 @@ def _accurate(name: str, prim: Any) -> Callable:
 
 def _binary(name: str, prim: Any) -> Callable:
     def fn(x: Any, y: Any) -> Array:
-        return checked(prim, *operands(name, x, y))
+        return checked(prim, *_stretched(*operands(name, x, y)))
 
     fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Elementwise {name} of operands of equal dtypes, and equal shapes or rank 0."
+    fn.__doc__ = (
+        f"Elementwise {name} of operands of equal dtypes, and equal ranks or rank 0; axes of size 1 are "
+        "repeated."
+    )
     return fn
 
 
@@ -216,7 +230,7 @@ def pow(x: Any, y: Any) -> Array:
         x = to_array(x, "pow")
         y = constant(y, x.dtype) if type(y) is not int else to_array(y, "pow", 1)
     x, y = to_array(x, "pow"), to_array(y, "pow", 1)
-    return checked(ops.pow_, x, y)
+    return checked(ops.pow_, *_stretched(x, y))
 
 
 def integer_pow(x: Any, y: int) -> Array:
@@ -226,7 +240,7 @@ def integer_pow(x: Any, y: int) -> Array:
 
 def betainc(a: Any, b: Any, x: Any) -> Array:
     """The regularized incomplete beta function."""
-    return checked(special.regularized_incomplete_beta, *operands("betainc", a, b, x))
+    return checked(special.regularized_incomplete_beta, *_stretched(*operands("betainc", a, b, x)))
 
 
 def round(x: Any, rounding_method: int = 0) -> Array:

@@ -227,7 +227,6 @@ def conv_transpose(
     use_consistent_padding: bool = False,
 ) -> Array:
     """The transpose of a convolution with these strides: it enlarges."""
-    del use_consistent_padding
     x, w = to_array(lhs, "conv_transpose"), to_array(rhs, "conv_transpose", 1)
     spatial = x.ndim - 2
     if dimension_numbers is None:
@@ -244,6 +243,8 @@ def conv_transpose(
         pads = [_transposed_padding(k, s, padding) for k, s in zip(sizes, strides, strict=True)]
     else:
         pads = [(int(lo), int(hi)) for lo, hi in padding]
+        if use_consistent_padding:  # they are those of the convolution that is transposed
+            pads = [(k - 1 - lo, k - 1 - hi) for k, (lo, hi) in zip(sizes, pads, strict=True)]
     if transpose_kernel:
         from fnx.ops.permute import Rev
 

@@ -1,7 +1,7 @@
 """Broadcast and Sum, each the transpose of the other; and what is made of them alone."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,8 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.core.recipe import Fold, Operand, Point, Recipe
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Fold, Host, Operand, Point, Recipe
 from fnx.ops import widen
 from fnx.ops.linear import Linear
 
@@ -159,6 +160,8 @@ class Sum(Linear):
 
 @lru_cache(maxsize=4096, typed=True)
 def _scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
+    if dtype == dtypes.float0:
+        return ConcreteArray(np.zeros((), dtype))
     return ConcreteArray(np.asarray(value, dtype))
 
 
@@ -175,6 +178,27 @@ def full(shape: Shape, value: Any, dtype: np.dtype) -> Array:
     """`value` everywhere; when traced, a broadcast of a literal."""
     constant = value if isinstance(value, Array) else scalar(value, dtype)
     return Broadcast(shape, ())(constant) if shape else constant
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Primitive):
+    """An array inside a jaxpr that has no input for it: a user's rule closed over it.
+
+    Functions' own constants are inputs of their jaxprs; rules run when those exist already.
+    """
+
+    value: ConcreteArray = field(repr=False)
+    name = "constant"
+    __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
+
+    def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (self.value.aval,)
+
+    def impl(self) -> np.ndarray:  # type: ignore[override]
+        return self.value._value
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Host()
 
 
 def zeros(aval: ShapedArray) -> Array:

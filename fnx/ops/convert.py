@@ -31,6 +31,8 @@ def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The conversion of values that fnx defines."""
+    if dtype == dtypes.float0:
+        return np.zeros(x.shape, dtype)
     if x.dtype.kind == "c" and dtype.kind != "c":
         if dtype.kind == "b":
             return x.astype(dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core import scalar as expr
+from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.ops import numeric
@@ -124,12 +125,15 @@ def _pow_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _pow_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    if y.dtype != x.dtype:
-        lower = sub(y, scalar(1, y.dtype))
-        return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
+    # y x ** (y - 1), which where y is 0 is 0, also at x = 0.
     zero = eq(y, scalar(0, y.dtype))
-    slope = mul(y, pow_(x, select(zero, one(y), sub(y, one(y)))))
-    return mul(t, select(zero, scalar(0, y.dtype), slope))
+    if y.dtype != x.dtype:
+        lower = select(zero, y, sub(y, one(y)))
+        return mul(t, mul(convert(y, x.dtype), pow_(x, lower)))
+    # Not y - 1 but x is changed there, since the derivative with respect to y needs x ** -1.
+    if type(zero) is not ConcreteArray or zero._value.any():
+        x = select(zero, select(eq(x, scalar(0, x.dtype)), one(x), x), x)
+    return mul(t, mul(y, pow_(x, sub(y, one(y)))))
 
 
 @dataclass(frozen=True)
