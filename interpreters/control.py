@@ -35,6 +35,7 @@ from .call import (
 )
 from .costs import hoistable
 from .jvp import has_tangent, jvp_jaxpr
+from .lanes import may_part, one_by_one
 from .linearize import transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
 from .simplify import dce, used_inputs
@@ -347,11 +348,14 @@ class While(Primitive):
             if more == carry:
                 break
             carry = more
-        loop = _batched_while(self, size, (*c, *b, *carry), pred)
-        place = [
-            place_axis(size, x, k, 0 if m else None)
-            for x, k, m in zip(args, axes, (*c, *b, *carry))
-        ]
+        mask = (*c, *b, *carry)
+        place = [place_axis(size, x, k, 0 if m else None) for x, k, m in zip(args, axes, mask)]
+        if pred and may_part(self, size):
+            outs = one_by_one(self, self.backend, size, place, mask)
+            rest = self.parts(place)[2]
+            outs = [y if m else x for x, y, m in zip(rest, outs, carry)]
+            return tuple(outs), spread(carry, [0] * sum(carry))
+        loop = _batched_while(self, size, mask, pred)
         c_values, b_values, start = self.parts(place)
         again = c_values if pred else []  # the body asks, too, which lanes go on
         outs = loop(*c_values, *b_values, *again, *start)

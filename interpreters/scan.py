@@ -18,9 +18,9 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
-from fnx.ops.basic import zeros
+from fnx.ops.basic import broadcast_axis, reshape, zeros
 
-from .batching import batch_jaxpr, place_axis
+from .batching import axis_names, batch_jaxpr, place_axis
 from .call import (
     Backend,
     check_operands,
@@ -56,7 +56,8 @@ _EAGER_WORK = 400  # so many equations are evaluated sooner than compiled
 class Scan(Primitive):
     """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
 
-    Operands: constants, first carry, xs. Results: the last carry, the stacked ys.
+    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
+    which carry nothing, are the lanes of a vmap, each of which runs loops of its own.
     """
 
     jaxpr: Jaxpr
@@ -66,6 +67,7 @@ class Scan(Primitive):
     reverse: bool = False
     unroll: int = 1
     backend: Backend | None = field(default=None, compare=False, repr=False)
+    lanes: bool = False
     name = "scan"
     multiple_results = True
     jaxpr_fields = ("jaxpr",)
@@ -76,7 +78,8 @@ class Scan(Primitive):
         return values[:n], values[n:m], values[m:]
 
     def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> "Scan":
-        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry)
+        lanes = self.lanes and not carry
+        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, lanes=lanes)
 
     @property
     def effects(self) -> bool:  # type: ignore[override]
@@ -90,6 +93,7 @@ class Scan(Primitive):
             "num_consts": self.consts,
             "num_carry": self.carry,
             "unroll": self.unroll,
+            **({"lanes": True} if self.lanes else {}),
         }
 
     # --- types, evaluation ----------------------------------------------------------------------
@@ -215,6 +219,8 @@ class Scan(Primitive):
     # --- vmap, dead code ------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        if self.lanes and getattr(size, "name", self) not in axis_names(self):
+            return self._more_lanes(size, args, axes)
         consts, carry, xs = self.parts(given(axes))
         force: Mask = (False,) * len(self.jaxpr.outs)
         while True:
@@ -232,6 +238,26 @@ class Scan(Primitive):
         outs = self.with_jaxpr(jaxpr, self.consts, self.carry)(*place)
         out_axes = [(0 if j < self.carry else 1) if b else None for j, b in enumerate(mask)]
         return outs, tuple(out_axes)
+
+    def _more_lanes(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        """Lanes of lanes are lanes."""
+        shared = [k for k in range(self.consts) if axes[k] is None]
+        own = [k for k in range(len(args)) if k not in shared]
+        n, inputs = self.length, self.jaxpr.inputs
+        rows = []
+        for k in own:
+            x = place_axis(size, args[k], axes[k], 0)
+            if k < self.consts:
+                x = broadcast_axis(x, n, 1)
+            rows.append(reshape(x, (size * n, *x.shape[2:])))
+        order = [inputs[k] for k in (*shared, *own)]
+        key = ("more lanes", *shared)
+        memo = self.jaxpr.memo
+        if key not in memo:
+            memo[key] = Jaxpr(order, self.jaxpr.eqns, self.jaxpr.outs, name=self.jaxpr.name)
+        loop = replace(self, jaxpr=memo[key], consts=len(shared), length=int(size) * n)
+        outs = loop(*[args[k] for k in shared], *rows)
+        return tuple([reshape(y, (int(size), n, *y.shape[1:])) for y in outs]), (0,) * len(outs)
 
     def abstract_operands(self) -> list[ShapedArray]:
         """The types of the operands."""

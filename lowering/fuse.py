@@ -16,6 +16,11 @@ TILE = (64, 16)  # elements of a tile: along what is read contiguously, and acro
 PARALLEL_FOLD = 1 << 19  # operations from which on a reduction is made of parts that threads share
 PARTS = 64  # at most
 PARALLEL_WORK = 1 << 18  # operations from which on a nest is shared out to threads
+LEAST_LANES = 4  # from which on loops of lanes run side by side
+SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
+HEAVY_STEP = 64  # operations of a step from which on it is heavy
+LANE_PARTS = 16  # pieces of work for threads, at most
+LANES_PER_SLOT = 4  # lanes that such a piece has for each slot, at least
 
 _FREE = frozenset(
     "broadcast_in_dim reshape squeeze expand_dims transpose slice rev iota copy stop_gradient "
@@ -70,3 +75,20 @@ def is_small_aval(aval: ShapedArray) -> bool:
 def inlined(cost: int, uses: int) -> bool:
     """Whether a value is computed again by each reader, rather than stored for them."""
     return uses <= 1 or cost == 0 or (cost <= CHEAP and cost * uses <= CHEAP * CHEAP_USES)
+
+
+def slots(lanes: int, step: int) -> int:
+    """How many lanes run side by side, if a step takes so many operations: a power of two."""
+    return min(SLOTS[step > HEAVY_STEP], 1 << (lanes - 1).bit_length())
+
+
+def few(slots: int) -> int:
+    """Slots that are not worth another round, while there are lanes for the free ones."""
+    return slots // 4
+
+
+def shares(lanes: int, slots: int) -> tuple[int, int]:
+    """Lanes in a piece of work, and pieces."""
+    pieces = min(LANE_PARTS, max(1, lanes // (slots * LANES_PER_SLOT)))
+    share = -(-lanes // pieces)
+    return share, -(-lanes // share)

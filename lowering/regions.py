@@ -13,6 +13,7 @@ from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse, order
 from fnx.lowering.kernel import If, Loop, Stmt, While
+from fnx.lowering.lanes import lanes
 from fnx.lowering.values import OWN, Handle, Pull, Registers, Stored
 
 if TYPE_CHECKING:
@@ -214,7 +215,9 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
     t = scalar.var("int64", "t")
-    if r.length:
+    if lanes(builder, r, consts, xs, stacks, _at_step):
+        pass
+    elif r.length:
         body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
         builder.emit(
             Loop(
@@ -319,6 +322,9 @@ def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: lis
     inputs = builder.settled_region(inputs)
     index = builder.settle(inputs[0]).state
     assert isinstance(index, Registers)
+    if builder.chooses:
+        _choose(builder, index.elements[0], r.jaxprs, inputs[1:], outs)
+        return
     places: list[Any] = []
     for out in outs:
         if fuse.is_small(out.shape):
@@ -328,6 +334,29 @@ def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: lis
     _chain(builder, index.elements[0], list(r.jaxprs), 0, inputs[1:], places)
     for out, place in zip(outs, places, strict=True):
         out.state = Registers(place) if isinstance(place, list) else place
+
+
+def _choose(
+    builder: "Builder",
+    index: Expr,
+    jaxprs: Sequence[Jaxpr],
+    inputs: list[Handle],
+    outs: list[Handle],
+) -> None:
+    """All branches, and a choice between their results; of large ones the last is as good as any,
+    since whoever asks for this has no use for them.
+    """
+    cases = [[builder.settle(h) for h in builder.jaxpr(j, inputs)] for j in jaxprs]
+    for out, column in zip(outs, zip(*cases, strict=True), strict=True):
+        out.state = column[-1].state
+        if not fuse.is_small(out.shape):
+            continue
+        found = column[-1].state.elements
+        for number in range(len(column) - 2, -1, -1):
+            test = scalar.compare("le", index, scalar.const(number, index.dtype))
+            case = column[number].state.elements
+            found = [scalar.select(test, a, b) for a, b in zip(case, found, strict=True)]
+        out.state = Registers(found)
 
 
 def _arm(

@@ -41,6 +41,7 @@ class Storage:
     """Statements, buffers and open groups of one program."""
 
     in_place = False
+    chooses = 0  # whether branches are both computed, and their results selected
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
@@ -77,6 +78,15 @@ class Storage:
         """A few elements that one nest works with; indexed by constants, they are registers."""
         self.stacks += 1
         return Buffer(f"s{self.stacks}", dtype, size, "stack")
+
+    def mark(self) -> tuple:
+        """What `back_to` needs to forget all that was made since."""
+        counts = self.kernels, self.stacks
+        return (len(self.buffers), len(self.block), len(self.notes), counts, self.scope)
+
+    def back_to(self, mark: tuple) -> None:
+        buffers, block, notes, (self.kernels, self.stacks), self.scope = mark
+        del self.buffers[buffers:], self.block[block:], self.notes[notes:]
 
     def new_stored(self, handle: Handle) -> Stored:
         return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))
