@@ -184,7 +184,12 @@ def as_array(x: Any) -> Array:
     if isinstance(x, Array):
         return x
     if isinstance(x, _SCALARS) and not isinstance(x, np.generic):
-        return ConcreteArray(np.asarray(x, dtypes.scalar_dtype(x)), type(x) is not bool)
+        dtype = dtypes.scalar_dtype(x)
+        if dtype.kind == "u":  # as in JAX, an array of a number is one of the default dtype
+            raise OverflowError(
+                f"Python integer {x} does not fit in int64; give it a dtype: uint64"
+            )
+        return ConcreteArray(np.asarray(x, dtype), type(x) is not bool)
     if isinstance(x, (np.ndarray, np.generic)):
         dtype = dtypes.canonical(x.dtype)
         return ConcreteArray(contiguous(np.array(x, dtype=dtype, order="C")))

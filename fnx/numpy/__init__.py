@@ -7,6 +7,7 @@ import numpy as _np
 
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
+from fnx.core.dtypes import bfloat16 as _bfloat16
 from fnx.numpy import fft, linalg
 from fnx.numpy import folds as _folds
 from fnx.numpy.arithmetic import *
@@ -70,7 +71,10 @@ def savez(file, *args, allow_pickle=True, **kwds):
 def load(file, *args, **kwargs):
     """Read a .npy file as an array, a .npz file as NumPy arrays."""
     found = _np.load(file, *args, **kwargs)
-    return _asarray(found) if isinstance(found, _np.ndarray) else found
+    if not isinstance(found, _np.ndarray) or found.dtype == object:
+        return found
+    # NumPy writes bfloat16, which is none of its own dtypes, as nameless bytes.
+    return _asarray(found.view(_bfloat16) if found.dtype == "V2" else found)
 
 
 _install(_members())

@@ -204,11 +204,15 @@ def _float_exponent(x: Any, n: float) -> Array | None:
 
 
 def _int_int_power(x: Array, y: Array) -> Array:
-    # By squaring: larger exponents than 63 overflow for all bases but -1, 0 and 1.
+    # By squaring. Exponents of more than 7 bits overflow for all bases but -1, 0 and 1, for which a
+    # smaller one with the same last bit will do.
     if x.dtype == dtypes.bool_:
         x, y = convert(x, dtypes.int32), convert(y, dtypes.int32)
+    if y.dtype.itemsize > 1:
+        last = ops.and_(y, one(y))
+        y = select(ops.gt(y, constant(127, y.dtype)), ops.add(constant(126, y.dtype), last), y)
     total = full(x.shape or y.shape, 1, x.dtype)
-    for _ in range(6):
+    for _ in range(7):
         odd = ops.ne(ops.and_(y, one(y)), zero(y))
         total = select(*fit("power", [odd, ops.mul(total, x), total]))
         x = ops.mul(x, x)
@@ -321,7 +325,7 @@ def lcm(x1, x2):
     x, y = fit("lcm", promote("lcm", x1, x2))
     divisor = gcd(x, y)
     safe = select(ops.eq(divisor, zero(divisor)), one(divisor), divisor)
-    return absolute(ops.mul(x, ops.div(y, safe)))
+    return ops.mul(absolute(x), ops.div(absolute(y), safe))  # overflows as NumPy's does
 
 
 def _need_integers(name: str, x: Array) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.creation import array
-from fnx.numpy.indexing import Plan, wrap
-from fnx.numpy.places import nonzero
+from fnx.numpy.indexing import BadIndex, Plan, wrap
+from fnx.numpy.places import _need_known, nonzero
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import cumsum
 from fnx.numpy.reduce import sum as sum_
@@ -20,6 +20,7 @@ from fnx.numpy.shapes import moveaxis, ravel, reshape
 from fnx.numpy.util import (
     INT,
     Unsupported,
+    canonical_axes,
     canonical_axis,
     canonical_shape,
     common_shape,
@@ -74,6 +75,10 @@ def take(
     if at.dtype.kind not in "iu":
         raise TypeMismatch(f"take needs integer positions, not dtype {at.dtype}")
     n = x.shape[k]
+    if not n and at.size:
+        raise BadIndex(
+            f"take of {at.size} elements along an axis that is empty, of shape {x.shape}"
+        )
     if mode == "wrap":
         at, mode = ufuncs.remainder(at, n), "promise_in_bounds"
     elif mode == "raise":
@@ -92,12 +97,18 @@ def take(
 def take_along_axis(
     arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=None
 ):
-    """Elements at positions along an axis, other axes in step."""
+    """Elements at positions along an axis, other axes in step.
+
+    Negative positions count from the end, but for mode "promise_in_bounds"; `wrap_negative_indices`
+    says so in so many words.
+    """
     x, at = to_arrays("take_along_axis", arr, indices)
     if at.dtype.kind not in "iu":
         raise TypeMismatch(f"take_along_axis needs integer positions, not dtype {at.dtype}")
     if axis is None:
-        return take_along_axis(ravel(x), ravel(at), 0, mode, fill_value)
+        return take_along_axis(
+            ravel(x), ravel(at), 0, mode, fill_value, wrap_negative_indices=wrap_negative_indices
+        )
     k = canonical_axis(axis, x.ndim)
     if x.ndim != at.ndim:
         raise InvalidValue(
@@ -110,7 +121,11 @@ def take_along_axis(
     n = x.shape[k]
     x = _broadcast_to(x, (*others[:k], n, *others[k + 1 :]))
     at = _broadcast_to(at, (*others[:k], at.shape[k], *others[k + 1 :]))
-    return _gather_along(x, wrap(at, n), k, "fill" if mode is None else mode, fill_value)
+    if wrap_negative_indices is None:
+        how = None if mode is None else GatherScatterMode.from_any(mode)
+        wrap_negative_indices = how is not GatherScatterMode.PROMISE_IN_BOUNDS
+    at = wrap(at, n) if wrap_negative_indices else at
+    return _gather_along(x, at, k, "fill" if mode is None else mode, fill_value)
 
 
 def _gather_along(x: Array, at: Array, axis: int, mode: Any, fill_value: Any) -> Array:
@@ -127,7 +142,11 @@ def _gather_along(x: Array, at: Array, axis: int, mode: Any, fill_value: Any) ->
 
 def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
     """A copy with elements at positions along an axis replaced."""
+    if inplace:
+        raise InvalidValue("put_along_axis cannot change an array in place; pass inplace=False")
     x, at = to_arrays("put_along_axis", arr, indices)
+    if axis is None:
+        return put_along_axis(ravel(x), at, values, 0, False, mode=mode).reshape(x.shape)
     k = canonical_axis(axis, x.ndim)
     grids = [Iota(j, INT, at.shape)() if j != k else at for j in range(x.ndim)]
     return x.at[tuple(grids)].set(values, mode=mode)
@@ -142,12 +161,14 @@ def put(a, ind, v, mode=None, *, inplace=True):
     x = to_array(a, "put")
     at = ravel(to_array(ind, "put"))
     values = ravel(to_array(v, "put"))
-    if not at.size:
+    if not at.size or not values.size:
         return x
     if values.size < at.size:
         values = values[np.arange(at.size) % values.size]
     if mode == "wrap":
         at, mode = ufuncs.remainder(at, x.size), None
+    elif mode == "clip":
+        at = ufuncs.clip(at, 0, x.size - 1)  # as NumPy's, without counting from the end
     return reshape(ravel(x).at[at].set(values[: at.size], mode=mode), x.shape)
 
 
@@ -200,10 +221,10 @@ def choose(a, choices, out=None, mode="raise"):
     xs = _broadcast_arrays("choose", [at, *promote("choose", *choices)])
     n = len(xs) - 1
     if mode == "raise":
-        known = np.asarray(at)
+        known = _need_known(at, "choose", "pass mode='clip' or 'wrap'")
         if ((known < 0) | (known >= n)).any():
             raise InvalidValue(
-                f"choose: a number outside of 0..{n - 1}; pass mode='clip' or 'wrap'"
+                f"invalid entry of choose: a number outside of 0..{n - 1}; pass mode='clip' or 'wrap'"
             )
     index = ufuncs.clip(xs[0], 0, n - 1) if mode != "wrap" else ufuncs.remainder(xs[0], n)
     out = xs[1]
@@ -221,7 +242,7 @@ def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
         x, axis = ravel(x), 0
     k = canonical_axis(axis, x.ndim)
     if size is None:
-        places = np.nonzero(np.asarray(mask))[0]
+        places = np.nonzero(_need_known(mask, "compress"))[0]
         return (
             take(x, places, k, mode="clip")
             if len(places)
@@ -245,6 +266,8 @@ def insert(arr, obj, values, axis=None):
     n = x.shape[k]
     v = to_array(values, "insert") if not isinstance(values, (list, tuple)) else array(values)
     v = convert(v, x.dtype)
+    if isinstance(obj, Tracer) and obj.owner.concrete(obj) is None:
+        return _insert_traced(x, obj, v, k)
     single = np.ndim(obj) == 0 and not isinstance(obj, slice)
     places = np.arange(n)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
     if places.dtype == bool:
@@ -264,6 +287,25 @@ def insert(arr, obj, values, axis=None):
     mask[at] = False
     source[mask], source[at] = np.arange(n), n + order
     return _take_static(Concatenate(k)(x, v), source, k)
+
+
+def _insert_traced(x: Array, at: Array, v: Array, axis: int) -> Array:
+    """Before one position that is not known: each element of the result says where it comes from."""
+    if at.size != 1 or dtypes.kind(at.dtype) not in "iu":
+        raise ConcretizationTypeError(
+            f"insert at traced positions of type {at.aval.str_short()}; expected one integer, or "
+            "positions that are known"
+        )
+    n = x.shape[axis]
+    v = reshape_to(v, (1,) * (x.ndim - v.ndim) + v.shape)
+    v = moveaxis(v, 0, axis) if axis and not at.ndim else v
+    count = v.shape[axis]
+    v = _broadcast_to(v, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    first = wrap(convert(reshape_to(at, ()), INT), n)
+    to = arange(n + count)
+    source = ufuncs.where3(to < first + count, n + to - first, to - count)
+    source = ufuncs.where3(to < first, to, source)
+    return take(Concatenate(axis)(x, v), source, axis, mode="clip")
 
 
 def delete(arr, obj, axis=None, *, assume_unique_indices=False):
@@ -296,14 +338,27 @@ def fill_diagonal(a, val, wrap=False, *, inplace=True):
     x = to_array(a, "fill_diagonal")
     if x.ndim < 2:
         raise InvalidValue(f"fill_diagonal of shape {x.shape}; expected at least 2 axes")
+    if x.ndim > 2 and len(set(x.shape)) > 1:
+        raise InvalidValue(f"fill_diagonal of shape {x.shape}; expected axes of one size")
     n = min(x.shape)
-    return x.at[(np.arange(n),) * x.ndim].set(val)
+    values = ravel(to_array(val, "fill_diagonal"))
+    if not n or not values.size:
+        return x
+    return x.at[(np.arange(n),) * x.ndim].set(values[np.arange(n) % values.size])
 
 
 def trim_zeros(filt, trim="fb", axis=None):
-    """Without zeros at the ends, of values that are known."""
-    x = np.trim_zeros(np.asarray(filt), trim)
-    return array(x)
+    """Without zeros at the ends (of hyperplanes along `axis`, by default all), of known values."""
+    x = to_array(filt, "trim_zeros") if not isinstance(filt, (list, tuple)) else array(filt)
+    known = _need_known(x, "trim_zeros", "it cannot be traced")
+    kept = np.nonzero(known)
+    axes = range(x.ndim) if axis is None else canonical_axes(axis, x.ndim)
+    entries: list[Any] = [slice(None)] * x.ndim
+    for k in axes:
+        first, end = (int(kept[k].min()), int(kept[k].max()) + 1) if kept[k].size else (0, 0)
+        front, back = "f" in trim.lower(), "b" in trim.lower() or not kept[k].size
+        entries[k] = slice(first if front else 0, end if back else x.shape[k])
+    return x[tuple(entries)]
 
 
 def unravel_index(indices, shape):
@@ -325,9 +380,12 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     parts = [array(p) for p in multi_index]
     if mode == "raise":
         for p, n in zip(parts, sizes, strict=True):
-            known = np.asarray(p)
+            known = _need_known(p, "ravel_multi_index", "pass mode='clip' or 'wrap'")
             if ((known < 0) | (known >= n)).any():
-                raise InvalidValue(f"ravel_multi_index: a position outside of an axis of size {n}")
+                raise InvalidValue(
+                    f"invalid entry of ravel_multi_index: a position outside of an axis of size {n}; "
+                    "pass mode='clip' or 'wrap'"
+                )
     elif mode == "clip":
         parts = [ufuncs.clip(p, 0, n - 1) for p, n in zip(parts, sizes, strict=True)]
     elif mode == "wrap":

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.diagonals import diagonal
 from fnx.numpy.shapes import moveaxis
@@ -159,19 +159,23 @@ def outer(a, b, out=None):
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Sums of products over axes: a number of last and first ones, or pairs."""
     x, y = promote("tensordot", a, b)
+    if isinstance(axes, str) or (isinstance(axes, (tuple, list)) and str in map(type, axes)):
+        raise TypeMismatch(
+            f"tensordot with axes={axes!r}; expected a number, or axes of a and of b"
+        )
     if isinstance(axes, (tuple, list)):
+        if len(axes) == 2 and len(_many(axes[0])) != len(_many(axes[1])):
+            raise ShapeError(f"tensordot with axes={axes}: expected as many of a as of b")
         if len(axes) != 2:
-            raise InvalidValue(
+            raise ShapeError(
                 f"tensordot with axes={axes}; expected a number, or axes of a and of b"
             )
         lc, rc = canonical_axes(_many(axes[0]), x.ndim), canonical_axes(_many(axes[1]), y.ndim)
     else:
         count = int(axes)
         if count > min(x.ndim, y.ndim):
-            raise InvalidValue(f"tensordot over {count} axes of shapes {x.shape} and {y.shape}")
+            raise ShapeError(f"tensordot over {count} axes of shapes {x.shape} and {y.shape}")
         lc, rc = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))
-    if len(lc) != len(rc):
-        raise InvalidValue(f"tensordot with axes={axes}: {len(lc)} axes meet {len(rc)}")
     for i, j in zip(lc, rc):
         _check("tensordot", x, i, y, j)
     return contract(x, y, lc, rc, dtype=preferred_element_type)

@@ -40,7 +40,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
         raise InvalidValue(f"bincount of shape {at.shape}; expected a vector")
     if length is None:
         known = _need_known(at, "bincount", "pass length=, the static length of the result")
-        top = int(known.max()) + 1 if known.size else 0
+        top = max(int(known.max()), 0) + 1 if known.size else 0
         length = max(top, int(minlength))
     at = ufuncs.clip(convert(at, INT), 0, None)
     w = _full((), 1, INT) if weights is None else to_array(weights, "bincount")
@@ -88,8 +88,9 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
 
 def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
     """`histogramdd` of pairs."""
-    count = len(bins) if isinstance(bins, (list, tuple)) else 1
-    if np.ndim(bins) == 1 and count not in (1, 2):
+    if isinstance(bins, (list, tuple)):
+        bins = bins if len(bins) == 2 else [array(bins)] * 2
+    elif np.ndim(bins) == 1:
         bins = [bins, bins]
     sample = stack([ravel(x), ravel(y)], axis=1)
     counts, edges = histogramdd(sample, bins, range, weights, density)

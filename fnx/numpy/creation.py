@@ -1,6 +1,7 @@
 """Functions that make arrays: from data, of constants, of ranges and grids."""
 
 import math
+from array import array as python_array
 from typing import Any
 
 import numpy as np
@@ -83,11 +84,11 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
     if hasattr(x, "__jax_array__"):
         return _from_data(x.__jax_array__(), dtype)
     if x is None:
-        raise TypeMismatch("None is not a value of an array; expected numbers or arrays")
+        raise NoValue("None is not a value of an array; expected numbers or arrays")
     if (
         hasattr(x, "__array__")
         or hasattr(x, "__array_interface__")
-        or isinstance(x, (memoryview, bytearray))
+        or isinstance(x, (memoryview, bytearray, python_array))
     ):
         return _from_data(np.asarray(x), dtype)
     if isinstance(x, (bool, int, float, complex)):
@@ -100,6 +101,10 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
         f"a value of type {type(x).__name__} cannot become an array: {x!r:.80}; expected numbers, "
         "arrays, or nested lists of them"
     )
+
+
+class NoValue(TypeMismatch, ValueError):
+    """None, or a ragged list, where an array was expected; a ValueError as in JAX."""
 
 
 def _fitting(x: Any, dtype: np.dtype) -> Any:
@@ -142,16 +147,22 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
     leaves = _leaves(x, [])
     kinds = set(map(type, leaves))
     if kinds <= PYTHON:
-        out = np.asarray(x)
+        try:
+            out = np.asarray(x)
+        except ValueError as error:
+            raise NoValue(f"a ragged list cannot become an array: {x!r:.80}") from error
         if out.dtype == object:
-            raise TypeMismatch(
-                f"a ragged list or too large a number cannot become an array: {x!r:.80}"
-            )
+            for y in leaves:
+                dtypes.scalar_dtype(y)  # an OverflowError if it is too large
+            raise NoValue(f"a ragged list cannot become an array: {x!r:.80}")
+        if dtype is not None and dtypes.is_integer(dtype) and out.dtype.kind in "iu":
+            for y in leaves if out.dtype != dtype else ():
+                _fitting(y, dtype)
         if dtype is None:
             dtype = dtypes.default_for("f") if not leaves else dtypes.default_for(out.dtype.kind)
         return ConcreteArray(_cast(out, dtype))
     if type(None) in kinds:
-        raise TypeMismatch("None is not a value of an array; expected numbers or arrays")
+        raise NoValue("None is not a value of an array; expected numbers or arrays")
     if not any(
         issubclass(k, (Array, np.ndarray, np.generic, *PYTHON)) or hasattr(k, "__jax_array__")
         for k in kinds
@@ -270,9 +281,11 @@ def full(
     shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
     """A value everywhere in a shape."""
-    value = to_array(fill_value, "full")
-    if dtype is not None:
-        value = _astype(value, dtypes.canonical(dtype))
+    if dtype is not None and type(fill_value) in PYTHON:
+        value: Array = constant(fill_value, dtypes.canonical(dtype), weak=False)
+    else:
+        value = to_array(fill_value, "full")
+        value = value if dtype is None else _astype(value, dtypes.canonical(dtype))
     return broadcast_to(value, canonical_shape(shape))
 
 
@@ -281,13 +294,20 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
         old_shape, old_dtype, weak = tuple(a.shape), dtypes.canonical(a.dtype), False
     else:
         x = to_array(a, "zeros_like")
-        old_shape, old_dtype, weak = x.shape, x.dtype, x.weak_type
+        old_shape, old_dtype, weak = x.shape, x.dtype, bool(x.weak_type) and dtype is None
     new_shape = old_shape if shape is None else canonical_shape(shape)
     new_dtype = old_dtype if dtype is None else dtypes.canonical(dtype)
     if isinstance(value, Array):
-        return broadcast_to(_astype(value, new_dtype), new_shape)
-    del weak
-    return _full(new_shape, value, new_dtype)
+        return _maybe_weak(broadcast_to(_astype(value, new_dtype), new_shape), weak)
+    return _maybe_weak(_full(new_shape, value, new_dtype), weak)
+
+
+def _maybe_weak(x: Array, weak: bool) -> Array:
+    if not weak:
+        return x
+    if type(x) is ConcreteArray:
+        return ConcreteArray(x._value, True)
+    return ops.ConvertElementType(x.dtype, True)(x)
 
 
 def zeros_like(

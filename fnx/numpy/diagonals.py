@@ -88,7 +88,11 @@ def unpackbits(a, axis=None, count=None, bitorder="big"):
     shifts = np.arange(8) if bitorder == "little" else np.arange(8)[::-1]
     bits = ufuncs.right_shift(x[..., None], array(shifts.astype("u1"))) & np.uint8(1)
     out = reshape(bits, (*x.shape[:-1], -1))
-    if count is not None:
+    if count is not None and count > out.shape[-1]:
+        out = Pad((*((0, 0, 0),) * (out.ndim - 1), (0, count - out.shape[-1], 0)))(
+            out, scalar(0, out.dtype)
+        )
+    elif count is not None:
         out = out[..., :count]
     return moveaxis(out, -1, axis)
 

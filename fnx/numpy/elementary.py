@@ -101,12 +101,15 @@ radians, degrees = deg2rad, rad2deg
 def sinc(x, /):
     """sin(pi x) / (pi x), 1 at 0."""
     (x,) = promote_inexact("sinc", x)
-    at_zero = ops.eq(x, zero(x))
     pi_x = times(x, math.pi)
-    safe = select(at_zero, one(x), pi_x)
-    # Near 0 the series, so that derivatives of all orders are right there.
-    series = ops.sub(one(x), ops.div(ops.square(pi_x), constant(6, x.dtype)))
-    return select(at_zero, series, ops.div(ops.sin(safe), safe))
+    # Near 0 the series, so that derivatives are right there too.
+    near = ops.lt(ops.abs_(pi_x), constant(0.5, dtypes.real_of(x.dtype)))
+    safe = select(near, one(x), pi_x)
+    square, series = ops.square(pi_x), one(x)
+    for k in range(7, 0, -1):
+        share = ops.mul(square, constant(-1 / (2 * k * (2 * k + 1)), x.dtype))
+        series = ops.add(one(x), ops.mul(share, series))
+    return select(near, series, ops.div(ops.sin(safe), safe))
 
 
 def hypot(x1, x2, /):
@@ -126,7 +129,7 @@ def logaddexp(*args, out=None, where=None):
     """log(exp(x1) + exp(x2)) without overflow."""
     no_out("logaddexp", out)
     x, y = fit("logaddexp", promote_inexact("logaddexp", *args))
-    return _logaddexp(x, y, ops.exp, ops.log1p)
+    return _logaddexp(x, y, ops.exp, ops.log1p, 1.0)
 
 
 def logaddexp2(*args, out=None, where=None):
@@ -134,15 +137,20 @@ def logaddexp2(*args, out=None, where=None):
     no_out("logaddexp2", out)
     x, y = fit("logaddexp2", promote_inexact("logaddexp2", *args))
     log2_1p = lambda z: ops.div(ops.log1p(z), constant(math.log(2), z.dtype))
-    return _logaddexp(x, y, ops.exp2, log2_1p)
+    return _logaddexp(x, y, ops.exp2, log2_1p, 1 / math.log(2))
 
 
-def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable) -> Array:
+def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable, scale: float) -> Array:
     if dtypes.is_complex(x.dtype):
         first = ops.gt(ops.real(x), ops.real(y))
         big = select(first, x, y)
         delta = ops.sub(select(first, y, x), big)
-        return ops.add(big, log1p_(exp_(delta)))
+        out = ops.add(big, log1p_(exp_(delta)))
+        turn = constant(2 * math.pi * scale, dtypes.real_of(x.dtype))
+        angle = ops.imag(out)  # the principal one
+        half = ops.mul(turn, constant(0.5, turn.dtype))
+        turns = ops.floor(ops.div(ops.sub(half, angle), turn))
+        return ops.complex_(ops.real(out), ops.add(angle, ops.mul(turns, turn)))
     big, small = _ordered(x, y)
     delta = ops.sub(small, big)
     # nan where both are the same infinity, or either is nan: their sum says which.

@@ -196,7 +196,7 @@ def piecewise(x, condlist, funclist, *args, **kw):
         )
     value = lambda f: f(x, *args, **kw) if callable(f) else f
     out = broadcast_to(asarray(value(functions[-1]), dtype=x.dtype), x.shape)
-    for mask, fn in list(zip(conditions, functions))[::-1]:
+    for mask, fn in zip(conditions, functions, strict=False):  # the last that holds decides
         out = ufuncs.where3(ufuncs.truth(mask, "piecewise"), asarray(value(fn), dtype=x.dtype), out)
     return out
 

@@ -14,7 +14,7 @@ from fnx.numpy.creation import array, full, ones
 from fnx.numpy.numerics import i0
 from fnx.numpy.places import nonzero
 from fnx.numpy.ranges import arange, linspace, meshgrid
-from fnx.numpy.shapes import column_stack, concatenate
+from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.util import (
     promote,
     promote_inexact,
@@ -98,6 +98,8 @@ class _Grid:
     def __getitem__(self, index: Any) -> Any:
         parts = index if isinstance(index, tuple) else (index,)
         axes = [_range_of(s) for s in parts]
+        if not axes:
+            return () if self.sparse else array([])
         if not isinstance(index, tuple):
             return axes[0]
         axes = promote("mgrid", *axes)
@@ -109,27 +111,55 @@ class _Grid:
 
 def _range_of(s: slice) -> Array:
     start = 0 if s.start is None else s.start
+    stop = start if s.stop is None else s.stop
     step = 1 if s.step is None else s.step
     if isinstance(step, complex):
-        return linspace(start, s.stop, int(abs(step)))
-    return arange(start, s.stop, step)
+        return linspace(start, stop, int(abs(step)))
+    return arange(start, stop, step)
 
 
 class _Joined:
-    """np.r_, np.c_: arrays by slices, joined."""
+    """np.r_, np.c_: arrays by slices, joined.
 
-    def __init__(self, columns: bool):
-        self.columns = columns
+    A text in front says how: the axis along which to join, the least rank, and where the axes of
+    arrays of a smaller rank go ("0,2,-1": new axes in front); "r" and "c" are rows and columns.
+    """
+
+    def __init__(self, *how: int):
+        self.how = how
 
     def __getitem__(self, index: Any) -> Array:
-        parts = index if isinstance(index, tuple) else (index,)
-        arrays = [_range_of(p) if isinstance(p, slice) else array(p) for p in parts]
-        if self.columns:
-            return column_stack(arrays)
-        return concatenate([Reshape((1,))(a) if a.ndim == 0 else a for a in arrays])
+        parts = list(index) if isinstance(index, tuple) else [index]
+        how = parts.pop(0) if parts and isinstance(parts[0], str) else self.how
+        if how in ("r", "c"):
+            joined = _join(parts, *self.how)
+            if joined.ndim > 1:
+                return joined
+            return joined[None] if how == "r" else joined[:, None]
+        try:
+            given = how.split(",") if isinstance(how, str) else how
+            axis, rank, place = (*map(int, given), *self.how[len(given) :])
+        except ValueError as error:
+            raise InvalidValue(
+                f"{how!r} does not say how to join; expected 'r', 'c', or integers: 'axis,rank,place'"
+            ) from error
+        return _join(parts, axis, rank, place)
 
 
-mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), _Joined(False), _Joined(True)
+def _join(parts: list, axis: int, rank: int, place: int) -> Array:
+    arrays = []
+    for part in parts:
+        x = _range_of(part) if isinstance(part, slice) else array(part)
+        old, missing = x.ndim, rank - x.ndim
+        x = Reshape((*(1,) * missing, *x.shape))(x) if missing > 0 else x
+        if missing > 0 and old and place != -1:  # the array's own axes begin at `place`
+            first = place if place >= 0 else place + missing + 1
+            x = moveaxis(x, range(missing, rank), range(first, first + old))
+        arrays.append(x)
+    return concatenate(arrays, axis)
+
+
+mgrid, ogrid, r_, c_ = _Grid(False), _Grid(True), _Joined(0, 1, -1), _Joined(-1, 2, 0)
 s_, index_exp = np.s_, np.index_exp
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.array import Array, ConcreteArray, is_array_like
+from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
+from fnx.core.interpreter import Tracer
 from fnx.numpy import (
     choice,
     contract,
@@ -88,9 +89,26 @@ def _view(self, dtype=None, type=None):
     return ops.BitcastConvertType(wanted)(shapes.reshape(self, (*self.shape[:-1], -1, new // old)))
 
 
+def _byteswap(self):
+    """The same with the bytes of each number in reverse."""
+    size = self.dtype.itemsize
+    if dtypes.is_complex(self.dtype):
+        return ops.complex_(_byteswap(ops.real(self)), _byteswap(ops.imag(self)))
+    if size == 1:
+        return self
+    return ops.BitcastConvertType(self.dtype)(tiling.flip(_view(self[..., None], np.uint8), -1))
+
+
+def _numbers(self, use: str) -> np.ndarray:
+    """The NumPy array; a traced one raises what int() and float() of it do."""
+    if isinstance(self, Tracer):
+        self = self._concrete(ConcretizationTypeError, use)
+    return np.asarray(self)
+
+
 def _item(self, *args):
     """One element as a Python number."""
-    return np.asarray(self).item(*args)
+    return _numbers(self, "item()").item(*args)
 
 
 def _iter(self) -> Iterator[Array]:
@@ -102,6 +120,8 @@ def _iter(self) -> Iterator[Array]:
 
 
 def _contains(self, value) -> bool:
+    if not is_array_like(value):
+        raise TypeMismatch(f"{value!r:.40} in an array; expected a number to look for")
     return bool(reduce.any(ufuncs.equal(self, value)))
 
 
@@ -125,7 +145,7 @@ def _clip(self, min=None, max=None):
 
 def _tolist(self):
     """Nested lists of Python numbers."""
-    return np.asarray(self).tolist()
+    return _numbers(self, "tolist()").tolist()
 
 
 def _flatten(self, order="C", *, out_sharding=None):
@@ -205,7 +225,8 @@ def members() -> dict[str, Any]:
         "view": _view,
         "item": _item,
         "tolist": _tolist,
-        "tobytes": lambda self, order="C": np.asarray(self).tobytes(order),
+        "byteswap": _byteswap,
+        "tobytes": lambda self, order="C": _numbers(self, "tobytes()").tobytes(order),
         "flatten": _flatten,
         "clip": _clip,
         "compress": lambda self, condition, axis=None, **kw: choice.compress(
@@ -234,7 +255,7 @@ def members() -> dict[str, Any]:
         "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }
-    for name in ("fill", "put", "setflags", "resize", "itemset", "byteswap", "partition"):
+    for name in ("fill", "put", "setflags", "resize", "itemset", "partition"):
         found[name] = _cannot(name)
     return found
 

@@ -136,13 +136,15 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     """The integral by the trapezoidal rule."""
     if x is None:
         (y,) = promote_inexact("trapezoid", y)
-        y = moveaxis(y, axis, -1)
-        width: Any = dx
+        k = canonical_axis(axis, y.ndim)
+        lead = (slice(None),) * k
+        both = y[(*lead, slice(1, None))] + y[(*lead, slice(None, -1))]
+        return 0.5 * reduce.sum(ufuncs.multiply(dx, both), axis=k)
     else:
         y, x = promote_inexact("trapezoid", y, x)
         if x.ndim == 1:
             y = moveaxis(y, axis, -1)
-            width = x[1:] - x[:-1]
+            width: Any = x[1:] - x[:-1]
         else:
             y, x = moveaxis(y, axis, -1), moveaxis(x, axis, -1)
             width = x[..., 1:] - x[..., :-1]
@@ -169,7 +171,13 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     """Linear interpolation in a table of increasing xp."""
     if isinstance(xp, (list, tuple)) or isinstance(fp, (list, tuple)):
         xp, fp = array(xp), array(fp)
-    x, xp, fp = promote_inexact("interp", x, xp, fp)
+    x, xp = promote_inexact("interp", x, xp)
+    (fp,) = promote_inexact("interp", fp)
+    if dtypes.is_complex(x.dtype):
+        raise InvalidValue("interp at complex positions; expected real ones (fp may be complex)")
+    for name, end in (("left", left), ("right", right)):
+        if isinstance(end, str) and end != "extrapolate":
+            raise InvalidValue(f"interp with {name}={end!r}; expected a number or 'extrapolate'")
     if xp.ndim != 1 or fp.shape != xp.shape:
         raise InvalidValue(
             f"interp with xp of shape {xp.shape} and fp of {fp.shape}; expected equal vectors"
@@ -177,6 +185,10 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     if period is not None:
         from fnx.numpy.sorting import argsort
 
+        if np.ndim(period):
+            raise InvalidValue(
+                f"interp with a period of shape {np.shape(period)}; expected a number"
+            )
         x, xp = ufuncs.remainder(x, period), ufuncs.remainder(xp, period)
         order = argsort(xp)
         xp, fp = take(xp, order, mode="clip"), take(fp, order, mode="clip")
@@ -193,8 +205,10 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         # Of two equal xp there is no slope.
         flat = ufuncs.abs(width) <= float(np.spacing(np.finfo(width.dtype).eps))
         inside = where(flat, y0, y0 + (x - x0) / where(flat, 1.0, width) * rise)
-    below = fp[0] if left is None else left
-    above = fp[-1] if right is None else right
+    ends = zip((left, right), (fp[0], fp[-1]))
+    below, above = (
+        inside if isinstance(given, str) else end if given is None else given for given, end in ends
+    )
     return where(x < xp[0], below, where(x > xp[-1], above, inside))
 
 
@@ -280,11 +294,16 @@ def polysub(a1, a2):
     return ufuncs.subtract(_padded(x, n), _padded(y, n))
 
 
+def _leading_zeros(x: Array) -> int:
+    known = np.asarray(x)
+    return known.size - np.trim_zeros(known, "f").size
+
+
 def polymul(a1, a2, *, trim_leading_zeros=False):
     """The product of polynomials."""
     x, y = _two_polynomials("polymul", a1, a2)
     if trim_leading_zeros:
-        x, y = (array(np.trim_zeros(np.asarray(z), "f")) for z in (x, y))
+        x, y = (z[min(_leading_zeros(z), z.shape[0] - 1) :] for z in (x, y))
     integers = not dtypes.is_inexact(x.dtype)
     out = convolve(x, y)
     return convert(ufuncs.round(out), x.dtype) if integers else out
@@ -405,13 +424,15 @@ def i0(x):
     (x,) = promote_inexact("i0", x)
     if dtypes.is_complex(x.dtype):
         raise TypeMismatch("i0 of complex numbers is not implemented")
-    size = ops.abs_(x)
-    return ops.mul(ops.exp(size), bessel_i0e(size))
+    size = ops.mul(x, ops.sign(x))  # |x| with derivative 0 at 0, where i0 has its minimum
+    return ops.mul(ops.exp(size), bessel_i0e(x))
 
 
 def spacing(x, /):
     """The distance to the next larger float."""
     (x,) = promote_inexact("spacing", x)
+    if x.dtype.itemsize == 2:  # NumPy's halves: towards the next one above
+        return ops.sub(ops.nextafter(x, scalar(math.inf, x.dtype)), x)
     size = ops.abs_(x)
     step = ops.sub(ops.nextafter(size, scalar(math.inf, x.dtype)), size)
     return where(ops.lt(x, scalar(0, x.dtype)), ops.neg(step), step)

@@ -52,6 +52,8 @@ def pad(array, pad_width, mode="constant", **kwargs):
         return _pad_constant(x, width, kwargs.get("constant_values", 0))
     if mode == "empty":
         return _pad_constant(x, width, 0)
+    if not any(map(any, width)):
+        return x
     if mode in ("reflect", "symmetric", "wrap", "edge"):
         for k, (lo, hi) in enumerate(width):
             if lo or hi:

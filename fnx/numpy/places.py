@@ -26,7 +26,7 @@ def _need_known(
 ) -> np.ndarray:
     if isinstance(x, Tracer) and x.owner.concrete(x) is None:
         raise ConcretizationTypeError(
-            f"the length of the result of {name} depends on the values of a traced array of type "
+            f"what {name} does depends on the values of a traced array of type "
             f"{x.aval.str_short()}; {hint}"
         )
     return np.asarray(x)

@@ -27,7 +27,7 @@ from fnx.ops import matrix
 from fnx.ops.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
 from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape
+from fnx.ops.permute import Reshape, move_axis
 
 # --- ranges and grids ---------------------------------------------------------------------------
 
@@ -52,6 +52,8 @@ def arange(
     """
     given = [_known(v, "arange") for v in (start, stop, step) if v is not None]
     wanted = result_dtype(*given) if dtype is None else dtypes.canonical(dtype)
+    if any(isinstance(v, complex | np.complexfloating) for v in given):
+        raise InvalidValue("arange of complex numbers, which have no order; expected real numbers")
     if dtype is None and wanted == dtypes.bool_:
         raise TypeMismatch("arange of bools; expected integers or floats")
     first, last = (0, given[0]) if stop is None else given[:2]
@@ -105,8 +107,6 @@ def linspace(
     a, b = broadcast_arrays("linspace", promote_inexact("linspace", start, stop))
     out, step = _linspace(a, b, num, endpoint)
     if axis not in (0, -out.ndim):
-        from fnx.ops.permute import move_axis
-
         out = move_axis(out, 0, canonical_axis(axis, out.ndim))
     final = wanted or a.dtype
     if dtypes.is_integer(final):
@@ -146,12 +146,12 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """Numbers from start to stop with a constant ratio."""
-    a, b = promote_inexact("geomspace", start, stop)
-    if dtypes.is_complex(a.dtype):
-        raise TypeMismatch("geomspace of complex numbers is not implemented")
-    sign = ufuncs.sign(a)
-    exponents = linspace(ops.log(ufuncs.abs(a)), ops.log(ufuncs.abs(b)), num, endpoint, axis=axis)
+    a, b = broadcast_arrays("geomspace", promote_inexact("geomspace", start, stop))
+    sign = ops.sign(a)  # of a complex number its direction, from which the logarithms start
+    a, b = ops.div(a, sign), ops.div(b, sign)
+    exponents = linspace(ops.log(a), ops.log(b), num, endpoint)
     out = ufuncs.multiply(ufuncs.exp(exponents), sign)
+    out = move_axis(out, 0, canonical_axis(axis, out.ndim))
     return out if dtype is None else _astype(out, dtypes.canonical(dtype))
 
 
@@ -165,7 +165,16 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     shape = canonical_shape((N, N if M is None else M))
     wanted = dtypes.canonical(float if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
-    return _astype(ops.eq(ops.add(row, scalar(int(k), INT)), column), wanted)
+    return _astype(ops.eq(ops.add(row, _diagonal(k, shape)), column), wanted)
+
+
+def _diagonal(k: Any, shape: tuple[int, ...]) -> Array:
+    """The number of a diagonal, which may be traced; numbers beyond the matrix are equal to its edges."""
+    if isinstance(k, Array):
+        if k.ndim or not dtypes.is_integer(k.dtype):
+            raise TypeMismatch(f"a diagonal of type {k.aval.str_short()}; expected one integer")
+        return convert(k, INT)
+    return scalar(min(max(int(k), -shape[0]), shape[1]), INT)
 
 
 def identity(n, dtype=None):
@@ -178,7 +187,7 @@ def tri(N, M=None, k=0, dtype=None):
     shape = canonical_shape((N, N if M is None else M))
     wanted = dtypes.canonical(float if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
-    return _astype(ops.ge(ops.add(row, scalar(int(k), INT)), column), wanted)
+    return _astype(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
 
 
 def _matrices(name: str, m: Any) -> Array:

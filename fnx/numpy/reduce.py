@@ -32,7 +32,7 @@ from fnx.ops.broadcast import Sum, scalar
 from fnx.ops.broadcast import broadcast_to as _broadcast_to
 from fnx.ops.broadcast import full as _full
 from fnx.ops.cumulative import Cumulative
-from fnx.ops.permute import Reshape
+from fnx.ops.permute import Reshape, Transpose
 
 
 def _keep(out: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -42,9 +42,28 @@ def _keep(out: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
     return reshape_to(out, tuple([1 if k in axes else n for k, n in enumerate(x.shape)]))
 
 
+def _mask(name: str, where: Any) -> Array:
+    mask = to_array(where, name)
+    if mask.dtype != dtypes.bool_:
+        raise InvalidValue(
+            f"{name} with where= of dtype {mask.dtype}; expected None or a mask of bools"
+        )
+    return mask
+
+
+def _with_initial(name: str, combine: Callable, out: Array, initial: Any) -> Array:
+    """A result to which a first value is added."""
+    if initial is None:
+        return out
+    first = to_array(initial, name)
+    if first.shape:
+        raise InvalidValue(f"{name} with initial= of shape {first.shape}; expected one number")
+    return combine(out, convert(first, out.dtype))
+
+
 def _masked(name: str, x: Array, where: Any, value: Any) -> Array:
     """x where a mask holds, else a value that the reduction ignores."""
-    mask, x = fit(name, [ufuncs.truth(where, name), x])
+    mask, x = fit(name, [_mask(name, where), x])
     if not x.shape and mask.shape:
         x = _broadcast_to(x, mask.shape)
     return select(mask, x, scalar(value, x.dtype))
@@ -80,7 +99,7 @@ def _fold(
         x = _masked(name, x, where, neutral)
     out = prim(axes)(x) if axes else x
     out = _keep(_strong(out), x, axes, keepdims)
-    return out if initial is None else combine(out, convert(to_array(initial, name), out.dtype))
+    return _with_initial(name, combine, out, initial)
 
 
 def _strong(x: Array) -> Array:
@@ -151,9 +170,7 @@ def _extremum(name: str, prim: Callable, combine: Callable, bound: Callable, doc
         else:
             result = prim(axes)(x) if axes else x
         result = _keep(_strong(result), x, axes, keepdims)
-        if initial is None:
-            return result
-        return combine(result, convert(to_array(initial, name), result.dtype))
+        return _with_initial(name, combine, result, initial)
 
     return fn
 
@@ -215,7 +232,7 @@ def _size(x: Array, axes: tuple[int, ...], dtype: np.dtype) -> Array:
 def _count(x: Array, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: np.dtype) -> Array:
     if where is None:
         return _size(x, axes, dtype)
-    mask = _broadcast_to(ufuncs.truth(where, "mean"), x.shape)
+    mask = _broadcast_to(_mask("mean", where), x.shape)
     return sum(mask, axes, dtype, keepdims=keepdims)
 
 
@@ -256,6 +273,7 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
                     f"average of shape {x.shape} over axis {axis} with weights of shape {w.shape}; "
                     "expected the array's shape, or that of the axes"
                 )
+            w = Transpose(tuple(np.argsort(axes).tolist()))(w)
             w = reshape_to(w, tuple([n if k in axes else 1 for k, n in enumerate(x.shape)]))
             w = _broadcast_to(w, x.shape)
         total = sum(w, axes, keepdims=keepdims)
@@ -370,9 +388,11 @@ def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Ca
         if fill is not None and dtypes.is_inexact(x.dtype):
             x = select(ops.ne(x, x), scalar(fill, x.dtype), x)
         wanted = dtypes.canonical(dtype) if dtype is not None else x.dtype
-        if wanted == dtypes.bool_:
-            wanted = dtypes.default_for("i")
-        return Cumulative(kind, k)(_strong(convert(x, wanted)))
+        x = convert(x, wanted)
+        if wanted != dtypes.bool_:
+            return Cumulative(kind, k)(_strong(x))
+        out = Cumulative(kind, k)(convert(x, dtypes.default_for("i")))
+        return out if dtype is None else convert(out, dtypes.bool_)
 
     return fn
 

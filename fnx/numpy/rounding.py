@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arithmetic import maximum, minimum, where3, zero
 from fnx.numpy.logic import isneginf, isposinf
 from fnx.numpy.util import (
@@ -17,6 +17,7 @@ from fnx.numpy.util import (
     promote_inexact,
     select,
     to_array,
+    type_of_any,
 )
 from fnx.ops import elementwise as ops
 
@@ -85,6 +86,11 @@ def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
     min = a_min if min is None else min
     max = a_max if max is None else max
     x = to_array(arr, "clip")
+    for given in (x, min, max):
+        if given is not None and dtypes.is_complex(type_of_any(given)[0]):
+            raise InvalidValue(
+                "clip of complex numbers, which have no order; clip x.real and x.imag"
+            )
     if min is not None:
         x = maximum(min, x)
     if max is not None:

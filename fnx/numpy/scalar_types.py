@@ -138,6 +138,8 @@ def iscomplexobj(x: Any) -> bool:  # type: ignore[valid-type]
     """Whether the dtype is complex."""
     if x is None:
         return False
+    if isinstance(x, (list, tuple)):  # with tracers in it
+        x = asarray(x)
     return dtypes.is_complex(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
 
 

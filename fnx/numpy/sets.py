@@ -196,6 +196,8 @@ def _known_pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Array, Array]
 def _set_result(values: Array, keep: Array, size: Any, fill_value: Any) -> Array:
     if size is None:
         return values[np.nonzero(np.asarray(keep))[0]]
+    if not values.size:
+        return _full((int(size),), 0 if fill_value is None else fill_value, values.dtype)
     (at,) = nonzero(keep, size=size, fill_value=0)
     out = take(values, at, mode="clip")
     used = arange(int(size)) < sum_(convert(keep, INT))
@@ -205,16 +207,19 @@ def _set_result(values: Array, keep: Array, size: Any, fill_value: Any) -> Array
 
 def setdiff1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
     """The elements of the first array that the second one lacks."""
+    own = to_array(ar1, "setdiff1d").dtype
     x, y = _known_pair("setdiff1d", ar1, ar2, size)
     if size is None:
-        return array(np.setdiff1d(np.asarray(x), np.asarray(y), assume_unique))
+        return convert(array(np.setdiff1d(np.asarray(x), np.asarray(y), assume_unique)), own)
+    first = convert(x, own)
     fill = 0 if fill_value is None else fill_value
     if not assume_unique:
         x = sort(x)
-        fresh = concatenate([_full((1,), True, dtypes.bool_), x[1:] != x[:-1]])
+        first = convert(x, own)
+        fresh = concatenate([_full((min(x.size, 1),), True, dtypes.bool_), x[1:] != x[:-1]])
     else:
         fresh = _full(x.shape, True, dtypes.bool_)
-    return _set_result(x, ufuncs.logical_and(fresh, isin(x, y, invert=True)), size, fill)
+    return _set_result(first, ufuncs.logical_and(fresh, isin(x, y, invert=True)), size, fill)
 
 
 def setxor1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):

@@ -218,9 +218,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     (x,) = promote_inexact("cov", x)
     if dtype is not None:
         x = convert(x, dtypes.canonical(dtype))
-    rows = lambda z: (
-        reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar or z.shape[0] == 1 else z.T
-    )
+        if not dtypes.is_inexact(x.dtype):
+            raise InvalidValue(
+                f"covariance with dtype={x.dtype}; expected a float or complex dtype"
+            )
+    rows = lambda z: reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar else z.T
     x = rows(x)
     if y is not None:
         x = concatenate([x, rows(to_array(y, "cov"))])
@@ -236,7 +238,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     if w is None:
         center = reduce.mean(x, axis=1, keepdims=True)
         total: Any = n
-        spread: Any = n - ddof
+        spread: Any = n - ddof if n > ddof else 0  # without degrees of freedom the result is nan
     else:
         center, total = reduce.average(x, 1, w, True)
         center, total = center[:, None], total[0]

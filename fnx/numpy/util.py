@@ -66,6 +66,10 @@ quiet = _Quiet()
 
 @lru_cache(maxsize=4096)
 def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
+    if type(value) is int and not -(1 << 63) <= value < 1 << 63 and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            raise OverflowError(f"Python integer {value} does not fit in {dtype}")
     with np.errstate(all="ignore"):
         # Integers wrap around, as JAX's do: uint8 of -1 is 255.
         return ConcreteArray(np.asarray(np.asarray(value).astype(dtype)), weak)
@@ -267,7 +271,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> Shape:
     except TypeError as error:
         raise TypeMismatch(f"{name} must be an integer or integers, not {shape!r}") from error
     if any(n < 0 for n in sizes):
-        raise InvalidValue(f"{name} {sizes} has a negative entry; expected sizes of at least 0")
+        raise ShapeError(f"{name} {sizes} has a negative entry; expected sizes of at least 0")
     return sizes
 
 

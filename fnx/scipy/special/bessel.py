@@ -1,6 +1,7 @@
 """Bessel functions."""
 
 from fnx.numpy import ufuncs as u
+from fnx.numpy.numerics import i0
 from fnx.numpy.shapes import stack
 from fnx.numpy.util import constant, promote_inexact
 from fnx.ops import integrals
@@ -10,12 +11,6 @@ from fnx.ops import special as prims
 def i0e(x):
     """exp(-|x|) `i0(x)`."""
     return prims.bessel_i0e(*promote_inexact("i0e", x))
-
-
-def i0(x):
-    """The modified Bessel function of the first kind of order 0."""
-    (x,) = promote_inexact("i0", x)
-    return u.exp(u.abs(x)) * prims.bessel_i0e(x)
 
 
 def i1e(x):

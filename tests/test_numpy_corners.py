@@ -1,0 +1,306 @@
+"""NumPy's functions in corners: empty, clipped, traced, ragged and overflowing arguments."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import errors
+
+
+def same(found, wanted):
+    wanted = np.asarray(wanted)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-14)
+
+
+# --- reductions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_reductions_check_initial_and_where(name):
+    fn = getattr(jnp, name)
+    with pytest.raises(ValueError, match="initial"):
+        fn(jnp.ones((2, 3)), axis=-1, initial=jnp.zeros(2))
+    with pytest.raises(ValueError, match="where"):
+        fn(jnp.ones(3), where=jnp.ones(3, int), initial=0.0)
+
+
+@pytest.mark.parametrize("axis", [(1, 2), (2, 0), (2, 1, 0), (0, 2)])
+def test_average_with_weights_of_axes_in_any_order(axis):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3, 4))
+    w = rng.random(tuple(x.shape[k] for k in axis))
+    same(jnp.average(x, axis, w), np.average(x, axis, w))
+    same(fnx.jit(lambda x, w: jnp.average(x, axis, w))(x, w), np.average(x, axis, w))
+
+
+def test_cumulative_sums_of_truths():
+    x = jnp.array([0.0, 0.1, 0.0])
+    assert jnp.cumsum(x, dtype=bool).tolist() == [False, True, True]
+    assert jnp.cumsum(x != 0).tolist() == [0, 1, 1]
+
+
+def test_covariance():
+    assert np.isnan(jnp.cov(jnp.zeros((3, 0)))).all()
+    assert jnp.cov(jnp.ones((1, 3)), rowvar=False).shape == (3, 3)
+    with pytest.raises(ValueError, match="dtype"):
+        jnp.cov(jnp.arange(5), dtype=int)
+
+
+# --- elements by position ----------------------------------------------------------------------
+
+
+def test_piecewise_takes_the_last_condition_that_holds():
+    x = np.arange(-3.0, 4.0)
+    conditions = [x > -2, x > 1]
+    same(jnp.piecewise(x, conditions, [1, 2, 3]), np.piecewise(x, conditions, [1, 2, 3]))
+
+
+def test_put_clips_and_wraps():
+    x = np.zeros(4)
+    for mode in ("clip", "wrap"):
+        wanted = x.copy()
+        np.put(wanted, [-2, 6], [1.0, 2.0], mode=mode)
+        same(jnp.put(x, np.array([-2, 6]), np.array([1.0, 2.0]), mode=mode, inplace=False), wanted)
+
+
+@pytest.mark.parametrize(("wrap", "wanted"), [(True, [30, 20]), (False, [10, 10])])
+def test_take_along_axis_counts_from_the_end_or_clips(wrap, wanted):
+    x, at = jnp.array([10, 20, 30]), jnp.array([-1, -2])
+    found = jnp.take_along_axis(x, at, 0, mode="clip", wrap_negative_indices=wrap)
+    assert found.tolist() == wanted
+
+
+def test_put_along_axis_of_the_flat_array():
+    x, at = np.zeros((2, 3)), np.array([4, -6])
+    wanted = x.copy()
+    np.put_along_axis(wanted, at, np.array([1.0, 2.0]), axis=None)
+    same(jnp.put_along_axis(x, at, np.array([1.0, 2.0]), axis=None, inplace=False), wanted)
+    with pytest.raises(ValueError, match="inplace"):
+        jnp.put_along_axis(x, at, 1.0, axis=None)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 2)])
+def test_fill_diagonal_repeats_values(shape):
+    wanted, values = np.zeros((3, 5)), np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+    np.fill_diagonal(wanted, values)
+    same(jnp.fill_diagonal(np.zeros((3, 5)), values, inplace=False), wanted)
+
+
+def test_insert_at_a_traced_position():
+    x = np.arange(6.0).reshape(2, 3)
+    for k in (-2, 0, 3):
+        found = fnx.jit(lambda k: jnp.insert(x, k, 9.0, axis=1))(k)
+        same(found, np.insert(x, k, 9.0, axis=1))
+    with pytest.raises(errors.ConcretizationTypeError):
+        fnx.jit(lambda k: jnp.insert(x, k, 9.0, axis=1))(np.array([0, 1]))
+
+
+def test_what_depends_on_traced_values_says_so():
+    for fn in (
+        lambda x: jnp.compress(x, x),
+        jnp.trim_zeros,
+        lambda x: jnp.ravel_multi_index((x,), (3,)),
+        lambda x: jnp.choose(x, [x, x]),
+        lambda x: x.tolist(),
+    ):
+        with pytest.raises(errors.ConcretizationTypeError):
+            fnx.jit(fn)(np.arange(3))
+
+
+@pytest.mark.parametrize("trim", ["f", "b", "fb"])
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_trim_zeros_of_hyperplanes(trim, axis):
+    x = np.zeros((4, 5))
+    x[1:3, 2:4] = 1
+    for y in (x, x * 0):
+        same(jnp.trim_zeros(y, trim, axis), np.trim_zeros(y, trim, axis))
+
+
+def test_take_from_an_empty_axis():
+    assert jnp.take(jnp.ones((2, 0)), jnp.array([], int), axis=1).shape == (2, 0)
+    with pytest.raises(IndexError, match="empty"):
+        jnp.take(jnp.ones((2, 0)), jnp.array([0]), axis=1)
+
+
+# --- ranges and grids --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [-(2**100), -2, 0, 3, 2**100])
+def test_diagonals_far_away(k):
+    same(jnp.eye(3, 4, k), np.eye(3, 4, k=max(min(k, 9), -9)))
+    same(jnp.tri(3, 4, k), np.tri(3, 4, k=max(min(k, 9), -9)))
+
+
+def test_traced_diagonal():
+    for fn, np_fn in ((jnp.eye, np.eye), (jnp.tri, np.tri)):
+        same(fnx.jit(lambda k, fn=fn: fn(4, 3, k))(-1), np_fn(4, 3, k=-1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_geomspace(axis):
+    a, b = np.array([1.0, -2.0]), np.array([16.0, -32.0])
+    same(jnp.geomspace(a, b, 5, axis=axis), np.geomspace(a, b, 5, axis=axis))
+    same(jnp.geomspace(1j, 8j, 4), np.geomspace(1j, 8j, 4))
+
+
+HOW = ["-1", "0,2", "1,2,0", "0,4,-1", "0,4,-2", "0,4,1", "0,3,-3", "r", "c"]
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+@pytest.mark.parametrize("name", ["r_", "c_"])
+@pytest.mark.parametrize("how", HOW)
+def test_joining_by_directions(name, how):
+    parts = (how, [1, 2, 3], [4, 5, 6])
+    same(getattr(jnp, name)[parts], getattr(np, name)[parts])
+
+
+def test_joining_and_grids_refuse_or_are_empty():
+    with pytest.raises(ValueError, match="how to join"):
+        jnp.r_["sideways", [1, 2]]
+    assert jnp.mgrid[()].shape == (0,)
+    assert jnp.ogrid[()] == ()
+    assert jnp.mgrid[:].shape == np.mgrid[:].shape
+    with pytest.raises(ValueError, match="order"):
+        jnp.arange(1j)
+
+
+# --- numbers that do not fit -------------------------------------------------------------------
+
+
+def test_python_integers_that_do_not_fit_raise():
+    big = 2**63
+    for fn in (
+        lambda: jnp.arange(3) + big,
+        lambda: jnp.arange(3).at[0].set(big),
+        lambda: jnp.array(big),
+        lambda: jnp.array([0, -big - 1]),
+        lambda: jnp.array([300], "uint8"),
+        lambda: fnx.jit(lambda x: x)(big),
+    ):
+        with pytest.raises(OverflowError):
+            fn()
+
+
+def test_python_integers_that_need_uint64():
+    big = 2**63
+    assert (jnp.array([1], "uint64") + big).tolist() == [big + 1]
+    assert jnp.full(2, big, "uint64").tolist() == [big, big]
+    assert jnp.array([big]).dtype == "uint64"
+    assert (jnp.arange(3, dtype="uint64") < big).all()
+
+
+def test_integer_powers_of_many_bits():
+    x = np.array([0, 1, -1, 2, 4])
+    for y in (63, 64, 127, 128, 2**40):
+        found = fnx.jit(jnp.power)(x, np.full(5, y))
+        wanted = [pow(b, y, 2**64) for b in (2, 4)]
+        wanted = [w - 2**64 if w >= 2**63 else w for w in wanted]
+        assert found.tolist() == [0, 1, (-1) ** y, *wanted]
+
+
+# --- lists, None, bytes ------------------------------------------------------------------------
+
+
+def test_what_cannot_become_an_array():
+    for bad in (None, [None, 1], [[1], [2, 3]]):
+        with pytest.raises(ValueError, match=r"None|ragged"):
+            jnp.array(bad)
+    from array import array
+
+    assert jnp.asarray(array("d", [1.0, 2.0])).tolist() == [1.0, 2.0]
+
+
+def test_byteswap():
+    for x in (np.arange(3), np.array([[1.5 + 2j]]), np.array([7], "uint8")):
+        found = np.asarray(fnx.jit(lambda x: x.byteswap())(x))
+        assert found.tobytes() == x.byteswap().tobytes()
+
+
+def test_saved_bfloat16(tmp_path):
+    x = jnp.array([1.0, 2.5], jnp.bfloat16)
+    jnp.save(tmp_path / "x.npy", x)
+    assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16
+
+
+def test_like_keeps_weak_types():
+    weak = jnp.asarray(1.0)
+    assert jnp.zeros_like(weak).weak_type
+    assert jnp.full_like(weak, 2).weak_type
+    assert not jnp.zeros_like(weak, dtype=float).weak_type
+
+
+# --- numerical functions -----------------------------------------------------------------------
+
+
+def test_derivatives_of_sinc_and_i0_at_zero():
+    f = jnp.sinc
+    for wanted in (0.0, -(math.pi**2) / 3, 0.0, math.pi**4 / 5):
+        f = fnx.grad(f)
+        assert math.isclose(f(0.0), wanted, abs_tol=1e-12, rel_tol=1e-12)
+    assert math.isclose(jnp.sinc(0.1), np.sinc(0.1), rel_tol=1e-15)
+    for i0 in (jnp.i0, fnx.scipy.special.i0):
+        assert fnx.grad(i0)(0.0) == 0.0
+        assert math.isclose(fnx.grad(fnx.grad(i0))(0.0), 0.5)
+
+
+def test_logaddexp_of_complex_numbers_is_principal():
+    rng = np.random.default_rng(1)
+    x, y = (5 * (rng.normal(size=20) + 1j * rng.normal(size=20)) for _ in range(2))
+    same(jnp.logaddexp(x, y), np.log(np.exp(x) + np.exp(y)))
+    found = jnp.logaddexp2(x / 5, y / 5)
+    same(found, np.log(2 ** (x / 5) + 2 ** (y / 5)) / np.log(2))
+
+
+def test_interp_extrapolates():
+    xp, fp = np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 50.0])
+    found = jnp.interp(np.array([0.5, 2.5, 4.0]), xp, fp, left="extrapolate", right="extrapolate")
+    same(found, [5.0, 35.0, 80.0])
+    same(jnp.interp(1.5, xp, fp * 1j, period=4), np.interp(1.5, xp, fp * 1j, period=4))
+    for bad in ({"left": "interpolate"}, {"period": np.ones(1)}):
+        with pytest.raises(ValueError, match=r"left|period"):
+            jnp.interp(0.0, xp, fp, **bad)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 5), (5,), (4, 5), (3, 4, 5)])
+def test_trapezoid_of_varying_steps(shape):
+    rng = np.random.default_rng(2)
+    y, dx = rng.normal(size=(3, 5, 5)), rng.random(shape)
+    same(jnp.trapezoid(y, dx=dx, axis=1), np.trapezoid(y, dx=dx, axis=1))
+
+
+def test_small_disagreements_with_numpy():
+    same(jnp.bincount(np.array([0, 0])), np.bincount([0, 0]))
+    assert jnp.bincount(np.array([-3])).tolist() == [1]
+    bits = np.array([[5, 255]], "uint8")
+    for count in (3, -2, 20):
+        same(jnp.unpackbits(bits, 1, count), np.unpackbits(bits, axis=1, count=count))
+    edges = [np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 3.0, 5.0])]
+    x, y = np.array([0.5, 2.0, 2.5]), np.array([1.0, 2.5, 4.0])
+    same(jnp.histogram2d(x, y, edges)[0], np.histogram2d(x, y, edges)[0])
+    found = jnp.setdiff1d(np.array([1, 2, 3], "int16"), np.array([2.0], "float32"))
+    assert found.dtype == "int16"
+    assert found.tolist() == [1, 3]
+    found = jnp.setdiff1d(jnp.zeros(0), jnp.ones(2), size=2, fill_value=7)
+    assert found.tolist() == [7.0, 7.0]
+    same(jnp.polymul([0.0], [1.0, 2.0], trim_leading_zeros=True), [0.0, 0.0])
+    assert int(jnp.lcm(np.int8(-126), np.int8(4))) == int(np.lcm(np.int8(-126), np.int8(4)))
+    same(jnp.spacing(np.array([-1.0, 1.0], "f2")), np.spacing(np.array([-1.0, 1.0], "f2")))
+
+
+def test_errors_of_shapes_and_axes():
+    x = jnp.ones((3, 2, 2))
+    for axes in (([0], [0, 1]), ("bad", "axes"), "bad"):
+        with pytest.raises(TypeError, match="tensordot"):
+            jnp.tensordot(x, jnp.ones(2), axes)
+    with pytest.raises(TypeError, match="tensordot"):
+        jnp.tensordot(x, jnp.ones(2), 2)
+    with pytest.raises(TypeError, match="negative"):
+        jnp.ones((-1, 1))
+    with pytest.raises(ValueError, match="order"):
+        jnp.clip(1j, 0, 1)
+    with pytest.raises(TypeError, match="look for"):
+        assert "a" in jnp.arange(3)
