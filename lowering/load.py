@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from fnx.core.errors import CompileError
+
 from . import cache, invoke, library, machine
 
 ENTRY = "entry"
@@ -59,9 +61,9 @@ def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "invoke.Executa
     image = Image(*marshal.loads(found))
     try:
         code, hit = machine.program("", (ENTRY,), library.addresses(image.imports), image.code)
-    except machine.CacheMiss:
+        return _executable(code, hit, image.params, inputs, outputs, image.workspace)
+    except (machine.CacheMiss, CompileError):  # or a routine is gone with an older NumPy or SciPy
         return None
-    return _executable(code, hit, image.params, inputs, outputs, image.workspace)
 
 
 def _key(name: bytes) -> str:
