@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.scipy import linalg
 from fnx.test_util import check_grads
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
@@ -105,3 +107,95 @@ def test_updates_products_and_subsets():
     v, w = lax.linalg.eigh(a @ a.T, subset_by_index=(0, 2))
     assert v.shape == (4, 2)
     close(w, np.linalg.eigvalsh(a @ a.T)[:2])
+
+
+# --- functions and forms of matrices ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_functions_of_matrices_are_scipys(dtype):
+    a = random(5, 5, dtype=dtype)
+    power = lambda x: x**-2.718
+    close(linalg.funm(a, power), scipy.linalg.funm(a, power, disp=False)[0])
+    close(fnx.jit(linalg.sqrtm)(a), scipy.linalg.sqrtm(a))
+    close(linalg.sqrtm(np.zeros((3, 3))), np.zeros((3, 3)))
+
+
+def test_square_roots_of_large_matrices_compile_as_loops():
+    a = random(40, 40)
+    a = a @ a.T
+    root = fnx.jit(linalg.sqrtm)(a)
+    np.testing.assert_allclose(root @ root, a, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_hessenberg_forms_are_lapacks(dtype):
+    a = random(2, 5, 5, dtype=dtype)
+    h, q = fnx.jit(lambda a: linalg.hessenberg(a, calc_q=True))(a)
+    for k in range(2):
+        expected = scipy.linalg.hessenberg(a[k], calc_q=True)
+        close(h[k], expected[0])
+        close(q[k], expected[1])
+    check_grads(linalg.hessenberg, (a[0],), 1, rtol=1e-4, atol=1e-4)
+
+
+def test_complex_schur_forms_from_real_ones():
+    for a in (random(5, 5), random(4, 4, seed=3)):
+        t, z = scipy.linalg.schur(a)
+        for found, expected in zip(linalg.rsf2csf(t, z), scipy.linalg.rsf2csf(t, z), strict=True):
+            close(found, expected)
+    t, z = random(3, 4, 4), random(4, 4, seed=1)  # no Schur forms, but the rotations are defined
+    found = fnx.jit(linalg.rsf2csf)(t, z)
+    for k in range(3):
+        for x, expected in zip(found, scipy.linalg.rsf2csf(t[k], z), strict=True):
+            close(x[k], expected)
+
+
+def test_sylvester_equations_in_stacks():
+    a, b, x = random(2, 4, 4), random(3, 3, seed=1), random(2, 4, 3, seed=2)
+    close(fnx.jit(linalg.solve_sylvester)(a, b, a @ x + x @ b), x)
+
+
+def test_special_matrices_in_stacks():
+    c, r = random(2, 3, 4), random(1, 3, 5, seed=1)
+    expected = [[scipy.linalg.hankel(c[i, j], r[0, j]) for j in range(3)] for i in range(2)]
+    close(linalg.hankel(c, r), expected)
+    for n in (1, 2, 3, 6, 7):
+        c = random(2, n)
+        found = linalg.fiedler_companion(c)
+        assert found.shape == (2, n - 1, n - 1)
+        if n > 1:
+            close(found, [scipy.linalg.fiedler_companion(row) for row in c])
+
+
+@pytest.mark.parametrize("order", [1, 2, np.inf, "fro", "nuc"])
+def test_norms_of_empty_matrices_are_zero(order):
+    for shape in ((0, 3), (3, 0), (0, 0)):
+        assert float(jnp.linalg.norm(np.zeros(shape), order)) == 0
+
+
+def test_raw_qr_is_numpys():
+    a = random(4, 3)
+    for found, expected in zip(jnp.linalg.qr(a, "raw"), np.linalg.qr(a, "raw"), strict=True):
+        close(found, expected)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: jnp.linalg.pinv(np.eye(2), rtol=0.1, rcond=0.1),
+        lambda: jnp.linalg.matrix_rank(np.eye(2), rtol=0.1, tol=0.1),
+        lambda: linalg.dft(4, dtype="float32"),
+        lambda: linalg.helmert(0),
+        lambda: linalg.leslie(np.ones(1), np.ones(0)),
+        lambda: linalg.fiedler_companion(np.ones((2, 0))),
+        lambda: linalg.convolution_matrix(5.0, 3),
+        lambda: lax.linalg.schur(np.eye(2), sort_eig_vals=True),
+        lambda: lax.linalg.tridiagonal_solve(
+            *np.ones((3, 2)), np.ones((2, 1)), perturb_singular=True
+        ),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(bad):
+    with pytest.raises(ValueError):
+        bad()

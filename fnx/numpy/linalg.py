@@ -31,7 +31,7 @@ from fnx.numpy.util import (
 from fnx.ops import elementwise as ops
 from fnx.ops import linalg as prims
 from fnx.ops import matrix as m
-from fnx.ops import spectral
+from fnx.ops import reflections, spectral
 from fnx.ops.broadcast import broadcast_to, full, scalar
 
 # --- results ------------------------------------------------------------------------------------
@@ -112,10 +112,13 @@ def cholesky(a, *, upper=False, symmetrize_input=True):
 
 
 def qr(a, mode="reduced"):
-    """Orthonormal Q and upper triangular R with Q R = a."""
+    """Orthonormal Q and upper triangular R with Q R = a; with mode 'raw' LAPACK's reflections."""
     x = _matrix("qr", a)
-    if mode not in ("reduced", "complete", "r"):
-        raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete' or 'r'")
+    if mode == "raw":  # as NumPy gives it, transposed
+        packed, taus = reflections.Geqrf()(x)
+        return QRResult(m.swap(packed), taus)
+    if mode not in ("reduced", "full", "complete", "r"):
+        raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete', 'r' or 'raw'")
     q, r = spectral.QR(mode == "complete")(x)
     return r if mode == "r" else QRResult(q, r)
 
@@ -409,6 +412,10 @@ def _vector_norm(x: Array, ord: Any, axis: int, keepdims: bool) -> Array:
     return ufuncs.power(reduce.sum(ufuncs.power(size, ord), **options), ufuncs.divide(1.0, ord))
 
 
+def _largest(x: Array, axis: int, keepdims: bool = True) -> Array:
+    return reduce.max(x, axis, keepdims=keepdims, initial=0.0)
+
+
 def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
     if ord in (None, "f", "fro"):
         return ufuncs.sqrt(reduce.sum(_square(x), axes, keepdims=keepdims))
@@ -416,12 +423,11 @@ def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
     if ord in (1, -1, math.inf, -math.inf):
         first, second = (row, column) if ord in (1, -1) else (column, row)
         sums = reduce.sum(ufuncs.abs(x), first, keepdims=True)
-        best = reduce.max if ord > 0 else reduce.min
-        out = best(sums, second, keepdims=True)
+        out = _largest(sums, second) if ord > 0 else reduce.min(sums, second, keepdims=True)
     elif ord in (2, -2, "nuc"):
         s = svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
-        fold = {2: reduce.max, -2: reduce.min, "nuc": reduce.sum}[ord]
-        out = expand_dims(fold(s, axis=-1), axes)
+        fold = {2: _largest, -2: reduce.min, "nuc": reduce.sum}[ord]
+        out = expand_dims(fold(s, axis=-1, keepdims=True)[..., 0], axes)
     else:
         raise InvalidValue(
             f"norm of a matrix with ord={ord!r}; expected 1, 2, inf, 'fro', 'nuc', ..."

@@ -4,15 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from fnx.control_flow import fori_loop
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.lanes import vmap
+from fnx.lax import dynamic_slice, dynamic_update_slice
 from fnx.lax import linalg as lax_linalg
 from fnx.numpy import contract, creation
-from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import concatenate
-from fnx.numpy.util import convert, promote_inexact
+from fnx.numpy.shapes import stack
+from fnx.numpy.util import common_shape, convert, promote_inexact
 from fnx.ops import matrix as m
 from fnx.ops import spectral
 from fnx.ops.broadcast import broadcast_to
@@ -160,50 +162,90 @@ def schur(a, output="real"):
 
 
 def rsf2csf(T, Z, check_finite=True):
-    """The complex Schur form, from a real one."""
+    """The complex Schur form, from a real one; leading axes broadcast."""
     del check_finite
     t, z = promote_inexact("rsf2csf", T, Z)
-    t2, z2 = schur(t, output="complex")
-    return t2, contract.matmul(convert(z, z2.dtype), z2)
+    dtype = dtypes.complex_of(t.dtype)
+    lead = common_shape("rsf2csf", [t.shape[:-2], z.shape[:-2]])
+    t, z = (convert(broadcast_to(x, (*lead, *x.shape[-2:])), dtype) for x in (t, z))
+    one = _rotated
+    for _ in lead:
+        one = vmap(one)
+    return one(t, z)
+
+
+def _rotated(t: Array, z: Array) -> tuple[Array, Array]:
+    """2x2 blocks made triangular by rotations, from the last one to the first."""
+    n = t.shape[0]
+    eps = float(np.finfo(t.dtype).eps)
+
+    def step(k: Any, both: tuple[Array, Array]) -> tuple[Array, Array]:
+        t, z = both
+        i = n - 2 - k
+        block = dynamic_slice(t, (i, i), (2, 2))
+        low = block[1, 0]
+        (w,) = spectral.Eig(False, False)(block)
+        mu = w[0] - block[1, 1]
+        size = u.hypot(u.abs(mu), u.abs(low))
+        whole = u.abs(low) > eps * (u.abs(block[0, 0]) + u.abs(block[1, 1]))
+        size = convert(u.where3(size == 0, 1.0, size), t.dtype)
+        c, s = u.where3(whole, mu / size, 1), u.where3(whole, low / size, 0)
+        g = stack([stack([u.conjugate(c), s]), stack([-s, c])])
+        columns = np.arange(n)
+        rows = dynamic_slice(t, (i, 0), (2, n))
+        rows = u.where3(columns >= i, contract.matmul(g, rows), rows)
+        t = dynamic_update_slice(t, rows, (i, 0))
+        beside = dynamic_slice(t, (0, i), (n, 2))
+        turned = contract.matmul(beside, m.adjoint(g))
+        beside = u.where3(columns[:, None] <= i + 1, turned, beside)
+        t = dynamic_update_slice(t, beside, (0, i)).at[i + 1, i].set(0)
+        return t, dynamic_update_slice(
+            z, contract.matmul(dynamic_slice(z, (0, i), (n, 2)), m.adjoint(g)), (0, i)
+        )
+
+    return fori_loop(0, n - 1, step, (t, z)) if n > 1 else (t, z)
 
 
 def hessenberg(a, *, calc_q=False, overwrite_a=False, check_finite=True):
     """The upper Hessenberg H with a = Q H Q^H and, with `calc_q`, Q."""
     del overwrite_a, check_finite
     x = matrices("hessenberg", a, square=True)
-    n = x.shape[-1]
-    q = broadcast_to(m.eye((n, n), x.dtype), x.shape)
-    for k in range(n - 2):
-        tail = slice(k + 1, None)
-        v, scale = _householder(x[..., tail, k])
-        x = x.at[..., tail, :].add(
-            -_outer(v * scale, contract.matmul(v[..., None, :].conj(), x[..., tail, :]))
-        )
-        x = x.at[..., :, tail].add(
-            -_outer(contract.matmul(x[..., tail], v[..., None]), v.conj() * scale)
-        )
-        x = x.at[..., k + 2 :, k].set(0)
-        q = q.at[..., :, tail].add(
-            -_outer(contract.matmul(q[..., tail], v[..., None]), v.conj() * scale)
-        )
-    return (x, q) if calc_q else x
+    one = _hessenberg
+    for _ in x.shape[:-2]:
+        one = vmap(one)
+    h, q = one(x)
+    return (h, q) if calc_q else h
 
 
-def _householder(x: Array) -> tuple[Array, Array]:
-    """v and the scale with (1 - scale v v^H) x = beta e0."""
-    norm = np_linalg.norm(x, axis=-1, keepdims=True)
-    first = x[..., :1]
-    size = u.abs(first)
-    phase = u.where3(size == 0, 1.0, first / convert(u.where3(size == 0, 1.0, size), x.dtype))
-    v = concatenate([first + phase * norm, x[..., 1:]], axis=-1)
-    square = u.real(v * v.conj()).sum(-1, keepdims=True)
-    return v, u.where3(square == 0, 0.0, 2 / u.where3(square == 0, 1.0, square))
+def _hessenberg(a: Array) -> tuple[Array, Array]:
+    """A column after the other is reflected, as LAPACK does: to real numbers below the diagonal."""
+    n = a.shape[0]
+    rows = np.arange(n)
+
+    def step(k: Any, both: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, q = both
+        column = a[:, k]
+        v, tau = _reflection(column, rows > k, rows == k + 1)
+        a = a - u.conjugate(tau) * v[:, None] * contract.matmul(u.conjugate(v), a)[None, :]
+        a = a - tau * contract.matmul(a, v)[:, None] * u.conjugate(v)[None, :]
+        a = a.at[:, k].set(u.where3(rows > k + 1, 0, a[:, k]))
+        return a, q - tau * contract.matmul(q, v)[:, None] * u.conjugate(v)[None, :]
+
+    start = (a, m.eye(a.shape, a.dtype))
+    return fori_loop(0, n - 1, step, start) if n > 1 else start
 
 
-def _outer(x: Array, y: Array) -> Array:
-    x = x[..., None] if x.ndim < 2 or x.shape[-1] != 1 else x
-    y = y[..., None, :] if y.ndim < 2 or y.shape[-2] != 1 else y
-    return x * y
+def _reflection(x: Array, below: np.ndarray, first: np.ndarray) -> tuple[Array, Array]:
+    """v and tau with (I - conj(tau) v v^H) x real and zero `below`, but for the place `first`."""
+    alpha = u.where3(first, x, 0).sum()
+    rest = u.where3(below & u.logical_not(first), x, 0)
+    tail = u.square(u.abs(rest)).sum()
+    nothing = (tail == 0) & (u.imag(alpha) == 0)
+    size = u.sqrt(u.where3(nothing, 1.0, u.square(u.abs(alpha)) + tail))
+    beta = u.where3(nothing, 1.0, u.where3(u.real(alpha) >= 0, -size, size))
+    tau = u.where3(nothing, 0, (beta - alpha) / beta)
+    v = rest / u.where3(nothing, 1, alpha - beta)
+    return u.where3(first, 1, v), convert(tau, x.dtype)
 
 
 def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):

@@ -15,11 +15,12 @@ from fnx.lanes import vmap
 from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
+from fnx.numpy.creation import zeros_like
 from fnx.numpy.ranges import eye
 from fnx.numpy.util import convert, promote_inexact
 from fnx.ops import elementwise as ops
 from fnx.ops import matrix as m
-from fnx.scipy.linalg.factorizations import matrices, schur
+from fnx.scipy.linalg.factorizations import matrices, rsf2csf, schur
 from fnx.scipy.linalg.solvers import solve_triangular
 
 
@@ -112,31 +113,46 @@ def sqrtm(A, blocksize=1):
 
 def _sqrtm(a: Array) -> Array:
     t, z = schur(a, output="complex")
-    root = _triangular(t, u.sqrt, lambda f, i, j: f[i, i] + f[j, j], None)
+    root = _triangular(t, u.sqrt, _root_system)
     return contract.matmul(contract.matmul(z, root), m.adjoint(z))
 
 
-def _triangular(t: Array, function: Callable, denominator: Callable, gap: Any) -> Array:
-    """A function of an upper triangular matrix, one diagonal after the other (Parlett)."""
+def _triangular(t: Array, function: Callable, system: Callable) -> Array:
+    """F, a function of an upper triangular matrix T, one column after the other.
+
+    `system(t, f, diagonal of f, j)` gives the triangular matrix and right-hand side whose solution
+    is column j above the diagonal; of F, the columns left of j are known.
+    """
     n = t.shape[0]
-    f = function(t.diagonal())[:, None] * np.eye(n, dtype=t.dtype)
-    for offset in range(1, n):
-        for i in range(n - offset):
-            j = i + offset
-            inner = slice(i + 1, j)
-            if gap is None:  # from R R = T
-                top = t[i, j] - f[i, inner] @ f[inner, j]
-                below = denominator(f, i, j)
-            else:  # from F T = T F
-                top = (
-                    t[i, j] * (f[j, j] - f[i, i])
-                    + t[i, inner] @ f[inner, j]
-                    - f[i, inner] @ t[inner, j]
-                )
-                below = denominator(t, i, j)
-            zero = below == 0
-            f = f.at[i, j].set(u.where3(zero, 0.0, top / u.where3(zero, 1.0, below)))
-    return f
+    rows = np.arange(n)
+    diagonal = function(t.diagonal())
+
+    def column(j: Any, f: Array) -> Array:
+        left, right = system(t, f, diagonal, j)
+        above = rows < j
+        inside = above[:, None] & above[None, :]
+        left = u.where3(inside, left, np.eye(n, dtype=t.dtype))
+        # What divides by zero counts as zero: its row is solved with a pivot beyond all numbers.
+        huge = float(np.finfo(t.dtype).max) ** 0.5
+        singular = (left == 0) & np.eye(n, dtype=bool)
+        left = u.where3(singular, convert(huge, t.dtype), left)
+        found = solve_triangular(left, u.where3(above, right, 0))
+        found = u.where3(above, found, u.where3(rows == j, diagonal, 0))
+        return f.at[:, j].set(found)
+
+    return fori_loop(0, n, column, zeros_like(t)) if n else t
+
+
+def _root_system(t: Array, f: Array, diagonal: Array, j: Any) -> tuple[Array, Array]:
+    """From R R = T: (R + r_jj I) r_j = t_j."""
+    return f + diagonal[j] * np.eye(t.shape[0], dtype=t.dtype), t[:, j]
+
+
+def _commuting_system(t: Array, f: Array, diagonal: Array, j: Any) -> tuple[Array, Array]:
+    """From T F = F T: (T - t_jj I) f_j = F t_j - f_jj t_j."""
+    above = u.where3(np.arange(t.shape[0]) < j, t[:, j], 0)
+    left = t - t[j, j] * np.eye(t.shape[0], dtype=t.dtype)
+    return left, contract.matmul(f, above) - diagonal[j] * above
 
 
 def funm(A, func, disp=True):
@@ -144,8 +160,10 @@ def funm(A, func, disp=True):
     x = matrices("funm", A, square=True)
     if x.ndim != 2:
         raise ShapeError(f"funm of shape {x.shape}; expected one square matrix")
-    t, z = schur(x, output="complex")
-    inner = _triangular(t, func, lambda t, i, j: t[j, j] - t[i, i], True)
+    t, z = schur(x)
+    if x.dtype.kind != "c":  # so that real eigenvalues stay real
+        t, z = rsf2csf(t, z)
+    inner = _triangular(t, func, _commuting_system)
     out = contract.matmul(contract.matmul(z, inner), m.adjoint(z))
     if disp:
         return out

@@ -4,11 +4,16 @@ from typing import Any
 
 import numpy as np
 
+from fnx.control_flow import fori_loop
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.lanes import vmap
 from fnx.lax import linalg as lax_linalg
+from fnx.numpy import contract
 from fnx.numpy import linalg as np_linalg
+from fnx.numpy import ufuncs as u
 from fnx.numpy.choice import take_along_axis
+from fnx.numpy.creation import zeros_like
 from fnx.numpy.shapes import broadcast_to
 from fnx.numpy.util import common_shape, convert, promote_inexact
 from fnx.ops import elementwise as ops
@@ -130,29 +135,39 @@ def solve(
 
 
 def solve_sylvester(A, B, C, *, method="schur", tol=1e-8):
-    """The X with A X + X B = C."""
+    """The X with A X + X B = C; leading axes broadcast."""
     del tol
     if method not in ("schur", "eigen"):
         raise InvalidValue(f"solve_sylvester with method={method!r}; expected 'schur' or 'eigen'")
     a, b, c = promote_inexact("solve_sylvester", A, B, C)
-    if a.ndim != 2 or b.ndim != 2 or c.shape != (a.shape[0], b.shape[0]):
+    sizes = a.shape[-2:] + b.shape[-2:]
+    if min(a.ndim, b.ndim, c.ndim) < 2 or sizes != c.shape[-2:-1] * 2 + c.shape[-1:] * 2:
         raise ShapeError(
-            f"solve_sylvester of shapes {a.shape}, {b.shape} and {c.shape}; expected (n, n), (k, k), (n, k)"
+            f"solve_sylvester of shapes {a.shape}, {b.shape} and {c.shape}; expected (..., n, n), "
+            "(..., k, k), (..., n, k)"
         )
+    lead = common_shape("solve_sylvester", [x.shape[:-2] for x in (a, b, c)])
+    a, b, c = (broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b, c))
+    one = _sylvester
+    for _ in lead:
+        one = vmap(one)
+    return one(a, b, c)
+
+
+def _sylvester(a: Array, b: Array, c: Array) -> Array:
     # Columns of A Y + Y T = U^H C V one after the other: T = V^H B V is upper triangular.
     ta, ua = schur(a, output="complex")
     tb, ub = schur(b, output="complex")
-    rhs = m.adjoint(ua) @ convert(c, ta.dtype) @ ub
+    rhs = contract.matmul(contract.matmul(m.adjoint(ua), convert(c, ta.dtype)), ub)
     eye = np.eye(a.shape[0], dtype=ta.dtype)
-    columns: list[Array] = []
-    for k in range(b.shape[0]):
-        right = rhs[:, k]
-        for j, y in enumerate(columns):
-            right = right - y * tb[j, k]
-        columns.append(solve_triangular(ta + tb[k, k] * eye, right))
-    from fnx.numpy.shapes import stack
 
-    x = ua @ stack(columns, axis=1) @ m.adjoint(ub)
+    def column(k: Any, y: Array) -> Array:
+        known = u.where3(np.arange(b.shape[0]) < k, tb[:, k], 0)
+        right = rhs[:, k] - contract.matmul(y, known)
+        return y.at[:, k].set(solve_triangular(ta + tb[k, k] * eye, right))
+
+    y = fori_loop(0, b.shape[0], column, zeros_like(rhs)) if rhs.size else rhs
+    x = contract.matmul(contract.matmul(ua, y), m.adjoint(ub))
     return x if c.dtype.kind == "c" else ops.real(x)
 
 

@@ -55,8 +55,7 @@ def toeplitz(c, r=None):
         c, r = _vectors("toeplitz", c, r)
     rows, columns = c.shape[-1], r.shape[-1]
     lead = np.broadcast_shapes(c.shape[:-1], r.shape[:-1])
-    c = creation.asarray(u.add(c, creation.zeros((*lead, 1), c.dtype)))
-    r = creation.asarray(u.add(r, creation.zeros((*lead, 1), r.dtype)))
+    c, r = (broadcast_to(x, (*lead, x.shape[-1])) for x in (c, r))
     values = concatenate([c[..., ::-1], r[..., 1:]], axis=-1)
     return _along(values, rows - 1 + np.arange(columns)[None, :] - np.arange(rows)[:, None])
 
@@ -66,6 +65,8 @@ def hankel(c, r=None):
     (c,) = _vectors("hankel", c)
     r = creation.zeros_like(c) if r is None else r
     c, r = _vectors("hankel", c, r)
+    lead = np.broadcast_shapes(c.shape[:-1], r.shape[:-1])
+    c, r = (broadcast_to(x, (*lead, x.shape[-1])) for x in (c, r))
     values = concatenate([c, r[..., 1:]], axis=-1)
     return _along(values, np.arange(c.shape[-1])[:, None] + np.arange(r.shape[-1])[None, :])
 
@@ -81,7 +82,7 @@ def leslie(f, s):
     """A population's matrix: fecundities in the first row, survivals below the diagonal."""
     f, s = _vectors("leslie", f, s)
     n = f.shape[-1]
-    if s.shape[-1] != n - 1:
+    if s.shape[-1] != n - 1 or n < 2:
         raise ShapeError(
             f"leslie of shapes {f.shape} and {s.shape}; expected (..., n) and (..., n - 1)"
         )
@@ -109,26 +110,29 @@ def fiedler(a):
 def fiedler_companion(a):
     """A pentadiagonal matrix with the roots of a polynomial (highest power first) as eigenvalues."""
     (a,) = _vectors("fiedler_companion", a)
-    n = a.shape[-1] - 1
-    if a.ndim != 1:
-        raise ShapeError(f"fiedler_companion of shape {a.shape}; expected a vector")
+    *lead, n = a.shape
+    n -= 1
+    if n < 0:
+        raise InvalidValue(f"fiedler_companion of shape {a.shape}; expected coefficients")
+    out = creation.zeros((*lead, n, n), (a / 1).dtype)
     if n < 1:
-        return creation.zeros((0, 0), (a / 1).dtype)
-    c = -a / a[0]
-    out = creation.zeros((n, n), c.dtype).at[0, 0].set(c[1])
+        return out
+    c = -a / a[..., :1]
+    out = out.at[..., 0, 0].set(c[..., 1])
     if n == 1:
         return out
-    even, odd = (
-        np.arange(2, n, 2),
-        np.arange(1, n, 2),
-    )  # rows with coefficients; columns beside them
-    out = out.at[0, 1].set(c[2]).at[1, 0].set(1)
-    out = out.at[even, even - 1].set(c[even + 1]).at[odd[1:] - 1, odd[1:]].set(c[odd[1:] + 1])
-    return out.at[even - 2, even].set(1).at[odd[1:], odd[1:] - 2].set(1)
+    # Rows with coefficients, and columns beside them.
+    even, odd = np.arange(2, n, 2), np.arange(1, n, 2)
+    out = out.at[..., 0, 1].set(c[..., 2]).at[..., 1, 0].set(1)
+    out = out.at[..., even, even - 1].set(c[..., even + 1])
+    out = out.at[..., odd[1:] - 1, odd[1:]].set(c[..., odd[1:] + 1])
+    return out.at[..., even - 2, even].set(1).at[..., odd[1:], odd[1:] - 2].set(1)
 
 
 def convolution_matrix(a, n, mode="full"):
     """The matrix whose product with a vector of length n is its convolution with `a`."""
+    if not np.ndim(a):
+        raise ShapeError("convolution_matrix of a scalar; expected a vector")
     (a,) = _vectors("convolution_matrix", a)
     n = int(n)
     if n <= 0 or a.shape[-1] == 0:
@@ -205,6 +209,8 @@ def invpascal(n, kind=None):
 def helmert(n, full=False):
     """Orthogonal rows that compare each element with the mean of those before it."""
     n = int(n)
+    if n < 1:
+        raise InvalidValue(f"helmert of {n}; expected a positive size")
     out = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
     out[0] = 1
     norms = np.arange(n) * (np.arange(n) + 1.0)
@@ -229,6 +235,8 @@ def dft(n, scale=None, *, dtype=None):
     n = int(n)
     if scale not in (None, "sqrtn", "n"):
         raise InvalidValue(f"dft with scale={scale!r}; expected None, 'sqrtn' or 'n'")
+    if dtype is not None and np.dtype(dtype).kind != "c":
+        raise InvalidValue(f"dft with dtype={dtype!r}; expected a complex dtype")
     k = np.arange(n)
     out = np.exp(-2j * np.pi * ((k[:, None] * k[None, :]) % max(n, 1)) / max(n, 1))
     out = out / {None: 1.0, "sqrtn": math.sqrt(n), "n": n}[scale]
