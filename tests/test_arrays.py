@@ -312,3 +312,9 @@ def test_each_dtype_compiles(dtype):
         np.testing.assert_array_equal(
             np.asarray(a).astype("complex128"), np.asarray(b).astype("complex128")
         )
+
+
+def test_numpy_functions_take_lists_beside_arrays():
+    assert np.asarray(np.delete([5, 6, 7], jnp.asarray(1))).tolist() == [5, 7]
+    found = fnx.jit(lambda x: np.dot([1.0, 2.0], x))(jnp.ones(2))
+    assert float(found) == 3.0

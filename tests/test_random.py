@@ -296,3 +296,16 @@ def test_samples_are_differentiable_in_their_parameters():
 def test_errors(call, error):
     with pytest.raises(error):
         call()
+
+
+def test_parameters_that_are_traced():
+    key = random.key(0)
+    for name in ("ball", "generalized_normal"):
+        args = (3,) if name == "ball" else ()
+        draw = lambda p, f=getattr(random, name), args=args: f(key, *args, p, (4,))
+        np.testing.assert_allclose(fnx.jit(draw)(2.5), draw(2.5), rtol=1e-12)
+
+
+def test_permutations_along_an_axis_that_is_not_there():
+    with pytest.raises(ValueError, match="axis"):
+        random.permutation(random.key(0), 10, axis=3)

@@ -213,3 +213,56 @@ def test_transformations_of_expm():
     check(fnx.vmap(fnx.scipy.linalg.expm)(stack), scipy.linalg.expm(stack))
     gradient = fnx.grad(lambda t: fnx.scipy.linalg.expm(t * m)[0, 1])(0.7)
     check(gradient, (m @ scipy.linalg.expm(0.7 * m))[0, 1])
+
+
+def test_cosine_transforms_of_complex_numbers():
+    z = np.arange(6.0) - 1j * np.cos(np.arange(6.0))
+    for name in ("dct", "idct"):
+        expected = getattr(scipy.fft, name)(z)
+        np.testing.assert_allclose(
+            getattr(fnx.scipy.fft, name)(z), expected, rtol=1e-12, atol=1e-12
+        )
+
+
+def test_gamma_functions_of_complex_numbers():
+    rng = np.random.default_rng(0)
+    z = 6 * (rng.normal(size=50) + 1j * rng.normal(size=50))
+    z[:3] = -1.5, 2.0, 0.5j
+    for name in ("gamma", "loggamma"):
+        found = fnx.jit(getattr(fnx.scipy.special, name))(z)
+        np.testing.assert_allclose(found, getattr(scipy.special, name)(z), rtol=1e-11)
+    assert np.isnan(fnx.scipy.special.gamma(-2.0 + 0j))
+
+
+def test_edges_of_entropies_and_combinations():
+    entr = fnx.scipy.special.entr
+    assert float(fnx.grad(entr)(0.0)) == float(fnx.jacfwd(entr)(0.0)) == np.inf
+    found = fnx.scipy.special.comb(np.array([0.0, 0, 3]), np.array([0.0, 4, 2]), repetition=True)
+    np.testing.assert_allclose(found, [1, 0, 6])
+    assert np.isnan(fnx.scipy.stats.beta.pdf(0.5, -1.1, -1.1))
+    assert np.isnan(fnx.scipy.stats.mode(np.zeros((0, 2)))[0]).all()
+    assert fnx.scipy.stats.sem(np.ones((3, 4)), axis=None, keepdims=True).shape == (1, 1)
+
+
+def test_krylov_solvers_take_what_multiplies():
+    class Twice:
+        def __matmul__(self, x):
+            return 2 * x
+
+    for solve in (iterative.cg, iterative.gmres, iterative.bicgstab):
+        x, _ = solve(Twice(), np.arange(3.0))
+        np.testing.assert_allclose(x, np.arange(3.0) / 2, atol=1e-5)
+
+
+def test_minimize_complex_numbers_and_from_far_away():
+    goal = np.array([1.0, 2.0 - 3.0j, -5.0j])
+    size = lambda z: fnx.numpy.sum(fnx.numpy.abs(z - goal) ** 2)
+    found = fnx.scipy.optimize.minimize(size, np.zeros(3, complex), method="BFGS")
+    np.testing.assert_allclose(found.x, goal, atol=1e-6)
+
+    def zakharov(x):
+        tilted = fnx.numpy.sum(0.5 * np.arange(1, 7) * x)
+        return fnx.numpy.sum(x**2) + tilted**2 + tilted**4
+
+    start = np.array([600.0, 700.0, 200.0, 100.0, 90.0, 1e4])
+    assert float(fnx.scipy.optimize.minimize(zakharov, start, method="BFGS").fun) < 1e-6

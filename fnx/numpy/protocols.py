@@ -69,7 +69,21 @@ def array_function(self: Array, func: Callable, types: Any, args: tuple, kwargs:
     fn = getattr(space, func.__name__, None)
     if fn is None or fn is func or kwargs.get("out") is not None:
         return _with_numpy(func, args, kwargs)
-    return fn(*args, **kwargs)
+    try:
+        return fn(*args, **kwargs)
+    except TypeMismatch:  # NumPy's functions take lists for arrays, fnx's do not
+        numbers = [_numbers(x) for x in args]
+        if all(x is y for x, y in zip(numbers, args, strict=True)):
+            raise
+    return fn(*numbers, **kwargs)
+
+
+def _numbers(x: Any) -> Any:
+    """A list or tuple of numbers as a NumPy array; anything else as it is."""
+    if not isinstance(x, (list, tuple)) or any(isinstance(v, Array) for v in x):
+        return x
+    found = np.asarray(x)
+    return found if found.dtype.kind in "biufc" else x
 
 
 def _with_numpy(func: Callable, args: Any, kwargs: dict) -> Any:

@@ -56,11 +56,18 @@ def _product_expr(op: str) -> Callable:
     return fn
 
 
+def _ratio(x: Any, y: Any) -> Any:
+    """x / y, and 0 where x is 0."""
+    zero = times(0.0, one(x))
+    is_zero = eq(x, zero)
+    return select(is_zero, zero, div(x, select(is_zero, one(y), y)))
+
+
 xlogy = binary(
     "xlogy",
     _product(np.log),
     INEXACT,
-    (lambda t, o, x, y: mul(t, log(y)), lambda t, o, x, y: mul(t, div(x, y))),
+    (lambda t, o, x, y: mul(t, log(y)), lambda t, o, x, y: mul(t, _ratio(x, y))),
     expr=_product_expr("log"),
 )
 xlog1py = binary(
@@ -69,7 +76,7 @@ xlog1py = binary(
     INEXACT,
     (
         lambda t, o, x, y: mul(t, log1p(y)),
-        lambda t, o, x, y: mul(t, div(x, add(one(y), y))),
+        lambda t, o, x, y: mul(t, _ratio(x, add(one(y), y))),
     ),
     expr=_product_expr("log1p"),
 )

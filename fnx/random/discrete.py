@@ -100,6 +100,7 @@ def permutation(
     """
     words = words_of(key, "permutation")
     if not np.shape(x):
+        _axis(axis, 1, "permutation")
         return _shuffled(words, _range(_count(x, "permutation")), 0)
     x = x if isinstance(x, Array) else as_array(x)
     axis = _axis(axis, len(x.shape), "permutation")

@@ -127,8 +127,8 @@ def generalized_normal(
 
 def generalized_normal_of(words: Array, p: float, shape: Shape, dtype: np.dtype) -> Array:
     first, second = split_words(words)
-    g = gamma_of(first, broadcast_to(parameter(1 / p, dtype), shape))
-    power = scalar(1 / p, dtype)
+    power = div(scalar(1, dtype), parameter(p, dtype))
+    g = gamma_of(first, broadcast_to(power, shape))
     return mul(rademacher(second, shape, dtype), pow_(g, power))
 
 
@@ -143,5 +143,6 @@ def ball(
     first, second = split_words(words)
     g = generalized_normal_of(first, p, (*shape, d), dtype)
     e = exponential_of(second, shape, dtype)
-    total = add(Sum((len(shape),))(pow_(abs_(g), scalar(float(p), dtype))), e)
-    return div(g, repeat_columns(pow_(total, scalar(1 / p, dtype)), d))
+    p = parameter(p, dtype)
+    total = add(Sum((len(shape),))(pow_(abs_(g), p)), e)
+    return div(g, repeat_columns(pow_(total, div(scalar(1, dtype), p)), d))

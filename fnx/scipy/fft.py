@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
@@ -12,6 +13,7 @@ from fnx.numpy import ufuncs as u
 from fnx.numpy.padding import pad
 from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
+from fnx.ops import elementwise as ops
 
 
 def _checked(name: str, type: int, norm: str | None) -> None:
@@ -59,6 +61,9 @@ def _idct(x: Array, norm: str | None) -> Array:
 
 
 def _along(fn: Any, x: Array, n: int | None, axis: int, norm: str | None) -> Array:
+    if dtypes.is_complex(x.dtype):
+        parts = (_along(fn, part(x), n, axis, norm) for part in (u.real, u.imag))
+        return ops.complex_(*parts)
     out = fn(_sized(moveaxis(x, axis, -1), n), norm)
     return moveaxis(out, -1, axis)
 

@@ -11,7 +11,9 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.derivatives import value_and_grad
 from fnx.numpy import contract, creation
 from fnx.numpy import ufuncs as u
+from fnx.numpy.shapes import concatenate
 from fnx.numpy.util import promote_inexact
+from fnx.ops import elementwise as ops
 
 
 class OptimizeResults(NamedTuple):
@@ -55,6 +57,7 @@ class _Search(NamedTuple):
 def minimize(fun, x0, args=(), *, method, tol=None, options=None):
     """The x that makes `fun(x, *args)`, a real number, least; from the vector `x0` by `method` 'BFGS'.
 
+    For a complex x0 the variables are the real and imaginary parts, and so are those of `hess_inv`.
     `tol`, or options['gtol'] (1e-5): the norm of the gradient (options['norm'], inf) to reach;
     options['maxiter']: the number of steps, 200 per variable by default. Works under jit and vmap.
 
@@ -80,18 +83,21 @@ def minimize(fun, x0, args=(), *, method, tol=None, options=None):
     (x,) = promote_inexact("minimize", x0)
     if x.ndim != 1:
         raise ShapeError(f"minimize with x0 of shape {x.shape}; expected a vector")
-    value = value_and_grad(lambda v: fun(v, *args))
+    complex_, n = x.dtype.kind == "c", x.shape[0]
+    join = (lambda v: ops.complex_(v[:n], v[n:])) if complex_ else (lambda v: v)
+    x = concatenate([ops.real(x), ops.imag(x)]) if complex_ else x
+    value = value_and_grad(lambda v: fun(join(v), *args))
     limit = 200 * x.shape[0] if maxiter is None else maxiter
     final = _bfgs(value, x, gtol, limit, norm, max(int(tries), 1))
     done = _norm(final.g, norm) < gtol
     status = u.where3(done, 0, u.where3(final.failed, 3, 1))
     inverse = None if limited else final.inverse
     return OptimizeResults(
-        final.x,
+        join(final.x),
         done,
         status,
         final.f,
-        final.g,
+        u.conjugate(join(final.g)),  # as grad gives it
         inverse,
         final.evaluations,
         final.evaluations,
@@ -142,8 +148,18 @@ def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _S
     """A step that satisfies the weak Wolfe conditions, by bisection (Lewis and Overton 2013)."""
     slope = contract.dot(s.g, direction)
     one = creation.ones_like(s.f)
+    # Nothing is known of the scale at first: a step of length 1, or less where the slope is small.
+    size = u.sqrt(contract.dot(s.g, s.g))
+    first = u.minimum(one, 1 / u.where3(size > 0, size, one))
     start = _Search(
-        one, 0 * one, np.inf * one, s.x, s.f, s.g, creation.asarray(0), creation.asarray(False)
+        u.where3(s.steps == 0, first, one),
+        0 * one,
+        np.inf * one,
+        s.x,
+        s.f,
+        s.g,
+        creation.asarray(0),
+        creation.asarray(False),
     )
 
     def go_on(w: _Search) -> Array:

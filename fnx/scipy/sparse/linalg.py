@@ -10,7 +10,7 @@ import numpy as np
 
 from fnx.control_flow import fori_loop, while_loop
 from fnx.core import dtypes
-from fnx.core.array import Array
+from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.flatten_util import ravel_pytree
 from fnx.implicit import custom_linear_solve
@@ -24,7 +24,9 @@ from fnx.tree_util import tree_leaves, tree_map, tree_structure
 def _operator(a: Any, what: str) -> Callable:
     if callable(a):
         return a
-    if not hasattr(a, "ndim"):
+    if not is_array_like(a):
+        if hasattr(a, "__matmul__"):
+            return lambda x: a @ x
         raise TypeMismatch(
             f"{what} must be a matrix or a function, got {type(a).__name__}: {a!r:.60}"
         )

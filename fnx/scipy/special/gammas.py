@@ -26,8 +26,13 @@ def gammaln(x):
 
 
 def loggamma(x):
-    """The logarithm of the gamma function of real numbers; nan where they are negative."""
+    """The logarithm of the gamma function; nan where real numbers are negative.
+
+    Of complex numbers, the branch that is real for positive ones and has its cut along negative ones.
+    """
     (x,) = _floats("loggamma", x)
+    if dtypes.is_complex(x.dtype):
+        return _complex_loggamma(x)
     return u.where3(x < 0, math.nan, prims.lgamma(x))
 
 
@@ -51,7 +56,37 @@ def gamma(x):
     Array(24., dtype=float64)
     """
     (x,) = _floats("gamma", x)
+    if dtypes.is_complex(x.dtype):
+        pole = u.logical_and(u.imag(x) == 0, u.logical_and(u.real(x) <= 0, u.real(x) % 1 == 0))
+        return u.where3(pole, complex(math.nan, math.nan), u.exp(_complex_loggamma(x)))
     return gammasgn(x) * u.exp(prims.lgamma(x))
+
+
+# Lanczos' coefficients for g = 607 / 128 (Godfrey 2001).
+_LANCZOS = (
+    0.99999999999999709182, 57.156235665862923517, -59.597960355475491248, 14.136097974741747174,
+    -0.49191381609762019978, 0.33994649984811888699e-4, 0.46523628927048575665e-4,
+    -0.98374475304879564677e-4, 0.15808870322491248884e-3, -0.21026444172410488319e-3,
+    0.21743961811521264320e-3, -0.16431810653676389022e-3, 0.84418223983852743293e-4,
+    -0.26190838401581408670e-4, 0.36899182659531622704e-5,
+)  # fmt: skip
+
+
+def _complex_loggamma(z):
+    """By Lanczos' series in the right half plane, by reflection in the left one."""
+    below = u.signbit(u.imag(z))
+    z = u.where3(below, u.conjugate(z), z)
+    left = u.real(z) < 0.5
+    w = u.where3(left, 1 - z, z) - 1
+    total = _LANCZOS[0] + sum(c / (w + k) for k, c in enumerate(_LANCZOS) if k)
+    base = w + (607 / 128 + 0.5)
+    found = (w + 0.5) * u.log(base) - base + u.log(math.sqrt(2 * math.pi) * total)
+    # log(sin(pi z)), continued through the upper half plane, where exp(2 pi i z) is small.
+    turns = u.where3(left, z, 0.25 + 1j)
+    small = u.expm1(2j * math.pi * (turns - u.round(u.real(turns))))
+    log_sine = 1j * math.pi * (0.5 - turns) + u.log(-small) - math.log(2)
+    found = u.where3(left, math.log(math.pi) - log_sine - found, found)
+    return u.where3(below, u.conjugate(found), found)
 
 
 def digamma(x):
@@ -125,8 +160,9 @@ def factorial(n, exact=False):
 def comb(N, k, *, repetition=False):
     """Binomial coefficients, in floating point: the ways to choose k of N; 0 outside 0 <= k <= N."""
     n, k = promote_inexact("comb", N, k)
-    if repetition:
-        n = n + k - 1
+    nothing = u.logical_and(n == 0, k == 0)
+    if repetition:  # of nothing there is one empty choice
+        n = u.where3(nothing, 0.0, n + k - 1)
     inside = u.logical_and(u.logical_and(n >= 0, k >= 0), n >= k)
     n, k = u.where3(inside, n, 0.0), u.where3(inside, k, 0.0)
     found = u.exp(-u.log1p(n) - betaln(n - k + 1, k + 1))

@@ -1,5 +1,7 @@
 """The beta distribution."""
 
+import math
+
 from fnx.numpy import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
@@ -10,7 +12,8 @@ def logpdf(x, a, b, loc=0, scale=1):
     x, a, b, loc, scale = floats("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
     body = special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y)
-    return inside(u.logical_and(y >= 0, y <= 1), body - special.betaln(a, b) - u.log(scale))
+    found = inside(u.logical_and(y >= 0, y <= 1), body - special.betaln(a, b) - u.log(scale))
+    return u.where3(u.logical_and(u.logical_and(a > 0, b > 0), scale > 0), found, math.nan)
 
 
 def pdf(x, a, b, loc=0, scale=1):

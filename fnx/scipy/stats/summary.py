@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce, sorting
 from fnx.numpy import ufuncs as u
 from fnx.numpy.choice import take_along_axis
+from fnx.numpy.creation import full
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.shapes import concatenate
 from fnx.numpy.util import promote_inexact, to_array
@@ -40,7 +42,8 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
         k = axis % x.ndim
         shape = (*x.shape[:k], *((1,) if keepdims else ()), *x.shape[k + 1 :])
     if not x.shape[k]:
-        raise InvalidValue(f"mode along an empty axis of shape {x.shape}")
+        dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_for("f")
+        return ModeResult(full(shape, math.nan, dtype), full(shape, 0, dtypes.default_for("i")))
     values = sorting.sort(x, axis=k)
     lanes = values.swapaxes(k, -1)
     counts = reduce.sum(u.equal(lanes[..., :, None], lanes[..., None, :]), axis=-1)
@@ -84,12 +87,11 @@ def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
     if nan_policy not in ("propagate", "omit"):
         raise InvalidValue(f"sem with nan_policy={nan_policy!r}; expected 'propagate' or 'omit'")
     (x,) = promote_inexact("sem", a)
-    if axis is None:
-        x, axis = x.reshape(-1), 0
     if nan_policy == "omit":
         count = reduce.sum(u.logical_not(u.isnan(x)), axis=axis, keepdims=keepdims)
         return reduce.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / u.sqrt(count.astype(x.dtype))
-    return reduce.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(x.shape[axis])
+    n = x.size if axis is None else x.shape[axis]
+    return reduce.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
 
 
 __all__ = ["ModeResult", "mode", "rankdata", "sem"]
