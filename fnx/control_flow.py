@@ -271,12 +271,12 @@ def _concatenate(arrays: Sequence[Array], axis: int) -> Array:
 def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
     """`f` of each row of `xs`, one after the other; the stacked results.
 
-    With `batch_size`, so many rows at once by vmap.
+    With `batch_size`, so many rows at once by vmap; 0 means one after the other.
 
     >>> map(lambda x: x * x, np.arange(3.0))
     Array([0., 1., 4.], dtype=float64)
     """
-    if batch_size is None:
+    if not batch_size:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
     rows, treedef = flatten_arrays(xs, "the xs of map")
     count = _length(rows, xs, None)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -11,7 +12,8 @@ from fnx import tree_util
 from fnx.api import flatten_arrays, name_of
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
@@ -20,11 +22,75 @@ from fnx.interpreters.trace import trace
 from fnx.ops.basic import convert, zeros
 
 __all__ = [
+    "CustomVJPPrimal",
+    "SymbolicZero",
     "closure_convert",
     "custom_gradient",
     "custom_jvp",
     "custom_vjp",
+    "custom_vjp_primal_tree_values",
+    "zero_from_primal",
 ]
+
+
+# --- zeros that are not arrays --------------------------------------------------------------------
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
+
+    `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
+    """
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(x: Any) -> "SymbolicZero":
+        """The zero tangent of a value."""
+        return SymbolicZero(_tangent_type(as_array(x).aval))
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.str_short()})"
+
+
+@dataclass
+class CustomVJPPrimal:
+    """What fwd gets for a leaf with `symbolic_zeros`: the value, and whether it is differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """A pytree of CustomVJPPrimal with their values in their places."""
+    kind = lambda x: isinstance(x, CustomVJPPrimal)
+    return tree_util.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
+
+
+def _tangent_type(aval: ShapedArray) -> ShapedArray:
+    return aval.tangent() if has_tangent(aval) else ShapedArray(aval.shape, dtypes.float0)
+
+
+def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of each leaf of a pytree, as an array or as a `SymbolicZero`.
+
+    >>> zero_from_primal(3.0)
+    Array(0., dtype=float64)
+    """
+
+    def zero(leaf: Any) -> Any:
+        aval = _tangent_type(as_array(leaf).aval)
+        if symbolic_zeros:
+            return SymbolicZero(aval)
+        return np.zeros(aval.shape, aval.dtype) if aval.dtype == dtypes.float0 else zeros(aval)
+
+    return tree_util.tree_map(zero, x)
 
 
 def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:
@@ -114,14 +180,14 @@ class custom_jvp(_WithRule):
     """
 
     rule: Callable | None = None
+    symbolic = False
 
     def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
-        """Set the rule; returns it, so that it can be used as a decorator."""
-        if symbolic_zeros:
-            raise InvalidValue(
-                "custom_jvp does not have symbolic_zeros; tangents are arrays of zeros"
-            )
-        self.rule = jvp
+        """Set the rule; returns it, so that it can be used as a decorator.
+
+        With `symbolic_zeros` the rule gets a `SymbolicZero` for each tangent that is zero.
+        """
+        self.rule, self.symbolic = jvp, symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable | None) -> None:
@@ -147,14 +213,15 @@ class custom_jvp(_WithRule):
         static, dynamic, join = self.split(args)
         leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
         results = _Results(name)
-        user_rule = self.rule
+        user_rule, symbolic = self.rule, self.symbolic
 
         def fun(*xs: Array) -> list[Array]:
             return results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
 
         def rule(*xs: Array | None) -> list[Array | None]:
             n = len(xs) // 2
-            tangents = [_no_tangent(x) if t is None else t for x, t in zip(xs, xs[n:])]
+            zero = SymbolicZero.from_primal_value if symbolic else _no_tangent
+            tangents = [zero(x) if t is None else t for x, t in zip(xs, xs[n:])]
             made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
             if not isinstance(made, (tuple, list)) or len(made) != 2:
                 raise TypeMismatch(
@@ -163,7 +230,7 @@ class custom_jvp(_WithRule):
             outs = results.flatten(made[0], "results")
             return [*outs, *_checked(made[1], results, outs, "the tangent", name)]
 
-        outs = call_with_rule(CustomJVP(fun, name, rule=rule), leaves)
+        outs = call_with_rule(CustomJVP(fun, name, rule=rule, symbolic=symbolic), leaves)
         return results.structure.unflatten(outs)
 
 
@@ -179,7 +246,10 @@ def _checked(tree: Any, results: _Results, outs: list, what: str, name: str) -> 
             f"the rule of {name} gave {what} of structure {structure}; expected that of the result, "
             f"{results.structure}"
         )
-    return [_like(t, o.aval, f"{what} from the rule of {name}") for t, o in zip(leaves, outs)]
+    return [
+        None if isinstance(t, SymbolicZero) else _like(t, o.aval, f"{what} from the rule of {name}")
+        for t, o in zip(leaves, outs)
+    ]
 
 
 def _like(t: Any, aval: Any, what: str) -> Array | None:
@@ -187,7 +257,7 @@ def _like(t: Any, aval: Any, what: str) -> Array | None:
         return None
     t = as_array(t)
     if t.shape != aval.shape:
-        raise TypeMismatch(
+        raise ShapeError(
             f"{what} has the type {t.aval.str_short()}; expected {aval.tangent().str_short()}"
         )
     return convert(t, aval.dtype)
@@ -211,6 +281,7 @@ class custom_vjp(_WithRule):
 
     fwd: Callable | None = None
     bwd: Callable | None = None
+    symbolic = False
 
     def defvjp(
         self,
@@ -219,13 +290,13 @@ class custom_vjp(_WithRule):
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Set the two halves of the rule."""
+        """Set the two halves of the rule.
+
+        With `symbolic_zeros` fwd gets a `CustomVJPPrimal` for each leaf of its arguments, and bwd a
+        `SymbolicZero` for each cotangent that is zero.
+        """
         del optimize_remat
-        if symbolic_zeros:
-            raise InvalidValue(
-                "custom_vjp does not have symbolic_zeros; cotangents are arrays of zeros"
-            )
-        self.fwd, self.bwd = fwd, bwd
+        self.fwd, self.bwd, self.symbolic = fwd, bwd, symbolic_zeros
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args = _positional(self.fun, args, kwargs)
@@ -236,12 +307,15 @@ class custom_vjp(_WithRule):
             )
         static, dynamic, join = self.split(args)
         leaves, treedef = flatten_arrays(dynamic, f"arguments of {name}")
-        rule = _Reverse(name, self.fwd, self.bwd, static, join, treedef, [x.aval for x in leaves])
+        rule = _Reverse(self, name, static, join, treedef, [x.aval for x in leaves])
 
         def fun(*xs: Array) -> list[Array]:
             return rule.results.flatten(self.fun(*join(treedef.unflatten(xs))), "results")
 
-        prim = CustomVJP(fun, name, fwd=rule.forward, bwd=rule.backward, results=rule.results)
+        prim = CustomVJP(
+            fun, name, fwd=rule.forward, bwd=rule.backward, results=rule.results,
+            symbolic=self.symbolic,
+        )  # fmt: skip
         outs = call_with_rule(prim, leaves)
         return rule.results.structure.unflatten(outs)
 
@@ -250,15 +324,18 @@ class _Reverse:
     """A user's fwd and bwd as functions of arrays."""
 
     def __init__(
-        self, name: str, fwd: Callable, bwd: Callable, static: tuple, join: Callable, treedef: Any,
-        avals: list,
-    ):  # fmt: skip
-        self.name, self.fwd, self.bwd = name, fwd, bwd
+        self, of: custom_vjp, name: str, static: tuple, join: Callable, treedef: Any, avals: list
+    ):
+        assert of.fwd is not None and of.bwd is not None
+        self.name, self.fwd, self.bwd, self.symbolic = name, of.fwd, of.bwd, of.symbolic
         self.static, self.join, self.treedef, self.avals = static, join, treedef, avals
         self.results = _Results(name)
         self.kept: Any = None  # the structure of the residuals, and those that are not arrays
 
-    def forward(self, *xs: Array) -> list[Array]:
+    def forward(self, *xs: Any) -> list[Array]:
+        if self.symbolic:
+            n = len(xs) // 2
+            xs = tuple([CustomVJPPrimal(x, flag is not None) for x, flag in zip(xs, xs[n:])])
         made = self.fwd(*self.join(self.treedef.unflatten(xs)))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeMismatch(
@@ -276,35 +353,46 @@ class _Reverse:
         it = iter(values[:n])
         residuals = structure.unflatten([next(it) if a else x for a, x in zip(arrays, others)])
         cts = [
-            np.zeros(a.shape, dtypes.float0) if ct is None else ct
+            ct if ct is not None
+            else SymbolicZero(_tangent_type(a)) if self.symbolic
+            else np.zeros(a.shape, dtypes.float0)
             for ct, a in zip(values[n:], self.results.avals)
-        ]
+        ]  # fmt: skip
         found = self.bwd(*self.static, residuals, self.results.structure.unflatten(cts))
         return self.flat_cotangents(found)
 
     def flat_cotangents(self, found: Any) -> list[Array | None]:
         """One cotangent per leaf of the arguments."""
-        whole = self.treedef.unflatten([None] * self.treedef.num_leaves)
-        if not isinstance(found, (tuple, list)) or len(found) != len(whole):
+        parts = tree_util.treedef_children(self.treedef)
+        if not isinstance(found, (tuple, list)) or len(found) != len(parts):
             got = f"{len(found)}" if isinstance(found, (tuple, list)) else type(found).__name__
             raise TypeMismatch(
-                f"bwd of {self.name} must return a tuple of {len(whole)} cotangents, one per argument, "
+                f"bwd of {self.name} must return a tuple of {len(parts)} cotangents, one per argument, "
                 f"got {got}"
             )
-        flat: list = []
-        for ct, part in zip(found, tree_util.treedef_children(self.treedef)):
-            if ct is None:
-                flat += [None] * part.num_leaves
-                continue
-            try:
-                flat += part.flatten_up_to(ct)
-            except ValueError as error:
-                raise TypeMismatch(
-                    f"bwd of {self.name} gave a cotangent of structure "
-                    f"{tree_util.tree_structure(ct)}; expected that of the argument, {part}"
-                ) from error
+        flat = [ct for given, part in zip(found, parts) for ct in self._spread(given, part)]
         what = f"a cotangent from bwd of {self.name}"
-        return [None if c is None else _like(c, a, what) for c, a in zip(flat, self.avals)]
+        return [_cotangent(c, a, what) for c, a in zip(flat, self.avals)]
+
+    def _spread(self, ct: Any, part: Any) -> list:
+        """A cotangent per leaf of an argument; one for a whole container is that of each leaf."""
+        if ct is None or tree_util.treedef_is_leaf(tree_util.tree_structure(ct)):
+            return [ct] * part.num_leaves
+        try:
+            return part.flatten_up_to(ct)
+        except ValueError as error:
+            raise TypeMismatch(
+                f"bwd of {self.name} gave a cotangent of structure "
+                f"{tree_util.tree_structure(ct)}; expected that of the argument, {part}"
+            ) from error
+
+
+def _cotangent(ct: Any, aval: ShapedArray, what: str) -> Array | None:
+    if isinstance(ct, SymbolicZero) and ct.shape != aval.shape:
+        raise ShapeError(
+            f"{what} is {ct}; expected {_tangent_type(aval).str_short()}. None is always right for zero."
+        )
+    return None if ct is None or isinstance(ct, SymbolicZero) else _like(ct, aval, what)
 
 
 def custom_gradient(fun: Callable) -> Callable:
@@ -359,7 +447,12 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
         n = len(args) - sum(hoisted)
         it = iter(args[n:])
         values = [next(it) if h else c for h, c in zip(hoisted, consts)]
-        own = flatten_arrays(args[:n], f"arguments of {name_of(fun)}")[0]
+        own, found = flatten_arrays(args[:n], f"arguments of {name_of(fun)}")
+        if found != treedef:
+            raise TypeMismatch(
+                f"{name_of(fun)}, converted by closure_convert, got arguments of structure {found}; it "
+                f"was converted for {treedef}, followed by {sum(hoisted)} arrays"
+            )
         own = [convert(x, a.dtype) for x, a in zip(own, avals)]
         return results.structure.unflatten(eval_jaxpr(jaxpr, [*values, *own]))
 

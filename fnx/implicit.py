@@ -125,26 +125,42 @@ def custom_root(
     solver, solver_consts = _closed(lambda g: solve(f, g), treedef, avals, "solve", aux)
     n, m = len(consts), len(avals)
 
+    # Traced now, since tangent_solve may close over traced values, which rules may not.
+    tangent, tangent_consts = _tangent_solver(jaxpr, n, treedef, avals, tangent_solve)
+
     @custom_jvp
-    def root(params: list, closed: list, guess: list) -> list:
+    def root(params: list, closed: list, more: list, guess: list) -> list:
         return eval_jaxpr(solver, [*closed, *guess])
 
     @root.defjvp
     def root_rule(primals: tuple, tangents: tuple) -> tuple:
-        params = primals[0]
+        params, _, more, _ = primals
         outs = root(*primals)
         x = outs[:m]
-        residual = lambda p: eval_jaxpr(jaxpr, [*p, *x])
-        _, moved = jvp(residual, (params,), (tangents[0],)) if n else (None, [])
         if not n:
             return outs, [zeros(o.aval.tangent()) for o in outs]
-        _, push = linearize(lambda v: eval_jaxpr(jaxpr, [*params, *v]), x)
-        apply = lambda v: treedef.unflatten(push(tree_util.tree_leaves(v)))
-        rhs = treedef.unflatten([neg(t) for t in moved])
-        solved = custom_linear_solve(apply, rhs, tangent_solve, tangent_solve)
+        residual = lambda p: eval_jaxpr(jaxpr, [*p, *x])
+        _, moved = jvp(residual, (params,), (tangents[0],))
+        solved = eval_jaxpr(tangent, [*more, *params, *x, *(neg(t) for t in moved)])
         extra = [zeros(o.aval.tangent()) for o in outs[m:]]
-        return outs, [*tree_util.tree_leaves(solved), *extra]
+        return outs, [*solved, *extra]
 
-    outs = root(consts, solver_consts, leaves)
+    outs = root(consts, solver_consts, tangent_consts, leaves)
     x = treedef.unflatten(outs[:m])
     return (x, tree_util.tree_unflatten(aux[0], outs[m:])) if has_aux else x  # type: ignore[index]
+
+
+def _tangent_solver(
+    jaxpr: Jaxpr, n: int, treedef: Any, avals: list, tangent_solve: Callable
+) -> tuple[Jaxpr, list[Array]]:
+    """(constants, parameters of the function, x, y) -> the solution of its derivative at x for y."""
+    m = len(avals)
+
+    def flat(*values: Array) -> list[Array]:
+        params, x, rhs = values[:n], list(values[n : n + m]), treedef.unflatten(values[n + m :])
+        _, push = linearize(lambda v: eval_jaxpr(jaxpr, [*params, *v]), x)
+        apply = lambda v: treedef.unflatten(push(tree_util.tree_leaves(v)))
+        solved = custom_linear_solve(apply, rhs, tangent_solve, tangent_solve)
+        return tree_util.tree_leaves(solved)
+
+    return trace(flat, [*jaxpr.in_avals[:n], *avals, *avals], what="tangent_solve")

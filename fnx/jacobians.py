@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx import tree_util
+from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import entrance
 from fnx.derivatives import check_differentiable
@@ -113,17 +114,23 @@ def jacrev(
         check_differentiable(leaves, "jacrev", holomorphic, allow_int, picked, real=False)
         structures: list = []
         flat = flat_function(aux, treedef, structures)
-        outs, tape = linearize_.linearize(flat, leaves, [True] * len(leaves), "jacrev")
+        nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
+        outs, tape = linearize_.linearize(flat, leaves, nonzero, "jacrev")
         check_differentiable(outs, "jacrev: the result; it", holomorphic, False)
 
         def pull(*cts: Array) -> list[Array]:
             back = tape.pull(cts)
-            return [zeros(x.aval.strong()) if g is None else g for g, x in zip(back, leaves)]
+            known = zip(back, leaves, nonzero)
+            return [zeros(x.aval.strong()) if g is None else g for g, x, has in known if has]
 
         size = sum(y.size for y in outs)
         grads, axes = batching.batch(pull, size, _basis(outs), [0] * len(outs))
         rows = [batching.place_axis(size, g, k, 0) for g, k in zip(grads, axes, strict=True)]
-        split = [_blocks(r, outs, 0) for r in rows]
+        found = iter([_blocks(r, outs, 0) for r in rows])
+        split: list[list] = [
+            next(found) if has else [np.zeros((*y.shape, *x.shape), dtypes.float0) for y in outs]
+            for x, has in zip(leaves, nonzero)
+        ]
         trees = []
         for k in range(len(outs)):
             tree = tree_util.tree_unflatten(treedef, [parts[k] for parts in split])

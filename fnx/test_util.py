@@ -1,6 +1,6 @@
 """Checks of derivatives against finite differences."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,17 @@ from fnx.derivatives import jvp, vjp
 EPS = 1e-4
 
 
-def _tolerance(tol: float | None, leaves: Sequence[np.ndarray]) -> float:
-    if tol is not None:
+_DEFAULT = {np.dtype("float64"): 1e-5, np.dtype("complex128"): 1e-5, dtypes.bfloat16: 1e-1}
+Tolerance = float | Mapping[Any, float] | None
+
+
+def _tolerance(tol: Tolerance, leaves: Sequence[np.ndarray]) -> float:
+    """The tolerance for values of these dtypes: one number, or by dtype, or the default."""
+    if tol is not None and not isinstance(tol, Mapping):
         return tol
-    half = any(x.dtype.itemsize // (x.dtype.kind == "c" or 1) < 8 for x in leaves)
-    return 1e-2 if half else 1e-5
+    given = {dtypes.canonical(d): t for d, t in (tol or {}).items()}
+    kinds = {x.dtype for x in leaves if dtypes.is_inexact(x.dtype)}
+    return max([given.get(d, _DEFAULT.get(d, 1e-2)) for d in kinds], default=1e-5)
 
 
 def _random_like(rng: np.random.Generator, x: Any) -> Any:
@@ -78,8 +84,8 @@ def check_jvp(
     f: Callable,
     f_jvp: Callable,
     args: Sequence,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
@@ -98,8 +104,8 @@ def check_vjp(
     f: Callable,
     f_vjp: Callable,
     args: Sequence,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float = EPS,
     err_msg: str = "",
 ) -> None:
@@ -123,14 +129,15 @@ def check_grads(
     args: Sequence,
     order: int,
     modes: Sequence[str] = ("fwd", "rev"),
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance = None,
+    rtol: Tolerance = None,
     eps: float = EPS,
 ) -> None:
     """Compare the derivatives of `f` up to an order with finite differences of those one order lower.
 
     `modes` holds "fwd" (jvp), "rev" (vjp) or both; both are mixed in higher orders. AssertionError if
-    they differ by more than `atol`, `rtol` (1e-5, for float32 1e-2).
+    they differ by more than `atol`, `rtol`: numbers, or dicts of numbers by dtype (1e-5, for float32
+    1e-2, for bfloat16 0.1).
 
     >>> check_grads(lambda x: x**3, (2.0,), order=2)
     """

@@ -37,6 +37,19 @@ def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array 
     ]
 
 
+def check_results(outs: Sequence[Array], expected: Sequence[ShapedArray], what: str) -> None:
+    """Raise unless a rule gives results of the types that the function itself gave."""
+    found = [o.aval for o in outs]
+    if len(found) != len(expected) or not all(a.like(e) for a, e in zip(found, expected)):
+        raise TypeMismatch(
+            f"{what} gave results of types {[a.str_short() for a in found]}; the function itself gives "
+            f"{[a.str_short() for a in expected]}, and both must agree"
+        )
+
+
+_PERTURBED = ConcreteArray(np.array(True))
+
+
 def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
     """`fn` for all lanes at once; its results (None stays None) have them along axis 0."""
 
@@ -142,17 +155,23 @@ class CustomRule(Primitive):
 
 @dataclass(frozen=True, eq=False)
 class CustomJVP(CustomRule):
-    """`rule(*primals, *tangents)` gives results and their tangents, one after the other."""
+    """`rule(*primals, *tangents)` gives results and their tangents, one after the other.
+
+    With `symbolic` zero tangents are None in the rule, too.
+    """
 
     rule: Flat = field(default=None, repr=False)  # type: ignore[assignment]
+    symbolic: bool = field(default=False, repr=False)
     name = "custom_jvp_call"
     what = "the custom_jvp function"
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         self.check_consts(tangents)
         primals, tangents = primals[self.consts :], tangents[self.consts :]
-        outs = self.rule(*primals, *filled(tangents, primals))
+        outs = self.rule(*primals, *(tangents if self.symbolic else filled(tangents, primals)))
         n = len(outs) // 2
+        if self.jaxpr is not None:
+            check_results(outs[:n], self.jaxpr.out_avals, f"the rule of {self.of}")
         return tuple(outs[:n]), tuple(outs[n:])
 
     def lanes(self, size: int, axes: tuple) -> "CustomJVP":
@@ -162,11 +181,16 @@ class CustomJVP(CustomRule):
 
 @dataclass(frozen=True, eq=False)
 class CustomVJP(CustomRule):
-    """`fwd(*args)` gives `results` results, then residuals; `bwd(*residuals, *cotangents)` cotangents."""
+    """`fwd(*args)` gives `results` results, then residuals; `bwd(*residuals, *cotangents)` cotangents.
+
+    With `symbolic` fwd gets further arguments, None for each operand that is not differentiated, and
+    zero cotangents are None in bwd.
+    """
 
     fwd: Flat = field(default=None, repr=False)  # type: ignore[assignment]
     bwd: Flat = field(default=None, repr=False)  # type: ignore[assignment]
     results: Callable[[], int] = field(default=None, repr=False)  # type: ignore[assignment]
+    symbolic: bool = field(default=False, repr=False)
     name = "custom_vjp_call"
     what = "the custom_vjp function"
 
@@ -180,18 +204,20 @@ class CustomVJP(CustomRule):
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         self.check_consts(tangents)
         primals, tangents = primals[self.consts :], tangents[self.consts :]
-        found = self.fwd(*primals)
+        mask = given(tangents)
+        flags = [_PERTURBED if m else None for m in mask] if self.symbolic else []
+        found = self.fwd(*primals, *flags)
         n = self.results()
         outs, residuals = tuple(found[:n]), tuple(found[n:])
-        mask = given(tangents)
-        pull = Pullback(
-            self.bwd, self.of, len(residuals), mask, tuple([o.aval.tangent() for o in outs])
-        )
+        if self.jaxpr is not None:
+            check_results(outs, self.jaxpr.out_avals, f"fwd of {self.of}")
+        avals = tuple([o.aval.tangent() for o in outs])
+        pull = Pullback(self.bwd, self.of, len(residuals), mask, avals, self.symbolic)
         touts = pull.bind(*residuals, *only(mask, tangents))
         return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
 
     def lanes(self, size: int, axes: tuple) -> "CustomVJP":
-        fwd = in_lanes(self.fwd, size, axes)
+        fwd = in_lanes(self.fwd, size, (*axes, *(None for _ in axes)))
         return replace(
             self,
             fun=in_lanes(self.fun, size, axes),
@@ -232,6 +258,7 @@ class Pullback(Primitive):
     residuals: int = field(repr=False)
     mask: tuple[bool, ...] = field(repr=False)
     outs: tuple[ShapedArray, ...] = field(repr=False)
+    symbolic: bool = field(default=False, repr=False)
     name = "custom_vjp_pullback"
     multiple_results = True
     __eq__, __hash__ = object.__eq__, object.__hash__
@@ -248,9 +275,10 @@ class Pullback(Primitive):
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         known, linear = args[: self.residuals], args[self.residuals :]
         full = [
-            None if not has_tangent(a) else zeros(a) if ct is None else ct
+            None if not has_tangent(a) or (ct is None and self.symbolic)
+            else zeros(a) if ct is None else ct
             for ct, a in zip(cts, self.outs)
-        ]
+        ]  # fmt: skip
         found = only(self.mask, self.bwd(*known, *full))
         found = [ct if isinstance(x, Undefined) else None for ct, x in zip(found, linear)]
         return (*(None for _ in known), *found)

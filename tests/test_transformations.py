@@ -214,3 +214,137 @@ def test_functions_with_rules_are_not_taken_for_one_another(kind, wrap):
     np.testing.assert_allclose(fnx.jit(fnx.grad(lambda x: both(x).sum()))(x), [110.0, 110.0])
     loop = lambda x: lax.scan(lambda c, _: (f(c) + g(c), None), x, None, length=2)[0]
     assert float(fnx.grad(loop)(1.0)) == pytest.approx(110.0**2)
+
+
+# --- zeros that are not arrays ------------------------------------------------------------------
+
+
+@RUN
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit, fnx.checkpoint])
+def test_symbolic_zeros_of_custom_jvp(run, wrap):
+    seen = []
+
+    @fnx.custom_jvp
+    def f(x, y, n):
+        return x * y, x + n, y
+
+    def rule(primals, tangents):
+        zero = fnx.custom_derivatives.SymbolicZero
+        x, y, n = primals
+        seen.append([isinstance(t, zero) for t in tangents])
+        dx, dy, dn = tangents
+        assert dn.dtype == fnx.dtypes.float0
+        assert dn.shape == n.shape
+        first = (0.0 if isinstance(dx, zero) else 10.0 * dx) + (
+            0.0 if isinstance(dy, zero) else 100.0 * dy
+        )
+        nothing = fnx.custom_derivatives.zero_from_primal(y, symbolic_zeros=True)
+        return f(x, y, n), (first, dx, nothing)
+
+    f.defjvp(rule, symbolic_zeros=True)
+    n = np.arange(3)
+    total = lambda x, y: sum(z.sum() for z in wrap(f)(x, y, n))
+    x, y = jnp.ones(3), jnp.full(3, 2.0)
+    np.testing.assert_allclose(run(fnx.grad(total))(x, y), np.full(3, 11.0))
+    assert seen[-1] == [False, True, True]
+    np.testing.assert_allclose(run(fnx.grad(total, 1))(x, y), np.full(3, 100.0))
+    assert seen[-1] == [True, False, True]
+    lanes = run(fnx.vmap(fnx.grad(total), (0, None)))(jnp.ones((2, 3)), y)
+    np.testing.assert_allclose(lanes, np.full((2, 3), 11.0))
+    assert seen[-1] == [False, True, True]
+
+
+@RUN
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit, fnx.vmap, lambda f: fnx.jit(fnx.vmap(f))])
+def test_symbolic_zeros_of_custom_vjp(run, wrap):
+    flags, zeros = [], []
+
+    @fnx.custom_vjp
+    def f(x, y):
+        return x * y, x
+
+    def fwd(x, y):
+        flags.append((x.perturbed, y.perturbed))
+        values = fnx.custom_derivatives.custom_vjp_primal_tree_values((x, y))
+        return f(*values), values
+
+    def bwd(kept, cts):
+        zero = fnx.custom_derivatives.SymbolicZero
+        zeros.append([isinstance(ct, zero) for ct in cts])
+        _x, y = kept
+        a, b = cts
+        dx = (0.0 if isinstance(a, zero) else 10.0 * a * y) + (
+            0.0 if isinstance(b, zero) else 1000.0 * b
+        )
+        return dx, zero.from_primal_value(y)
+
+    f.defvjp(fwd, bwd, symbolic_zeros=True)
+    x, y = jnp.ones(2), jnp.full(2, 3.0)
+    first, second = (lambda x, y, k=k: wrap(f)(x, y)[k].sum() for k in (0, 1))
+    np.testing.assert_allclose(run(fnx.grad(first))(x, y), [30.0, 30.0])
+    assert flags[-1] == (True, False)
+    assert zeros[-1] == [False, True]
+    gx, gy = run(fnx.grad(second, (0, 1)))(x, y)
+    np.testing.assert_allclose(gx, [1000.0, 1000.0])
+    np.testing.assert_allclose(gy, [0.0, 0.0])
+    assert flags[-1] == (True, True)
+    assert zeros[-1] == [True, False]
+
+
+def test_cotangents_of_rules_fit_their_arguments():
+    @fnx.custom_vjp
+    def f(pair, z):
+        return pair["a"] * pair["b"] + z
+
+    f.defvjp(lambda pair, z: (f(pair, z), None), lambda _, ct: (ct * 7.0, None))
+    g, gz = fnx.grad(f, (0, 1))({"a": 2.0, "b": 3.0}, 1.0)  # one for the whole dict
+    assert [float(g["a"]), float(g["b"]), float(gz)] == [7.0, 7.0, 0.0]
+
+    f.defvjp(lambda pair, z: (f(pair, z), None), lambda _, ct: (None, jnp.ones(2)))
+    with pytest.raises(ValueError, match="a cotangent from bwd"):
+        fnx.grad(f, 1)({"a": 2.0, "b": 3.0}, 1.0)
+    zero = fnx.custom_derivatives.SymbolicZero.from_primal_value(jnp.ones(2))
+    f.defvjp(lambda pair, z: (f(pair, z), None), lambda _, ct: (None, zero))
+    with pytest.raises(ValueError, match="None is always right"):
+        fnx.grad(f, 1)({"a": 2.0, "b": 3.0}, 1.0)
+
+
+def test_a_rule_whose_result_is_of_another_type_than_its_function_says_so():
+    @fnx.custom_jvp
+    def f(x):
+        return x
+
+    f.defjvp(lambda p, t: (jnp.stack([p[0], p[0]]), jnp.stack([t[0], t[0]])))
+    with pytest.raises(TypeError, match="the rule of f gave results"):
+        fnx.grad(fnx.jit(lambda x: f(x).sum()))(1.0)
+
+
+# --- solvers that close over what is differentiated ------------------------------------------------
+
+
+@RUN
+def test_custom_root_whose_solvers_close_over_a_factorization(run):
+    def solve(a, b):
+        factor = fnx.scipy.linalg.cho_factor(a)
+        by = lambda f, y: fnx.scipy.linalg.cho_solve(factor, y)
+        tangent = lambda g, y: lax.custom_linear_solve(g, y, by, symmetric=True)
+        with_aux = lambda f, y: (by(f, y), {"rounds": jnp.array(3)})
+        return lax.custom_root(lambda x: a @ x - b, b, with_aux, tangent, has_aux=True)
+
+    a = np.array([[3.0, 1.0], [1.0, 2.0]])
+    b = np.array([1.0, -2.0])
+    f = lambda a, b: solve(a @ a.T, b)[0]
+    plain = lambda a, b: jnp.linalg.solve(a @ a.T, b)
+    np.testing.assert_allclose(run(f)(a, b), plain(a, b))
+    for derivative in (fnx.jacfwd, fnx.jacrev, fnx.hessian):
+        for x, y in zip(run(derivative(f, (0, 1)))(a, b), derivative(plain, (0, 1))(a, b)):
+            fnx.tree.map(lambda p, q: np.testing.assert_allclose(p, q, atol=1e-12), x, y)
+    fnx.test_util.check_grads(f, (a, b), 2, rtol={np.float32: 1e-2, np.float64: 1e-5})
+
+
+def test_integers_in_jacrev_have_jacobians_without_values():
+    f = lambda x, i: jnp.stack([x[i], 2.0 * x[0]])
+    gx, gi = fnx.jacrev(f, (0, 1), allow_int=True)(jnp.ones(3), 1)
+    np.testing.assert_array_equal(gx, [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]])
+    assert gi.shape == (2,)
+    assert gi.dtype == fnx.dtypes.float0
