@@ -5,6 +5,7 @@ The tables are the one place for these heuristics.
 """
 
 from math import inf, prod
+from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
@@ -33,14 +34,22 @@ _FOLDS = (
 )
 PER_OPERAND = dict.fromkeys(_FOLDS.split(), 0.25)
 PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
+ROUND = 0.5  # at least, of an equation in a loop
 COPIES = frozenset(
     {"dynamic_update_slice", "slice_add", "dynamic_slice_add"}
 )  # cost what they copy
+FEW = 64  # bytes that stay in registers
 SMALL = 64  # up to this many elements, what is free or cheap lives in registers
 
 
-def recompute_cost(eqn: Eqn) -> float:
-    """Bytes that are worth storing to save the equation; `inf`: never compute it again."""
+def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
+    """Bytes that are worth storing to save the equation; `inf`: never compute it again.
+
+    With `loops`, a loop costs what its rounds do.
+    """
+    if loops and eqn.prim.name == "scan":
+        prim: Any = eqn.prim
+        return prim.length * sum(max(ROUND, recompute_cost(e, True)) for e in prim.jaxpr.eqns)
     name, size = eqn.prim.name, max((v.aval.size for v in eqn.outs), default=0)
     if name in PER_ELEMENT:
         rate = PER_ELEMENT[name]
@@ -60,8 +69,8 @@ def recompute_cost(eqn: Eqn) -> float:
 def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:
     """The equations of a loop's body that may run once before it, and the others.
 
-    They depend on constants of the loop, and make nothing larger than what they read, unless they cost
-    much: a broadcast is cheaper to repeat than to load.
+    They depend on constants of the loop, and make nothing larger than what they read, unless it is a
+    few numbers, or costs much: a broadcast is cheaper to repeat than to load.
     """
     known = set(body.inputs[:consts])
     early, late = [], []
@@ -78,4 +87,4 @@ def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:
 
 def _shrinks(e: Eqn) -> bool:
     read = max((a.aval.nbytes for a in e.inputs if type(a) is not Literal), default=0)
-    return max((v.aval.nbytes for v in e.outs), default=0) <= read
+    return max((v.aval.nbytes for v in e.outs), default=0) <= max(read, FEW)

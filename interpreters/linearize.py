@@ -164,8 +164,55 @@ def _sum(total: Array | None, parts: list[AddTo]) -> Array:
     return total
 
 
+class Known:
+    """Values of variables, computed when they are asked for."""
+
+    def __init__(self, values: dict[Var, Array], eqns: Sequence[Eqn] = ()):
+        self.values = values
+        self.maker = {v: e for e in eqns for v in e.outs}
+
+    def add(self, eqns: Sequence[Eqn]) -> None:
+        """More equations to compute values with."""
+        self.maker |= {v: e for e in eqns for v in e.outs}
+
+    def atom(self, v: Var) -> Atom:
+        """What a variable is another name of."""
+        return v
+
+    def __contains__(self, v: Var) -> bool:
+        at = self.atom(v)
+        return type(at) is Literal or at in self.values or at in self.maker
+
+    def __getitem__(self, v: Var) -> Array:
+        todo = [v]
+        while todo:
+            at = self.atom(todo[-1])
+            if type(at) is Literal or at in self.values:
+                todo.pop()
+                continue
+            e = self.maker[at]  # type: ignore[index]
+            missing = [a for a in e.inputs if type(a) is Var and not self._has(a)]
+            todo += missing
+            if not missing:
+                outs = e.prim.bind(*[self._value(a) for a in e.inputs])
+                for out, value in zip(e.outs, outs, strict=True):
+                    self.values.setdefault(out, value)
+        return self._value(v)
+
+    def _has(self, v: Var) -> bool:
+        at = self.atom(v)
+        return type(at) is Literal or at in self.values
+
+    def _value(self, atom: Atom) -> Array:
+        at = self.atom(atom) if type(atom) is Var else atom
+        return self.values[at] if type(at) is Var else at.value  # type: ignore[union-attr]
+
+    def learn(self, eqn: Eqn, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
+        """Take note of what the transpose of a loop restored of its last operands."""
+
+
 def backward(
-    eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | None = None
+    eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | Known | None = None
 ) -> None:
     """Pull the cotangents in `env` back through linear equations; variables in `known` are values."""
     for eqn in reversed(eqns):
@@ -183,7 +230,12 @@ def backward(
                 args.append(known[a])
             else:
                 args.append(Undefined(a.aval))
-        for a, ct in zip(eqn.inputs, eqn.prim.transpose(cts, *args), strict=True):
+        if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
+            back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]
+            known.learn(eqn, eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
+        else:
+            back = eqn.prim.transpose(cts, *args)
+        for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
                 if a in env:
                     accumulate(env, a, ct)
@@ -196,21 +248,25 @@ def backward_jaxpr(
     args: Sequence[Any],
     cts: Sequence[Array | None],
     seeds: Sequence[Array | None] | None = None,
+    later: Known | None = None,
 ) -> list:
     """Cotangents of the `Undefined` among `args`; what does not depend on those is computed first.
 
-    They are added to `seeds`, parallel to `args`, where there are any.
+    They are added to `seeds`, parallel to `args`, where there are any. With `later`, which may know
+    more of the inputs, the rest is computed where it is needed.
     """
-    known: dict[Var, Array] = {
-        v: x for v, x in zip(jaxpr.inputs, args, strict=True) if not isinstance(x, Undefined)
-    }
+    known: Any = later
+    if known is None:
+        known = {v: x for v, x in zip(jaxpr.inputs, args) if not isinstance(x, Undefined)}
     linear = []
     for eqn in jaxpr.eqns:
-        if all(type(a) is not Var or a in known for a in eqn.inputs):
+        if not all(type(a) is not Var or a in known for a in eqn.inputs):
+            linear.append(eqn)
+        elif later is not None:
+            later.add([eqn])
+        else:
             outs = eqn.prim.bind(*[known[a] if type(a) is Var else a.value for a in eqn.inputs])
             known.update(zip(eqn.outs, outs, strict=True))
-        else:
-            linear.append(eqn)
     env: dict[Var, Any] = {}
     for v, seed in zip(jaxpr.inputs, seeds or ()):
         if seed is not None:

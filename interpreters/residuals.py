@@ -9,12 +9,12 @@ anyway costs nothing to compute later instead of earlier.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
 from .costs import recompute_cost
 from .linearize import linearize_jaxpr
 from .maxflow import Graph
-from .restore import chain, makers, overwritten, replay_needs
+from .restore import Rewind, chain, go_back_over, makers, needed, overwritten, record
 from .rewrite import Renaming, dependent, live, reaching, reads, splice
 from .simplify import simplify
 
@@ -23,69 +23,83 @@ from .simplify import simplify
 class Split:
     """A jaxpr and its derivative.
 
-    forward: inputs -> (results, stored values). linear: (inputs that are read again, stored values,
-    nonzero tangents) -> nonzero tangents of results.
+    forward: inputs -> (results, stored values). linear: (inputs that are read again, versions of
+    restored arrays, stored values, nonzero tangents) -> nonzero tangents of results.
+    undo: (inputs that are read again, restored arrays after it all, stored values) -> their versions.
     """
 
     forward: Jaxpr
     linear: Jaxpr
-    inputs: tuple[int, ...]  # which inputs the linear jaxpr reads
+    inputs: tuple[int, ...]  # which inputs are read again
     mask: tuple[bool, ...]  # which results have tangents
     tangents: int  # how many tangents the linear jaxpr gets
-    replayed: tuple[
-        int, ...
-    ] = ()  # carries that it makes again: their next values are its last results
+    restored: tuple[int, ...] = ()  # inputs, carried by a loop, that are restored on the way back
+    versions: tuple[int, ...] = ()  # how many of each, from the first to the last
+    undo: Jaxpr | None = None
 
     @property
     def stored(self) -> int:
         """How many values are stored."""
-        return len(self.linear.inputs) - len(self.inputs) - self.tangents
+        return len(self.forward.outs) - len(self.mask)
 
 
 def choose(
     eqns: Sequence[Eqn], results: Sequence, residuals: Sequence, at_hand: set[Var],
-    costly: dict[Var, float], invariant: set[Var],
-) -> list[Var]:  # fmt: skip
-    """The variables to store, so that `residuals` can be computed from them and from `at_hand`.
+    costly: dict[Var, float], invariant: set[Var], rewinds: Sequence[Rewind] = (),
+    loops: bool = False,
+) -> tuple[list[Var], list[Rewind]]:  # fmt: skip
+    """What to store, so that `residuals` can be computed from it and from `at_hand`: variables, arrays.
 
     `costly` are inputs that must be stored to be known later, and the price. `invariant` variables
     depend on loop constants only: equations that make them are computed once, wherever they stand.
+    With `loops`, loops may be run again.
     """
     graph = Graph(2)
     source, sink = 0, 1
     nodes: dict[Var, int] = {}
-    needed = reaching(eqns, residuals)
+    makes: dict[Var, int] = {}  # the node of the equation that makes a variable
+    needs = [v for r in rewinds for v in needed(r.steps)]
+    wanted = reaching(eqns, [*residuals, *needs])
     anyway = reaching(eqns, results)
+    restored = {v: r for r in rewinds for v in r.versions}
+    groups = {r.start: graph.node() for r in rewinds}
+    for v, r in restored.items():
+        nodes[v] = graph.node()
+        graph.edge(groups[r.start], nodes[v])
+    behind = dependent(eqns, restored)  # where these say what to restore, they must be there before
+    costly = costly | {v: _bytes(v) for v in needs if v in behind}
     for v, price in costly.items():
-        if v in needed:
+        if v in wanted and v not in restored:
             nodes[v] = graph.node()
             graph.edge(source, nodes[v], price)
     for e in eqns:
-        outs = [v for v in e.outs if v in needed]
+        outs = [v for v in e.outs if v in wanted and v not in restored and v not in costly]
         if not outs:
             continue
         again = graph.node()  # on the sink's side: computed again
         weight = 0.0
         if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
-            weight = recompute_cost(e)
+            weight = recompute_cost(e, loops)
         if weight > 0:
             graph.edge(source, again, weight)
         for a in set(e.inputs):
             if type(a) is Var and a not in at_hand:
                 graph.edge(nodes[a], again)
         for v in outs:
-            nodes[v] = graph.node()
+            nodes[v], makes[v] = graph.node(), again
             graph.edge(again, nodes[v], _bytes(v))
-    for r in {r for r in residuals if type(r) is Var and r not in at_hand}:
-        graph.edge(nodes[r], sink)
+    for r in rewinds:
+        graph.edge(source, groups[r.start], r.price)
+        for v in needed(r.steps):
+            if v not in at_hand:
+                graph.edge(nodes[v], groups[r.start])
+    for v in {r for r in residuals if type(r) is Var and r not in at_hand}:
+        graph.edge(nodes[v], sink)
     _, late = graph.cut(source, sink)
-    stored = [v for v in costly if v in nodes and nodes[v] in late]
+    stored = [v for v in costly if v not in restored and v in nodes and nodes[v] in late]
     for e in eqns:
-        for v in e.outs:
-            # its equation's node is the tail of the edge into the variable's node
-            if v in nodes and nodes[v] in late and graph.head[graph.out[nodes[v]][0]] not in late:
-                stored.append(v)
-    return stored
+        stored += [v for v in e.outs if v in makes and nodes[v] in late and makes[v] not in late]
+    return stored, [r for r in rewinds if groups[r.start] in late]
 
 
 def _bytes(v: Var) -> float:
@@ -114,30 +128,21 @@ def split(
     invariant = {v for e in forward.eqns for v in e.outs if v not in changing}
     at_hand = {v for v, c in zip(forward.inputs, costly) if not c}
     prices = {v: _bytes(v) for v, c in zip(forward.inputs, costly) if c}
-    again = _replays(forward, carry, at_hand, prices)
-    prices |= {v: price for v, (price, _) in again.items()}
-    stored = choose(forward.eqns, results, residuals, at_hand, prices, invariant)
-    made = [v for v in stored if v in again]
-    stored += [v for m in made for v in again[m][1] if v not in at_hand]
-    stored = [v for v in dict.fromkeys(stored) if v not in made]
-    after = {forward.inputs[k]: out for k, out in zip(carry, forward.outs) if k >= 0}
-    return assemble(forward, linear, count, mask, stored, at_hand, {v: after[v] for v in made})
+    rewinds = _rewinds(forward, carry, prices)
+    stored, rewinds = choose(
+        forward.eqns, results, residuals, at_hand, prices, invariant, rewinds, bool(carry)
+    )
+    return assemble(forward, linear, count, mask, stored, at_hand, rewinds)
 
 
-def _replays(
-    forward: Jaxpr, carry: Sequence[int], at_hand: set[Var], prices: dict[Var, float]
-) -> dict[Var, tuple[float, list[Var]]]:
-    """Carries that are cheaper to update again, in their second run, than to store; what that needs."""
-    found = {}
+def _rewinds(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> list[Rewind]:
+    """Carries of which it is cheaper to store what is overwritten."""
+    found = []
     maker = makers(forward.eqns)
     for k, out in zip(carry, forward.outs):
         steps = chain(maker, forward.inputs[k], out) if k >= 0 else None
-        if steps is not None:
-            needs = replay_needs(steps)
-            # On the way back, what was overwritten is stored, too.
-            price = overwritten(steps) + sum(_bytes(v) for v in needs if v not in at_hand)
-            if 2 * price < prices.get(forward.inputs[k], 0):
-                found[forward.inputs[k]] = price, needs
+        if steps is not None and 2 * overwritten(steps) < prices.get(forward.inputs[k], 0):
+            found.append(Rewind(forward.inputs[k], tuple(steps)))
     return found
 
 
@@ -145,8 +150,8 @@ def split_saving(jaxpr: Jaxpr, nonzero: tuple[bool, ...], save: Callable[[Eqn], 
     """The derivative of a jaxpr that stores what `save` says, and computes all else again."""
     forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
     residuals = forward.outs[len(jaxpr.outs) :]
-    needed = reaching(forward.eqns, residuals)
-    stored = [v for e in forward.eqns if save(e) for v in e.outs if v in needed]
+    wanted = reaching(forward.eqns, residuals)
+    stored = [v for e in forward.eqns if save(e) for v in e.outs if v in wanted]
     read = reads(live(forward.eqns, residuals, stored), residuals)  # saved values may hide others
     stored = [v for v in stored if v in read]
     return assemble(forward, linear, count, mask, stored, set(forward.inputs))
@@ -154,27 +159,52 @@ def split_saving(jaxpr: Jaxpr, nonzero: tuple[bool, ...], save: Callable[[Eqn], 
 
 def assemble(
     forward: Jaxpr, linear: Jaxpr, count: int, mask: tuple[bool, ...], stored: Sequence[Var],
-    at_hand: set[Var], replayed: dict[Var, Atom] | None = None,
+    at_hand: set[Var], rewinds: Sequence[Rewind] = (),
 ) -> Split:  # fmt: skip
-    """The two jaxprs, when it is known which values are stored, and which carries are made again."""
+    """The jaxprs, when it is known which values are stored, and which arrays are restored."""
     n = len(mask)
     results, residuals = forward.outs[:n], forward.outs[n:]
-    replayed = replayed or {}
-    places = [k for k, v in enumerate(forward.inputs) if v in replayed]
-    after = [replayed[forward.inputs[k]] for k in places]
-    wanted = {r for r in (*residuals, *after) if type(r) is Var}
-    known = {*at_hand, *replayed}
-    again = live(forward.eqns, wanted, {*stored, *known})
+    versions = [v for r in rewinds for v in r.versions]
+    wanted = {r for r in residuals if type(r) is Var}
+    again = live(forward.eqns, wanted, {*stored, *at_hand, *versions})
     again = [e for e in again if not e.prim.effects or any(v in wanted for v in e.outs)]
-    eqns, tangents = list(again), [Var(v.aval) for v in linear.inputs[count:]]
-    touts = [*splice(linear, [*residuals, *tangents], eqns), *after]
-    read = reads(eqns, touts)
-    kept = [k for k, v in enumerate(forward.inputs) if v in known and (v in read or k in places)]
-    heads = [*(forward.inputs[k] for k in kept), *stored]
-    name = Renaming((v, Var(v.aval)) for v in heads)
-    body = [Eqn(e.prim, [name(a) for a in e.inputs], name.outs(e), e.source) for e in eqns]
-    inputs = [*(name(v) for v in heads), *tangents]
-    later = Jaxpr(inputs, body, [name(o) for o in touts], name=forward.name)  # type: ignore
-    outs = [*results, *stored]
-    earlier = Jaxpr(forward.inputs, live(forward.eqns, outs), outs, forward.consts, forward.name)
-    return Split(earlier, simplify(later), tuple(kept), mask, len(tangents), tuple(places))
+    eqns, tangents = _without(again, set(versions)), [Var(v.aval) for v in linear.inputs[count:]]
+    touts = splice(linear, [*residuals, *tangents], eqns)
+    eqns_of_all = list(forward.eqns)
+    olds = [[record(eqns_of_all, s, s.items()) for s in r.steps] for r in rewinds]
+    kept_olds = [v for own in olds for found in own for v in found]
+    back, lasts, values = go_back_over(forward, rewinds, olds, {*stored, *at_hand})
+    before = [values[v] for v in versions]
+    read = {*reads(eqns, touts), *reads(back, before)}
+    kept = [k for k, v in enumerate(forward.inputs) if v in at_hand and v in read]
+    heads, rows = [forward.inputs[k] for k in kept], [*stored, *kept_olds]
+    rows = list(dict.fromkeys(rows))
+    later = _renamed([*heads, *versions, *rows, *tangents], eqns, touts, forward.name)
+    undo = _renamed([*heads, *lasts, *rows], back, before, forward.name) if rewinds else None
+    outs = [*results, *rows]
+    earlier = Jaxpr(forward.inputs, live(eqns_of_all, outs), outs, forward.consts, forward.name)
+    return Split(
+        earlier,
+        simplify(later),
+        tuple(kept),
+        mask,
+        len(tangents),
+        tuple([forward.inputs.index(r.start) for r in rewinds]),
+        tuple([len(r.versions) for r in rewinds]),
+        undo and simplify(undo),
+    )
+
+
+def _without(eqns: Sequence[Eqn], known: set[Var]) -> list[Eqn]:
+    """The equations, of whose results some are known."""
+    return [
+        Eqn(e.prim, e.inputs, [Var(v.aval) if v in known else v for v in e.outs], e.source)
+        for e in eqns
+    ]
+
+
+def _renamed(inputs: Sequence[Var], eqns: Sequence[Eqn], outs: Sequence, name: str) -> Jaxpr:
+    """A jaxpr in variables of its own."""
+    new = Renaming((v, Var(v.aval)) for v in inputs)
+    body = [Eqn(e.prim, [new(a) for a in e.inputs], new.outs(e), e.source) for e in eqns]
+    return Jaxpr([new(v) for v in inputs], body, [new(o) for o in outs], name=name)  # type: ignore

@@ -35,6 +35,7 @@ from .call import (
 from .costs import hoistable
 from .jvp import jvp_jaxpr
 from .residuals import Split, split
+from .rewind import Rewound, rewound
 from .rewrite import bind_into, dependent, reads, splice, with_zeros
 from .scan_reverse import (
     count_rows,
@@ -185,7 +186,7 @@ class Scan(Primitive):
         n = len(self.jaxpr.outs)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         kc = [k for k in parts.inputs if k < self.consts]
-        kx = [k for k in parts.inputs if k >= self.consts and k not in parts.replayed]
+        kx = [k for k in parts.inputs if k >= self.consts]
         rows = [
             count_rows(self, primals[k], counters[k - self.consts])
             if k < self.consts + self.carry
@@ -193,12 +194,13 @@ class Scan(Primitive):
             for k in kx
         ]
         tc, tk, tx = (only(given(t), t) for t in self.parts(tangents))
-        start = [primals[k] for k in parts.replayed]
         jaxpr = linear_body(self, parts, mask, (len(tc), len(tk), len(tx)))
-        linear = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk) + len(start))
-        xs = [*rows, *outs[n:], *tx]
-        touts = linear(*(primals[k] for k in kc), *tc, *tk, *start, *xs)
-        return outs[:n], spread(mask, [*touts[: len(tk)], *touts[len(tk) + len(start) :]])
+        loop: Scan | Rewound = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
+        if parts.undo is not None:
+            loop = rewound(loop, parts, len(kc))
+        lasts = [outs[k - self.consts] for k in parts.restored]
+        touts = loop(*(primals[k] for k in kc), *tc, *tk, *lasts, *rows, *outs[n:], *tx)
+        return outs[:n], spread(mask, touts)
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear = undefined(args)
@@ -214,7 +216,7 @@ class Scan(Primitive):
             moved = dependent(body.eqns, [*moved, *only(carried, self.parts(body.inputs)[1])])
         if not all(carried):
             return transpose_known(self, carried, cts, args)
-        return transpose_linear(self, cts, args)
+        return transpose_linear(self, cts, args)[0]
 
     # --- vmap, dead code ------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
 from fnx.ops.basic import zeros
 from fnx.ops.convert import ConvertElementType
@@ -15,10 +15,9 @@ from fnx.ops.join import Iota
 from fnx.ops.permute import Rev
 
 from .call import given, only, spread, undefined
-from .linearize import backward_jaxpr
+from .linearize import Known, backward_jaxpr
 from .residuals import Split
-from .restore import Places, chain, makers, overwritten, places
-from .rewrite import live, reaching, splice, with_zeros
+from .rewrite import live, reaching, with_zeros
 from .trace import trace_closed
 
 if TYPE_CHECKING:
@@ -28,27 +27,22 @@ Mask = tuple[bool, ...]
 
 
 def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
-    """(read consts, tconsts, tcarry, replayed, read xs, stored, txs) -> (tcarry, replayed, tys)."""
+    """(read consts, tconsts, tcarry, versions, read xs, stored, txs) -> (tcarry, tys)."""
     key = ("linear scan", scan.consts, scan.carry, mask)
     if key in parts.linear.memo:
         return parts.linear.memo[key]
     tc, tk, _ = tangents
     v = parts.linear.inputs
+    read, end = len(parts.inputs), len(parts.inputs) + sum(parts.versions)
     heads = len(v) - sum(tangents)
-    by = dict(zip(parts.inputs, v))
-    consts = [by[k] for k in parts.inputs if k < scan.consts]
-    again = [by[k] for k in parts.replayed]
-    rows = [by[k] for k in parts.inputs if k >= scan.consts and k not in parts.replayed]
-    rows += v[len(parts.inputs) : heads]
-    inputs = [*consts, *v[heads : heads + tc + tk], *again, *rows, *v[heads + tc + tk :]]
+    consts = [v for k, v in zip(parts.inputs, v) if k < scan.consts]
+    rows = [*v[len(consts) : read], *v[end:heads]]
+    inputs = [*consts, *v[heads : heads + tc + tk], *v[read:end], *rows, *v[heads + tc + tk :]]
     eqns = list(parts.linear.eqns)
-    last = len(parts.linear.outs) - len(again)
-    touts: Sequence = spread(parts.mask, parts.linear.outs[:last])
+    touts: Sequence = spread(parts.mask, parts.linear.outs)
     avals = [a.tangent() for a in scan.jaxpr.out_avals]
     full = with_zeros(eqns, touts[: scan.carry], avals)
-    tcarry = only(mask[: scan.carry], full)
-    tys = only(mask[scan.carry :], touts[scan.carry :])
-    outs = [*tcarry, *parts.linear.outs[last:], *tys]
+    outs = [*only(mask[: scan.carry], full), *only(mask[scan.carry :], touts[scan.carry :])]
     parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
     return parts.linear.memo[key]
 
@@ -116,19 +110,41 @@ def linearize_without(scan: "Scan", fixed: Mask, primals: tuple, tangents: tuple
 # --- transposition -----------------------------------------------------------------------------
 
 
-def transpose_linear(
-    scan: "Scan", cts: tuple, args: tuple, restored: tuple["Restored", ...] = ()
-) -> tuple:
-    """The loop from the other end; all carries are linear.
+@dataclass(frozen=True)
+class Undo:
+    """How the arrays that a loop reads are restored in its transpose.
 
-    Known xs that are `restored` are not rows of arrays: they are made anew in each round.
+    Their versions are the loop's first rows. `jaxpr`: (known constants, arrays after a round, known
+    rows) -> versions of each array. `lasts`: the arrays after the last round.
     """
+
+    jaxpr: Jaxpr
+    versions: tuple[int, ...]
+    consts: int  # known ones
+    rows: int  # known ones, besides the versions
+    lasts: tuple[Array, ...]
+
+    @property
+    def count(self) -> int:
+        """How many rows are no operands."""
+        return sum(self.versions)
+
+    @property
+    def firsts(self) -> list[int]:
+        """The number of each array's first version."""
+        return [sum(self.versions[:k]) for k in range(len(self.versions))]
+
+
+def transpose_linear(
+    scan: "Scan", cts: tuple, args: tuple, undo: Undo | None = None
+) -> tuple[tuple, tuple]:
+    """The loop from the other end; all carries are linear. Also the arrays that `undo` restores."""
     linear = undefined(args)
     consts, _, xs = scan.parts(linear)
     linear = (*consts, *(True,) * scan.carry, *xs)
     ct_carry, ct_ys = cts[: scan.carry], cts[scan.carry :]
     nonzero, reached = _nonzero(scan, given(ct_carry), given(ct_ys))
-    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached, restored)
+    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached, undo)
     avals = scan.parts(scan.jaxpr.in_avals)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     start = [zeros(a) for a in only(summed, avals[0])]
@@ -137,17 +153,16 @@ def transpose_linear(
         for ct, a in zip(only(nonzero, ct_carry), only(nonzero, avals[1]))
     ]
     n, m = sum(summed), len(start)
-    start += [scan.parts(args)[2][r.row] for r in restored]  # their last values
-    made = [r.row for r in restored]
+    start += undo.lasts if undo else ()
+    skip = undo.count if undo else 0
     known_c = [a for a, lin in zip(scan.parts(args)[0], consts) if not lin]
-    known_x = [
-        a for k, (a, lin) in enumerate(zip(scan.parts(args)[2], xs)) if not lin and k not in made
-    ]
+    known_x = [a for a, lin in zip(scan.parts(args)[2][skip:], xs[skip:]) if not lin]
     back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
     outs = back(*known_c, *start, *known_x, *only(given(ct_ys), ct_ys))
     found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
     found += spread(xs, spread(mask_xs, outs[len(start) :]))
-    return tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
+    cts = tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
+    return cts, outs[m : len(start)]
 
 
 def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
@@ -164,28 +179,27 @@ def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
 
 
 def _transposed_body(
-    scan: "Scan", linear: Mask, nonzero: Mask, ys: Mask, reached: Mask,
-    restored: tuple["Restored", ...],
+    scan: "Scan", linear: Mask, nonzero: Mask, ys: Mask, reached: Mask, undo: Undo | None,
 ) -> tuple[Jaxpr, Mask]:  # fmt: skip
-    """(known consts, sums, cotangents of carry, restored, known xs, cotangents of ys) ->
-    (sums, cotangents of carry, restored, cotangents of xs); and which linear xs have a cotangent.
+    """(known consts, sums, cotangents of carry, arrays, known xs, cotangents of ys) ->
+    (sums, cotangents of carry, arrays, cotangents of xs); and which linear xs have a cotangent.
     """
     body = scan.jaxpr
-    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, restored)
+    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, undo and undo.jaxpr)
     if key in body.memo:
         return body.memo[key]
     consts, _, xs = scan.parts(linear)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     in_c, in_k, in_x = scan.parts(body.in_avals)
     vars_c, _, vars_x = scan.parts(body.inputs)
-    made = {r.row for r in restored}
-    rows = [k for k, lin in enumerate(xs) if not lin and k not in made]
+    skip = undo.count if undo else 0
+    rows = [k for k, lin in enumerate(xs) if not lin and k >= skip]
     ct_avals = [a.tangent() for a in body.out_avals]
     groups = [
         [a for a, lin in zip(in_c, consts) if not lin],
         only(summed, in_c),
         only(nonzero, in_k),
-        [in_x[r.row] for r in restored],
+        [in_x[k] for k in undo.firsts] if undo else [],
         [in_x[k] for k in rows],
         only(ys, ct_avals[scan.carry :]),
     ]
@@ -198,12 +212,15 @@ def _transposed_body(
             zip([v for v, lin in zip(vars_c, consts) if not lin], known_c)
         )
         values |= zip([vars_x[k] for k in rows], known_x)
-        before = [r.before(x, values) for r, x in zip(restored, after)]
-        values |= zip([vars_x[r.row] for r in restored], before)
         full = [values[v] if v in values else Undefined(v.aval) for v in body.inputs]
         cts = [*spread(nonzero, ct_k), *spread(ys, ct_y)]
         seeds = [*spread(summed, sums), *(None for _ in (*in_k, *in_x))]
-        back = backward_jaxpr(body, full, cts, seeds)
+        known = None
+        if undo:
+            operands = [*known_c[: undo.consts], *after, *known_x[: undo.rows]]
+            values |= zip(undo.jaxpr.inputs, operands)
+            known = Versions(values, undo.jaxpr, vars_x[:skip])
+        back = backward_jaxpr(body, full, cts, seeds, known)
         back_c, back_k, back_x = scan.parts(back)
         back_k = [zeros(a) if ct is None else ct for ct, a in zip(back_k, in_k)]
         back_x = only(xs, back_x)
@@ -211,7 +228,7 @@ def _transposed_body(
         return [
             *only(summed, back_c),
             *only(nonzero, back_k),
-            *before,
+            *([known[vars_x[k]] for k in undo.firsts] if undo and known else ()),
             *(ct for ct in back_x if ct is not None),
         ]
 
@@ -220,29 +237,32 @@ def _transposed_body(
     return body.memo[key]
 
 
-@dataclass(frozen=True)
-class Restored:
-    """A row that is an array's value before a chain of updates, made from the value after it.
+class Versions(Known):
+    """Values among which are an array's versions, restored from the last to the first as needed.
 
-    `steps` are the updates' places, last first, each with the variable of what it overwrote.
+    A loop in the loop that is transposed restores what it started from on its own way back.
     """
 
-    row: int
-    steps: tuple[tuple[Places, Var], ...]
+    def __init__(self, values: dict[Var, Array], undo: Jaxpr, versions: Sequence[Var]):
+        super().__init__(values, undo.eqns)
+        self.made = dict(zip(versions, undo.outs))
+        self.order = list(versions)
 
-    def before(self, x: Array, values: dict[Var, Array]) -> Array:
-        for at, old in self.steps:
-            where = [values[a] if type(a) is Var else a.value for a in at.where]  # type: ignore
-            x = at.write(x, values[old], *where)
-        return x
+    def atom(self, v: Var) -> Atom:
+        return self.made.get(v, v)
+
+    def learn(self, eqn: Eqn, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
+        for last, first in zip(operands, firsts, strict=True):
+            k = self.order.index(last) if last in self.order else 0  # type: ignore[arg-type]
+            before = self.made[self.order[k - 1]] if k else None
+            maker = self.maker.get(before) if type(before) is Var else None
+            if maker is not None and maker.prim.name == "scan":
+                self.values.setdefault(before, first)  # type: ignore[arg-type]
 
 
 def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tuple:
-    """Transposes a loop whose carry is partly known: that part runs first.
-
-    Its values are stacked, or, of arrays that are updated in place, what the updates overwrite.
-    """
-    first, rest, restored, counts = _apart(scan, linear, undefined(args))
+    """Transposes a loop whose carry is partly known: that part runs first, its values are stacked."""
+    first, rest = _apart(scan, linear, undefined(args))
     known = [not lin for lin in linear]
     lin_c, _, lin_x = scan.parts(undefined(args))
     a_c, a_k, a_x = scan.parts(args)
@@ -250,21 +270,16 @@ def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tupl
     values_x = [a for a, lin in zip(a_x, lin_x) if not lin]
     start = only(known, a_k)
     done = scan.with_jaxpr(first, len(values_c), len(start))(*values_c, *start, *values_x)
-    last, stacked = done[: len(start)], done[len(start) :]
-    rows = [*(last[k] for k in counts), *stacked]
+    rows = done[len(start) :]
     loop = scan.with_jaxpr(rest, scan.consts, sum(linear))
     ct = (*only(linear, cts[: scan.carry]), *cts[scan.carry :])
-    found = transpose_linear(loop, ct, (*a_c, *only(linear, a_k), *rows, *a_x), restored)
+    found, _ = transpose_linear(loop, ct, (*a_c, *only(linear, a_k), *rows, *a_x))
     n, m = scan.consts, scan.consts + sum(linear)
     return (*found[:n], *spread(linear, found[n:m]), *found[m + len(rows) :])
 
 
-def _apart(
-    scan: "Scan", linear: Mask, undefined_args: Mask
-) -> tuple[Jaxpr, Jaxpr, tuple[Restored, ...], list[int]]:
-    """The loop of the known carries alone; the loop in which they are xs; how those that are updated in
-    place are restored; and their numbers among the known carries.
-    """
+def _apart(scan: "Scan", linear: Mask, undefined_args: Mask) -> tuple[Jaxpr, Jaxpr]:
+    """The loop of the known carries alone, which stacks them; the loop in which they are xs."""
     body = scan.jaxpr
     key = ("apart", scan.consts, scan.carry, linear, undefined_args)
     if key in body.memo:
@@ -273,42 +288,12 @@ def _apart(
     lin_c, _, lin_x = scan.parts(undefined_args)
     known = [not lin for lin in linear]
     kept = only(known, carry)
-    after = only(known, body.outs[: scan.carry])
-    fixed = {v for v, lin in zip((*consts, *xs), (*lin_c, *lin_x)) if not lin}
-    maker = makers(body.eqns)
-    chains = [chain(maker, v, o) for v, o in zip(kept, after)]
-    chains = [c if c and 2 * overwritten(c) < v.aval.nbytes else None for c, v in zip(chains, kept)]
-    eqns, extra, names = list(body.eqns), [], {}  # what the first loop stacks, and its name later
-    counts = [k for k, c in enumerate(chains) if c]
-    restored = []
-    for row, k in enumerate(counts):
-        steps = []
-        for e in chains[k] or ():
-            at = places(e)
-            for a in at.where:
-                if type(a) is Var and a not in fixed and a not in names:
-                    names[a] = Var(a.aval)
-                    extra.append(a)
-            old = splice(_reader(e, at), [e.inputs[0], *at.where], eqns)[0]
-            names[old] = Var(old.aval)
-            extra.append(old)
-            where = tuple([names.get(a, a) if type(a) is Var else a for a in at.where])
-            steps.append((replace(at, where=where), names[old]))
-        restored.append(Restored(row, tuple(steps[::-1])))
-    plain = [v for v, c in zip(kept, chains) if not c]
     ins_c = [v for v, lin in zip(consts, lin_c) if not lin]
     ins_x = [v for v, lin in zip(xs, lin_x) if not lin]
-    outs = [*after, *plain, *extra]
-    first = Jaxpr([*ins_c, *kept, *ins_x], live(eqns, outs), outs, name=body.name)
-    rows = [*(kept[k] for k in counts), *plain, *(names[v] for v in extra)]
-    inputs = [*consts, *only(linear, carry), *rows, *xs]
+    outs = [*only(known, body.outs[: scan.carry]), *kept]
+    first = Jaxpr([*ins_c, *kept, *ins_x], live(body.eqns, outs), outs, name=body.name)
+    inputs = [*consts, *only(linear, carry), *kept, *xs]
     outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
     rest = Jaxpr(inputs, live(body.eqns, outs), outs, name=body.name)
-    body.memo[key] = first, rest, tuple(restored), counts
+    body.memo[key] = first, rest
     return body.memo[key]
-
-
-def _reader(e: Eqn, at: Places) -> Jaxpr:
-    """What an update overwrites, as a jaxpr of the array and the places."""
-    avals = [e.inputs[0].aval, *(a.aval for a in at.where)]
-    return trace_closed(lambda x, *where: [at.read(x, *where)], avals, what="transpose")

@@ -52,9 +52,9 @@ class Builder(Storage):
             scope.handles[var].target = target
         self._hint_targets(jaxpr, targets or {})
         for var, place in (wishes or {}).items():
-            if var not in scope.handles:
-                scope.handles[var] = self._new_handle(var)
-                scope.handles[var].wish = place
+            for v in self._versions(jaxpr, var):
+                scope.handles[v] = self._new_handle(v)
+                scope.handles[v].wish = place
         for k, eqn in enumerate(jaxpr.eqns):
             scope.position = k
             self._eqn(eqn)
@@ -66,15 +66,22 @@ class Builder(Storage):
 
     def _hint_targets(self, jaxpr: Jaxpr, targets: dict[Var, Stored]) -> None:
         """A value that is made by updates of another, which dies there, has that one's place too."""
+        for last, target in targets.items():
+            for var in self._versions(jaxpr, last):
+                self.scope.handles[var] = self._new_handle(var)
+                self.scope.handles[var].hint = target
+
+    def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:
+        """A value, and those that it is made of by updates in which they die, the last first."""
         scope = self.scope
         maker = {v: e for e in jaxpr.eqns for v in e.outs}
-        for var, target in targets.items():
-            while var in maker and len(maker[var].outs) == 1 and overwritten(maker[var]):
-                (var,) = overwritten(maker[var])
-                if var not in maker or var in scope.handles or len(scope.uses.get(var, [])) != 1:
-                    break
-                scope.handles[var] = self._new_handle(var)
-                scope.handles[var].hint = target
+        found = [var] if var not in scope.handles else []
+        while var in maker and len(maker[var].outs) == 1 and overwritten(maker[var]):
+            (var,) = overwritten(maker[var])
+            if var not in maker or var in scope.handles or len(scope.uses.get(var, [])) != 1:
+                break
+            found.append(var)
+        return found
 
     def _enter(self, given: Handle) -> Handle:
         """A handle of this scope for a value from outside; it shares the state."""

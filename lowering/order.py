@@ -64,9 +64,27 @@ def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
         seen.add(atom)
         if made.prim.elementwise:
             todo.extend(made.inputs)
-        elif made.prim.name in _MOVES and any(needs(a, old, maker) for a in made.inputs):
+        elif made.prim.name in _MOVES and any(_pulls(a, old, maker) for a in made.inputs):
             return False
     return True
+
+
+def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a value reads an array when its own elements are read: nothing between is stored."""
+    todo, seen = [atom], set()
+    while todo:
+        a = todo.pop()
+        if a is old:
+            return True
+        made = maker.get(a) if type(a) is Var else None
+        if (
+            made is not None
+            and a not in seen
+            and (made.prim.elementwise or made.prim.name in _MOVES)
+        ):
+            seen.add(a)
+            todo.extend(made.inputs)
+    return False
 
 
 def _changes_bulk(eqn: Eqn) -> bool:

@@ -163,14 +163,18 @@ class Storage:
         while self.scope.groups:
             self.flush(self.scope.groups[0])
 
-    def flush(self, group: Group) -> None:
-        """Close a group and emit its nest."""
+    def flush(self, group: Group, wanted: Handle | None = None) -> None:
+        """Close a group and emit its nest; `wanted` is stored in any case."""
         scope: Scope | None = self.scope
         while scope is not None and group not in scope.groups:
             scope = scope.outer
         assert scope is self.scope, "a group of an outer scope was left open"
         scope.groups.remove(group)
-        stores = [m for m in group.members if m.handle is None or self._needed(m, group)]
+        stores = [
+            m
+            for m in group.members
+            if m.handle is None or m.handle is wanted or self._needed(m, group)
+        ]
         (Folds if group.folds else Nests)(self, group, stores).emit()
 
     def flush_writers(self) -> None:
@@ -231,6 +235,19 @@ class Storage:
             return stored  # the registers stay: they are the better copy
         assert isinstance(handle.state, Stored), handle
         return handle.state
+
+    def store_reusing(self, handle: Handle) -> None:
+        """As `store`, in the memory of a dead array if the value reads one at its own index only."""
+        if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
+            self.join(handle, handle.state.fn, "store")
+        if isinstance(handle.state, Pending) and handle.target is None:
+            group = handle.state.group
+            for other in list(self.scope.groups):
+                if other is not group:
+                    self.flush(other)
+            if group.open:
+                self.flush(group, handle)
+        self.store(handle)
 
     def settle(self, handle: Handle) -> Handle:
         """Give a value a form that outlives its scope: registers or memory."""

@@ -39,8 +39,8 @@ def update(
         return
     if not isinstance(operand.state, (Registers, Stored)):
         if operand.last_use <= builder.scope.position and operand.target is None:
-            operand.target = out.target or builder.new_stored(out)
-        builder.store(operand)
+            operand.target, operand.hint = out.target, operand.hint or out.hint
+        builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
         if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
             builder.store(h)

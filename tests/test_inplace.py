@@ -207,16 +207,11 @@ def bytes_stacked(loops):
 
 @pytest.mark.parametrize("f", [cholesky, gram_schmidt], ids=lambda f: f.__name__)
 def test_an_array_updated_in_place_is_restored(f, backend):
-    """Forward, what is written; a second run, what is overwritten; then backward without the array."""
-    forward, again, back = scans(f, A)
-    row = N * 8
-    stacked = bytes_stacked([forward, again, back])
-    assert stacked[0] <= 4 * row, "a few vectors a round, and never the array"
-    assert stacked[1] <= 2 * row
+    """Forward, what is overwritten is kept, beside a few vectors; backward without the array."""
+    forward, back = scans(f, A)
+    assert bytes_stacked([forward])[0] <= 4 * N * 8, "a few vectors a round, and never the array"
     assert back.prim.reverse
     assert back.prim.carry == 3
-    names = [e.prim.name for e in again.prim.jaxpr.eqns]
-    assert not {"dot_general", "div"} & set(names), "nothing is computed again but updates"
 
 
 def test_slices_that_are_read_are_stored(backend):
