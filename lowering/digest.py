@@ -76,6 +76,8 @@ def _value(value: Any) -> Any:
         return named(value)
     if isinstance(value, enum.Enum):
         return _own(kind), value.name
+    if isinstance(value, tuple):  # with names
+        return _own(kind), tuple([_value(x) for x in value])
     if isinstance(value, np.dtype):
         return "dtype", str(value)
     if is_dataclass(value) and not isinstance(value, type):

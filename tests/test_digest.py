@@ -75,13 +75,16 @@ def test_users_functions_have_no_name():
 def test_primitives_are_told_apart():
     """Samples whose jaxprs are printed differently have different names."""
     printed: dict = {}
+    nameless = set()
     for sample in all_samples():
         args = [ConcreteArray(np.asarray(a)) for a in sample.args]
         jaxpr = trace_closed(lambda *xs, p=sample.prim: p.bind(*xs), [a.aval for a in args])
         found = digest.of(jaxpr)
-        if found is not None:
+        if found is None:
+            nameless.add(sample.prim.name)
+        else:
             assert printed.setdefault(found, str(jaxpr)) == str(jaxpr)
-    assert len(printed) > 400
+    assert nameless <= {"pure_callback", "constant"}  # these call back into Python
 
 
 _PROGRAM = """
