@@ -5,8 +5,8 @@ from fnx.core.aval import ShapedArray
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
-CHEAP = 4  # operations an element up to which a value is computed again at each use,
-CHEAP_USES = 4  # and at how many uses; the less it costs, the more
+CHEAP = 8  # operations an element up to which a value is computed again at each use,
+CHEAP_USES = 2  # and at how many uses; the less it costs, the more
 UNROLLED_ROW = 16  # terms of a reduction up to which they are written out for each result
 INTERLEAVED = 4  # terms side by side up to which vectors hold one of each of several results
 VECTOR = 64  # bytes

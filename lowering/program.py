@@ -3,7 +3,7 @@
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
 
-from . import fuse, memory
+from . import fuse, memory, rows, tails
 from .build import Builder, dtype_name
 from .kernel import Buffer, Program
 from .values import Handle, Registers, Stored
@@ -34,5 +34,7 @@ def build(jaxpr: Jaxpr) -> tuple[Program, list[str]]:
     for handle, buffer in zip(results, outputs, strict=True):
         if handle.size:
             builder.store_into(handle, Stored(buffer))
+    rows.fuse(builder)
+    tails.overlap(builder.block)
     total = memory.plan(builder.block, builder.buffers)
     return Program(jaxpr.name or "f", inputs, outputs, builder.block, total), builder.notes

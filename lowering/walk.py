@@ -105,6 +105,18 @@ def all_writes(stmt: Stmt) -> dict[Buffer, None]:
     return {b: None for s in statements([stmt]) for b in writes(s)}
 
 
+def nodes(roots: Iterable[Expr]) -> Iterator[Expr]:
+    """All nodes of expressions, each once."""
+    seen: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            yield e
+            stack.extend(e.args)
+
+
 def loaded(roots: Iterable[Expr], seen: set[Expr]) -> Iterator[Buffer]:
     """The buffers of the loads in expressions; those of nodes in `seen` are left out."""
     stack = list(roots)

@@ -1,0 +1,155 @@
+"""Passes over rows become one nest; vector loops end with a whole vector."""
+
+import numpy as np
+import pytest
+
+import fnx as jax
+import fnx.numpy as jnp
+from fnx.core import config
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def checked():
+    with config.check():
+        yield
+
+
+def softmax(np_, x):
+    e = np_.exp(x - np_.max(x, axis=-1, keepdims=True))
+    return e / np_.sum(e, axis=-1, keepdims=True)
+
+
+def layer_norm(np_, x):
+    centred = x - np_.mean(x, axis=-1, keepdims=True)
+    return centred / np_.sqrt(np_.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+
+
+def log_sum_exp(np_, x):
+    top = np_.max(x, axis=-1, keepdims=True)
+    return np_.log(np_.sum(np_.exp(x - top), axis=-1)) + top[..., 0]
+
+
+def normalised(np_, x):
+    low, high = np_.min(x, axis=-1, keepdims=True), np_.max(x, axis=-1, keepdims=True)
+    return (x - low) / (high - low)
+
+
+def cosines(np_, x):
+    return np_.sum(np_.cos(x) * x, axis=-1, keepdims=True) * np_.sin(x)
+
+
+def next_ones(np_, x):
+    y = np_.exp(x)
+    return y[..., 1:] * y[..., :-1] - np_.sum(y, axis=-1, keepdims=True)
+
+
+ROWS = [softmax, layer_norm, log_sum_exp, normalised, cosines, next_ones]
+
+
+def kernel(f, *args):
+    return jax.jit(f).lower(*args).as_text("kernel")
+
+
+@pytest.mark.parametrize("shape", [(40, 70), (5, 6, 33), (1, 100), (60, 12), (3, 20_000)], ids=str)
+@pytest.mark.parametrize("f", ROWS)
+def test_rows_are_as_numpy_has_them(f, shape):
+    x = RNG.normal(size=shape)
+    np.testing.assert_allclose(jax.jit(lambda x: f(jnp, x))(x), f(np, x), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("f", ROWS)
+def test_gradients_of_rows(f):
+    x = RNG.normal(size=(40, 50))
+
+    def loss(x):
+        return jnp.sum(jnp.sin(f(jnp, x)))
+
+    gradient = jax.jit(jax.grad(loss))(x)
+    direction = RNG.normal(size=x.shape)
+    step = 1e-6
+    difference = (loss(x + step * direction) - loss(x - step * direction)) / (2 * step)
+    np.testing.assert_allclose(np.sum(gradient * direction), difference, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("f", [softmax, layer_norm, normalised, cosines])
+def test_one_nest_without_memory_of_the_size_of_the_array(f):
+    text = kernel(lambda x: f(jnp, x), RNG.normal(size=(300, 200)))
+    assert text.count("\nkernel ") == 1
+    assert "workspace" not in text
+
+
+def test_long_rows_stay_in_memory():
+    text = kernel(lambda x: softmax(jnp, x), RNG.normal(size=(40, 20_000)))
+    assert text.count("\nkernel ") == 1
+    assert "stack" not in text
+
+
+def test_single_numbers_at_the_end_are_vectors():
+    text = kernel(lambda x: log_sum_exp(jnp, x), RNG.normal(size=(300, 200)))
+    assert text.count("\nkernel ") == 2
+
+
+def test_rows_that_read_other_rows_stay_apart():
+    def f(x):
+        y = jnp.exp(x)
+        return jnp.sum(y[1:] * y[:-1], axis=1), y
+
+    x = RNG.normal(size=(80, 90))
+    y = np.exp(x)
+    found = jax.jit(f)(x)
+    np.testing.assert_allclose(found[0], np.sum(y[1:] * y[:-1], axis=1))
+    np.testing.assert_allclose(found[1], y)
+
+
+def test_sums_over_columns_between():
+    def f(np_, x):
+        centred = x - np_.mean(x, axis=0)
+        return softmax(np_, centred / np_.sqrt(np_.mean(centred**2, axis=0))) + centred
+
+    x = RNG.normal(size=(80, 90))
+    np.testing.assert_allclose(jax.jit(lambda x: f(jnp, x))(x), f(np, x), rtol=1e-11)
+
+
+def test_rows_inside_a_loop():
+    def f(np_, loop, x):
+        return loop(lambda x: softmax(np_, np_.sin(x) + x), x)
+
+    def ours(step, x):
+        return jax.lax.fori_loop(0, 5, lambda _, x: step(x), x)
+
+    def theirs(step, x):
+        for _ in range(5):
+            x = step(x)
+        return x
+
+    x = RNG.normal(size=(30, 70))
+    np.testing.assert_allclose(jax.jit(lambda x: f(jnp, ours, x))(x), f(np, theirs, x), rtol=1e-11)
+
+
+def test_statements_between_that_matter():
+    """The library's product reads one pass and feeds the next: the order stays."""
+
+    def f(np_, x):
+        y = softmax(np_, x)
+        z = y @ y.T
+        return layer_norm(np_, z) + np_.sum(y, axis=1)
+
+    x = RNG.normal(size=(90, 70))
+    np.testing.assert_allclose(jax.jit(lambda x: f(jnp, x))(x), f(np, x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [17, 23, 32, 33, 47, 100])
+def test_last_vectors_overlap(n, dtype):
+    x, y = RNG.normal(size=(2, 7, n, n)).astype(dtype)
+
+    def f(np_, x, y):
+        a = np_.tanh(x[:, 1:] - x[:, :-1]) * y[:, 1:]
+        return a, np_.exp(y).swapaxes(1, 2) * 2.0, np_.sin(x) + np_.cos(y[:, :1])
+
+    tolerance = 2e-6 if dtype == "float32" else 1e-14
+    for ours, theirs in zip(jax.jit(lambda x, y: f(jnp, x, y))(x, y), f(np, x, y), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+        assert ours.dtype == dtype
