@@ -60,12 +60,12 @@ _FUNCTIONS = [
     Sample(f.erf_inv, (UNIT,), "f"),
     *_members([f.lgamma, f.digamma], POSITIVE, kinds="f"),
     Sample(f.polygamma, (np.full((3, 4), 2.0), POSITIVE), "f", smooth=0),
-    Sample(f.zeta, (POSITIVE + 1.5, POSITIVE + 1), "f", smooth=0),
+    Sample(f.zeta, (POSITIVE + 1.5, POSITIVE + 1), "f", smooth=1),
     Sample(f.igamma, (POSITIVE, POSITIVE[::-1].copy()), "f", smooth=1),
     Sample(f.igammac, (POSITIVE, POSITIVE[::-1].copy()), "f", smooth=1),
     Sample(f.igamma_grad_a, (POSITIVE, POSITIVE[::-1].copy()), "f", smooth=0),
     Sample(f.random_gamma_grad, (POSITIVE, POSITIVE[::-1].copy()), "f", smooth=0),
-    Sample(f.regularized_incomplete_beta, (POSITIVE, POSITIVE + 1, (UNIT + 1) / 2), "f", smooth=0),
+    Sample(f.regularized_incomplete_beta, (POSITIVE, POSITIVE + 1, (UNIT + 1) / 2), "f", smooth=1),
     *_members([f.bessel_i0e, f.bessel_i1e], X, kinds="f"),
 ]
 

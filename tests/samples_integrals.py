@@ -4,6 +4,7 @@ import numpy as np
 from samples import Sample, cdata, data
 
 from fnx.ops import integrals as i
+from fnx.ops import slopes as d
 
 POSITIVE = data(3, 4, low=0.4, high=2.5)
 X = data(3, 4, low=-1.5, high=1.5)
@@ -24,8 +25,19 @@ SAMPLES = [
         for p in (i.sine_integral, i.fresnel_sine, i.fresnel_cosine)
     ],
     *[Sample(p, (ORDER, POSITIVE), "f", (False, True), tolerance=10) for p in (i.expn, i.bessel_j)],
-    Sample(i.hyp1f1, (ONE, TWO, X), "f", (False, False, True), tolerance=10),
-    Sample(
-        i.hyp2f1, (ONE, TWO, POSITIVE, 0.5 * UNIT), "f", (False, False, False, True), tolerance=10
-    ),
+    Sample(i.hyp1f1, (ONE, TWO, X), "f", tolerance=10, smooth=1),
+    Sample(i.hyp2f1, (ONE, TWO, POSITIVE, 0.5 * UNIT), "f", tolerance=10, smooth=1),
+    *[
+        Sample(p, (ONE, TWO, X), "f", tolerance=1e3, smooth=0)
+        for p in (d.hyp1f1_grad_a, d.hyp1f1_grad_b)
+    ],
+    *[
+        Sample(p, (ONE, TWO, POSITIVE, 0.5 * UNIT), "f", tolerance=1e3, smooth=0)
+        for p in (d.hyp2f1_grad_a, d.hyp2f1_grad_b, d.hyp2f1_grad_c)
+    ],
+    *[
+        Sample(p, (POSITIVE, POSITIVE + 1, (UNIT + 1) / 2), "f", tolerance=1e3, smooth=0)
+        for p in (d.beta_grad_a, d.beta_grad_b)
+    ],
+    Sample(d.zeta_grad_s, (POSITIVE + 1.5, POSITIVE + 1), "f", tolerance=1e3, smooth=0),
 ]

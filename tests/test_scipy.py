@@ -266,3 +266,25 @@ def test_minimize_complex_numbers_and_from_far_away():
 
     start = np.array([600.0, 700.0, 200.0, 100.0, 90.0, 1e4])
     assert float(fnx.scipy.optimize.minimize(zakharov, start, method="BFGS").fun) < 1e-6
+
+
+def test_derivatives_in_parameters_against_mpmath():
+    special = fnx.scipy.special
+    cases = [  # by mpmath's diff, 30 digits
+        (special.zeta, 0, (2.5, 1.5), -0.4648123481394763),
+        (special.betainc, 0, (2.5, 1.5, 0.3), -0.0948427191535116),
+        (special.betainc, 1, (2.5, 1.5, 0.3), 0.08702731862242216),
+        (special.hyp1f1, 0, (1.5, 2.5, -0.7), -0.18998491500372303),
+        (special.hyp1f1, 1, (1.5, 2.5, -0.7), 0.11068885927756654),
+        (special.hyp2f1, 0, (0.5, 1.5, 2.5, 0.4), 0.33855280757131323),
+        (special.hyp2f1, 1, (0.5, 1.5, 2.5, 0.4), 0.12101735007553213),
+        (special.hyp2f1, 2, (0.5, 1.5, 2.5, 0.4), -0.07488526264536814),
+    ]
+    for fn, k, at, expected in cases:
+        for found in (fnx.grad(fn, k)(*at), fnx.jit(fnx.grad(fn, k))(*at)):
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_what_has_no_derivative_says_so():
+    with pytest.raises(NotImplementedError, match="derivative"):
+        fnx.grad(fnx.grad(fnx.scipy.special.betainc))(2.0, 3.0, 0.4)

@@ -27,7 +27,17 @@ from fnx.ops.elementwise import (
 )
 from fnx.ops.pointwise import FLOAT, INEXACT, Elementwise, dtype_table
 from fnx.ops.select import eq, select
-from fnx.ops.special import erf, in_double, number
+from fnx.ops.slopes import (
+    hyp1f1_grad_a,
+    hyp1f1_grad_b,
+    hyp2f1_grad_a,
+    hyp2f1_grad_b,
+    hyp2f1_grad_c,
+    in_double,
+    no_slope,
+    number,
+)
+from fnx.ops.special import erf
 from fnx.ops.special import scipy_function as _scipy
 from fnx.ops.special import scipy_scalar as _scalar
 
@@ -191,7 +201,7 @@ expn: Elementwise = binary(
     "expn",
     _expn,
     FLOAT,
-    (None, lambda t, o, n, x: mul(t, neg(expn(sub(n, one(n)), x)))),
+    (no_slope("expn", "n"), lambda t, o, n, x: mul(t, neg(expn(sub(n, one(n)), x)))),
     expr=in_double(_expn_scalar),
 )
 
@@ -202,7 +212,7 @@ bessel_j: Elementwise = binary(
     _scipy("jv"),
     FLOAT,
     (
-        None,
+        no_slope("bessel_j", "its order"),
         lambda t, o, n, x: mul(
             t, times(0.5, sub(bessel_j(sub(n, one(n)), x), bessel_j(add(n, one(n)), x)))
         ),
@@ -219,7 +229,11 @@ hyp1f1: Elementwise = Elementwise(
     "hyp1f1",
     _scipy("hyp1f1"),
     FLOAT,
-    (None, None, lambda t, o, a, b, x: mul(t, mul(div(a, b), hyp1f1(_up(a), _up(b), x)))),
+    (
+        lambda t, o, *abx: mul(t, hyp1f1_grad_a(*abx)),
+        lambda t, o, *abx: mul(t, hyp1f1_grad_b(*abx)),
+        lambda t, o, a, b, x: mul(t, mul(div(a, b), hyp1f1(_up(a), _up(b), x))),
+    ),
     expr=_scalar("hyp1f1"),
 )
 hyp2f1: Elementwise = Elementwise(
@@ -227,9 +241,9 @@ hyp2f1: Elementwise = Elementwise(
     _scipy("hyp2f1"),
     FLOAT,
     (
-        None,
-        None,
-        None,
+        lambda t, o, *abcx: mul(t, hyp2f1_grad_a(*abcx)),
+        lambda t, o, *abcx: mul(t, hyp2f1_grad_b(*abcx)),
+        lambda t, o, *abcx: mul(t, hyp2f1_grad_c(*abcx)),
         lambda t, o, a, b, c, x: mul(t, mul(div(mul(a, b), c), hyp2f1(_up(a), _up(b), _up(c), x))),
     ),
     expr=_scalar("hyp2f1"),

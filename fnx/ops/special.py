@@ -27,6 +27,7 @@ from fnx.ops.elementwise import (
 )
 from fnx.ops.pointwise import FLOAT, Elementwise
 from fnx.ops.select import eq, select
+from fnx.ops.slopes import beta_grad_a, beta_grad_b, in_double, no_slope, number, zeta_grad_s
 
 
 def scipy_function(name: str, part: int | None = None) -> Callable[..., Any]:
@@ -53,16 +54,6 @@ def scipy_scalar(name: str, part: int = 0) -> Callable[..., expr.Expr]:
 
 
 _scalar = scipy_scalar
-
-
-def number(value: float, like: expr.Expr) -> expr.Expr:
-    """A constant of an expression's dtype."""
-    return expr.const(value, like.dtype)
-
-
-def in_double(fn: Callable[..., expr.Expr]) -> Callable[..., expr.Expr]:
-    """A scalar operation computed in float64, with a result of the operands' dtype."""
-    return lambda *xs: expr.cast(fn(*[expr.cast(x, "float64") for x in xs]), xs[0].dtype)
 
 
 def _lgamma(x: np.ndarray) -> Any:
@@ -140,14 +131,20 @@ polygamma: Elementwise = binary(
     "polygamma",
     _polygamma,
     FLOAT,
-    (None, lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x))),
+    (
+        no_slope("polygamma", "its order"),
+        lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x)),
+    ),
     expr=in_double(_polygamma_scalar),
 )
 zeta: Elementwise = binary(
     "zeta",
     _scipy("zeta"),
     FLOAT,
-    (None, lambda t, o, s, q: mul(t, neg(mul(s, zeta(add(s, one(s)), q))))),
+    (
+        lambda t, o, s, q: mul(t, zeta_grad_s(s, q)),
+        lambda t, o, s, q: mul(t, neg(mul(s, zeta(add(s, one(s)), q)))),
+    ),
     expr=_scalar("zeta"),
 )
 
@@ -190,7 +187,14 @@ def _numeric_slope_a_scalar(p: expr.Expr, q: expr.Expr) -> expr.Expr:
 
 
 igamma_grad_a = binary(
-    "igamma_grad_a", _numeric_slope_a, FLOAT, (), expr=in_double(_numeric_slope_a_scalar)
+    "igamma_grad_a",
+    _numeric_slope_a,
+    FLOAT,
+    (
+        no_slope("igamma_grad_a", "a"),
+        lambda t, o, a, x: mul(t, mul(_gamma_density(a, x), sub(log(x), digamma(a)))),
+    ),
+    expr=in_double(_numeric_slope_a_scalar),
 )
 igamma = binary(
     "igamma",
@@ -238,7 +242,11 @@ def _density_scalar(p: expr.Expr, q: expr.Expr) -> expr.Expr:
 
 
 random_gamma_grad = binary(
-    "random_gamma_grad", _random_gamma_slope, FLOAT, (), expr=_random_gamma_slope_scalar
+    "random_gamma_grad",
+    _random_gamma_slope,
+    FLOAT,
+    tuple(no_slope("random_gamma_grad", of) for of in ("a", "the sample")),
+    expr=_random_gamma_slope_scalar,
 )
 
 
@@ -252,7 +260,11 @@ regularized_incomplete_beta = Elementwise(
     "regularized_incomplete_beta",
     _scipy("betainc"),
     FLOAT,
-    (None, None, lambda t, o, a, b, x: mul(t, _beta_density(a, b, x))),
+    (
+        lambda t, o, a, b, x: mul(t, beta_grad_a(a, b, x)),
+        lambda t, o, a, b, x: mul(t, beta_grad_b(a, b, x)),
+        lambda t, o, a, b, x: mul(t, _beta_density(a, b, x)),
+    ),
     expr=_scalar("betainc"),
 )
 
