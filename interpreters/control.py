@@ -35,7 +35,7 @@ from .call import (
 )
 from .costs import hoistable
 from .jvp import has_tangent, jvp_jaxpr
-from .lanes import may_part, one_by_one
+from .lanes import guarded, may_part, one_by_one, worth_parting
 from .linearize import transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
 from .simplify import dce, used_inputs
@@ -139,6 +139,10 @@ class Cond(Primitive):
             branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
             outs = self.with_branches(branches)(index, *operands)
             return outs, spread(mask, [0] * sum(mask))
+        if may_part(self, size) and worth_parting(self.branches):
+            values = [place_axis(size, index, axes[0], 0), *operands]
+            outs = one_by_one(self, self.backend, size, values, (True, *lanes))
+            return tuple(outs), (0,) * len(outs)
         # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
         # times an infinite slope were nan: there operands have no tangents.
         shield = [
@@ -152,11 +156,18 @@ class Cond(Primitive):
         lanes = tuple([has or s for has, s in zip(lanes, shield)])
         cases = []
         for k, b in enumerate(self.branches):
-            taken = _takes(index, k, len(self.branches)) if any(shield) else None
+            careful = guarded(b)
+            taken = None
+            if any(shield) or careful is not None:
+                taken = _takes(index, k, len(self.branches))
             own = [
                 _choose(taken, (stop_gradient(x), x)) if s else x for x, s in zip(operands, shield)
             ]
-            cases.append(eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], own))
+            if careful is None:
+                cases.append(eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], own))
+            else:
+                jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
+                cases.append(eval_jaxpr(jaxpr, [taken, *own]))
         outs = [_choose(index, case) for case in zip(*cases)]
         return tuple(outs), (0,) * len(outs)
 

@@ -1,20 +1,28 @@
 """Lanes with courses of their own: vmap of a loop or a branch that each lane takes in its own way.
 
 A loop whose condition differs between lanes becomes a `Scan` without carries, whose rounds are the
-lanes: each lane runs its loop to its own end, and compilers may run lanes side by side.
+lanes: each lane runs its loop to its own end, and compilers may run lanes side by side. A branch on
+large values, too: only one side runs then. On small values both sides are computed and one is
+selected, which vectorises; but loops run in those lanes alone that go there (`guarded`).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fnx.core import dtypes
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
+from fnx.ops.select import and_
 
 from .batching import axis_names
 from .call import only
 from .scan import Scan
+from .simplify import simplify
+from .trace import trace_closed
 
 Mask = tuple[bool, ...]
 
@@ -72,3 +80,64 @@ def _one_lane(prim: Primitive, avals: Sequence, lanes: Mask) -> Jaxpr:
     outs = [Var(a) for a in prim.abstract(*avals)]
     rest = [v for v, lane in zip(inputs, lanes) if not lane]
     return Jaxpr([*rest, *only(lanes, inputs)], [Eqn(prim, inputs, outs)], outs, name=prim.name)
+
+
+# --- branches ----------------------------------------------------------------------------------
+
+_LARGE = 64  # elements of a lane's values from which on it is worth a branch of its own
+_WORTH = 1024  # elements computed, likewise
+
+
+def worth_parting(branches: Sequence[Jaxpr]) -> bool:
+    """Whether a branch costs so much, without others beside it, that it should only run if taken."""
+    return any(_elements(b) >= _WORTH for b in branches)
+
+
+def _elements(jaxpr: Jaxpr) -> int:
+    """The elements of large values that a jaxpr computes."""
+    if "elements" not in jaxpr.memo:
+        total = 0
+        for e in jaxpr.eqns:
+            sizes = [v.aval.size for v in (*e.inputs, *e.outs)]
+            total += max(sizes, default=0) if max(sizes, default=0) >= _LARGE else 0
+            rounds = getattr(e.prim, "length", 1)
+            total += rounds * sum(map(_elements, subjaxprs(e.prim)))
+        jaxpr.memo["elements"] = total
+    return jaxpr.memo["elements"]
+
+
+def guarded(jaxpr: Jaxpr) -> Jaxpr | None:
+    """With a first input, a bool without which no loop with a condition runs; None if there is none.
+
+    The results are then of no use.
+    """
+    if "guarded" not in jaxpr.memo:
+        jaxpr.memo["guarded"] = _guarded(simplify(jaxpr))
+    return jaxpr.memo["guarded"]
+
+
+def _guarded(jaxpr: Jaxpr) -> Jaxpr | None:
+    on = Var(ShapedArray((), dtypes.bool_))
+    eqns, found = [], False
+    for e in jaxpr.eqns:
+        prim: Any = e.prim
+        if prim.name == "while":
+            n = prim.cond_consts
+            prim = replace(prim, cond_jaxpr=_and(prim.cond_jaxpr), cond_consts=n + 1)
+            e, found = Eqn(prim, [on, *e.inputs], e.outs, e.source), True
+        elif prim.name == "cond" and any(guarded(b) for b in prim.branches):
+            branches = [guarded(b) or Jaxpr([on, *b.inputs], b.eqns, b.outs) for b in prim.branches]
+            inputs = [e.inputs[0], on, *e.inputs[1:]]
+            e, found = Eqn(prim.with_branches(branches), inputs, e.outs, e.source), True
+        eqns.append(e)
+    return Jaxpr([on, *jaxpr.inputs], eqns, jaxpr.outs, name=jaxpr.name) if found else None
+
+
+def _and(cond: Jaxpr) -> Jaxpr:
+    def both(on: Array, *args: Array) -> list[Array]:
+        return [and_(on, eval_jaxpr(cond, args)[0])]
+
+    if "and" not in cond.memo:
+        avals = [ShapedArray((), dtypes.bool_), *cond.in_avals]
+        cond.memo["and"] = trace_closed(both, avals, name=cond.name)
+    return cond.memo["and"]

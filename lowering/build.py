@@ -14,7 +14,7 @@ import numpy as np
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
-from fnx.lowering import blas, boxes, fuse, points, products, regions, updates
+from fnx.lowering import blas, boxes, branches, fuse, points, products, regions, updates
 from fnx.lowering.kernel import CallHost, Ref
 from fnx.lowering.order import box_chains, overwritten, readers_first
 from fnx.lowering.storage import Scope, Storage
@@ -185,7 +185,7 @@ class Builder(Storage):
             case recipe.Call():
                 self._call(r, inputs, outs)
             case recipe.Branch():
-                regions.branch(self, r, inputs, outs)
+                branches.branch(self, r, inputs, outs)
             case recipe.While():
                 regions.while_loop(self, r, inputs, outs)
             case recipe.Loop():

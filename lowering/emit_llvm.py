@@ -271,7 +271,7 @@ class Body(Function):
                 self.bind(variable, name)
             yields = self.run(s.body, s.yields)
         self.groups, self.fast = outer_groups, outer_fast
-        if s.poll and self.top:
+        if s.poll:
             self.poll(k, s)
         following, last = self.fresh(), self.fresh()
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
@@ -300,7 +300,7 @@ class Body(Function):
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)
-        polls = s.poll and self.top
+        polls = s.poll
         (count,), count_at = self.phis(["int64"] if polls else []) if polls else ((None,), 0)
         carried, at = self.phis(dtypes)
         with self.scope():
@@ -334,7 +334,41 @@ class Body(Function):
         self.start(ask)
         answer, go_on = self.fresh(), self.fresh()
         self.put(f"{answer} = call i32 {self.symbol('fnx_poll')}()")
+        if not self.top:  # those around must learn of it, and threads beside
+            told, either = self.fresh(), self.fresh()
+            self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+            self.put(f"{either} = or i32 {answer}, {told}")
+            answer = either
         self.put(f"{go_on} = icmp eq i32 {answer}, 0")
+        self.exits.add("cancelled")
+        self.branch(go_on, on, "cancelled")
+        self.start(on)
+
+    def stopped(self) -> str:
+        """The address of a number that is not 0 once a function has been cancelled."""
+        found = self.memo.get("stopped")
+        if found is None and self.parent is not None:
+            found = self.capture(self.parent.stopped(), "ptr")  # type: ignore[attr-defined]
+        elif found is None:
+            found = self.slot("alloca i32, align 4")
+            self.head.append(f"  store i32 0, ptr {found}, align 4")
+        self.memo["stopped"] = found
+        return found
+
+    def cancelled(self, result: str = "void") -> None:
+        """The end of a function that was cancelled."""
+        if "cancelled" in self.exits:
+            self.start("cancelled")
+            self.put(f"store atomic i32 1, ptr {self.stopped()} monotonic, align 4")
+            self.put("ret void" if result == "void" else f"ret {result} poison")
+
+    def unless_cancelled(self, inner: "Body") -> None:
+        """After a call of a function that may have been cancelled."""
+        if "cancelled" not in inner.exits:
+            return
+        told, go_on, on = self.fresh(), self.fresh(), self.label()
+        self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+        self.put(f"{go_on} = icmp eq i32 {told}, 0")
         self.exits.add("cancelled")
         self.branch(go_on, on, "cancelled")
         self.start(on)
@@ -435,6 +469,7 @@ class Body(Function):
         for k, (t, x) in enumerate(zip(kinds, flat, strict=True)):
             value = inner.op(f"insertvalue {struct} {value}, {t} {x}, {k}")
         inner.put(f"ret {struct} {value}" if kinds else "ret void")
+        inner.cancelled(struct)
         name = f"@k{len(self.kernels)}"
         self.kernels.append((name[1:], s.name, s.note))
         light = len(inner.lines) < 30 and not any(
@@ -445,9 +480,11 @@ class Body(Function):
         call = f"call {struct} {name}({', '.join(texts)})"
         if not kinds:
             self.put(call)
+            self.unless_cancelled(inner)
             return
         result = self.fresh()
         self.put(f"{result} = {call}")
+        self.unless_cancelled(inner)
         fields = [self.op(f"extractvalue {struct} {result}, {k}") for k in range(len(kinds))]
         for variable, dtype in zip(s.results, dtypes, strict=True):
             n = len(lt.types(dtype))
@@ -480,6 +517,7 @@ class Body(Function):
         inner = Body(self.module, self, s)
         inner._rounds(s, "%hi", [], sure=False, start="%lo")
         inner.put("ret void")
+        inner.cancelled()
         name = f"@p{self.module.next_number()}"
         self._define(inner, name, "void", ", i64 %lo, i64 %hi", "", s)
         kinds = ["ptr", *(_type(what) for _, _, what in inner.captures)]
@@ -501,6 +539,7 @@ class Body(Function):
         least = self.number(("grain", s), grain, "i64")
         run = self.symbol("fnx_parallel_for")
         self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")
+        self.unless_cancelled(inner)
 
 
 def _type(what: Any) -> str:

@@ -1,6 +1,7 @@
 """The heuristics of fusion, all of them: what is kept in registers, recomputed, stored, unrolled."""
 
 from fnx.core.aval import ShapedArray
+from fnx.core.jaxpr import Jaxpr, subjaxprs
 
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
@@ -80,6 +81,21 @@ def inlined(cost: int, uses: int) -> bool:
 def slots(lanes: int, step: int) -> int:
     """How many lanes run side by side, if a step takes so many operations: a power of two."""
     return min(SLOTS[step > HEAVY_STEP], 1 << (lanes - 1).bit_length())
+
+
+def work(jaxpr: Jaxpr) -> int:
+    """The operations of a jaxpr of small values, roughly."""
+    total = 0
+    for e in jaxpr.eqns:
+        total += sum([v.aval.size for v in e.outs])
+        total += getattr(e.prim, "length", 1) * sum(map(work, subjaxprs(e.prim)))
+    return total
+
+
+def is_unrolled_loop(length: int, body: Jaxpr) -> bool:
+    """Whether a loop inside a step of lanes is written out, so that the step stays straight."""
+    stacked = all([is_small((length, v.aval.size)) for v in body.outs])
+    return length > 0 and stacked and length * work(body) <= UNROLLED_WORK
 
 
 def few(slots: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import dtypes, recipe, scalar
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse
 from fnx.lowering.kernel import Eval, Let, Loop, Stmt, Store, While
@@ -55,12 +55,6 @@ def _fits(body: Jaxpr) -> bool:
     return all(map(fuse.is_small_aval, made)) and not any(e.prim.effects for e in body.eqns)
 
 
-def _work(jaxpr: Jaxpr) -> int:
-    """The operations of a jaxpr of small values, roughly."""
-    inner = [_work(j) for e in jaxpr.eqns for j in subjaxprs(e.prim)]
-    return sum([v.aval.size for e in jaxpr.eqns for v in e.outs]) + sum(inner)
-
-
 class _NotStraight(Exception):  # a signal, not an error
     """A step has more than operations on registers."""
 
@@ -91,7 +85,7 @@ class _Slots:
     ):
         self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
         self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
-        self.length, self.width = r.length, fuse.slots(r.length, _work(self.loop.body))
+        self.length, self.width = r.length, fuse.slots(r.length, fuse.work(self.loop.body))
         self.jaxpr = r.jaxpr
         self.lane = builder.new_stack("int64", self.width)  # which lane a slot has
         self.fresh = builder.new_stack("bool", self.width)  # whether it has it since now
@@ -289,12 +283,10 @@ class _Slots:
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
         enough = scalar.select(more, scalar.const(fuse.few(self.width), "int64"), _ZERO)
-        rounds = While(
-            [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], poll=False
-        )
+        rounds = While([], scalar.compare("gt", going, enough), [step], [going], [filled], [on])
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, rounds, self.harvest()]
-        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], poll=False)
+        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again])
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
         return [Loop(part, scalar.size(parts), inside, parallel=parts > 1)]
 

@@ -1,4 +1,4 @@
-"""Control flow: jaxprs that become loops and branches of the native function around them.
+"""Loops: jaxprs that become loops of the native function around them.
 
 Small carries are variables of the loop. A large carry that the body updates lives in one buffer,
 which is overwritten in place. One that the body computes anew has two halves of a buffer, old and
@@ -12,7 +12,7 @@ from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse, order
-from fnx.lowering.kernel import If, Loop, Stmt, While
+from fnx.lowering.kernel import Loop, Stmt, While
 from fnx.lowering.lanes import lanes
 from fnx.lowering.values import OWN, Handle, Pull, Registers, Stored
 
@@ -190,7 +190,7 @@ def _twin(h: Handle) -> Handle:
     return twin
 
 
-def _inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
+def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
     """Build statements into a block of their own."""
     outer, builder.block = builder.block, []
     builder.depth += 1
@@ -204,6 +204,9 @@ def _inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
 
 def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
     """A scan."""
+    if builder.chooses and fuse.is_unrolled_loop(r.length, r.jaxpr):
+        _unrolled(builder, r, inputs, outs)
+        return
     inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
     consts = inputs[: r.consts]
     init = inputs[r.consts : r.consts + r.carry]
@@ -239,6 +242,22 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
             builder.load_registers(out)
 
 
+def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+    """A short scan over small values, round by round."""
+    inputs = builder.settled(inputs)
+    consts, state = inputs[: r.consts], inputs[r.consts : r.consts + r.carry]
+    xs = inputs[r.consts + r.carry :]
+    rows: list[list[Handle]] = [[] for _ in range(r.length)]
+    for t in reversed(range(r.length)) if r.reverse else range(r.length):
+        step = [_at_step(x, scalar.size(t)) for x in xs]
+        made = [builder.settle(h) for h in builder.jaxpr(r.jaxpr, [*consts, *state, *step])]
+        state, rows[t] = made[: r.carry], made[r.carry :]
+    for out, h in zip(outs, state, strict=False):
+        out.state = h.state
+    for out, column in zip(outs[r.carry :], zip(*rows, strict=True), strict=True):
+        out.state = Registers([e for h in column for e in h.state.elements])  # type: ignore
+
+
 def _loop_body(
     builder: "Builder",
     r: recipe.Loop,
@@ -264,7 +283,13 @@ def _loop_body(
             builder.store_into(made, _step_of(stack, made.size, t))
         return carries.close(results[: r.carry])
 
-    return _inside(builder, make)
+    if r.carry:
+        return inside(builder, make)
+    builder.depth -= 1  # a loop in one of many lanes may be as long as one that stands alone
+    try:
+        return inside(builder, make)
+    finally:
+        builder.depth += 1
 
 
 def _step_of(stack: Stored, size: int, t: Expr) -> Stored:
@@ -310,108 +335,8 @@ def while_loop(
         results = builder.jaxpr(r.body, given, targets, wishes)
         return carries.close(results)
 
-    before, cond = _inside(builder, test)
-    body, yields = _inside(builder, step)
+    before, cond = inside(builder, test)
+    body, yields = inside(builder, step)
     poll = builder.depth == 0
     builder.emit(While(before, cond, body, carries.variables, carries.init, yields, poll=poll))
     carries.finish()
-
-
-def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: list[Handle]) -> None:
-    """cond and switch: a chain of Ifs."""
-    inputs = builder.settled_region(inputs)
-    index = builder.settle(inputs[0]).state
-    assert isinstance(index, Registers)
-    if builder.chooses:
-        _choose(builder, index.elements[0], r.jaxprs, inputs[1:], outs)
-        return
-    places: list[Any] = []
-    for out in outs:
-        if fuse.is_small(out.shape):
-            places.append([scalar.var(out.dtype, "r") for _ in range(out.size)])
-        else:
-            places.append(out.target or builder.new_stored(out))
-    _chain(builder, index.elements[0], list(r.jaxprs), 0, inputs[1:], places)
-    for out, place in zip(outs, places, strict=True):
-        out.state = Registers(place) if isinstance(place, list) else place
-
-
-def _choose(
-    builder: "Builder",
-    index: Expr,
-    jaxprs: Sequence[Jaxpr],
-    inputs: list[Handle],
-    outs: list[Handle],
-) -> None:
-    """All branches, and a choice between their results; of large ones the last is as good as any,
-    since whoever asks for this has no use for them.
-    """
-    cases = [[builder.settle(h) for h in builder.jaxpr(j, inputs)] for j in jaxprs]
-    for out, column in zip(outs, zip(*cases, strict=True), strict=True):
-        out.state = column[-1].state
-        if not fuse.is_small(out.shape):
-            continue
-        found = column[-1].state.elements
-        for number in range(len(column) - 2, -1, -1):
-            test = scalar.compare("le", index, scalar.const(number, index.dtype))
-            case = column[number].state.elements
-            found = [scalar.select(test, a, b) for a, b in zip(case, found, strict=True)]
-        out.state = Registers(found)
-
-
-def _arm(
-    builder: "Builder", jaxpr: Jaxpr, inputs: list[Handle], places: list[Any]
-) -> tuple[list[Stmt], list[Expr]]:
-    """One branch: its statements, and its small results."""
-
-    def make() -> list[Expr]:
-        targets: dict[Var, Stored] = {}
-        for atom, place in zip(jaxpr.outs, places, strict=True):
-            if isinstance(place, Stored) and type(atom) is Var:
-                targets.setdefault(atom, place)
-        found: list[Expr] = []
-        for made, place in zip(builder.jaxpr(jaxpr, inputs, targets), places, strict=True):
-            if isinstance(place, Stored):
-                builder.store_into(made, place)
-            else:
-                state = builder.settle(made).state
-                assert isinstance(state, Registers)
-                found += state.elements
-        return found
-
-    return _inside(builder, make)
-
-
-def _chain(
-    builder: "Builder",
-    index: Expr,
-    jaxprs: list[Jaxpr],
-    number: int,
-    inputs: list[Handle],
-    places: list[Any],
-) -> None:
-    """if index <= number: this arm, else the next ones; `places` get the results."""
-    results = [v for p in places if isinstance(p, list) for v in p]
-    first, *rest = jaxprs
-    then, on_true = _arm(builder, first, inputs, places)
-    if not rest:  # only one branch
-        builder.block += then
-        _assign(builder, results, on_true)
-        return
-    if len(rest) == 1:
-        orelse, on_false = _arm(builder, rest[0], inputs, places)
-    else:
-        inner = [
-            [scalar.var(v.dtype, "r") for v in p] if isinstance(p, list) else p for p in places
-        ]
-        orelse, _ = _inside(
-            builder, lambda: _chain(builder, index, rest, number + 1, inputs, inner)
-        )
-        on_false = [v for p in inner if isinstance(p, list) for v in p]
-    test = scalar.compare("le", index, scalar.const(number, index.dtype))
-    builder.emit(If(test, then, orelse, results, on_true, on_false))
-
-
-def _assign(builder: "Builder", results: list[Expr], values: list[Expr]) -> None:
-    always = scalar.const(True, "bool")
-    builder.emit(If(always, [], [], results, values, values))

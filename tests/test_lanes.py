@@ -1,5 +1,7 @@
 """Lanes that take their own courses under vmap: each gets what it gets alone, natively and eagerly."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,27 @@ def small_system(x):
     return lax.while_loop(lambda v: jnp.sum(v * v) > 0.01, step, jnp.ones(3))
 
 
+def loop_in_a_branch(x):
+    """A loop that would never end in the lanes that do not go there."""
+    slow = lambda a: lax.while_loop(lambda v: v < 50.0, lambda v: v * a, a)
+    return lax.cond(x > 1.0, slow, lambda a: a * 2, x)
+
+
+def loops_in_branches(n):
+    """A switch out of range, nested in a branch."""
+    forever = lambda a: lax.while_loop(lambda v: v % 5 != 2, lambda v: v + 5, a)
+    inner = lambda a: lax.switch(
+        a % 5 - 1, [lambda a: -a, forever, lambda a: lax.fori_loop(0, a, lambda i, v: v + i, 0)], a
+    )
+    return lax.cond((n % 5 < 3) & (n % 5 != 1), inner, lambda a: a, n)
+
+
+def large_branch(x):
+    y = jnp.linspace(0.0, 1.0, 2000) + x
+    costly = lambda y: jnp.cumsum(jnp.sin(jnp.sort(y)[::-1]))
+    return lax.cond(x > 1.0, costly, lambda y: y * 2, y)[::100]
+
+
 def drawn(n):
     """Rejection sampling."""
 
@@ -108,7 +131,7 @@ def drawn(n):
 LOOPS = {
     f.__name__: (f, kind)
     for kind, fs in {
-        "n": [collatz, branches, bound_per_lane, from_a_table, drawn],
+        "n": [collatz, branches, bound_per_lane, from_a_table, drawn, loops_in_branches],
         "x": [
             oscillator,
             none_or_some,
@@ -117,6 +140,8 @@ LOOPS = {
             scan_in_loop,
             large_carry,
             small_system,
+            loop_in_a_branch,
+            large_branch,
         ],
     }.items()
     for f in fs
@@ -161,6 +186,14 @@ def test_eager_lanes_and_lanes_of_lanes(name):
     two = fnx.tree.map(lambda y: y.reshape(2, 3, *y.shape[1:]), expected)
     check(fnx.jit(fnx.vmap(fnx.vmap(f)))(grid), two)
     check(fnx.jit(fnx.vmap(fnx.vmap(f), in_axes=1, out_axes=1))(grid), two)
+
+
+def test_gradients_through_branches_of_lanes():
+    f = lambda x: large_branch(x).sum()
+    xs = values("x", 7)
+    expected = alone(fnx.grad(f), xs)
+    check(fnx.jit(fnx.vmap(fnx.grad(f)))(xs), expected, 1e-11)
+    check(fnx.jit(fnx.grad(lambda x: fnx.vmap(f)(x).sum()))(xs), expected, 1e-11)
 
 
 @pytest.mark.parametrize("name", [n for n, (_, kind) in LOOPS.items() if kind == "x"])
@@ -227,6 +260,8 @@ def test_steps_on_registers_run_side_by_side():
     assert "if " not in text
     text = fnx.jit(fnx.vmap(large_carry)).lower(np.linspace(0, 1, 100)).as_text("kernel")
     assert "vector, reassociate" not in text
+    text = fnx.jit(fnx.vmap(scan_in_loop)).lower(np.linspace(0, 1, 100)).as_text("kernel")
+    assert "vector, reassociate" in text
 
 
 def test_the_other_printer_agrees():
@@ -239,6 +274,26 @@ def test_the_other_printer_agrees():
         outs = emit_numba.run(program, [xs], jit=False)
         for a, b in zip(outs, fnx.tree.leaves(compiled(xs)), strict=True):
             np.testing.assert_allclose(a, np.asarray(b).reshape(-1), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("lanes", "threads"), [(2, 1), (40, 1), (2000, 3)])
+def test_ctrl_c_stops_lanes(lanes, threads):
+    forever = lambda x: lax.while_loop(
+        lambda v: v[0] >= x, lambda v: (v[0] * 0.5 + x, v[1] + 1), (x, 0)
+    )
+    f = fnx.jit(fnx.vmap(forever)).lower(np.linspace(0, 1, lanes)).compile()
+    handler, count = (
+        signal.signal(signal.SIGALRM, signal.default_int_handler),
+        fnx.get_num_threads(),
+    )
+    try:
+        fnx.set_num_threads(threads)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            f(np.linspace(0, 1, lanes))
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        fnx.set_num_threads(count)
 
 
 def test_threads_share_lanes():
