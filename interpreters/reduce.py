@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from fnx.core.errors import ShapeError
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Fold, Host, Operand, Point
+from fnx.core.recipe import Call, Fold, Operand, Point
+from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.jvp import jvp
+from fnx.interpreters.trace import trace_closed
 from fnx.ops.broadcast import Broadcast, Shape, batched_axes, broadcast_axis, check_axes, without
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Transpose, move_axis
@@ -23,8 +26,13 @@ from fnx.ops.slice import Slice
 
 
 def run(jaxpr: Jaxpr, args: Sequence[Any]) -> list:
-    """A jaxpr on scalars, applied to arrays: elementwise primitives take any shape."""
-    return eval_jaxpr(jaxpr, args)
+    """A jaxpr on scalars, applied to arrays of one shape: elementwise primitives take any."""
+    shape = args[0].shape
+    if not shape or scalar_function(jaxpr) is not None:
+        return eval_jaxpr(jaxpr, args)
+    size = prod(shape)
+    lanes, _ = batch_jaxpr(jaxpr, size, (True,) * len(args), True)
+    return [Reshape(shape)(o) for o in eval_jaxpr(lanes, [Reshape((size,))(x) for x in args])]
 
 
 def scalar_function(jaxpr: Jaxpr) -> Any:
@@ -39,6 +47,8 @@ def scalar_function(jaxpr: Jaxpr) -> Any:
             return expr.literal(atom.value._value, dtypes.NAME[atom.aval.dtype])
 
         for eqn in jaxpr.eqns:
+            if any(x.aval.shape for x in (*eqn.inputs, *eqn.outs)):
+                raise NotImplementedError(eqn.prim.name)
             operands = [_Element(read(a)) for a in eqn.inputs]
             recipe = eqn.prim.lower(*operands)
             if not isinstance(recipe, Point):
@@ -146,7 +156,8 @@ class Reduce(Primitive):
         xs, inits = operands[:n], operands[n:]
         fn = scalar_function(self.jaxpr)
         if fn is None:
-            return Host()
+            avals = [ShapedArray(x.shape, dtypes.canonical(x.dtype)) for x in operands]
+            return Call(trace_closed(lambda *args: self.tree(args), avals))
         return Fold(
             xs[0].shape,
             self.dimensions,

@@ -5,18 +5,24 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 
-from . import fft, gemm, sort, spectral, triangular, tridiagonal
-from .stacks import LETTER
+from . import fft, gemm, reflections, sort, spectral, triangular, tridiagonal
+from .stacks import LETTER, same_bytes
 from .values import Handle
 
 if TYPE_CHECKING:
     from .build import Builder
 
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
-_ANY_DTYPE: dict[str, Routine] = {**gemm.ROUTINES, **sort.ROUTINES, **fft.ROUTINES}
+_ANY_DTYPE: dict[str, Routine] = {
+    **gemm.ROUTINES,
+    **sort.ROUTINES,
+    **fft.ROUTINES,
+    "same_bytes": same_bytes,
+}
 _LAPACK: dict[str, Routine] = {
     **triangular.ROUTINES,
     **spectral.ROUTINES,
+    **reflections.ROUTINES,
     **tridiagonal.ROUTINES,
 }
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})

@@ -14,7 +14,7 @@ import numpy as np
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
-from fnx.lowering import blas, boxes, branches, fuse, points, products, regions, updates
+from fnx.lowering import blas, boxes, branches, fuse, points, products, regions, search, updates
 from fnx.lowering.kernel import CallHost, Ref
 from fnx.lowering.order import box_chains, overwritten, readers_first
 from fnx.lowering.storage import Scope, Storage
@@ -168,6 +168,8 @@ class Builder(Storage):
                 points.fold(self, eqn, r, inputs, outs)
             case recipe.Cumulative():
                 updates.cumulative(self, r, outs, eqn.prim.name)
+            case recipe.Search():
+                search.search(self, r, outs[0], eqn.prim.name)
             case recipe.Update() if boxes.extends(
                 r, r.operand, outs[0], id(eqn) in self.scope.chains
             ):  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from fnx.core.scalar import Expr
 
 from . import fuse, library, updates
 from .kernel import Buffer, CallLibrary, Fill, If, Let, Loop, Ref, Stmt, Store
+from .llvm_types import itemsize
 from .values import Handle, Pull, Registers, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
@@ -127,6 +128,17 @@ def transposed(stored: Stored, shape: Shape) -> Callable[..., Expr]:
     `shape` is that of the memory: [..., columns, rows].
     """
     return lambda *ix: stored.read(shape, (*ix[:-2], ix[-1], ix[-2]))
+
+
+def same_bytes(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+    """The operand's bytes as a result of another dtype."""
+    (x,), (out,) = r.operands, outs
+    source, target = builder.store(x), place(builder, out)
+    if x.size:
+        count = scalar.size(x.size * itemsize(x.dtype))
+        args = [at(target), at(source), count]
+        builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
+    finish(builder, out)
 
 
 def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Stored:

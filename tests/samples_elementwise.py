@@ -139,6 +139,8 @@ _CONVERSIONS = [
     Sample(ConvertElementType(dtypes.float64), (cdata(3, 4),), note="real part"),
     Sample(BitcastConvertType(dtypes.int64), (X,), smooth=0),
     Sample(BitcastConvertType(dtypes.int32), (X,), smooth=0, note="to narrower"),
+    Sample(BitcastConvertType(dtypes.float64), (X + 1j,), smooth=0, note="of complex"),
+    Sample(BitcastConvertType(dtypes.complex128), (X.reshape(-1, 2),), smooth=0, note="to complex"),
     Sample(
         BitcastConvertType(dtypes.float64), (INTS.astype(np.int32).reshape(3, 2, 2),), note="wider"
     ),

@@ -72,7 +72,16 @@ _CUMULATIVE = [
 _PLAIN = ((2, 3), (1, 2), ((0, 0), (1, 1)), (1, 1), (1, 1))
 _DILATED = ((3, 2), (2, 1), ((1, 1), (-1, 1)), (2, 1), (1, 2))
 _FIELD = data(5, 6)
+_PADDED = ((2, 3), (1, 2), ((1, 1), (1, 1)), (1, 1), (1, 1))
 _WINDOWS = [
+    Sample(p.ReduceWindowMax(*_PADDED), (np.zeros((0, 6)),), smooth=0, note="of nothing"),
+    Sample(
+        w.WindowGather(*_PADDED, "max"),
+        (np.zeros((0, 6)), np.zeros((0, 6))),
+        smooth=0,
+        batched=False,
+        note="of nothing",
+    ),
     *[
         Sample(c(*args), (_FIELD,), kinds, note=note)
         for c, kinds in (

@@ -509,3 +509,16 @@ def test_second_derivatives_where_two_branches_meet(f, x, expected):
         float(slope(x + h) - slope(x - h)) / (2 * h), rel=1e-5
     )
     assert float(fnx.jit(fnx.grad(slope))(x)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_reduce_by_a_function_with_control_flow():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 6, 2)))
+    larger = lambda a, b: lax.cond(a > b, lambda: a, lambda: b + 0.0)
+    total = lambda a, b: jnp.sum(jnp.stack([a, b]))
+    for fn, expected in ((larger, np.max), (total, np.sum)):
+        for axes in ((0,), (0, 2), (0, 1, 2)):
+            run = lambda x, fn=fn, axes=axes: lax.reduce(x, 0.0, fn, axes)
+            right = expected(np.asarray(x), axes, initial=0.0)
+            np.testing.assert_allclose(run(x), right, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(fnx.jit(run)(x), right, rtol=1e-12, atol=1e-12)
+            assert "host call" not in fnx.jit(run).lower(x).compile().report()

@@ -309,3 +309,39 @@ def test_parameters_that_are_traced():
 def test_permutations_along_an_axis_that_is_not_there():
     with pytest.raises(ValueError, match="axis"):
         random.permutation(random.key(0), 10, axis=3)
+
+
+# --- samplers in native code -------------------------------------------------------------------
+
+_SAMPLERS = {
+    "gamma": lambda key, n: random.gamma(key, jnp.linspace(0.05, 30.0, n)),
+    "loggamma": lambda key, n: random.loggamma(key, jnp.linspace(0.05, 30.0, n)),
+    "gamma of float32": lambda key, n: random.gamma(key, jnp.linspace(0.05, 30.0, n, dtype="f4")),
+    "poisson": lambda key, n: random.poisson(key, jnp.linspace(0.0, 60.0, n)),
+    "large poisson": lambda key, n: random.poisson(key, jnp.full((n // 4, 4), 1e6)),
+    "binomial": lambda key, n: random.binomial(key, 100.0, jnp.linspace(0.0, 1.0, n)),
+    "dirichlet": lambda key, n: random.dirichlet(key, jnp.linspace(0.5, 2.0, n)),
+}
+
+
+@pytest.mark.parametrize("name", list(_SAMPLERS))
+def test_compiled_samplers_draw_the_same_numbers(name):
+    draw = _SAMPLERS[name]
+    rtol = 1e-5 if "float32" in name else 1e-12
+    one = fnx.jit(lambda key: draw(key, 400))
+    assert "host call" not in one.lower(KEY).compile().report()
+    assert_allclose(one(KEY), draw(KEY, 400), rtol=rtol)
+    keys = random.split(KEY, 3)
+    many = fnx.jit(fnx.vmap(lambda key: draw(key, 40)))(keys)
+    assert_allclose(many, np.stack([draw(key, 40) for key in keys]), rtol=rtol)
+
+
+def test_compiled_samplers_of_odd_parameters():
+    odd = jnp.array([np.nan, np.inf, 0.0, -1.0, 1e-300, 1e8])
+    for draw in (random.gamma, random.loggamma):
+        assert_allclose(fnx.jit(draw)(KEY, odd), draw(KEY, odd))
+    rates = odd[jnp.array([0, 2, 3, 4, 5])]
+    assert_array_equal(fnx.jit(random.poisson)(KEY, rates), random.poisson(KEY, rates))
+    for n, p in ((odd, 0.3), (20.0, odd)):
+        found, expected = fnx.jit(random.binomial)(KEY, n, p), random.binomial(KEY, n, p)
+        assert_array_equal(found, expected)

@@ -125,6 +125,32 @@ class Products(Recipe):
     place: Callable[..., tuple[Expr, ...]]
 
 
+class Repeat(Protocol):
+    """A loop: `more` and `step` of what is carried; the values for which there is no more."""
+
+    def __call__(
+        self,
+        init: Sequence[Expr],
+        more: Callable[..., Expr],
+        step: Callable[..., Sequence[Expr]],
+    ) -> Sequence[Expr]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Search(Recipe):
+    """Element `index` of the output, of `shape`, is `fn(repeat, *index)`, by loops of its own.
+
+    `fn` may use `repeat`, and inside a step of it too, as often as it needs. With `count` it is
+    `fn(repeat, most, *index)`, where `most` is the largest int64 `count(repeat, *index)` of all elements
+    that have the first `lanes` indices in common.
+    """
+
+    shape: Shape
+    fn: Callable[..., Expr]
+    lanes: int = 0
+    count: Callable[..., Expr] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Library(Recipe):
     """A library routine on stored operands, by name, with static parameters."""

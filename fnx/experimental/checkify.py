@@ -15,17 +15,19 @@ import numpy as np
 from fnx import numpy, tree_util
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.dtypes import is_inexact
+from fnx.core.dtypes import canonical, is_inexact
 from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.recipe import Call, Host, Operand, Recipe
 from fnx.core.source import at_line
 from fnx.flat import check_callable, flatten_arrays, name_of
 from fnx.interpreters.control import Cond, While
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import trace, trace_closed
 from fnx.ops.basic import move_axis
+from fnx.ops.compose import Program
+from fnx.ops.convert import ConvertElementType
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.indexing import AnyScatter, Gather
 
@@ -138,6 +140,7 @@ class Check(Primitive):
 
     site: Site
     debug: bool = field(default=False)
+    failed: bool = field(default=False)  # known to fail: compiled code calls the host then only
     name = "check"
     multiple_results = True
     effects = True
@@ -164,7 +167,15 @@ class Check(Primitive):
         return self.bind(good, *values), ()
 
     def lower(self, *operands: Operand) -> Recipe:
-        return Host()
+        if self.failed:
+            return Host()
+        p = Program([ShapedArray(x.shape, canonical(x.dtype)) for x in operands])
+        if not self.debug:
+            fail, fine = Program([v.aval for v in p.inputs]), Program([v.aval for v in p.inputs])
+            fail(replace(self, failed=True), *fail.inputs)
+            index = p(ConvertElementType(np.dtype(np.int32)), p.inputs[0])
+            p(Cond((fail.jaxpr("failed"), fine.jaxpr("fine"))), index, *p.inputs)
+        return Call(p.jaxpr(self.name))
 
 
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:

@@ -9,7 +9,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
-from fnx.core.recipe import Fold, Host, Operand, Recipe
+from fnx.core.recipe import Fold, Operand, Point, Recipe
 from fnx.ops import widen
 from fnx.ops.broadcast import NARROW
 from fnx.ops.pointwise import NUMBER, dtype_table
@@ -53,7 +53,8 @@ class _ReduceWindow(Windowed):
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         rank, out = len(x.shape), self.out_shape(x.shape)
         if 0 in x.shape:
-            return Host()
+            dtype = dtypes.canonical(x.dtype)
+            return Point(lambda *ix: expr.const(self.identity(dtype), x.dtype))
         if self.kind == "sum" and x.dtype in widen.NARROW:
             return widen.through_float32(self, x)
         dtype = dtypes.bfloat16 if x.dtype == "bfloat16" else np.dtype(x.dtype)

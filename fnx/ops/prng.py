@@ -147,7 +147,7 @@ def check_keys(name: str, keys: ShapedArray) -> None:
         )
 
 
-def _counter(index: tuple[Expr, ...], shape: tuple[int, ...]) -> tuple[Expr, Expr]:
+def counter(index: tuple[Expr, ...], shape: tuple[int, ...]) -> tuple[Expr, Expr]:
     """The number of an element, as two uint32 words."""
     count = scalar.linear_index(index, shape)
     low = scalar.cast(count, "uint32")
@@ -202,7 +202,7 @@ class RandomBits(_OfKeys):
         dtype = BITS[self.bit_width].name
 
         def element(*index: Expr) -> Expr:
-            high, low = _words(keys, index[:n], _counter(index[n:], self.shape))
+            high, low = _words(keys, index[:n], counter(index[n:], self.shape))
             if self.bit_width < 64:
                 return scalar.cast(scalar.apply("xor", high, low), dtype)
             high = scalar.apply(
@@ -233,7 +233,7 @@ class RandomSplit(_OfKeys):
         n = len(keys.shape) - 1
 
         def element(*index: Expr) -> Expr:
-            high, low = _words(keys, index[:n], _counter(index[n:-1], self.shape))
+            high, low = _words(keys, index[:n], counter(index[n:-1], self.shape))
             return scalar.select(scalar.compare("eq", index[-1], scalar.size(0)), high, low)
 
         return Point(element)

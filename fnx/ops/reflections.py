@@ -83,6 +83,9 @@ class Sytrd(Packed):
         d, e = ShapedArray((*lead, n), real), ShapedArray(less, real)
         return a.strong(), d, e, ShapedArray(less, a.dtype)
 
+    def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
+        return Library(self.name, (a,), self.lower_triangle)
+
     def one(self, a: np.ndarray) -> tuple:
         routine = "hetrd" if dtypes.is_complex(a.dtype) else "sytrd"
         return lapack(routine, a.dtype)(a, lower=self.lower_triangle)[:4]

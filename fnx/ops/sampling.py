@@ -14,7 +14,8 @@ from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.recipe import Operand, Recipe
+from fnx.ops import rejection
 from fnx.ops.basic import broadcast_axis, move_axis, scalar
 from fnx.ops.elementwise import div, exp, max_, mul
 from fnx.ops.prng import RandomBits, RandomSplit, check_keys
@@ -132,7 +133,12 @@ class _Sampler(Primitive):
         return self.bind(*moved), (0,)
 
     def lower(self, *operands: Operand) -> Recipe:
-        return Host()
+        keys, *parameters = operands
+        return rejection.search(self.native(), keys, tuple(parameters))
+
+    def native(self) -> rejection.Sampler:
+        """The sampler of one element in native code."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,9 @@ class RandomGamma(_Sampler):
 
     log_space: bool
     name = "random_gamma"
+
+    def native(self) -> rejection.Sampler:
+        return rejection.gamma(self.log_space)
 
     def impl(self, keys: Numbers, alpha: Numbers) -> Numbers:  # type: ignore[override]
         lanes = keys.ndim - 1
@@ -188,6 +197,9 @@ class RandomPoisson(_Sampler):
 
     def out_dtype(self, dtype: np.dtype) -> np.dtype:
         return self.dtype
+
+    def native(self) -> rejection.Sampler:
+        return rejection.poisson(dtypes.NAME[self.dtype])
 
     def impl(self, keys: Numbers, rate: Numbers) -> Numbers:  # type: ignore[override]
         return np.asarray(_by_lane(self._one, keys, rate), self.dtype)
@@ -244,6 +256,9 @@ class RandomBinomial(_Sampler):
     """
 
     name = "random_binomial"
+
+    def native(self) -> rejection.Sampler:
+        return rejection.binomial
 
     def impl(self, keys: Numbers, n: Numbers, p: Numbers) -> Numbers:  # type: ignore[override]
         return np.asarray(_by_lane(_binomial, keys, n, p), p.dtype)

@@ -11,7 +11,7 @@ from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError
 from fnx.core.primitive import Undefined
-from fnx.core.recipe import Call, Fold, Host, Operand, Recipe
+from fnx.core.recipe import Call, Fold, Operand, Point, Recipe
 from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis
 from fnx.ops.compose import Program
 from fnx.ops.indexing import ScatterAdd
@@ -140,7 +140,7 @@ class WindowGather(_Chosen):
 
     def lower(self, t: Operand, x: Operand) -> Recipe:  # type: ignore[override]
         if 0 in x.shape:
-            return Host()
+            return Point(lambda *ix: expr.const(0, t.dtype))
         p = _program(t, x)
         _, picked = p(WindowPick(**vars(self), absent=0), p.inputs[1], p.inputs[0])
         return Call(p.jaxpr(self.name, picked))
@@ -175,7 +175,7 @@ class WindowScatter(_Chosen):
     def lower(self, source: Operand, x: Operand) -> Recipe:  # type: ignore[override]
         n, m = math.prod(x.shape), math.prod(source.shape)
         if not n or not m:
-            return Host()
+            return Point(lambda *ix: expr.const(0, source.dtype))
         p = _program(source, x)
         positions = p(Reshape(x.shape), p(Iota(0, dtypes.int64, (n,))))
         _, places = p(WindowPick(**vars(self), absent=-1), p.inputs[1], positions)

@@ -1,0 +1,356 @@
+"""The samplers of sampling.py in native code: the same draws in the same order, element by element."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ml_dtypes
+
+from fnx.core import dtypes, scalar
+from fnx.core.formula import V, at_least, at_most, floor, sqrt, where
+from fnx.core.recipe import Operand, Repeat, Search
+from fnx.core.scalar import Expr
+from fnx.ops.prng import counter, encrypt_exprs
+
+Key = tuple[Expr, Expr]
+_ZERO = scalar.const(0, "uint32")
+
+
+# --- keys, bits, uniform and normal numbers ----------------------------------------------------
+
+
+def _split(key: Key, n: int) -> list[Key]:
+    return [encrypt_exprs(*key, _ZERO, scalar.const(k, "uint32")) for k in range(n)]
+
+
+def _uniform(key: Key, at: Key, dtype: str) -> V:
+    """Number `at` of the uniform numbers of a key."""
+    info = ml_dtypes.finfo(dtypes.canonical(dtype))
+    width = info.bits
+    high, low = encrypt_exprs(*key, *at)
+    if width == 64:
+        wide = (V(scalar.cast(high, "uint64")) << 32) | V(scalar.cast(low, "uint64"))
+    else:
+        drawn = 8 if info.nmant < 8 else width
+        both = V(scalar.cast(scalar.apply("xor", high, low), f"uint{drawn}"))
+        wide = V(scalar.cast(both.e, f"uint{width}"))
+        width = drawn
+    one = scalar.bitcast(scalar.const(1, dtype), wide.dtype)
+    mantissa = (wide >> (width - info.nmant)) | V(one)
+    return V(scalar.bitcast(mantissa.e, dtype)) - 1
+
+
+def _normal(key: Key, dtype: str) -> V:
+    low = float(_below_zero(dtype))
+    u = _uniform(key, (_ZERO, _ZERO), dtype)
+    u = at_least(u * _rounded(1 - low, dtype) + low, low)
+    return _function("erf_inv", u) * math.sqrt(2)
+
+
+def _below_zero(dtype: str) -> float:
+    """The number after -1."""
+    return -1 + float(ml_dtypes.finfo(dtypes.canonical(dtype)).epsneg)
+
+
+def _rounded(x: float, dtype: str) -> float:
+    return float(dtypes.canonical(dtype).type(x))
+
+
+def _function(op: str, x: V) -> V:
+    return V(scalar.apply(op, x.e))
+
+
+def _log(x: V) -> V:
+    return _function("log", x)
+
+
+def _either(a: V, b: V) -> V:
+    return V(scalar.apply("or", a.e, b.e))
+
+
+def _both(a: V, b: V) -> V:
+    return V(scalar.logical_and(a.e, b.e))
+
+
+def _bool(value: bool) -> Expr:
+    return scalar.const(value, "bool")
+
+
+def _not_a_number(x: V) -> V:
+    return x.ne(x)
+
+
+def _values(found: list[Expr]) -> list[V]:
+    return [V(e) for e in found]
+
+
+@dataclass(frozen=True)
+class Element:
+    """What a sampler of one element has: loops, its lane's key, its number in the lane, parameters.
+
+    `rounds` are those that the slowest element of the lane needs (`Sampler.rounds`).
+    """
+
+    repeat: Repeat
+    key: Key
+    at: Key
+    given: list[V]
+    rounds: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """`sample` of an element; `rounds` if all elements of a lane are drawn until the last is accepted.
+
+    Then an element's number is the last one that was acceptable, not the first.
+    """
+
+    sample: Callable[[Element], V]
+    rounds: Callable[[Element], Expr] | None = None
+
+
+def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> Search:
+    """The recipe of a sampler: keys have the leading axes of the parameters."""
+    lanes, shape = len(keys.shape) - 1, parameters[0].shape
+
+    def element(repeat: Repeat, index: tuple[Expr, ...], rounds: Expr | None = None) -> Element:
+        k0, k1 = (keys(*index[:lanes], scalar.size(k)) for k in (0, 1))
+        given = [V(p(*index)) for p in parameters]
+        return Element(repeat, (k0, k1), counter(index[lanes:], shape[lanes:]), given, rounds)
+
+    def count(repeat: Repeat, *index: Expr) -> Expr:
+        assert sampler.rounds is not None
+        return sampler.rounds(element(repeat, index))
+
+    def last(repeat: Repeat, rounds: Expr, *index: Expr) -> Expr:
+        return sampler.sample(element(repeat, index, rounds)).e
+
+    def alone(repeat: Repeat, *index: Expr) -> Expr:
+        return sampler.sample(element(repeat, index)).e
+
+    return Search(shape, alone) if sampler.rounds is None else Search(shape, last, lanes, count)
+
+
+Attempt = Callable[
+    [Key, Key], tuple[V, V]
+]  # keys of two uniform numbers: a number, is it accepted?
+
+
+def _rounds(x: Element, attempt: Attempt) -> Expr:
+    """The number of the round in which an element is accepted first, from 1."""
+
+    def draw(k0: Expr, k1: Expr, count: Expr, done: Expr) -> list[Expr]:
+        following, u_key, v_key = _split((k0, k1), 3)
+        _, accepted = attempt(u_key, v_key)
+        return [*following, scalar.add(count, scalar.size(1)), accepted.e]
+
+    start = [*x.key, scalar.const(0, "int64"), _bool(False)]
+    return x.repeat(start, lambda k0, k1, count, done: (~V(done)).e, draw)[2]
+
+
+def _last_accepted(x: Element, attempt: Attempt, done: V) -> V:
+    """The number of the last round in which an element is accepted; -1 where there is none to find."""
+    assert x.rounds is not None
+    one = scalar.size(1)
+
+    def skip(k0: Expr, k1: Expr, left: Expr) -> list[Expr]:
+        (following,) = _split((k0, k1), 1)
+        return [*following, scalar.sub(left, one)]
+
+    def draw(round_: Expr, found: Expr, done: Expr) -> list[Expr]:
+        before = scalar.sub(round_, one)
+        more = lambda k0, k1, left: scalar.compare("gt", left, scalar.size(0))
+        k0, k1, _ = x.repeat([*x.key, before], more, skip)
+        _, u_key, v_key = _split((k0, k1), 3)
+        number, accepted = attempt(u_key, v_key)
+        return [before, number.e, accepted.e]
+
+    start = [x.rounds, scalar.const(-1, x.given[-1].dtype), done.e]
+    return V(x.repeat(start, lambda round_, found, done: (~V(done)).e, draw)[1])
+
+
+# --- gamma -------------------------------------------------------------------------------------
+
+
+def gamma(log_space: bool) -> Sampler:
+    """As `sampling.gamma_samples`."""
+
+    def sample(x: Element) -> V:
+        (alpha,) = x.given
+        dtype = alpha.dtype
+        third = _rounded(1 / 3, dtype)
+        big = alpha >= 1
+        d = where(big, alpha, alpha + 1) - third
+        c = third / sqrt(d)
+        key, boost_key = _split(encrypt_exprs(*x.key, *x.at), 2)
+
+        def attempt(k0: Expr, k1: Expr, v: Expr, again: Expr) -> list[Expr]:
+            following, x_key, u_key = _split((k0, k1), 3)
+            normal, cube = _cube_of_normal(x.repeat, x_key, c)
+            u = _uniform(u_key, (_ZERO, _ZERO), dtype)
+            square = normal * normal
+            slow = _log(u) >= square * 0.5 + d * (1 - cube + _log(cube))
+            refused = _both(u >= 1 - (square * square) * 0.0331, slow)
+            return [*following, cube.e, refused.e]
+
+        start = [*key, scalar.const(1, dtype), _bool(True)]
+        _, _, found, _ = x.repeat(start, lambda k0, k1, v, again: again, attempt)
+        v, u = V(found), _uniform(boost_key, (_ZERO, _ZERO), dtype)
+        if log_space:
+            logs = _function("log1p", -u)
+            boost = where(_either(big, logs.eq(0)), 0, logs * (1 / alpha))
+            return _log(d) + _log(v) + boost
+        power = V(scalar.apply("pow", (1 - u).e, (1 / alpha).e))
+        return d * v * where(big, 1, power)
+
+    return Sampler(sample)
+
+
+def _cube_of_normal(repeat: Repeat, key: Key, c: V) -> tuple[V, V]:
+    """A normal number x, drawn again until 1 + c x > 0, and (1 + c x) ** 3."""
+
+    def draw(k0: Expr, k1: Expr, x: Expr, v: Expr) -> list[Expr]:
+        following, x_key = _split((k0, k1), 2)
+        normal = _normal(x_key, c.dtype)
+        return [*following, normal.e, (1 + normal * c).e]
+
+    start = [*key, scalar.const(0, c.dtype), scalar.const(-1, c.dtype)]
+    _, _, x, v = repeat(start, lambda k0, k1, x, v: (V(v) <= 0).e, draw)
+    return V(x), V(v) * V(v) * V(v)
+
+
+# --- counts ------------------------------------------------------------------------------------
+
+
+def poisson(dtype: str) -> Sampler:
+    """As `RandomPoisson.impl`, in an integer dtype."""
+
+    def rejection(x: Element) -> tuple[Attempt, V]:
+        (rate,) = x.given
+        few = _either(_not_a_number(rate), rate < 10)
+        return _poisson_attempt(where(few, 1e5, rate), x.at), few
+
+    def sample(x: Element) -> V:
+        (rate,) = x.given
+        attempt, few = rejection(x)
+        counted = _poisson_knuth(x, where(few, rate, 0))
+        rejected = V(scalar.cast(_last_accepted(x, attempt, few).e, "int64"))
+        found = where(few, counted, rejected)
+        return V(scalar.cast(where(rate.eq(0), 0, found).e, dtype))
+
+    return Sampler(sample, lambda x: _rounds(x, rejection(x)[0]))
+
+
+def _poisson_knuth(x: Element, rate: V) -> V:
+    limit = -V(scalar.cast(rate.e, "float64"))
+
+    def more(k0: Expr, k1: Expr, count: Expr, total: Expr) -> Expr:
+        return (V(scalar.cast(total, "float64")) > limit).e
+
+    def draw(k0: Expr, k1: Expr, count: Expr, total: Expr) -> list[Expr]:
+        following, u_key = _split((k0, k1), 2)
+        total = (V(total) + _log(_uniform(u_key, x.at, "float32"))).e
+        return [*following, (V(count) + 1).e, total]
+
+    start = [*x.key, scalar.const(0, "int64"), scalar.const(0, "float32")]
+    return V(x.repeat(start, more, draw)[2]) - 1
+
+
+def _poisson_attempt(rate: V, at: Key) -> Attempt:
+    log_rate = _log(rate)
+    b = sqrt(rate) * 2.53 + 0.931
+    a = b * 0.02483 + -0.059
+    inverse_alpha = 1.1328 / (b - 3.4) + 1.1239
+    v_r = 0.9277 - 3.6224 / (b - 2)
+
+    def attempt(u_key: Key, v_key: Key) -> tuple[V, V]:
+        u, v = _uniform(u_key, at, rate.dtype) - 0.5, _uniform(v_key, at, rate.dtype)
+        near = 0.5 - abs(u)
+        k = floor((2 * a / near + b) * u + rate + 0.43)
+        s = _log(v * inverse_alpha / (a / (near * near) + b))
+        t = -rate + k * log_rate - _function("lgamma", k + 1)
+        surely = _both(near >= 0.07, v <= v_r)
+        never = _either(k < 0, _both(near < 0.013, v > near))
+        return k, _either(surely, _both(~never, s <= t))
+
+    return attempt
+
+
+def _binomial_cases(x: Element) -> tuple[V, V, V, V]:
+    """Whole trials, the smaller probability, whether to count, whether a parameter is bad."""
+    n, p = x.given
+    q = where(p < 0.5, p, 1 - p)
+    bad_n, bad_q = (_either(_not_a_number(y), y < 0) for y in (n, q))
+    q = where(bad_q, 0.01, q)
+    few = _either(bad_n, n * q <= 10)
+    return floor(n), q, few, _either(bad_n, bad_q)
+
+
+def _binomial_rejection(x: Element) -> Attempt:
+    n, q, few, _ = _binomial_cases(x)
+    return _binomial_attempt(where(few, 1e4, n), where(few, 0.5, q), x.at)
+
+
+def _binomial(x: Element) -> V:
+    """As `RandomBinomial.impl`."""
+    n, q, few, bad = _binomial_cases(x)
+    given, p = x.given
+    endless = abs(given).eq(math.inf)
+    counted = _binomial_inversion(x, where(few, n, 0), q)
+    rejected = _last_accepted(x, _binomial_rejection(x), few)
+    found = where(bad, math.nan, where(few, counted, rejected))
+    found = where(_both(endless, ~bad), math.inf, found)
+    kept = _either(_either(p < 0.5, _either(_not_a_number(given), given < 0)), endless)
+    return where(_either(kept, _not_a_number(p)), found, n - found)
+
+
+binomial = Sampler(_binomial, lambda x: _rounds(x, _binomial_rejection(x)))
+
+
+def _binomial_inversion(x: Element, n: V, p: V) -> V:
+    log_q = _function("log1p", -p)
+
+    def draw(k0: Expr, k1: Expr, count: Expr, total: Expr) -> list[Expr]:
+        u_key, following = _split((k0, k1), 2)
+        step = _function("ceil", _log(_uniform(u_key, x.at, p.dtype)) / log_q)
+        return [*following, (V(count) + 1).e, (V(total) + step).e]
+
+    zero = scalar.const(0, p.dtype)
+    more = lambda k0, k1, count, total: (V(total) <= n).e
+    return V(x.repeat([*x.key, zero, zero], more, draw)[2]) - 1
+
+
+def _binomial_attempt(n: V, p: V, at: Key) -> Attempt:
+    dtype = p.dtype
+    spread = sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c, v_r, r = n * p + 0.5, 0.92 - 4.2 / b, p / (1 - p)
+    alpha, m = (2.83 + 5.1 / b) * spread, floor((n + 1) * p)
+
+    def attempt(u_key: Key, v_key: Key) -> tuple[V, V]:
+        u, v = _uniform(u_key, at, dtype) - 0.5, _uniform(v_key, at, dtype)
+        near = 0.5 - abs(u)
+        k = floor((2 * a / near + b) * u + c)
+        bound = (
+            (m + 0.5) * _log((m + 1) / (r * (n - m + 1)))
+            + (n + 1) * _log((n - m + 1) / (n - k + 1))
+            + (k + 0.5) * _log(r * (n - k + 1) / (k + 1))
+            + _stirling_tail(m) + _stirling_tail(n - m) - _stirling_tail(k) - _stirling_tail(n - k)
+        )  # fmt: skip
+        surely = _both(near >= 0.07, v <= v_r)
+        fits = _log(v * alpha / (a / (near * near) + b)) <= bound
+        return k, _either(surely, _both(_both(k >= 0, k <= n), fits))
+
+    return attempt
+
+
+def _stirling_tail(k: V) -> V:
+    """log k! less Stirling's formula."""
+    small = at_most(at_least(k, 0), 9)
+    exact = _function("lgamma", small + 1) - (
+        0.5 * math.log(2 * math.pi) + (small + 0.5) * _log(small + 1) - (small + 1)
+    )
+    square = (k + 1) * (k + 1)
+    series = (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1)
+    return where(k <= 9, exact, series)
