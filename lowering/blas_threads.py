@@ -1,67 +1,96 @@
-"""One thread for small triangular solves, which OpenBLAS would share out from order 8 on.
+"""How many threads OpenBLAS uses: one for small work, or if fnx is to use one.
 
-Waking a second thread costs more than such a solve, and where cores are busy (a container with a
-quota, one process a core) a whole time slice: 10 ms instead of 10 us at order 60. For products
-OpenBLAS chooses well by itself.
+OpenBLAS shares out matrix times vector from 9000 elements on, a triangular solve from order 8 on.
+Waking a second thread costs more than that, and where cores are busy (a container with a quota, one
+process a core) a whole time slice: 10 ms instead of 10 us. Calls of its routines are therefore
+between `enter`, which is told how much work there is, and `leave`. Products of real matrices are not
+OpenBLAS's (matmul.py).
 """
 
 import ctypes
-from functools import cache
+from functools import cache, lru_cache
 
-from . import machine
+from . import machine, threads
+from .irtext import Function, Module, i32, i64
 
-ROUTINES = tuple(f"{letter}{name}" for letter in "sdcz" for name in ("trsm", "trmm"))
-LIMIT = 2_000_000  # m n (m + n), below which one thread solves
-
-_ARGUMENTS = 11  # side, uplo, transa, diag, m, n, alpha, a, lda, b, ldb; all by reference
-_CODE = """
-define void @solve({parameters}) {{
-  %m32 = load i32, ptr %p4
-  %n32 = load i32, ptr %p5
-  %m = sext i32 %m32 to i64
-  %n = sext i32 %n32 to i64
-  %sum = add i64 %m, %n
-  %area = mul i64 %m, %n
-  %work = mul i64 %area, %sum
-  %before = call i32 @get_threads()
-  %large = icmp sgt i64 %work, {limit}
-  %single = icmp sle i32 %before, 1
-  %plain = or i1 %large, %single
-  br i1 %plain, label %asis, label %alone
-asis:
-  call void @routine({arguments})
-  ret void
-alone:
-  call void @set_threads(i32 1)
-  call void @routine({arguments})
-  call void @set_threads(i32 %before)
-  ret void
-}}
-declare i32 @get_threads()
-declare void @set_threads(i32)
-declare void @routine({types})
-"""
+LIMIT = 1 << 21  # multiplications below which one thread works
+EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
 
 
 def text() -> str:
-    """The LLVM module of a routine that calls another one, with one thread if there is little to do."""
-    names = [f"%p{k}" for k in range(_ARGUMENTS)]
-    listed = ", ".join(f"ptr {name}" for name in names)
-    types = ", ".join(["ptr"] * _ARGUMENTS)
-    return _CODE.format(parameters=listed, arguments=listed, types=types, limit=LIMIT)
+    """The LLVM IR of `i64 fnx_blas_enter(i64 work)` and `void fnx_blas_leave(i64 entered)`.
+
+    OpenBLAS has one number of threads for all its callers. It is as it was when the last of those
+    has left who entered in one thread.
+    """
+    module = Module()
+    module.variable("fnx_blas_threads", "i64", "1", public=True)  # that fnx may use
+    for name in ("inside", "before"):
+        module.variable(name, "i64")
+    module.variable("lock", "i32")
+    with Function(module, "acquire", "void") as f:
+        with f.forever() as done:
+            with f.when(f.exchange_if(f.object("lock"), i32(0), i32(1)), likely=True):
+                f.leave(done)
+            f.call("sched_yield", "i32")
+        f.ret()
+    with Function(module, "fnx_blas_enter", "i64", "i64", public=True) as f:
+        several = f.compare("sgt", f.load(f.object("fnx_blas_threads")), 1)
+        with f.when(f.both(several, f.compare("sge", f.args[0], LIMIT))):
+            f.ret(i64(0))
+        f.call("acquire", "void")
+        inside = f.load(f.object("inside"))
+        with f.when(f.compare("eq", inside, 0)):
+            before = f.call("get_threads", "i32")
+            f.store(f.convert("sext", before, "i64"), f.object("before"))
+            with f.when(f.compare("sgt", before, 1)):
+                f.call("set_threads", "void", i32(1))
+        f.store(f.add(inside, 1), f.object("inside"))
+        f.atomic_store(i32(0), f.object("lock"))
+        f.ret(i64(1))
+    with Function(module, "fnx_blas_leave", "void", "i64", public=True) as f:
+        with f.when(f.compare("eq", f.args[0], 0)):
+            f.ret()
+        f.call("acquire", "void")
+        inside = f.sub(f.load(f.object("inside")), 1)
+        f.store(inside, f.object("inside"))
+        before = f.convert("trunc", f.load(f.object("before")), "i32")
+        with f.when(f.both(f.compare("eq", inside, 0), f.compare("sgt", before, 1))):
+            f.call("set_threads", "void", before)
+        f.atomic_store(i32(0), f.object("lock"))
+        f.ret()
+    return str(module)
 
 
-@cache
-def guarded(address: int) -> int:
-    """The address of a routine that does the same as that at `address`; itself without OpenBLAS."""
-    controls = _controls()
-    if controls is None:
-        return address
-    get, put = controls
-    imports = {"get_threads": get, "set_threads": put, "routine": address}
-    made = machine.code(text(), ["solve"], imports, kind="glue")
-    machine.keep_forever(made.keep)
-    return made.addresses["solve"]
+def compiled(get: int, put: int) -> machine.Code:
+    """The code, for these functions that read and set the number of OpenBLAS's threads."""
+    imports = {"get_threads": get, "set_threads": put}
+    return machine.code(text, EXPORTS, imports, "glue", "fnx_blas")
+
+
+@lru_cache(maxsize=1)
+def _code() -> machine.Code:
+    get, put = _controls() or _nothing()
+    code = compiled(get, put)
+    machine.keep_forever(code.keep)
+    ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
+    ours.value = threads.get_num_threads()
+    threads.watchers.append(lambda n: setattr(ours, "value", n))
+    return code
+
+
+def address(name: str) -> int:
+    """The address of `fnx_blas_enter` or `fnx_blas_leave`."""
+    return _code().addresses[name]
+
+
+@lru_cache(maxsize=1)
+def _nothing() -> tuple[int, int]:
+    """For another BLAS: it always has one thread."""
+    functions = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 1), ctypes.CFUNCTYPE(None)(lambda: None)
+    machine.keep_forever(functions)
+    one, none = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
+    return one, none
 
 
 @cache

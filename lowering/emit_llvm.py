@@ -413,12 +413,17 @@ class Body(Function):
             else:
                 texts.append(f"{lt.REGISTER[arg.dtype]} {self.value(arg)}")
         callee = self.symbol(s.symbol)
+        if s.work:
+            work, entered = self.number(("work", s), s.work, "i64"), self.fresh()
+            self.put(f"{entered} = call i64 {self.symbol('fnx_blas_enter')}(i64 {work})")
         if s.result is None:
             self.put(f"call void {callee}({', '.join(texts)})")
         else:
             name = self.fresh()
             self.put(f"{name} = call {lt.REGISTER[s.result.dtype]} {callee}({', '.join(texts)})")
             self.bind(s.result, name)
+        if s.work:
+            self.put(f"call void {self.symbol('fnx_blas_leave')}(i64 {entered})")
         for buffer in s.writes:
             self.kill(buffer)
 

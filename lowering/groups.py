@@ -6,13 +6,12 @@ Closing it emits one nest, in which only those members are stored that somebody 
 """
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse, reuse, tiles
+from fnx.lowering import fuse, reuse, tiles, walk
 from fnx.lowering.kernel import Loop, Stmt, Store
 from fnx.lowering.values import (
     Folding,
@@ -189,7 +188,7 @@ class Nests:
     def _nest(self, body: list[Stmt], results: list[Expr]) -> None:
         group = self.group
         names = [m.name for m in [*self.stores, *group.folds]] or ["nest"]
-        work = prod(group.shape) * self._weight()
+        work = walk.work(body)
         first = body[0] if body else None
         if work >= fuse.PARALLEL_WORK and not results and len(body) == 1:
             if isinstance(first, Loop) and not self.builder.in_place and not first.carries:

@@ -159,7 +159,8 @@ class CallLibrary(Stmt):
 
     `args`: Ref or Address (passed as a pointer), or Expr (a value). `by_reference` puts every Expr
     into a stack slot and passes its address (Fortran). `writes` names the buffers that it writes.
-    `result` is a variable for what it returns, or None.
+    `result` is a variable for what it returns, or None. `work`: how many multiplications to tell
+    OpenBLAS's guard of threads (blas_threads.py); 0 for routines of others.
     """
 
     symbol: str
@@ -167,6 +168,7 @@ class CallLibrary(Stmt):
     writes: list[Buffer]
     by_reference: bool = False
     result: Expr | None = None
+    work: int = 0
 
 
 @dataclass(eq=False)

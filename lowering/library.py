@@ -74,6 +74,15 @@ def _special_function(name: str) -> int:
 _TABLES = {"fft": _fourier_plan, "special": _special_function}
 
 
+def _threads_of_blas(name: str) -> Callable[[], int]:
+    def address() -> int:
+        from . import blas_threads
+
+        return blas_threads.address(name)
+
+    return address
+
+
 def _product(dtype: str) -> Callable[[], int]:
     def address() -> int:
         from . import matmul
@@ -84,6 +93,7 @@ def _product(dtype: str) -> Callable[[], int]:
 
 
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
+RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 RUNTIME |= {f"fnx_gemm_{dtype}": _product(dtype) for dtype in ("float32", "float64")}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
@@ -159,12 +169,7 @@ def pointer(capsule: object) -> int:
 
 
 def _blas(name: str) -> int | None:
-    from . import blas_threads
-
-    address = _scipy("cython_blas", name)
-    if address is not None and name in blas_threads.ROUTINES:
-        return blas_threads.guarded(address)
-    return address
+    return _scipy("cython_blas", name)
 
 
 def _lapack(name: str) -> int | None:

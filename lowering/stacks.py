@@ -267,7 +267,18 @@ def call(
             passed += [Ref(buffer, scalar.size(0)), i32(n)]
         else:
             passed.append(_argument(a))
-    return CallLibrary(symbol, passed, used, by_reference=True)
+    return CallLibrary(symbol, passed, used, by_reference=True, work=_multiplications(symbol, args))
+
+
+_LEVEL_2 = ("gemv", "symv", "hemv", "trmv", "trsv")
+
+
+def _multiplications(symbol: str, args: Sequence[Any]) -> int:
+    """About how many a routine does, by its sizes; what is done to a matrix, once an order."""
+    sizes = sorted({a for a in args if isinstance(a, int)}, reverse=True) or [1]
+    large, small = sizes[0], sizes[1] if len(sizes) > 1 and sizes[1] > 1 else sizes[0]
+    # Memory makes matrix times vector take as long as ten times the multiplications.
+    return max(1, large * small * (8 if symbol.endswith(_LEVEL_2) else small))
 
 
 def i32(n: int) -> Expr:

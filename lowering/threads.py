@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,7 @@ def _can_wait() -> bool:
 
 
 _settings: dict[str, int | None] = {"threads": None}  # what set_num_threads was told
+watchers: list[Callable[[int], None]] = []  # who else wants to know
 
 
 @lru_cache(maxsize=1)
@@ -292,6 +294,8 @@ def set_num_threads(n: int) -> None:
     if not isinstance(n, int) or not 1 <= n <= _MOST:
         raise InvalidValue(f"the number of threads is an integer from 1 to {_MOST}, not {n!r}")
     _settings["threads"] = n
+    for told in watchers:
+        told(n)
     if pool.cache_info().currsize:
         pool().set(n)
 

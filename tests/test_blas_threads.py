@@ -1,57 +1,97 @@
-"""Small triangular solves run in one thread, and leave the number of threads as it was."""
+"""Small work of OpenBLAS is done in one thread; then its number of threads is as it was."""
 
 import ctypes
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.linalg
 
 import fnx
+import fnx.numpy
 import fnx.scipy.linalg
-from fnx.lowering import blas_threads, library, machine
-
-POINTERS = [ctypes.c_void_p] * 11
+from fnx.lowering import blas_threads
 
 
 @pytest.fixture
 def watched():
-    """The guard around a routine that notes what happens, under 4 threads at first."""
-    log, threads = [], [4]
+    """The guard of an OpenBLAS that has 4 threads at first."""
+    threads, set_to = [4], []
 
     def put(n):
         threads[0] = n
+        set_to.append(n)
 
-    types = [
+    functions = [
         ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: threads[0]),
         ctypes.CFUNCTYPE(None, ctypes.c_int32)(put),
-        ctypes.CFUNCTYPE(None, *POINTERS)(lambda *_: log.append(threads[0])),
     ]
-    addresses = [ctypes.cast(t, ctypes.c_void_p).value for t in types]
-    imports = dict(zip(("get_threads", "set_threads", "routine"), addresses, strict=True))
-    code = machine.code(blas_threads.text(), ["solve"], imports, kind="function")
-    solve = ctypes.CFUNCTYPE(None, *POINTERS)(code.addresses["solve"])
-
-    def call(m, n):
-        sizes = [ctypes.c_int32(m), ctypes.c_int32(n)]
-        pointers = [ctypes.cast(ctypes.pointer(s), ctypes.c_void_p) for s in sizes]
-        solve(*[None] * 4, *pointers, *[None] * 5)
-        return log[-1], threads[0]
-
-    call.put, call.keep = put, (types, code)
-    return call
+    code = blas_threads.compiled(*(ctypes.cast(f, ctypes.c_void_p).value for f in functions))
+    enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.addresses["fnx_blas_enter"])
+    leave = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.addresses["fnx_blas_leave"])
+    ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
+    ours.value = 4
+    return SimpleNamespace(
+        threads=threads, set_to=set_to, enter=enter, leave=leave, ours=ours, keep=(functions, code)
+    )
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "inside"),
-    [(60, 60, 1), (8, 400, 1), (100, 100, 1), (101, 100, 4), (50_000, 50_000, 4)],
-)
-def test_threads_inside_and_after(watched, m, n, inside):
-    assert watched(m, n) == (inside, 4)
+def test_little_work_is_done_by_one_thread(watched):
+    entered = watched.enter(blas_threads.LIMIT - 1)
+    assert watched.threads == [1]
+    watched.leave(entered)
+    assert watched.threads == [4]
+
+
+def test_much_work_is_left_to_openblas(watched):
+    entered = watched.enter(blas_threads.LIMIT)
+    assert watched.threads == [4]
+    watched.leave(entered)
+    assert watched.set_to == []
+
+
+def test_one_thread_of_fnx_is_one_of_openblas(watched):
+    watched.ours.value = 1
+    entered = watched.enter(1 << 60)
+    assert watched.threads == [1]
+    watched.leave(entered)
+    assert watched.threads == [4]
 
 
 def test_one_thread_is_left_alone(watched):
-    watched.put(1)
-    assert watched(60, 60) == (1, 1)
+    watched.threads[0] = 1
+    watched.leave(watched.enter(1))
+    assert watched.set_to == []
+
+
+def test_the_last_to_leave_puts_the_number_back(watched):
+    first, second = watched.enter(1), watched.enter(1)
+    watched.leave(first)
+    assert watched.threads == [1]
+    watched.leave(second)
+    assert watched.threads == [4]
+
+
+def test_callers_in_many_threads(watched):
+    def call():
+        for _ in range(200):
+            watched.leave(watched.enter(1))
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for c in callers:
+        c.start()
+    for c in callers:
+        c.join()
+    assert watched.threads == [4]
+
+
+def test_calls_say_how_much_they_do():
+    a = np.random.default_rng(0).normal(size=(40, 40))
+    a = a @ a.T + np.eye(40)
+    for f in (fnx.numpy.linalg.cholesky, lambda a: a @ a[0], fnx.numpy.linalg.eigvalsh):
+        text = fnx.jit(f).lower(a).as_text("llvm")
+        assert text.count("call i64") == 1
 
 
 @pytest.mark.parametrize("n", [20, 60, 150])
@@ -70,7 +110,7 @@ def test_solves_are_right_and_threads_as_before(n, dtype):
     assert count() == before
 
 
-def test_without_openblas_the_routine_is_itself(monkeypatch):
-    monkeypatch.setattr(blas_threads, "_controls", lambda: None)
-    assert blas_threads.guarded.__wrapped__(123) == 123
-    assert library.resolve("blas:dgemm")
+def test_another_blas_has_one_thread():
+    code = blas_threads.compiled(*blas_threads._nothing())
+    enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.addresses["fnx_blas_enter"])
+    assert enter(1) == 1
