@@ -83,6 +83,8 @@ from fnx.settings import legacy_prng_key as legacy_prng_key
 from fnx.settings import log_compiles as log_compiles
 from fnx.settings import numpy_dtype_promotion as numpy_dtype_promotion
 from fnx.settings import numpy_rank_promotion as numpy_rank_promotion
+from fnx.settings import threefry_partitionable as threefry_partitionable
+from fnx.settings import transfer_guard as transfer_guard
 from fnx.sharding import NamedSharding as NamedSharding
 from fnx.sharding import P as P
 from fnx.sharding import make_mesh as make_mesh
@@ -109,8 +111,8 @@ numpy.functional.use_transformations(vmap=vmap, value_and_grad=value_and_grad)
 del _name
 
 _LATER = frozenset(
-    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn scipy stages "
-    "test_util".split()
+    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn profiler scipy "
+    "stages test_util".split()
 )
 
 

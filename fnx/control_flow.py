@@ -171,6 +171,8 @@ def scan(
     (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64))
     """
     del _split_transpose
+    if not isinstance(unroll, Tracer) and int(unroll) < 0:
+        raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of rounds")
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
     what = f"the body {name_of(f)} of scan"

@@ -326,7 +326,8 @@ class _Reverse:
     def __init__(
         self, of: custom_vjp, name: str, static: tuple, join: Callable, treedef: Any, avals: list
     ):
-        assert of.fwd is not None and of.bwd is not None
+        assert of.fwd is not None
+        assert of.bwd is not None
         self.name, self.fwd, self.bwd, self.symbolic = name, of.fwd, of.bwd, of.symbolic
         self.static, self.join, self.treedef, self.avals = static, join, treedef, avals
         self.results = _Results(name)

@@ -11,7 +11,7 @@ from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import ShapeError, TypeMismatch, entrance
+from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.flat import (
@@ -296,7 +296,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
     if x.dtype != aval.dtype:
         if not x.aval.weak_type and dtypes.kind(x.dtype) != "i":
-            raise TypeMismatch(
+            raise TangentMismatch(
                 f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
             )
     strong = x.dtype == aval.dtype and not x.aval.weak_type

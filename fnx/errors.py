@@ -13,6 +13,7 @@ from fnx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
     TypeMismatch,
+    TypePromotionError,
     UnboundAxis,
     UnexpectedTracerError,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
     "TypeMismatch",
+    "TypePromotionError",
     "UnboundAxis",
     "UnexpectedTracerError",
 ]

@@ -5,6 +5,7 @@ program that ran last is offered them; native code checks their types and answer
 they are not its own.
 """
 
+import inspect
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -17,13 +18,13 @@ from fnx import tree_util
 from fnx.aot import Lowered, Traced
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
-from fnx.core.errors import TypeMismatch, hide_frames
+from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.trace import trace
 from fnx.program import BACKEND, Empty, Program
-from fnx.static import Fixed, Static, integers, strings
+from fnx.static import Fixed, Static
 
 flatten = tree_util.tree_flatten
 overridden = config.overridden
@@ -203,15 +204,23 @@ def jit(
     """
     options = {"inline": inline, "keep_unused": keep_unused, "compiler": compiler_options}
     del in_shardings, out_shardings, device, backend
-    donated = (
-        integers(donate_argnums, "donate_argnums"),
-        strings(donate_argnames, "donate_argnames"),
-    )
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
             raise TypeMismatch(f"jit needs a function, got {type(f).__name__}: {f!r:.80}")
-        made = Jitted(f, Static(f, static_argnums, static_argnames), donated, options)
+        if inspect.isgeneratorfunction(f):
+            raise TypeMismatch(
+                f"jit needs a function, got the generator {name_of(f)}; return arrays"
+            )
+        static = Static(f, static_argnums, static_argnames)
+        given = Static(f, donate_argnums, donate_argnames, "donate")
+        both = {*static.numbers, *static.names} & {*given.numbers, *given.names}
+        if both:
+            raise InvalidValue(
+                f"arguments {sorted(map(str, both))} of {name_of(f)} are both static and donated; expected "
+                "one of both"
+            )
+        made = Jitted(f, static, (given.numbers, given.names), options)
         _jitted.add(made)
         return made
 

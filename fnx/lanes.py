@@ -23,7 +23,7 @@ def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
 
     def spread(axis: Any, part: Any) -> None:
         axis = None if axis is missing else axis
-        if axis is not None and not isinstance(axis, (int, np.integer)):
+        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
         found.extend([axis] * len(tree_util.tree_leaves(part)))
 

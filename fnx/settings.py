@@ -13,6 +13,8 @@ _BY_JAX_NAME = {
     "jax_debug_nans": _config.debug_nans,
     "jax_enable_checks": _config.check,
     "jax_num_cpu_devices": _config.num_devices,
+    "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": _config.numpy_rank_promotion,
 }
 
 
@@ -109,8 +111,12 @@ debug_key_reuse = _without_effect("debug_key_reuse")
 default_device = _without_effect("default_device")
 default_matmul_precision = _without_effect("default_matmul_precision")
 default_prng_impl = _without_effect("default_prng_impl")
-enable_custom_prng = _without_effect("enable_custom_prng")
+numpy_dtype_promotion, numpy_rank_promotion = (
+    _config.numpy_dtype_promotion,
+    _config.numpy_rank_promotion,
+)
 legacy_prng_key = _without_effect("legacy_prng_key")
+threefry_partitionable = _without_effect("threefry_partitionable")
+transfer_guard = _without_effect("transfer_guard")
+enable_custom_prng = _without_effect("enable_custom_prng")
 log_compiles = _without_effect("log_compiles")
-numpy_dtype_promotion = _without_effect("numpy_dtype_promotion")
-numpy_rank_promotion = _without_effect("numpy_rank_promotion")

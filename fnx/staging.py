@@ -10,6 +10,7 @@ import numpy as np
 from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.flat import aval_like, check_callable, flatten_arrays, name_of
@@ -29,15 +30,27 @@ class ShapeDtypeStruct:
     def __init__(
         self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False, **_
     ):
+        if dtype is None:
+            raise InvalidValue(
+                f"ShapeDtypeStruct of shape {shape} and dtype {dtype}; expected a dtype"
+            )
         self.shape = tuple(shape)
         self.dtype = dtypes.canonical(dtype)
         self.weak_type = weak_type
         self.sharding = sharding
 
+    @staticmethod
+    def like(x: Any) -> "ShapeDtypeStruct":
+        """That of an array."""
+        aval = aval_like(x)
+        return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: int(np.prod(self.shape, dtype=int)))
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a shape of rank 0")
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:

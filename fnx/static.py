@@ -41,10 +41,10 @@ def _is_hashable(value: Any) -> bool:
 class Static:
     """Which arguments of a function are static, by number and by name."""
 
-    def __init__(self, fun: Callable, argnums: Any, argnames: Any):
-        self.name = name_of(fun)
-        self.numbers = integers(argnums, "static_argnums")
-        self.names = strings(argnames, "static_argnames")
+    def __init__(self, fun: Callable, argnums: Any, argnames: Any, what: str = "static"):
+        self.name, self.what = name_of(fun), what
+        self.numbers = integers(argnums, f"{what}_argnums")
+        self.names = strings(argnames, f"{what}_argnames")
         signature = signature_of(fun) if self.numbers or self.names else None
         if signature is not None:
             self._complete(list(signature.parameters.values()))
@@ -64,15 +64,15 @@ class Static:
         for n in self.names:
             if n not in known and not keywords:
                 raise InvalidValue(
-                    f"static_argnames of {self.name} names {n!r}, which is not one of its parameters "
+                    f"{self.what}_argnames of {self.name} names {n!r}, which is not one of its parameters "
                     f"({', '.join(sorted(known))})"
                 )
         numbers = []
         for k in self.numbers:
             if not variadic and not -len(positional) <= k < len(positional):
                 raise InvalidValue(
-                    f"static_argnums={k} is out of range: {self.name} has {len(positional)} positional "
-                    "parameters"
+                    f"{self.what}_argnums={k} is out of range: {self.name} has {len(positional)} "
+                    "positional parameters"
                 )
             numbers.append(k + len(positional) if k < 0 and not variadic else k)
         byname = [k for k, p in enumerate(positional) if p.name in self.names]

@@ -1,9 +1,12 @@
 """Pytrees: nested containers of arrays. Tuples, lists, dicts, None and registered classes are nodes.
 
-None is a node without leaves, and dicts are walked in the order of their sorted keys, as in JAX.
+None is a node without leaves, and dicts are walked, and rebuilt, in the order of their sorted keys, as
+in JAX; inside nodes of registered classes rebuilt ones keep the order that they had.
 """
 
 import functools
+import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
@@ -37,9 +40,39 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list, PyTreeDef]:
     >>> leaves
     [1, 2]
     >>> tree_unflatten(treedef, [10, 20])
-    {'b': 20, 'a': (10, None)}
+    {'a': (10, None), 'b': 20}
     """
-    return _flatten(tree, is_leaf, namespace=_SPACE)
+    leaves, treedef = _flatten(tree, is_leaf, namespace=_SPACE)
+    return leaves, treedef if treedef.num_nodes == 1 else _sorted(treedef)
+
+
+_known_sorted: dict[PyTreeDef, PyTreeDef] = {}
+
+
+def _sorted(treedef: PyTreeDef) -> PyTreeDef:
+    """The equal structure whose dicts are rebuilt in the order of their sorted keys.
+
+    Structures are equal whatever the order of keys, so that each kind is made once. Data of registered
+    classes may be equal and yet differ (1 and True), and are none of the table's keys.
+    """
+    if treedef.namespace:
+        return treedef
+    found = _known_sorted.get(treedef)
+    if found is None:
+        if len(_known_sorted) > 4096:
+            _known_sorted.clear()
+        found = _known_sorted[treedef] = optree.treespec_transform(treedef, _sorted_node)
+    return found
+
+
+def _sorted_node(node: PyTreeDef) -> PyTreeDef:
+    if node.type is dict or node.type is defaultdict:
+        parts = dict(zip(node.entries(), node.children(), strict=True))
+        if node.type is dict:
+            return optree.treespec_dict(parts)
+        factory = node.unflatten([None] * node.num_leaves).default_factory
+        return optree.treespec_defaultdict(factory, parts)
+    return node
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
@@ -54,7 +87,7 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The structure of a tree: what is left of it without its leaves."""
-    return optree.tree_structure(tree, is_leaf, namespace=_SPACE)
+    return _sorted(optree.tree_structure(tree, is_leaf, namespace=_SPACE))
 
 
 def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
@@ -63,7 +96,9 @@ def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
-    return optree.tree_map(f, tree, *rest, is_leaf=is_leaf, namespace=_SPACE)
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    columns = [treedef.flatten_up_to(r) for r in rest]
+    return treedef.unflatten(map(f, leaves, *columns))
 
 
 def tree_reduce(
@@ -199,7 +234,7 @@ def _key(entry: optree.PyTreeEntry) -> Any:
         return SequenceKey(entry.entry)
     if isinstance(entry, optree.MappingEntry):
         return DictKey(entry.entry)
-    if isinstance(entry.entry, _KEYS) or not isinstance(entry.entry, (int, str)):
+    if not isinstance(entry.entry, int):
         return entry.entry  # from a class that was registered with keys
     return FlattenedIndexKey(entry.entry)
 
@@ -212,7 +247,7 @@ def tree_flatten_with_path(
         return _flatten_by_path(tree, is_leaf)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
     paths = [tuple(map(_key, accessor)) for accessor in accessors]
-    return list(zip(paths, leaves, strict=True)), treedef
+    return list(zip(paths, leaves, strict=True)), _sorted(treedef)
 
 
 def _flatten_by_path(tree: Any, is_leaf: Callable) -> tuple[list, PyTreeDef]:
@@ -291,7 +326,11 @@ def register_pytree_node(
             pairs = tuple(pairs)
             return [child for _, child in pairs], data, tuple(key for key, _ in pairs)
 
-    optree.register_pytree_node(nodetype, flatten, unflatten_func, namespace=_SPACE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "PyTree type .* is a subclass of"
+        )  # namedtuples: so be it
+        optree.register_pytree_node(nodetype, flatten, unflatten_func, namespace=_SPACE)
 
 
 def register_pytree_node_class(cls: C) -> C:
@@ -384,6 +423,31 @@ class Partial(functools.partial):
     >>> tree_map(lambda x: 10 * x, Partial(add, 1))(2)
     12
     """
+
+    def __new__(cls, func: Callable, /, *args: Any, **kwargs: Any) -> "Partial":
+        # functools would take over the arguments of a partial function, which are not children.
+        kept = _Kept(func) if isinstance(func, functools.partial) else func
+        return super().__new__(cls, kept, *args, **kwargs)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A callable that is one object; equal to another of the same function and arguments."""
+
+    of: functools.partial
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.of(*args, **kwargs)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Kept) and _parts(self.of) == _parts(other.of)
+
+    def __hash__(self) -> int:
+        return hash(_parts(self.of))
+
+
+def _parts(f: functools.partial) -> tuple:
+    return f.func, f.args, tuple(sorted(f.keywords.items()))
 
 
 def _flatten_partial(p: Partial) -> tuple:

@@ -348,3 +348,198 @@ def test_integers_in_jacrev_have_jacobians_without_values():
     np.testing.assert_array_equal(gx, [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]])
     assert gi.shape == (2,)
     assert gi.dtype == fnx.dtypes.float0
+
+
+# --- settings and arguments -----------------------------------------------------------------------
+
+
+@RUN
+def test_promotion_can_be_forbidden(run):
+    single, double = jnp.ones((2, 3), "float32"), jnp.ones((2, 3))
+    with fnx.numpy_dtype_promotion("strict"):
+        assert run(lambda x: x * 2.0 + 1)(single).dtype == np.float32
+        for wrong in (lambda x: x + double, lambda x: x.astype(int) + 1.0, lambda x: (x > 0) + 1):
+            with pytest.raises(ValueError, match="strict"):
+                run(wrong)(single)
+    with fnx.numpy_rank_promotion("raise"):
+        assert run(lambda x: x + 1.0 + jnp.ones((1, 3)))(double).shape == (2, 3)
+        with pytest.raises(ValueError, match="ranks"):
+            run(lambda x: x + jnp.ones(3))(double)
+    with fnx.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="ranks"):
+        double + jnp.ones(3)
+    assert (double + jnp.ones(3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"donate_argnums": 3}, "out of range"),
+        ({"donate_argnames": "y"}, "not one of its parameters"),
+        ({"static_argnums": 0, "donate_argnums": 0}, "both static and donated"),
+        ({"static_argnames": "x", "donate_argnums": 0}, "both static and donated"),
+    ],
+)
+def test_arguments_that_are_donated_exist_and_are_not_static(options, message):
+    with pytest.raises(ValueError, match=message):
+        fnx.jit(lambda x: x, **options)
+
+
+def test_what_is_no_array_or_no_function_is_refused():
+    with pytest.raises(TypeError, match="generator"):
+        fnx.jit(lambda: (yield 1.0))
+    with pytest.raises(ValueError, match="filled"):
+        fnx.jit(lambda x: x)(np.ma.array([1.0, 2.0], mask=[False, True]))
+    with pytest.raises(TypeError, match="integers or None"):
+        fnx.vmap(lambda x: x, in_axes=True)(jnp.ones(2))
+    with pytest.raises(ValueError, match="expected a dtype"):
+        fnx.ShapeDtypeStruct((2,), None)
+    with pytest.raises(TypeError, match="stop_gradient"):
+        lax.stop_gradient(lambda x: x)
+    with pytest.raises(ValueError, match="unroll"):
+        lax.scan(lambda c, x: (c, x), 0.0, jnp.ones(2), unroll=-1)
+    single = jnp.float32(1.0)
+    for derivative in (
+        lambda: fnx.vjp(lambda x: x, single)[1](np.float64(1.0)),
+        lambda: fnx.linearize(lambda x: x, single)[1](np.float64(1.0)),
+    ):
+        for kind in (TypeError, ValueError):
+            with pytest.raises(kind, match="float64"):
+                derivative()
+
+
+# --- dicts -----------------------------------------------------------------------------------------
+
+
+def test_dicts_come_back_in_the_order_of_their_sorted_keys():
+    tree = {"b": 1.0, "a": {"d": 2.0, "c": 3.0}}
+    found = [
+        fnx.tree.map(lambda x: x, tree),
+        fnx.jit(lambda t: t)(tree),
+        fnx.grad(lambda t: t["b"] * t["a"]["d"] * t["a"]["c"])(tree),
+        fnx.vmap(lambda x: fnx.tree.map(lambda y: y * x, tree))(jnp.ones(2)),
+        lax.scan(lambda c, _: (tree, None), tree, None, length=1)[0],
+        fnx.vjp(lambda t: t, tree)[0],
+        fnx.tree_util.tree_map_with_path(lambda _, x: x, tree),
+    ]
+    for out in found:
+        assert list(out) == ["a", "b"]
+        assert list(out["a"]) == ["c", "d"]
+
+
+def test_partial_functions_inside_partial_are_not_taken_apart():
+    import functools
+
+    inner = functools.partial(lambda kind, x, y: (kind, x + y), "sum")
+    f = fnx.tree_util.Partial(inner, 2.0)
+    assert fnx.tree_util.tree_leaves(f) == [2.0]
+    assert f(1.0) == ("sum", 3.0)
+    assert float(fnx.jit(lambda g, x: g(x)[1])(f, 5.0)) == 7.0
+    same = fnx.tree_util.Partial(functools.partial(inner.func, "sum"), 2.0)
+    assert fnx.tree_util.tree_structure(f) == fnx.tree_util.tree_structure(same)
+
+
+# --- the rest of fnx.lax -----------------------------------------------------------------------------
+
+
+@RUN
+def test_patches_times_a_kernel_are_the_convolution(run):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 6, 7, 3)), rng.normal(size=(2, 3, 3, 4))
+    layout = ("NHWC", "HWIO", "NHWC")
+    options = {"window_strides": (1, 2), "padding": "SAME", "dimension_numbers": layout}
+    patches = run(lambda x: lax.conv_general_dilated_patches(x, (2, 3), **options))(x)
+    plain = lax.conv_general_dilated(x, w, **options)
+    np.testing.assert_allclose(patches @ w.transpose(2, 0, 1, 3).reshape(18, 4), plain)
+    everywhere = np.broadcast_to(w.transpose(2, 0, 1, 3).reshape(1, 1, 18, 4), (6, 4, 18, 4))
+    local = run(lambda x, w: lax.conv_general_dilated_local(x, w, filter_shape=(2, 3), **options))
+    np.testing.assert_allclose(local(x, everywhere), plain)
+    assert lax.conv_general_shape_tuple(x.shape, w.shape, (1, 2), "SAME", layout) == plain.shape
+    enlarged = lax.conv_transpose(x, w, (1, 2), "VALID", dimension_numbers=layout)
+    found = lax.conv_transpose_shape_tuple(x.shape, w.shape, (1, 2), "VALID", layout)
+    assert found == enlarged.shape
+    folded = lax.reduce_window(x[0, ..., 0], 0.0, lax.add, (2, 3), (1, 2), "SAME")
+    assert lax.reduce_window_shape_tuple((6, 7), (2, 3), (1, 2), "SAME") == folded.shape
+
+
+@RUN
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_mulhi_is_the_upper_half_of_products(run, dtype):
+    info, rng = np.iinfo(dtype), np.random.default_rng(1)
+    a, b = rng.integers(info.min, info.max, (2, 50), dtype, endpoint=True)
+    a[:3], b[:3] = (info.min, info.max, info.min), (info.min, info.max, info.max)
+    expected = [int(x) * int(y) >> info.bits for x, y in zip(a, b)]
+    assert np.asarray(run(lax.mulhi)(a, b)).tolist() == expected
+
+
+@RUN
+def test_ragged_dot(run):
+    rng = np.random.default_rng(2)
+    x, w, sizes = rng.normal(size=(7, 4)), rng.normal(size=(3, 4, 5)), np.array([2, 0, 4])
+    expected = np.concatenate([x[:2] @ w[0], x[2:6] @ w[2], np.zeros((1, 5))])
+    np.testing.assert_allclose(run(lax.ragged_dot)(x, w, sizes), expected)
+    fnx.test_util.check_grads(lambda x, w: lax.ragged_dot(x, w, sizes), (x, w), 1)
+
+
+@RUN
+def test_windows_of_several_arrays_are_folded_together(run):
+    x = np.random.default_rng(3).normal(size=(5, 6))
+
+    def first_largest(a, b):
+        keep = a[0] >= b[0]
+        return tuple(jnp.where(keep, p, q) for p, q in zip(a, b))
+
+    numbers = np.arange(30).reshape(5, 6)
+    f = lambda x: lax.reduce_window(
+        (x, numbers), (-np.inf, -1), first_largest, (2, 3), (1, 3), "VALID"
+    )
+    values, where = run(f)(x)
+    assert values.shape == (4, 2)
+    np.testing.assert_array_equal(x.ravel()[where], values)
+    np.testing.assert_array_equal(values[0], [x[:2, :3].max(), x[:2, 3:].max()])
+
+
+@RUN
+def test_small_functions_of_lax(run):
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(run(lambda x: lax.stack([x, x], axis=1))(x), np.stack([x, x], 1))
+    parts = run(lambda x: lax.unstack(x, axis=1))(x)
+    np.testing.assert_array_equal(parts, x.T)
+    assert int(run(lambda a: lax.mul(a, a, out_dtype=np.int32))(np.int8(100))) == 10000
+    assert run(lax.dot)(np.ones((2, 3), "int16"), np.ones(3, "float32")).dtype == np.float32
+    assert not lax.full((2,), 1.0, float).weak_type
+    dims = lax.ScatterDimensionNumbers((), (0,), (0,))
+    found = run(
+        lambda x: lax.scatter_apply(x, np.array([[1], [1]]), jnp.exp, dims, update_shape=(2,))
+    )(np.zeros(3))
+    np.testing.assert_array_equal(found, [0.0, 1.0, 0.0])
+    assert float(lax.platform_dependent(3.0, cpu=lambda x: 2 * x, default=lambda x: x)) == 6.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: lax.squeeze(np.ones((1, 3)), (0, 0)),
+        lambda: lax.expand_dims(np.ones(3), (0, 0)),
+        lambda: lax.broadcast_in_dim(np.ones((2, 2)), (2,), (0, 1)),
+        lambda: lax.broadcast_in_dim(np.ones((2, 2)), (2, 2), (0, 0)),
+        lambda: lax.argmin(np.ones((2, 2)), 0, np.float32),
+        lambda: lax.dynamic_slice(np.ones((2, 2)), (0.0, 0), (1, 1)),
+        lambda: lax.reduce({"x": np.ones(5)}, {"y": 0.0}, lambda a, b: a, [0]),
+        lambda: lax.reduce(np.ones(5), np.ones(5), lambda a, b: a, [0]),
+        lambda: lax.reduce_window(np.ones(2), 0.0, lax.add, (0,), (1,)),
+        lambda: lax.reduce_window(np.ones(2), 0.0, lax.add, (1,), (0,)),
+    ],
+)
+def test_arguments_of_lax_that_mean_nothing_are_refused(wrong):
+    with pytest.raises((TypeError, ValueError)):
+        wrong()
+
+
+def test_profiler_writes_a_profile_for_pstats(tmp_path):
+    import pstats
+
+    with fnx.profiler.trace(tmp_path), fnx.profiler.StepTraceAnnotation("step", step_num=1):
+        fnx.jit(lambda x: x + 1.0)(2.0)
+    assert pstats.Stats(str(tmp_path / "python.pstats")).total_calls > 0
+    with pytest.raises(RuntimeError, match="no profile"):
+        fnx.profiler.stop_trace()

@@ -11,7 +11,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 
 
 class Array:
@@ -191,6 +191,8 @@ def as_array(x: Any) -> Array:
             )
         return ConcreteArray(np.asarray(x, dtype), type(x) is not bool)
     if isinstance(x, (np.ndarray, np.generic)):
+        if type(x) is not np.ndarray and hasattr(x, "filled"):
+            raise InvalidValue("masked arrays are no arrays of fnx; expected x.filled(value)")
         dtype = dtypes.canonical(x.dtype)
         return ConcreteArray(contiguous(np.array(x, dtype=dtype, order="C")))
     if hasattr(x, "__jax_array__"):

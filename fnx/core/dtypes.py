@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 
 from fnx.core import config
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import TypeMismatch, TypePromotionError
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 bool_ = np.dtype(np.bool_)
@@ -190,8 +190,27 @@ def promote_cached(pairs: tuple, half: bool) -> tuple[np.dtype, bool]:
     return node, False
 
 
+_ORDER = "biufc"  # weak numbers give way to strong ones of their kind or of a later one
+
+
+def _check_strict(pairs: tuple[tuple[np.dtype, bool], ...]) -> None:
+    """Raise unless all strong dtypes are one, and hold the weak ones' kinds of numbers."""
+    strong = {d for d, weak in pairs if not weak}
+    kinds = {kind(d) for d, weak in pairs if weak}
+    lowest = min((_ORDER.index(kind(d)) for d in strong), default=len(_ORDER))
+    fits = all(_ORDER.index(k) <= lowest or (k == "i" and lowest == 2) for k in kinds)
+    if len(strong) > 1 or (strong and not fits):
+        given = ", ".join(NAME[d] + ("*" if weak else "") for d, weak in pairs)
+        raise TypePromotionError(
+            f"operands of dtypes {given} (* of Python numbers) while numpy_dtype_promotion is 'strict'; "
+            "convert them with .astype, or allow promotion: numpy_dtype_promotion('standard')"
+        )
+
+
 def promote(pairs: tuple[tuple[np.dtype, bool], ...]) -> tuple[np.dtype, bool]:
     """The dtype and weak type of a result from operands' (dtype, weak type)."""
+    if config.numpy_dtype_promotion.value == "strict":
+        _check_strict(pairs)
     return promote_cached(pairs, config.default_float32.value)
 
 

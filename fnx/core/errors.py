@@ -24,6 +24,14 @@ class TypeMismatch(FnxError, TypeError):
     """Wrong dtypes, shapes or kinds of values where types are checked (JAX raises TypeError)."""
 
 
+class TypePromotionError(TypeMismatch, ValueError):
+    """Arrays of two dtypes meet where the settings forbid it."""
+
+
+class TangentMismatch(TypeMismatch, ValueError):
+    """A tangent or cotangent that is not of its value's dtype; JAX raises either builtin."""
+
+
 class ShapeError(FnxError, TypeError, ValueError):
     """Shapes that do not fit together; a TypeError as in JAX and a ValueError as in NumPy."""
 

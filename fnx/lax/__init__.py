@@ -6,6 +6,8 @@ from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
 from fnx.lax.elementwise import *
 from fnx.lax.parallel import *
+from fnx.lax.patches import *
+from fnx.lax.platforms import *
 from fnx.lax.primitives import *
 from fnx.lax.products import *
 from fnx.lax.reductions import *

@@ -13,7 +13,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops import select as choose
 from fnx.ops import special
 from fnx.ops.basic import broadcast_to
-from fnx.ops.convert import BitcastConvertType, ReducePrecision
+from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision
 from fnx.ops.convert import convert as _convert
 
 _every = all  # fnx.lax has names of its own for several builtins
@@ -155,12 +155,11 @@ sin, cos, tan, tanh, sqrt, rsqrt, cbrt = (
         "cbrt": ops.cbrt,
     }.items()
 )
-add, sub, mul, div, rem, atan2, nextafter = (
+add, sub, div, rem, atan2, nextafter = (
     _binary(n, p)
     for n, p in {
         "add": ops.add,
         "sub": ops.sub,
-        "mul": ops.mul,
         "div": ops.div,
         "rem": ops.rem,
         "atan2": ops.atan2,
@@ -208,6 +207,45 @@ complex, igamma, igammac, igamma_grad_a, polygamma, zeta, random_gamma_grad = (
         "random_gamma_grad": special.random_gamma_grad,
     }.items()
 )
+
+
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
+    """Products of operands of equal dtypes, or in another dtype, `out_dtype`."""
+    x, y = operands("mul", x, y)
+    if out_dtype is not None:
+        if x.dtype != y.dtype:
+            raise TypeMismatch(f"mul of operands of dtypes {x.dtype} and {y.dtype}; expected equal")
+        x, y = (_convert(v, dtypes.canonical(out_dtype)) for v in (x, y))
+    return checked(ops.mul, *_stretched(x, y))
+
+
+def mulhi(x: Any, y: Any, /) -> Array:
+    """The upper half of the bits of products of integers, which do not fit into their dtype."""
+    x, y = _stretched(*operands("mulhi", x, y))
+    dtype = x.dtype
+    if not dtypes.is_integer(dtype) or y.dtype != dtype:
+        raise TypeMismatch(f"mulhi of dtypes {dtype} and {y.dtype}; expected equal integer dtypes")
+    bits = 8 * dtype.itemsize
+    if bits < 64:
+        wide = np.dtype(f"{dtype.kind}8")
+        product = ops.mul(_convert(x, wide), _convert(y, wide))
+        shift = ops.shift_right_logical if dtype.kind == "u" else ops.shift_right_arithmetic
+        return _convert(shift(product, constant(bits, wide, False)), dtype)
+    if dtype.kind == "i":
+        # As unsigned numbers negative ones are 2**64 too large.
+        zero, last = constant(0, dtype, False), constant(63, dtype, False)
+        u = np.dtype("u8")
+        high = BitcastConvertType(dtype)(mulhi(*(BitcastConvertType(u)(v) for v in (x, y))))
+        for a, b in ((x, y), (y, x)):
+            high = ops.sub(high, ops.mul(ops.sub(zero, ops.shift_right_arithmetic(a, last)), b))
+        return high
+    half, mask = constant(32, dtype, False), constant((1 << 32) - 1, dtype, False)
+    low = lambda v: choose.and_(v, mask)
+    up = lambda v: ops.shift_right_logical(v, half)
+    a, b, c, d = up(x), low(x), up(y), low(y)
+    middle = ops.add(ops.mul(a, d), up(ops.mul(b, d)))
+    rest = ops.add(ops.mul(b, c), low(middle))
+    return ops.add(ops.add(ops.mul(a, c), up(middle)), up(rest))
 
 
 def conj(x: Any) -> Array:
@@ -300,6 +338,8 @@ def stop_gradient(x: Any) -> Any:
         if isinstance(leaf, (Array, np.ndarray)):
             leaf = to_array(leaf, "stop_gradient")
             return ops.stop_gradient(leaf) if dtypes.is_inexact(leaf.dtype) else leaf
+        if callable(leaf):
+            raise TypeMismatch(f"stop_gradient of a function, {leaf!r:.60}; expected arrays")
         return leaf
 
     return tree_util.tree_map(stop, x)
@@ -311,6 +351,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     x = to_array(fill_value, "full")
     if dtype is not None:
         x = _convert(x, dtypes.canonical(dtype))
+        x = ConvertElementType(x.dtype)(x) if x.aval.weak_type else x
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return broadcast_to(x, shape)
 
@@ -381,6 +422,7 @@ __all__ = [
     "max",
     "min",
     "mul",
+    "mulhi",
     "ne",
     "neg",
     "nextafter",

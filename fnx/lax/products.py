@@ -10,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.reductions import padtype_to_pads
-from fnx.numpy.util import to_array
+from fnx.numpy.util import promote, to_array
 from fnx.ops.contraction import DotGeneral, canonical_dims
 from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated, dilated
 from fnx.ops.fft import FFT
@@ -38,6 +38,7 @@ __all__ = [
     "index_take",
     "scatter",
     "scatter_add",
+    "scatter_apply",
     "scatter_max",
     "scatter_min",
     "scatter_mul",
@@ -72,6 +73,8 @@ def dot_general(
     """
     del precision, out_sharding
     x, y = to_array(lhs, "dot_general"), to_array(rhs, "dot_general", 1)
+    if x.dtype != y.dtype:
+        x, y = promote("dot_general", x, y)
     return DotGeneral(canonical_dims(dimension_numbers), _dtype(preferred_element_type))(x, y)
 
 
@@ -240,7 +243,7 @@ def conv_transpose(
     dilation = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
     sizes = [dilated(w.shape[k], d) for k, d in zip(numbers.rhs_spec[2:], dilation)]
     if isinstance(padding, str):
-        pads = [_transposed_padding(k, s, padding) for k, s in zip(sizes, strides, strict=True)]
+        pads = [transposed_padding(k, s, padding) for k, s in zip(sizes, strides, strict=True)]
     else:
         pads = [(int(lo), int(hi)) for lo, hi in padding]
         if use_consistent_padding:  # they are those of the convolution that is transposed
@@ -263,7 +266,7 @@ def conv_transpose(
     )
 
 
-def _transposed_padding(k: int, s: int, padding: str) -> tuple[int, int]:
+def transposed_padding(k: int, s: int, padding: str) -> tuple[int, int]:
     if padding.upper() == "SAME":
         total = k + s - 2
         before = k - 1 if s > k - 1 else -(-total // 2)
@@ -325,6 +328,28 @@ def _scatter(name: str, prim: Callable) -> Callable:
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = "The operand with windows at the scatter indices combined with the updates."
     return fn
+
+
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Array:
+    """The operand with `func` of its elements at the scatter indices, applied once to each."""
+    from fnx.lax.elementwise import full, full_like, select
+
+    x = to_array(operand, "scatter_apply")
+    there = scatter(
+        full_like(x, False, bool), scatter_indices, full(update_shape, True), dimension_numbers,
+        indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode,
+    )  # fmt: skip
+    return select(there, to_array(func(x)), x)
 
 
 scatter = _scatter("scatter", Scatter)

@@ -9,7 +9,7 @@ from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
 from fnx.lax.elementwise import checked
@@ -45,16 +45,23 @@ reduce_or = _reduction("reduce_or", ops.ReduceOr)
 reduce_xor = _reduction("reduce_xor", ops.ReduceXor)
 
 
+def _index_dtype(dtype: Any) -> np.dtype:
+    found = dtypes.canonical(dtype)
+    if not dtypes.is_integer(found):
+        raise TypeMismatch(f"index_dtype is {dtypes.NAME[found]}; expected an integer dtype")
+    return found
+
+
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     """The index of the first largest element along an axis."""
     x = to_array(operand, "argmax")
-    return ops.ArgMax((canonical_axis(axis, x.ndim),), dtypes.canonical(index_dtype))(x)
+    return ops.ArgMax((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     """The index of the first smallest element along an axis."""
     x = to_array(operand, "argmin")
-    return ops.ArgMin((canonical_axis(axis, x.ndim),), dtypes.canonical(index_dtype))(x)
+    return ops.ArgMin((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
 
 
 def _cumulative(name: str) -> Callable:
@@ -107,15 +114,28 @@ def reduce(
 ) -> Any:
     """Folds pytrees of arrays over axes with an associative operation on pytrees of scalars."""
     del out_sharding
-    leaves, structure = tree_util.tree_flatten(operands)
-    xs = [to_array(x, "reduce") for x in leaves]
-    inits = [
-        constant(i, x.dtype, False) if type(i) in PYTHON else to_array(i, "reduce")
-        for i, x in zip(tree_util.tree_leaves(init_values), xs, strict=True)
-    ]
+    xs, inits, structure = _with_inits("reduce", operands, init_values)
     jaxpr = _scalar_jaxpr(computation, [ShapedArray((), x.dtype) for x in xs], structure)
     outs = Reduce(_axes(dimensions, xs[0].ndim), jaxpr)(*xs, *inits)
     return tree_util.tree_unflatten(structure, outs)
+
+
+def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list, Any]:
+    """Operands and their first values as flat lists, and the structure that both have."""
+    leaves, structure = tree_util.tree_flatten(operands)
+    firsts, other = tree_util.tree_flatten(init_values)
+    if structure != other:
+        raise InvalidValue(f"{name} of operands {structure} with init_values {other}; expected one")
+    xs = [to_array(x, name) for x in leaves]
+    inits = [
+        constant(i, x.dtype, False) if type(i) in PYTHON else to_array(i, name)
+        for i, x in zip(firsts, xs, strict=True)
+    ]
+    if any(i.shape for i in inits):
+        raise ShapeError(
+            f"{name} with init_values of shapes {[i.shape for i in inits]}; expected rank 0"
+        )
+    return xs, inits, structure
 
 
 # --- windows -----------------------------------------------------------------------------------
@@ -136,7 +156,7 @@ def padtype_to_pads(
     if kind not in ("SAME", "SAME_LOWER"):
         raise InvalidValue(f"unknown padding {padding!r}; expected 'SAME', 'SAME_LOWER' or 'VALID'")
     pads = []
-    for n, w, s in zip(in_shape, window_shape, window_strides, strict=True):
+    for n, w, s in zip(map(int, in_shape), map(int, window_shape), map(int, window_strides)):
         total = max((-(-n // s) - 1) * s + w - n, 0)
         less, more = total // 2, total - total // 2
         pads.append((more, less) if kind == "SAME_LOWER" else (less, more))
@@ -152,17 +172,28 @@ def reduce_window(
     padding: Any = "VALID",
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
-) -> Array:
-    """Folds of windows; `computation` is lax.add, lax.max, lax.min, or any operation on scalars."""
-    x = to_array(operand, "reduce_window")
+) -> Any:
+    """Folds of windows; `computation` is lax.add, lax.max, lax.min, or any operation on scalars.
+
+    Pytrees of arrays, with first values alike, are folded together by an operation on two such trees.
+    """
+    xs, inits, structure = _with_inits("reduce_window", operand, init_value)
+    x = xs[0]
     ones = (1,) * x.ndim
     window = tuple(int(n) for n in window_dimensions)
     strides = ones if window_strides is None else tuple(window_strides)
+    for what, sizes in (("window_dimensions", window), ("window_strides", strides)):
+        if min(sizes, default=1) < 1:
+            raise ShapeError(f"reduce_window with {what} {sizes}; expected positive numbers")
     base = ones if base_dilation is None else tuple(base_dilation)
     inner = ones if window_dilation is None else tuple(window_dilation)
     shape = [dilated(n, d) for n, d in zip(x.shape, base)]
     spread = [dilated(n, d) for n, d in zip(window, inner)]
     pads = tuple(padtype_to_pads(shape, spread, strides, padding))
+    if not tree_util.treedef_is_leaf(structure):
+        fold = _on_trees(computation, structure)
+        outs = _general_window(xs, inits, fold, window, strides, pads, base, inner)
+        return tree_util.tree_unflatten(structure, outs)
     name = getattr(computation, "__name__", "")
     init = init_value if not isinstance(init_value, Array) else _value_of(init_value)
     makers = {
@@ -172,38 +203,52 @@ def reduce_window(
     }
     if name in makers and init is not None and makers[name][1](init):
         return makers[name][0](window, strides, pads, base, inner)(x)
-    return _general_window(x, init_value, computation, window, strides, pads, base, inner)
+    fold = lambda a, b: [computation(a[0], b[0])]
+    return _general_window([x], inits, fold, window, strides, pads, base, inner)[0]
 
 
 def _value_of(x: Array) -> Any:
     return x._value.item() if isinstance(x, ConcreteArray) else None
 
 
+def _on_trees(computation: Callable, structure: Any) -> Callable:
+    def fold(a: list, b: list) -> list:
+        made = computation(*(tree_util.tree_unflatten(structure, v) for v in (a, b)))
+        leaves, found = tree_util.tree_flatten(made)
+        if found != structure:
+            raise InvalidValue(
+                f"the operation of reduce_window returned {found}; expected {structure}"
+            )
+        return leaves
+
+    return fold
+
+
 def _general_window(
-    x: Array,
-    init: Any,
-    computation: Callable,
+    xs: list[Array],
+    inits: list[Array],
+    fold: Callable,
     window: tuple,
     strides: tuple,
     pads: tuple,
     base: tuple,
     inner: tuple,
-) -> Array:
+) -> list[Array]:
     """Each position of the window is a strided slice of the padded operand; they are combined."""
     from fnx.lax import shapes
     from fnx.ops.broadcast import broadcast_to
 
-    first = constant(init, x.dtype, False) if type(init) in PYTHON else to_array(init)
-    padded = shapes.pad(x, first, [(lo, hi, d - 1) for (lo, hi), d in zip(pads, base)])
+    config = [(lo, hi, d - 1) for (lo, hi), d in zip(pads, base)]
+    padded = [shapes.pad(x, first, config) for x, first in zip(xs, inits)]
     out = [
         max((n - dilated(w, d)) // s + 1, 0)
-        for n, w, d, s in zip(padded.shape, window, inner, strides)
+        for n, w, d, s in zip(padded[0].shape, window, inner, strides)
     ]
-    total = broadcast_to(first, tuple(out))
+    total = [broadcast_to(first, tuple(out)) for first in inits]
     for position in np.ndindex(*window):
         lo = [p * d for p, d in zip(position, inner)]
         hi = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(lo, out, strides)]
-        total = computation(total, shapes.slice(padded, lo, hi, strides))
+        total = fold(total, [shapes.slice(x, lo, hi, strides) for x in padded])
     return total
 
 
@@ -224,8 +269,9 @@ def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = 
     return sort((keys, values), dimension, is_stable, 1)
 
 
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Array]:
+def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Array]:
     """The k largest elements along an axis, largest first, and their indices (int32)."""
+    del is_stable  # equal elements come in the order of their indices
     x = to_array(operand, "top_k")
     return list(checked(sorting.TopK(int(k), canonical_axis(axis, x.ndim)), x))
 

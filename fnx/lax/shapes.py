@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.lax.elementwise import checked
 from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
 from fnx.ops.broadcast import Broadcast
@@ -37,9 +37,8 @@ def broadcast_in_dim(
 ) -> Array:
     """The operand repeated: its axis k becomes axis `broadcast_dimensions[k]` of `shape`."""
     del out_sharding
-    return Broadcast(_ints(shape), _ints(broadcast_dimensions))(
-        to_array(operand, "broadcast_in_dim")
-    )
+    x = to_array(operand, "broadcast_in_dim")
+    return checked(Broadcast(_ints(shape), _ints(broadcast_dimensions)), x)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
@@ -103,15 +102,24 @@ def squeeze(array: Any, dimensions: Sequence[int] | None = None) -> Array:
     if dimensions is None:
         axes = tuple(k for k, n in enumerate(x.shape) if n == 1)
     else:
-        axes = tuple(sorted(canonical_axis(k, x.ndim) for k in dimensions))
+        axes = tuple(sorted(_distinct(dimensions, x.ndim)))
     return Squeeze(axes)(x) if axes else x
+
+
+def _distinct(dimensions: Sequence[int], rank: int) -> list[int]:
+    axes = [canonical_axis(k, rank) for k in dimensions]
+    if len(set(axes)) < len(axes):
+        raise InvalidValue(
+            f"dimensions {tuple(dimensions)} name an axis twice; expected distinct axes"
+        )
+    return axes
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
     """With axes of size 1 at these places of the result."""
     x = to_array(array, "expand_dims")
-    rank = x.ndim + len(set(dimensions))
-    axes = {canonical_axis(k, rank) for k in dimensions}
+    rank = x.ndim + len(tuple(dimensions))
+    axes = set(_distinct(dimensions, rank))
     shape, rest = [], iter(x.shape)
     for k in range(rank):
         shape.append(1 if k in axes else next(rest))
@@ -140,9 +148,16 @@ def concatenate(operands: Any, dimension: int) -> Array:
     return checked(Concatenate(canonical_axis(dimension, xs[0].ndim)), *xs)
 
 
-def stack(operands: Any, dimension: int = 0) -> Array:
+def stack(operands: Any, axis: int = 0) -> Array:
     """Arrays joined along a new axis."""
-    return concatenate([expand_dims(x, (dimension,)) for x in operands], dimension)
+    return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
+    """The arrays that lie along an axis."""
+    x = to_array(x, "unstack")
+    k = canonical_axis(axis, x.ndim)
+    return tuple([squeeze(part, (k,)) for part in split(x, (1,) * x.shape[k], k)])
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
@@ -225,6 +240,9 @@ def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
         )
     allowed = [negative] * x.ndim if isinstance(negative, bool) else list(negative)
     dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
+    for i in indices:
+        if isinstance(i, float) or (hasattr(i, "dtype") and not dtypes.is_integer(i.dtype)):
+            raise TypeMismatch(f"a dynamic slice that starts at {i!r:.60}; expected integers")
     return [
         _start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)
     ]
@@ -354,4 +372,5 @@ __all__ = [
     "stack",
     "tile",
     "transpose",
+    "unstack",
 ]

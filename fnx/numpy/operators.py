@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
@@ -12,6 +13,7 @@ from fnx.numpy import ufuncs
 from fnx.numpy.util import constant, quiet
 from fnx.ops import elementwise as ops
 
+_rank_promotion = config.numpy_rank_promotion
 _EQUALITY = (ufuncs.equal, ufuncs.not_equal)  # which are False and True for what is no number
 _FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})
 _NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8))})
@@ -51,7 +53,11 @@ def _fast(
             kind = type(y)
             if kind is ConcreteArray:
                 b, dtype = y._value, a.dtype
-                if b.dtype is not dtype or dtype not in kinds:
+                if (
+                    b.dtype is not dtype
+                    or dtype not in kinds
+                    or (a.ndim != b.ndim and _rank_promotion.value != "allow")
+                ):
                     return _slow(fn, swap, x, y)
                 both = weak and x.weak_type and y.weak_type
             elif (kind is float and a.dtype in _FLOATS) or (kind is int and a.dtype in kinds):

@@ -2,6 +2,7 @@
 
 import operator
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import lru_cache
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
@@ -208,6 +209,12 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
             f"{name} got shapes that do not broadcast: {', '.join(map(str, shapes))}; axes are aligned "
             "at the end, and must be equal or 1. Add axes with x[:, None], or reshape."
         )
+    rule = config.numpy_rank_promotion.value
+    if rule != "allow" and len({len(s) for s in shapes if s}) > 1:
+        text = f"{name} of arrays of ranks that differ, of shapes {', '.join(map(str, shapes))}"
+        if rule == "raise":
+            raise ShapeError(f"{text}, while numpy_rank_promotion is 'raise'; add axes first")
+        warnings.warn(text, stacklevel=2)
     return found
 
 

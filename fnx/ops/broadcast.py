@@ -35,7 +35,7 @@ class Broadcast(Linear):
             or any(not 0 <= d < len(shape) for d in dims)
             or tuple(sorted(set(dims))) != dims
         ):
-            raise InvalidValue(
+            raise ShapeError(
                 f"broadcast_in_dim: broadcast_dimensions {dims} do not map an operand of shape "
                 f"{x.shape} into shape {shape}; expected one axis of the result per axis of the "
                 "operand, in increasing order"

@@ -1,0 +1,179 @@
+"""Relatives of convolutions: patches, convolutions with a kernel per place, shapes of results."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.errors import ShapeError
+from fnx.lax.products import conv_dimension_numbers, conv_general_dilated, dot_general
+from fnx.lax.reductions import padtype_to_pads
+from fnx.lax.shapes import reshape, transpose
+from fnx.numpy.util import to_array
+from fnx.ops.convolution import dilated
+
+Sizes = Sequence[int]
+
+
+def conv_general_dilated_patches(
+    lhs: Any,
+    filter_shape: Sizes,
+    window_strides: Sizes,
+    padding: Any,
+    lhs_dilation: Sizes | None = None,
+    rhs_dilation: Sizes | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """What a convolution's kernel sees at each place, as features: of each channel all its window."""
+    x = to_array(lhs, "conv_general_dilated_patches")
+    window = tuple(int(n) for n in filter_shape)
+    rank = len(window) + 2
+    numbers = conv_dimension_numbers(x.shape, (0,) * rank, dimension_numbers)
+    channels, size = x.shape[numbers.lhs_spec[1]], int(np.prod(window, dtype=int))
+    eye = np.eye(size, dtype=x.dtype).reshape(size, 1, *window)
+    kernels = np.tile(eye, (channels, *(1,) * (rank - 1)))
+    kernel = ConcreteArray(np.ascontiguousarray(kernels.transpose(np.argsort(numbers.rhs_spec))))
+    return conv_general_dilated(
+        x, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers, channels, 1,
+        precision, preferred_element_type,
+    )  # fmt: skip
+
+
+def conv_general_dilated_local(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sizes,
+    padding: Any,
+    filter_shape: Sizes,
+    lhs_dilation: Sizes | None = None,
+    rhs_dilation: Sizes | None = None,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+) -> Array:
+    """A convolution with a kernel for each place of the result.
+
+    The axes of `rhs` are those of a kernel: results, channels and their windows, then places.
+    """
+    x, w = to_array(lhs, "conv_general_dilated_local"), to_array(rhs, "rhs", 1)
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    patches = conv_general_dilated_patches(
+        x, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation, numbers
+    )
+    (_, i, *places), (batch, features, *space) = numbers.rhs_spec, numbers.out_spec
+    made = dot_general(w, patches, (((i,), (features,)), (tuple(places), tuple(space))), precision)
+    # axes now: places, results of the kernel, batch
+    return transpose(made, np.argsort((*space, features, batch)))
+
+
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[list[int], ...]:
+    """The orders of axes that bring layouts such as ("NHWC", "HWIO", "NHWC") to batch, features, space."""
+    rank = len(dimension_numbers[0])
+    numbers = conv_dimension_numbers((0,) * rank, (0,) * rank, dimension_numbers)
+    return tuple([list(spec) for spec in numbers])
+
+
+def _out_shape(
+    lhs: Sizes, rhs: Sizes, strides: Sizes, padding: Any, numbers: Any, dilation: Sizes
+) -> tuple[int, ...]:
+    spaces = [dilated(lhs[k], d) for k, d in zip(numbers.lhs_spec[2:], dilation, strict=True)]
+    windows = [rhs[k] for k in numbers.rhs_spec[2:]]
+    pads = padtype_to_pads(spaces, windows, strides, padding)
+    out = [
+        max((n + lo + hi - w) // s + 1, 0)
+        for n, w, s, (lo, hi) in zip(spaces, windows, strides, pads, strict=True)
+    ]
+    plain = (lhs[numbers.lhs_spec[0]], rhs[numbers.rhs_spec[0]], *out)
+    return tuple(int(plain[k]) for k in np.argsort(numbers.out_spec))
+
+
+def conv_general_shape_tuple(
+    lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
+) -> tuple[int, ...]:
+    """The shape of a convolution's result."""
+    numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    ones = (1,) * len(window_strides)
+    return _out_shape(lhs_shape, rhs_shape, window_strides, padding, numbers, ones)
+
+
+def conv_transpose_shape_tuple(
+    lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
+) -> tuple[int, ...]:
+    """The shape of the result of `conv_transpose`."""
+    from fnx.lax.products import transposed_padding
+
+    numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
+    if isinstance(padding, str):
+        windows = [rhs_shape[k] for k in numbers.rhs_spec[2:]]
+        padding = [transposed_padding(k, s, padding) for k, s in zip(windows, window_strides)]
+    ones = (1,) * len(window_strides)
+    return _out_shape(lhs_shape, rhs_shape, ones, padding, numbers, window_strides)
+
+
+def reduce_window_shape_tuple(
+    operand_shape: Sizes,
+    window_dimensions: Sizes,
+    window_strides: Sizes,
+    padding: Any,
+    base_dilation: Sizes | None = None,
+    window_dilation: Sizes | None = None,
+) -> tuple[int, ...]:
+    """The shape of the result of `reduce_window`."""
+    ones = (1,) * len(operand_shape)
+    sizes = [dilated(n, d) for n, d in zip(operand_shape, base_dilation or ones, strict=True)]
+    window = [dilated(n, d) for n, d in zip(window_dimensions, window_dilation or ones)]
+    pads = padtype_to_pads(sizes, window, window_strides, padding)
+    return tuple(
+        int(max((n + lo + hi - w) // s + 1, 0))
+        for n, w, s, (lo, hi) in zip(sizes, window, window_strides, pads, strict=True)
+    )
+
+
+def ragged_dot(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Rows of `lhs` [m, k] times the matrix of their group in `rhs` [g, k, n]; group follows group.
+
+    Rows behind the last group are zero. It is one product of matrices, g times as long.
+    """
+    del out_sharding
+    x, w, sizes = (to_array(a, "ragged_dot", k) for k, a in enumerate((lhs, rhs, group_sizes)))
+    if group_offset is not None:
+        raise ShapeError("ragged_dot with group_offset; expected all groups")
+    if x.ndim != 2 or w.ndim != 3 or x.shape[1] != w.shape[1] or sizes.shape != w.shape[:1]:
+        raise ShapeError(
+            f"ragged_dot of shapes {x.shape}, {w.shape}, {sizes.shape}; expected [m, k], [g, k, n], [g]"
+        )
+    (m, k), (g, _, n) = x.shape, w.shape
+    from fnx.lax.elementwise import ge, lt, select
+    from fnx.lax.reductions import cumsum
+    from fnx.lax.shapes import broadcast_in_dim, iota
+    from fnx.ops.basic import zeros
+
+    ends = cumsum(sizes)
+    row = broadcast_in_dim(iota(sizes.dtype, m), (m, g), (0,))
+    starts = broadcast_in_dim(ends - sizes, (m, g), (1,))
+    mine = ge(row, starts) & lt(row, broadcast_in_dim(ends, (m, g), (1,)))
+    rows = broadcast_in_dim(x, (m, g, k), (0, 2))
+    rows = select(broadcast_in_dim(mine, (m, g, k), (0, 1)), rows, zeros(rows.aval.strong()))
+    flat = reshape(rows, (m, g * k)), reshape(w, (g * k, n))
+    return dot_general(*flat, (((1,), (0,)), ((), ())), precision, preferred_element_type)
+
+
+__all__ = [
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_general_permutations",
+    "conv_general_shape_tuple",
+    "conv_transpose_shape_tuple",
+    "ragged_dot",
+    "reduce_window_shape_tuple",
+]
