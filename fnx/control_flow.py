@@ -308,7 +308,8 @@ def _rows(x: Array, start: int, stop: int) -> Array:
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
 
-    Has no reverse-mode derivative, since the number of rounds is unknown; see `scan`, `fori_loop`.
+    In reverse mode rounds are run again from checkpoints, in memory that does not grow with their
+    number; where that is known, `fori_loop` and `scan` are quicker.
     TypeError for a condition that is not a scalar bool, or a val of other types.
 
     >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
@@ -355,8 +356,8 @@ def fori_loop(
 ) -> Tree:
     """`val = body_fun(i, val)` for i from `lower` to `upper - 1`; the last val.
 
-    With bounds that are known when it is traced (Python integers) it is a `scan`, and has
-    gradients; otherwise a `while_loop`.
+    With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
+    `while_loop`.
 
     >>> fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int64, weak_type=True)

@@ -1,6 +1,6 @@
 """Cond and while: branches and loops whose course depends on values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
@@ -36,10 +36,11 @@ from .call import (
 from .costs import hoistable
 from .jvp import has_tangent, jvp_jaxpr
 from .lanes import guarded, may_part, one_by_one, worth_parting
-from .linearize import transpose_jaxpr
+from .linearize import linearize_jaxpr, transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
 from .simplify import dce, used_inputs
 from .trace import trace_closed
+from .while_reverse import transpose_while
 
 Mask = tuple[bool, ...]
 
@@ -257,6 +258,7 @@ class While(Primitive):
     body_jaxpr: Jaxpr
     body_consts: int
     backend: Backend | None = field(default=None, compare=False, repr=False)
+    most: int | None = field(default=None, repr=False)  # it runs no more rounds than these
     name = "while"
     multiple_results = True
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
@@ -301,18 +303,24 @@ class While(Primitive):
         return WhileRecipe(self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        loop, mask = self.differentiated(given(tangents))
+        return self._jvp(primals, tangents, jvp_jaxpr)
+
+    def _jvp(self, primals: tuple, tangents: tuple, rule: Callable) -> tuple[tuple, tuple]:
+        loop, mask = self.differentiated(given(tangents), rule)
         c, b, carry = self.parts(primals)
         _, tb, tcarry = self.parts(tangents)
         start = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(tcarry, carry)]
         outs = loop(*c, *b, *only(given(tb), tb), *carry, *only(mask, start))
         return outs[: len(carry)], spread(mask, outs[len(carry) :])
 
-    def differentiated(self, nonzero: Mask) -> tuple["While", Mask]:
-        """The loop over (carry, its nonzero tangents); and which of the carry have one."""
+    def differentiated(self, nonzero: Mask, rule: Callable = jvp_jaxpr) -> tuple["While", Mask]:
+        """The loop over (carry, its nonzero tangents); and which of the carry have one.
+
+        `rule` makes the body's derivative.
+        """
         _, b, carry = self.parts(nonzero)
         while True:
-            body, made = jvp_jaxpr(self.body_jaxpr, (*b, *carry))
+            body, made = rule(self.body_jaxpr, (*b, *carry))
             more = union([carry, made])
             if more == carry:
                 break
@@ -332,18 +340,13 @@ class While(Primitive):
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         # Tangents take a second loop, from the same start, so that results do not wait for them.
-        _, touts = self.jvp(primals, tangents)
+        _, touts = self._jvp(primals, tangents, _in_two_parts)
         return self(*primals), touts
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         if not any(isinstance(a, Undefined) for a in args):
             return (None,) * len(args)
-        raise InvalidValue(
-            "reverse-mode differentiation (grad, vjp) of while_loop, or of fori_loop with bounds that "
-            "are not known when it is traced: the number of rounds, and so the memory for them, is "
-            "unknown. Expected scan, or fori_loop with Python integers as bounds; or use forward "
-            "mode (jvp, jacfwd); or a loop of known length that does nothing once it is done."
-        )
+        return tuple(transpose_while(self, cts, args))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         lanes = given(axes)
@@ -401,6 +404,24 @@ class While(Primitive):
             body_consts=sum(reads[:nb]),
         )
         return loop, (*cond_reads[:nc], *reads[:nb], *carry), carry
+
+
+def _in_two_parts(jaxpr: Jaxpr, nonzero: Mask) -> tuple[Jaxpr, Mask]:
+    """As `jvp_jaxpr`, with equations that tangents enter after those that they do not."""
+    key = ("in two parts", nonzero)
+    if key not in jaxpr.memo:
+        forward, linear, residuals, mask = linearize_jaxpr(jaxpr, nonzero)
+        primals = [Var(v.aval) for v in jaxpr.inputs]
+        tangents = [Var(v.aval) for v in linear.inputs[residuals:]]
+        eqns: list[Eqn] = []
+        outs = splice(forward, primals, eqns)
+        n = len(jaxpr.outs)
+        touts = splice(linear, [*outs[n:], *tangents], eqns)
+        jaxpr.memo[key] = (
+            Jaxpr([*primals, *tangents], eqns, [*outs[:n], *touts], name=jaxpr.name),
+            mask,
+        )
+    return jaxpr.memo[key]
 
 
 def _unchanged(loop: While) -> Mask:

@@ -436,16 +436,11 @@ def test_lanes_of_while_loop_stop_one_by_one():
     assert np.asarray(api.vmap(upto)(np.array([0, 4, 2]))).tolist() == [0, 4, 2]
 
 
-def test_reverse_mode_of_while_loop_says_what_to_do():
-    with pytest.raises(ValueError, match=r"while_loop.*fori_loop with Python integers"):
-        api.grad(newton)(2.0)
-    with pytest.raises(ValueError, match="forward mode"):
-        jit(api.grad(lambda a, n: lax.fori_loop(0, n, lambda i, c: c * a, a)))(2.0, 3)
-    # no tangents go through this one
-    assert (
-        float(api.grad(lambda a: a * lax.while_loop(lambda v: v < 3, lambda v: v + 1, 0))(2.0))
-        == 3.0
-    )
+def test_loops_through_which_no_tangents_go():
+    def f(a):
+        return a * lax.while_loop(lambda v: v < 3, lambda v: v + 1, 0)
+
+    assert float(api.grad(f)(2.0)) == 3.0
 
 
 def test_while_loop_conditions():

@@ -1,0 +1,210 @@
+"""Reverse mode through a loop of unknown length: rounds are run again from checkpoints.
+
+The last states that are kept lie on a stack. To go back from round t, one runs forward from the top
+of it to the state before t, and puts states on it on the way: at distances that are powers of a base,
+each the largest that is less than the way left. So there are at most `base` states of each distance,
+and a loop of n rounds costs about log n / log base further runs, whatever n is. (The binomial
+distances of Griewank and Walther's revolve need fewer runs for the same memory, where that is small;
+with bases of hundreds there are one to three.)
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fnx.core.array import Array
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.primitive import Undefined
+from fnx.ops.basic import scalar, zeros
+from fnx.ops.broadcast import full
+from fnx.ops.dynamic_slice import DynamicSlice, dynamic_update_slice
+from fnx.ops.elementwise import add, sub
+from fnx.ops.permute import Reshape
+from fnx.ops.select import gt, lt, select_n
+
+from .call import only, spread, undefined
+from .linearize import backward_jaxpr
+from .rewrite import dependent
+from .simplify import dce, used_inputs
+from .trace import trace
+
+if TYPE_CHECKING:
+    from .control import While
+
+_INT = np.dtype(np.int64)
+_LARGEST_BASE, _LEAST_BASE = 1024, 8
+_BYTES = 1 << 24  # of all states of one distance, unless the base is the least
+_WORK = 1 << 44  # bytes of states of all rounds; more than that takes longer than anybody waits
+_LONG = 1 << 20  # rounds that are possible whatever the state
+
+State = list[Array]
+
+
+def transpose_while(loop: "While", cts: Sequence, args: Sequence) -> list:
+    """Cotangents of the `Undefined` operands of a loop over states and their tangents."""
+    return _Reverse(loop, args).run(cts, args)
+
+
+def _number(value: int) -> Array:
+    return scalar(value, _INT)
+
+
+class _Reverse:
+    """The loop's parts: the round of the states that are known, and that of the tangents."""
+
+    def __init__(self, loop: "While", args: Sequence):
+        self.loop = loop
+        self.c, self.b, start = loop.parts(args)
+        body, n = loop.body_jaxpr, loop.body_consts
+        carries = body.inputs[n:]
+        self.linear_b = undefined(self.b)
+        sources = {v for v, x in zip(body.inputs, (*self.b, *start)) if isinstance(x, Undefined)}
+        while True:
+            found = dependent(body.eqns, sources)
+            more = sources | {v for v, out in zip(carries, body.outs) if out in found}
+            if more == sources:
+                break
+            sources = more
+        self.linear = tuple([v in sources for v in carries])
+        self.known = tuple([not x for x in self.linear])
+        kept = dce(
+            Jaxpr(body.inputs, body.eqns, only(self.known, body.outs)), (True,) * sum(self.known)
+        )
+        self.reads = used_inputs(kept)
+        self.forward = Jaxpr(only(self.reads, body.inputs), kept.eqns, kept.outs)
+        self.avals = [v.aval for v in only(self.linear, carries)]
+        self.start = only(self.known, start)
+        size = max(sum(x.size * x.dtype.itemsize for x in self.start), 1)
+        self.most = loop.most or max(_WORK // size, _LONG)
+        self.base = max(min(max(_BYTES // size, _LEAST_BASE), _LARGEST_BASE, self.most), 2)
+        self.levels = 1
+        while self.base**self.levels < self.most:
+            self.levels += 1
+
+    def run(self, cts: Sequence, args: Sequence) -> list:
+        """Count the rounds, then go back through them."""
+        given = only(self.linear, cts)
+        ct = [zeros(a) if x is None else x for x, a in zip(given, self.avals)]
+        sums = [zeros(x.aval) for x in only(self.linear_b, self.b)]
+        rounds = self._count()
+        if self.loop.most is None:  # no wrong result, should it ever have been run
+            lost = gt(rounds, _number(self.most))
+            ct = [select_n(lost, x, full((), np.nan, x.dtype)) for x in ct]
+        state = self._back(rounds, [*ct, *sums])
+        ct, sums = state[: len(ct)], state[len(ct) :]
+        start = self.loop.parts(args)[2]
+        back = spread(self.linear, ct)
+        carry = [g if isinstance(x, Undefined) else None for g, x in zip(back, start)]
+        return [*[None] * len(self.c), *spread(self.linear_b, sums), *carry]
+
+    # --- forward
+
+    def _while(self, most: int, cond: Callable, body: Callable, init: State) -> State:
+        """A loop of the functions' operations, of at most so many rounds."""
+        avals = [x.aval for x in init]
+        test, c = trace(lambda *s: [cond(*s)], avals, what="grad")
+        step, b = trace(body, avals, what="grad")
+        loop = type(self.loop)(test, len(c), step, len(b), self.loop.backend, most)
+        return list(loop(*c, *b, *init))
+
+    def _round(self, x: State) -> State:
+        """The states after another round."""
+        carry = iter(x)
+        full_carry = [next(carry) if k else None for k in self.known]
+        operands = [*self.b, *full_carry]
+        return list(eval_jaxpr(self.forward, only(self.reads, operands)))
+
+    def _count(self) -> Array:
+        """How many rounds the loop runs."""
+        test = self.loop.cond_jaxpr
+        reads = used_inputs(test)
+        kept = Jaxpr(only(reads, test.inputs), test.eqns, test.outs)
+
+        def goes_on(i: Array, *x: Array) -> Array:
+            operands = [*self.c, *spread(self.known, x)]
+            return eval_jaxpr(kept, only(reads, operands))[0]
+
+        def count(i: Array, *x: Array) -> State:
+            return [add(i, _number(1)), *self._round(list(x))]
+
+        return self._while(self.most, goes_on, count, [_number(0), *self.start])[0]
+
+    def _ahead(self, n: Array, x: State) -> State:
+        """The states after n more rounds."""
+
+        def body(i: Array, *x: Array) -> State:
+            return [add(i, _number(1)), *self._round(list(x))]
+
+        start = [_number(0), *x]
+        return self._while(self.most, lambda i, *_: lt(i, n), body, start)[1:]
+
+    # --- backward
+
+    def _back(self, rounds: Array, state: State) -> State:
+        """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants."""
+        depth, m = self.base * self.levels + 1, len(state)
+        stack = [_put(full((depth, *x.shape), 0, x.dtype), _number(0), x) for x in self.start]
+        numbers = full((depth,), 0, _INT)  # of rounds before the states on the stack
+
+        def back(t: Array, top: Array, numbers: Array, *rest: Array) -> State:
+            before = sub(t, _number(1))
+            top, numbers, *stack = self._fill(before, [top, numbers, *rest[m:]])
+            x = [_row(s, top) for s in stack]
+            state = self._one_back(x, list(rest[:m]))
+            return [before, sub(top, _number(1)), numbers, *state, *stack]
+
+        init = [rounds, _number(0), numbers, *state, *stack]
+        return self._while(self.most, lambda t, *_: gt(t, _number(0)), back, init)[3 : 3 + m]
+
+    def _fill(self, target: Array, init: State) -> State:
+        """Put states on the stack until that before round `target` is on top."""
+
+        def missing(top: Array, numbers: Array, *_: Array) -> Array:
+            return lt(_row(numbers, top), target)
+
+        def push(top: Array, numbers: Array, *stack: Array) -> State:
+            here = _row(numbers, top)
+            step = self._distance(sub(target, here))
+            x = self._ahead(step, [_row(s, top) for s in stack])
+            top = add(top, _number(1))
+            return [top, _put(numbers, top, add(here, step)), *map(_put, stack, [top] * len(x), x)]
+
+        return self._while(self.base * self.levels, missing, push, init)
+
+    def _distance(self, way: Array) -> Array:
+        """The largest power of the base that is less than the way; at least 1."""
+        step = _number(1)
+        for level in range(1, self.levels):
+            power = _number(self.base**level)
+            step = select_n(gt(way, power), step, power)
+        return step
+
+    def _one_back(self, x: State, state: State) -> State:
+        """Through one round, whose states are `x`."""
+        m, sums = len(self.avals), sum(self.linear_b)
+        body = self.loop.body_jaxpr
+        consts = [Undefined(v.aval) if isinstance(v, Undefined) else v for v in self.b]
+        tangents = iter([Undefined(a) for a in self.avals])
+        values = iter(x)
+        carry = [next(values) if k else next(tangents) for k in self.known]
+        cts = spread(self.linear, state[:m], None)
+        back = backward_jaxpr(body, [*consts, *carry], cts)
+        nb = len(consts)
+        ct = [
+            zeros(a) if g is None else g for g, a in zip(only(self.linear, back[nb:]), self.avals)
+        ]
+        new = only(self.linear_b, back[:nb])
+        total = [s if g is None else add(s, g) for s, g in zip(state[m : m + sums], new)]
+        return [*ct, *total, *state[m + sums :]]
+
+
+def _put(slots: Array, k: Array, x: Array) -> Array:
+    at = [k, *[_number(0)] * x.ndim]
+    return dynamic_update_slice(slots, Reshape((1, *x.shape))(x), *at)
+
+
+def _row(slots: Array, k: Array) -> Array:
+    shape = slots.shape[1:]
+    at = [k, *[_number(0)] * len(shape)]
+    return Reshape(shape)(DynamicSlice((1, *shape))(slots, *at))

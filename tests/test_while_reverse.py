@@ -1,0 +1,130 @@
+"""Reverse mode through loops of unknown length, against forward mode and loops of known length."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.interpreters import while_reverse
+
+
+def newton(a):
+    def step(v):
+        x, _ = v
+        return x - (x**3 - a) / (3 * x**2), jnp.abs(x**3 - a)
+
+    return lax.while_loop(lambda v: v[1] > 1e-12, step, (1.0 + a / 3, 1.0))[0]
+
+
+def orbit(a, n):
+    """`n` rounds with an array, a number, an integer and a bool in the carry, and constants."""
+    weights = jnp.linspace(0.1, 1.0, 5) * a
+
+    def step(i, v):
+        u, s, k, flip = v
+        u = u.at[i % 5].set(jnp.sin(u[(i + 1) % 5]) * weights[k]) + 0.01 * u
+        s = jnp.where(flip, s * 0.9 + u.sum(), s - a * u[0])
+        return u, s, (k + 2) % 5, ~flip
+
+    u, s, _, _ = lax.fori_loop(0, n, step, (jnp.cos(weights), a, 1, False))
+    return s + (u**2).sum()
+
+
+@pytest.fixture(params=[1024, 3])
+def base(request, monkeypatch):
+    """Short loops use one distance; with a small base, several."""
+    monkeypatch.setattr(while_reverse, "_LARGEST_BASE", request.param)
+
+
+@pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 9, 10, 28, 60])
+def test_against_a_loop_of_known_length(base, n, jit):
+    a = jnp.float64(0.7)
+    expected = fnx.grad(lambda a: orbit(a, n))(a)
+    np.testing.assert_allclose(jit(fnx.grad(orbit))(a, n), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("n", [255, 1023, 1024, 1025, 5000])
+def test_more_rounds_than_states_are_kept(n):
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda i, y: jnp.sin(y) * x + 1.2 * y / (1 + y * y), x)
+
+    known = fnx.jit(fnx.grad(lambda x: f(x, n)))(0.9)
+    np.testing.assert_allclose(fnx.jit(fnx.grad(f))(0.9, n), known, rtol=1e-12)
+
+
+def test_gradients_of_newtons_method():
+    np.testing.assert_allclose(fnx.grad(newton)(8.0), 1 / 12, rtol=1e-12)
+    np.testing.assert_allclose(fnx.hessian(newton)(8.0), -1 / 144, rtol=1e-9)
+    np.testing.assert_allclose(fnx.grad(fnx.grad(newton))(8.0), -1 / 144, rtol=1e-9)
+    lanes = fnx.jit(fnx.vmap(fnx.grad(newton)))(jnp.array([8.0, 27.0, 1e-3]))
+    np.testing.assert_allclose(lanes, [1 / 12, 1 / 27, 100 / 3], rtol=1e-9)
+    total = fnx.grad(lambda a: fnx.vmap(newton)(a).sum())(jnp.array([8.0, 27.0, 1e-3]))
+    np.testing.assert_allclose(total, lanes, rtol=1e-9)
+
+
+def test_loops_in_loops():
+    def f(x):
+        def outer(v):
+            i, y = v
+            inner = lax.while_loop(
+                lambda w: w[0] < i, lambda w: (w[0] + 1, jnp.cos(w[1]) * x), (0, y)
+            )
+            return i + 1, inner[1]
+
+        return lax.while_loop(lambda v: v[0] < 6, outer, (0, x))[1]
+
+    expected = fnx.jacfwd(f)(0.7)
+    np.testing.assert_allclose(fnx.grad(f)(0.7), expected, rtol=1e-12)
+    np.testing.assert_allclose(fnx.jit(fnx.grad(f))(0.7), expected, rtol=1e-12)
+    scanned = lambda x: lax.scan(lambda c, t: (f(c * 0.5 + t), c), x, jnp.arange(4.0))[0]
+    np.testing.assert_allclose(
+        fnx.jit(fnx.grad(scanned))(0.3), fnx.jacfwd(scanned)(0.3), rtol=1e-12
+    )
+
+
+def test_complex_carries():
+    def f(x):
+        z = lax.while_loop(
+            lambda v: jnp.abs(v[1]) < 10.0, lambda v: (v[0] + 1, v[1] ** 2 * x + 1j), (0, x + 0j)
+        )[1]
+        return jnp.real(z * jnp.conj(z))
+
+    x = jnp.array([0.9, 0.7, 1.3])
+    np.testing.assert_allclose(
+        fnx.jit(fnx.vmap(fnx.grad(f)))(x), fnx.vmap(fnx.jacfwd(f))(x), rtol=1e-11
+    )
+
+
+def test_a_field_of_cells_and_pytrees():
+    def f(p, u):
+        def step(v):
+            t, u = v
+            flux = p["d"] * (u[2:] - 2 * u[1:-1] + u[:-2])
+            return t + p["dt"], {"u": u}["u"].at[1:-1].add(flux)
+
+        return (lax.while_loop(lambda v: v[0] < 1.0, step, (0.0, u))[1] ** 2).sum()
+
+    def known(p, u):
+        def step(i, v):
+            return v.at[1:-1].add(p["d"] * (v[2:] - 2 * v[1:-1] + v[:-2]))
+
+        return (lax.fori_loop(0, 41, step, u) ** 2).sum()
+
+    p, u = {"d": 0.2, "dt": 1 / 40.5}, jnp.sin(jnp.arange(50.0))
+    found = fnx.jit(fnx.grad(f, argnums=(0, 1)))(p, u)
+    expected = fnx.grad(known, argnums=(0, 1))(p, u)
+    np.testing.assert_allclose(found[0]["d"], expected[0]["d"], rtol=1e-12)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12, atol=1e-15)
+    assert found[0]["dt"] == 0.0
+
+
+def test_memory_does_not_grow_with_the_rounds():
+    def f(u, n):
+        return lax.fori_loop(0, n, lambda i, u: jnp.tanh(u) * 1.01, u).sum()
+
+    compiled = fnx.jit(fnx.grad(f)).lower(jnp.ones(3), 10).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 1 << 18
+    known = fnx.grad(lambda u: f(u, 3000))(jnp.full(3, 0.5))
+    np.testing.assert_allclose(compiled(jnp.full(3, 0.5), 3000), known, rtol=1e-12)
