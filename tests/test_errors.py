@@ -386,12 +386,6 @@ def branches_of_different_types():
     return lax.cond(True, lambda: 1.0, lambda: ones(2))  # here
 
 
-@raises(ValueError, words="while fori_loop scan")
-def reverse_mode_of_a_while_loop():
-    loop = lambda x: lax.while_loop(lambda v: v < 10.0, lambda v: v * 2.0, x)
-    return fnx.grad(loop)(1.0)  # here
-
-
 # --- missing rules and callbacks ---------------------------------------------------------------
 
 
