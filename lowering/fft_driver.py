@@ -20,8 +20,8 @@ EXPORTS = ("fnx_fft", "by_loop", "by_passes")
 # then, by a loop of NumPy's, the loop, its last argument, the factor (its bits), dimensions, steps;
 TIMES, SOURCE_JUMP, TARGET_JUMP, LOOP, DATA, LOOP_FACTOR, DIMS, STEPS = (5, 6, 7, 8, 9, 10, 11, 14)
 # or by passes: how many blocks side by side, bytes from one to the next, the passes' number and
-# records, the work memory's place and the bytes of its halves, records of what is before and after.
-BLOCKS, BLOCK_JUMP, COUNT, PASSES, SCRATCH, SCRATCH_BYTES, BEFORE, AFTER = range(8, 16)
+# records, the work memory's place and the bytes of its parts.
+BLOCKS, BLOCK_JUMP, COUNT, PASSES, SCRATCH, SCRATCH_BYTES = range(8, 14)
 
 
 def text() -> str:
@@ -80,41 +80,28 @@ def _by_loop(module: Module) -> None:
 
 
 def _by_passes(module: Module) -> None:
-    """A step that is done by passes: into one half of the work memory, the other, ... the target."""
+    """A step that is done by passes between source, target and three parts of the work memory."""
     with Function(module, "by_passes", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
         step = f.args[0]
-        one = f.at(f.args[3], f.load(step, 8 * SCRATCH))
-        two = f.at(one, f.load(step, 8 * SCRATCH_BYTES))
-        passes, count = f.pointer(step, 8 * PASSES), f.sub(f.load(step, 8 * COUNT), 1)
-        before, after = f.pointer(step, 8 * BEFORE), f.pointer(step, 8 * AFTER)
-        final = f.at(passes, f.mul(count, 8 * fft_passes.WORDS))
-        here, to, other = (f.variable("ptr", one) for _ in range(3))
-
-        def run(record: Value, *places: Value) -> None:
-            f.call_at(f.pointer(record), "void", record, *places)
-
-        def given(record: Value) -> Value:
-            return f.compare("ne", f.convert("ptrtoint", record, "i64"), 0)
-
+        passes, count = f.pointer(step, 8 * PASSES), f.load(step, 8 * COUNT)
+        places = f.slot("ptr", 5)
+        part = f.at(f.args[3], f.load(step, 8 * SCRATCH))
+        for k in range(2, 5):
+            f.store(part, places, 8 * k)
+            part = f.at(part, f.load(step, 8 * SCRATCH_BYTES))
         with f.loop(f.load(step, 8 * TIMES)) as k:
             first_source, first_target = _jumps(f, k)
             with f.loop(f.load(step, 8 * BLOCKS)) as block:
                 on = f.mul(block, f.load(step, 8 * BLOCK_JUMP))
-                source, target = f.at(first_source, on), f.at(first_target, on)
-                here.set(source)
-                to.set(one)
-                other.set(two)
-                with f.when(given(before)):
-                    run(before, source, two)
-                    here.set(two)
+                f.store(f.at(first_source, on), places, 0)
+                f.store(f.at(first_target, on), places, 8)
                 with f.loop(count) as j:
-                    run(f.at(passes, f.mul(j, 8 * fft_passes.WORDS)), here.get(), to.get())
-                    here.set(to.get())
-                    to.set(other.get())
-                    other.set(here.get())
-                run(final, here.get(), target)
-                with f.when(given(after)):
-                    run(after, here.get(), target)
+                    record = f.at(passes, f.mul(j, 8 * fft_passes.WORDS))
+                    given = (
+                        f.pointer(places, f.load(record, 8 * word))
+                        for word in (fft_passes.FROM, fft_passes.TO)
+                    )
+                    f.call_at(f.pointer(record), "void", record, *given)
         f.ret()
 
 

@@ -24,11 +24,11 @@ from .fft_vectors import BYTES, Complex, Vectors
 from .irtext import Function, Module, Value
 
 # Words of a record: m, s (of one transform, in numbers), width, the distance of rows in bytes, twiddles,
-# and the factor (its bits) with which the last pass multiplies.
-WORDS = 8
-FUNCTION, GROUPS, SIDES, WIDTH, STRIDE, TWIDDLES, FACTOR = range(7)
-KINDS = ("row_first", "column_first", "middle", "row_last", "column_last", "untangle", "tangle")
-MIDDLES = (2, 3, 4, 5, 7, 8, 11, 13)  # radices
+# the factor (its bits) with which the last pass multiplies, and where it reads and writes: a place
+# of the driver's, times 8.
+WORDS = 9
+FUNCTION, GROUPS, SIDES, WIDTH, STRIDE, TWIDDLES, FACTOR, FROM, TO = range(WORDS)
+SOURCE, TARGET, ONE, TWO, THREE = range(0, 40, 8)
 
 
 @cache
@@ -229,6 +229,67 @@ class _Pass:
         zero = v.number(0.0)
         v.store_mixed((v._binary("fadd", re, im), zero), self.target)
         v.store_mixed((v._binary("fsub", re, im), zero), f.at(self.target, f.mul(h, self.number)))
+
+    # --- any length, by the convolution of what was multiplied by a chirp with another (Bluestein)
+
+    def _all(self, count: Value, one: Callable[[Vectors, Value], None]) -> None:
+        """Each of `count` numbers: vectors of them, then the others one by one."""
+        v = self.v
+        whole = self.f.binary("and", count, -v.lanes)
+        with self.each(0, whole, v.lanes) as k:
+            one(v, k)
+        with self.each(whole, count, 1) as k:
+            one(Vectors(self.f, v.dtype, 1), k)
+
+    def _chirp(self, v: Vectors, k: Value) -> Complex:
+        at = self.f.at(self.pointer(TWIDDLES), self.f.mul(k, v.bytes))
+        return v.load(at), v.load(at, self.f.mul(self.word(GROUPS), v.bytes))
+
+    def _chirp_in(self, real: bool = False) -> None:
+        """m numbers times the chirp, then zeros, s in all."""
+        f, m, s = self.f, self.word(GROUPS), self.word(SIDES)
+
+        def one(v: Vectors, k: Value) -> None:
+            chirp = self._chirp(v, k)
+            if real:
+                x = v.load(f.at(self.source, f.mul(k, v.bytes)))
+                y = v.scale(chirp, x)
+            else:
+                re, im = v.load_mixed(f.at(self.source, f.mul(k, self.number)))
+                y = v.mul((im, re) if self.inverse else (re, im), chirp)
+            v.store_mixed(y, f.at(self.target, f.mul(k, self.number)))
+
+        self._all(m, one)
+        rest = f.mul(f.sub(s, m), self.number)
+        zeros = f.at(self.target, f.mul(m, self.number))
+        f.call("llvm.memset.p0.i64", "void", zeros, Value("i8", "0"), rest, Value("i1", "false"))
+
+    def _chirp_in_real(self) -> None:
+        self._chirp_in(real=True)
+
+    def _multiply(self) -> None:
+        """m numbers at `target` times those of the table."""
+        f = self.f
+
+        def one(v: Vectors, k: Value) -> None:
+            at = f.at(self.target, f.mul(k, self.number))
+            table = f.at(self.pointer(TWIDDLES), f.mul(k, self.number))
+            v.store_mixed(v.mul(v.load_mixed(at), v.load_mixed(table)), at)
+
+        self._all(self.word(GROUPS), one)
+
+    def _chirp_out(self) -> None:
+        """s numbers times the chirp, which has m."""
+        f = self.f
+
+        def one(v: Vectors, k: Value) -> None:
+            offset = f.mul(k, self.number)
+            re, im = v.mul(v.load_mixed(f.at(self.source, offset)), self._chirp(v, k))
+            v.store_mixed((im, re) if self.inverse else (re, im), f.at(self.target, offset))
+
+        self._all(self.word(SIDES), one)
+
+    # --- real transforms of even length: the way back
 
     def _tangle(self) -> None:
         """The other way: h + 1 frequencies of reals, to the h of pairs, times 2."""

@@ -2,7 +2,8 @@
 
 A plan is known by a name, "fft/3x128x64/2/complex128": the kind, the shape in full length, the number
 of transformed axes, and the dtype of the input. Lengths that are products of small primes go by
-fnx's own passes where enough numbers lie side by side for vectors; all others by PocketFFT.
+fnx's own passes where enough numbers lie side by side for vectors, others along the last axis by
+Bluestein's convolution with such passes; PocketFFT does the rest.
 """
 
 from dataclasses import dataclass, replace
@@ -89,15 +90,13 @@ def _transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> lis
 
 # --- steps -------------------------------------------------------------------------------------
 
-Step = Transform | stages.Stages
-
 
 @cache
-def _steps(name: str) -> tuple[list[tuple[Transform, stages.Stages | None]], int, int]:
+def _steps(name: str) -> tuple[list[tuple[Transform, stages.Plan | None]], int, int]:
     """Parts of transforms, with passes or without; where scratch memory begins; all work memory."""
     kind, text, axes, dtype = name.split("/")
     shape = tuple(map(int, text.split("x")))
-    found: list[tuple[Transform, stages.Stages | None]] = []
+    found: list[tuple[Transform, stages.Plan | None]] = []
     for t in _transforms(kind, shape, int(axes), dtype):
         found += _split(t)
     stored = any(driver.WORK in (t.source, t.target) for t, _ in found)
@@ -105,16 +104,17 @@ def _steps(name: str) -> tuple[list[tuple[Transform, stages.Stages | None]], int
     if stored:
         begin = prod(shape[:-1]) * (shape[-1] // 2 + 1) * _SIZE[dtype]
         begin = -(-begin // 64) * 64
-    scratch = max([2 * s.scratch for _, s in found if s is not None], default=0)
+    scratch = max([s.scratch for _, s in found if s is not None], default=0)
     return found, begin, begin + scratch
 
 
-def _split(t: Transform) -> list[tuple[Transform, stages.Stages | None]]:
+def _split(t: Transform) -> list[tuple[Transform, stages.Plan | None]]:
     """A transform by passes, as far as vectors reach; the rest of it by NumPy's loop."""
     real = REAL.get(t.dtype, t.dtype)
     if t.inner == 1:
-        return [(t, stages.rows(t.kind, t.length, real))]
-    found: list[tuple[Transform, stages.Stages | None]] = []
+        wide = stages.rows(t.kind, t.length, real) or stages.chirp(t.kind, t.length, real)
+        return [(t, wide)]
+    found: list[tuple[Transform, stages.Plan | None]] = []
     done = 0
     while done < t.inner:
         s = stages.columns(t.kind, t.length, real, t.inner - done)
@@ -154,16 +154,15 @@ def _loop_step(t: Transform) -> list[int]:
     return [*head, *loops[t.kind + parity, t.dtype], bits, dims, n, m, *between, *within]
 
 
-def _pass_step(t: Transform, s: stages.Stages, scratch: int, keep: list[np.ndarray]) -> list[int]:
+def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray]) -> list[int]:
     """A step by passes."""
     size, _ = t.sizes
     blocks = (t.count if t.count >= 0 else 1) // s.width
-    before, passes, after = s.records(t.inner * size, keep)
-    step = [*_head(t, "by_passes"), blocks, s.width * size, len(passes)]
+    passes = s.records(t.inner * size, keep)
     table = np.concatenate(passes)
     keep.append(table)
-    step += [table.ctypes.data, scratch, s.scratch]
-    return [*step, *(0 if r is None else r.ctypes.data for r in (before, after))]
+    step = [*_head(t, "by_passes"), blocks, s.width * size, len(passes)]
+    return [*step, table.ctypes.data, scratch, s.part]
 
 
 @cache

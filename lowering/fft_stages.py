@@ -1,6 +1,6 @@
 """Which passes make a Fourier transform: radices, vectors, twiddle tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -9,6 +9,7 @@ from . import fft_passes as passes
 from . import vector_names
 from .fft_vectors import BYTES
 
+_CHIRP, _CHIRP_SMOOTH = 17, 32  # lengths from which on Bluestein's way is taken; of small primes
 _BLOCK = 1 << 16  # bytes of columns that are transformed together, at most, if there are several
 
 
@@ -25,66 +26,139 @@ class Stages:
     columns: bool
 
     @property
-    def scratch(self) -> int:
-        """Bytes of each half of the work memory."""
+    def part(self) -> int:
+        """Bytes of each part of the work memory."""
         return self.length * self.width * 2 * BYTES[self.dtype]
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of work memory."""
+        return 2 * self.part
 
     @property
     def inverse(self) -> bool:
         return self.kind in ("ifft", "irfft")
 
-    def records(
-        self, stride: int, keep: list[np.ndarray]
-    ) -> tuple[np.ndarray | None, list[np.ndarray], np.ndarray | None]:
-        """Records of what is before, of the passes, and of what is after; `stride` between rows."""
-        n, s, found = self.length, 1, []
-        count = len(self.radices)
-        real = self.kind in ("rfft", "irfft")
-        total = n * (2 if real else 1)
+    def records(self, stride: int, keep: list[np.ndarray]) -> list[np.ndarray]:
+        """Records of the passes; `stride` bytes between rows. What they point to goes to `keep`."""
+        n = self.length
+        total = 2 * n if self.kind in ("rfft", "irfft") else n
         factor = 1.0 / total if self.inverse else 1.0
+        if self.kind == "irfft":
+            before = self._tangled("tangle", passes.SOURCE, passes.TWO, keep)
+            return [before, *self.chain(passes.TWO, passes.TARGET, stride, factor, keep)]
+        found = self.chain(passes.SOURCE, passes.TARGET, stride, factor, keep)
+        if self.kind == "rfft":
+            found.append(self._tangled("untangle", passes.ONE, passes.TARGET, keep))
+        return found
+
+    def chain(
+        self, source: int, target: int, stride: int, factor: float, keep: list[np.ndarray]
+    ) -> list[np.ndarray]:
+        """The passes from one place to another, by the first two parts of the work memory."""
+        n, s, found = self.length, 1, []
+        ends = (0, len(self.radices) - 1)
         for k, r in enumerate(self.radices):
             m = n // (s * r)
             kind, table = "middle", np.zeros(0)
             if k == 0:
                 kind = "column_first" if self.columns else "row_first"
-            if k == count - 1:
+            if k == ends[1]:
                 kind = "column_last" if self.columns else "row_last"
             else:
                 w = passes.twiddles(m * r, np.arange(m), np.arange(1, r))
                 pairs = np.stack([w.real, w.imag], -1)  # [group, radix - 1, 2]
                 table = pairs.transpose(1, 2, 0) if kind == "row_first" else pairs
-            table = np.ascontiguousarray(table, self.dtype)
+            address = passes.address(kind, self.dtype, self.lanes, r, self.inverse and k in ends)
             # The first and the last columns count sides without the width, the others with it.
-            sides = s if k in (0, count - 1) else s * self.width
-            found.append(self._record(kind, r, m, sides, stride, table, factor, keep))
-            s *= r
-        before = after = None
-        if real:
-            w = passes.twiddles(total, np.arange(n // 2 + 1), np.array([1]))[:, 0]
-            table = np.ascontiguousarray([w.real, w.imag], self.dtype)
-            kind = "tangle" if self.kind == "irfft" else "untangle"
-            both = self._record(kind, 1, n, 0, 0, table, 1.0, keep)
-            keep.append(both)
-            before, after = (both, None) if self.kind == "irfft" else (None, both)
-        return before, found, after
+            sides = s if k in ends else s * self.width
+            to = target if k == ends[1] else passes.ONE if k % 2 == 0 else passes.TWO
+            numbers = (m, sides, self.width, stride)
+            found.append(record(address, numbers, table, self.dtype, factor, source, to, keep))
+            s, source = s * r, to
+        return found
 
-    def _record(
-        self,
-        kind: str,
-        radix: int,
-        m: int,
-        sides: int,
-        stride: int,
-        table: np.ndarray,
-        factor: float,
-        keep: list[np.ndarray],
-    ) -> np.ndarray:
-        ends = kind not in ("middle", "tangle", "untangle")
-        function = passes.address(kind, self.dtype, self.lanes, radix, self.inverse and ends)
-        keep.append(table)
-        words = [function, m, sides, self.width, stride, table.ctypes.data]
-        words += [bits(factor, self.dtype), 0]
-        return np.array(words, np.uint64)
+    def _tangled(self, kind: str, source: int, target: int, keep: list[np.ndarray]) -> np.ndarray:
+        n = self.length
+        w = passes.twiddles(2 * n, np.arange(n // 2 + 1), np.array([1]))[:, 0]
+        address = passes.address(kind, self.dtype, self.lanes, 1, False)
+        table = np.stack([w.real, w.imag])
+        return record(address, (n, 0, 0, 0), table, self.dtype, 1.0, source, target, keep)
+
+
+@dataclass(frozen=True)
+class Chirp:
+    """Bluestein's way for any length: a convolution by transforms of a length that has passes."""
+
+    kind: str
+    length: int
+    inner: Stages
+    width: int = 1
+
+    @property
+    def part(self) -> int:
+        return self.inner.part
+
+    @property
+    def scratch(self) -> int:
+        return 3 * self.part
+
+    def records(self, stride: int, keep: list[np.ndarray]) -> list[np.ndarray]:
+        """As those of `Stages`."""
+        n, m, dtype = self.length, self.inner.length, self.inner.dtype
+        inverse = self.kind == "ifft"
+        chirp = passes.twiddles(2 * n, np.arange(n) ** 2 % (2 * n), np.array([1]))[:, 0]
+        other = np.zeros(m, complex)
+        other[:n] = chirp.conj()
+        other[m - n + 1 :] = chirp[:0:-1].conj()
+        weights = np.fft.fft(other) / (m * n if inverse else m)
+        real = {"rfft": "_real"}.get(self.kind, "")
+        out = n // 2 + 1 if self.kind == "rfft" else n
+
+        def one(
+            kind: str,
+            numbers: tuple,
+            table: np.ndarray,
+            source: int,
+            target: int,
+            swap: bool = False,
+        ) -> np.ndarray:
+            address = passes.address(kind, dtype, self.inner.lanes, 1, swap)
+            return record(address, numbers, table, dtype, 1.0, source, target, keep)
+
+        planes, pairs = (
+            np.stack([chirp.real, chirp.imag]),
+            np.stack([weights.real, weights.imag], -1),
+        )
+        source, target, three = passes.SOURCE, passes.TARGET, passes.THREE
+        back = replace(self.inner, kind="ifft")
+        return [
+            one("chirp_in" + real, (n, m), planes, source, three, inverse),
+            *self.inner.chain(three, three, 0, 1.0, keep),
+            one("multiply", (m, 0), pairs, passes.ONE, three),
+            *back.chain(three, three, 0, 1.0, keep),
+            one("chirp_out", (n, out), planes, three, target, inverse),
+        ]
+
+
+Plan = Stages | Chirp
+
+
+def record(
+    address: int,
+    numbers: tuple[int, ...],
+    table: np.ndarray,
+    dtype: str,
+    factor: float,
+    source: int,
+    target: int,
+    keep: list[np.ndarray],
+) -> np.ndarray:
+    """The words of a pass; numbers: m, s, width, stride."""
+    kept = np.ascontiguousarray(table, dtype)
+    keep.append(kept)
+    words = [address, *numbers, *(0,) * (4 - len(numbers)), kept.ctypes.data]
+    return np.array([*words, bits(factor, dtype), source, target], np.uint64)
 
 
 def bits(x: float, dtype: str) -> int:
@@ -133,6 +207,19 @@ def rows(kind: str, length: int, dtype: str) -> Stages | None:
             if others:
                 return Stages(kind, n, dtype, lanes, 1, (first, *others), False)
     return None
+
+
+@lru_cache(maxsize=4096)
+def chirp(kind: str, length: int, dtype: str) -> Chirp | None:
+    """Bluestein's way, or None where PocketFFT is as fast."""
+    smooth = _factors(length) is not None
+    if kind == "irfft" or length < (_CHIRP_SMOOTH if smooth else _CHIRP):
+        return None
+    least = 2 * length - 1
+    lengths = [odd << max(least // odd, 1).bit_length() for odd in (1, 3, 5, 9, 15)]
+    lengths += [n // 2 for n in lengths if n // 2 >= least]
+    found = [rows("fft", n, dtype) for n in sorted(lengths)]
+    return next((Chirp(kind, length, s) for s in found if s is not None), None)
 
 
 @lru_cache(maxsize=4096)
