@@ -5,6 +5,7 @@ from typing import Any
 from fnx import tree_util
 from fnx.core.array import as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.cost_analysis import cost_analysis
 from fnx.interpreters.simplify import simplify
@@ -139,6 +140,11 @@ class Compiled(_Stage):
             )
         program = self.program
         arrays = [as_array(x) for x in leaves]
+        if any(isinstance(x, Tracer) for x in arrays):
+            raise TypeMismatch(
+                f"a compiled function ({program.name}) was called inside a transformation; expected "
+                "arrays. Call the jitted function instead."
+            )
         arrays = Empty.without(program.empty.inputs, arrays)
         wanted = program.jaxpr.in_avals[len(program.consts) :]
         for x, aval in zip(arrays, wanted, strict=True):

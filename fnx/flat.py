@@ -10,7 +10,7 @@ from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.interpreters.jvp import JVPTracer
 
 
@@ -74,7 +74,7 @@ def canonical_argnums(argnums: int | Sequence[int], count: int, what: str) -> tu
         if not isinstance(k, (int, np.integer)):
             raise TypeMismatch(f"{what}: argnums must be integers, got {k!r}")
         if not -count <= k < count:
-            raise InvalidValue(
+            raise ShapeError(  # a TypeError, as calls with too few arguments are, and a ValueError
                 f"{what}: argnums={k} names an argument that is not there: the function was called "
                 f"with {count} positional arguments. Pass by position what is differentiated."
             )

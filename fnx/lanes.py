@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx import tree_util
-from fnx.core.array import Array
+from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.flat import check_callable, flatten_arrays, name_of
 from fnx.interpreters import batching
@@ -59,6 +59,11 @@ def vmap(
     check_callable(fun, "vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
+    if in_axes is not None and not isinstance(in_axes, (int, np.integer, tuple)):
+        raise TypeMismatch(
+            "vmap in_axes must be an integer, None, or a tuple with an entry for each argument, got "
+            f"{in_axes!r}"
+        )
 
     @wraps(fun)
     @entrance
@@ -88,9 +93,15 @@ def map_lanes(
             f"{what} in_axes must be an int, None, or a tuple with one entry for each of the "
             f"{len(args)} positional arguments of {name_of(fun)}; got {len(in_axes)} entries"
         )
-    leaves, treedef = flatten_arrays((args, kwargs), f"arguments of a function under {what}")
+    given, treedef = tree_util.tree_flatten((args, kwargs))
     axes = flatten_axes(in_axes, args, f"{what} in_axes")
-    axes += [0] * (len(leaves) - len(axes))
+    axes += [0] * (len(given) - len(axes))
+    # Whatever is not mapped may be no array: a function, a setting.
+    mapped = [k is not None or is_array_like(x) for x, k in zip(given, axes)]
+    leaves, _ = flatten_arrays(
+        [x for x, m in zip(given, mapped) if m], f"arguments of a function under {what}"
+    )
+    axes = [k for k, m in zip(axes, mapped) if m]
     try:
         axes, size = _mapped_axes(leaves, axes, axis_size, name_of(fun), what)
     except _Sizes as sizes:
@@ -98,12 +109,15 @@ def map_lanes(
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
-        given, named = tree_util.tree_unflatten(treedef, xs)
-        arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
+        it = iter(xs)
+        full = [next(it) if m else x for x, m in zip(given, mapped)]
+        positional, named = tree_util.tree_unflatten(treedef, full)
+        arrays, structure = flatten_arrays(fun(*positional, **named), f"results of {name_of(fun)}")
         structures.append(structure)
         return arrays
 
-    lanes = size if axis_name is None else batching.Lanes(size, axis_name)
+    devices = what == "pmap"
+    lanes = batching.Lanes(size, axis_name, devices) if devices or axis_name is not None else size
     outs, found = batching.batch(flat, lanes, leaves, axes)
     dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")

@@ -72,7 +72,7 @@ def named_scope(name: str) -> Iterator[None]:
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """The function under another name, in jaxprs and in errors."""
+    """The function under another name; its arguments may be any Python values."""
     check_callable(fun, "named_call")
 
     @wraps(fun)
@@ -80,7 +80,7 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
         return fun(*args, **kwargs)
 
     named.__name__ = name or name_of(fun)
-    return jit(named, inline=True)
+    return named
 
 
 def typeof(x: Any) -> ShapedArray:

@@ -246,7 +246,9 @@ def _run(
         found.append(more)
         return outs
 
-    outs, where = batch(lanes, Lanes(size, name), parts, [0 if name in n else None for n in names])
+    outs, where = batch(
+        lanes, Lanes(size, name, True), parts, [0 if name in n else None for n in names]
+    )
     outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
     return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]
 

@@ -47,14 +47,15 @@ class Static:
         self.names = strings(argnames, f"{what}_argnames")
         signature = signature_of(fun) if self.numbers or self.names else None
         if signature is not None:
-            self._complete(list(signature.parameters.values()))
+            both = argnums is not None and argnames is not None
+            self._complete(list(signature.parameters.values()), both)
         self.any = bool(self.numbers or self.names)
         self._plans: dict[
             tuple, Callable
         ] = {}  # by the number of arguments and the names of others
 
-    def _complete(self, parameters: list) -> None:
-        """Numbers for names and names for numbers, as in the function's signature."""
+    def _complete(self, parameters: list, given_both: bool) -> None:
+        """Numbers for names and names for numbers, as in the function's signature, unless both are given."""
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
@@ -75,6 +76,15 @@ class Static:
                     "positional parameters"
                 )
             numbers.append(k + len(positional) if k < 0 and not variadic else k)
+        for p in parameters:
+            if p.name in self.names and p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL):
+                raise InvalidValue(
+                    f"{self.what}_argnames of {self.name} names {p.name!r}, which is passed by position alone; "
+                    f"expected {self.what}_argnums"
+                )
+        if given_both:  # as they are: the user knows how the function is called
+            self.numbers = tuple(dict.fromkeys(numbers))
+            return
         byname = [k for k, p in enumerate(positional) if p.name in self.names]
         names = [
             positional[k].name

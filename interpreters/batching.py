@@ -34,10 +34,11 @@ class Lanes(int):
     """A number of lanes that knows the name of their axis; batch rules hand it on where they got it."""
 
     name: Hashable
+    devices: bool  # whether each lane is one
 
-    def __new__(cls, size: int, name: Hashable) -> "Lanes":
+    def __new__(cls, size: int, name: Hashable, devices: bool = False) -> "Lanes":
         self = super().__new__(cls, size)
-        self.name = name
+        self.name, self.devices = name, devices
         return self
 
 
@@ -131,7 +132,8 @@ def batch_jaxpr(
 
     Results marked in `force` (True: all) get lanes even where all would be equal.
     """
-    key = ("batch", int(size), getattr(size, "name", None), batched, force)
+    kind = getattr(size, "name", None), getattr(size, "devices", False)
+    key = ("batch", int(size), kind, batched, force)
     if key not in jaxpr.memo:
         mask: list[bool] = []
         forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force

@@ -543,3 +543,66 @@ def test_profiler_writes_a_profile_for_pstats(tmp_path):
     assert pstats.Stats(str(tmp_path / "python.pstats")).total_calls > 0
     with pytest.raises(RuntimeError, match="no profile"):
         fnx.profiler.stop_trace()
+
+
+@RUN
+def test_vmap_hands_on_what_is_not_mapped_whatever_it_is(run):
+    apply = fnx.vmap(lambda f, x, how: f(x) if how == "once" else f(f(x)), in_axes=(None, 0, None))
+    double = lambda x: 2.0 * x
+    np.testing.assert_array_equal(run(lambda x: apply(double, x, "once"))(jnp.ones(2)), [2.0, 2.0])
+    np.testing.assert_array_equal(run(lambda x: apply(double, x, "twice"))(jnp.ones(2)), [4.0, 4.0])
+    with pytest.raises(TypeError, match="arrays"):
+        fnx.vmap(lambda f, x: x)(double, jnp.ones(2))
+    with pytest.raises(TypeError, match="in_axes"):
+        fnx.vmap(lambda x: x["a"], in_axes={"a": 0})
+
+
+def test_static_arguments_by_number_and_by_name_are_those_alone():
+    seen = []
+
+    def f(x, y):
+        seen.append((isinstance(x, int), isinstance(y, int)))
+        return 1.0
+
+    fnx.jit(f, static_argnums=(0,), static_argnames=("y",))(1, y=2)
+    fnx.jit(f, static_argnums=(0,), static_argnames=())(x=1, y=2)
+    fnx.jit(f, static_argnums=(0,))(x=1, y=2)
+    assert seen == [(True, True), (False, False), (True, False)]
+    for kind in ("static", "donate"):
+        with pytest.raises(ValueError, match="by position alone"):
+            fnx.jit(lambda a, /, b: a, **{f"{kind}_argnames": "a"})
+
+
+def test_traced_values_are_copied_as_themselves():
+    import copy
+
+    assert float(fnx.jit(lambda x: copy.deepcopy([x])[0] + copy.copy(x))(1.0)) == 2.0
+
+
+def test_enumerations_of_numbers_are_numbers():
+    import enum
+
+    kind = enum.IntEnum("kind", {"two": 2})
+    assert int(fnx.jit(lambda x, k: x + k)(1, kind.two)) == 3
+
+
+def test_compiled_functions_cannot_be_transformed():
+    compiled = fnx.jit(lambda x: 2.0 * x).lower(1.0).compile()
+    assert float(compiled(3.0)) == 6.0
+    for transformed in (lambda: fnx.grad(compiled)(1.0), lambda: fnx.jit(compiled)(1.0)):
+        with pytest.raises(TypeError, match="inside a transformation"):
+            transformed()
+
+
+def test_each_device_of_a_pmap_calls_back_for_itself():
+    calls = []
+
+    def host(x):
+        calls.append(np.shape(x))
+        return np.sin(x)
+
+    f = fnx.pmap(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
+    np.testing.assert_allclose(f(jnp.ones(1)), np.sin([1.0]))
+    assert calls == [()]
+    with pytest.raises(TypeError, match="float64"):
+        fnx.linear_transpose(lambda x: 2.0 * x, 1.0)(jnp.arange(1)[0])

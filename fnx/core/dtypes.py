@@ -111,7 +111,8 @@ def canonical(dtype: Any) -> np.dtype:
 
 def scalar_dtype(value: Any) -> np.dtype:
     """The dtype of a Python scalar."""
-    found = default_for(_PYTHON[type(value)])
+    kind_ = _PYTHON.get(type(value)) or next(k for t, k in _PYTHON.items() if isinstance(value, t))
+    found = default_for(kind_)
     if found.kind == "i" and not -(1 << 63) <= value < (1 << 63):
         if 0 <= value < (1 << 64):
             return np.dtype("u8")

@@ -98,6 +98,12 @@ class Tracer(Array):
     def __format__(self, spec: str) -> str:
         return repr(self)
 
+    def __copy__(self) -> "Tracer":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "Tracer":
+        return self
+
 
 _HINTS: dict[type, str] = {
     TracerBoolConversionError: (

@@ -75,7 +75,10 @@ class Callback(Primitive):
         return self.bind(*primals), (None,) * len(self.results)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        if self.vmap_method is None:
+        method = self.vmap_method
+        if method is None and getattr(size, "devices", False):
+            method = "sequential"  # each device of a pmap calls for itself
+        if method is None:
             raise MissingRule(
                 f"vmap of a {self.name} needs to know how to call the function: pass vmap_method, one of "
                 f"{', '.join(METHODS)}"
@@ -83,10 +86,10 @@ class Callback(Primitive):
         moved = [x if k is None else move_axis(x, k, 0) for x, k in zip(args, axes)]
         mapped = tuple([k is not None for k in axes])
         wide = tuple([a.update(shape=(size, *a.shape)) for a in self.results])
-        if self.vmap_method.startswith("sequential"):
+        if method.startswith("sequential"):
             outs = replace(self, fn=_EachLane(self.fn, size, mapped), results=wide).bind(*moved)
         else:
-            rows = {"expand_dims": 1, "broadcast_all": size}.get(self.vmap_method)
+            rows = {"expand_dims": 1, "broadcast_all": size}.get(method)
             if rows is not None:
                 moved = [x if m else broadcast_axis(x, rows, 0) for x, m in zip(moved, mapped)]
             outs = replace(self, results=wide).bind(*moved)
