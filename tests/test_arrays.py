@@ -318,3 +318,33 @@ def test_numpy_functions_take_lists_beside_arrays():
     assert np.asarray(np.delete([5, 6, 7], jnp.asarray(1))).tolist() == [5, 7]
     found = fnx.jit(lambda x: np.dot([1.0, 2.0], x))(jnp.ones(2))
     assert float(found) == 3.0
+
+
+class Grid(np.lib.mixins.NDArrayOperatorsMixin):
+    """Values with a tag, which implements NumPy's protocols."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        return Grid(
+            getattr(jnp, ufunc.__name__)(*(x.data if isinstance(x, Grid) else x for x in inputs))
+        )
+
+    def __array_function__(self, func, types, args, kwargs):
+        return Grid(
+            getattr(jnp, func.__name__)(
+                *(x.data if isinstance(x, Grid) else x for x in args), **kwargs
+            )
+        )
+
+
+def test_arrays_leave_numpys_protocols_to_other_types():
+    grid = Grid(jnp.arange(3.0))
+    for x in (jnp.float32(2.0), jnp.full(3, 2.0), np.float64(2.0), 2):
+        for found in (x * grid, grid * x):
+            assert isinstance(found, Grid)
+            assert np.asarray(found.data).tolist() == [0.0, 2.0, 4.0]
+    assert isinstance(np.where(jnp.arange(3) > 1, grid, grid), Grid)
+    scaled = fnx.jit(lambda s: (s * grid).data)(3.0)
+    assert np.asarray(scaled).tolist() == [0.0, 3.0, 6.0]

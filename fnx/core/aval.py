@@ -42,6 +42,10 @@ class ShapedArray:
         return len(self.shape)
 
     @property
+    def sharding(self) -> None:
+        """Arrays lie on one device: as `out_sharding=`, nothing asked for."""
+
+    @property
     def size(self) -> int:
         total = 1
         for n in self.shape:

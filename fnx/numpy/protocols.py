@@ -33,8 +33,16 @@ def _namespace(module: str) -> Any:
     return space.fft if module.startswith("numpy.fft") else space
 
 
+def _foreign(kind: type, protocol: str = "__array_ufunc__") -> bool:
+    """Whether a type has its own way with NumPy's functions, and is asked after arrays decline."""
+    known = issubclass(kind, (Array, np.ndarray, np.generic))
+    return not known and getattr(kind, protocol, None) is not None
+
+
 def array_ufunc(self: Array, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """NumPy's ufuncs of arrays are fnx.numpy's."""
+    if any(_foreign(type(x)) for x in inputs):
+        return NotImplemented
     given = [v for v in options.get("out") or () if v is not None]
     if any(isinstance(v, Array) for v in given):
         raise TypeMismatch(
@@ -65,6 +73,8 @@ def array_ufunc(self: Array, ufunc: np.ufunc, method: str, *inputs: Any, **optio
 
 def array_function(self: Array, func: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
     """NumPy's functions of arrays are fnx.numpy's, where it has them."""
+    if any(_foreign(t, "__array_function__") for t in types):
+        return NotImplemented
     space = _namespace(getattr(func, "__module__", None) or "numpy")
     fn = getattr(space, func.__name__, None)
     if fn is None or fn is func or kwargs.get("out") is not None:
