@@ -22,6 +22,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
+from fnx.interpreters.rewrite import counted
 from fnx.interpreters.trace import trace
 from fnx.program import BACKEND, Empty, Program
 from fnx.static import Fixed, Static
@@ -132,7 +133,7 @@ class Jitted:
             return Empty.without(empty.outs, arrays)
 
         values = Empty.without(empty.inputs, avals)
-        jaxpr, consts = trace(flat, values, what=f"jit of {name}", name=name)
+        jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
         inline = self.options["inline"]
         program = Program(jaxpr, consts, treedef, structures[0], name, inline, empty)
         program.seconds["trace"] = time.perf_counter() - start

@@ -5,11 +5,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from fnx.core.array import ConcreteArray
+from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.ops.basic import zeros
+from fnx.ops.join import Iota
 
 from .trace import trace_closed
 
@@ -59,6 +60,28 @@ def with_zeros(
 ) -> list[Atom]:
     """`outs`, with zeros made for those that are None."""
     return [zeros_into(eqns, a) if o is None else o for o, a in zip(outs, avals)]
+
+
+def counted(jaxpr: Jaxpr, consts: Sequence[Array]) -> tuple[Jaxpr, list[Array]]:
+    """The jaxpr with those of its constants computed that only count: 0, 1, 2, ..."""
+    counts = [_counts(x) for x in consts]
+    if not any(counts):
+        return jaxpr, list(consts)
+    eqns, inputs = [], []
+    for v, counts_up in zip(jaxpr.inputs, counts):
+        if counts_up:
+            eqns.append(Eqn(Iota(0, v.aval.dtype, v.aval.shape), [], [v]))
+        else:
+            inputs.append(v)
+    rest = jaxpr.inputs[jaxpr.consts :]
+    new = Jaxpr([*inputs, *rest], [*eqns, *jaxpr.eqns], jaxpr.outs, len(inputs), jaxpr.name)
+    return new, [x for x, c in zip(consts, counts) if not c]
+
+
+def _counts(x: Array) -> bool:
+    if type(x) is not ConcreteArray or x.ndim != 1 or x.dtype.kind not in "iu":
+        return False
+    return x.size > 1 and x._value[-1] == x.size - 1 and bool(np.all(np.diff(x._value) == 1))
 
 
 def live(eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = ()) -> list[Eqn]:

@@ -18,13 +18,17 @@ from fnx.core.primitive import Primitive
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, mul, sub
+from fnx.ops.dynamic_slice import DynamicSlice
+from fnx.ops.elementwise import add, max_, min_, mul, sub
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import NUMBER, Pointwise
+from fnx.ops.slice import Slice
 
 from .accumulate import accumulate
+from .columns import transposed_columns
 from .rewrite import Renaming, splice
 from .trace import trace_closed
+from .untouched import without_known_stacks
 
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
@@ -44,7 +48,8 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
             ):
                 break
         if final:
-            small = dce(accumulate(small), [True] * len(small.outs))
+            small = transposed_columns(without_known_stacks(accumulate(small)))
+            small = dce(small, [True] * len(small.outs))
         small.memo[key] = small
         jaxpr.memo[key] = small
     return jaxpr.memo[key]
@@ -120,10 +125,33 @@ class _Forward:
             if isinstance(prim, Transpose):
                 prim = Transpose(tuple([inner.prim.permutation[k] for k in prim.permutation]))
             atoms = inner.inputs
+        elif isinstance(prim, DynamicSlice) and (inner := self._made_by(atoms[0], Slice)):
+            if inner.prim.strides is None:
+                atoms = (inner.inputs[0], *self._starts(prim, inner.prim, atoms))
         elif isinstance(prim, Broadcast) and (inner := self._made_by(atoms[0], Broadcast)):
             dims = tuple([prim.broadcast_dimensions[d] for d in inner.prim.broadcast_dimensions])
             prim, atoms = Broadcast(prim.shape, dims), inner.inputs
         return prim, atoms
+
+    def _starts(self, prim: DynamicSlice, inner: Slice, atoms: tuple) -> list[Atom]:
+        """Where a slice of a slice begins in the whole; it may not leave the outer slice."""
+
+        def value(op: Primitive, x: Atom, number: int) -> Atom:
+            other = Literal(ConcreteArray(np.asarray(number, x.aval.dtype)))
+            (aval,) = op.abstract(x.aval, other.aval)
+            return self.equation(Eqn(op, [x, other], [Var(aval)]), (x, other))[0]
+
+        found = []
+        whole = self.maker[atoms[0]].inputs[0].aval.shape
+        bounds = zip(whole, inner.start_indices, inner.limit_indices, prim.slice_sizes)
+        for start, (m, low, high, n) in zip(atoms[1:], bounds):
+            if n == high - low:  # there is only one place
+                start = Literal(ConcreteArray(np.asarray(low, start.aval.dtype)))
+            elif (low, high) != (0, m):
+                start = value(min_, value(max_, start, 0), high - low - n)
+                start = value(add, start, low)
+            found.append(start)
+        return found
 
     def _unnegated(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
         """x + -y is x - y, and x - -y is x + y, bit by bit."""

@@ -1,5 +1,7 @@
 """The heuristics of fusion, all of them: what is kept in registers, recomputed, stored, unrolled."""
 
+from math import prod
+
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr, subjaxprs
 
@@ -8,6 +10,7 @@ UNROLLED_WORK = 512  # a fold over at most so many points, with small results, i
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 8  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 2  # and at how many uses; the less it costs, the more
+SPREAD = 8  # times that a small array is repeated from which on it is stored before a carry goes
 UNROLLED_ROW = 16  # terms of a reduction up to which they are written out for each result
 INTERLEAVED = 4  # terms side by side up to which vectors hold one of each of several results
 VECTOR = 64  # bytes
@@ -67,6 +70,11 @@ def is_bulk(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     for n in whole:
         size //= max(n, 1)
     return size >= 1
+
+
+def spreads(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether an array is so much larger than the one that it repeats that storing that costs little."""
+    return not is_small(part) and prod(whole) >= SPREAD * prod(part)
 
 
 def is_small_aval(aval: ShapedArray) -> bool:

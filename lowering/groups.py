@@ -61,7 +61,7 @@ class Group:
 
     def __init__(self, shape: Shape):
         self.shape = squeezed(shape)
-        self.vars = [scalar.var("int64", "i") for _ in self.shape]
+        self.vars = [scalar.counter("i", n) for n in self.shape]
         self.members: list[Member] = []
         self.folds: list[FoldMember] = []
         self.axes: tuple[int, ...] | None = None  # of the folds, in the squeezed shape

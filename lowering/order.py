@@ -31,19 +31,6 @@ def overwritten(eqn: Eqn) -> list[Var]:
     return [a for a in found if type(a) is Var and a.aval.shape]
 
 
-def needs(atom: object, on: Var, maker: dict[Var, Eqn]) -> bool:
-    """Whether a value is computed from a variable."""
-    todo, seen = [atom], set()
-    while todo:
-        a = todo.pop()
-        if a is on:
-            return True
-        if type(a) is Var and a in maker and a not in seen:
-            seen.add(a)
-            todo.extend(maker[a].inputs)
-    return False
-
-
 _MOVES = frozenset(
     "broadcast_in_dim reshape squeeze expand_dims transpose slice rev pad concatenate split "
     "dynamic_slice gather stack tile".split()
@@ -59,7 +46,7 @@ def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
     while todo:
         atom = todo.pop()
         made = maker.get(atom) if type(atom) is Var else None
-        if made is None or atom in seen:
+        if made is None or atom in seen or is_stored_first(made):
             continue
         seen.add(atom)
         if made.prim.elementwise:
@@ -77,14 +64,21 @@ def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
         if a is old:
             return True
         made = maker.get(a) if type(a) is Var else None
-        if (
-            made is not None
-            and a not in seen
-            and (made.prim.elementwise or made.prim.name in _MOVES)
-        ):
-            seen.add(a)
+        if made is None or a in seen or is_stored_first(made):
+            continue
+        seen.add(a)
+        if made.prim.elementwise or made.prim.name in _MOVES:
             todo.extend(made.inputs)
     return False
+
+
+def is_stored_first(eqn: Eqn) -> bool:
+    """Whether a result, or what it spreads, is computed before it is read."""
+    if any(fuse.is_small_aval(v.aval) for v in eqn.outs):
+        return True
+    return eqn.prim.name == "broadcast_in_dim" and fuse.spreads(
+        eqn.inputs[0].aval.shape, eqn.outs[0].aval.shape
+    )
 
 
 def _changes_bulk(eqn: Eqn) -> bool:
@@ -119,7 +113,7 @@ def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
             chain.append(before)
         first = chain[-1].inputs[0]
         ids = {id(e) for e in chain}
-        if type(first) is Var and any(needs(e.inputs[1], first, maker) for e in chain):
+        if type(first) is Var and any(_pulls(e.inputs[1], first, maker) for e in chain):
             anew |= ids
             found |= ids
         elif len(chain) > 1:

@@ -16,6 +16,7 @@ from fnx.lowering.values import (
     Pull,
     Shape,
     Stored,
+    buffers_read,
     static_indices,
 )
 
@@ -29,6 +30,9 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
         return
     own = fuse.weight(eqn.prim.name)
     cost = own
+    if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
+        if _reads_carry(builder, inputs[0]):
+            builder.store(inputs[0])  # or the carry could not be overwritten with what reads this
     for h in inputs:
         if isinstance(h.state, Pull):
             expands = h.size > 1 and out.size > h.size
@@ -41,6 +45,15 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
         out.state = Pull(r.fn, cost)
         return
     builder.join(out, r.fn, eqn.prim.name)
+
+
+def _reads_carry(builder: "Storage", h: Handle) -> bool:
+    """Whether a value pulls elements of an array that the loop would best overwrite."""
+    places = {x.wish.buffer for x in builder.scope.handles.values() if x.wish is not None}
+    if not places or not isinstance(h.state, Pull):
+        return False
+    index = tuple(scalar.var("int64") for _ in h.shape)
+    return not places.isdisjoint(buffers_read([builder.evaluated(lambda: h(*index))]))
 
 
 def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
@@ -58,7 +71,8 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
             zero = scalar.size(0)
             return state.read(shape, tuple(zero if n == 1 else next(rest) for n in shape))
 
-        if -1 not in out.consumers and out.target is None and len(out.consumers) <= 1:
+        uses = len(out.consumers)
+        if -1 not in out.consumers and out.target is None and fuse.inlined(state.cost, uses):
             out.state = Pull(fn, state.cost)
             return
     if out.target is not None and isinstance(operand.state, (Pull, Pending)):

@@ -107,7 +107,7 @@ class Carries:
                 return given.state
         place = out.target or Stored(builder.new_buffer(given.dtype, given.size))
         builder.store_into(_twin(given), place)
-        return place
+        return place if place.owned else Stored(place.buffer, place.base, row=True)
 
     def handles(self, own: object, like: Sequence[Handle]) -> list[Handle]:
         """The carried values as the body sees them."""
@@ -217,7 +217,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     stacks = [out.target or builder.new_stored(out) for out in outs[r.carry :]]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
-    t = scalar.var("int64", "t")
+    t = scalar.counter("t", r.length)
     if lanes(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:

@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
-from fnx.lowering import boxes, fuse
+from fnx.lowering import boxes, fuse, splits
 from fnx.lowering.folds import Folds
 from fnx.lowering.groups import Folding, Group, Member, Nests, squeezed
 from fnx.lowering.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
@@ -64,6 +64,8 @@ class Storage:
     def emit_nest(
         self, names: Sequence[str], body: list[Stmt], results: list[Expr], note: str = ""
     ) -> None:
+        if self.depth:
+            body = splits.cut(body)
         name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
         self.kernels += 1
         self.emit(Nest(f"k{self.kernels}_{name}", body, results, note))
@@ -310,8 +312,9 @@ class Storage:
     def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
         """The operands of a region: in registers, in memory, or trivial to compute again."""
         for h in inputs:
-            if isinstance(h.state, Pull) and h.state.cost == 0 and not fuse.is_small(h.shape):
-                if not self.pulls_from_memory(h):
+            if isinstance(h.state, Pull) and not fuse.is_small(h.shape):
+                counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
+                if h.state.cost <= fuse.CHEAP * counts and not self.pulls_from_memory(h):
                     continue
             self.settle(h)
         self.flush_all()
@@ -338,9 +341,12 @@ class Storage:
         scope: Scope | None = self.scope
         while scope is not None:
             for other in scope.handles.values():
-                if isinstance(other.state, Stored) and other.state.buffer is state.buffer:
-                    if other.last_use > scope.position:
-                        return False
+                held = other.state
+                if not isinstance(held, Stored) or held.buffer is not state.buffer:
+                    continue
+                apart = state.row and held.base is not state.base
+                if other.last_use > scope.position and not apart:
+                    return False
             scope = scope.outer
         return True
 

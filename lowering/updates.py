@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse, views
+from fnx.lowering import fuse, splits, views
 from fnx.lowering.kernel import If, Loop, Stmt, Store
 from fnx.lowering.values import (
     Handle,
@@ -144,9 +144,9 @@ def _rounds(
         for ix in static_indices(r.shape):
             body += builder.evaluated(lambda ix=ix: at(ix))
         return body
-    index = tuple(scalar.size(0) if n == 1 else scalar.var("int64", "u") for n in r.shape)
+    index = tuple(scalar.size(0) if n == 1 else scalar.counter("u", n) for n in r.shape)
     dims = [(v, n) for v, n in zip(index, r.shape, strict=True) if n != 1]
-    if dims and dims[-1][1] >= _BLOCK and not r.unique:
+    if dims and dims[-1][1] >= _BLOCK and not r.unique and not _will_be_cut(builder, at, index):
         body = builder.evaluated(lambda: _blocks(builder, r, place, shape, index, *dims[-1]))
         if body:
             for var, n in reversed(dims[:-1]):
@@ -159,6 +159,18 @@ def _rounds(
             body = [Loop(var, scalar.size(n), body, vector=inner and r.unique)]
             inner = False
     return body
+
+
+def _will_be_cut(builder: "Builder", at: Any, index: tuple[Expr, ...]) -> bool:
+    """Whether the positions of a row run straight on, once its loop is cut in two."""
+    var = index[-1]
+    if not builder.depth or var.bounds is None:
+        return False
+    extent = scalar.size(int(var.bounds[1]) + 1)
+    whole = Loop(var, extent, builder.evaluated(lambda: at(index)))
+    if not all(isinstance(s, Store) for s in whole.body):
+        return False
+    return any(isinstance(s, Loop) and s.vector for s in splits.cut([whole]))
 
 
 def _blocks(

@@ -37,12 +37,18 @@ class Registers(State):
 
 
 class Stored(State):
-    """Contiguous elements of a buffer from `base` on. `owned`: the program may overwrite them."""
+    """Contiguous elements of a buffer from `base` on. `owned`: the program may overwrite them.
 
-    def __init__(self, buffer: Buffer, base: Expr | None = None, owned: bool = True):
+    A `row` of a stack shares nothing with what other values hold of the buffer.
+    """
+
+    def __init__(
+        self, buffer: Buffer, base: Expr | None = None, owned: bool = True, row: bool = False
+    ):
         self.buffer = buffer
         self.base = scalar.size(0) if base is None else base
         self.owned = owned
+        self.row = row
 
     def position(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return scalar.add(self.base, scalar.linear_index(index, shape))

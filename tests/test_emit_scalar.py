@@ -507,3 +507,60 @@ def test_special_functions_of_complex_numbers():
         for name in ("wofz", "dawsn")
     }
     run_all(table, [z])
+
+
+# --- bounds of integers -------------------------------------------------------------------------
+
+
+def _index(rng, variables, depth):
+    """A random index expression, and the function that computes it from values of the variables."""
+    kind = rng.integers(0, 8) if depth else rng.integers(6, 8)
+    if kind == 6:
+        n = int(rng.integers(-9, 10))
+        return scalar.size(n), lambda at: n
+    if kind == 7:
+        k = int(rng.integers(len(variables)))
+        return variables[k], lambda at: at[k]
+    (a, f), (b, g) = (_index(rng, variables, depth - 1) for _ in range(2))
+    if kind < 3:
+        name = ("add", "sub", "mul")[kind]
+        fn = (lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y)[kind]
+        return scalar.apply(name, a, b), lambda at: fn(f(at), g(at))
+    if kind == 3:
+        low, high = scalar.size(-2), scalar.size(3)
+        return scalar.clamp(low, a, high), lambda at: min(max(f(at), -2), 3)
+    op = ("lt", "le", "gt", "ge", "eq", "ne")[rng.integers(6)]
+    test = {
+        "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
+        "ge": lambda x, y: x >= y, "eq": lambda x, y: x == y, "ne": lambda x, y: x != y,
+    }[op]  # fmt: skip
+    chosen = scalar.select(scalar.compare(op, a, b), a, b)
+    return chosen, lambda at: f(at) if test(f(at), g(at)) else g(at)
+
+
+def _value(e, at):
+    if e.op in ("size", "const"):
+        return e.attr
+    if e in at:
+        return at[e]
+    x = [_value(a, at) for a in e.args]
+    return {
+        "add": lambda: x[0] + x[1], "sub": lambda: x[0] - x[1], "mul": lambda: x[0] * x[1],
+        "min": lambda: min(x), "max": lambda: max(x), "select": lambda: x[1] if x[0] else x[2],
+        "lt": lambda: x[0] < x[1], "le": lambda: x[0] <= x[1], "gt": lambda: x[0] > x[1],
+        "ge": lambda: x[0] >= x[1], "eq": lambda: x[0] == x[1], "ne": lambda: x[0] != x[1],
+    }[e.op]()  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_index_expressions_keep_their_values_and_their_bounds(seed):
+    """What is folded because of a counter's range is right for each number in it."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(n) for n in rng.integers(1, 6, 2)]
+    variables = [scalar.counter("t", n) for n in sizes]
+    e, f = _index(rng, variables, 4)
+    low, high = scalar.bounds(e)
+    for at in np.ndindex(*sizes):
+        value = _value(e, dict(zip(variables, at)))
+        assert value == f(at)
+        assert low <= value <= high

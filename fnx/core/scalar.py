@@ -25,10 +25,11 @@ Index = "Expr"
 class Expr:
     """A scalar value: operation, dtype, operands, and a static attribute."""
 
-    __slots__ = ("args", "attr", "dtype", "op")
+    __slots__ = ("args", "attr", "bounds", "dtype", "op")
 
     def __init__(self, op: str, dtype: str, args: tuple, attr: Any):
         self.op, self.dtype, self.args, self.attr = op, dtype, args, attr
+        self.bounds: Bounds | None = None  # of an integer, once they are asked for
 
     def __repr__(self) -> str:
         if self.op in ("const", "size", "literal"):
@@ -114,9 +115,79 @@ def var(dtype: str, name: str = "v") -> Expr:
     return Expr("var", dtype, (), f"{name}{_fresh()}")
 
 
+def counter(name: str, n: int) -> Expr:
+    """A new int64 variable that is never negative and less than `n`."""
+    found = var("int64", name)
+    found.bounds = (0, max(n - 1, 0))
+    return found
+
+
 def load(buffer: Any, index: Expr, dtype: str) -> Expr:
     """Element `index` (row-major, linear) of a buffer of the Kernel IR."""
     return node("load", dtype, (index,), buffer)
+
+
+# --- bounds of integers -------------------------------------------------------------------------
+
+Bounds = tuple[float, float]  # both included
+_ANY = (-math.inf, math.inf)
+_LIMITS = {f"int{k}": (-(1 << k - 1), (1 << k - 1) - 1) for k in (32, 64)}
+
+
+def bounds(e: Expr) -> Bounds:
+    """Between which numbers an integer is known to lie; infinite where nothing is known."""
+    if e.bounds is None:
+        found = _bounds(e) if e.dtype in _LIMITS else _ANY
+        if e.op in _WRAPS and e.dtype in _LIMITS:  # it may have wrapped
+            low, high = _LIMITS[e.dtype]
+            found = found if low <= found[0] and found[1] <= high else _ANY
+        e.bounds = found
+    return e.bounds
+
+
+_WRAPS = frozenset(("add", "sub", "mul", "neg", "cast"))
+
+
+def _bounds(e: Expr) -> Bounds:
+    if e.op in ("const", "size", "literal"):
+        return e.attr, e.attr
+    if e.op == "select":
+        (a, b), (c, d) = bounds(e.args[1]), bounds(e.args[2])
+        return min(a, c), max(b, d)
+    if e.op in ("div", "rem"):
+        (low, high), n = bounds(e.args[0]), _number(e.args[1])
+        if n is None or n <= 0 or low < 0 or high == math.inf:
+            return _ANY
+        return (low // n, high // n) if e.op == "div" else (0, min(high, n - 1))
+    if e.op == "cast" and e.args[0].dtype in _LIMITS:
+        return bounds(e.args[0])
+    if e.op not in ("add", "sub", "mul", "min", "max"):
+        return _ANY
+    (a, b), (c, d) = map(bounds, e.args)
+    if e.op == "min":
+        return min(a, c), min(b, d)
+    if e.op == "max":
+        return max(a, c), max(b, d)
+    if math.inf in (-a, b, -c, d):
+        return _ANY
+    if e.op == "mul":
+        ends = (a * c, a * d, b * c, b * d)
+        return min(ends), max(ends)
+    return (a + c, b + d) if e.op == "add" else (a - d, b - c)
+
+
+def _compared(op: str, x: Expr, y: Expr) -> bool | None:
+    """The result of a comparison, where the bounds tell."""
+    if x.dtype not in _LIMITS:
+        return None
+    (a, b), (c, d) = bounds(x), bounds(y)
+    if op in ("gt", "le"):
+        less, not_less = b <= c, a > d
+        return None if not (less or not_less) else less == (op == "le")
+    if op in ("lt", "ge"):
+        less, not_less = b < c, a >= d
+        return None if not (less or not_less) else less == (op == "lt")
+    return op == "ne" if b < c or a > d else None
 
 
 # --- index arithmetic: int64, folded as it is built --------------------------------------------
@@ -165,7 +236,8 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
     m, n = _number(a), _number(b)
     if m is not None and n is not None:
         return const(_COMPARE[op](m, n), "bool")
-    return node(op, "bool", (a, b))
+    known = _compared(op, a, b)
+    return node(op, "bool", (a, b)) if known is None else const(known, "bool")
 
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
@@ -199,7 +271,12 @@ def clamp(low: Expr, x: Expr, high: Expr) -> Expr:
     m, n, k = _number(low), _number(x), _number(high)
     if m is not None and n is not None and k is not None:
         return size(min(max(n, m), k))
-    return node("min", "int64", (node("max", "int64", (x, low)), high))
+    (a, b), (_, c), (d, _) = bounds(x), bounds(low), bounds(high)
+    if b <= bounds(low)[0] and c <= d:
+        return low
+    if a < c:
+        x = node("max", "int64", (x, low))
+    return x if b <= d and c <= d else node("min", "int64", (x, high))
 
 
 # --- everything else: one function, a table of what exists -------------------------------------
