@@ -77,6 +77,7 @@ from fnx.settings import default_device as default_device
 from fnx.settings import default_matmul_precision as default_matmul_precision
 from fnx.settings import default_prng_impl as default_prng_impl
 from fnx.settings import disable_jit as disable_jit
+from fnx.settings import enable_checks as enable_checks
 from fnx.settings import enable_custom_prng as enable_custom_prng
 from fnx.settings import enable_x64 as enable_x64
 from fnx.settings import legacy_prng_key as legacy_prng_key
@@ -107,7 +108,9 @@ lax.custom_linear_solve, lax.custom_root = _custom_linear_solve, _custom_root  #
 for _name in ("segment_sum", "segment_prod", "segment_max", "segment_min"):
     setattr(ops, _name, getattr(_segment, _name))
 _nans.install(_settings.hooks)
-numpy.functional.use_transformations(vmap=vmap, value_and_grad=value_and_grad)
+numpy.functional.use_transformations(
+    vmap=vmap, value_and_grad=value_and_grad, scan=_control_flow.scan
+)
 del _name
 
 _LATER = frozenset(

@@ -90,7 +90,7 @@ def _trace(
 ) -> _Traced:
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     owner = owner or fun
-    key = (treedef, tuple(avals), what, config.default_float32.value, *bound_axes().items())
+    key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
     plain = type(owner) is FunctionType
     around = _surroundings(owner) if plain else []
     known = _traced.setdefault(owner, {}) if plain else {}

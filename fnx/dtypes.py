@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.dtypes import bfloat16, canonical, float0
+from fnx.core.errors import InvalidValue, TypePromotionError
 from fnx.numpy import scalar_types
 from fnx.numpy.scalar_types import finfo, iinfo, promote_types, result_type
 from fnx.random.keys import KeyDType
@@ -37,6 +38,13 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dty
     return canonical(dtype)
 
 
+def itemsize_bits(dtype: Any) -> int:
+    """How many bits a number of a dtype has."""
+    if dtype is None:
+        raise InvalidValue("itemsize_bits of None; expected a dtype")
+    return 8 * canonical(dtype).itemsize
+
+
 def scalar_type_of(x: Any) -> type:
     """The Python type of the numbers of an array or scalar."""
     kind = np.result_type(x).kind
@@ -44,6 +52,7 @@ def scalar_type_of(x: Any) -> type:
 
 
 __all__ = [
+    "TypePromotionError",
     "bfloat16",
     "canonicalize_dtype",
     "extended",
@@ -51,6 +60,7 @@ __all__ = [
     "float0",
     "iinfo",
     "issubdtype",
+    "itemsize_bits",
     "prng_key",
     "promote_types",
     "result_type",

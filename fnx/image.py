@@ -10,7 +10,7 @@ import numpy as np
 from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy.util import canonical_axis, promote_inexact, to_array
+from fnx.numpy.util import canonical_axis, canonical_shape, promote_inexact, to_array
 
 
 class ResizeMethod(enum.Enum):
@@ -21,11 +21,14 @@ class ResizeMethod(enum.Enum):
     LANCZOS3 = 2
     LANCZOS5 = 3
     CUBIC = 4
+    CUBIC_PYTORCH = 5
+    AREA = 6
 
     @staticmethod
     def from_string(s: str) -> "ResizeMethod":
         """The method of a name; 'bilinear', 'trilinear', 'triangle' are linear, 'bicubic' is cubic."""
-        names = {m.name.lower(): m for m in ResizeMethod}
+        names = {m.name.lower().replace("_", "-"): m for m in ResizeMethod}
+        names["bicubic-pytorch"] = ResizeMethod.CUBIC_PYTORCH
         names |= dict.fromkeys(("bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR)
         names |= dict.fromkeys(("bicubic", "tricubic"), ResizeMethod.CUBIC)
         if s not in names:
@@ -55,12 +58,21 @@ def _cubic(x: Any, xp: ModuleType) -> Any:
     return xp.where(x >= 2.0, 0.0, xp.where(x >= 1.0, far, near))
 
 
+def _cubic_pytorch(x: Any, xp: ModuleType) -> Any:
+    """Keys with a = -3/4, which PyTorch and OpenCV have without antialiasing."""
+    near = ((1.25 * x - 2.25) * x) * x + 1.0
+    far = ((-0.75 * x + 3.75) * x - 6.0) * x + 3.0
+    return xp.where(x >= 2.0, 0.0, xp.where(x >= 1.0, far, near))
+
+
 _KERNELS = {
     ResizeMethod.LINEAR: _triangle,
     ResizeMethod.LANCZOS3: _lanczos(3),
     ResizeMethod.LANCZOS5: _lanczos(5),
     ResizeMethod.CUBIC: _cubic,
+    ResizeMethod.CUBIC_PYTORCH: _cubic_pytorch,
 }
+_EDGE = 2  # pixels beyond the edges, equal to those at them, that CUBIC_PYTORCH sees
 
 
 def _weights(
@@ -68,16 +80,29 @@ def _weights(
     wanted: int,
     scale: Any,
     shift: Any,
-    kernel: Callable,
+    method: ResizeMethod,
     antialias: bool,
     xp: ModuleType,
 ) -> Any:
     """The share of each pixel (row) in each result (column), in NumPy or in fnx."""
+    if method is ResizeMethod.CUBIC_PYTORCH and antialias:
+        method = ResizeMethod.CUBIC
+    edge = _EDGE if method is ResizeMethod.CUBIC_PYTORCH else 0
     step = 1.0 / scale
     width = xp.maximum(step, 1.0) if antialias else 1.0
     places = (np.arange(wanted) + 0.5) * step - shift * step - 0.5
-    distance = xp.abs(places[None, :] - np.arange(size)[:, None]) / width
-    weights = kernel(distance, xp)
+    offset = places[None, :] - np.arange(-edge, size + edge)[:, None]
+    if method is ResizeMethod.AREA:  # of the pixel's cell and the result's, what they share
+        half = 0.5 * step
+        weights = xp.maximum(xp.minimum(offset + half, 0.5) - xp.maximum(offset - half, -0.5), 0.0)
+    else:
+        weights = _KERNELS[method](xp.abs(offset) / width, xp)
+    if edge:
+        first = xp.sum(weights[: edge + 1], axis=0, keepdims=True)
+        last = xp.sum(weights[size + edge - 1 :], axis=0, keepdims=True)
+        whole = xp.sum(weights, axis=0, keepdims=True)
+        ends = [whole] if size == 1 else [first, weights[edge + 1 : size + edge - 1], last]
+        weights = xp.concatenate(ends)
     total = xp.sum(weights, axis=0, keepdims=True)
     small = 1000.0 * float(np.finfo(np.float32).eps)
     good = xp.abs(total) > small
@@ -94,7 +119,9 @@ def _applied(x: Array, axes: Sequence[int], weights: Sequence[Any]) -> Array:
 
 
 def resize(image, shape, method, antialias=True, precision=None):
-    """The image in another shape; `method`: 'nearest', 'linear', 'cubic', 'lanczos3' or 'lanczos5'.
+    """The image in another shape, by `method`.
+
+    Methods are 'nearest', 'linear', 'cubic', 'cubic-pytorch', 'lanczos3', 'lanczos5' and 'area'.
 
     With `antialias`, kernels are widened when an axis becomes smaller. Integers become floats.
 
@@ -102,7 +129,7 @@ def resize(image, shape, method, antialias=True, precision=None):
     Array([[0.  , 0.25, 0.75, 1.  ]], dtype=float64)
     """
     del precision
-    shape = tuple(int(n) for n in shape)
+    shape = canonical_shape(shape)
     if isinstance(method, str):
         method = ResizeMethod.from_string(method)
     x = to_array(image, "resize")
@@ -123,7 +150,7 @@ def resize(image, shape, method, antialias=True, precision=None):
             weights.append(np.zeros((x.shape[k], shape[k])))
             continue
         scale = np.float64(shape[k] / x.shape[k])
-        weights.append(_weights(x.shape[k], shape[k], scale, 0.0, _KERNELS[method], antialias, np))
+        weights.append(_weights(x.shape[k], shape[k], scale, 0.0, method, antialias, np))
     return _applied(x, axes, weights)
 
 
@@ -135,7 +162,7 @@ def scale_and_translate(
     `scale` and `translation` are vectors that may be traced; pixels from outside are 0.
     """
     del precision
-    shape = tuple(int(n) for n in shape)
+    shape = canonical_shape(shape)
     if isinstance(method, str):
         method = ResizeMethod.from_string(method)
     if method is ResizeMethod.NEAREST:
@@ -159,7 +186,7 @@ def scale_and_translate(
             f"for each of the {len(axes)} axes"
         )
     weights = [
-        _weights(x.shape[k], shape[k], scale[j], translation[j], _KERNELS[method], antialias, jnp)
+        _weights(x.shape[k], shape[k], scale[j], translation[j], method, antialias, jnp)
         for j, k in enumerate(axes)
     ]
     return _applied(x, axes, weights)

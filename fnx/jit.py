@@ -112,7 +112,7 @@ class Jitted:
     def _program(self, arrays: Sequence[Any], treedef: Any, fixed: Fixed) -> Program:
         avals = tuple([x.aval if isinstance(x, Array) else aval_like(x) for x in arrays])
         axes = () if current.get() is evaluate else tuple(bound_axes().items())
-        key = (treedef, fixed, avals, config.default_float32.value, config.backend.value, axes)
+        key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes)
         program = self._programs.get(key)
         if program is None or not program.alive:
             program = self._programs[key] = self._trace(avals, treedef, fixed)

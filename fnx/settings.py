@@ -6,6 +6,7 @@ from typing import Any
 
 from fnx.core import config as _config
 from fnx.core.config import Setting
+from fnx.core.errors import InvalidValue
 
 _OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
 _BY_JAX_NAME = {
@@ -111,12 +112,32 @@ debug_key_reuse = _without_effect("debug_key_reuse")
 default_device = _without_effect("default_device")
 default_matmul_precision = _without_effect("default_matmul_precision")
 default_prng_impl = _without_effect("default_prng_impl")
-numpy_dtype_promotion, numpy_rank_promotion = (
-    _config.numpy_dtype_promotion,
-    _config.numpy_rank_promotion,
-)
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")
 transfer_guard = _without_effect("transfer_guard")
 enable_custom_prng = _without_effect("enable_custom_prng")
 log_compiles = _without_effect("log_compiles")
+
+
+def numpy_dtype_promotion(new_val: str = "standard") -> AbstractContextManager[None]:
+    """Within it ("strict") arrays of different dtypes do not meet: TypePromotionError, a ValueError.
+
+    Python numbers adapt to the array that they meet, if they are of no wider kind.
+    """
+    return _config.numpy_dtype_promotion(_one_of(new_val, "standard", "strict"))
+
+
+def numpy_rank_promotion(new_val: str = "allow") -> AbstractContextManager[None]:
+    """Within it broadcasting does not add axes ("raise"), or says that it does ("warn")."""
+    return _config.numpy_rank_promotion(_one_of(new_val, "allow", "warn", "raise"))
+
+
+def enable_checks(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it jaxprs and Kernel IR are checked between passes, as FNX_CHECK=1 has it."""
+    return _config.check(new_val)
+
+
+def _one_of(value: Any, *words: str) -> Any:
+    if value not in words:
+        raise InvalidValue(f"{value!r} is none of {', '.join(map(repr, words))}")
+    return value

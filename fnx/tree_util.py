@@ -379,9 +379,20 @@ def register_dataclass(
                 f"register_dataclass of {nodetype.__name__}, which is not a dataclass; expected one, "
                 "or the lists data_fields and meta_fields"
             )
-        own = [f for f in fields(nodetype) if f.init and f.name not in drop_fields]
+        own = [f for f in fields(nodetype) if f.name not in drop_fields]
+        lost = [f.name for f in own if not f.init]
+        if lost:
+            raise InvalidValue(
+                f"register_dataclass of {nodetype.__name__}: the fields {lost} have init=False, and would "
+                "be lost; name them in drop_fields if they may be"
+            )
         meta_fields = [f.name for f in own if f.metadata.get("static", False)]
         data_fields = [f.name for f in own if f.name not in meta_fields]
+    elif set(data_fields) & set(meta_fields):
+        raise InvalidValue(
+            f"data_fields and meta_fields of {nodetype.__name__} both name "
+            f"{sorted(set(data_fields) & set(meta_fields))}; expected each field in one of them"
+        )
     elif is_dataclass(nodetype):
         _check_fields(nodetype, {*data_fields, *meta_fields}, set(drop_fields))
     data, meta = tuple(data_fields), tuple(meta_fields)
@@ -419,6 +430,8 @@ def register_static(cls: C) -> C:
 class Partial(functools.partial):
     """functools.partial that is a pytree: its arguments are children, the function is static.
 
+    The arguments of a functools.partial that it is made of stay that function's own.
+
     >>> from operator import add
     >>> tree_map(lambda x: 10 * x, Partial(add, 1))(2)
     12
@@ -432,7 +445,7 @@ class Partial(functools.partial):
 
 @dataclass(frozen=True)
 class _Kept:
-    """A callable that is one object; equal to another of the same function and arguments."""
+    """A partial function that functools does not take apart; equal to one of equal parts."""
 
     of: functools.partial
 
@@ -440,7 +453,8 @@ class _Kept:
         return self.of(*args, **kwargs)
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _Kept) and _parts(self.of) == _parts(other.of)
+        other = other.of if isinstance(other, _Kept) else other
+        return isinstance(other, functools.partial) and _parts(self.of) == _parts(other)
 
     def __hash__(self) -> int:
         return hash(_parts(self.of))

@@ -390,6 +390,55 @@ def test_settings_by_name():
         assert jnp.arange(3, dtype="int64").dtype == np.int64  # what is asked for is given
 
 
+def test_strict_promotion():
+    x, k = jnp.ones(3), jnp.arange(3)
+    add = fnx.jit(lambda x, y: x + y)
+    assert add(x, k).dtype == np.float64
+    with fnx.numpy_dtype_promotion("strict"):
+        assert (x + 1).dtype == (x + 1.5).dtype == (x + k.astype(float)).dtype == np.float64
+        for bad in (
+            lambda: x + k,
+            lambda: add(x, k),
+            lambda: k + 1.5,
+            lambda: x.at[0].set(k[0]),
+            lambda: jnp.where(x > 0, x, k),
+            lambda: (x > 0) + 1,
+        ):
+            with pytest.raises(fnx.dtypes.TypePromotionError, match="strict"):
+                bad()
+        assert (x**k).dtype == np.float64
+        assert jnp.vander(x, 3).shape == (3, 3)
+    with pytest.raises(ValueError, match="'standard', 'strict'"):
+        fnx.numpy_dtype_promotion("harsh")
+
+
+def test_ranks_that_do_not_broadcast():
+    x, m = jnp.ones(3), jnp.ones((2, 3))
+    add = fnx.jit(lambda x, y: x + y)
+    with fnx.numpy_rank_promotion("raise"):
+        for bad in (
+            lambda: x + m,
+            lambda: jnp.add(m, x),
+            lambda: add(x, m),
+            lambda: m * np.ones(3),
+        ):
+            with pytest.raises(ValueError, match="ranks"):
+                bad()
+        assert (m + 1).shape == (m + x[None]).shape == (m + x[0]).shape == (2, 3)
+        assert jnp.cov(m).shape == (2, 2)  # what fnx does within is its own affair
+        assert fnx.nn.standardize(m).shape == (2, 3)
+    with fnx.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="ranks"):
+        add(x, m)
+    assert add(x, m).shape == (2, 3)
+
+
+def test_promotion_of_uint64_and_signed_integers_is_weak():
+    out = jnp.ones(2, "uint64") + jnp.ones(2, "int64")
+    assert out.dtype == np.float64
+    assert out.weak_type
+    assert (out * jnp.ones(2, "float32")).dtype == np.float32
+
+
 def test_environment_variables_are_settings():
     code = "import fnx; print(fnx.config.disable_jit, fnx.numpy.ones(1).dtype)"
     env = {"FNX_DISABLE_JIT": "1", "FNX_DEFAULT_FLOAT32": "yes"}

@@ -141,6 +141,40 @@ def test_initializers_have_their_variance(name, variance):
     np.testing.assert_allclose(float(w.var()), variance, rtol=0.03)
 
 
+@pytest.mark.parametrize("distribution", ["normal", "uniform", "truncated_normal"])
+def test_complex_initial_values(distribution):
+    init = nn.initializers.variance_scaling(1.0, "fan_in", distribution, dtype=complex)
+    w = np.asarray(init(fnx.random.key(0), (300, 200)))
+    assert w.dtype == np.complex128
+    np.testing.assert_allclose((abs(w) ** 2).mean(), 1 / 300, rtol=0.03)
+    assert abs(w.mean()) < 1e-3
+
+
+def test_initial_values_keep_their_dtype():
+    scale = jnp.array(1.0, jnp.float32)
+    for make in (nn.initializers.uniform, nn.initializers.normal, nn.initializers.truncated_normal):
+        assert make(scale, jnp.bfloat16)(fnx.random.key(0), (4, 4)).dtype == jnp.bfloat16
+    init = nn.initializers.variance_scaling(1, "fan_in", "normal", in_axis=(), out_axis=())
+    assert init(fnx.random.key(0), (2,)).shape == (2,)
+
+
+def test_gelu_far_below_zero():
+    found = float(nn.gelu(np.float32(-12.0), approximate=False))
+    np.testing.assert_allclose(found, -12.0 * 1.7764821120776762e-33, rtol=1e-5)
+
+
+def test_one_hot_of_a_list_and_stable_standardization():
+    assert nn.one_hot([0, 2], 3).tolist() == [[1, 0, 0], [0, 0, 1]]
+    x = np.array([1e6, 1e6 + 1, 1e6 + 2], np.float32)
+    np.testing.assert_allclose(
+        nn.standardize(x, algorithm="stable"), [-1.2247, 0, 1.2247], atol=1e-3
+    )
+    out, rest = nn.dot_product_attention(
+        *[jnp.ones((1, 3, 1, 2), jnp.bfloat16)] * 3, return_residual=True
+    )
+    assert out.dtype == rest.dtype == jnp.bfloat16
+
+
 def test_orthogonal_initializers():
     for shape in ((5, 3), (3, 5), (2, 2, 3)):
         w = np.asarray(nn.initializers.orthogonal()(fnx.random.key(1), shape)).reshape(

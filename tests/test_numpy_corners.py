@@ -126,6 +126,88 @@ def test_take_from_an_empty_axis():
         jnp.take(jnp.ones((2, 0)), jnp.array([0]), axis=1)
 
 
+def test_an_empty_ellipsis_separates_indices():
+    x, i = np.arange(60.0).reshape(3, 4, 5), np.array([0, 1])
+    for index in ((slice(None), i, ..., i), (..., i, slice(None), i), (i, ..., 0, None)):
+        same(jnp.asarray(x)[index], x[index])
+        same(fnx.jit(lambda x, index=index: x[index])(x), x[index])
+        y = x.copy()
+        y[index] = x[index] + 1
+        same(fnx.jit(lambda x, v, index=index: x.at[index].set(v))(x, x[index] + 1), y)
+    with pytest.raises(IndexError, match="size 0"):
+        fnx.jit(lambda x, i: x[0, i])(np.ones((2, 0)), 0)
+
+
+def test_apply_as_often_as_named():
+    x, i = np.arange(1.0, 5.0), np.array([0, 0, -1, 9])
+    wanted = [100.0, 2.0, 3.0, 40.0]
+    ten = lambda v: v * 10
+    same(jnp.asarray(x).at[i].apply(ten), wanted)
+    same(fnx.jit(lambda x: x.at[i].apply(ten))(x), wanted)
+    same(fnx.jit(lambda x, i: x.at[i].apply(ten))(x, i), wanted)
+    same(fnx.grad(lambda x: x.at[i].apply(lambda v: v**2).sum())(jnp.asarray(x)), [4, 1, 1, 8])
+
+
+# --- methods of ufuncs -------------------------------------------------------------------------
+
+UFUNCS = [n for n in dir(jnp) if isinstance(getattr(np, n, None), np.ufunc)]
+
+
+def test_elementwise_functions_are_ufuncs():
+    for name in UFUNCS:
+        fn = getattr(jnp, name)
+        if isinstance(fn, jnp.ufunc):
+            assert (fn.nin, fn.nout) == (getattr(np, name).nin, getattr(np, name).nout)
+    assert isinstance(jnp.add, jnp.ufunc)
+    assert not isinstance(jnp.sum, jnp.ufunc)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "logaddexp", "hypot", "subtract"])
+def test_methods_of_ufuncs(name):
+    fn, np_fn = getattr(jnp, name), getattr(np, name)
+    rng = np.random.default_rng(3)
+    x = rng.random((3, 20)) + 0.5
+    same(fn.reduce(x, axis=1), np_fn.reduce(x, axis=1))
+    same(fn.reduce(x[:, :4], axis=0, keepdims=True), np_fn.reduce(x[:, :4], axis=0, keepdims=True))
+    same(fnx.jit(lambda x: fn.reduce(x, 1, initial=2.0))(x), np_fn.reduce(x, 1, initial=2.0))
+    same(fn.accumulate(x, axis=1), np_fn.accumulate(x, axis=1))
+    same(fn.outer(x[0], x), np_fn.outer(x[0], x))
+    at = np.array([0, 7, 3, 12])
+    same(fnx.jit(lambda x, at: fn.reduceat(x, at, axis=1))(x, at), np_fn.reduceat(x, at, axis=1))
+    keep = x > 0.7
+    if np_fn.identity is not None:
+        same(fn.reduce(x, 1, where=keep), np_fn.reduce(x, 1, where=keep))
+    same(fn.reduce(x, 1, initial=1.0, where=keep), np_fn.reduce(x, 1, initial=1.0, where=keep))
+
+
+def test_a_function_of_numbers_as_a_ufunc():
+    fn = jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1, identity=0)
+    assert (fn.nin, fn.nout, fn.identity) == (2, 1, 0)
+    assert isinstance(fn, jnp.ufunc)
+    same(fn(np.ones((2, 1)), np.ones(3)), np.full((2, 3), 3.0))
+    same(fn.reduce(np.arange(30.0)), 2 * 435.0)
+    same(jnp.bitwise_and.reduce(np.array([True, False])), False)
+    with pytest.raises(ValueError, match="initial"):
+        jnp.subtract.reduce(np.zeros(0))
+
+
+def test_vectorize_passes_none_through():
+    fn = lambda x, y: x if y is None else x + y
+    x = np.arange(3.0)
+    same(jnp.vectorize(fn)(x, None), x)
+    same(jnp.vectorize(fn)(x, x), 2 * x)
+    with pytest.raises(ValueError, match="None"):
+        jnp.vectorize(fn, signature="(k),(k)->(k)")(x, None)
+    with pytest.raises(ValueError, match="excluded"):
+        jnp.vectorize(fn, excluded={-1})
+
+
+def test_einsum_sums_what_it_broadcasts():
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(3, 4, 5)), rng.normal(size=(3, 1, 6))
+    same(jnp.einsum("cij,cjk->cik", x, y), np.einsum("cij,cjk->cik", x, y))
+
+
 # --- ranges and grids --------------------------------------------------------------------------
 
 

@@ -97,7 +97,7 @@ def test_middles_of_correlations_are_scipys(shape):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "lanczos5"])
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic", "lanczos3", "area"])
 def test_resized_images(method):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(6, 5))
@@ -116,6 +116,18 @@ def test_linear_resizing_by_hand():
     np.testing.assert_allclose(found, [0.0, 0.25, 0.75, 1.0], atol=1e-15)
     halved = fnx.image.resize(jnp.array([0.0, 1.0, 2.0, 3.0]), (2,), "linear", antialias=False)
     np.testing.assert_allclose(halved, [0.5, 2.5], atol=1e-15)
+
+
+def test_resizing_by_areas_and_as_pytorch():
+    halved = fnx.image.resize(jnp.arange(6.0), (3,), "area")
+    np.testing.assert_allclose(halved, [0.5, 2.5, 4.5], atol=1e-15)
+    np.testing.assert_allclose(fnx.image.resize(jnp.arange(3.0), (2,), "area"), [1 / 3, 5 / 3])
+    # Of a ramp 0..4, five pixels made ten, as torch.nn.functional.interpolate(bicubic) has it.
+    found = fnx.image.resize(jnp.arange(5.0), (10,), "bicubic-pytorch", antialias=False)
+    expected = [-0.1055, 0.1914, 0.6680, 1.2969, 1.7031, 2.2969, 2.7031, 3.3320, 3.8086, 4.1055]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    with pytest.raises(TypeError, match="integers"):
+        fnx.image.resize(jnp.ones((3, 4)), [10.5, 3], "linear")
 
 
 def test_translated_images():

@@ -1,10 +1,12 @@
 """Pytrees against JAX's documented behaviour: None, order of keys, paths, registered classes."""
 
 import dataclasses
+import functools
 from collections import OrderedDict, namedtuple
 
 import pytest
 
+import fnx
 from fnx import tree, tree_util
 
 Point = namedtuple("Point", "x y")
@@ -168,6 +170,37 @@ def test_partial_is_a_tree():
     assert tree.map(lambda x: 2 * x, f)(2) == 14
 
 
+def test_partial_of_a_partial_keeps_its_own_arguments():
+    inner = functools.partial(lambda x, y, z: (x, y, z), 1)
+    f = tree_util.Partial(inner, 2)
+    assert f(3) == (1, 2, 3)
+    assert f.args == (2,)
+    assert tree.leaves(f) == [2]
+    assert f.func == inner
+    assert tree.structure(f) == tree.structure(tree_util.Partial(inner, 5))
+
+
+def test_text_keys_of_registered_classes():
+    class Pair:
+        def __init__(self, a):
+            self.a = a
+
+    tree_util.register_pytree_with_keys(
+        Pair, lambda p: ((("a", p.a),), None), lambda _, c: Pair(*c)
+    )
+    assert tree_util.tree_leaves_with_path(Pair(1)) == [(("a",), 1)]
+
+
+def test_unravel_is_equal_for_equal_trees_and_keeps_one_dtype():
+    x = fnx.numpy.arange(6.0)
+    flat, unravel = fnx.flatten_util.ravel_pytree({"a": x, "b": x})
+    assert unravel(flat < 3)["a"].dtype == bool
+    assert unravel == fnx.flatten_util.ravel_pytree({"a": x + 1, "b": x})[1]
+    flat, unravel = fnx.flatten_util.ravel_pytree((x, x.astype("float32")))
+    with pytest.raises(TypeError, match="dtype"):
+        unravel(flat < 3)
+
+
 def test_dataclasses():
     assert tree.map(lambda x: -x, Params(1, 2, "z")) == Params(-1, -2, "z")
     assert tree.structure(Params(1, 2, "z")) != tree.structure(Params(1, 2, "y"))
@@ -179,6 +212,17 @@ def test_dataclasses():
 
     with pytest.raises(ValueError, match="all its fields"):
         tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=[])
+    with pytest.raises(ValueError, match="both name"):
+        tree_util.register_dataclass(Two, data_fields=["a", "b"], meta_fields=["b"])
+
+    @dataclasses.dataclass
+    class Late:
+        a: int
+        b: int = dataclasses.field(default=0, init=False)
+
+    with pytest.raises(ValueError, match="init=False"):
+        tree_util.register_dataclass(Late)
+    tree_util.register_dataclass(Late, drop_fields=["b"])
     with pytest.raises(TypeError, match="not a dataclass"):
         tree_util.register_dataclass(type("Plain", (), {}))
     tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=["b"])

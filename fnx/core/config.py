@@ -67,8 +67,16 @@ cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting("num_devices", 1, "how many devices pmap and meshes find; all are this CPU")
 backend = Setting("backend", "cpu", "what jit compiles for: cpu, reference", calls=True)
 numpy_dtype_promotion = Setting(
-    "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet"
+    "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet", calls=True
 )
 numpy_rank_promotion = Setting(
-    "numpy_rank_promotion", "allow", "raise or warn where arrays of two ranks are broadcast"
+    "numpy_rank_promotion",
+    "allow",
+    "raise or warn where arrays of two ranks are broadcast",
+    calls=True,
 )
+
+
+def of_traces() -> tuple:
+    """The values of the settings on which it depends what a function's jaxpr is."""
+    return default_float32.value, numpy_dtype_promotion.value, numpy_rank_promotion.value

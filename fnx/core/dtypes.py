@@ -186,15 +186,15 @@ def promote_cached(pairs: tuple, half: bool) -> tuple[np.dtype, bool]:
         return result, True
     node = _join(frozenset(_WEAK_NODE[kind(d)] if weak else d for d, weak in pairs))
     if node in _WEAK_KIND:
-        # ints with a weak float: the default float, still weak (as JAX has it for int * 1.0)
-        return default_for(_WEAK_KIND[node]), any(weak for _, weak in pairs)
+        # ints with a weak float, and uint64 with signed ones: the default float, weak as in JAX
+        return default_for(_WEAK_KIND[node]), True
     return node, False
 
 
 _ORDER = "biufc"  # weak numbers give way to strong ones of their kind or of a later one
 
 
-def _check_strict(pairs: tuple[tuple[np.dtype, bool], ...]) -> None:
+def check_strict(pairs: tuple[tuple[np.dtype, bool], ...]) -> None:
     """Raise unless all strong dtypes are one, and hold the weak ones' kinds of numbers."""
     strong = {d for d, weak in pairs if not weak}
     kinds = {kind(d) for d, weak in pairs if weak}
@@ -211,7 +211,7 @@ def _check_strict(pairs: tuple[tuple[np.dtype, bool], ...]) -> None:
 def promote(pairs: tuple[tuple[np.dtype, bool], ...]) -> tuple[np.dtype, bool]:
     """The dtype and weak type of a result from operands' (dtype, weak type)."""
     if config.numpy_dtype_promotion.value == "strict":
-        _check_strict(pairs)
+        check_strict(pairs)
     return promote_cached(pairs, config.default_float32.value)
 
 

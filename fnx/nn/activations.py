@@ -8,7 +8,7 @@ from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs as u
 from fnx.numpy.util import constant, promote_inexact, select
 from fnx.ops import elementwise as ops
-from fnx.ops.special import erf
+from fnx.ops.special import erfc
 
 
 def _float(name: str, x: Any) -> Array:
@@ -146,7 +146,7 @@ def gelu(x, approximate=True):
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
         return x * (0.5 * (1.0 + u.tanh(inner)))
-    return 0.5 * x * (1.0 + erf(x / math.sqrt(2)))
+    return 0.5 * x * erfc(-x / math.sqrt(2))  # erfc keeps its digits far below 0
 
 
 def glu(x, axis=-1):

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from fnx.core import dtypes
 from fnx.core.errors import ShapeError
 from fnx.nn.normalization import logsumexp
 from fnx.numpy import ufuncs as u
@@ -64,7 +63,7 @@ def dot_product_attention(
     residual = total[..., 0].transpose(0, 2, 1)
     if single:
         out, residual = out[0], residual[0]
-    return (out, convert(residual, dtypes.float32)) if return_residual else out
+    return (out, convert(residual, q.dtype)) if return_residual else out
 
 
 def _kept(shape, mask, is_causal, query_lengths, key_lengths, window):

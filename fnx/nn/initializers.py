@@ -12,6 +12,7 @@ from fnx.numpy import creation, linalg
 from fnx.numpy import ufuncs as u
 from fnx.numpy.diagonals import diagonal
 from fnx.numpy.shapes import moveaxis
+from fnx.ops import elementwise as ops
 
 
 class Initializer(Protocol):
@@ -48,11 +49,16 @@ def _float(dtype: Any) -> Any:
     return dtypes.canonical(float if dtype is None else dtype)
 
 
+def _times(x: Array, scale: Any) -> Array:
+    """A product in the dtype of x, whatever that of the scale is."""
+    return u.multiply(x, creation.asarray(scale, dtype=x.dtype))
+
+
 def uniform(scale=1e-2, dtype=None):
     """An initializer of numbers uniform in [0, scale)."""
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        return u.multiply(random.uniform(key, shape, _float(dtype)), scale)
+        return _times(random.uniform(key, shape, _float(dtype)), scale)
 
     return init
 
@@ -61,7 +67,7 @@ def normal(stddev=1e-2, dtype=None):
     """An initializer of normal numbers."""
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        return u.multiply(random.normal(key, shape, _float(dtype)), stddev)
+        return _times(random.normal(key, shape, _float(dtype)), stddev)
 
     return init
 
@@ -70,7 +76,7 @@ def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
     """An initializer of normal numbers between two bounds, in units of stddev."""
 
     def init(key, shape, dtype=dtype, out_sharding=None):
-        return u.multiply(random.truncated_normal(key, lower, upper, shape, _float(dtype)), stddev)
+        return _times(random.truncated_normal(key, lower, upper, shape, _float(dtype)), stddev)
 
     return init
 
@@ -84,13 +90,37 @@ def _fans(
     shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any
 ) -> tuple[float, float]:
     """How many inputs and outputs meet each unit."""
-    if len(shape) < 2:
+    if len(shape) < 2 and in_axis == -2:
         raise InvalidValue(
             f"an initializer that scales by fan-in needs at least 2 axes, not {tuple(shape)}"
         )
     inputs, outputs = _size(shape, in_axis), _size(shape, out_axis)
     field = math.prod(shape) / inputs / outputs / _size(shape, batch_axis)
     return inputs * field, outputs * field
+
+
+def _on_disc(key: Any, shape: Any, dtype: Any, radius: Any) -> Array:
+    """Complex numbers whose direction is uniform, and whose size is a function of a uniform number."""
+    of_radius, of_angle = random.split(key)
+    real = dtypes.real_of(dtype)
+    size = radius(random.uniform(of_radius, shape, real))
+    angle = 2 * math.pi * random.uniform(of_angle, shape, real)
+    return ops.complex_(u.multiply(size, u.cos(angle)), u.multiply(size, u.sin(angle)))
+
+
+def _uniform_disc(key: Any, shape: Any, dtype: Any) -> Array:
+    """Uniform in a disc, of variance 1."""
+    return _on_disc(key, shape, dtype, lambda s: u.sqrt(2 * s))
+
+
+def _normal_disc(key: Any, shape: Any, dtype: Any) -> Array:
+    """Normal numbers of sizes below 2, whose standard deviation is then the divisor, as JAX has it."""
+    inside = 1 - math.exp(-4)
+    out = _on_disc(key, shape, dtype, lambda s: u.sqrt(-u.log1p(-inside * s)))
+    return u.divide(out, 0.95311164380491208)
+
+
+_DISCS = {"uniform": _uniform_disc, "truncated_normal": _normal_disc}
 
 
 def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
@@ -114,6 +144,8 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
         wanted = _float(dtype)
         if distribution == "normal":
             return u.multiply(random.normal(key, shape, wanted), math.sqrt(variance))
+        if distribution in _DISCS and dtypes.is_complex(wanted):
+            return u.multiply(_DISCS[distribution](key, shape, wanted), math.sqrt(variance))
         if distribution == "uniform":
             return u.multiply(random.uniform(key, shape, wanted, -1), math.sqrt(3 * variance))
         if distribution == "truncated_normal":

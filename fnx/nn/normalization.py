@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
 from fnx.numpy import reduce
 from fnx.numpy import ufuncs as u
+from fnx.numpy.creation import array
 from fnx.numpy.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, insert_axes
@@ -100,9 +101,9 @@ def standardize(
     if mean is None:
         mean = reduce.mean(x, axes, keepdims=True, where=where)
     if variance is None:
-        if algorithm not in ("fast", "two_pass"):
+        if algorithm not in ("fast", "stable"):
             raise InvalidValue(
-                f"standardize with algorithm={algorithm!r}; expected 'fast' or 'two_pass'"
+                f"standardize with algorithm={algorithm!r}; expected 'fast' or 'stable'"
             )
         # The difference of squares, which "fast" means, cancels; two passes cost as little here.
         variance = reduce.mean(u.square(u.subtract(x, mean)), axes, keepdims=True, where=where)
@@ -117,7 +118,7 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float64)
     """
-    x = to_array(x, "one_hot")
+    x = array(x) if isinstance(x, (list, tuple)) else to_array(x, "one_hot")
     n = int(num_classes)
     k = canonical_axis(axis, x.ndim + 1)
     wanted = dtypes.canonical(float if dtype is None else dtype)

@@ -9,7 +9,6 @@ from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.core.dtypes import bfloat16 as _bfloat16
 from fnx.numpy import fft, linalg
-from fnx.numpy import folds as _folds
 from fnx.numpy.arithmetic import *
 from fnx.numpy.choice import *
 from fnx.numpy.contract import *
@@ -18,6 +17,7 @@ from fnx.numpy.creation import *
 from fnx.numpy.creation import asarray as _asarray
 from fnx.numpy.diagonals import *
 from fnx.numpy.elementary import *
+from fnx.numpy.folds import *
 from fnx.numpy.functional import *
 from fnx.numpy.grids import *
 from fnx.numpy.logic import *

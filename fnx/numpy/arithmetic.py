@@ -172,7 +172,7 @@ def power(x1, x2, /):
         x, y = fit("power", promote("power", x1, x2))  # floats, of uint64 and a signed integer
         return ops.pow_(x, y) if dtypes.is_inexact(x.dtype) else _int_int_power(x, y)
     if dtypes.is_inexact(x1.dtype) and dtypes.is_integer(x2.dtype):
-        kept = promote("power", x1, x2)[0]
+        kept = promote("power", x1, x2)[0] if x1.weak_type else x1
         return ops.pow_(*fit("power", [kept, x2]))
     return ops.pow_(*fit("power", promote_inexact("power", x1, x2)))
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMismatch
-from fnx.core.interpreter import Tracer
+from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.numpy import indexing, ufuncs
+from fnx.numpy.functional import transformation
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
 from fnx.numpy.util import (
     PYTHON,
@@ -144,9 +145,32 @@ class AtIndex:
         return self._update("max", values, options)
 
     def apply(self, func, **options):
-        """x with x[index] = func(x[index])."""
+        """x with x[index] = func(x[index]), as often as an element is named."""
+        places = None if options.get("unique_indices") else _flat_places(self.array, self.index)
+        if places is not None:
+            flat = Reshape((self.array.size,))(self.array)
+            one = lambda total, k: (AtIndex(total, k).set(func(total[k]), mode="drop"), None)
+            flat, _ = transformation("scan")(one, flat, places)
+            return Reshape(self.array.shape)(flat)
         old = indexing.getitem(self.array, self.index)
         return self._update("set", func(old), options)
+
+
+def _flat_places(x: Array, index: Any) -> Array | None:
+    """The flat positions that an index names, beyond the end if there are none; None if it repeats none."""
+    p = indexing.plan(x.shape, index)
+    if not p.has_arrays:
+        return None
+    flat = ConcreteArray(np.arange(x.size).reshape(x.shape))
+    if any([isinstance(e, Array) for e in p.entries]):
+        places = indexing.read(flat, p, "fill", x.size)
+    else:
+        with use(evaluate):
+            places = indexing.read(flat, p, "fill", x.size)
+            known = np.asarray(places)
+        if np.unique(known).size == known.size:
+            return None
+    return Reshape((places.size,))(places)
 
 
 def _values(x: Array, values: Any) -> Array:
@@ -161,6 +185,8 @@ def _values(x: Array, values: Any) -> Array:
         raise TypeMismatch(
             f"values of dtype {y.dtype} cannot go into an array of dtype {x.dtype}; take their real part"
         )
+    if config.numpy_dtype_promotion.value == "strict" and not y.weak_type:
+        dtypes.check_strict(((x.dtype, False), (y.dtype, False)))
     return convert(y, x.dtype)
 
 
@@ -283,7 +309,7 @@ def _scatter(
         return _flat_scatter(kind, x, p, y, mode, flags)
     shape = x.shape
     inner = Reshape(p.shape)(x) if p.new_axes else x
-    w, columns = windows(Plan((), p.shape, p.entries), keep_offsets=True)
+    w, columns = windows(Plan((), p.shape, p.entries, (), p.apart), keep_offsets=True)
     y = _fit(y, w.shape())
     if not y.aval.size:
         return x

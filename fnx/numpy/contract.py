@@ -343,6 +343,8 @@ def _contract_once(text: str, xs: list[Array]) -> Array:
     x, s = _summed(x, s, set(t) | set(right))
     y, t = _summed(y, t, set(s) | set(right))
     (x, s), (y, t) = _stretched(x, s, y, t)
+    x, s = _summed(x, s, set(t) | set(right))
+    y, t = _summed(y, t, set(s) | set(right))
     shared = [c for c in s if c in t]
     batch = [c for c in shared if c in right]
     summed = [c for c in shared if c not in right]

@@ -1,15 +1,33 @@
-"""The methods of NumPy's ufuncs: add.reduce, maximum.accumulate, multiply.outer, add.at."""
+"""The methods of NumPy's ufuncs: add.reduce, maximum.accumulate, multiply.outer, add.at, add.reduceat."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import arithmetic, elementary, logic, reduce
+from fnx.numpy import arithmetic, elementary, functional, logic, reduce, ufuncs
 from fnx.numpy.at import At
-from fnx.numpy.creation import asarray
-from fnx.numpy.shapes import moveaxis, stack
-from fnx.numpy.util import canonical_axis, convert, no_out, to_array
+from fnx.numpy.choice import take
+from fnx.numpy.creation import array, asarray
+from fnx.numpy.ranges import arange
+from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel, stack
+from fnx.numpy.util import (
+    INT,
+    canonical_axes,
+    canonical_axis,
+    convert,
+    no_out,
+    reshape_to,
+    to_array,
+)
+from fnx.ops.broadcast import broadcast_to
+from fnx.ops.broadcast import full as _full
 from fnx.ops.cumulative import Cumulative
+from fnx.ops.reduction import highest, lowest
 
 _REDUCE: dict[Callable, Callable] = {
     arithmetic.add: reduce.sum,
@@ -19,6 +37,7 @@ _REDUCE: dict[Callable, Callable] = {
     logic.logical_and: reduce.all,
     logic.logical_or: reduce.any,
 }
+_BOUNDED: dict[Callable, Callable] = {arithmetic.maximum: lowest, arithmetic.minimum: highest}
 _CUMULATIVE = {
     arithmetic.add: "cumsum",
     arithmetic.multiply: "cumprod",
@@ -33,59 +52,148 @@ _AT = {
     arithmetic.minimum: "min",
     arithmetic.subtract: "subtract",
 }
-BINARY = (
-    *_REDUCE, arithmetic.subtract, elementary.logaddexp, elementary.logaddexp2, logic.logical_xor,
-    logic.bitwise_and, logic.bitwise_or, logic.bitwise_xor,
-)  # fmt: skip
+_UNROLLED = 16  # elements of an axis over which a fold of Python's is unrolled, not a loop
 
 
-def _give_methods(fn: Callable) -> None:
-    def reduce_(
-        a: Any, /, *, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
-    ):
-        no_out(f"{fn.__name__}.reduce", out)
-        x = to_array(a, fn.__name__)
+@runtime_checkable
+class ufunc(Protocol):  # NumPy's name
+    """An elementwise function with NumPy's methods: of two arguments, or `at` of one."""
+
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+
+    def __call__(self, *args: Any) -> Any: ...
+
+    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any: ...
+
+
+def _fold(fn: Callable, x: Array, start: Any, mask: Array | None, keep: bool) -> Array:
+    """A fold of any function along the first axis, or all its steps."""
+    n = x.shape[0]
+    if start is None:
+        if not n or mask is not None:
+            raise InvalidValue(
+                f"{fn.__name__}.reduce of shape {x.shape} has nothing to start with; pass initial="
+            )
+        start, x, n = x[0], x[1:], n - 1
+    rest = x.shape[1:]
+    if isinstance(start, int):  # -1 is all bits, of bools too
+        start = array(np.asarray(start).astype(x.dtype))
+    start = broadcast_to(to_array(start, fn.__name__), rest)
+    made = fn(start, _full(rest, 0, x.dtype)).dtype
+    step = lambda total, row: convert(fn(total, row), made)
+    if mask is not None:
+        plain = step
+        step = lambda total, pair: ufuncs.where3(pair[1], plain(total, pair[0]), total)
+    rows = x if mask is None else (x, mask)
+    total = convert(start, made)
+    if n <= _UNROLLED:
+        steps = [total]
+        for k in range(n):
+            steps.append(step(steps[-1], x[k] if mask is None else (x[k], mask[k])))
+        return stack(steps) if keep else steps[-1]
+    last, seen = functional.transformation("scan")(
+        lambda total, row: (step(total, row),) * 2 if keep else (step(total, row), None),
+        total,
+        rows,
+    )
+    return concatenate([total[None], seen]) if keep else last
+
+
+def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
+    """Make a function a ufunc: its numbers of arguments, and the methods that these allow."""
+    fn.nin, fn.nout, fn.nargs, fn.identity = nin, nout, nin, identity
+    name = fn.__name__
+
+    def at(a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True):
+        if inplace:
+            raise InvalidValue(f"{name}.at cannot change an array in place; pass inplace=False")
+        place = At(asarray(a))[indices]
+        if fn in _AT:
+            return getattr(place, _AT[fn])(b)
+        return place.apply(fn if nin == 1 else lambda x: fn(x, b))
+
+    fn.at = at
+    if (nin, nout) != (2, 1):
+        return
+
+    def reduce_(a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+                initial: Any = None, where: Any = None):  # fmt: skip
+        no_out(f"{name}.reduce", out)
+        x = to_array(a, name)
         x = x if dtype is None else x.astype(dtype)
+        axes = canonical_axes(axis, x.ndim)
+        if fn in (logic.logical_and, logic.logical_or):
+            result = _REDUCE[fn](x, axes, keepdims=keepdims, where=where)
+            return result if initial is None else fn(result, initial)
         if fn in _REDUCE:
-            return _REDUCE[fn](x, axis=axis, keepdims=keepdims)
-        if not isinstance(axis, int):
-            raise InvalidValue(f"{fn.__name__}.reduce over axis={axis!r}; expected one axis")
-        k = canonical_axis(axis, x.ndim)
-        parts = [moveaxis(x, k, 0)[j] for j in range(x.shape[k])]
-        if not parts:
-            raise InvalidValue(f"{fn.__name__}.reduce along axis {k}, which is empty")
-        total = parts[0]
-        for part in parts[1:]:
-            total = fn(total, part)
-        return stack([total], axis=k) if keepdims else total
+            return _REDUCE[fn](x, axes, keepdims=keepdims, initial=initial, where=where)
+        rest = [n for k, n in enumerate(x.shape) if k not in axes]
+        shape = (math.prod([x.shape[k] for k in axes]), *rest)
+        rows = lambda z: reshape_to(moveaxis(z, axes, range(len(axes))), shape)
+        mask = None if where is None else rows(broadcast_to(to_array(where, name), x.shape))
+        total = _fold(fn, rows(x), fn.identity if initial is None else initial, mask, False)
+        kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
+        return reshape_to(total, kept) if keepdims else total
 
-    def accumulate(a: Any, /, *, axis: int = 0, dtype: Any = None, out: Any = None):
-        no_out(f"{fn.__name__}.accumulate", out)
-        x = to_array(a, fn.__name__)
+    def accumulate(a: Any, axis: int = 0, dtype: Any = None, out: Any = None):
+        no_out(f"{name}.accumulate", out)
+        x = to_array(a, name)
         x = x if dtype is None else x.astype(dtype)
         k = canonical_axis(axis, x.ndim)
         if fn in _CUMULATIVE:
-            return Cumulative(_CUMULATIVE[fn], k)(convert(x, x.dtype))
-        parts, rows = [], moveaxis(x, k, 0)
-        for j in range(x.shape[k]):
-            parts.append(fn(parts[-1], rows[j]) if parts else rows[j])
-        return stack(parts, axis=k)
+            counts = x.dtype == dtypes.bool_ and fn in (arithmetic.add, arithmetic.multiply)
+            return Cumulative(_CUMULATIVE[fn], k)(convert(x, INT if counts else x.dtype))
+        if not x.shape[k]:
+            return x
+        return moveaxis(_fold(fn, moveaxis(x, k, 0), None, None, True), 0, k)
 
     def outer(a: Any, b: Any, /):
         x, y = asarray(a), asarray(b)
         return fn(x.reshape((*x.shape, *(1,) * y.ndim)), y)
 
-    def at(a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True):
-        if inplace:
-            raise InvalidValue(
-                f"{fn.__name__}.at cannot change an array in place; pass inplace=False"
-            )
-        place = At(asarray(a))[indices]
-        return getattr(place, _AT[fn])(b) if fn in _AT else place.apply(lambda x: fn(x, b))
+    def reduceat(a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None):
+        no_out(f"{name}.reduceat", out)
+        x = to_array(a, name)
+        x = x if dtype is None else x.astype(dtype)
+        k = canonical_axis(axis, x.ndim)
+        first = ravel(array(indices))
+        n, x = x.shape[k], moveaxis(x, k, -1)
+        end = concatenate([first[1:], array([n], dtype=first.dtype)])
+        end = ufuncs.where3(
+            end > first, end, first + 1
+        )  # of an empty span the element that begins it
+        places = arange(n)
+        inside = (places >= first[:, None]) & (places < end[:, None])
+        if fn not in _REDUCE:
+            after = inside & (places > first[:, None])
+            rows = moveaxis(broadcast_to(expand_dims(x, -2), (*x.shape[:-1], *inside.shape)), -1, 0)
+            mask = moveaxis(broadcast_to(after, (*x.shape[:-1], *inside.shape)), -1, 0)
+            return moveaxis(_fold(fn, rows, take(x, first, -1, mode="clip"), mask, False), -1, k)
+        options = {"initial": _BOUNDED[fn](x.dtype)} if fn in _BOUNDED else {}
+        return moveaxis(_REDUCE[fn](expand_dims(x, -2), -1, where=inside, **options), -1, k)
 
-    fn.reduce, fn.accumulate, fn.outer, fn.at = reduce_, accumulate, outer, at  # type: ignore
+    fn.reduce, fn.accumulate, fn.outer, fn.reduceat = reduce_, accumulate, outer, reduceat
 
 
-for _fn in BINARY:
-    _give_methods(_fn)
-del _fn
+for _name, _fn in sorted(vars(ufuncs).items()):
+    _model = getattr(np, _name, None)
+    if isinstance(_model, np.ufunc):
+        _give_methods(_fn, _model.nin, _model.nout, _model.identity)
+del _name, _fn, _model
+
+
+def frompyfunc(func, /, nin, nout, *, identity=None):
+    """A function of `nin` numbers as a function of arrays, with the methods of ufuncs.
+
+    >>> frompyfunc(lambda x, y: x + y, 2, 1, identity=0).reduce(array([1, 2, 3]))
+    Array(6, dtype=int64)
+    """
+    made = functional.vectorize(func)
+    _give_methods(made, int(nin), int(nout), identity)
+    return made
+
+
+__all__ = ["frompyfunc", "ufunc"]

@@ -79,13 +79,21 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
     """
     if any(not isinstance(k, (str, int)) for k in excluded):
         raise TypeMismatch(f"vectorize with excluded={excluded}; expected names or positions")
+    if any(isinstance(k, int) and k < 0 for k in excluded):
+        raise InvalidValue(f"vectorize with excluded={excluded}; expected positions from the start")
     parsed = None if signature is None else _parse(signature)
 
     @wraps(pyfunc)
     def wrapped(*args, **kwargs):
         names = [k for k in kwargs if k not in excluded]
         fixed = {k: v for k, v in kwargs.items() if k in excluded}
-        moving = [k for k in range(len(args)) if k not in excluded]
+        absent = [k for k in range(len(args)) if k not in excluded and args[k] is None]
+        if absent and parsed is not None:
+            raise InvalidValue(
+                f"vectorize with signature={signature!r} got None as the arguments {absent}; expected "
+                "arrays, or positions in excluded="
+            )
+        moving = [k for k in range(len(args)) if k not in excluded and k not in absent]
 
         def core(*xs):
             full = list(args)
@@ -173,12 +181,6 @@ def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
     return fn
 
 
-def frompyfunc(func, /, nin, nout, *, identity=None):
-    """A function of numbers as a function of arrays."""
-    del nin, nout, identity
-    return vectorize(func)
-
-
 def piecewise(x, condlist, funclist, *args, **kw):
     """By conditions, the values of functions or numbers; the one left over is the default."""
     x = to_array(x, "piecewise")
@@ -201,5 +203,5 @@ def piecewise(x, condlist, funclist, *args, **kw):
     return out
 
 
-__all__ = ["apply_along_axis", "apply_over_axes", "frompyfunc", "piecewise", "vectorize"]
+__all__ = ["apply_along_axis", "apply_over_axes", "piecewise", "vectorize"]
 del PYTHON, moveaxis

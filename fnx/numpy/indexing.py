@@ -53,6 +53,7 @@ class Plan:
     shape: Shape  # of the operand with them
     entries: tuple[Any, ...]
     none_axes: Shape = ()  # those of `new_axes` that the result keeps
+    apart: bool = False  # an ellipsis that stands for no axis separates arrays
 
     @property
     def has_arrays(self) -> bool:
@@ -74,8 +75,14 @@ def plan(shape: Shape, index: Any) -> Plan:
         raise BadIndex("an index can have a single ellipsis (...)")
     whole = [slice(None)] * (len(shape) - used)
     at = dots[0] if dots else len(parts)
-    parts = [*parts[:at], *whole, *parts[at + 1 :]]
-    return _place(shape, parts)
+    before, after = parts[:at], parts[at + 1 :]
+    apart = bool(dots) and not whole and _picks(before) and _picks(after)
+    return _place(shape, [*before, *whole, *after], apart)
+
+
+def _picks(parts: list) -> bool:
+    """Whether integers or arrays are among entries of an index."""
+    return any([type(p) is not slice and p is not None for p in parts])
 
 
 def _part(p: Any, position: int) -> Any:
@@ -142,7 +149,7 @@ def _consumes(p: Any) -> int:
     return 1
 
 
-def _place(shape: Shape, parts: list) -> Plan:
+def _place(shape: Shape, parts: list, apart: bool) -> Plan:
     new_axes, none_axes, full, entries = [], [], [], []
     sizes = iter(shape)
     for p in parts:
@@ -169,7 +176,7 @@ def _place(shape: Shape, parts: list) -> Plan:
             n = next(sizes)
             full.append(n)
             entries.append(_canonical(p, n))
-    return Plan(tuple(new_axes), tuple(full), tuple(entries), tuple(none_axes))
+    return Plan(tuple(new_axes), tuple(full), tuple(entries), tuple(none_axes), apart)
 
 
 def _canonical(p: Any, n: int) -> Any:
@@ -260,6 +267,9 @@ def read(
     if rev:
         x = Rev(tuple(rev))(x)
     dynamic = {k: e for k, e in enumerate(p.entries) if isinstance(e, Array)}
+    for k in dynamic:
+        if not p.shape[k]:
+            raise BadIndex(f"index of axis {k}, of size 0; there is no element to read")
     if dynamic:
         own = [k for k in range(len(p.shape)) if k not in p.new_axes]
         starts = [dynamic.get(k, _ZERO) for k in own]
@@ -376,7 +386,7 @@ def windows(p: Plan, keep_offsets: bool) -> tuple[Windows, list]:
     shapes = [e.shape for e in columns if not isinstance(e, int)]
     batch = common_shape("indexing", shapes) if shapes else ()
     arrays = [k for k in advanced if not isinstance(p.entries[k], int) or p.has_arrays]
-    together = bool(arrays) and arrays == list(range(arrays[0], arrays[-1] + 1))
+    together = bool(arrays) and not p.apart and arrays == list(range(arrays[0], arrays[-1] + 1))
     at = arrays[0] if together else 0
     return Windows(tuple(mapped), tuple(advanced), at, batch, tuple(sizes)), columns
 
@@ -398,7 +408,7 @@ def index_vectors(columns: list, batch: Shape) -> Array:
 
 
 def _gather(x: Array, p: Plan, mode: Any, fill_value: Any, flags: tuple) -> Array:
-    own = Plan((), p.shape, p.entries)
+    own = Plan((), p.shape, p.entries, (), p.apart)
     if p.new_axes:
         x = insert_axes(x, p.new_axes)
     strided = any([isinstance(e, slice) and e.step != 1 for e in p.entries])
@@ -442,7 +452,7 @@ def _sliced(x: Array, p: Plan, ints_too: bool) -> tuple[Array, Plan]:
         e if f is None else 0 if type(f) is int else slice(0, n, 1)
         for e, f, n in zip(p.entries, first, x.shape)
     ]
-    return x, Plan((), x.shape, tuple(rest))
+    return x, Plan((), x.shape, tuple(rest), (), p.apart)
 
 
 @lru_cache(maxsize=1024)

@@ -96,7 +96,9 @@ def _byteswap(self):
         return ops.complex_(_byteswap(ops.real(self)), _byteswap(ops.imag(self)))
     if size == 1:
         return self
-    return ops.BitcastConvertType(self.dtype)(tiling.flip(_view(self[..., None], np.uint8), -1))
+    return ops.BitcastConvertType(self.dtype)(
+        tiling.flip(ops.BitcastConvertType(np.dtype("u1"))(self), -1)
+    )
 
 
 def _numbers(self, use: str) -> np.ndarray:

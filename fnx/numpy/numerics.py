@@ -431,7 +431,7 @@ def i0(x):
 def spacing(x, /):
     """The distance to the next larger float."""
     (x,) = promote_inexact("spacing", x)
-    if x.dtype.itemsize == 2:  # NumPy's halves: towards the next one above
+    if x.dtype == np.float16:  # as in NumPy, towards the next one above
         return ops.sub(ops.nextafter(x, scalar(math.inf, x.dtype)), x)
     size = ops.abs_(x)
     step = ops.sub(ops.nextafter(size, scalar(math.inf, x.dtype)), size)

@@ -284,6 +284,8 @@ def vander(x, N=None, increasing=False):
     x = to_array(x, "vander")
     n = x.shape[0] if N is None else int(N)
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
+    if not dtypes.is_inexact(x.dtype):
+        powers = convert(powers, x.dtype)
     return ufuncs.power(broadcast_axis(x, 1, 1), insert_axes(powers, (0,)))
 
 

@@ -1,6 +1,7 @@
 """What functions make of their arguments: arrays of one dtype and of shapes that fit."""
 
 import operator
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
+from fnx.core.source import is_internal
 from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.permute import Reshape
@@ -209,12 +211,6 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
             f"{name} got shapes that do not broadcast: {', '.join(map(str, shapes))}; axes are aligned "
             "at the end, and must be equal or 1. Add axes with x[:, None], or reshape."
         )
-    rule = config.numpy_rank_promotion.value
-    if rule != "allow" and len({len(s) for s in shapes if s}) > 1:
-        text = f"{name} of arrays of ranks that differ, of shapes {', '.join(map(str, shapes))}"
-        if rule == "raise":
-            raise ShapeError(f"{text}, while numpy_rank_promotion is 'raise'; add axes first")
-        warnings.warn(text, stacklevel=2)
     return found
 
 
@@ -236,7 +232,33 @@ def fit(name: str, xs: Sequence[Array]) -> Sequence[Array]:
     else:
         return xs
     shape = common_shape(name, [x.shape for x in xs])
+    if config.numpy_rank_promotion.value != "allow":
+        _check_ranks(name, [x.shape for x in xs])
     return [x if x.shape == shape or not x.shape else broadcast_to(x, shape) for x in xs]
+
+
+_UFUNCS = tuple(
+    f"{name}.py" for name in "util arithmetic elementary logic rounding operators".split()
+)
+
+
+def _called_by_user() -> bool:
+    """Whether the elementwise function that is running was called by the user, not by fnx itself."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.endswith(_UFUNCS):
+        frame = frame.f_back
+    return frame is None or not is_internal(frame.f_code.co_filename)
+
+
+def _check_ranks(name: str, shapes: list[Shape]) -> None:
+    """Raise or warn, as the setting `numpy_rank_promotion` says, where shapes of two ranks broadcast."""
+    if len({len(s) for s in shapes if s}) < 2 or not _called_by_user():
+        return
+    ranks = ", ".join(map(str, shapes))
+    message = f"{name} got shapes of different ranks, {ranks}; expected axes of size 1"
+    if config.numpy_rank_promotion.value == "raise":
+        raise ShapeError(f"{message}, since numpy_rank_promotion='raise': x[None]")
+    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:
