@@ -45,6 +45,7 @@ def address(kind: str, dtype: str, lanes: int, radix: int, inverse: bool) -> int
     return code.addresses[name]
 
 
+_PREFETCH = (Value("i32", "1"), Value("i32", "2"), Value("i32", "1"))  # to write, into L2, data
 _ARGUMENTS = "(ptr noalias %a0, ptr noalias %a1, ptr noalias %a2)"
 
 
@@ -157,9 +158,16 @@ class _Pass:
             sources = self.many(f.at(self.source, f.mul(p, stride)), apart, r)
             targets = self.many(f.at(self.target, f.mul(f.mul(p, side), r)), side, r)
             with self.each(0, side, self.vector) as q:
+                for x in sources:
+                    self._fetch(f.at(f.at(x, q), side))
                 ys = self._turned([self._read(f.at(x, q)) for x in sources], twiddles)
                 for y, to in zip(ys, targets, strict=True):
                     v.store_pair(y, f.at(to, q))
+
+    def _fetch(self, place: Value) -> None:
+        """Ask for the same rows of the next block: they lie too far apart for the CPU to foresee."""
+        for line in range(0, self.vector, 64):
+            self.f.call("llvm.prefetch.p0", "void", self.f.at(place, line), *_PREFETCH)
 
     def _row_last(self) -> None:
         f, v = self.f, self.v

@@ -10,7 +10,7 @@ from . import vector_names
 from .fft_vectors import BYTES
 
 _CHIRP, _CHIRP_SMOOTH = 17, 32  # lengths from which on Bluestein's way is taken; of small primes
-_BLOCK = 1 << 16  # bytes of columns that are transformed together, at most, if there are several
+_BLOCK = 1 << 18  # bytes of columns that are transformed together, at most, if there are several
 
 
 @dataclass(frozen=True)
