@@ -8,8 +8,8 @@ bytes from their start, and numbers of its own. The function of a step is
 
 from functools import lru_cache
 
-from . import fft_passes, machine
-from .irtext import Function, Module, Value, i64
+from . import fft_passes, library, machine
+from .irtext import NULL, Function, Module, Value, i64
 
 WORDS = 24  # of a step
 FUNCTION, SOURCE, TARGET, SOURCE_AT, TARGET_AT = range(5)
@@ -20,8 +20,9 @@ EXPORTS = ("fnx_fft", "by_loop", "by_passes")
 # then, by a loop of NumPy's, the loop, its last argument, the factor (its bits), dimensions, steps;
 TIMES, SOURCE_JUMP, TARGET_JUMP, LOOP, DATA, LOOP_FACTOR, DIMS, STEPS = (5, 6, 7, 8, 9, 10, 11, 14)
 # or by passes: how many blocks side by side, bytes from one to the next, the passes' number and
-# records, the work memory's place and the bytes of its parts.
-BLOCKS, BLOCK_JUMP, COUNT, PASSES, SCRATCH, SCRATCH_BYTES = range(8, 14)
+# records, the work memory's place, the bytes of its parts and of all of it; and how many blocks are
+# worth a thread's while.
+BLOCKS, BLOCK_JUMP, COUNT, PASSES, SCRATCH, SCRATCH_BYTES, OWN_BYTES, GRAIN = range(8, 16)
 
 
 def text() -> str:
@@ -29,6 +30,7 @@ def text() -> str:
     module = Module()
     _driver(module)
     _by_loop(module)
+    _items(module)
     _by_passes(module)
     return str(module)
 
@@ -79,30 +81,71 @@ def _by_loop(module: Module) -> None:
         f.ret()
 
 
-def _by_passes(module: Module) -> None:
-    """A step that is done by passes between source, target and three parts of the work memory."""
-    with Function(module, "by_passes", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
-        step = f.args[0]
+def _items(module: Module) -> None:
+    """Items lo to hi of a step by passes, which go from place to place: source, target, work."""
+    kinds = ("ptr", "ptr", "ptr", "ptr", "i64", "i64")
+    with Function(module, "items", "void", *kinds) as f:
+        step, source, target, scratch, low, high = f.args
         passes, count = f.pointer(step, 8 * PASSES), f.load(step, 8 * COUNT)
+        blocks = f.load(step, 8 * BLOCKS)
         places = f.slot("ptr", 5)
-        part = f.at(f.args[3], f.load(step, 8 * SCRATCH))
         for k in range(2, 5):
-            f.store(part, places, 8 * k)
-            part = f.at(part, f.load(step, 8 * SCRATCH_BYTES))
-        with f.loop(f.load(step, 8 * TIMES)) as k:
-            first_source, first_target = _jumps(f, k)
-            with f.loop(f.load(step, 8 * BLOCKS)) as block:
-                on = f.mul(block, f.load(step, 8 * BLOCK_JUMP))
-                f.store(f.at(first_source, on), places, 0)
-                f.store(f.at(first_target, on), places, 8)
-                with f.loop(count) as j:
-                    record = f.at(passes, f.mul(j, 8 * fft_passes.WORDS))
-                    given = (
-                        f.pointer(places, f.load(record, 8 * word))
-                        for word in (fft_passes.FROM, fft_passes.TO)
-                    )
-                    f.call_at(f.pointer(record), "void", record, *given)
+            f.store(scratch, places, 8 * k)
+            scratch = f.at(scratch, f.load(step, 8 * SCRATCH_BYTES))
+        with f.loop(high, low) as k:
+            time = f.binary("sdiv", k, blocks)
+            block = f.sub(k, f.mul(time, blocks))
+            on = f.mul(block, f.load(step, 8 * BLOCK_JUMP))
+            for place, array, jump in ((0, source, SOURCE_JUMP), (8, target, TARGET_JUMP)):
+                offset = f.add(f.mul(time, f.load(step, 8 * jump)), on)
+                f.store(f.at(array, offset), places, place)
+            with f.loop(count) as j:
+                record = f.at(passes, f.mul(j, 8 * fft_passes.WORDS))
+                given = (
+                    f.pointer(places, f.load(record, 8 * word))
+                    for word in (fft_passes.FROM, fft_passes.TO)
+                )
+                f.call_at(f.pointer(record), "void", record, *given)
         f.ret()
+
+
+def _count(f: Function) -> Value:
+    step = f.args[0]
+    return f.mul(f.load(step, 8 * TIMES), f.load(step, 8 * BLOCKS))
+
+
+def _by_passes(module: Module) -> None:
+    """A step that is done by passes."""
+    with Function(module, "by_passes", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
+        scratch = f.at(f.args[3], f.load(f.args[0], 8 * SCRATCH))
+        f.call("items", "void", *f.args[:3], scratch, i64(0), _count(f))
+        f.ret()
+
+
+def shared_text() -> str:
+    """The LLVM IR of a step by passes, the items of which threads share."""
+    module = Module()
+    _items(module)
+    with Function(module, "task", "void", "ptr", "i64", "i64") as f:
+        context, low, high = f.args
+        step, source, target, work = (f.pointer(context, 8 * k) for k in range(4))
+        own = f.variable("ptr", NULL)
+        scratch = f.variable("ptr", f.at(work, f.load(step, 8 * SCRATCH)))
+        with f.unless(f.compare("eq", f.sub(high, low), f.load(context, 32))):
+            f.call("posix_memalign", "i32", own.slot, i64(64), f.load(step, 8 * OWN_BYTES))
+            scratch.set(own.get())
+        f.call("items", "void", step, source, target, scratch.get(), low, high)
+        f.call("free", "void", own.get())
+        f.ret()
+    with Function(module, "by_shared_passes", "void", "ptr", "ptr", "ptr", "ptr", public=True) as f:
+        context, count = f.slot("i64", 5), _count(f)
+        for k, value in enumerate((*f.args, count)):
+            f.store(value, context, 8 * k)
+        grain = f.load(f.args[0], 8 * GRAIN)
+        task = f.routine("task")
+        f.call("fnx_parallel_for", "void", task, context, count, grain)
+        f.ret()
+    return str(module)
 
 
 @lru_cache(maxsize=1)
@@ -111,6 +154,16 @@ def addresses() -> dict[str, int]:
     code = machine.code(text(), EXPORTS)
     machine.keep_forever(code.keep)
     return code.addresses
+
+
+@lru_cache(maxsize=1)
+def shared() -> int:
+    """The address of the function of a step by passes that threads share."""
+    name = "by_shared_passes"
+    run = {"fnx_parallel_for": library.resolve("fnx:fnx_parallel_for")}
+    code = machine.code(shared_text(), (name,), run)
+    machine.keep_forever(code.keep)
+    return code.addresses[name]
 
 
 def address() -> int:

@@ -16,6 +16,8 @@ from . import fft_driver as driver
 from . import fft_stages as stages
 from . import pocketfft
 
+_GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while
+_OWN = 1 << 23  # bytes of work memory that each thread may take for itself
 _SIZE = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
 REAL = {"complex64": "float32", "complex128": "float64"}
 
@@ -161,8 +163,12 @@ def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray
     passes = s.records(t.inner * size, keep)
     table = np.concatenate(passes)
     keep.append(table)
-    step = [*_head(t, "by_passes"), blocks, s.width * size, len(passes)]
-    return [*step, table.ctypes.data, scratch, s.part]
+    head = _head(t, "by_passes")
+    grain = -(-_GRAIN // (s.part // size))
+    if head[driver.TIMES] * blocks > grain and s.scratch <= _OWN:
+        head[driver.FUNCTION] = driver.shared()
+    step = [*head, blocks, s.width * size, len(passes), table.ctypes.data]
+    return [*step, scratch, s.part, s.scratch, grain]
 
 
 @cache

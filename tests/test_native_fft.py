@@ -130,6 +130,20 @@ def test_many_threads_at_once():
         _close(y, np.fft.fft2(x))
 
 
+def test_threads_share_the_work():
+    x = _complex(300, 96)
+    before = fnx.get_num_threads()
+    results = []
+    try:
+        for n in (1, 4):
+            fnx.set_num_threads(n)
+            results.append(np.asarray(fnx.jit(jnp.fft.fft2)(x)))
+    finally:
+        fnx.set_num_threads(before)
+    np.testing.assert_array_equal(*results)
+    _close(results[0], np.fft.fft2(x))
+
+
 def test_without_numpys_loops_the_host_is_called(monkeypatch):
     monkeypatch.setattr(pocketfft, "loops", lambda: None)
     x = _complex(17)
