@@ -8,7 +8,7 @@ they are not its own.
 import inspect
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -33,10 +33,19 @@ _MANY = 256  # static values whose programs are called the short way
 _RECENT = 4  # programs of one function that are tried so
 
 
+class _Leaf(int):
+    """The number of a leaf, which is not an argument's value."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Leaf and int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
 class Jitted:
     """A function that is traced and compiled for each new signature; made by `jit`."""
 
-    def __init__(self, fun: Callable, static: Static, donated: tuple, options: dict):
+    def __init__(self, fun: Callable, static: Static, donated: Static, options: dict):
         update_wrapper(self, fun)
         self.fun = fun
         self.static = static
@@ -135,9 +144,21 @@ class Jitted:
         values = Empty.without(empty.inputs, avals)
         jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
         inline = self.options["inline"]
-        program = Program(jaxpr, consts, treedef, structures[0], name, inline, empty)
+        donated = self._donated(treedef, fixed, empty.inputs)
+        program = Program(jaxpr, consts, treedef, structures[0], name, inline, empty, donated)
         program.seconds["trace"] = time.perf_counter() - start
         return program
+
+    def _donated(self, treedef: Any, fixed: Fixed, without: Collection[int]) -> tuple[int, ...]:
+        """The numbers of the leaves that are donated, among those that have values."""
+        if not self.donated.any:
+            return ()
+        leaves = range(treedef.num_leaves)
+        args, kwargs = tree_util.tree_unflatten(treedef, [_Leaf(k) for k in leaves])
+        given = self.donated.among(*self.static.join(args, kwargs, fixed))
+        chosen = {x for x in tree_util.tree_leaves(given) if type(x) is _Leaf}
+        kept = [k for k in leaves if k not in without]
+        return tuple([n for n, k in enumerate(kept) if _Leaf(k) in chosen])
 
     # --- ahead of time --------------------------------------------------------------------------
 
@@ -196,9 +217,9 @@ def jit(
     """The function, compiled to native code for each new combination of shapes and dtypes.
 
     Arguments are arrays, numbers, and pytrees of them; those that are static must be hashable, and
-    the function is compiled for each of their values. Without `fun`, a decorator. Donated arguments
-    stay valid: their memory is not used again. TypeError for arguments that are not arrays,
-    ValueError for static ones that cannot be hashed.
+    the function is compiled for each of their values. Without `fun`, a decorator. Results are computed
+    in the memory of donated arguments where that can be; such arrays are deleted. TypeError for
+    arguments that are not arrays, ValueError for static ones that cannot be hashed.
 
     >>> jit(lambda x: 2.0 * x)(3.0)
     Array(6., dtype=float64, weak_type=True)
@@ -221,7 +242,7 @@ def jit(
                 f"arguments {sorted(map(str, both))} of {name_of(f)} are both static and donated; expected "
                 "one of both"
             )
-        made = Jitted(f, static, (given.numbers, given.names), options)
+        made = Jitted(f, static, given, options)
         _jitted.add(made)
         return made
 

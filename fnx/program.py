@@ -66,6 +66,7 @@ class Program:
     __slots__ = (
         "build",
         "consts",
+        "donated",
         "empty",
         "inline",
         "jaxpr",
@@ -85,9 +86,11 @@ class Program:
         name: str,
         inline: bool = False,
         empty: "Empty | None" = None,
+        donated: tuple[int, ...] = (),
     ):
         self.jaxpr, self.consts, self.structure, self.name = jaxpr, consts, structure, name
         self.inline = inline
+        self.donated = tuple([len(consts) + k for k in donated])  # inputs of the jaxpr
         # Arguments -> leaves; None, or KeyError, where their structure is another.
         self.empty = empty or Empty({}, {})
         self.take: Any = None if self.empty.inputs else treecode.flattener(arguments)
@@ -98,7 +101,7 @@ class Program:
         self.seconds: dict[str, float] = {}
 
     def compiled(self) -> Any:
-        return compiled(self.jaxpr, BACKEND)
+        return compiled(self.jaxpr, BACKEND, self.donated)
 
     @property
     def alive(self) -> bool:

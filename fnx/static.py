@@ -39,7 +39,7 @@ def _is_hashable(value: Any) -> bool:
 
 
 class Static:
-    """Which arguments of a function are static, by number and by name."""
+    """Which arguments of a function are static (or donated, `what`), by number and by name."""
 
     def __init__(self, fun: Callable, argnums: Any, argnames: Any, what: str = "static"):
         self.name, self.what = name_of(fun), what
@@ -65,8 +65,8 @@ class Static:
         for n in self.names:
             if n not in known and not keywords:
                 raise InvalidValue(
-                    f"{self.what}_argnames of {self.name} names {n!r}, which is not one of its parameters "
-                    f"({', '.join(sorted(known))})"
+                    f"{self.what}_argnames of {self.name} names {n!r}, which is not one of its "
+                    f"parameters ({', '.join(sorted(known))})"
                 )
         numbers = []
         for k in self.numbers:
@@ -125,6 +125,12 @@ class Static:
             f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "
             "tuple instead of a list, or make it dynamic."
         )
+
+    def among(self, args: tuple, kwargs: dict) -> list:
+        """The arguments that these numbers and names mean, of all those of a call."""
+        places = {k % len(args) for k in self.numbers if -len(args) <= k < len(args)}
+        named = [kwargs[n] for n in self.names if n in kwargs]
+        return [args[k] for k in sorted(places)] + named
 
     @staticmethod
     def join(args: tuple, kwargs: dict, fixed: Fixed) -> tuple[tuple, dict]:

@@ -27,14 +27,14 @@ Compiled = Callable[[Sequence[Array]], Sequence[Array]]
 class Backend(Protocol):
     """Makes functions on concrete arrays of jaxprs."""
 
-    def compile(self, jaxpr: Jaxpr) -> Compiled: ...
+    def compile(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()) -> Compiled: ...
 
 
-def compiled(jaxpr: Jaxpr, backend: Backend) -> Compiled:
-    """The native function of a jaxpr; it is made once."""
-    key = ("compiled", backend, config.backend.value)
+def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
+    """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
+    key = ("compiled", backend, config.backend.value, donated)
     if key not in jaxpr.memo:
-        jaxpr.memo[key] = backend.compile(simplify(jaxpr, final=True))
+        jaxpr.memo[key] = backend.compile(simplify(jaxpr, final=True), donated)
     return jaxpr.memo[key]
 
 

@@ -36,6 +36,8 @@ class _Checker:
         self.path: list[str] = []
         self.typed: set[Expr] = set()
         self.seen: dict[Expr, None] = {}  # expressions whose variables were known, by scope
+        donated = set(program.aliases.values())
+        self.kept = [b for k, b in enumerate(program.inputs) if k not in donated]
         self.arguments = {id(b): b for b in (*program.inputs, *program.outputs)}
 
     def fail(self, what: str) -> NoReturn:
@@ -99,7 +101,7 @@ class _Checker:
         rule = _RULES[type(s)]
         self.path.append(_title(s))
         for b in walk.writes(s):
-            if any(b is x for x in self.program.inputs):
+            if any(b is x for x in self.kept):
                 self.fail(f"input {b!r} is written")
         rule(self, s)
         for v in walk.defined(s):

@@ -18,7 +18,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 
-from . import digest, load
+from . import digest, donation, load
 
 if TYPE_CHECKING:
     from .emit_llvm import Emitted
@@ -47,11 +47,11 @@ class Compiled:
     `seconds` holds the time of each pass, `program` the Kernel IR, `emitted` the LLVM IR.
     """
 
-    def __init__(self, jaxpr: Jaxpr):
-        self.jaxpr = jaxpr
+    def __init__(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()):
+        self.jaxpr, self.donated = jaxpr, donated
         self.seconds: dict[str, float] = {}
         self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
-        name = None if config.check.value else digest.of(jaxpr)
+        name = None if config.check.value or donated else digest.of(jaxpr)
         start = time.perf_counter()
         found = load.recall(name, *self._types)
         if found is None:
@@ -65,7 +65,9 @@ class Compiled:
         """The executable, by all passes."""
 
         def last() -> None:
-            self.executable = load.load(self.emitted, *self._types, self.program.workspace, name)
+            inputs, outputs = self._types
+            outputs = [spec for k, spec in enumerate(outputs) if k not in self.program.aliases]
+            self.executable = load.load(self.emitted, inputs, outputs, self.program.workspace, name)
 
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
         for stage, run in {**passes, "load": last}.items():
@@ -90,7 +92,7 @@ class Compiled:
         from . import program
 
         with _deep_recursion():
-            return program.build(self.jaxpr)
+            return program.build(self.jaxpr, self.donated)
 
     program = property(lambda self: self._built[0])
     notes = property(lambda self: self._built[1])
@@ -110,17 +112,20 @@ class Compiled:
 
     # --- calls
 
-    @property
+    @cached_property
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
-        return self.executable.fast
+        if not (self.donated and self.program.aliases):
+            return self.executable.fast
+        weak = [v.aval.weak_type for v in self.jaxpr.outs]
+        return donation.calling(self.executable.fast, self.program.aliases, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        outs = self.executable.fast(args)
+        outs = self.fast(args)
         if outs is NotImplemented:
-            values = self.executable([x._value for x in args])  # type: ignore[attr-defined]
-            weak = [v.aval.weak_type for v in self.jaxpr.outs]
-            outs = [ConcreteArray(v, w) for v, w in zip(values, weak, strict=True)]
+            values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
+            avals = self.jaxpr.in_avals
+            outs = self.fast([ConcreteArray(v, a.weak_type) for v, a in zip(values, avals)])
         return outs
 
     def kernel_text(self) -> str:
@@ -163,7 +168,7 @@ class Backend:
     name = "cpu"
 
     def compile(self, jaxpr: Jaxpr, donated: Any = ()) -> Compiled:
-        return Compiled(jaxpr)
+        return Compiled(jaxpr, tuple(donated))
 
 
 backend = Backend()

@@ -125,9 +125,10 @@ class Executable:
 
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         results = self._plain(arrays)
-        return self._plain(self._accept(arrays)) if results is NotImplemented else results
+        return self._plain(self.fitting(arrays)) if results is NotImplemented else results
 
-    def _accept(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+    def fitting(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        """The arrays in the types that native code expects; raises ShapeError if they cannot be."""
         if len(arrays) != len(self.inputs):
             raise ShapeError(
                 f"a program of {len(self.inputs)} inputs was called with {len(arrays)} arrays"
@@ -144,7 +145,7 @@ class Executable:
 
     def by_ctypes(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         """The call without the wrapper; where there is one, this holds the GIL throughout."""
-        given = self._accept(arrays)
+        given = self.fitting(arrays)
         results = [np.empty(spec.shape, spec.dtype) for spec in self.outputs]
         workspace = aligned(self.workspace_bytes) if self.workspace_bytes else None
         pointers = np.array([a.ctypes.data for a in (*given, *results)] or [0], np.uint64)

@@ -200,7 +200,11 @@ class Nest(Stmt):
 
 @dataclass(eq=False)
 class Program:
-    """A whole native function: arguments (inputs, then outputs), work memory, statements."""
+    """A whole native function: arguments (inputs, then outputs), work memory, statements.
+
+    `aliases`: results, by number, that are left in inputs, by number, which were donated. They are
+    not among the outputs.
+    """
 
     name: str
     inputs: list[Buffer]
@@ -208,3 +212,4 @@ class Program:
     body: list[Stmt]
     workspace: int = 0  # bytes
     notes: list[str] = field(default_factory=list)
+    aliases: dict[int, int] = field(default_factory=dict)

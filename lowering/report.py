@@ -8,7 +8,7 @@ from fnx.lowering.kernel import CallHost, CallLibrary, Loop, Nest, Program, Whil
 
 @dataclass(frozen=True)
 class MemoryAnalysis:
-    """Bytes of a program's arguments, results, workspace and code."""
+    """Bytes of a program's arguments, results, workspace and code; of results in donated arguments."""
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
@@ -18,14 +18,21 @@ class MemoryAnalysis:
 
     @property
     def peak_memory_in_bytes(self) -> int:
-        return self.argument_size_in_bytes + self.output_size_in_bytes + self.temp_size_in_bytes
+        held = self.argument_size_in_bytes + self.output_size_in_bytes + self.temp_size_in_bytes
+        return held - self.alias_size_in_bytes
 
 
 def memory_analysis(program: Program) -> MemoryAnalysis:
     def total(buffers: list) -> int:
         return sum(b.size * memory.itemsize(b.dtype) for b in buffers)
 
-    return MemoryAnalysis(total(program.inputs), total(program.outputs), program.workspace)
+    alias = total([program.inputs[k] for k in program.aliases.values()])
+    return MemoryAnalysis(
+        total(program.inputs),
+        total(program.outputs) + alias,
+        program.workspace,
+        alias_size_in_bytes=alias,
+    )
 
 
 def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str:
@@ -43,6 +50,8 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
         f"  bytes: arguments {m.argument_size_in_bytes}, results {m.output_size_in_bytes}, "
         f"workspace {m.temp_size_in_bytes}"
     )
+    for j, k in sorted(program.aliases.items()):
+        lines.append(f"  donated: result {j} is left in argument {k}")
     lines.append("  seconds: " + ", ".join(f"{k} {v:.4f}" for k, v in seconds.items()))
     return "\n".join(lines)
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
     """Give members the memory of dead arrays, as hints; whether any was given."""
     scope = builder.scope
-    if group.folds or scope.groups:
+    if group.folds or any(g.folds for g in scope.groups):
         return False
     reads = _reads([m.expr for m in stores])
+    others = _reads([m.expr for g in scope.groups for m in g.members])
     wished = {h.wish.buffer for h in scope.handles.values() if h.wish is not None}
     taken: set[Buffer] = set()
     for m in stores:
@@ -34,6 +35,8 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
             state = old.state
             if not isinstance(state, Stored) or state.buffer in taken or not state.owned:
                 continue
+            if state.buffer in others:
+                continue  # a group that is open still means to read it
             if state.buffer in wished and (h.wish is None or h.wish.buffer is not state.buffer):
                 continue  # another carry's
             if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):

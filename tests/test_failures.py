@@ -36,7 +36,7 @@ def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
 
 
 def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
-    def broken(jaxpr):
+    def broken(jaxpr, donated):
         raise RuntimeError("out of ideas")
 
     monkeypatch.setattr(program, "build", broken)

@@ -56,6 +56,23 @@ def test_native_code_in_single_precision(seed):
 
 
 @pytest.mark.parametrize("seed", seeds(20, 0.1))
+def test_donated_arguments_change_no_results(seed):
+    f, args = program(40_000 + seed, length=7)
+
+    def g(*xs):
+        outs = f(*xs)
+        late = jnp.mean(outs[-1])
+        return *outs, *[x * 0.5 + late for x in xs], *[jnp.sin(x) for x in xs[:1]], xs[-1]
+
+    with fnx.disable_jit():
+        expected = g(*args)
+    with config.check():
+        given = [a + 0.0 for a in args]
+        agree(fnx.jit(g, donate_argnums=tuple(range(len(args))))(*given), expected, 1e-9)
+        agree(fnx.jit(g, donate_argnums=0)(args[0] + 0.0, *args[1:]), expected, 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(20, 0.1))
 def test_lanes_are_what_single_calls_give(seed):
     f, args = program(20_000 + seed, length=6)
     rows = [jnp.stack([a, 0.5 * a]) for a in args]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
+from fnx.core.deleted import Deleted
 from fnx.core.errors import InvalidValue, TypeMismatch
 
 
@@ -98,6 +99,19 @@ class ConcreteArray(Array):
     def __reduce__(self) -> tuple:
         return _unpickle, (np.asarray(self._value), self.weak_type)
 
+    def delete(self) -> None:
+        """Drop the numbers; who reads them afterwards gets an error."""
+        if not self.is_deleted():
+            self._value = Deleted(self._value)  # type: ignore[assignment]
+
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted, or donated to a function that took its memory."""
+        return type(self._value) is Deleted
+
+    def unsafe_buffer_pointer(self) -> int:
+        """The address of the numbers."""
+        return self._value.ctypes.data
+
     def __copy__(self) -> "ConcreteArray":
         return self
 
@@ -126,9 +140,11 @@ class ConcreteArray(Array):
         return len(self._value)
 
     def __str__(self) -> str:
-        return str(self._value)
+        return repr(self) if self.is_deleted() else str(self._value)
 
     def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array(<deleted>, shape={self.shape}, dtype={self.dtype})"
         prefix = "Array("
         body = np.array2string(self._value, prefix=prefix, separator=", ", threshold=1000)
         weak = ", weak_type=True" if self.weak_type else ""

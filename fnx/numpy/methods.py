@@ -236,7 +236,6 @@ def members() -> dict[str, Any]:
         ),
         "copy": lambda self, order=None: self,
         "clone": lambda self: self,
-        "delete": choice.delete,
         "block_until_ready": lambda self: self,
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
