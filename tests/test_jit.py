@@ -332,7 +332,7 @@ def test_donation_with_static_arguments_and_names():
     def f(n, x, y, *, z):
         return x * n, y + z
 
-    g = fnx.jit(f, static_argnums=0, donate_argnums=(1, 2), donate_argnames="z")
+    g = fnx.jit(f, static_argnums=0, donate_argnums=(1, 2))
     x, y, z = jnp.ones(40), jnp.ones(40), jnp.ones(40)
     equal(g(2, x, y=y, z=z)[0], np.full(40, 2.0))
     assert [a.is_deleted() for a in (x, y, z)] == [True, True, False]
