@@ -8,7 +8,7 @@ bytes from their start, and numbers of its own. The function of a step is
 
 from functools import lru_cache
 
-from . import fft_passes, library, machine
+from . import fft_passes, machine, threads
 from .irtext import NULL, Function, Module, Value, i64
 
 WORDS = 24  # of a step
@@ -160,7 +160,7 @@ def addresses() -> dict[str, int]:
 def shared() -> int:
     """The address of the function of a step by passes that threads share."""
     name = "by_shared_passes"
-    run = {"fnx_parallel_for": library.resolve("fnx:fnx_parallel_for")}
+    run = {"fnx_parallel_for": threads.address()}
     code = machine.code(shared_text(), (name,), run)
     machine.keep_forever(code.keep)
     return code.addresses[name]
