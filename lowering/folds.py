@@ -5,11 +5,12 @@ in memory; a reduced last axis has one in a register for each row. Few terms are
 reductions to few results are made of parts, which threads share.
 """
 
+from collections.abc import Callable
 from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse
+from fnx.lowering import fuse, tiles, walk
 from fnx.lowering.groups import FoldMember, Nests
 from fnx.lowering.kernel import Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.memory import itemsize
@@ -19,6 +20,8 @@ from fnx.lowering.values import Handle, Stored, depends_on, substitute
 class Folds(Nests):
     """Emits the nest of a closed group with reductions."""
 
+    outer_kept = False  # whether the outermost loop is over an axis that is not reduced
+
     def _emit(self) -> None:
         group = self.group
         axes = group.axes or ()
@@ -26,17 +29,36 @@ class Folds(Nests):
         results = 1
         for k in kept:
             results *= group.shape[k]
+        inner = self._contiguous() if len(axes) < len(group.shape) else None
         if results <= fuse.SMALL:
             if kept == [len(group.shape) - 1] and results >= fuse.FEW_LANES:
                 self._fold_lanes(results)
             else:
                 self._fold_registers(kept, list(axes))
+        elif inner in axes and (len(axes) == 1 or self._reassociates()):
+            self._fold_rows(kept, sorted(axes, key=lambda k: (k == inner, k)))
+        elif inner in kept and self._lanes() <= group.shape[inner]:
+            self._fold_across(inner, kept, list(axes))
         elif self._is_short(axes):
             self._fold_short(kept, list(axes))
         elif not axes or axes[-1] == len(group.shape) - 1:
             self._fold_rows(kept, list(axes))
         else:
             self._fold_memory(kept)
+
+    def _contiguous(self) -> int | None:
+        """The axis along which what is read lies side by side, where it does not along the last."""
+        group = self.group
+        values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        values += [m.expr for m in self.stores]
+        loads = [e for e in walk.nodes(values) if e.op == "load"]
+        axis = tiles.contiguous([e.args[0] for e in loads], list(group.vars), group.shape)
+        far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
+        return axis if far else None
+
+    def _lanes(self) -> int:
+        """Accumulators of a vector."""
+        return fuse.VECTOR // max(itemsize(h.dtype) for f in self.group.folds for h in f.handles)
 
     def _is_short(self, axes: tuple[int, ...]) -> bool:
         """Whether to write the terms out: where they lie side by side, vectors only of very few."""
@@ -196,8 +218,11 @@ class Folds(Nests):
         for f in group.folds:
             for handle in f.handles:
                 handle.state = handle.target or builder.new_stored(handle)
-        widest = fuse.VECTOR // max(itemsize(h.dtype) for f in group.folds for h in f.handles)
-        pieces = [self._lane_piece(lo, n) for lo, n in _powers(lanes, widest)]
+        outer = list(group.vars[:-1])
+        pieces = [
+            self._lane_piece(n, lambda lane, lo=lo: [*outer, _plus(lane, lo)])
+            for lo, n in _powers(lanes, self._lanes())
+        ]
         rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
         for var, n in reversed(list(zip(group.vars[:-1], group.shape[:-1], strict=True))):
             rows = [Loop(var, scalar.size(n), rows)]
@@ -207,11 +232,45 @@ class Folds(Nests):
             for handle in f.handles:
                 builder.load_registers(handle)
 
-    def _lane_piece(self, low: int, lanes: int) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
+    def _fold_across(self, axis: int, kept: list[int], axes: list[int]) -> None:
+        """What is read lies side by side along an axis that is kept: vectors of accumulators along it."""
+        group, builder = self.group, self.builder
+        for f in group.folds:
+            for handle in f.handles:
+                handle.state = handle.target or builder.new_stored(handle)
+        n, lanes = group.shape[axis], self._lanes()
+        vectors = min(fuse.SIDE_BY_SIDE, n // lanes)
+        number, width = scalar.var("int64", "t"), vectors * lanes
+        start = scalar.mul(number, scalar.const(width, "int64"))
+        start = scalar.apply("min", start, scalar.size(n - width))  # the last ones overlap
+
+        def at(low: int) -> Callable[[Expr], list[Expr]]:
+            whole = list(group.vars)
+            return lambda lane: [
+                *whole[:axis], scalar.add(start, _plus(lane, low)), *whole[axis + 1 :]
+            ]  # fmt: skip
+
+        pieces = [self._lane_piece(lanes, at(v * lanes)) for v in range(vectors)]
+        rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
+        for k in reversed(axes):
+            rows = [Loop(group.vars[k], scalar.size(group.shape[k]), rows)]
+        before, after = ([s for p in pieces for s in p[k]] for k in (0, 2))
+        block: list[Stmt] = [Loop(number, scalar.size(-(-n // width)), [*before, *rows, *after])]
+        for k in reversed([k for k in kept if k != axis]):
+            block = [Loop(group.vars[k], scalar.size(group.shape[k]), block)]
+        self.outer_kept = True
+        self._nest(block, [])
+
+    def _rows_apart(self) -> bool:
+        return self.outer_kept or super()._rows_apart()
+
+    def _lane_piece(
+        self, lanes: int, at: Callable[[Expr], list[Expr]]
+    ) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
         """One vector: how its accumulators begin, what each row adds, where they go."""
         group = self.group
         lane = scalar.var("int64", "l")
-        point = [*group.vars[:-1], scalar.add(lane, scalar.const(low, "int64")) if low else lane]
+        point = at(lane)
         group.allow(point)
         before: list[Stmt] = []
         body: list[Stmt] = [self._store(m, point) for m in self.stores]
@@ -275,6 +334,7 @@ class Folds(Nests):
         row = [*self._fold_loops(dims, body, accs, init, nexts, reassociate), *after]
         for k in reversed(kept):
             row = [Loop(group.vars[k], scalar.size(group.shape[k]), row)]
+        self.outer_kept = True
         self._nest(row, [])
 
     def _kept_index(
@@ -318,6 +378,10 @@ def _moved(
     exprs = substitute_many(exprs, old, new)
     rest = iter(exprs[len(values) :])
     return [Store(s.buffer, next(rest), next(rest)) for s in stores], exprs[: len(values)]
+
+
+def _plus(lane: Expr, low: int) -> Expr:
+    return scalar.add(lane, scalar.const(low, "int64")) if low else lane
 
 
 def _powers(n: int, most: int) -> list[tuple[int, int]]:

@@ -285,9 +285,13 @@ def _operand(
     order = (*batch, *rows, *cols)
     shape = tuple(h.shape[k] for k in order)
     inverse = [order.index(k) for k in range(h.ndim)]
-    stored = filled(
-        builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
-    )
+    copies = builder.copies.setdefault(h, {})
+    block, stored = copies.get((order, dtype), (None, None))
+    if block is not builder.block:  # or another product in this block made the same copy
+        stored = filled(
+            builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
+        )
+        copies[order, dtype] = builder.block, stored
     nb, nr = len(batch), len(rows)
     v = view(builder, Handle(shape, dtype, stored))
     assert v is not None

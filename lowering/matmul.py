@@ -72,7 +72,8 @@ class _Routine:
         self.mask = f"<{self.lanes} x i1>"
         self.bytes = self.size * self.lanes
         for width in range(1, WIDE + 1):
-            self.tile(width)
+            self.tile(width, self.rows)
+            self.tile(width, self.rows // 2)
         self.pack()
         self.pack_transposed()
         self.rows_task()
@@ -109,18 +110,18 @@ class _Routine:
 
     # --- a tile of C
 
-    def tile(self, width: int) -> None:
+    def tile(self, width: int, height: int) -> None:
         """Rows of `width` vectors of C, of which the last vector has `lanes` lanes.
 
         Arguments: k; a, bytes from row to row, from column to column; rows that exist; b, bytes from
         row to row; c, bytes from row to row; lanes; whether to add to what C holds.
         """
         kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", "i64", "ptr", "i64", "i64", "i64"]
-        with Function(self.module, f"tile{width}", "void", *kinds) as f:
+        with Function(self.module, f"tile{height}x{width}", "void", *kinds) as f:
             k, a, row, column, rows, b, step, c, leading, lanes, add = f.args
             mask, last = self.mask_of(f, lanes), f.sub(rows, 1)
             numbers = [
-                f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(self.rows)
+                f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(height)
             ]
             sources = [f.at(a, f.mul(r, row)) for r in numbers]
             targets = [f.at(c, f.mul(r, leading)) for r in numbers]
@@ -133,7 +134,7 @@ class _Routine:
                 return [*(self.load(f, p) for p in whole), self.masked_load(f, rest, mask)]
 
             zero = Value(self.v, "zeroinitializer")
-            sums = [[f.variable(self.v, zero) for _ in range(width)] for _ in range(self.rows)]
+            sums = [[f.variable(self.v, zero) for _ in range(width)] for _ in range(height)]
             with f.when(f.compare("ne", add, 0)):
                 for row_sums, target in zip(sums, targets, strict=True):
                     for s, x in zip(row_sums, loaded(target), strict=True):
@@ -322,12 +323,14 @@ class _Routine:
             is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
             lanes = f.choose(is_last, p["lanes"], i64(self.lanes))
             across = f.mul(width, self.bytes)
-            for w in range(1, WIDE + 1):
-                with f.when(f.compare("eq", width, w)):
-                    f.call(
-                        f"tile{w}", "void", p["k"], a, row, column, rows, block.get(), across,
-                        target.get(), p["leading"], lanes, p["add"],
-                    )  # fmt: skip
+            given = (p["k"], a, row, column, rows, block.get(), across)
+            given = (*given, target.get(), p["leading"], lanes, p["add"])
+            with f.choice(f.compare("sle", rows, self.rows // 2)) as arms:
+                for arm, height in zip(arms, (self.rows // 2, self.rows), strict=True):
+                    with arm:
+                        for w in range(1, WIDE + 1):
+                            with f.when(f.compare("eq", width, w)):
+                                f.call(f"tile{height}x{w}", "void", *given)
             block.set(f.at(block.get(), f.mul(across, p["k"])))
             target.set(f.at(target.get(), across))
 

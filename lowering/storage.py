@@ -51,6 +51,8 @@ class Storage:
         self.kernels = self.stacks = 0
         self.notes: list[str] = []
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
+        # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
+        self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
 
     # --- statements and buffers ---
 

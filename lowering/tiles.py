@@ -24,19 +24,28 @@ _FAR = 8  # elements: a longer stride leaves the cache line
 
 def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> int | None:
     """The axis along which those accesses are contiguous that jump along the last one, if it pays."""
+    positions = [s.index for s in stores] + [e.args[0] for e in _loads(stores)]
+    best = contiguous(positions, index, shape)
+    if best is None:
+        return None
+    lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
+    return best if lines >= fuse.TILED else None
+
+
+def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
+    """The axis along which most of those positions are contiguous that jump along the last one."""
     if len(shape) < 2:
         return None
     axes = {id(v): k for k, v in enumerate(index)}
     last = len(shape) - 1
     votes = dict.fromkeys(range(last), 0)
-    for position in [s.index for s in stores] + [e.args[0] for e in _loads(stores)]:
+    for position in positions:
         strides = _strides(position, axes)
         if abs(strides.get(last, 0)) >= _FAR:
             for k in votes:
                 votes[k] += abs(strides.get(k, 0)) == 1
     best = max(votes, key=votes.__getitem__)
-    lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
-    return best if votes[best] and shape[best] > 1 and lines >= fuse.TILED else None
+    return best if votes[best] and shape[best] > 1 else None
 
 
 def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:

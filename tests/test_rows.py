@@ -153,3 +153,58 @@ def test_last_vectors_overlap(n, dtype):
     for ours, theirs in zip(jax.jit(lambda x, y: f(jnp, x, y))(x, y), f(np, x, y), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
         assert ours.dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(100, 20, 10), (40, 30, 70), (33, 17, 5)], ids=str)
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 1)])
+def test_reductions_of_transposed_arrays(shape, order):
+    x = RNG.normal(size=shape)
+    for axes in [0, 1, 2, (0, 1), (0, 2), (1, 2)]:
+
+        def f(np_, x, axes=axes):
+            y = np_.transpose(x, order)
+            found = [np_.sum(y * y, axis=axes), np_.max(y, axis=axes), np_.sum(y > 0.1, axis=axes)]
+            if isinstance(axes, int):
+                found.append(np_.argmax(y, axis=axes))
+            return found, y + 1.0
+
+        found, expected = jax.jit(lambda x, f=f: f(jnp, x))(x), f(np, x)
+        for ours, theirs in zip([*found[0], found[1]], [*expected[0], expected[1]], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_the_first_of_equal_elements_is_found_in_any_order():
+    x = RNG.integers(0, 3, (40, 60, 50)).astype(float)
+    y = x.transpose(2, 0, 1)
+    for axis in (0, 1, 2, None):
+        found = jax.jit(lambda x, axis=axis: jnp.argmax(jnp.transpose(x, (2, 0, 1)), axis=axis))(x)
+        np.testing.assert_array_equal(found, np.argmax(y, axis=axis))
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_what_lies_side_by_side_is_read_innermost(axis):
+    """x[k, i, n] as y[n, k, i], summed over its first or its last axis."""
+    text = kernel(
+        lambda x: jnp.sum(jnp.transpose(x, (2, 0, 1)) ** 2, axis=axis),
+        RNG.normal(size=(20, 10, 999)),
+    )
+    innermost = max(text.splitlines(), key=lambda line: len(line) - len(line.lstrip()))
+    assert "in0" in innermost
+    contiguous = innermost.split("in0[")[1]
+    assert ("+ i" in contiguous.split("))")[0]) == (axis == 0)
+    assert ("+ l" in contiguous) == (axis == 2)
+
+
+def test_products_share_a_copy_of_an_operand():
+    def f(x, a, b):
+        y = x.transpose(2, 0, 1) * 2.0
+        return jnp.einsum("nki,kij->nkj", y, a), jnp.einsum("nki,kij->nkj", y, b)
+
+    x, a, b = RNG.normal(size=(20, 30, 300)), *RNG.normal(size=(2, 20, 30, 30))
+    compiled = jax.jit(f).lower(x, a, b)
+    assert compiled.as_text("kernel").count("* 2.0)") == 1
+    for ours, theirs in zip(compiled.compile()(x, a, b), (a, b), strict=True):
+        y = x.transpose(2, 0, 1) * 2.0
+        np.testing.assert_allclose(
+            ours, np.einsum("nki,kij->nkj", y, theirs), rtol=1e-11, atol=1e-11
+        )
