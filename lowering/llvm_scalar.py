@@ -136,7 +136,7 @@ def _same(dtype: str) -> Printer:
 def _safe_divisor(e: Expr) -> bool:
     if e.op == "size":
         return e.attr > 0
-    return (e.op == "const" or e.op == "literal" and -16 <= e.attr <= 16) and e.attr not in (0, -1)
+    return e.op in ("const", "literal") and e.attr not in (0, -1)
 
 
 def _division(op: str) -> Callable[[str], Printer]:
@@ -148,7 +148,10 @@ def _division(op: str) -> Callable[[str], Printer]:
 
         def emit(code: "Function", e: Expr) -> Operand:
             a, b = code.memo[e.args[0]], code.memo[e.args[1]]
-            if _safe_divisor(e.args[1]):
+            divisor = e.args[1]
+            if _safe_divisor(divisor):
+                # Known when compiled: a multiplication or a mask in place of a slow instruction.
+                b = str(divisor.attr) if divisor.op == "literal" else b
                 return code.op(f"{head}{a}, {b}")
             zero = unsafe = code.op(f"icmp eq {t} {b}, 0")
             if signed:

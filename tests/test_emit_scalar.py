@@ -564,3 +564,25 @@ def test_index_expressions_keep_their_values_and_their_bounds(seed):
         value = _value(e, dict(zip(variables, at)))
         assert value == f(at)
         assert low <= value <= high
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("divisor", [0, 1, -1, 2, 7, 100, -100])
+def test_division_by_a_number_of_the_program(dtype, divisor):
+    if divisor < 0 and dtype in UNSIGNED:
+        return
+    x, _ = pairs(dtype)
+    y = np.full_like(x, divisor)
+    by = scalar.literal(divisor, dtype)
+    program = pointwise([lambda x, op=op: scalar.apply(op, x, by) for op in ("div", "rem")], [x])
+    divide = lambda x, y: [scalar.apply(op, x, y) for op in ("div", "rem")]
+    other = pointwise([lambda x, y, k=k: divide(x, y)[k] for k in (0, 1)], [x, y])
+    for run in (native, python):
+        for got, expected in zip(run(program, [x]), run(other, [x, y]), strict=True):
+            same(got, expected)
+    if abs(divisor) > 1:  # a multiplication or a mask then takes the place of the division
+        import fnx
+
+        report = fnx.jit(lambda x: x % divisor).lower(x).as_text("llvm")
+        assert f"rem {'i' + dtype.split('int')[1]} " in report
+        assert f", {divisor}\n" in report
