@@ -5,10 +5,10 @@ this runs while the GIL is held.
 """
 
 from .irtext import NULL, Function, Module, Value, i32, i64
+from .layout import ALIGNMENT
 
 LARGE = 1 << 17  # outputs of so many bytes live in blocks that are kept for the next call
 SLOTS = 64  # blocks that may wait for their next use
-ALIGNMENT = 64
 PAGE = 4096
 HUGE = 1 << 22  # blocks of so many bytes ask the system for huge pages
 

@@ -17,13 +17,13 @@ from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
 
-from . import blocks, host, library, native, wrapper
+from . import host, layout, library, native
 
 CANCELLED, CALLBACK_FAILED, NO_MEMORY = 1, 2, -1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 _LONG = 1 << 15  # programs on more bytes than this run without the GIL
-_SCALARS = {"float64": wrapper.FLOAT64, "float32": wrapper.FLOAT32, "int64": wrapper.INT64}
-_SCALARS |= {"int32": wrapper.INT32, "bool": wrapper.BOOL}
+_SCALARS = {"float64": layout.FLOAT64, "float32": layout.FLOAT32, "int64": layout.INT64}
+_SCALARS |= {"int32": layout.INT32, "bool": layout.BOOL}
 _NUMBERS = (bool, int, float, complex)
 _words = {None: 0, True: id(True), False: id(False)}
 
@@ -182,22 +182,22 @@ class Executable:
             return None
         value_at, weak_at = native.slots()
         on_error = self._raise
-        head = [0] * wrapper.HEADER
-        head[wrapper.ENTRY] = self.code.addresses["entry"]
-        head[wrapper.PARAMS] = self._params.ctypes.data
-        head[wrapper.WORKSPACE] = self.workspace_bytes
-        head[wrapper.INPUTS], head[wrapper.OUTPUTS] = len(self.inputs), len(self.outputs)
-        head[wrapper.RELEASE], head[wrapper.WRAP] = int(self.release_gil), int(wrap)
-        head[wrapper.ON_ERROR] = id(on_error)
-        head[wrapper.CLASS] = id(ConcreteArray)
-        head[wrapper.VALUE_AT], head[wrapper.WEAK_AT] = value_at, weak_at
+        head = [0] * layout.HEADER
+        head[layout.ENTRY] = self.code.addresses["entry"]
+        head[layout.PARAMS] = self._params.ctypes.data
+        head[layout.WORKSPACE] = self.workspace_bytes
+        head[layout.INPUTS], head[layout.OUTPUTS] = len(self.inputs), len(self.outputs)
+        head[layout.RELEASE], head[layout.WRAP] = int(self.release_gil), int(wrap)
+        head[layout.ON_ERROR] = id(on_error)
+        head[layout.CLASS] = id(ConcreteArray)
+        head[layout.VALUE_AT], head[layout.WEAK_AT] = value_at, weak_at
         dims = np.array([n for s in (*self.inputs, *self.outputs) for n in s.shape] or [0])
         words, at = list(head), dims.ctypes.data
         for spec in self.inputs:
             weak = _words[spec.weak_type if wrap else None]
             kind = _SCALARS.get(spec.dtype.name, 0) if not spec.shape else 0
             if wrap and spec.weak_type is not None:
-                kind = kind if spec.weak_type == (kind != wrapper.BOOL) else 0
+                kind = kind if spec.weak_type == (kind != layout.BOOL) else 0
             words += _record(spec, at, weak, kind)
             at += 8 * len(spec.shape)
         for spec in self.outputs:
@@ -208,20 +208,20 @@ class Executable:
 
 
 def _record(spec: Spec, dims: int, weak: int, kind: int) -> list[int]:
-    record = [0] * wrapper.RECORD
-    record[wrapper.DESCR], record[wrapper.RANK] = id(spec.dtype), len(spec.shape)
-    record[wrapper.DIMS], record[wrapper.WEAK] = dims, weak
-    record[wrapper.SCALAR], record[wrapper.BYTES] = kind, spec.bytes
+    record = [0] * layout.RECORD
+    record[layout.DESCR], record[layout.RANK] = id(spec.dtype), len(spec.shape)
+    record[layout.DIMS], record[layout.WEAK] = dims, weak
+    record[layout.SCALAR], record[layout.BYTES] = kind, spec.bytes
     return record
 
 
 def aligned(size: int) -> np.ndarray:
     """Bytes whose address is a multiple of 64."""
     try:
-        raw = np.empty(size + blocks.ALIGNMENT, np.uint8)
+        raw = np.empty(size + layout.ALIGNMENT, np.uint8)
     except MemoryError as error:
         raise MemoryError(_no_memory(size)) from error
-    offset = -raw.ctypes.data % blocks.ALIGNMENT
+    offset = -raw.ctypes.data % layout.ALIGNMENT
     return raw[offset : offset + size]
 
 

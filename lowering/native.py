@@ -12,10 +12,16 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 
-from . import machine, wrapper
+from . import layout, machine
 
 _api = ctypes.pythonapi
 _METH_O = 8
+
+
+def _text() -> str:
+    from . import wrapper
+
+    return wrapper.text()
 
 
 class _MethodDef(ctypes.Structure):
@@ -31,9 +37,7 @@ class Wrapper:
     """The loaded wrapper: makes builtin functions that call programs."""
 
     def __init__(self) -> None:
-        self.code = machine.code(
-            wrapper.text, wrapper.EXPORTS, _c_api(), kind="glue", name="wrapper"
-        )
+        self.code = machine.code(_text, layout.EXPORTS, _c_api(), kind="glue", name="wrapper")
         machine.keep_forever(self.code.keep)  # capsules call it until the very end
         self.address = self.code.addresses
         self._definition = _MethodDef(b"call", self.address["fnx_call"], _METH_O, None)
@@ -88,21 +92,21 @@ def _layout_is_known() -> bool:
     if not sys.platform.startswith("linux"):
         return False
     array, leaf = np.arange(6.0).reshape(2, 3), object()
-    shape = ctypes.cast(_word(array, wrapper.DIMENSIONS), ctypes.POINTER(ctypes.c_int64))
+    shape = ctypes.cast(_word(array, layout.DIMENSIONS), ctypes.POINTER(ctypes.c_int64))
     items, number = [leaf], 0.1
     return (
-        _word(array, wrapper.TYPE) == id(np.ndarray)
-        and _word(array, wrapper.DATA) == array.ctypes.data
-        and _word(array, wrapper.NDIM) & 0xFFFFFFFF == 2
+        _word(array, layout.TYPE) == id(np.ndarray)
+        and _word(array, layout.DATA) == array.ctypes.data
+        and _word(array, layout.NDIM) & 0xFFFFFFFF == 2
         and shape[:2] == [2, 3]
-        and _word(array, wrapper.DESCRIPTOR) == id(array.dtype)
-        and _word(array, wrapper.FLAGS) & 0xFFFFFFFF == array.flags.num
-        and _word((leaf, leaf), wrapper.LENGTH) == 2
-        and _word((leaf,), wrapper.TUPLE_ITEMS) == id(leaf)
-        and ctypes.c_int64.from_address(_word(items, wrapper.ITEMS)).value == id(leaf)
-        and ctypes.c_double.from_address(id(number) + wrapper.FLOAT).value == number
-        and _word(array.dtype, wrapper.SCALAR_TYPE) == id(np.float64)
-        and ctypes.string_at(id(array.dtype) + wrapper.BYTE_ORDER, 1) == b"="
+        and _word(array, layout.DESCRIPTOR) == id(array.dtype)
+        and _word(array, layout.FLAGS) & 0xFFFFFFFF == array.flags.num
+        and _word((leaf, leaf), layout.LENGTH) == 2
+        and _word((leaf,), layout.TUPLE_ITEMS) == id(leaf)
+        and ctypes.c_int64.from_address(_word(items, layout.ITEMS)).value == id(leaf)
+        and ctypes.c_double.from_address(id(number) + layout.FLOAT).value == number
+        and _word(array.dtype, layout.SCALAR_TYPE) == id(np.float64)
+        and ctypes.string_at(id(array.dtype) + layout.BYTE_ORDER, 1) == b"="
         and _numpy_api()[2] == id(np.ndarray)
     )
 
@@ -125,8 +129,8 @@ def _numpy_api() -> Any:
 def _c_api() -> dict[str, int]:
     """Addresses of all that the wrapper uses of CPython and NumPy."""
     table = _numpy_api()
-    found = {name: table[k] for name, k in wrapper.NUMPY.items()}
-    found |= {name: _address(getattr(_api, name)) for name in wrapper.PYTHON}
+    found = {name: table[k] for name, k in layout.NUMPY.items()}
+    found |= {name: _address(getattr(_api, name)) for name in layout.PYTHON}
     objects = {"PyArray_Type": np.ndarray, "PyList_Type": list, "PyTuple_Type": tuple}
     objects |= {"PyFloat_Type": float, "PyLong_Type": int, "PyBool_Type": bool}
     objects |= {"_Py_NotImplementedStruct": NotImplemented, "_Py_TrueStruct": True}

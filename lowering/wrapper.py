@@ -7,33 +7,48 @@ runs while the GIL is held.
 
 from . import blocks
 from .irtext import NULL, Function, Module, Value, i32, i64
-
-# Words of a plan: the program, then one record for each input, then one for each output.
-ENTRY, PARAMS, WORKSPACE, INPUTS, OUTPUTS, RELEASE, WRAP, ON_ERROR = range(8)
-CLASS, VALUE_AT, WEAK_AT = 8, 9, 10  # of fnx's array class: its type, offsets of its slots
-HEADER = 11
-DESCR, RANK, DIMS, WEAK, SCALAR, BYTES = range(6)  # words of a record
-RECORD = 6
-FLOAT64, FLOAT32, INT64, INT32, BOOL = 1, 2, 3, 4, 5  # SCALAR: which Python number will do
-
-# Offsets in CPython's and NumPy's objects.
-TYPE, LENGTH, ITEMS, FLOAT = 8, 16, 24, 16
-TUPLE_ITEMS = tuple.__basicsize__  # 24, and 32 from Python 3.14 on
-DATA, NDIM, DIMENSIONS, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64
-SCALAR_TYPE, BYTE_ORDER = 16, 26  # of a dtype
-CONTIGUOUS_ALIGNED = 0x101
-FRESH = 0x501  # contiguous, aligned, writeable
+from .layout import (
+    BOOL,
+    BYTE_ORDER,
+    BYTES,
+    CLASS,
+    CONTIGUOUS_ALIGNED,
+    DATA,
+    DESCR,
+    DESCRIPTOR,
+    DIMENSIONS,
+    DIMS,
+    ENTRY,
+    FLAGS,
+    FLOAT,
+    FLOAT32,
+    FLOAT64,
+    FRESH,
+    HEADER,
+    INPUTS,
+    INT32,
+    INT64,
+    ITEMS,
+    LENGTH,
+    NDIM,
+    ON_ERROR,
+    OUTPUTS,
+    PARAMS,
+    RANK,
+    RECORD,
+    RELEASE,
+    SCALAR,
+    SCALAR_TYPE,
+    TUPLE_ITEMS,
+    TYPE,
+    VALUE_AT,
+    WEAK,
+    WEAK_AT,
+    WORKSPACE,
+    WRAP,
+)
 
 POLL_MILLISECONDS = 50
-
-PYTHON = (
-    "PyType_GenericAlloc PyList_New PyList_SetItem Py_IncRef Py_DecRef PyErr_Occurred "
-    "PyErr_CheckSignals PyErr_NoMemory PyGILState_Ensure PyGILState_Release PyEval_SaveThread "
-    "PyEval_RestoreThread PyObject_CallOneArg PyLong_FromLongLong PyLong_AsLongLongAndOverflow "
-    "PyCapsule_New PyCapsule_GetPointer PyCapsule_GetContext PyCapsule_SetContext"
-).split()
-NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
-EXPORTS = ("fnx_call", "fnx_poll", "fnx_trim", "fnx_main_thread", "fnx_limit", "fnx_held")
 
 
 def text() -> str:
