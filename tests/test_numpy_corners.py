@@ -1,6 +1,7 @@
 """NumPy's functions in corners: empty, clipped, traced, ragged and overflowing arguments."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -373,6 +374,39 @@ def test_small_disagreements_with_numpy():
     same(jnp.spacing(np.array([-1.0, 1.0], "f2")), np.spacing(np.array([-1.0, 1.0], "f2")))
 
 
+def test_more_small_disagreements_with_numpy():
+    x = np.arange(6.0).reshape(2, 3)
+    same(jnp.diff(x, 0, prepend=1.0), np.diff(x, 0, prepend=1.0))
+    assert int(jnp.lexsort((np.float64(1), np.float64(2)))) == 0
+    assert jnp.linspace(np.zeros(3), 1.0, 0, retstep=True)[1].shape == ()
+    for mode in ("reflect", "symmetric"):
+        wanted = np.pad(x[:1], 2, mode, reflect_type="odd")
+        same(jnp.pad(x[:1], 2, mode, reflect_type="odd"), wanted)
+    for decimals in (40, 1000):
+        assert jnp.round(np.array([1.5, -2e30], np.float32), decimals).tolist() == [
+            1.5,
+            np.float32(-2e30),
+        ]
+    same(jnp.round(x, -1000), 0 * x)
+    with pytest.raises(ValueError, match="correction"):
+        jnp.var(x, ddof=1, correction=0)
+    half = x.astype("float16")
+    assert jnp.var(half, mean=half.mean()).dtype == np.float16
+
+
+def test_operators_leave_containers_alone():
+    class Pair(NamedTuple):
+        x: object
+
+        def __rmul__(self, other):
+            return Pair(other * self.x)
+
+    assert isinstance(jnp.ones(2) * Pair(2.0), Pair)
+    for other in ([1.0, 2.0], {1.0}, {1: 2}, (1.0, 2.0)):
+        with pytest.raises(TypeError, match=type(other).__name__):
+            jnp.ones(2) == other  # noqa: B015
+
+
 def test_errors_of_shapes_and_axes():
     x = jnp.ones((3, 2, 2))
     for axes in (([0], [0, 1]), ("bad", "axes"), "bad"):
@@ -386,3 +420,38 @@ def test_errors_of_shapes_and_axes():
         jnp.clip(1j, 0, 1)
     with pytest.raises(TypeError, match="look for"):
         assert "a" in jnp.arange(3)
+
+
+# --- the array API, and arrays of others -------------------------------------------------------
+
+
+def test_what_libraries_may_ask_of_the_namespace():
+    info = jnp.ones(2).__array_namespace__().__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] == np.float64
+    assert info.dtypes(kind="bool") == {"bool": np.dtype(bool)}
+    assert set(info.dtypes(kind=("bool", "complex floating"))) == {
+        "bool",
+        "complex64",
+        "complex128",
+    }
+    assert info.default_device() is None
+    assert jnp.ones(2).device in info.devices()
+    assert info.capabilities()["max dimensions"] == 64
+
+
+def test_functions_take_what_is_like_an_array():
+    class Wrapped:
+        def __init__(self, x):
+            self.x = jnp.asarray(x)
+
+        def __jax_array__(self):
+            return self.x
+
+    m, k = Wrapped(np.eye(3)), Wrapped(1)
+    assert jnp.diag_indices_from(m)[0].tolist() == [0, 1, 2]
+    assert jnp.tril_indices_from(m)[0].shape == jnp.triu_indices_from(m)[0].shape == (6,)
+    same(jnp.roll(m, k, 0), np.roll(np.eye(3), 1, 0))
+    same(jnp.insert(m, k, 5.0, axis=0), np.insert(np.eye(3), 1, 5.0, axis=0))
+    assert jnp.iscomplexobj(Wrapped(1j))
+    assert not jnp.iscomplexobj(m)
+    assert jnp.isscalar(k)

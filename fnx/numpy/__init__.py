@@ -20,6 +20,7 @@ from fnx.numpy.elementary import *
 from fnx.numpy.folds import *
 from fnx.numpy.functional import *
 from fnx.numpy.grids import *
+from fnx.numpy.inspection import array_namespace_info as __array_namespace_info__
 from fnx.numpy.logic import *
 from fnx.numpy.methods import members as _members
 from fnx.numpy.numerics import *

@@ -260,6 +260,7 @@ def extract(condition, arr, *, size=None, fill_value=0):
 def insert(arr, obj, values, axis=None):
     """Values put in before positions that are known."""
     x = to_array(arr, "insert")
+    obj = to_array(obj, "insert") if hasattr(obj, "__jax_array__") else obj
     if axis is None:
         x, axis = ravel(x), 0
     k = canonical_axis(axis, x.ndim)

@@ -44,6 +44,8 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
     if x.ndim == 0:
         raise InvalidValue("diff of an array of rank 0; expected an axis")
     k = canonical_axis(axis, x.ndim)
+    if n == 0:
+        return x
     parts = [x]
     for given, before in ((prepend, True), (append, False)):
         if given is not None:

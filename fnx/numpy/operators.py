@@ -29,7 +29,7 @@ def _unknown(x: Any) -> bool:
 
 def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     if _unknown(y):
-        if isinstance(y, (list, tuple)):
+        if type(y) in (list, tuple, set, dict):  # a subclass may have the operator itself
             raise TypeMismatch(
                 f"{fn.__name__} of an array and a {type(y).__name__}: {y!r:.60}; expected an array or a "
                 "number. Make an array of it first: jnp.asarray(...)"

@@ -120,8 +120,8 @@ def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
     for count, before in ((lo, True), (hi, False)):
         while count > 0:
             n = x.shape[axis]
-            if n <= skip:
-                raise InvalidValue(f"pad with mode={mode!r} of axis {axis} of size {n}")
+            if n <= skip:  # a single element has nothing but itself to be mirrored
+                return _pad_places(x, axis, lo, hi, "edge", "even")
             take_now = min(count, n - skip)
             end = x[(*lead, slice(0, 1) if before else slice(n - 1, n))]
             inner = slice(skip, skip + take_now) if before else slice(n - skip - take_now, n - skip)

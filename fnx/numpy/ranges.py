@@ -123,7 +123,7 @@ def _linspace(a: Array, b: Array, num: int, endpoint: bool) -> tuple[Array, Arra
     if div > 0:
         step = ops.div(delta, scalar(div, a.dtype))
     else:
-        step = _full(a.shape, math.nan, a.dtype)
+        step = scalar(math.nan, a.dtype)
     count = num - 1 if endpoint and num > 1 else num
     t = ops.div(_iota(real, count), scalar(max(div, 1), real))
     t = convert(t, a.dtype)
@@ -259,12 +259,14 @@ def triu_indices(n, k=0, m=None):
 
 def tril_indices_from(arr, k=0):
     """`tril_indices` for a matrix."""
-    return tril_indices(arr.shape[-2], k, arr.shape[-1])
+    shape = _matrices("tril_indices_from", arr).shape
+    return tril_indices(shape[-2], k, shape[-1])
 
 
 def triu_indices_from(arr, k=0):
     """`triu_indices` for a matrix."""
-    return triu_indices(arr.shape[-2], k, arr.shape[-1])
+    shape = _matrices("triu_indices_from", arr).shape
+    return triu_indices(shape[-2], k, shape[-1])
 
 
 def diag_indices(n, ndim=2):
@@ -274,6 +276,7 @@ def diag_indices(n, ndim=2):
 
 def diag_indices_from(arr):
     """Indices of the diagonal of a hypercube."""
+    arr = to_array(arr, "diag_indices_from")
     if len(set(arr.shape)) != 1 or arr.ndim < 2:
         raise InvalidValue(f"diag_indices_from needs axes of one size, not shape {arr.shape}")
     return diag_indices(arr.shape[0], arr.ndim)

@@ -20,7 +20,6 @@ from fnx.numpy.util import (
     fit,
     named,
     no_out,
-    promote,
     promote_inexact,
     reshape_to,
     select,
@@ -296,6 +295,8 @@ def var(
     """The mean square of the distance to the mean; divided by the count less `ddof`."""
     no_out("var", out)
     if correction is not None:
+        if type(ddof) in PYTHON and ddof:
+            raise InvalidValue("variance with both ddof= and correction=; expected one of the two")
         ddof = correction
     (x,) = promote_inexact("var", a)
     final = None if dtype is None else dtypes.canonical(dtype)
@@ -305,8 +306,12 @@ def var(
     result_dtype = dtypes.real_of(x.dtype) if final is None else final
     x = convert(x, dtypes.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x
     if final is not None and dtypes.is_inexact(final):
-        x = promote("var", x, _full((), 0, final))[0]
+        pair = ((x.dtype, False), (final, False))
+        x = convert(x, dtypes.promote_cached(pair, False)[0])
+    given = x.dtype if mean is None else to_array(mean, "var").dtype
     center = _mean(x, axes, where) if mean is None else to_array(mean, "var")
+    if given.itemsize < x.dtype.itemsize:
+        center = convert(center, x.dtype)
     delta = ufuncs.subtract(x, center)
     if dtypes.is_complex(x.dtype):
         delta = ops.real(ops.mul(delta, ops.conj(delta)))

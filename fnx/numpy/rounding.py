@@ -69,8 +69,13 @@ def round(a, decimals=0, out=None):
     if dtypes.is_complex(x.dtype):
         return ops.complex_(round(ops.real(x), decimals), round(ops.imag(x), decimals))
     wide = convert(x, dtypes.float32) if x.dtype.itemsize < 4 else x
-    factor = constant(10.0**decimals, wide.dtype)
-    return convert(ops.div(ops.Round(1)(ops.mul(wide, factor)), factor), x.dtype)
+    limit = int(np.log10(float(np.finfo(wide.dtype).max)))
+    if decimals > limit:
+        return x  # beyond all digits
+    factor = constant(10.0 ** max(decimals, -limit), wide.dtype)
+    large = ops.mul(wide, factor)
+    rounded = ops.div(ops.Round(1)(large), factor)
+    return convert(select(ops.is_finite(large), rounded, wide), x.dtype)
 
 
 around = round

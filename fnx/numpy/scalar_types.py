@@ -131,6 +131,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:  # type: ignor
 
 def isscalar(element: Any) -> bool:  # type: ignore[valid-type]
     """Whether it is a number, or an array of rank 0."""
+    element = element.__jax_array__() if hasattr(element, "__jax_array__") else element
     return np.isscalar(element) or (isinstance(element, (Array, np.ndarray)) and element.ndim == 0)
 
 
@@ -138,7 +139,7 @@ def iscomplexobj(x: Any) -> bool:  # type: ignore[valid-type]
     """Whether the dtype is complex."""
     if x is None:
         return False
-    if isinstance(x, (list, tuple)):  # with tracers in it
+    if isinstance(x, (list, tuple)) or hasattr(x, "__jax_array__"):
         x = asarray(x)
     return dtypes.is_complex(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
 

@@ -79,6 +79,8 @@ def lexsort(keys, axis=-1):
     xs = [to_array(k, "lexsort") for k in keys]
     if not xs:
         raise TypeMismatch("lexsort needs at least one key")
+    if not xs[0].ndim:
+        return scalar(0, INT)
     k = canonical_axis(axis, xs[0].ndim)
     places = Iota(k, INT, xs[0].shape)()
     return Sort(k, True, len(xs))(*xs[::-1], places)[-1]

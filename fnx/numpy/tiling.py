@@ -73,6 +73,7 @@ def _repeat_places(repeats: Any, n: int, total: int) -> Array:
 def roll(a, shift, axis=None):
     """Elements moved along axes; those that leave come in at the other end."""
     x = to_array(a, "roll")
+    shift = to_array(shift, "roll") if hasattr(shift, "__jax_array__") else shift
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
