@@ -55,7 +55,7 @@ class Static:
         ] = {}  # by the number of arguments and the names of others
 
     def _complete(self, parameters: list, given_both: bool) -> None:
-        """Numbers for names and names for numbers, as in the function's signature, unless both are given."""
+        """Numbers for names and names for numbers, as in the signature, unless both are given."""
         positional = [
             p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
@@ -79,8 +79,8 @@ class Static:
         for p in parameters:
             if p.name in self.names and p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL):
                 raise InvalidValue(
-                    f"{self.what}_argnames of {self.name} names {p.name!r}, which is passed by position alone; "
-                    f"expected {self.what}_argnums"
+                    f"{self.what}_argnames of {self.name} names {p.name!r}, which is passed by position "
+                    f"alone; expected {self.what}_argnums"
                 )
         if given_both:  # as they are: the user knows how the function is called
             self.numbers = tuple(dict.fromkeys(numbers))
