@@ -59,6 +59,10 @@ from fnx.placement import local_device_count as local_device_count
 from fnx.placement import local_devices as local_devices
 from fnx.placement import process_count as process_count
 from fnx.placement import process_index as process_index
+from fnx.refs import Ref as Ref
+from fnx.refs import empty_ref as empty_ref
+from fnx.refs import freeze as freeze
+from fnx.refs import new_ref as new_ref
 from fnx.runtime import compile_report as compile_report
 from fnx.runtime import compile_stats as compile_stats
 from fnx.runtime import effects_barrier as effects_barrier
@@ -114,15 +118,17 @@ numpy.functional.use_transformations(
 del _name
 
 _LATER = frozenset(
-    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn profiler scipy "
+    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn profiler ref scipy "
     "stages test_util".split()
 )
+
+_MODULES = {"stages": "fnx.aot", "ref": "fnx.refs"}
 
 
 def __getattr__(name: str) -> _Any:
     """Modules that few programs need are imported when they are asked for."""
     if name in _LATER:
-        return _importlib.import_module("fnx.aot" if name == "stages" else f"fnx.{name}")
+        return _importlib.import_module(_MODULES.get(name, f"fnx.{name}"))
     import sys
 
     # With name and obj Python adds "Did you mean" to the message.

@@ -25,7 +25,7 @@ from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.control import Cond, While
 from fnx.interpreters.scan import Scan
-from fnx.interpreters.trace import trace
+from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.jit import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType
@@ -34,6 +34,7 @@ from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape, Rev
 from fnx.ops.select import lt, ne
 from fnx.ops.slice import Slice
+from fnx.refs import carrying, write
 
 __all__ = [
     "associative_scan",
@@ -183,6 +184,26 @@ def _scan(
     f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
     owner: Callable, what: str,
 ) -> tuple[Tree, Tree]:  # fmt: skip
+    try:
+        return _plain_scan(f, init, xs, length, reverse, unroll, owner, what)
+    except CapturedRefs as found:
+        refs = found.refs
+    carried = carrying(f, refs)
+
+    def step(state: tuple, x: Tree) -> tuple[tuple, Tree]:
+        values, (carry, y) = carried(state[0], state[1], x)
+        return (values, carry), y
+
+    state = [r.value for r in refs], init
+    (values, last), ys = _scan(step, state, xs, length, reverse, unroll, step, what)
+    write(refs, values)
+    return last, ys
+
+
+def _plain_scan(
+    f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
+    owner: Callable, what: str,
+) -> tuple[Tree, Tree]:  # fmt: skip
     carry, carry_tree = flatten_arrays(init, "the first carry of scan")
     rows, xs_tree = flatten_arrays(xs, "the xs of scan")
     count = _length(rows, xs, length)
@@ -315,6 +336,18 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
     Array(192, dtype=int64, weak_type=True)
     """
+    try:
+        return _plain_while(cond_fun, body_fun, init_val)
+    except CapturedRefs as found:
+        refs = found.refs
+    test, body = carrying(cond_fun, refs), carrying(body_fun, refs)
+    state = [r.value for r in refs], init_val
+    values, last = while_loop(lambda s: test(*s)[1], lambda s: body(*s), state)
+    write(refs, values)
+    return last
+
+
+def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.disable_jit.value:
         val = tree_util.tree_unflatten(treedef, carry)
@@ -485,6 +518,17 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
 
 
 def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:
+    try:
+        return _plain_branch(index, funs, operands, what)
+    except CapturedRefs as found:
+        refs = found.refs
+    carried = [carrying(f, refs) for f in funs]
+    values, out = _branch(index, carried, ([r.value for r in refs], *operands), what)
+    write(refs, values)
+    return out
+
+
+def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:
     arrays, treedef = flatten_arrays(operands, f"operands of {what}")
     avals = [x.aval for x in arrays]
     made = [_trace(f, treedef, avals, f"the branch {name_of(f)} of {what}") for f in funs]

@@ -23,8 +23,9 @@ from fnx.core.interpreter import current, evaluate
 from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
-from fnx.interpreters.trace import trace
+from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.program import BACKEND, Empty, Program
+from fnx.refs import Ref, carrying, new_ref, write
 from fnx.static import Fixed, Static
 
 flatten = tree_util.tree_flatten
@@ -51,7 +52,8 @@ class Jitted:
         self.static = static
         self.donated = donated
         self.options = options
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[Any, Any] = {}  # by signature; with mutable references, functions
+        self._refs: tuple[Ref, ...] = ()  # those that the function uses from outside
         # The programs that ran last, for each of the values of static arguments.
         self._last: tuple[Program, ...] = ()  # without static arguments
         self._recent: dict[Fixed, tuple[Program, ...]] = {}
@@ -89,12 +91,47 @@ class Jitted:
 
     def _call(self, args: tuple, kwargs: dict, fixed: Fixed) -> Any:
         leaves, treedef = flatten((args, kwargs))
+        held = tuple([k for k, x in enumerate(leaves) if type(x) is Ref])
+        if held or self._refs:
+            return self._call_with_refs(leaves, treedef, fixed, held)
         arrays = self._arrays(leaves)
-        program = self._program(arrays, treedef, fixed)
+        try:
+            program = self._program(arrays, treedef, fixed)
+        except CapturedRefs as found:
+            self._refs = found.refs
+            return self._call(args, kwargs, fixed)
         outs = program(Empty.without(program.empty.inputs, arrays))
         if program.run is not None and program.take is not None and not overridden.get():
             self._remember(program, fixed)
         return program.build(outs)
+
+    def _call_with_refs(self, leaves: list, treedef: Any, fixed: Fixed, held: tuple) -> Any:
+        """The call as one of a function that gets and returns what mutable references hold.
+
+        Those are the arguments number `held`, and the ones that the function uses from outside.
+        """
+        refs = self._refs
+        key = "refs", treedef, fixed, held, refs
+        if key not in self._programs:
+            carried = carrying(self.fun, refs)
+
+            def pure(values: list, leaves: list) -> tuple:
+                given = [new_ref(x) if k in held else x for k, x in enumerate(leaves)]
+                args, kwargs = self.static.join(*tree_util.tree_unflatten(treedef, given), fixed)
+                values, out = carried(values, *args, **kwargs)
+                return values, [given[k].value for k in held], out
+
+            pure.__name__ = name_of(self.fun)
+            self._programs[key] = jit(pure)
+        plain = [x.value if k in held else x for k, x in enumerate(leaves)]
+        try:
+            values, ends, out = self._programs[key]([r.value for r in refs], plain)
+        except CapturedRefs as found:
+            self._refs = (*refs, *found.refs)
+            return self._call_with_refs(leaves, treedef, fixed, held)
+        write(refs, values)
+        write([leaves[k] for k in held], ends)
+        return out
 
     def _remember(self, program: Program, fixed: Fixed) -> None:
         before = self._last if self.plain else self._recent.get(fixed, ())

@@ -9,7 +9,7 @@ from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import UnexpectedTracerError
+from fnx.core.errors import InvalidValue, UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
@@ -48,6 +48,7 @@ class Stage(Interpreter):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Var, Array]] = {}  # by identity of the value
         self.source = user_source()
+        self.refs: dict[Any, Array] = {}  # mutable references from outside, and what they hold now
 
     def new_input(self, aval: ShapedArray) -> StageTracer:
         return StageTracer(self, Var(aval))
@@ -106,6 +107,17 @@ class Stage(Interpreter):
         return Jaxpr([*consts, *inputs], self.eqns, outs, consts=len(consts), name=name)
 
 
+class CapturedRefs(InvalidValue):
+    """A traced function used mutable references that were made outside it."""
+
+    def __init__(self, what: str, refs: tuple):
+        super().__init__(
+            f"{what} uses {len(refs)} mutable references (new_ref) that were made outside it, which only "
+            "jit, loops and branches can do. Make them inside, or return arrays."
+        )
+        self.refs = refs
+
+
 class _Return(Primitive):
     name = "return"
 
@@ -125,6 +137,8 @@ def trace(
     token = current.set(stage)
     try:
         outs = [stage.atom(x) for x in fn(*inputs)]
+        if stage.refs:
+            raise CapturedRefs(what, tuple(stage.refs))
     finally:
         current.reset(token)
         stage.ended = True

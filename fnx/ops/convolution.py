@@ -14,7 +14,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
-from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis
+from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis, zeros
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program
 from fnx.ops.contraction import accumulator
@@ -274,6 +274,11 @@ class ConvGeneralDilated(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         (x, w), (kx, kw) = args, axes
+        if not size:  # no lanes would be no groups
+            lane = [ShapedArray(v.shape[:k] + v.shape[k + 1 :], v.dtype) if k is not None else v.aval
+                    for v, k in zip(args, axes)]  # fmt: skip
+            (aval,) = self.abstract(*lane)
+            return (zeros(aval.update(shape=(0, *aval.shape))),), (0,)
         xs, ws, os = self.dimension_numbers
         groups = self.groups
         if kx is None and groups > 1:

@@ -1,0 +1,200 @@
+"""Mutable references: `new_ref`, read and written by indexing, inside loops and jit, too.
+
+A Ref is a Python object that holds an array. Where a function that is being traced reads or writes one
+that was made outside, tracing stops (`CapturedRefs`), and whoever traces does so again with the Ref's
+array as an argument and a result more: programs stay functions of arrays.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fnx.core.array import Array, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
+from fnx.core.interpreter import current
+from fnx.interpreters.trace import Stage
+from fnx.ops.basic import zeros
+from fnx.ops.convert import ConvertElementType
+
+__all__ = [
+    "AbstractRef",
+    "Ref",
+    "addupdate",
+    "empty_ref",
+    "freeze",
+    "get",
+    "new_ref",
+    "set",
+    "swap",
+]
+
+
+def _stage() -> Stage | None:
+    """The function that is being traced now, if one is."""
+    it = current.get()
+    while it is not None:
+        if isinstance(it, Stage) and it.parent is None:
+            return it
+        it = it.parent  # type: ignore[assignment]
+    return None
+
+
+class Ref:
+    """A place for an array of one shape and dtype; made by `new_ref`.
+
+    `ref[index]` reads, `ref[index] = x` writes, as `.at[index].set` does; `ref[...]` is the whole.
+    """
+
+    __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_value")
+    __hash__ = object.__hash__
+
+    def __init__(self, value: Array):
+        self._aval = value.aval
+        self._home, self._value, self._frozen = _stage(), value, False
+
+    aval: ShapedArray = property(lambda self: self._aval)  # type: ignore[assignment]
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+    ndim = property(lambda self: len(self._aval.shape))
+    size = property(lambda self: self._aval.size)
+
+    @property
+    def value(self) -> Array:
+        """The array that it holds now."""
+        if self._frozen:
+            raise InvalidValue("this Ref was frozen; expected one that is still in use")
+        stage = _stage()
+        if stage is self._home:
+            return self._value
+        return stage.refs.setdefault(self, self._value)  # type: ignore[union-attr]
+
+    @value.setter
+    def value(self, x: Array) -> None:
+        if self._frozen:
+            raise InvalidValue("this Ref was frozen; expected one that is still in use")
+        stage = _stage()
+        if stage is self._home:
+            self._value = x
+        else:
+            stage.refs[self] = x  # type: ignore[union-attr]
+
+    def __getitem__(self, index: Any) -> Array:
+        return self.value[index]  # type: ignore[index]
+
+    def __setitem__(self, index: Any, x: Any) -> None:
+        old = self.value
+        x = as_array(x)
+        if x.dtype != self.dtype and not x.aval.weak_type:
+            raise TypePromotionError(
+                f"a Ref of dtype {self.dtype} cannot hold values of dtype {x.dtype}"
+            )
+        self.value = old.at[index].set(x)  # type: ignore[attr-defined]
+
+    def get(self) -> Array:
+        """The whole array."""
+        return self.value
+
+    def set(self, x: Any) -> None:
+        """Write the whole array."""
+        self[...] = x
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __jax_array__(self) -> Array:
+        raise TypeMismatch("a Ref is no array; expected ref[...], which reads it")
+
+    def __repr__(self) -> str:
+        held = "frozen" if self._frozen else repr(self._value)
+        return f"Ref({self._aval.str_short()}, {held})"
+
+
+AbstractRef = Ref
+
+
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
+    """A mutable reference to an array.
+
+    >>> total = new_ref(0.0)
+    >>> def add(x):
+    ...     total[...] += x
+    >>> add(2.0), add(3.0)
+    (None, None)
+    >>> float(total[...])
+    5.0
+    """
+    del memory_space, kind
+    x = as_array(init_val)
+    return Ref(ConvertElementType(x.dtype)(x) if x.aval.weak_type else x)
+
+
+def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
+    """A mutable reference to an array of a shape and dtype, which holds zeros."""
+    from fnx.flat import aval_like
+
+    return new_ref(zeros(aval_like(ty).strong()), memory_space=memory_space)
+
+
+def freeze(ref: Ref) -> Array:
+    """The array that a Ref holds, at the end of its life."""
+    x = ref.value
+    ref._frozen = True
+    return x
+
+
+def get(ref: Ref, idx: Any = ...) -> Array:
+    """`ref[idx]`."""
+    return ref[... if idx is None else idx]
+
+
+def set(ref: Ref, idx: Any, value: Any) -> None:
+    """`ref[idx] = value`."""
+    ref[... if idx is None else idx] = value
+
+
+def swap(ref: Ref, idx: Any, value: Any) -> Array:
+    """What was at `idx`, which holds `value` now."""
+    old = get(ref, idx)
+    set(ref, idx, value)
+    return old
+
+
+def addupdate(ref: Ref, idx: Any, x: Any) -> None:
+    """`ref[idx] += x`."""
+    set(ref, idx, get(ref, idx) + x)
+
+
+# --- for those who trace ---------------------------------------------------------------------------
+
+
+@contextmanager
+def rebound(refs: Sequence[Ref], values: Sequence[Array]) -> Iterator[Callable[[], list[Array]]]:
+    """Within it the Refs hold `values` and belong to the function that is traced now."""
+    before = [(r._value, r._home) for r in refs]
+    stage = _stage()
+    for r, x in zip(refs, values, strict=True):
+        r._value, r._home = x, stage
+    try:
+        yield lambda: [r._value for r in refs]
+    finally:
+        for r, (value, home) in zip(refs, before):
+            r._value, r._home = value, home
+
+
+def carrying(fun: Callable, refs: Sequence[Ref]) -> Callable:
+    """`(values, *args) -> (values, fun(*args))`, where `values` are what the Refs hold."""
+
+    def carried(values: Sequence[Array], *args: Any, **kwargs: Any) -> tuple[list[Array], Any]:
+        with rebound(refs, values) as last:
+            out = fun(*args, **kwargs)
+            return last(), out
+
+    carried.__name__ = getattr(fun, "__name__", type(fun).__name__)
+    return carried
+
+
+def write(refs: Sequence[Ref], values: Sequence[Array]) -> None:
+    """Let the Refs hold values."""
+    for r, x in zip(refs, values, strict=True):
+        r.value = x
