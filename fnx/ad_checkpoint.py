@@ -1,7 +1,6 @@
 """checkpoint (remat): derivatives that store less and compute again; and policies of what to store."""
 
 from collections.abc import Callable, Iterable
-from functools import wraps
 from typing import Any
 
 from fnx import tree_util
@@ -9,6 +8,7 @@ from fnx.api import flatten_arrays, name_of
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Primitive
+from fnx.flat import wraps
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.remat import Checkpoint, Named
 from fnx.interpreters.simplify import simplify

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from fnx.flat import (
     flatten_arrays,
     name_of,
     split_args,
+    wraps,
 )
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_

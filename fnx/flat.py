@@ -1,5 +1,6 @@
 """Users' functions of pytrees as functions of flat lists of arrays, and checks of their arguments."""
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +16,18 @@ from fnx.interpreters.jvp import JVPTracer
 
 
 def name_of(fun: Callable) -> str:
-    return getattr(fun, "__name__", None) or type(fun).__name__
+    name = getattr(fun, "__name__", None)
+    return name if name and isinstance(name, str) else type(fun).__name__
+
+
+def wraps(fun: Callable) -> Callable[[Callable], Callable]:
+    """functools.wraps, also for objects whose __name__ is not a string."""
+    named = [
+        key
+        for key in functools.WRAPPER_ASSIGNMENTS
+        if "name" not in key or isinstance(getattr(fun, key, None), str)
+    ]
+    return functools.wraps(fun, named)
 
 
 def signature_of(fun: Callable) -> inspect.Signature | None:

@@ -1,7 +1,6 @@
 """Jacobians and Hessians: derivatives of all results with respect to all arguments, by vmap."""
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import entrance
 from fnx.derivatives import check_differentiable
-from fnx.flat import Aux, check_callable, flat_function, flatten_arrays, split_args
+from fnx.flat import Aux, check_callable, flat_function, flatten_arrays, split_args, wraps
 from fnx.interpreters import batching
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_

@@ -1,7 +1,6 @@
 """vmap: a function of one lane becomes a function of all lanes at once."""
 
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from fnx import tree_util
 from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
-from fnx.flat import check_callable, flatten_arrays, name_of
+from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import evaluate, use
-from fnx.flat import aval_like, check_callable, name_of
+from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
+from fnx.core.primitive import Primitive
+from fnx.flat import aval_like, check_callable, name_of, wraps
 from fnx.jit import Jitted, jit
 
 
@@ -60,8 +60,23 @@ def release_memory() -> None:
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
     """Within it, operations on known values are computed at once, inside jit too."""
-    with use(evaluate):
+    with use(KnownAtOnce(current.get())):
         yield
+
+
+class KnownAtOnce(Interpreter):
+    """Evaluates what needs no traced value, and hands everything else to the interpreter outside."""
+
+    what = "ensure_compile_time_eval"
+
+    def __init__(self, parent: Interpreter):
+        self.parent = parent
+
+    def process(self, prim: Primitive, args: tuple) -> tuple:
+        traced = any(isinstance(a, Tracer) for a in args)
+        inner = self.parent if traced and self.parent is not None else evaluate
+        with use(inner):
+            return inner.process(prim, args)
 
 
 @contextmanager

@@ -5,13 +5,12 @@ All devices are one CPU here, so that both are batching over named axes, compile
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any
 
 from fnx import tree_util
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.flat import check_callable, flatten_arrays, name_of
+from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.batching import Lanes, batch
 from fnx.jit import Jitted, jit
 from fnx.lanes import map_lanes, place_result

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,10 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import use
 from fnx.core.jaxpr import ClosedJaxpr
-from fnx.flat import aval_like, check_callable, flatten_arrays, name_of
+from fnx.flat import aval_like, check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.collectives import Axes
 from fnx.interpreters.trace import trace
+from fnx.ops.basic import zeros
 
 
 class ShapeDtypeStruct:
@@ -129,8 +129,17 @@ def make_jaxpr(
     return make_jaxpr_f
 
 
+def _array_of(x: Any) -> Any:
+    return zeros(aval_like(x)) if isinstance(x, ShapeDtypeStruct) else x
+
+
 def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of `fun`'s result, without computing it."""
-    jaxpr, _, structure = trace_user(fun, args, kwargs, f"eval_shape of {name_of(fun)}")
+    """The shapes and dtypes of `fun`'s result, without computing it; it may return such itself."""
+
+    @wraps(fun)
+    def with_arrays(*args: Any, **kwargs: Any) -> Any:
+        return tree_util.tree_map(_array_of, fun(*args, **kwargs))
+
+    jaxpr, _, structure = trace_user(with_arrays, args, kwargs, f"eval_shape of {name_of(fun)}")
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
     return tree_util.tree_unflatten(structure, shapes)

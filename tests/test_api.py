@@ -286,6 +286,35 @@ def test_ensure_compile_time_eval():
     assert float(f(2.0)) == 12.0
 
 
+def test_ensure_compile_time_eval_with_traced_values():
+    def f(x):
+        with fnx.ensure_compile_time_eval():
+            n = int(jnp.sum(jnp.arange(4)))
+            y = fnx.vmap(lambda a: a * x)(jnp.arange(3.0))
+            return jnp.where(x > 0, y, n)
+
+    expected = [0.0, 2.0, 4.0]
+    assert np.asarray(fnx.jit(f)(2.0)).tolist() == np.asarray(f(2.0)).tolist() == expected
+    assert float(fnx.jit(fnx.grad(lambda x: f(x).sum()))(2.0)) == 3.0
+
+
+def test_eval_shape_of_shapes():
+    shape = fnx.ShapeDtypeStruct((4,), "float32")
+    assert fnx.eval_shape(lambda x: {"a": shape, "b": x}, 1.0)["a"] == shape
+
+
+def test_callables_with_odd_names():
+    class Mean:
+        __name__ = 3.0
+
+        def __call__(self, x):
+            return x * 2.0
+
+    for transform in (fnx.vmap, fnx.jit, fnx.jacfwd, fnx.checkpoint):
+        transform(Mean())(jnp.ones(2))
+    assert float(fnx.grad(Mean())(1.0)) == 2.0
+
+
 def test_names_do_not_change_results():
     with fnx.named_scope("part"):
         f = fnx.named_call(lambda x: x * 2.0, name="double")

@@ -7,7 +7,6 @@ through calls, branches and loops as further results and carries.
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
 from fnx.core.source import at_line
-from fnx.flat import check_callable, flatten_arrays, name_of
+from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.control import Cond, While
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import trace, trace_closed
