@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
 
-from . import donation, fuse, memory, rows, tails
+from . import donation, fuse, memory, rows, shares, tails
 from .build import Builder, dtype_name
 from .kernel import Buffer, Program
 from .values import OWN, Handle, Registers, Stored
@@ -25,6 +25,7 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
         refused |= aliases.items() - kept.items()
     rows.fuse(builder)
     tails.overlap(builder.block)
+    shares.even(builder.block)
     total = memory.plan(builder.block, builder.buffers)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes

@@ -14,7 +14,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import views, walk
-from .kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
+from .kernel import Buffer, Let, Loop, Nest, Stmt, Store
 from .memory import itemsize
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Loops:
     def of(cls, nest: Nest) -> "Loops | None":
         loops: list[Loop] = []
         body = nest.body
-        if nest.results or any(type(s) not in _ALLOWED for s in walk.statements(body)):
+        if nest.results or any(type(s) not in walk.REWRITTEN for s in walk.statements(body)):
             return None
         while len(body) == 1 and isinstance(body[0], Loop) and _is_plain(body[0]):
             loops.append(body[0])
@@ -134,7 +134,7 @@ class Loops:
         shape = [*shape, row] if row > 1 else shape
         index = [scalar.var("int64", "i") for _ in shape]
         position = scalar.linear_index(tuple(index), tuple(shape))
-        body = [_rewritten(s, _replacing({old.index: position})) for s in self.body]
+        body = [walk.rewritten(s, walk.replacing({old.index: position})) for s in self.body]
         loops = [Loop(i, scalar.size(n), []) for i, n in zip(index, shape, strict=True)]
         loops[-1].vector = old.vector and row > 1
         loops[0].parallel = old.parallel
@@ -146,57 +146,12 @@ class Loops:
         for loop in reversed(self.loops[depth:]):
             body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
         names = {a.index: b for a, b in zip(self.loops[:depth], index, strict=True)}
-        return [_rewritten(s, _replacing(names)) for s in body]
-
-
-_ALLOWED = (Loop, Store, Let, Eval)
+        return [walk.rewritten(s, walk.replacing(names)) for s in body]
 
 
 def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 0
     return known and not (loop.carries or loop.poll or loop.reverse)
-
-
-def _replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:
-    """Expressions with some nodes replaced."""
-    done = dict(names)
-
-    def replaced(root: Expr) -> Expr:
-        todo = [root]
-        while todo:
-            e = todo[-1]
-            if e in done:
-                todo.pop()
-                continue
-            missing = [a for a in e.args if a not in done]
-            if missing:
-                todo += missing
-                continue
-            args = tuple(done[a] for a in e.args)
-            same = all(a is b for a, b in zip(args, e.args, strict=True))
-            done[e] = e if same else scalar.node(e.op, e.dtype, args, e.attr)
-            todo.pop()
-        return done[root]
-
-    return replaced
-
-
-def _rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
-    """A statement with its expressions replaced."""
-    match s:
-        case Store():
-            return Store(s.buffer, new(s.index), new(s.value))
-        case Let():
-            return Let(s.variables, [new(e) for e in s.values])
-        case Eval():
-            return Eval([new(e) for e in s.exprs])
-        case Loop():
-            return Loop(
-                s.index, new(s.extent), [_rewritten(x, new) for x in s.body], s.carries,
-                [new(e) for e in s.init], [new(e) for e in s.yields],
-                s.reassociate, s.parallel, s.vector, s.poll, s.reverse, s.unroll,
-            )  # fmt: skip
-    raise TypeError(f"not in a nest of rows: {s!r}")
 
 
 # --- what a round touches ----------------------------------------------------------------------
@@ -409,8 +364,8 @@ def _kept(
         before, store, after = body[: at[0]], body[at[0]], body[at[0] + 1 :]
         assert isinstance(store, Store)
         name = scalar.var(buffer.dtype, "r")
-        renamed = _replacing(dict.fromkeys(loads, name))
-        return [*before, Let([name], [store.value]), *(_rewritten(s, renamed) for s in after)]
+        renamed = walk.replacing(dict.fromkeys(loads, name))
+        return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
     size = itemsize(buffer.dtype)
     if (high - low + 1) * size > STACK_ROW:
         return body
@@ -433,7 +388,7 @@ def _moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) ->
     nodes = [e for x in walk.statements([s]) for e in walk.nodes(walk.expressions(x))]
     loads = [e for e in nodes if e.op == "load" and e.attr is old]
     names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}
-    return _stored(_rewritten(s, _replacing(names)), old, new, within)
+    return _stored(walk.rewritten(s, walk.replacing(names)), old, new, within)
 
 
 def _stored(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:

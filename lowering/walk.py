@@ -1,8 +1,9 @@
 """What statements of the Kernel IR contain: blocks, expressions, buffers read and written, work."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import kernel
@@ -139,6 +140,53 @@ def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
         found.update(dict.fromkeys(ref.buffer for ref in references(stmt)))
         found.update(dict.fromkeys(writes(stmt)))
     return found
+
+
+# --- other expressions ---------------------------------------------------------------------------
+
+REWRITTEN = (kernel.Store, kernel.Let, kernel.Eval, kernel.Loop)
+
+
+def replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:
+    """Expressions with some nodes replaced."""
+    done = dict(names)
+
+    def replaced(root: Expr) -> Expr:
+        todo = [root]
+        while todo:
+            e = todo[-1]
+            if e in done:
+                todo.pop()
+                continue
+            missing = [a for a in e.args if a not in done]
+            if missing:
+                todo += missing
+                continue
+            args = tuple(done[a] for a in e.args)
+            same = all(a is b for a, b in zip(args, e.args, strict=True))
+            done[e] = e if same else scalar.node(e.op, e.dtype, args, e.attr)
+            todo.pop()
+        return done[root]
+
+    return replaced
+
+
+def rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
+    """A statement with its expressions replaced."""
+    match s:
+        case kernel.Store():
+            return kernel.Store(s.buffer, new(s.index), new(s.value))
+        case kernel.Let():
+            return kernel.Let(s.variables, [new(e) for e in s.values])
+        case kernel.Eval():
+            return kernel.Eval([new(e) for e in s.exprs])
+        case kernel.Loop():
+            return kernel.Loop(
+                s.index, new(s.extent), [rewritten(x, new) for x in s.body], s.carries,
+                [new(e) for e in s.init], [new(e) for e in s.yields],
+                s.reassociate, s.parallel, s.vector, s.poll, s.reverse, s.unroll,
+            )  # fmt: skip
+    raise TypeError(f"not to be rewritten: {s!r}")
 
 
 # --- how much work -----------------------------------------------------------------------------

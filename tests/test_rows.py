@@ -6,6 +6,7 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
+from fnx.lowering import threads
 
 RNG = np.random.default_rng(0)
 
@@ -208,3 +209,26 @@ def test_products_share_a_copy_of_an_operand():
         np.testing.assert_allclose(
             ours, np.einsum("nki,kij->nkj", y, theirs), rtol=1e-11, atol=1e-11
         )
+
+
+@pytest.mark.parametrize("shape", [(3, 256, 256), (2, 2, 90, 300), (5, 400, 200)], ids=str)
+def test_few_outer_rounds_are_shared_by_their_rows(shape):
+    x = RNG.normal(size=shape)
+
+    def f(np_, x):
+        return softmax(np_, x), np_.sin(x[..., 1:, :] - x[..., :-1, :])
+
+    text = kernel(lambda x: f(jnp, x), x)
+    rounds = [
+        int(line.split(" < ")[1].split(":")[0]) for line in text.splitlines() if "parallel" in line
+    ]
+    assert rounds
+    assert min(rounds) >= 64
+    before = threads.get_num_threads()
+    try:
+        threads.set_num_threads(3)
+        found = jax.jit(lambda x: f(jnp, x))(x)
+    finally:
+        threads.set_num_threads(before)
+    for ours, theirs in zip(found, f(np, x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
