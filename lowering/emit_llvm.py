@@ -20,7 +20,7 @@ from .llvm_types import Operand
 
 ENTRY = "entry"
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
-_GRAIN_WORK = 1 << 15  # operations worth a task of their own
+_GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
 
 
 @dataclass(eq=False)

@@ -190,7 +190,7 @@ class Nests:
         names = [m.name for m in [*self.stores, *group.folds]] or ["nest"]
         work = walk.work(body)
         first = body[0] if body else None
-        if work >= fuse.PARALLEL_WORK and not results and len(body) == 1:
+        if work >= fuse.NEST_WORK and not results and len(body) == 1:
             if isinstance(first, Loop) and not self.builder.in_place and not first.carries:
                 first.parallel = not group.folds or self._rows_apart()
         self.builder.emit_nest(names, body, results, note=self._note(names))
