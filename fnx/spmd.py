@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fnx import tree_util
-from fnx.core.array import Array
+from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.batching import Lanes, batch
@@ -138,14 +138,22 @@ def shard_map(
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
         axes = _manual_axes(mesh, axis_names, name_of(f))
-        leaves, treedef = flatten_arrays(args, "arguments of a function under shard_map")
+        given, treedef = tree_util.tree_flatten(args)
         specs = _flatten_specs(in_specs, args, "in_specs")
+        # Whatever is not cut may be no array: a function, a setting.
+        cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
+        leaves, _ = flatten_arrays(
+            [x for x, c in zip(given, cut) if c], "arguments of a function under shard_map"
+        )
+        specs = [s for s, c in zip(specs, cut) if c]
         parts = [_cut(x, spec, axes, f"in_specs, {name_of(f)}") for x, spec in zip(leaves, specs)]
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
+            it = iter(xs)
+            full = [next(it) if c else x for x, c in zip(given, cut)]
             outs, structure = flatten_arrays(
-                f(*tree_util.tree_unflatten(treedef, xs)), f"results of {name_of(f)}"
+                f(*tree_util.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
             )
             structures.append(structure)
             return outs

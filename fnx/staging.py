@@ -39,6 +39,11 @@ class ShapeDtypeStruct:
         self.weak_type = weak_type
         self.sharding = sharding
 
+    def update(self, **changes: Any) -> "ShapeDtypeStruct":
+        """The same but for these."""
+        own = {k: getattr(self, k) for k in ("shape", "dtype", "sharding", "weak_type")}
+        return ShapeDtypeStruct(**(own | changes))
+
     @staticmethod
     def like(x: Any) -> "ShapeDtypeStruct":
         """That of an array."""

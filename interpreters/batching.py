@@ -89,15 +89,21 @@ def batch(
     size: int,
     args: Sequence[Array],
     axes: Sequence[int | None],
+    lanes: Batch | None = None,
 ) -> tuple[list[Array], list[int | None]]:
-    """Results of a function of arrays for all lanes at once, and their batch axes."""
-    me = Batch(current.get(), size)
+    """Results of a function of arrays for all lanes at once, and their batch axes.
+
+    The lanes are new ones, or `lanes` again, above another interpreter: a rule may know their values.
+    """
+    me = Batch(current.get(), size) if lanes is None else lanes
+    before = me.parent, lanes is None or me.ended
+    me.parent, me.ended = current.get(), False
     token = current.set(me)
     try:
         outs = fn(*[x if k is None else BatchTracer(me, x, k) for x, k in zip(args, axes)])
     finally:
         current.reset(token)
-        me.ended = True
+        me.parent, me.ended = before
     pairs = [me.split(o) for o in outs]
     return [x for x, _ in pairs], [k for _, k in pairs]
 

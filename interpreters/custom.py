@@ -12,7 +12,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch, UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
@@ -21,7 +21,7 @@ from fnx.ops.basic import add_any, zeros
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import neg
 
-from .batching import batch, batch_jaxpr, place_axis
+from .batching import Batch, BatchTracer, batch, batch_jaxpr, place_axis
 from .call import Backend, check_operands, given, only, run
 from .jvp import has_tangent, jvp_jaxpr
 from .trace import Stage, trace
@@ -73,10 +73,12 @@ def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
 
 
 def handler(args: Sequence[Any]) -> Interpreter:
-    """The interpreter that will process these arguments: the innermost that owns one, or stages all."""
+    """The interpreter that will process these arguments: the innermost that owns one, has lanes, or
+    stages all."""
     it = current.get()
     owners = {id(a.owner) for a in args if isinstance(a, Tracer)}
-    while it.parent is not None and id(it) not in owners:
+    # The function may use lanes that none of its arguments has: by names of axes, or by closing over.
+    while it.parent is not None and id(it) not in owners and not isinstance(it, Batch):
         it = it.parent
     return it
 
@@ -89,6 +91,11 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
     it = handler(args)
     if it is evaluate or (isinstance(it, Stage) and it.parent is not None):
         return prim.fun(*args)
+    if isinstance(it, Batch) and all([it.split(a)[1] is None for a in args]):
+        mask: list[bool] = []
+        with use(it.parent):
+            outs = call_with_rule(prim.once(it, mask), args)
+        return [BatchTracer(it, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
     with use(it):
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
@@ -152,6 +159,13 @@ class CustomRule(Primitive):
         """The function and its rules for all lanes; results have them along axis 0."""
         raise NotImplementedError
 
+    def once(self, lanes: Batch, mask: list[bool]) -> "CustomRule":
+        """The function and its rules, of arguments that are the same for all lanes.
+
+        `mask`, empty at first, says which results have lanes, along axis 0.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class CustomJVP(CustomRule):
@@ -177,6 +191,10 @@ class CustomJVP(CustomRule):
     def lanes(self, size: int, axes: tuple) -> "CustomJVP":
         rule = in_lanes(self.rule, size, (*axes, *axes))
         return replace(self, fun=in_lanes(self.fun, size, axes), rule=rule)
+
+    def once(self, lanes: Batch, mask: list[bool]) -> "CustomJVP":
+        rule = _for_once(self.rule, lanes, mask, lambda outs: len(outs) // 2, 2)
+        return replace(self, fun=_for_once(self.fun, lanes, mask), rule=rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,6 +242,81 @@ class CustomVJP(CustomRule):
             fwd=fwd,
             bwd=_summed(in_lanes(self.bwd, size, _Zeros()), axes),
         )
+
+    def once(self, lanes: Batch, mask: list[bool]) -> "CustomVJP":
+        kept: list[bool] = []  # which residuals have lanes
+        return replace(
+            self,
+            fun=_for_once(self.fun, lanes, mask),
+            fwd=_for_once(self.fwd, lanes, mask, lambda _: self.results(), rest=kept),
+            bwd=_pulled_once(self.bwd, lanes, mask, kept),
+        )
+
+
+def _for_once(
+    fn: Flat,
+    lanes: Batch,
+    mask: list[bool],
+    count: Callable[[Sequence], int] = len,
+    repeats: int = 1,
+    rest: list[bool] | None = None,
+) -> Flat:
+    """`fn` of arguments without lanes, where results may get some: the first `count` by `mask`.
+
+    The others follow the mask again (`repeats`), or have their own, told in `rest`.
+    """
+
+    def run(*args: Array | None) -> list[Array | None]:
+        made: list = []
+
+        def inner() -> list[Array]:
+            made.extend(fn(*args))
+            return [o for o in made if o is not None]
+
+        present, axes = batch(inner, lanes.size, (), (), lanes)
+        it = iter(zip(present, axes))
+        pairs = [(None, None) if o is None else next(it) for o in made]
+        n = count(made)
+        given_ = [k is not None for _, k in pairs]
+        if not mask:
+            again = given_[n : n * repeats] if repeats > 1 else given_[:n]
+            mask.extend(a or b for a, b in zip(given_[:n], again))
+        if rest is not None:
+            rest[:] = given_[n:]
+        full = [*mask * repeats, *given_[n * repeats :]]
+        for has, m in zip(given_, full, strict=True):
+            if has and not m:
+                raise UnexpectedTracerError(
+                    "a rule gave results that differ between the lanes of a vmap, where its function gives "
+                    "the same to all; both must agree"
+                )
+        return [
+            None if o is None else place_axis(lanes.size, o, k, 0) if m else o
+            for (o, k), m in zip(pairs, full)
+        ]
+
+    return run
+
+
+def _pulled_once(bwd: Flat, lanes: Batch, mask: list[bool], kept: list[bool]) -> Flat:
+    """Cotangents of arguments without lanes: what lanes pull back is summed."""
+
+    def run(*args: Array | None) -> list[Array | None]:
+        axes = [0 if m else None for m in (*kept, *mask)]
+        made: list = []
+
+        def inner(*some: Array) -> list[Array]:
+            it = iter(some)
+            made.extend(bwd(*[None if a is None else next(it) for a in args]))
+            return [o for o in made if o is not None]
+
+        given_ = [(a, k) for a, k in zip(args, axes) if a is not None]
+        values, where = [a for a, _ in given_], [k for _, k in given_]
+        outs, where = batch(inner, lanes.size, values, where, lanes)
+        it = iter([o if k is None else Sum((k,))(o) for o, k in zip(outs, where)])
+        return [None if o is None else next(it) for o in made]
+
+    return run
 
 
 class _Zeros(Sequence):

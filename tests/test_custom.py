@@ -451,3 +451,52 @@ def test_custom_root(wrap):
     values = np.array([1.0, 8.0, 27.0])
     np.testing.assert_allclose(np.asarray(api.vmap(f)(values)), [1.0, 2.0, 3.0])
     np.testing.assert_allclose(np.asarray(api.vmap(api.grad(f))(values)), [1 / 3, 1 / 12, 1 / 27])
+
+
+# --- rules that use lanes which their arguments have not -----------------------------------------
+
+
+def test_a_rule_may_close_over_lanes_or_name_their_axis():
+    from fnx import lax as named
+
+    def scaled(z):
+        def lane(x):
+            @custom.custom_jvp
+            def g(y):
+                return x * y
+
+            g.defjvp(lambda p, t: (x * p[0], 10.0 * x * t[0]))
+            return g(z)
+
+        return api.vmap(lane)(np.arange(3.0))
+
+    out, tangent = api.jvp(scaled, (2.0,), (1.0,))
+    np.testing.assert_array_equal(out, [0.0, 2.0, 4.0])
+    np.testing.assert_array_equal(tangent, [0.0, 10.0, 20.0])
+    np.testing.assert_array_equal(api.jacrev(scaled)(2.0), [0.0, 10.0, 20.0])
+    np.testing.assert_array_equal(jit(api.jacfwd(scaled))(2.0), [0.0, 10.0, 20.0])
+    np.testing.assert_array_equal(api.vmap(scaled)(np.ones(2)), [[0.0, 1.0, 2.0]] * 2)
+
+    def closed_over(z):
+        def lane(x):
+            @custom.custom_vjp
+            def g(y):
+                return x * y, y
+
+            g.defvjp(lambda y: (g(y), x), lambda x, cts: (100.0 * x * cts[0],))
+            return g(z)
+
+        a, b = api.vmap(lane, out_axes=(0, None))(np.arange(3.0))
+        return total(a) + b
+
+    assert float(api.grad(closed_over)(2.0)) == 300.0
+    assert float(jit(api.grad(closed_over))(2.0)) == 300.0
+
+    @custom.custom_vjp
+    def shared(x):
+        return x * named.psum(1.0, "i")
+
+    shared.defvjp(lambda x: (shared(x), named.psum(1.0, "i")), lambda n, ct: (ct * n,))
+    f = lambda x: total(api.vmap(lambda y: shared(x) * y, axis_name="i")(np.arange(3.0)))
+    assert float(f(2.0)) == 18.0
+    assert float(api.grad(f)(2.0)) == 9.0

@@ -606,3 +606,12 @@ def test_each_device_of_a_pmap_calls_back_for_itself():
     assert calls == [()]
     with pytest.raises(TypeError, match="float64"):
         fnx.linear_transpose(lambda x: 2.0 * x, 1.0)(jnp.arange(1)[0])
+
+
+def test_shard_map_hands_on_what_is_not_cut_whatever_it_is():
+    mesh, spec = fnx.make_mesh((1,), ("i",)), fnx.P("i")
+    f = lambda apply, x: apply(x)
+    mapped = fnx.shard_map(f, mesh=mesh, in_specs=(None, spec), out_specs=spec)
+    np.testing.assert_array_equal(mapped(lambda x: 2.0 * x, jnp.ones(2)), [2.0, 2.0])
+    struct = fnx.ShapeDtypeStruct((2,), "float32").update(shape=(3,))
+    assert struct == fnx.ShapeDtypeStruct.like(jnp.ones(3, "float32"))
