@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
-from fnx.lowering import fuse
+from fnx.lowering import fuse, views
 from fnx.lowering.groups import Folding, FoldMember, squeezed
 from fnx.lowering.kernel import Buffer, Fill, Ref
 from fnx.lowering.values import (
@@ -31,8 +31,9 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     own = fuse.weight(eqn.prim.name)
     cost = own
     if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
-        if _reads_carry(builder, inputs[0]):
-            builder.store(inputs[0])  # or the carry could not be overwritten with what reads this
+        # Or the carry could not be overwritten with what reads this, or columns are read for each row.
+        if _reads_carry(builder, inputs[0]) or _reads_column(builder, inputs[0]):
+            builder.store(inputs[0])
     for h in inputs:
         if isinstance(h.state, Pull):
             expands = h.size > 1 and out.size > h.size
@@ -54,6 +55,26 @@ def _reads_carry(builder: "Storage", h: Handle) -> bool:
         return False
     index = tuple(scalar.var("int64") for _ in h.shape)
     return not places.isdisjoint(buffers_read([builder.evaluated(lambda: h(*index))]))
+
+
+def _reads_column(builder: "Storage", h: Handle) -> bool:
+    """Whether neighbours are pulled from places far apart."""
+    if not builder.depth or not isinstance(h.state, Pull):
+        return False
+    index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in h.shape)
+    last = next((i for i in reversed(index) if i.op == "var"), None)
+    todo, seen = [builder.evaluated(lambda: h(*index))], set()
+    while todo:
+        e = todo.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        todo.extend(e.args)
+        if e.op == "load":
+            at = views.linear(e.args[0], {id(last): 0})
+            if at is None or abs(at[1].get(0, 0)) > 1:
+                return True
+    return False
 
 
 def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:

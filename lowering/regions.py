@@ -105,7 +105,7 @@ class Carries:
             if builder.dies(given) and given.state.buffer not in taken:
                 builder.save_readers(given.state.buffer)
                 return given.state
-        place = out.target or Stored(builder.new_buffer(given.dtype, given.size))
+        place = out.target or out.hint or Stored(builder.new_buffer(given.dtype, given.size))
         builder.store_into(_twin(given), place)
         return place if place.owned else Stored(place.buffer, place.base, row=True)
 

@@ -40,6 +40,11 @@ def update(
     if not isinstance(operand.state, (Registers, Stored)):
         if operand.last_use <= builder.scope.position and operand.target is None:
             operand.target, operand.hint = out.target, operand.hint or out.hint
+        if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
+            for h in inputs:
+                if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
+                    if _reads_from(builder, h, operand.wish):
+                        builder.store(h)
         builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
         if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
@@ -78,10 +83,12 @@ def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
         return False
     if isinstance(h.state, Stored):
         return False
-    if not isinstance(h.state, Pull):
-        return True
+    return not isinstance(h.state, Pull) or _reads_from(builder, h, operand.state)
+
+
+def _reads_from(builder: "Builder", h: Handle, place: Stored) -> bool:
     index = tuple(scalar.var("int64") for _ in h.shape)
-    return operand.state.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
+    return place.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
 
 
 def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
