@@ -17,6 +17,7 @@ from .kernel import Buffer, Program, Ref, Stmt
 from .llvm_function import Function
 from .llvm_module import Module, Param, host_has_half
 from .llvm_types import Operand
+from .values import buffers_read
 
 ENTRY = "entry"
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
@@ -68,6 +69,7 @@ def _is_shared_out(loop: kernel.Loop) -> bool:
 def stack_homes(program: Program) -> dict[Buffer, Any]:
     """The innermost statement with a function of its own around all uses of a stack buffer."""
     paths: dict[Buffer, tuple] = {}
+    known: dict = {}
 
     def use(buffer: Buffer, path: tuple) -> None:
         if buffer.space != "stack":
@@ -80,7 +82,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
 
     def visit(body: Sequence[Stmt], path: tuple) -> None:
         for stmt in body:
-            for b in walk.loaded(walk.expressions(stmt), set()):
+            for b in buffers_read(walk.expressions(stmt), known):
                 use(b, path)
             for b in walk.writes(stmt):
                 use(b, path)

@@ -45,6 +45,7 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     lives: dict[Buffer, tuple[int, int]] = {}
     loops: list[tuple[int, int]] = []  # inner ones before those around them
     clock = 0
+    known: dict = {}
 
     def touch(found: set[Buffer]) -> None:
         for b in found:
@@ -56,11 +57,11 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
         for s in stmts:
             clock += 1
             start = clock
-            touch(touched(s))
+            touch(touched(s, known))
             for block in walk.blocks(s):
                 visit(block)
             clock += 1
-            touch(touched(s))
+            touch(touched(s, known))
             if isinstance(s, (Loop, While)):
                 loops.append((start, clock))
 
@@ -72,9 +73,12 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     return lives
 
 
-def touched(s: Stmt) -> set[Buffer]:
-    """The buffers that a statement itself reads or writes, not those of its blocks."""
+def touched(s: Stmt, known: dict | None = None) -> set[Buffer]:
+    """The buffers that a statement itself reads or writes, not those of its blocks.
+
+    `known`: see `buffers_read`.
+    """
     found = set(walk.writes(s)) | {ref.buffer for ref in walk.references(s)}
     exprs = [] if isinstance(s, Nest) else walk.expressions(s)
     exprs += [ref.index for ref in walk.references(s)]
-    return found | buffers_read(exprs)
+    return found | buffers_read(exprs, known)

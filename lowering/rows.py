@@ -16,6 +16,7 @@ from fnx.core.scalar import Expr
 from . import views, walk
 from .kernel import Buffer, Let, Loop, Nest, Stmt, Store
 from .memory import itemsize
+from .values import buffers_read
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -29,21 +30,21 @@ _HOPS = 4  # statements between two nests that may be jumped over
 def fuse(builder: "Storage") -> None:
     """Fuse nests in all blocks of the program that was built."""
     uses: dict[Buffer, int] = {}  # how many nests touch a buffer; other statements count as many
-    _count(builder.block, uses)
+    _count(builder.block, uses, {})
     _Fuser(builder, uses).block(builder.block)
 
 
-def _count(body: list[Stmt], uses: dict[Buffer, int]) -> None:
+def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
     for stmt in body:
         if isinstance(stmt, Nest):
             for b in walk.buffers(stmt.body):
                 uses[b] = uses.get(b, 0) + 1
             continue
-        own = [*walk.loaded(walk.expressions(stmt), set()), *walk.writes(stmt)]
+        own = [*buffers_read(walk.expressions(stmt), known), *walk.writes(stmt)]
         for b in (*own, *(ref.buffer for ref in walk.references(stmt))):
             uses[b] = uses.get(b, 0) + _MANY
         for inner in walk.blocks(stmt):
-            _count(inner, uses)
+            _count(inner, uses, known)
 
 
 class _Fuser:

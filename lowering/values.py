@@ -153,19 +153,40 @@ def static_indices(shape: Shape) -> list[tuple[Expr, ...]]:
 # --- walks over expressions --------------------------------------------------------------------
 
 
-def buffers_read(exprs: list[Expr]) -> set[Buffer]:
-    """The buffers from which the expressions load."""
-    found: set[Buffer] = set()
-    seen: set[int] = set()
-    todo = list(exprs)
-    while todo:
-        e = todo.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            if e.op == "load":
-                found.add(e.attr)
-            todo.extend(e.args)
+_NONE: frozenset = frozenset()
+
+
+def buffers_read(
+    exprs: list[Expr], known: dict[Expr, frozenset[Buffer]] | None = None
+) -> frozenset[Buffer]:
+    """The buffers from which the expressions load; `known` remembers, so that what many share is
+    walked once.
+    """
+    known = {} if known is None else known
+    found = _NONE
+    for root in exprs:
+        todo = [root]
+        while todo:
+            e = todo[-1]
+            if e not in known:
+                below = [a for a in e.args if a not in known]
+                if below:
+                    todo += below
+                    continue
+                known[e] = _union([known[a] for a in e.args], e)
+            todo.pop()
+        if not known[root] <= found:
+            found |= known[root]
     return found
+
+
+def _union(parts: list[frozenset[Buffer]], e: Expr) -> frozenset[Buffer]:
+    """The buffers of the operands and of a load; the same object wherever it can be."""
+    found = _NONE
+    for p in parts:
+        if not p <= found:
+            found = p if found <= p else found | p
+    return found | {e.attr} if e.op == "load" else found
 
 
 def loads(expr: Expr, known: dict[Expr, bool]) -> bool:
