@@ -5,6 +5,7 @@ the workspace, addresses of routines) are parameters, and names are numbered in 
 they are met.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -478,11 +479,13 @@ class Body(Function):
         inner.put(f"ret {struct} {value}" if kinds else "ret void")
         inner.cancelled(struct)
         name = f"@k{len(self.kernels)}"
-        self.kernels.append((name[1:], s.name, s.note))
         light = len(inner.lines) < 30 and not any(
             isinstance(x, kernel.Loop | kernel.While) for x in walk.statements(s.body)
         )
-        self._define(inner, name, struct, "", "alwaysinline" if light else "noinline", s)
+        attribute = "alwaysinline" if light else "noinline"
+        name, new = self._define(inner, name, struct, "", attribute, s), name
+        if name == new:
+            self.kernels.append((name[1:], s.name, s.note))
         texts = ["ptr %params", *(f"{_type(what)} {x}" for _, x, what in inner.captures)]
         call = f"call {struct} {name}({', '.join(texts)})"
         if not kinds:
@@ -500,8 +503,11 @@ class Body(Function):
 
     def _define(
         self, inner: "Body", name: str, result: str, more: str, attributes: str, s: Stmt
-    ) -> None:
-        """Print a function whose arguments are what it captures from this one."""
+    ) -> str:
+        """Print a function whose arguments are what it captures from this one; its name.
+
+        Kernels that are equal share a function.
+        """
         written = walk.all_writes(s)
         arguments = ["ptr noalias readonly %params"]
         for x, _, what in inner.captures:
@@ -512,10 +518,17 @@ class Body(Function):
                 arguments.append(f"ptr noalias nonnull noundef align {align}{access} {x}")
             else:
                 arguments.append(f"{what} {x}")
-        head = f"define internal {result} {name}({', '.join(arguments)}{more}) nounwind {attributes} {{"
-        self.module.functions.append(
-            "\n".join([head, "entry:", *inner.head, *inner.lines, "}", ""])
-        )
+        arguments.append(more.removeprefix(", "))
+        signature = f"({', '.join(filter(None, arguments))}) nounwind {attributes} {{"
+        text = "\n".join([signature, "entry:", *inner.head, *inner.lines, "}", ""])
+        key = result, _plain(text), *[(x.vector, x.unroll) for x in _loops(s)]
+        if isinstance(s, kernel.Nest) and "@p" not in text:
+            name = self.module.by_text.setdefault(key, name)
+            if name in self.module.defined:
+                return name
+        self.module.defined.add(name)
+        self.module.functions.append(f"define internal {result} {name}{text}")
+        return name
 
     def share_out(self, s: kernel.Loop) -> None:
         """A loop whose rounds threads share: its body is a function of a range of rounds."""
@@ -547,6 +560,16 @@ class Body(Function):
         run = self.symbol("fnx_parallel_for")
         self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")
         self.unless_cancelled(inner)
+
+
+def _plain(text: str) -> str:
+    """A function's text with its metadata numbered from 0."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"![0-9]+", lambda m: numbers.setdefault(m[0], f"!{len(numbers)}"), text)
+
+
+def _loops(s: Stmt) -> list[kernel.Loop]:
+    return [x for x in walk.statements([s]) if isinstance(x, kernel.Loop)]
 
 
 def _type(what: Any) -> str:

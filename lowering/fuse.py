@@ -7,6 +7,8 @@ from fnx.core.jaxpr import Jaxpr, subjaxprs
 
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
+UNROLLED_IN_ALL = 1024  # real points of folds that are unrolled in one program,
+OUTLINED = 16  # after which those with more points than this are functions of their own
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 8  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 2  # and at how many uses; the less it costs, the more

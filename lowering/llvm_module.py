@@ -31,6 +31,8 @@ class Module:
     has_half: bool = True
     params: list[Param] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
+    by_text: dict[tuple, str] = field(default_factory=dict)  # the names of kernels
+    defined: set[str] = field(default_factory=set)
     slots: dict[Any, int] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[tuple[str, str], str] = field(default_factory=dict)

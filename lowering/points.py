@@ -1,6 +1,6 @@
 """Elements by index: how points, pieces, reshapes and folds become registers, pulls or members."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -8,7 +8,7 @@ from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering import fuse, views
 from fnx.lowering.groups import Folding, FoldMember, squeezed
-from fnx.lowering.kernel import Buffer, Fill, Ref
+from fnx.lowering.kernel import Buffer, Eval, Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.values import (
     Handle,
     NeedsFlush,
@@ -163,7 +163,14 @@ def fold(
     short = all(n <= fuse.SMALL for n in r.shape)  # longer axes are run-time parameters
     if short and all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
         if all(fuse.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
-            _unrolled(builder, r, outs)
+            points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
+            builder.unrolled += points
+            if builder.unrolled <= fuse.UNROLLED_IN_ALL or size <= fuse.OUTLINED:
+                _unrolled(builder, r, outs)
+            elif builder.chooses:
+                _unrolled(builder, r, outs)  # lanes are not for functions
+            else:
+                _outlined(builder, eqn, r, inputs, outs)
             return
     for h in inputs:
         if isinstance(h.state, Pull) and h.state.cost > 1 and h.size > 1 and size > h.size:
@@ -206,19 +213,49 @@ def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:
         columns: list[list[Expr]] = [[] for _ in outs]
         kept = [k for k in range(len(r.shape)) if k not in r.axes]
         for at in static_indices(tuple(r.shape[k] for k in kept)):
-            accs = r.init
-            for along in static_indices(tuple(r.shape[k] for k in r.axes)):
-                index: list[Any] = [None] * len(r.shape)
-                for k, i in zip([*kept, *r.axes], [*at, *along], strict=True):
-                    index[k] = i
-                values = r.fn(*index)
-                accs = r.combine(accs, values)
-            for column, e in zip(columns, accs, strict=True):
+            for column, e in zip(columns, _folded(r, kept, at), strict=True):
                 column.append(e)
         return columns
 
     for out, column in zip(outs, builder.evaluated(make), strict=True):
         builder.settle_registers(out, column)
+
+
+def _outlined(
+    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+) -> None:
+    """A fold over small arrays in memory, as a kernel: the printer shares those that are equal."""
+    builder.flush_all()
+    before = [h.state for h in inputs]
+    for h in inputs:
+        h.state = builder.store(h)
+    places = [h.target or builder.new_stored(h) for h in outs]
+    kept = [k for k in range(len(r.shape)) if k not in r.axes]
+    spots = [scalar.var("int64", "i") for _ in kept]
+    values = _folded(r, kept, spots)
+    body: list[Stmt] = [Eval(list(values))]
+    for place, e in zip(places, values, strict=True):
+        shape = tuple(r.shape[k] for k in kept)
+        body.append(Store(place.buffer, place.position(shape, tuple(spots)), e))
+    for k, spot in reversed(list(zip(kept, spots, strict=True))):
+        body = [Loop(spot, scalar.size(r.shape[k]), body, vector=k == kept[-1])]
+    builder.emit_nest([eqn.prim.name], body, [], note=f"{list(r.shape)} {eqn.prim.name}")
+    for h, state in zip(inputs, before, strict=True):
+        h.state = state
+    for h, place in zip(outs, places, strict=True):
+        h.state = place
+        builder.load_registers(h)
+
+
+def _folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The results at an index of the axes that are kept."""
+    accs = r.init
+    for along in static_indices(tuple(r.shape[k] for k in r.axes)):
+        index: list[Any] = [None] * len(r.shape)
+        for k, i in zip([*kept, *r.axes], [*at, *along], strict=True):
+            index[k] = i
+        accs = r.combine(accs, r.fn(*index))
+    return accs
 
 
 def _piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:

@@ -237,3 +237,42 @@ def test_cotangents_of_constants_add_up_in_place():
     p = program(fnx.grad(f), SQUARE, 0.3)
     # One array of cotangents, the result; what is stored besides is one number a step.
     assert p.workspace <= 2 * SQUARE.nbytes
+
+
+def chain_of_products(length):
+    def f(m):
+        for k in range(length):
+            m = jnp.tanh(m @ m.T + 0.1 * k)
+        return m
+
+    return f, np.linspace(-1.0, 1.0, 16).reshape(4, 4)
+
+
+def test_products_of_small_matrices_are_unrolled_up_to_a_limit_and_functions_beyond():
+    f, m = chain_of_products(3)
+    assert count(program(f, m), Nest) == 0
+    f, m = chain_of_products(60)
+    lowered = fnx.jit(f).lower(m)
+    assert 30 < count(lowered.program.compiled().program, Nest) < 60
+    text = lowered.as_text("llvm")
+    assert text.count("dot_general") == 0
+    assert text.count("define internal void @k") < 6  # equal kernels share a function
+    with fnx.disable_jit():
+        expected = np.asarray(f(jnp.asarray(m)))
+    np.testing.assert_allclose(fnx.jit(f)(m), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_what_expressions_read_is_found_once():
+    from fnx.core import scalar
+    from fnx.lowering.values import buffers_read
+
+    known = {}
+    one, two = (Buffer(name, "float64", 4, "workspace", 0) for name in "ab")
+    e = scalar.load(one, scalar.size(1), "float64")
+    for _ in range(50):
+        e = scalar.add(scalar.apply("mul", e, e), e)
+    assert buffers_read([e], known) == {one}
+    seen = len(known)
+    other = scalar.add(e, scalar.load(two, scalar.size(0), "float64"))
+    assert buffers_read([other, e], known) == {one, two}
+    assert len(known) - seen <= 3
