@@ -288,3 +288,18 @@ def test_derivatives_in_parameters_against_mpmath():
 def test_what_has_no_derivative_says_so():
     with pytest.raises(NotImplementedError, match="derivative"):
         fnx.grad(fnx.grad(fnx.scipy.special.betainc))(2.0, 3.0, 0.4)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_compiled_polygamma_of_a_known_order(order):
+    positive = np.r_[np.logspace(-8, 9, 100), 0.0, np.inf, np.nan]
+    for x in (positive, positive.astype(np.float32), -np.linspace(0.1, 20.05, 50)):
+        fn = lambda x: fnx.scipy.special.polygamma(order, x)
+        report = fnx.jit(fn).lower(x).compile().report()
+        assert "host call" not in report
+        found, expected = np.asarray(fnx.jit(fn)(x)), np.asarray(fn(x))
+        assert found.dtype == expected.dtype
+        eps = np.finfo(found.dtype).eps
+        np.testing.assert_allclose(found, expected, rtol=8 * eps)
+    slope = fnx.jit(fnx.grad(lambda x: fnx.scipy.special.digamma(x).sum()))
+    np.testing.assert_allclose(slope(jnp.array([0.5])), [np.pi**2 / 2], rtol=1e-15)

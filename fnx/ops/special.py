@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.formula import V, constant, where
 from fnx.ops import bessel
 from fnx.ops.broadcast import NARROW, scalar
 from fnx.ops.elementwise import (
@@ -102,21 +103,44 @@ def _trigamma(x: np.ndarray) -> Any:
 
 def _polygamma_scalar(a: expr.Expr, b: expr.Expr) -> expr.Expr:
     """As `_polygamma`; where the order is a number of the program, only its own formula."""
-    known = a.attr if a.op in ("const", "literal") else None
+    known = float(a.attr) if a.op in ("const", "literal") else None
     zero, unit = number(0.0, a), number(1.0, a)
     if known == 0:
         return expr.special("psi", b)
+    if known == 1:
+        return _trigamma_series(V(b)).e
     up = expr.add(a, unit)
     odd = expr.compare("eq", expr.apply("abs", expr.apply("rem", a, number(2.0, a))), unit)
     size = expr.mul(expr.special("gamma", up), expr.special("zeta", up, b))
     value = expr.mul(expr.select(odd, unit, number(-1.0, a)), size)
-    if known is None or known == 1:
+    if known is None:
         first = expr.compare("eq", a, unit)
         reflected = expr.logical_and(first, expr.compare("lt", b, zero))
         value = expr.select(reflected, _trigamma_scalar(b), value)
     if known is None:
         value = expr.select(expr.compare("eq", a, zero), expr.special("psi", b), value)
     return value
+
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+
+
+def _trigamma_series(x: V) -> V:
+    """Ten steps upwards by 1 / x^2, then the asymptotic series, DLMF 5.15.8; left of 0 reflected."""
+    left = x < 0
+    y = where(left, 1 - x, x)
+    z = y + 10
+    inverse = 1 / z
+    square = inverse * inverse
+    tail = constant(_BERNOULLI[-1], x)
+    for b in reversed(_BERNOULLI[:-1]):
+        tail = tail * square + b
+    total = (inverse * square) * tail + square * 0.5 + inverse
+    for k in reversed(range(10)):
+        step = 1 / (y + k)
+        total = step * step + total
+    ratio = math.pi / V(expr.apply("sin", (math.pi * x).e))
+    return where(left, ratio * ratio - total, total)
 
 
 def _trigamma_scalar(x: expr.Expr) -> expr.Expr:
