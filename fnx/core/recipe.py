@@ -140,15 +140,29 @@ class Repeat(Protocol):
 class Search(Recipe):
     """Element `index` of the output, of `shape`, is `fn(repeat, *index)`, by loops of its own.
 
-    `fn` may use `repeat`, and inside a step of it too, as often as it needs. With `count` it is
-    `fn(repeat, most, *index)`, where `most` is the largest int64 `count(repeat, *index)` of all elements
-    that have the first `lanes` indices in common.
+    `fn` may use `repeat`, and inside a step of it too, as often as it needs. With `rounds` it is
+    `fn(repeat, found, *index)`.
     """
 
     shape: Shape
     fn: Callable[..., Expr]
-    lanes: int = 0
-    count: Callable[..., Expr] | None = None
+    rounds: "Rounds | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """What elements with the first `lanes` indices in common do together before `Search.fn`.
+
+    Of all that lane's elements, `draw(carried, *index)` makes a number of `dtype` and says whether it is
+    accepted, round by round, until each has accepted one; `found` is the last. Between two rounds
+    `carried`, `start(*lane)` at first, becomes `step(carried)`.
+    """
+
+    lanes: int
+    dtype: str
+    start: Callable[..., Sequence[Expr]]
+    step: Callable[[Sequence[Expr]], Sequence[Expr]]
+    draw: Callable[..., tuple[Expr, Expr]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,15 @@
 """The samplers of sampling.py in native code: the same draws in the same order, element by element."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 
 from fnx.core import dtypes, scalar
 from fnx.core.formula import V, at_least, at_most, floor, sqrt, where
-from fnx.core.recipe import Operand, Repeat, Search
+from fnx.core.recipe import Operand, Repeat, Rounds, Search
 from fnx.core.scalar import Expr
 from fnx.ops.prng import counter, encrypt_exprs
 
@@ -86,87 +87,66 @@ def _values(found: list[Expr]) -> list[V]:
 
 @dataclass(frozen=True)
 class Element:
-    """What a sampler of one element has: loops, its lane's key, its number in the lane, parameters.
+    """What a sampler of one element has: its lane's key, its number in the lane, its parameters.
 
-    `rounds` are those that the slowest element of the lane needs (`Sampler.rounds`).
+    `repeat` makes loops; `found` is what the rounds of its lane found.
     """
 
-    repeat: Repeat
     key: Key
     at: Key
     given: list[V]
-    rounds: Expr | None = None
+    repeat: Repeat
+    found: V | None = None
+
+
+Attempt = Callable[[Element, Key, Key], tuple[V, V]]  # with keys of two uniform numbers
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """`sample` of an element; `rounds` if all elements of a lane are drawn until the last is accepted.
+    """`sample` of an element; `attempt` if all of a lane draw until the last has accepted a number.
 
-    Then an element's number is the last one that was acceptable, not the first.
+    Then what an element finds is the last number that was acceptable, not the first.
     """
 
     sample: Callable[[Element], V]
-    rounds: Callable[[Element], Expr] | None = None
+    attempt: Attempt | None = None
+
+
+def _no_loops(*args: Any) -> Sequence[Expr]:
+    raise TypeError("what all elements of a lane do together has no loops of their own")
 
 
 def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> Search:
     """The recipe of a sampler: keys have the leading axes of the parameters."""
     lanes, shape = len(keys.shape) - 1, parameters[0].shape
+    attempt = sampler.attempt
 
-    def element(repeat: Repeat, index: tuple[Expr, ...], rounds: Expr | None = None) -> Element:
-        k0, k1 = (keys(*index[:lanes], scalar.size(k)) for k in (0, 1))
+    def key_of(*lane: Expr) -> Key:
+        return keys(*lane, scalar.size(0)), keys(*lane, scalar.size(1))
+
+    def element(index: tuple[Expr, ...], repeat: Repeat, *found: Expr) -> Element:
         given = [V(p(*index)) for p in parameters]
-        return Element(repeat, (k0, k1), counter(index[lanes:], shape[lanes:]), given, rounds)
+        number = counter(index[lanes:], shape[lanes:])
+        return Element(key_of(*index[:lanes]), number, given, repeat, *map(V, found))
 
-    def count(repeat: Repeat, *index: Expr) -> Expr:
-        assert sampler.rounds is not None
-        return sampler.rounds(element(repeat, index))
+    def sample(repeat: Repeat, *rest: Expr) -> Expr:
+        cut = len(rest) - len(shape)
+        return sampler.sample(element(rest[cut:], repeat, *rest[:cut])).e
 
-    def last(repeat: Repeat, rounds: Expr, *index: Expr) -> Expr:
-        return sampler.sample(element(repeat, index, rounds)).e
+    if attempt is None:
+        return Search(shape, sample)
 
-    def alone(repeat: Repeat, *index: Expr) -> Expr:
-        return sampler.sample(element(repeat, index)).e
+    def draw(carried: Sequence[Expr], *index: Expr) -> tuple[Expr, Expr]:
+        _, u_key, v_key = _split((carried[0], carried[1]), 3)
+        number, accepted = attempt(element(index, _no_loops), u_key, v_key)
+        return number.e, accepted.e
 
-    return Search(shape, alone) if sampler.rounds is None else Search(shape, last, lanes, count)
+    def step(carried: Sequence[Expr]) -> Key:
+        return _split((carried[0], carried[1]), 1)[0]
 
-
-Attempt = Callable[
-    [Key, Key], tuple[V, V]
-]  # keys of two uniform numbers: a number, is it accepted?
-
-
-def _rounds(x: Element, attempt: Attempt) -> Expr:
-    """The number of the round in which an element is accepted first, from 1."""
-
-    def draw(k0: Expr, k1: Expr, count: Expr, done: Expr) -> list[Expr]:
-        following, u_key, v_key = _split((k0, k1), 3)
-        _, accepted = attempt(u_key, v_key)
-        return [*following, scalar.add(count, scalar.size(1)), accepted.e]
-
-    start = [*x.key, scalar.const(0, "int64"), _bool(False)]
-    return x.repeat(start, lambda k0, k1, count, done: (~V(done)).e, draw)[2]
-
-
-def _last_accepted(x: Element, attempt: Attempt, done: V) -> V:
-    """The number of the last round in which an element is accepted; -1 where there is none to find."""
-    assert x.rounds is not None
-    one = scalar.size(1)
-
-    def skip(k0: Expr, k1: Expr, left: Expr) -> list[Expr]:
-        (following,) = _split((k0, k1), 1)
-        return [*following, scalar.sub(left, one)]
-
-    def draw(round_: Expr, found: Expr, done: Expr) -> list[Expr]:
-        before = scalar.sub(round_, one)
-        more = lambda k0, k1, left: scalar.compare("gt", left, scalar.size(0))
-        k0, k1, _ = x.repeat([*x.key, before], more, skip)
-        _, u_key, v_key = _split((k0, k1), 3)
-        number, accepted = attempt(u_key, v_key)
-        return [before, number.e, accepted.e]
-
-    start = [x.rounds, scalar.const(-1, x.given[-1].dtype), done.e]
-    return V(x.repeat(start, lambda round_, found, done: (~V(done)).e, draw)[1])
+    dtype = parameters[-1].dtype
+    return Search(shape, sample, Rounds(lanes, dtype, key_of, step, draw))
 
 
 # --- gamma -------------------------------------------------------------------------------------
@@ -225,20 +205,20 @@ def _cube_of_normal(repeat: Repeat, key: Key, c: V) -> tuple[V, V]:
 def poisson(dtype: str) -> Sampler:
     """As `RandomPoisson.impl`, in an integer dtype."""
 
-    def rejection(x: Element) -> tuple[Attempt, V]:
-        (rate,) = x.given
-        few = _either(_not_a_number(rate), rate < 10)
-        return _poisson_attempt(where(few, 1e5, rate), x.at), few
+    def few(x: Element) -> V:
+        return _either(_not_a_number(x.given[0]), x.given[0] < 10)
+
+    def attempt(x: Element, u_key: Key, v_key: Key) -> tuple[V, V]:
+        return _poisson_attempt(where(few(x), 1e5, x.given[0]), x.at, u_key, v_key)
 
     def sample(x: Element) -> V:
         (rate,) = x.given
-        attempt, few = rejection(x)
-        counted = _poisson_knuth(x, where(few, rate, 0))
-        rejected = V(scalar.cast(_last_accepted(x, attempt, few).e, "int64"))
-        found = where(few, counted, rejected)
+        counted = _poisson_knuth(x, where(few(x), rate, 0))
+        assert x.found is not None
+        found = where(few(x), counted, V(scalar.cast(x.found.e, "int64")))
         return V(scalar.cast(where(rate.eq(0), 0, found).e, dtype))
 
-    return Sampler(sample, lambda x: _rounds(x, rejection(x)[0]))
+    return Sampler(sample, attempt)
 
 
 def _poisson_knuth(x: Element, rate: V) -> V:
@@ -256,24 +236,20 @@ def _poisson_knuth(x: Element, rate: V) -> V:
     return V(x.repeat(start, more, draw)[2]) - 1
 
 
-def _poisson_attempt(rate: V, at: Key) -> Attempt:
+def _poisson_attempt(rate: V, at: Key, u_key: Key, v_key: Key) -> tuple[V, V]:
     log_rate = _log(rate)
     b = sqrt(rate) * 2.53 + 0.931
     a = b * 0.02483 + -0.059
     inverse_alpha = 1.1328 / (b - 3.4) + 1.1239
     v_r = 0.9277 - 3.6224 / (b - 2)
-
-    def attempt(u_key: Key, v_key: Key) -> tuple[V, V]:
-        u, v = _uniform(u_key, at, rate.dtype) - 0.5, _uniform(v_key, at, rate.dtype)
-        near = 0.5 - abs(u)
-        k = floor((2 * a / near + b) * u + rate + 0.43)
-        s = _log(v * inverse_alpha / (a / (near * near) + b))
-        t = -rate + k * log_rate - _function("lgamma", k + 1)
-        surely = _both(near >= 0.07, v <= v_r)
-        never = _either(k < 0, _both(near < 0.013, v > near))
-        return k, _either(surely, _both(~never, s <= t))
-
-    return attempt
+    u, v = _uniform(u_key, at, rate.dtype) - 0.5, _uniform(v_key, at, rate.dtype)
+    near = 0.5 - abs(u)
+    k = floor((2 * a / near + b) * u + rate + 0.43)
+    s = _log(v * inverse_alpha / (a / (near * near) + b))
+    t = -rate + k * log_rate - _function("lgamma", k + 1)
+    surely = _both(near >= 0.07, v <= v_r)
+    never = _either(k < 0, _both(near < 0.013, v > near))
+    return k, _either(surely, _both(~never, s <= t))
 
 
 def _binomial_cases(x: Element) -> tuple[V, V, V, V]:
@@ -286,9 +262,9 @@ def _binomial_cases(x: Element) -> tuple[V, V, V, V]:
     return floor(n), q, few, _either(bad_n, bad_q)
 
 
-def _binomial_rejection(x: Element) -> Attempt:
+def _binomial_rejection(x: Element, u_key: Key, v_key: Key) -> tuple[V, V]:
     n, q, few, _ = _binomial_cases(x)
-    return _binomial_attempt(where(few, 1e4, n), where(few, 0.5, q), x.at)
+    return _binomial_attempt(where(few, 1e4, n), where(few, 0.5, q), x.at, u_key, v_key)
 
 
 def _binomial(x: Element) -> V:
@@ -297,14 +273,14 @@ def _binomial(x: Element) -> V:
     given, p = x.given
     endless = abs(given).eq(math.inf)
     counted = _binomial_inversion(x, where(few, n, 0), q)
-    rejected = _last_accepted(x, _binomial_rejection(x), few)
-    found = where(bad, math.nan, where(few, counted, rejected))
+    assert x.found is not None
+    found = where(bad, math.nan, where(few, counted, x.found))
     found = where(_both(endless, ~bad), math.inf, found)
     kept = _either(_either(p < 0.5, _either(_not_a_number(given), given < 0)), endless)
     return where(_either(kept, _not_a_number(p)), found, n - found)
 
 
-binomial = Sampler(_binomial, lambda x: _rounds(x, _binomial_rejection(x)))
+binomial = Sampler(_binomial, _binomial_rejection)
 
 
 def _binomial_inversion(x: Element, n: V, p: V) -> V:
@@ -320,29 +296,25 @@ def _binomial_inversion(x: Element, n: V, p: V) -> V:
     return V(x.repeat([*x.key, zero, zero], more, draw)[2]) - 1
 
 
-def _binomial_attempt(n: V, p: V, at: Key) -> Attempt:
+def _binomial_attempt(n: V, p: V, at: Key, u_key: Key, v_key: Key) -> tuple[V, V]:
     dtype = p.dtype
     spread = sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * spread
     a = -0.0873 + 0.0248 * b + 0.01 * p
     c, v_r, r = n * p + 0.5, 0.92 - 4.2 / b, p / (1 - p)
     alpha, m = (2.83 + 5.1 / b) * spread, floor((n + 1) * p)
-
-    def attempt(u_key: Key, v_key: Key) -> tuple[V, V]:
-        u, v = _uniform(u_key, at, dtype) - 0.5, _uniform(v_key, at, dtype)
-        near = 0.5 - abs(u)
-        k = floor((2 * a / near + b) * u + c)
-        bound = (
-            (m + 0.5) * _log((m + 1) / (r * (n - m + 1)))
-            + (n + 1) * _log((n - m + 1) / (n - k + 1))
-            + (k + 0.5) * _log(r * (n - k + 1) / (k + 1))
-            + _stirling_tail(m) + _stirling_tail(n - m) - _stirling_tail(k) - _stirling_tail(n - k)
-        )  # fmt: skip
-        surely = _both(near >= 0.07, v <= v_r)
-        fits = _log(v * alpha / (a / (near * near) + b)) <= bound
-        return k, _either(surely, _both(_both(k >= 0, k <= n), fits))
-
-    return attempt
+    u, v = _uniform(u_key, at, dtype) - 0.5, _uniform(v_key, at, dtype)
+    near = 0.5 - abs(u)
+    k = floor((2 * a / near + b) * u + c)
+    bound = (
+        (m + 0.5) * _log((m + 1) / (r * (n - m + 1)))
+        + (n + 1) * _log((n - m + 1) / (n - k + 1))
+        + (k + 0.5) * _log(r * (n - k + 1) / (k + 1))
+        + _stirling_tail(m) + _stirling_tail(n - m) - _stirling_tail(k) - _stirling_tail(n - k)
+    )  # fmt: skip
+    surely = _both(near >= 0.07, v <= v_r)
+    fits = _log(v * alpha / (a / (near * near) + b)) <= bound
+    return k, _either(surely, _both(_both(k >= 0, k <= n), fits))
 
 
 def _stirling_tail(k: V) -> V:
