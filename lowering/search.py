@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 
-from .kernel import Fill, Let, Loop, Stmt, Store, While
-from .stacks import at, each_item, finish, loop, place, prod, work
+from .kernel import Fill, Loop, Stmt, Store, While
+from .stacks import at, each_item, finish, loop, named, place, prod, work
 from .values import Handle, Shape, Stored
 
 if TYPE_CHECKING:
@@ -36,54 +36,54 @@ class _Loops:
 
 def search(builder: "Builder", r: recipe.Search, out: Handle, name: str) -> None:
     target = place(builder, out)
-    rounds = r.rounds
 
-    def element(index: tuple[Expr, ...], *found: Expr) -> list[Stmt]:
+    def element(index: tuple[Expr, ...], *states: Expr) -> list[Stmt]:
         loops = _Loops()
-        made = r.fn(loops.repeat, *found, *index)
+        made = r.fn(loops.repeat, *states, *index)
         return [*loops.body, Store(target.buffer, target.position(r.shape, index), made)]
 
-    if out.size and rounds is None:
+    if out.size and not r.rounds:
         each_item(builder, r.shape, element, name, parallel=True)
     elif out.size:
-        lead, inner = r.shape[: rounds.lanes], r.shape[rounds.lanes :]
-        found, done = (work(builder, dtype, prod(inner)) for dtype in (rounds.dtype, "bool"))
+        lead, inner = r.shape[: r.lanes], r.shape[r.lanes :]
+        places = [[work(builder, e.dtype, prod(inner)) for e in x.states] for x in r.rounds]
 
         def lane(index: tuple[Expr, ...]) -> list[Stmt]:
-            def last(k: Expr) -> list[Stmt]:
-                value = scalar.load(found.buffer, k, rounds.dtype)
-                return element((*index, *unraveled(k, inner)), value)
+            body: list[Stmt] = []
+            for rounds, states in zip(r.rounds, places, strict=True):
+                body += _rounds(rounds, index, inner, states)
 
-            return [*_rounds(rounds, index, inner, found, done), loop(prod(inner), last)]
+            def last(k: Expr) -> list[Stmt]:
+                left = [_load(s, k) for states in places for s in states]
+                return element((*index, *unraveled(k, inner)), *left)
+
+            return [*body, loop(prod(inner), last)]
 
         each_item(builder, lead, lane, name)
     finish(builder, out)
 
 
+def _load(stored: Stored, k: Expr) -> Expr:
+    return scalar.load(stored.buffer, k, stored.buffer.dtype)
+
+
 def _rounds(
-    r: recipe.Rounds, lane: tuple[Expr, ...], inner: Shape, found: Stored, done: Stored
+    r: recipe.Rounds, lane: tuple[Expr, ...], inner: Shape, states: list[Stored]
 ) -> list[Stmt]:
-    """Draw for all elements of a lane, as vectors, until each has accepted a number."""
-    n, yes, no = scalar.size(prod(inner)), scalar.const(True, "bool"), scalar.const(False, "bool")
+    """Draw for all elements of a lane, as vectors, until each is done."""
+    n, yes = scalar.size(prod(inner)), scalar.const(True, "bool")
     start = list(r.start(*lane))
     carried, waiting = [scalar.var(e.dtype, "c") for e in start], scalar.var("bool", "waiting")
     k, every = scalar.var("int64", "k"), scalar.var("bool", "every")
-    value, accepted = r.draw(carried, *lane, *unraveled(k, inner))
-    had = scalar.load(done.buffer, k, "bool")
-    kept = scalar.select(accepted, value, scalar.load(found.buffer, k, r.dtype))
-    has = scalar.apply("or", had, accepted)
-    names = [scalar.var(r.dtype, "kept"), scalar.var("bool", "has")]
-    stores = [Store(found.buffer, k, names[0]), Store(done.buffer, k, names[1])]
-    yields = [scalar.apply("and", every, names[1])]
-    body = [Let(names, [kept, has]), *stores]
-    each = Loop(k, n, body, [every], [yes], yields, vector=True)
+    before = [_load(s, k) for s in states]
+    after, done = r.draw(carried, before, *lane, *unraveled(k, inner))
+    names, let = named([*after, done], "x")
+    stores = [Store(s.buffer, k, x) for s, x in zip(states, names, strict=False)]
+    yields = [scalar.apply("and", every, names[-1])]
+    each = Loop(k, n, [let, *stores], [every], [yes], yields, vector=True)
     following = [*r.step(carried), scalar.apply("not", every)]
     search = While([], waiting, [each], [*carried, waiting], [*start, yes], following, poll=False)
-    return [
-        Fill(at(found), n, scalar.const(-1, r.dtype)),
-        Fill(at(done), n, no),
-        search,
-    ]
+    return [*[Fill(at(s), n, e) for s, e in zip(states, r.states, strict=True)], search]
 
 
 def unraveled(k: Expr, shape: Shape) -> tuple[Expr, ...]:

@@ -140,29 +140,29 @@ class Repeat(Protocol):
 class Search(Recipe):
     """Element `index` of the output, of `shape`, is `fn(repeat, *index)`, by loops of its own.
 
-    `fn` may use `repeat`, and inside a step of it too, as often as it needs. With `rounds` it is
-    `fn(repeat, found, *index)`.
+    `fn` may use `repeat`, and inside a step of it too, as often as it needs. After `rounds` it is
+    `fn(repeat, *states, *index)`, with the states of the element that all of them left.
     """
 
     shape: Shape
     fn: Callable[..., Expr]
-    rounds: "Rounds | None" = None
+    lanes: int = 0
+    rounds: tuple["Rounds", ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """What elements with the first `lanes` indices in common do together before `Search.fn`.
+    """What elements with the first `Search.lanes` indices in common do together, before `Search.fn`.
 
-    Of all that lane's elements, `draw(carried, *index)` makes a number of `dtype` and says whether it is
-    accepted, round by round, until each has accepted one; `found` is the last. Between two rounds
-    `carried`, `start(*lane)` at first, becomes `step(carried)`.
+    Each has states, `states` at first. In a round `draw(carried, states, *index)` gives an element's
+    next ones, and whether it is done; rounds end when all are. Between two of them `carried`, which all
+    have in common and `start(*lane)` makes, becomes `step(carried)`.
     """
 
-    lanes: int
-    dtype: str
+    states: tuple[Expr, ...]
     start: Callable[..., Sequence[Expr]]
     step: Callable[[Sequence[Expr]], Sequence[Expr]]
-    draw: Callable[..., tuple[Expr, Expr]]
+    draw: Callable[..., tuple[Sequence[Expr], Expr]]
 
 
 @dataclass(frozen=True, eq=False)

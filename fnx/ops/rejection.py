@@ -89,64 +89,110 @@ def _values(found: list[Expr]) -> list[V]:
 class Element:
     """What a sampler of one element has: its lane's key, its number in the lane, its parameters.
 
-    `repeat` makes loops; `found` is what the rounds of its lane found.
+    `repeat` makes loops of its own; `states` are what the draws of its lane left.
     """
 
     key: Key
     at: Key
     given: list[V]
     repeat: Repeat
-    found: V | None = None
+    states: list[V]
 
 
-Attempt = Callable[[Element, Key, Key], tuple[V, V]]  # with keys of two uniform numbers
+@dataclass(frozen=True)
+class Draws:
+    """Draws of all elements of a lane, with keys in common, until each is done.
+
+    `draw(element, states, keys)` gives the next states and whether the element is done; `keys` are
+    `count` that are split from the round's, of which number `following` is the next round's.
+    """
+
+    states: tuple[Expr, ...]
+    count: int
+    following: int
+    draw: Callable[[Element, list[V], list[Key]], tuple[list[V], V]]
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """`sample` of an element; `attempt` if all of a lane draw until the last has accepted a number.
-
-    Then what an element finds is the last number that was acceptable, not the first.
-    """
+    """`sample` of an element, after draws of its lane."""
 
     sample: Callable[[Element], V]
-    attempt: Attempt | None = None
+    draws: tuple[Draws, ...] = ()
+
+
+def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> Search:
+    """The recipe of a sampler: keys have the leading axes of the parameters."""
+    lanes, shape = len(keys.shape) - 1, parameters[0].shape
+
+    def key_of(*lane: Expr) -> Key:
+        return keys(*lane, scalar.size(0)), keys(*lane, scalar.size(1))
+
+    def element(index: tuple[Expr, ...], repeat: Repeat, *states: Expr) -> Element:
+        given = [V(p(*index)) for p in parameters]
+        number = counter(index[lanes:], shape[lanes:])
+        return Element(key_of(*index[:lanes]), number, given, repeat, _values(states))
+
+    def sample(repeat: Repeat, *rest: Expr) -> Expr:
+        cut = len(rest) - len(shape)
+        return sampler.sample(element(rest[cut:], repeat, *rest[:cut])).e
+
+    def rounds(d: Draws) -> Rounds:
+        def draw(carried: Sequence[Expr], states: Sequence[Expr], *index: Expr) -> tuple:
+            split = _split((carried[0], carried[1]), d.count)
+            after, done = d.draw(element(index, _no_loops), _values(states), split)
+            return [x.e for x in after], done.e
+
+        def step(carried: Sequence[Expr]) -> Key:
+            return _split((carried[0], carried[1]), d.count)[d.following]
+
+        return Rounds(d.states, key_of, step, draw)
+
+    return Search(shape, sample, lanes, tuple(map(rounds, sampler.draws)))
+
+
+def _values(exprs: Sequence[Expr]) -> list[V]:
+    return [V(e) for e in exprs]
 
 
 def _no_loops(*args: Any) -> Sequence[Expr]:
     raise TypeError("what all elements of a lane do together has no loops of their own")
 
 
-def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> Search:
-    """The recipe of a sampler: keys have the leading axes of the parameters."""
-    lanes, shape = len(keys.shape) - 1, parameters[0].shape
-    attempt = sampler.attempt
+Attempt = Callable[[Element, Key, Key], tuple[V, V]]  # a number and whether it is accepted
 
-    def key_of(*lane: Expr) -> Key:
-        return keys(*lane, scalar.size(0)), keys(*lane, scalar.size(1))
 
-    def element(index: tuple[Expr, ...], repeat: Repeat, *found: Expr) -> Element:
-        given = [V(p(*index)) for p in parameters]
-        number = counter(index[lanes:], shape[lanes:])
-        return Element(key_of(*index[:lanes]), number, given, repeat, *map(V, found))
+def _rejection(attempt: Attempt, dtype: str) -> Draws:
+    """Attempts with two uniform numbers: the last that was accepted until all elements had one."""
 
-    def sample(repeat: Repeat, *rest: Expr) -> Expr:
-        cut = len(rest) - len(shape)
-        return sampler.sample(element(rest[cut:], repeat, *rest[:cut])).e
+    def draw(x: Element, states: list[V], keys: list[Key]) -> tuple[list[V], V]:
+        (found, had), (_, u_key, v_key) = states, keys
+        number, accepted = attempt(x, u_key, v_key)
+        has = _either(had, accepted)
+        return [where(accepted, number, found), has], has
 
-    if attempt is None:
-        return Search(shape, sample)
+    states = (scalar.const(-1, dtype), scalar.const(False, "bool"))
+    return Draws(states, 3, 0, draw)
 
-    def draw(carried: Sequence[Expr], *index: Expr) -> tuple[Expr, Expr]:
-        _, u_key, v_key = _split((carried[0], carried[1]), 3)
-        number, accepted = attempt(element(index, _no_loops), u_key, v_key)
-        return number.e, accepted.e
 
-    def step(carried: Sequence[Expr]) -> Key:
-        return _split((carried[0], carried[1]), 1)[0]
+def _counting(
+    limit: Callable[[Element], V],
+    step: Callable[[Element, Key], V],
+    below: Callable[[V, V], V],
+    dtype: str,
+    count: str,
+    following: int,
+) -> Draws:
+    """How many numbers it takes until their total is not `below` the limit, and the total."""
 
-    dtype = parameters[-1].dtype
-    return Search(shape, sample, Rounds(lanes, dtype, key_of, step, draw))
+    def draw(x: Element, states: list[V], keys: list[Key]) -> tuple[list[V], V]:
+        number, total = states
+        most = limit(x)
+        more = total + step(x, keys[1 - following])
+        return [where(below(total, most), number + 1, number), more], ~below(more, most)
+
+    states = (scalar.const(0, count), scalar.const(0, dtype))
+    return Draws(states, 2, following, draw)
 
 
 # --- gamma -------------------------------------------------------------------------------------
@@ -202,8 +248,8 @@ def _cube_of_normal(repeat: Repeat, key: Key, c: V) -> tuple[V, V]:
 # --- counts ------------------------------------------------------------------------------------
 
 
-def poisson(dtype: str) -> Sampler:
-    """As `RandomPoisson.impl`, in an integer dtype."""
+def poisson(dtype: str, of: str) -> Sampler:
+    """As `RandomPoisson.impl`, in an integer dtype, of rates of another."""
 
     def few(x: Element) -> V:
         return _either(_not_a_number(x.given[0]), x.given[0] < 10)
@@ -211,29 +257,22 @@ def poisson(dtype: str) -> Sampler:
     def attempt(x: Element, u_key: Key, v_key: Key) -> tuple[V, V]:
         return _poisson_attempt(where(few(x), 1e5, x.given[0]), x.at, u_key, v_key)
 
+    def limit(x: Element) -> V:
+        return -V(scalar.cast(where(few(x), x.given[0], 0).e, "float64"))
+
+    def step(x: Element, key: Key) -> V:
+        return _log(_uniform(key, x.at, "float32"))
+
+    def above(total: V, limit: V) -> V:
+        return V(scalar.cast(total.e, "float64")) > limit
+
     def sample(x: Element) -> V:
-        (rate,) = x.given
-        counted = _poisson_knuth(x, where(few(x), rate, 0))
-        assert x.found is not None
-        found = where(few(x), counted, V(scalar.cast(x.found.e, "int64")))
-        return V(scalar.cast(where(rate.eq(0), 0, found).e, dtype))
+        (rate,), (count, _, found, _) = x.given, x.states
+        chosen = where(few(x), count - 1, V(scalar.cast(found.e, "int64")))
+        return V(scalar.cast(where(rate.eq(0), 0, chosen).e, dtype))
 
-    return Sampler(sample, attempt)
-
-
-def _poisson_knuth(x: Element, rate: V) -> V:
-    limit = -V(scalar.cast(rate.e, "float64"))
-
-    def more(k0: Expr, k1: Expr, count: Expr, total: Expr) -> Expr:
-        return (V(scalar.cast(total, "float64")) > limit).e
-
-    def draw(k0: Expr, k1: Expr, count: Expr, total: Expr) -> list[Expr]:
-        following, u_key = _split((k0, k1), 2)
-        total = (V(total) + _log(_uniform(u_key, x.at, "float32"))).e
-        return [*following, (V(count) + 1).e, total]
-
-    start = [*x.key, scalar.const(0, "int64"), scalar.const(0, "float32")]
-    return V(x.repeat(start, more, draw)[2]) - 1
+    counting = _counting(limit, step, above, "float32", "int64", 0)
+    return Sampler(sample, (counting, _rejection(attempt, of)))
 
 
 def _poisson_attempt(rate: V, at: Key, u_key: Key, v_key: Key) -> tuple[V, V]:
@@ -269,31 +308,28 @@ def _binomial_rejection(x: Element, u_key: Key, v_key: Key) -> tuple[V, V]:
 
 def _binomial(x: Element) -> V:
     """As `RandomBinomial.impl`."""
-    n, q, few, bad = _binomial_cases(x)
-    given, p = x.given
+    n, _, few, bad = _binomial_cases(x)
+    (given, p), (count, _, rejected, _) = x.given, x.states
     endless = abs(given).eq(math.inf)
-    counted = _binomial_inversion(x, where(few, n, 0), q)
-    assert x.found is not None
-    found = where(bad, math.nan, where(few, counted, x.found))
+    found = where(bad, math.nan, where(few, count - 1, rejected))
     found = where(_both(endless, ~bad), math.inf, found)
     kept = _either(_either(p < 0.5, _either(_not_a_number(given), given < 0)), endless)
     return where(_either(kept, _not_a_number(p)), found, n - found)
 
 
-binomial = Sampler(_binomial, _binomial_rejection)
+def binomial(of: str) -> Sampler:
+    """Of a dtype."""
 
+    def limit(x: Element) -> V:
+        n, _, few, _ = _binomial_cases(x)
+        return where(few, n, 0)
 
-def _binomial_inversion(x: Element, n: V, p: V) -> V:
-    log_q = _function("log1p", -p)
+    def step(x: Element, key: Key) -> V:
+        log_q = _function("log1p", -_binomial_cases(x)[1])
+        return _function("ceil", _log(_uniform(key, x.at, of)) / log_q)
 
-    def draw(k0: Expr, k1: Expr, count: Expr, total: Expr) -> list[Expr]:
-        u_key, following = _split((k0, k1), 2)
-        step = _function("ceil", _log(_uniform(u_key, x.at, p.dtype)) / log_q)
-        return [*following, (V(count) + 1).e, (V(total) + step).e]
-
-    zero = scalar.const(0, p.dtype)
-    more = lambda k0, k1, count, total: (V(total) <= n).e
-    return V(x.repeat([*x.key, zero, zero], more, draw)[2]) - 1
+    counting = _counting(limit, step, lambda total, n: total <= n, of, of, 1)
+    return Sampler(_binomial, (counting, _rejection(_binomial_rejection, of)))
 
 
 def _binomial_attempt(n: V, p: V, at: Key, u_key: Key, v_key: Key) -> tuple[V, V]:

@@ -134,10 +134,11 @@ class _Sampler(Primitive):
 
     def lower(self, *operands: Operand) -> Recipe:
         keys, *parameters = operands
-        return rejection.search(self.native(), keys, tuple(parameters))
+        sampler = self.native(parameters[-1].dtype)
+        return rejection.search(sampler, keys, tuple(parameters))
 
-    def native(self) -> rejection.Sampler:
-        """The sampler of one element in native code."""
+    def native(self, dtype: str) -> rejection.Sampler:
+        """The sampler in native code, of parameters of a dtype."""
         raise NotImplementedError
 
 
@@ -152,7 +153,7 @@ class RandomGamma(_Sampler):
     log_space: bool
     name = "random_gamma"
 
-    def native(self) -> rejection.Sampler:
+    def native(self, dtype: str) -> rejection.Sampler:
         return rejection.gamma(self.log_space)
 
     def impl(self, keys: Numbers, alpha: Numbers) -> Numbers:  # type: ignore[override]
@@ -198,8 +199,8 @@ class RandomPoisson(_Sampler):
     def out_dtype(self, dtype: np.dtype) -> np.dtype:
         return self.dtype
 
-    def native(self) -> rejection.Sampler:
-        return rejection.poisson(dtypes.NAME[self.dtype])
+    def native(self, dtype: str) -> rejection.Sampler:
+        return rejection.poisson(dtypes.NAME[self.dtype], dtype)
 
     def impl(self, keys: Numbers, rate: Numbers) -> Numbers:  # type: ignore[override]
         return np.asarray(_by_lane(self._one, keys, rate), self.dtype)
@@ -257,8 +258,8 @@ class RandomBinomial(_Sampler):
 
     name = "random_binomial"
 
-    def native(self) -> rejection.Sampler:
-        return rejection.binomial
+    def native(self, dtype: str) -> rejection.Sampler:
+        return rejection.binomial(dtype)
 
     def impl(self, keys: Numbers, n: Numbers, p: Numbers) -> Numbers:  # type: ignore[override]
         return np.asarray(_by_lane(_binomial, keys, n, p), p.dtype)
