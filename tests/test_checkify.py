@@ -194,3 +194,18 @@ def test_what_is_refused():
         check(True, "{x} {y}", x=1)
     with pytest.raises(ValueError, match="errors"):
         checkify.checkify(positive, errors={"other"})
+
+
+def test_constant_indices_out_of_bounds_are_found():
+    f = checkify.checkify(lambda x: x[1] + x[5], errors=checkify.index_checks)
+    error, out = f(jnp.arange(3.0))
+    assert "index 5" in error.get()
+    assert float(out) == 3.0  # clamped, as without checks
+    assert (
+        checkify.checkify(lambda x: x[-3], errors=checkify.index_checks)(jnp.ones(3))[0].get()
+        is None
+    )
+    assert (
+        "index"
+        in checkify.checkify(lambda x: x[-4], errors=checkify.index_checks)(jnp.ones(3))[0].get()
+    )

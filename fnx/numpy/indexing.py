@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import EllipsisType
 from typing import Any
@@ -254,6 +254,11 @@ def read(
         return _gather(x, p, mode, fill_value, flags)
     if p.new_axes and not p.shape:
         return x
+    if any([type(e) is int and not 0 <= e < n for e, n in zip(p.entries, p.shape)]):
+        # Clamped when it runs, so that checkify sees that it is out of bounds.
+        outside = [type(e) is int and not 0 <= e < n for e, n in zip(p.entries, p.shape)]
+        entries = [scalar(e, INT) if out else e for e, out in zip(p.entries, outside)]
+        p = replace(p, entries=tuple(entries))
     lo, hi, steps, rev, kept = box_of(p)
     shape = x.shape
     if p.new_axes:
