@@ -140,10 +140,11 @@ class Cond(Primitive):
             branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
             outs = self.with_branches(branches)(index, *operands)
             return outs, spread(mask, [0] * sum(mask))
+        passed = _passed_on(self.branches, lanes, operands)
         if may_part(self, size) and worth_parting(self.branches):
             values = [place_axis(size, index, axes[0], 0), *operands]
             outs = one_by_one(self, self.backend, size, values, (True, *lanes))
-            return tuple(outs), (0,) * len(outs)
+            return _with_passed(outs, passed)
         # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
         # times an infinite slope were nan: there operands have no tangents.
         shield = [
@@ -169,8 +170,7 @@ class Cond(Primitive):
             else:
                 jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
                 cases.append(eval_jaxpr(jaxpr, [taken, *own]))
-        outs = [_choose(index, case) for case in zip(*cases)]
-        return tuple(outs), (0,) * len(outs)
+        return _with_passed([_choose(index, case) for case in zip(*cases)], passed)
 
     def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
         """Without the results that nobody needs, and the operands that no branch reads."""
@@ -178,6 +178,26 @@ class Cond(Primitive):
         ins = union([used_inputs(b) for b in small])
         branches = [Jaxpr(only(ins, b.inputs), b.eqns, b.outs, name=b.name) for b in small]
         return self.with_branches(branches), (True, *ins), used
+
+
+def _passed_on(
+    branches: Sequence[Jaxpr], lanes: Sequence[bool], operands: Sequence[Array]
+) -> list[Array | None]:
+    """The operand without lanes that every branch gives as this result, or None."""
+    found: list[Array | None] = []
+    for column in zip(*[b.outs for b in branches]):
+        where = {b.inputs.index(o) if o in b.inputs else -1 for b, o in zip(branches, column)}
+        k = where.pop()
+        found.append(operands[k] if not where and k >= 0 and not lanes[k] else None)
+    return found
+
+
+def _with_passed(
+    outs: Sequence[Array], passed: Sequence[Array | None]
+) -> tuple[tuple[Array, ...], tuple[int | None, ...]]:
+    """Results with lanes along axis 0, but for those that are operands."""
+    chosen = tuple([o if p is None else p for o, p in zip(outs, passed, strict=True)])
+    return chosen, tuple([0 if p is None else None for p in passed])
 
 
 def _takes(index: Array, k: int, count: int) -> Array:

@@ -615,3 +615,15 @@ def test_shard_map_hands_on_what_is_not_cut_whatever_it_is():
     np.testing.assert_array_equal(mapped(lambda x: 2.0 * x, jnp.ones(2)), [2.0, 2.0])
     struct = fnx.ShapeDtypeStruct((2,), "float32").update(shape=(3,))
     assert struct == fnx.ShapeDtypeStruct.like(jnp.ones(3, "float32"))
+
+
+@RUN
+def test_what_branches_pass_on_stays_the_same_for_all_lanes(run):
+    def f(x, y):
+        branch = lambda k: lambda x, y: (x * k, y)
+        return lax.cond(x < 2, branch(2), branch(3), x, y)
+
+    mapped = fnx.vmap(f, in_axes=(0, None), out_axes=(0, None))
+    x, y = run(mapped)(jnp.arange(4), 3.0)
+    np.testing.assert_array_equal(x, [0, 2, 6, 9])
+    assert float(y) == 3.0
