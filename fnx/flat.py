@@ -1,5 +1,6 @@
 """Users' functions of pytrees as functions of flat lists of arrays, and checks of their arguments."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -21,13 +22,16 @@ def name_of(fun: Callable) -> str:
 
 
 def wraps(fun: Callable) -> Callable[[Callable], Callable]:
-    """functools.wraps, also for objects whose __name__ is not a string."""
-    named = [
-        key
-        for key in functools.WRAPPER_ASSIGNMENTS
-        if "name" not in key or isinstance(getattr(fun, key, None), str)
-    ]
-    return functools.wraps(fun, named)
+    """functools.wraps, also for objects whose __name__ and the like are no such things."""
+
+    def decorate(wrapper: Callable) -> Callable:
+        functools.update_wrapper(wrapper, fun, ())
+        for key in functools.WRAPPER_ASSIGNMENTS:
+            with contextlib.suppress(AttributeError, TypeError):
+                setattr(wrapper, key, getattr(fun, key))
+        return wrapper
+
+    return decorate
 
 
 def signature_of(fun: Callable) -> inspect.Signature | None:

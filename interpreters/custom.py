@@ -22,8 +22,9 @@ from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import neg
 
 from .batching import Batch, BatchTracer, batch, batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run
+from .call import Backend, check_operands, given, only, run, spread, undefined
 from .jvp import has_tangent, jvp_jaxpr
+from .linearize import transpose_jaxpr
 from .trace import Stage, trace
 
 Flat = Callable[..., Sequence[Any]]
@@ -141,6 +142,16 @@ class CustomRule(Primitive):
                 f"{self.what} {self.of} closed over a value that is being differentiated; its rule knows "
                 "nothing of it. Pass the value as an argument."
             )
+
+    def transpose(self, cts: tuple, *args: Any) -> tuple:
+        """Of a call on tangents, in the derivative of something else: the function must be linear."""
+        if self.jaxpr is None:
+            raise self._missing("transpose", "reverse-mode differentiation (grad, vjp)")
+        linear, nonzero = undefined(args), given(cts)
+        jaxpr, mask = transpose_jaxpr(self.jaxpr, linear, nonzero)
+        values = [a for a, lin in zip(args, linear) if not lin]
+        outs = eval_jaxpr(jaxpr, [*values, *only(nonzero, cts)])
+        return spread(linear, spread(mask, outs))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         lanes = self.lanes(size, axes[self.consts :])

@@ -541,3 +541,27 @@ def test_tree_partial_and_pickle():
     x = pickle.loads(pickle.dumps(jnp.arange(3.0)))
     equal(x, np.arange(3.0))
     assert isinstance(x, fnx.Array)
+
+
+def test_a_rule_may_use_a_jitted_function_that_has_rules_on_its_tangents():
+    @fnx.custom_jvp
+    def scale(x):
+        return 3.0 * x
+
+    @scale.defjvp
+    def scale_rule(primals, tangents):
+        return scale(primals[0]), 3.0 * tangents[0]
+
+    @fnx.custom_jvp
+    def f(x):
+        return jnp.sin(x)
+
+    @f.defjvp
+    def f_rule(primals, tangents):
+        moved = fnx.jit(lambda t: scale(t) * jnp.cos(primals[0]) / 3)
+        return f(primals[0]), moved(tangents[0])
+
+    for wrap in (lambda g: g, fnx.jit):
+        np.testing.assert_allclose(wrap(fnx.grad(f))(0.7), np.cos(0.7))
+        np.testing.assert_allclose(wrap(fnx.grad(fnx.grad(f)))(0.7), -np.sin(0.7))
+        np.testing.assert_allclose(wrap(fnx.vmap(fnx.grad(f)))(jnp.ones(2)), np.cos(np.ones(2)))
