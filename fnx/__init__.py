@@ -112,8 +112,11 @@ lax.custom_linear_solve, lax.custom_root = _custom_linear_solve, _custom_root  #
 for _name in ("segment_sum", "segment_prod", "segment_max", "segment_min"):
     setattr(ops, _name, getattr(_segment, _name))
 _nans.install(_settings.hooks)
-numpy.functional.use_transformations(
-    vmap=vmap, value_and_grad=value_and_grad, scan=_control_flow.scan
+numpy.util.use_transformations(
+    vmap=vmap,
+    value_and_grad=value_and_grad,
+    scan=_control_flow.scan,
+    while_loop=_control_flow.while_loop,
 )
 del _name
 

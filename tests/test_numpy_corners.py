@@ -455,3 +455,26 @@ def test_functions_take_what_is_like_an_array():
     assert jnp.iscomplexobj(Wrapped(1j))
     assert not jnp.iscomplexobj(m)
     assert jnp.isscalar(k)
+
+
+def test_common_divisors_are_loops():
+    a, b = np.array([[12], [-8], [0]]), np.array([18, 0, 5], "int32")
+    for fn, np_fn in ((jnp.gcd, np.gcd), (jnp.lcm, np.lcm)):
+        same(fn(a, b), np_fn(a, b))
+        same(fnx.jit(fn)(a, b), np_fn(a, b))
+        same(fnx.jit(fnx.vmap(fn, in_axes=(0, None)))(a, b), np_fn(a, b))
+        assert int(fnx.jit(fn)(12, 18)) == np_fn(12, 18)
+    assert "while" in fnx.jit(jnp.gcd).lower(a, b).as_text("jaxpr")
+
+
+def test_at_of_ufuncs_with_values_for_each_position():
+    x, i = np.ones((5, 3)), np.array([0, 4, 0])
+    values = np.arange(9.0).reshape(3, 3)
+    fn = jnp.frompyfunc(lambda a, b: a + b, 2, 1)
+    wanted = x.copy()
+    np.add.at(wanted, i, values)
+    same(fn.at(x, i, values, inplace=False), wanted)
+    same(fnx.jit(lambda *a: fn.at(*a, inplace=False))(x, i, values), wanted)
+    wanted = x.copy()
+    np.hypot.at(wanted, i, values)
+    same(jnp.hypot.at(x, i, values, inplace=False), wanted)

@@ -1,6 +1,5 @@
 """Arithmetic and rounding, element by element: they promote, broadcast and bind a few primitives."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +8,12 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.interpreter import Tracer
 from fnx.numpy.util import (
+    broadcast_arrays,
     constant,
     convert,
+    eager,
     fit,
     named,
     no_out,
@@ -20,9 +22,11 @@ from fnx.numpy.util import (
     select,
     to_array,
     to_arrays,
+    transformation,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
+from fnx.ops.reduction import ReduceOr
 
 
 def _binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:
@@ -309,15 +313,21 @@ def gcd(x1, x2):
     x, y = fit("gcd", promote("gcd", x1, x2))
     _need_integers("gcd", x)
     x, y = ops.abs_(x) if x.dtype.kind == "i" else x, ops.abs_(y) if y.dtype.kind == "i" else y
-    # Euclid's algorithm; the worst case is that of Fibonacci numbers.
-    steps = math.ceil(x.dtype.itemsize * 8 * math.log(2) / math.log((1 + 5**0.5) / 2)) + 1
-    for _ in range(steps):
+    x, y = broadcast_arrays("gcd", [x, y])
+
+    def step(pair: tuple) -> tuple:  # of Euclid's algorithm
+        x, y = pair
         done = ops.eq(y, zero(y))
-        safe = select(done, one(y), y)
-        x, y = select(done, x, y), select(done, y, ops.rem(x, safe))
-        if type(y) is ConcreteArray and not y._value.any():
-            break
-    return x
+        return select(done, x, y), select(done, y, ops.rem(x, select(done, one(y), y)))
+
+    if not (isinstance(x, Tracer) or isinstance(y, Tracer)) and eager():
+        while y._value.any():  # type: ignore[attr-defined]
+            x, y = step((x, y))
+        return x
+    left = lambda pair: ReduceOr(tuple(range(y.ndim)))(ops.ne(pair[1], zero(pair[1])))
+    if not y.ndim:
+        left = lambda pair: ops.ne(pair[1], zero(pair[1]))
+    return transformation("while_loop")(left, step, (x, y))[0]
 
 
 def lcm(x1, x2):

@@ -10,7 +10,6 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.numpy import indexing, ufuncs
-from fnx.numpy.functional import transformation
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
 from fnx.numpy.util import (
     PYTHON,
@@ -22,6 +21,7 @@ from fnx.numpy.util import (
     quiet,
     select,
     to_array,
+    transformation,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, full, scalar
@@ -146,14 +146,23 @@ class AtIndex:
 
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
+        return self._apply(func, (), options)
+
+    def _apply(self, func: Callable, others: tuple, options: dict) -> Array:
+        """The same of a function that gets elements of other arrays too."""
         places = None if options.get("unique_indices") else _flat_places(self.array, self.index)
-        if places is not None:
-            flat = Reshape((self.array.size,))(self.array)
-            one = lambda total, k: (AtIndex(total, k).set(func(total[k]), mode="drop"), None)
-            flat, _ = transformation("scan")(one, flat, places)
-            return Reshape(self.array.shape)(flat)
-        old = indexing.getitem(self.array, self.index)
-        return self._update("set", func(old), options)
+        if places is None:
+            old = indexing.getitem(self.array, self.index)
+            return self._update("set", func(old, *others), options)
+        size, shape = places.size, places.shape
+        rows = [Reshape((size,))(broadcast_to(to_array(x, "at"), shape)) for x in others]
+        one = lambda total, row: (
+            AtIndex(total, row[0]).set(func(total[row[0]], *row[1:]), mode="drop"),
+            None,
+        )
+        flat = Reshape((self.array.size,))(self.array)
+        flat, _ = transformation("scan")(one, flat, (Reshape((size,))(places), *rows))
+        return Reshape(self.array.shape)(flat)
 
 
 def _flat_places(x: Array, index: Any) -> Array | None:
@@ -170,7 +179,7 @@ def _flat_places(x: Array, index: Any) -> Array | None:
             known = np.asarray(places)
         if np.unique(known).size == known.size:
             return None
-    return Reshape((places.size,))(places)
+    return places
 
 
 def _values(x: Array, values: Any) -> Array:

@@ -23,6 +23,7 @@ from fnx.numpy.util import (
     no_out,
     reshape_to,
     to_array,
+    transformation,
 )
 from fnx.ops.broadcast import broadcast_to
 from fnx.ops.broadcast import full as _full
@@ -94,7 +95,7 @@ def _fold(fn: Callable, x: Array, start: Any, mask: Array | None, keep: bool) ->
         for k in range(n):
             steps.append(step(steps[-1], x[k] if mask is None else (x[k], mask[k])))
         return stack(steps) if keep else steps[-1]
-    last, seen = functional.transformation("scan")(
+    last, seen = transformation("scan")(
         lambda total, row: (step(total, row),) * 2 if keep else (step(total, row), None),
         total,
         rows,
@@ -113,7 +114,7 @@ def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
         place = At(asarray(a))[indices]
         if fn in _AT:
             return getattr(place, _AT[fn])(b)
-        return place.apply(fn if nin == 1 else lambda x: fn(x, b))
+        return place._apply(fn, () if nin == 1 else (asarray(b),), {})
 
     fn.at = at
     if (nin, nout) != (2, 1):
@@ -159,7 +160,7 @@ def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
         x = to_array(a, name)
         x = x if dtype is None else x.astype(dtype)
         k = canonical_axis(axis, x.ndim)
-        first = ravel(array(indices))
+        first = convert(ravel(array(indices)), INT)
         n, x = x.shape[k], moveaxis(x, k, -1)
         end = concatenate([first[1:], array([n], dtype=first.dtype)])
         end = ufuncs.where3(

@@ -5,25 +5,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from fnx.core.errors import InvalidValue, MissingRule, ShapeError, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import asarray
 from fnx.numpy.shapes import broadcast_shapes, broadcast_to, moveaxis
-from fnx.numpy.util import PYTHON, canonical_axis, to_array
-
-_transformations: dict[str, Callable] = {}
-
-
-def use_transformations(**transformations: Callable) -> None:
-    """Give functions `vmap` and `value_and_grad`, which live above them: fnx does, when it loads."""
-    _transformations.update(transformations)
-
-
-def transformation(name: str) -> Callable:
-    """A transformation by name."""
-    if name not in _transformations:
-        raise MissingRule(f"this function needs {name}: import fnx, not a part of it alone")
-    return _transformations[name]
+from fnx.numpy.util import PYTHON, canonical_axis, to_array, transformation
 
 
 def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
 from fnx.ops.basic import broadcast_to
@@ -62,6 +62,23 @@ class _Quiet(threading.local):
 
 
 quiet = _Quiet()
+
+
+# --- what lives above ---------------------------------------------------------------------------
+
+_transformations: dict[str, Callable] = {}
+
+
+def use_transformations(**transformations: Callable) -> None:
+    """Give functions `vmap`, loops and others, which live above them: fnx does, when it loads."""
+    _transformations.update(transformations)
+
+
+def transformation(name: str) -> Callable:
+    """A transformation by name."""
+    if name not in _transformations:
+        raise MissingRule(f"this function needs {name}: import fnx, not a part of it alone")
+    return _transformations[name]
 
 
 # --- promotion ---------------------------------------------------------------------------------
