@@ -6,6 +6,7 @@ new, that change roles after each round: a variable holds where the old one begi
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -48,6 +49,49 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
     ]
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A carry that is stacked before each round: its next value goes to the next row at once."""
+
+    stack: Stored
+    first: Stored
+    now: Stored
+    next: Stored
+    last: Stored
+
+
+def _stacked_carries(
+    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], t: Expr
+) -> dict[int, tuple[int, Rows]]:
+    """Carries whose values the loop stacks, by number: which result that is, and the rows."""
+    found: dict[int, tuple[int, Rows]] = {}
+    for y, (atom, out) in enumerate(zip(r.jaxpr.outs[r.carry :], outs[r.carry :])):
+        carried = r.jaxpr.inputs[r.consts : r.consts + r.carry]
+        k = carried.index(atom) if atom in carried else -1  # type: ignore[arg-type]
+        if k < 0 or k in found or out.target is not None or out.hint is not None:
+            continue
+        size = atom.aval.size
+        if fuse.is_small(atom.aval.shape) or not r.length:
+            continue
+        buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
+        ends = [scalar.size(0), scalar.size(size * r.length)]
+        first, last = ends[::-1] if r.reverse else ends
+        stack = Stored(buffer, scalar.size(size if r.reverse else 0))
+        other = Stored(buffer, scalar.size(0 if r.reverse else size))
+        following = _step_of(other, size, t).base
+        found[k] = (
+            y,
+            Rows(
+                stack,
+                Stored(buffer, first),
+                _step_of(stack, size, t),
+                Stored(buffer, following, row=True),
+                Stored(buffer, last, row=True),
+            ),
+        )
+    return found
+
+
 class Carries:
     """The carried values of a loop: variables and initial values, or buffers."""
 
@@ -58,8 +102,10 @@ class Carries:
         outs: Sequence[Handle],
         rest: Sequence[Handle],
         anew: Sequence[bool],
+        rows: "dict[int, Rows] | None" = None,
     ):
         self.builder = builder
+        self.rows = rows or {}
         self.outs = outs
         self.places: list[list[Expr] | Stored] = []
         self.nexts: list[Stored | None] = []  # where the next value of a carry with two halves goes
@@ -68,9 +114,14 @@ class Carries:
         self.flips: list[Expr] = []  # the next values of the last variables, which hold the halves
         halves = []
         taken = [h.state.buffer for h in rest if isinstance(h.state, Stored)]
-        for given, out, fresh in zip(init, outs, anew, strict=True):
+        for k, (given, out, fresh) in enumerate(zip(init, outs, anew, strict=True)):
             self.nexts.append(None)
-            if fuse.is_small(given.shape):
+            if k in self.rows:
+                own = self.rows[k]
+                builder.store_into(_twin(given), own.first)
+                self.places.append(own.now)
+                self.nexts[-1] = own.next
+            elif fuse.is_small(given.shape):
                 builder.settle(given)
                 assert isinstance(given.state, Registers)
                 names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
@@ -173,7 +224,8 @@ class Carries:
 
     def finish(self) -> None:
         """Hand the last values to the outputs of the equation."""
-        for place, out in zip(self.places, self.outs, strict=True):
+        places = [self.rows[k].last if k in self.rows else p for k, p in enumerate(self.places)]
+        for place, out in zip(places, self.outs, strict=True):
             if isinstance(place, list):
                 out.state = Registers(list(place))
                 continue
@@ -213,11 +265,17 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     xs = inputs[r.consts + r.carry :]
     old = r.jaxpr.inputs[r.consts : r.consts + r.carry]
     anew = computed_anew(r.jaxpr, old, r.jaxpr.outs[: r.carry])
-    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew)
-    stacks = [out.target or builder.new_stored(out) for out in outs[r.carry :]]
+    t = scalar.counter("t", r.length)
+    kept = _stacked_carries(builder, r, outs, t)
+    rows = {k: own for k, (_, own) in kept.items()}
+    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew, rows)
+    places = {y: own.stack for y, own in kept.values()}
+    stacks = [
+        places.get(y) or out.target or builder.new_stored(out)
+        for y, out in enumerate(outs[r.carry :])
+    ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
-    t = scalar.counter("t", r.length)
     if lanes(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:
