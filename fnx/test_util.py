@@ -48,8 +48,11 @@ def _moved(x: Any, t: Any, step: float) -> Any:
     return (x + step * np.asarray(t)).astype(x.dtype)
 
 
-def numerical_jvp(f: Callable, primals: Sequence, tangents: Sequence, eps: float = EPS) -> Any:
+def numerical_jvp(
+    f: Callable, primals: Sequence, tangents: Sequence, eps: float | None = None
+) -> Any:
     """The derivative of `f` along `tangents` by central differences."""
+    eps = EPS if eps is None else eps
 
     def at(step: float) -> Any:
         return f(*tree_util.tree_map(lambda x, t: _moved(x, t, step), primals, tangents))
@@ -90,7 +93,7 @@ def check_jvp(
     args: Sequence,
     atol: Tolerance = None,
     rtol: Tolerance = None,
-    eps: float = EPS,
+    eps: float | None = None,
     err_msg: str = "",
 ) -> None:
     """Compare `f_jvp(primals, tangents)` with finite differences of `f`; AssertionError if they differ."""
@@ -110,7 +113,7 @@ def check_vjp(
     args: Sequence,
     atol: Tolerance = None,
     rtol: Tolerance = None,
-    eps: float = EPS,
+    eps: float | None = None,
     err_msg: str = "",
 ) -> None:
     """Compare `f_vjp(*args)`, (result, pull), with finite differences of `f`, along random directions."""
@@ -135,7 +138,7 @@ def check_grads(
     modes: Sequence[str] = ("fwd", "rev"),
     atol: Tolerance = None,
     rtol: Tolerance = None,
-    eps: float = EPS,
+    eps: float | None = None,
 ) -> None:
     """Compare the derivatives of `f` up to an order with finite differences of those one order lower.
 

@@ -51,8 +51,11 @@ def check_results(outs: Sequence[Array], expected: Sequence[ShapedArray], what: 
 _PERTURBED = ConcreteArray(np.array(True))
 
 
-def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
-    """`fn` for all lanes at once; its results (None stays None) have them along axis 0."""
+def in_lanes(fn: Flat, size: int, axes: Sequence[int | None], home: Batch | None = None) -> Flat:
+    """`fn` for all lanes at once; its results (None stays None) have them along axis 0.
+
+    The lanes are those of `home`, if given: `fn` may have closed over values that have them.
+    """
 
     def run_lanes(*args: Array | None) -> list[Array | None]:
         present = [k for k, a in enumerate(args) if a is not None]
@@ -66,7 +69,8 @@ def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
             shape.extend(o is not None for o in outs)
             return [o for o in outs if o is not None]
 
-        outs, out_axes = batch(inner, size, [args[k] for k in present], [axes[k] for k in present])
+        some, where = [args[k] for k in present], [axes[k] for k in present]
+        outs, out_axes = batch(inner, size, some, where, home)
         it = iter([place_axis(size, o, k, 0) for o, k in zip(outs, out_axes)])
         return [next(it) if m else None for m in shape]
 
@@ -74,14 +78,22 @@ def in_lanes(fn: Flat, size: int, axes: Sequence[int | None]) -> Flat:
 
 
 def handler(args: Sequence[Any]) -> Interpreter:
-    """The interpreter that will process these arguments: the innermost that owns one, has lanes, or
-    stages all."""
+    """The interpreter that will process these arguments: the innermost that owns one, or stages all."""
     it = current.get()
     owners = {id(a.owner) for a in args if isinstance(a, Tracer)}
-    # The function may use lanes that none of its arguments has: by names of axes, or by closing over.
-    while it.parent is not None and id(it) not in owners and not isinstance(it, Batch):
+    while it.parent is not None and id(it) not in owners:
         it = it.parent
     return it
+
+
+def _lanes_below(it: Interpreter) -> Batch | None:
+    """The innermost interpreter that has lanes, between the current one and `it`."""
+    now: Interpreter | None = current.get()
+    while now is not it and now is not None:
+        if isinstance(now, Batch):
+            return now
+        now = now.parent
+    return None
 
 
 def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]:
@@ -92,17 +104,20 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
     it = handler(args)
     if it is evaluate or (isinstance(it, Stage) and it.parent is not None):
         return prim.fun(*args)
-    if isinstance(it, Batch) and all([it.split(a)[1] is None for a in args]):
+    lanes = _lanes_below(it)
+    if lanes is not None:
+        # None of the arguments has these lanes, but the function or its rule may know of them, by the
+        # name of their axis or because they close over a value that has them.
         mask: list[bool] = []
-        with use(it.parent):
-            outs = call_with_rule(prim.once(it, mask), args)
-        return [BatchTracer(it, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
+        with use(lanes.parent):
+            outs = call_with_rule(prim.once(lanes, mask), args)
+        return [BatchTracer(lanes, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
     with use(it):
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
             staged = replace(prim, jaxpr=jaxpr, consts=len(consts))
             return staged.bind(*consts, *args)
-        return it.process(prim, tuple(args))
+        return it.process(replace(prim, home=it) if isinstance(it, Batch) else prim, tuple(args))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +128,7 @@ class CustomRule(Primitive):
     of: str = field(repr=False)
     jaxpr: Jaxpr | None = None
     consts: int = field(default=0, repr=False)
+    home: Batch | None = field(default=None, repr=False)  # whose lanes it may have closed over
     multiple_results = True
     __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
     what = "a function with a rule"
@@ -200,8 +216,8 @@ class CustomJVP(CustomRule):
         return tuple(outs[:n]), tuple(outs[n:])
 
     def lanes(self, size: int, axes: tuple) -> "CustomJVP":
-        rule = in_lanes(self.rule, size, (*axes, *axes))
-        return replace(self, fun=in_lanes(self.fun, size, axes), rule=rule)
+        rule = in_lanes(self.rule, size, (*axes, *axes), self.home)
+        return replace(self, fun=in_lanes(self.fun, size, axes, self.home), rule=rule, home=None)
 
     def once(self, lanes: Batch, mask: list[bool]) -> "CustomJVP":
         rule = _for_once(self.rule, lanes, mask, lambda outs: len(outs) // 2, 2)
@@ -246,12 +262,13 @@ class CustomVJP(CustomRule):
         return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
 
     def lanes(self, size: int, axes: tuple) -> "CustomVJP":
-        fwd = in_lanes(self.fwd, size, (*axes, *(None for _ in axes)))
+        fwd = in_lanes(self.fwd, size, (*axes, *(None for _ in axes)), self.home)
         return replace(
             self,
-            fun=in_lanes(self.fun, size, axes),
+            fun=in_lanes(self.fun, size, axes, self.home),
             fwd=fwd,
-            bwd=_summed(in_lanes(self.bwd, size, _Zeros()), axes),
+            bwd=_summed(in_lanes(self.bwd, size, _Zeros(), self.home), axes),
+            home=None,
         )
 
     def once(self, lanes: Batch, mask: list[bool]) -> "CustomVJP":

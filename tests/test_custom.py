@@ -500,3 +500,13 @@ def test_a_rule_may_close_over_lanes_or_name_their_axis():
     f = lambda x: total(api.vmap(lambda y: shared(x) * y, axis_name="i")(np.arange(3.0)))
     assert float(f(2.0)) == 18.0
     assert float(api.grad(f)(2.0)) == 9.0
+
+    ruled = custom.custom_jvp(lambda a, y: a * y, nondiff_argnums=(0,))
+    ruled.defjvp(lambda a, p, t: (ruled(a, *p), 5.0 * a * t[0]))
+    lanes = lambda y: api.vmap(ruled)(np.arange(3.0), y)  # both arguments have lanes
+    out, tangent = api.jvp(lanes, (np.ones(3),), (np.ones(3),))
+    np.testing.assert_array_equal(out, [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(tangent, [0.0, 5.0, 10.0])
+    np.testing.assert_array_equal(
+        jit(api.grad(lambda y: total(lanes(y))))(np.ones(3)), [0.0, 5.0, 10.0]
+    )

@@ -31,7 +31,7 @@ def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The conversion of values that fnx defines."""
-    if dtype == dtypes.float0:
+    if dtypes.float0 in (dtype, x.dtype):
         return np.zeros(x.shape, dtype)
     if x.dtype.kind == "c" and dtype.kind != "c":
         if dtype.kind == "b":
