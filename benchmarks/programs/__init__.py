@@ -17,6 +17,7 @@ FAMILIES = (
     "derivatives",
     "loops",
     "matrices",
+    "spectral",
 )
 
 GROUPS = {
@@ -40,6 +41,7 @@ GROUPS = {
         summaries=(Summary("run", "jax", mean=0.1, worst=0.5),),
     ),
     "matrices": Group("Matrix products", threads=True),
+    "spectral": Group("Fourier transforms and what is made of them", threads=True),
     "together": Group(
         "Compile time over stencils, kernels, derivatives, loop nests and products",
         summaries=(Summary("compile", "jax", mean=0.7), Summary("warm", "jax", mean=0.25)),

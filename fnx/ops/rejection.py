@@ -81,10 +81,6 @@ def _not_a_number(x: V) -> V:
     return x.ne(x)
 
 
-def _values(found: list[Expr]) -> list[V]:
-    return [V(e) for e in found]
-
-
 @dataclass(frozen=True)
 class Element:
     """What a sampler of one element has: its lane's key, its number in the lane, its parameters.
