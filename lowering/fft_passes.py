@@ -194,6 +194,41 @@ class _Pass:
                 for y, to in zip(ys, targets, strict=True):
                     self._write(y, f.at(to, q), factor)
 
+    # --- rows of any length, as many as lanes: turned into columns and back
+
+    def _turned_blocks(self, move: Callable[[Value, list[Value]], None], rows: Value) -> None:
+        """For vectors of positions in the rows, the last of which may overlap: position, places."""
+        f, v = self.f, self.v
+        n, stride = self.word(GROUPS), self.word(STRIDE)
+        last = f.sub(n, v.lanes)
+        with self.each(0, n, v.lanes) as k:
+            at = f.choose(f.compare("slt", k, last), k, last)
+            move(at, self.many(f.at(rows, f.mul(at, self.number)), stride, v.lanes))
+
+    def _turn_over(self, xs: list[Complex]) -> list[Complex]:
+        re, im = (self.v.transposed([x[part] for x in xs]) for part in (0, 1))
+        return list(zip(re, im, strict=True))
+
+    def _gather(self) -> None:
+        def move(at: Value, places: list[Value]) -> None:
+            to = self.f.at(self.target, self.f.mul(at, self.vector))
+            for lane, x in enumerate(self._turn_over([self._read(p) for p in places])):
+                self.v.store_pair(x, to, lane * self.vector)
+
+        self._turned_blocks(move, self.source)
+
+    def _scatter(self) -> None:
+        factor = self.v.splat(self.record, 8 * FACTOR)
+
+        def move(at: Value, places: list[Value]) -> None:
+            f = self.f
+            here = f.at(self.source, f.mul(at, self.vector))
+            xs = [self.v.load_pair(here, k * self.vector) for k in range(self.v.lanes)]
+            for x, place in zip(self._turn_over(xs), places, strict=True):
+                self._write(x, place, factor)
+
+        self._turned_blocks(move, self.target)
+
     # --- real transforms of even length, by complex ones of half of it
 
     def _halves(self, one: Callable[[Vectors, Value], None]) -> None:

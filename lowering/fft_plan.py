@@ -2,8 +2,8 @@
 
 A plan is known by a name, "fft/3x128x64/2/complex128": the kind, the shape in full length, the number
 of transformed axes, and the dtype of the input. Lengths that are products of small primes go by
-fnx's own passes where enough numbers lie side by side for vectors, others along the last axis by
-Bluestein's convolution with such passes; PocketFFT does the rest.
+fnx's own passes where vectors can be filled: from one row, or from several rows or columns; others along
+the last axis by Bluestein's convolution with such passes. PocketFFT does the rest.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from . import fft_stages as stages
 from . import pocketfft
 
 _GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while
+_SHORT = 64  # length of rows up to which several are transformed together
 _OWN = 1 << 23  # bytes of work memory that each thread may take for itself
 _SIZE = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
 REAL = {"complex64": "float32", "complex128": "float64"}
@@ -26,7 +27,7 @@ REAL = {"complex64": "float32", "complex128": "float64"}
 class Transform:
     """All transforms of one kind along one axis of a stack [outer, length, inner].
 
-    `first` and `count` choose some of the inner ones.
+    `first` and `count` choose some of the inner ones; where there is one, `first` is that of the outer.
     """
 
     kind: str
@@ -58,7 +59,15 @@ class Transform:
     def factor(self) -> float:
         return 1.0 / self.length if self.kind in ("ifft", "irfft") else 1.0
 
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """Bytes before the first of the source and of the target."""
+        pairs = zip(self.sizes, self.lengths, strict=True)
+        return tuple([self.first * size * (n if self.inner == 1 else 1) for size, n in pairs])
+
     def part(self, first: int, count: int) -> "Transform":
+        if self.inner == 1:
+            return replace(self, first=first, outer=count)
         return replace(self, first=first, count=count)
 
 
@@ -114,8 +123,7 @@ def _split(t: Transform) -> list[tuple[Transform, stages.Plan | None]]:
     """A transform by passes, as far as vectors reach; the rest of it by NumPy's loop."""
     real = REAL.get(t.dtype, t.dtype)
     if t.inner == 1:
-        wide = stages.rows(t.kind, t.length, real) or stages.chirp(t.kind, t.length, real)
-        return [(t, wide)]
+        return _split_rows(t, real)
     found: list[tuple[Transform, stages.Plan | None]] = []
     done = 0
     while done < t.inner:
@@ -128,6 +136,22 @@ def _split(t: Transform) -> list[tuple[Transform, stages.Plan | None]]:
     return found + ([(t.part(done, t.inner - done), None)] if done < t.inner else [])
 
 
+def _split_rows(t: Transform, real: str) -> list[tuple[Transform, stages.Plan | None]]:
+    """Short rows and odd ones several at a time, others one by one."""
+    wide: stages.Plan | None = stages.rows(t.kind, t.length, real)
+    batch = stages.batch(t.kind, t.length, real, t.outer)
+    if wide is not None and (batch is None or t.length >= _SHORT):
+        return [(t, wide)]
+    found: list[tuple[Transform, stages.Plan | None]] = []
+    done = 0 if batch is None else t.outer // batch.width * batch.width
+    if done:
+        found.append((t.part(0, done), batch))
+    if done < t.outer:
+        single = wide or stages.chirp(t.kind, t.length, real)
+        found.append((t.part(done, t.outer - done), single))
+    return found
+
+
 def work_bytes(name: str) -> int:
     """Bytes of work memory that a plan needs."""
     return _steps(name)[2]
@@ -136,7 +160,7 @@ def work_bytes(name: str) -> int:
 def _head(t: Transform, function: str) -> list[int]:
     """The words of a step up to its jumps."""
     (size, out_size), (n, m) = t.sizes, t.lengths
-    head = [driver.addresses()[function], t.source, t.target, t.first * size, t.first * out_size]
+    head = [driver.addresses()[function], t.source, t.target, *t.offsets]
     return [*head, t.outer, n * t.inner * size, m * t.inner * out_size]
 
 
@@ -159,15 +183,21 @@ def _loop_step(t: Transform) -> list[int]:
 def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray]) -> list[int]:
     """A step by passes."""
     size, _ = t.sizes
-    blocks = (t.count if t.count >= 0 else 1) // s.width
-    passes = s.records(t.inner * size, keep)
+    head = _head(t, "by_passes")
+    stride = t.inner * size
+    blocks, jump = (t.count if t.count >= 0 else 1) // s.width, s.width * stride
+    if isinstance(s, stages.Stages) and s.batch:
+        stride = t.length * size
+        head[driver.TIMES], blocks, jump = 1, t.outer // s.width, s.width * stride
+    elif t.inner > 1:
+        jump = s.width * size
+    passes = s.records(stride, keep)
     table = np.concatenate(passes)
     keep.append(table)
-    head = _head(t, "by_passes")
     grain = -(-_GRAIN // (s.part // size))
     if head[driver.TIMES] * blocks > grain and s.scratch <= _OWN:
         head[driver.FUNCTION] = driver.shared()
-    step = [*head, blocks, s.width * size, len(passes), table.ctypes.data]
+    step = [*head, blocks, jump, len(passes), table.ctypes.data]
     return [*step, scratch, s.part, s.scratch, grain]
 
 

@@ -15,7 +15,10 @@ _BLOCK = 1 << 18  # bytes of columns that are transformed together, at most, if 
 
 @dataclass(frozen=True)
 class Stages:
-    """The passes of a complex transform of `length`: rows (width 1), or columns side by side."""
+    """The passes of a complex transform of `length`: of a row (width 1), or of columns side by side.
+
+    A batch is of as many rows as there are lanes, which are transposed on the way in and out.
+    """
 
     kind: str
     length: int  # of the complex transform
@@ -24,6 +27,7 @@ class Stages:
     width: int
     radices: tuple[int, ...]
     columns: bool
+    batch: bool = False
 
     @property
     def part(self) -> int:
@@ -47,6 +51,8 @@ class Stages:
         if self.kind == "irfft":
             before = self._tangled("tangle", passes.SOURCE, passes.TWO, keep)
             return [before, *self.chain(passes.TWO, passes.TARGET, stride, factor, keep)]
+        if self.batch:
+            return self._batched(stride, factor, keep)
         found = self.chain(passes.SOURCE, passes.TARGET, stride, factor, keep)
         if self.kind == "rfft":
             found.append(self._tangled("untangle", passes.ONE, passes.TARGET, keep))
@@ -76,6 +82,25 @@ class Stages:
             numbers = (m, sides, self.width, stride)
             found.append(record(address, numbers, table, self.dtype, factor, source, to, keep))
             s, source = s * r, to
+        return found
+
+    def _batched(self, stride: int, factor: float, keep: list[np.ndarray]) -> list[np.ndarray]:
+        n, s, here = self.length, 1, passes.ONE
+
+        def one(kind: str, radix: int, numbers: tuple, w: np.ndarray, source: int, to: int) -> None:
+            swap = self.inverse and kind != "middle"
+            address = passes.address(kind, self.dtype, self.lanes, radix, swap)
+            found.append(record(address, numbers, w, self.dtype, factor, source, to, keep))
+
+        found: list[np.ndarray] = []
+        one("gather", 1, (n, 0, self.width, stride), np.zeros(0), passes.SOURCE, here)
+        for r in self.radices:
+            m = n // (s * r)
+            w = passes.twiddles(m * r, np.arange(m), np.arange(1, r))
+            to = passes.TWO if here == passes.ONE else passes.ONE
+            one("middle", r, (m, s * self.width), np.stack([w.real, w.imag], -1), here, to)
+            s, here = s * r, to
+        one("scatter", 1, (n, 0, self.width, stride), np.zeros(0), here, passes.TARGET)
         return found
 
     def _tangled(self, kind: str, source: int, target: int, keep: list[np.ndarray]) -> np.ndarray:
@@ -206,6 +231,18 @@ def rows(kind: str, length: int, dtype: str) -> Stages | None:
             others = _factors(n // first)
             if others:
                 return Stages(kind, n, dtype, lanes, 1, (first, *others), False)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def batch(kind: str, length: int, dtype: str, count: int) -> Stages | None:
+    """Passes for several rows together, or None where there are too few or other factors."""
+    radices = _factors(length)
+    if kind not in ("fft", "ifft") or not radices:
+        return None
+    for lanes in _widths(dtype):
+        if lanes <= min(count, length):
+            return Stages(kind, length, dtype, lanes, lanes, tuple(radices), True, True)
     return None
 
 

@@ -9,7 +9,7 @@ from kernels import arguments, loop, native, numba, pointwise, python
 
 from fnx.core import scalar
 from fnx.core.scalar import apply, const, literal, load, size, var
-from fnx.lowering import emit_llvm, emit_numba, kernel
+from fnx.lowering import emit_llvm, emit_numba, fft_plan, kernel
 from fnx.lowering.kernel import Buffer, Nest, Program, Ref, Store
 
 RUNS = pytest.mark.parametrize("run", [native, python, numba])
@@ -334,10 +334,12 @@ def test_fortran_call(run, dtype):
 @pytest.mark.parametrize("run", [native, python])
 def test_call_with_the_address_of_a_table(run):
     x, y = arguments(("x", "complex128", 12), ("y", "complex128", 12))
-    plan = kernel.Address("fft:fft/3x4/1/complex128")
-    call = kernel.CallLibrary("fnx:fnx_fft", [plan, *[Ref(b, size(0)) for b in (x, y, y)]], [y])
+    name = "fft/3x4/1/complex128"
+    work = kernel.Buffer("work", "uint8", max(fft_plan.work_bytes(name), 1), "workspace", 0)
+    args = [kernel.Address(f"fft:{name}"), *[Ref(b, size(0)) for b in (x, y, work)]]
+    call = kernel.CallLibrary("fnx:fnx_fft", args, [y, work])
     a = np.arange(12) * (1 + 2j)
-    (out,) = run(program([x], [y], [call]), [a])
+    (out,) = run(program([x], [y], [call], work.size), [a])
     np.testing.assert_allclose(out.reshape(3, 4), np.fft.fft(a.reshape(3, 4)), rtol=1e-14)
 
 

@@ -1,5 +1,6 @@
 """Fourier transforms inside compiled programs: no call of the host, the numbers of NumPy."""
 
+import ctypes
 import threading
 
 import numpy as np
@@ -162,3 +163,44 @@ def test_names_of_plans():
     assert fft_plan.address(name) == fft_plan.address(name)
     assert fft_driver.address()
     assert set(fft.ROUTINES) == {"fft"}
+
+
+GUARD = 256  # bytes around each array
+
+
+def _guarded(size):
+    """Bytes with a known pattern around them, and the address of the first."""
+    raw = np.full(size + 2 * GUARD + 64, 0xA5, np.uint8)
+    start = GUARD + -(raw.ctypes.data + GUARD) % 64
+    return raw, start, raw.ctypes.data + start
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize("single", [False, True])
+def test_plans_write_their_own_memory_only(kind, single):
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(fft_driver.address())
+    given = "float64" if kind == "rfft" else "complex128"
+    made = "float64" if kind == "irfft" else "complex128"
+    if single:
+        given, made = ({"float64": "float32"}.get(d, "complex64") for d in (given, made))
+    lengths = [*range(1, 41), 64, 96, 100, 375, 509, 1000]
+    shapes = [(*lead, n) for n in lengths for lead in ((), (3,), (2, 9))]
+    shapes += [(4, 6), (5, 3, 8), (33, 40), (8, 2), (30, 35), (13, 11, 9), (24, 107)]
+    for shape in shapes:
+        for axes in {1, len(shape)}:
+            name = fft_plan.name(kind, shape, axes, given)
+            half = (*shape[:-1], shape[-1] // 2 + 1)
+            sizes = [
+                int(np.prod(half if half_is == kind else shape)) * np.dtype(d).itemsize
+                for half_is, d in (("irfft", given), ("rfft", made))
+            ]
+            arrays = [_guarded(size) for size in (*sizes, fft_plan.work_bytes(name))]
+            raw, start, _ = arrays[0]
+            raw[start : start + sizes[0]] = 0
+            before = raw.copy()
+            run(fft_plan.address(name), *(address for _, _, address in arrays))
+            np.testing.assert_array_equal(raw, before, name)
+            ends = (*sizes, fft_plan.work_bytes(name))
+            for (raw, start, _), size in zip(arrays, ends, strict=True):
+                outside = np.r_[raw[:start], raw[start + size :]]
+                assert (outside == 0xA5).all(), name
