@@ -97,10 +97,18 @@ def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
         builder.save_readers(operand.state.buffer)
         return operand.state
     place = out.target or builder.new_stored(out)
+    if _is_at(operand, place):  # it was stored there only to become the result
+        builder.save_readers(place.buffer)
+        return place
     same = Handle(operand.shape, operand.dtype, operand.state)
     same.consumers, same.last_use, same.scope = [], -1, operand.scope
     builder.store_into(same, place)
     return place
+
+
+def _is_at(operand: Handle, place: Stored) -> bool:
+    state = operand.state
+    return isinstance(state, Stored) and (state.buffer, state.base) == (place.buffer, place.base)
 
 
 def _in_place(operand: Handle, out: Handle) -> bool:

@@ -87,10 +87,16 @@ class Random:
         if len(shape):
             makers += [self._slice, self._pad, self._join, self._flip, self._update, self._cumulate]
             makers += [self._dynamic, self._reshape, self._broadcast, self._take]
+            if not self.smooth:
+                makers += [self._sort, self._scatter, self._gather, self._empty, self._along]
+        if not self.smooth:
+            makers += [self._integers, self._narrow, self._complex, self._masks]
         if len(shape) == 2:
             makers += [self._matmul, self._transpose]
         if depth:
-            makers += [self._scan, self._fori, self._cond]
+            makers += [self._scan, self._fori, self._cond, self._switch]
+            if len(shape):
+                makers += [self._rows]
             if not self.smooth:
                 makers += [self._while]
         return self.pick(makers)(k, shapes, depth)
@@ -226,6 +232,136 @@ class Random:
     def _transpose(self, k: int, shapes: list, depth: int) -> tuple:
         return lambda jnp, lax, pool: pool[k].T, shapes[k][::-1]
 
+    def _sort(self, k: int, shapes: list, depth: int) -> tuple:
+        axis, descending = self._axis(shapes[k]), bool(self.rng.random() < 0.5)
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            y = jnp.sort(pool[k], axis=axis)
+            return jnp.flip(y, axis) if descending else y
+
+        return run, shapes[k]
+
+    def _along(self, k: int, shapes: list, depth: int) -> tuple:
+        axis, reverse = self._axis(shapes[k]), bool(self.rng.random() < 0.5)
+        op = self.pick(["cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"])
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            x = jnp.tanh(pool[k]) if op == "cumprod" else pool[k] * 0.5
+            return getattr(lax, op)(x, axis=axis, reverse=reverse)
+
+        return run, shapes[k]
+
+    def _scatter(self, k: int, shapes: list, depth: int) -> tuple:
+        shape = shapes[k]
+        op = self.pick(["set", "add", "multiply", "min", "max"])
+        mode = self.pick(["drop", "clip"]) if op != "set" else "drop"
+        rows = self.rng.permutation(shape[0] + 3)[:4]  # some are out of bounds
+        part = self.rng.integers(0, shape[0], size=4)
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            values = 0.5 * pool[k][jnp.asarray(part)] + 0.1
+            return getattr(pool[k].at[jnp.asarray(rows)], op)(values, mode=mode)
+
+        return run, shape
+
+    def _gather(self, k: int, shapes: list, depth: int) -> tuple:
+        shape = shapes[k]
+        axis = self._axis(shape)
+        mode = self.pick(["fill", "clip", "wrap"])
+        rows = self.rng.integers(-shape[axis] - 2, 2 * shape[axis], size=4)
+        out = (*shape[:axis], 4, *shape[axis + 1 :])
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            y = jnp.take(pool[k], jnp.asarray(rows), axis=axis, mode=mode)
+            return jnp.where(jnp.isnan(y), 0.25, y)
+
+        return run, out
+
+    def _empty(self, k: int, shapes: list, depth: int) -> tuple:
+        shape = shapes[k]
+        axis = self._axis(shape)
+        nothing = (slice(None),) * axis + (slice(0, 0),)
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            none = jnp.sin(pool[k][nothing])
+            rest = jnp.sum(none) + jnp.prod(none, axis=axis)
+            return jnp.concatenate([none, pool[k]], axis=axis) + jnp.expand_dims(rest, axis)
+
+        return run, shape
+
+    def _integers(self, k: int, shapes: list, depth: int) -> tuple:
+        dtype = self.pick(["int8", "int16", "int32", "int64", "uint8", "uint32"])
+        op = self.pick(["//", "%", "^", ">>", "sum", "where", "clz"])
+        other = int(self.rng.integers(2, 7))
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            # Not at integers, where rounding would decide; nor beyond the type.
+            n = (jnp.tanh(pool[k]) * 99.37 + 100.123 * (dtype[0] == "u")).astype(dtype)
+            table = {
+                "//": lambda: n // other,
+                "%": lambda: n % other,
+                "^": lambda: (n ^ other) | 1,
+                ">>": lambda: n >> (other % 3),
+                "sum": lambda: n + jnp.sum(n, dtype=dtype),
+                "where": lambda: jnp.where(n % 2 == 0, n, jnp.bitwise_not(n)),
+                "clz": lambda: lax.clz(n) + lax.population_count(n),
+            }
+            return table[op]().astype(self.dtype) * 0.01 + pool[k]
+
+        return run, shapes[k]
+
+    def _narrow(self, k: int, shapes: list, depth: int) -> tuple:
+        """To 16 bits and back, by way of operations that do not round."""
+        dtype = self.pick(["float16", "bfloat16"])
+        op = self.pick(["neg", "max", "where", "halve"])
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            # An ulp may change how a value is rounded: that must not show.
+            x = jnp.round(jnp.tanh(pool[k]) * 60.0 + 0.123).astype(dtype)
+            table = {
+                "neg": lambda: -x,
+                "max": lambda: jnp.maximum(x, jnp.asarray(0.5, dtype)),
+                "where": lambda: jnp.where(x > 3, x, -x),
+                "halve": lambda: x * jnp.asarray(0.5, dtype),
+            }
+            return table[op]().astype(self.dtype) * 0.02 + pool[k]
+
+        return run, shapes[k]
+
+    def _complex(self, k: int, shapes: list, depth: int) -> tuple:
+        op = self.pick(["mul", "exp", "abs", "conj", "sum", "div"])
+        turn = complex(*self.rng.normal(size=2).round(2))
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            x = jnp.tanh(pool[k])
+            z = lax.complex(x, 0.5 - x * x)
+            w = {
+                "mul": lambda: z * turn + z * z,
+                "exp": lambda: jnp.exp(z * turn),
+                "abs": lambda: z * jnp.abs(z + turn),
+                "conj": lambda: jnp.conj(z) * z + turn,
+                "sum": lambda: z + jnp.sum(z) * 0.1,
+                "div": lambda: z / (z + 3.0),
+            }[op]()
+            return jnp.real(w) - 0.5 * jnp.imag(w)
+
+        return run, shapes[k]
+
+    def _masks(self, k: int, shapes: list, depth: int) -> tuple:
+        op = self.pick(["any", "all", "xor", "count"])
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            a, b = pool[k] > 0.123, pool[k] < 0.877
+            table = {
+                "any": lambda: jnp.where(jnp.any(a & b), pool[k], -pool[k]),
+                "all": lambda: jnp.where(jnp.all(a | ~b), pool[k], 0.5 * pool[k]),
+                "xor": lambda: jnp.where(a ^ b, pool[k], 0.1),
+                "count": lambda: pool[k] + 0.01 * jnp.sum(a) - 0.01 * jnp.count_nonzero(~b),
+            }
+            return table[op]()
+
+        return run, shapes[k]
+
     # --- control flow ---------------------------------------------------------------------------
 
     def _body(self, shapes: list[tuple], depth: int, result: tuple) -> Callable:
@@ -299,6 +435,45 @@ class Random:
                 lambda *xs: one(jnp, lax, list(xs)),
                 lambda *xs: two(jnp, lax, list(xs)),
                 *pool,
+            )
+
+        return run, shape
+
+    def _switch(self, k: int, shapes: list, depth: int) -> tuple:
+        shape = shapes[k]
+        bodies = [self._body(shapes, depth, shape) for _ in range(3)]
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            which = (jnp.sum(jnp.tanh(pool[k])) * 2.37 + 0.123).astype("int32")  # clamped
+            return lax.switch(
+                which, [lambda *xs, b=b: b(jnp, lax, list(xs)) for b in bodies], *pool
+            )
+
+        return run, shape
+
+    def _rows(self, k: int, shapes: list, depth: int) -> tuple:
+        """Row by row: a scan that stacks arrays, or (not smooth) a loop for each row."""
+        shape = shapes[k]
+        row = shape[1:]
+        body = self._body([*shapes, row, row], depth, row)
+        loops = not self.smooth and bool(self.rng.random() < 0.5)
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            def step(c: Any, x: Any) -> tuple:
+                new = body(jnp, lax, [*pool, c, x])
+                return new, 0.5 * new + x
+
+            def alone(x: Any) -> Any:
+                def more(state: Any) -> Any:
+                    return (state[0] < 5) & (jnp.sum(state[1]) < 1.0 + jnp.sum(x))
+
+                def next_(state: Any) -> Any:
+                    return state[0] + 1, body(jnp, lax, [*pool, state[1], x]) + 0.4
+
+                return lax.while_loop(more, next_, (0, 0.5 * x))[1]
+
+            return (
+                lax.map(alone, pool[k]) if loops else lax.scan(step, 0.1 * pool[k][0], pool[k])[1]
             )
 
         return run, shape

@@ -230,3 +230,27 @@ def test_no_zeros_are_added_in_a_round(backend):
     big = [e.prim.name for e in back.prim.jaxpr.eqns if e.outs[0].aval.size == N * N]
     assert len(big) == 1
     assert big[0] in ("scatter-add", "dynamic_slice_add")
+
+
+def test_a_value_stored_as_the_start_of_a_stacked_result_is_read_before_it_changes():
+    from fnx.ops.dynamic_slice import dynamic_slice_add
+
+    def arm(x, d):
+        half = 0.5 * x
+        moved = 2.0 * half[:2]
+        cleared = lax.dynamic_update_slice(half, jnp.zeros((2, 20)), (0, 0))
+        return dynamic_slice_add(cleared, moved, d, jnp.asarray(0))
+
+    def rows(flags, xs, ds):
+        one = lambda t: lax.cond(t[0], arm, lambda x, d: x, t[1], t[2])
+        return lax.map(one, (flags, xs, ds))
+
+    xs = np.random.default_rng(0).normal(size=(3, 4, 20))
+    flags, ds = np.array([True, False, True]), np.array([1, 0, 2])
+    expected = xs.copy()
+    for k in (0, 2):
+        half = 0.5 * xs[k]
+        expected[k] = half
+        expected[k, :2] = 0.0
+        expected[k, ds[k] : ds[k] + 2] += 2.0 * half[:2]
+    np.testing.assert_allclose(fnx.jit(rows)(flags, xs, ds), expected, rtol=1e-14)

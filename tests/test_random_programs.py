@@ -75,9 +75,9 @@ def test_donated_arguments_change_no_results(seed):
 @pytest.mark.parametrize("seed", seeds(20, 0.1))
 def test_lanes_are_what_single_calls_give(seed):
     f, args = program(20_000 + seed, length=6)
-    rows = [jnp.stack([a, 0.5 * a]) for a in args]
+    rows = [jnp.stack([a * (1.0 - 0.3 * k) for k in range(5)]) for a in args]
     with fnx.disable_jit():
-        lanes = [f(*[r[k] for r in rows]) for k in range(2)]
+        lanes = [f(*[r[k] for r in rows]) for k in range(5)]
     expected = [np.stack([np.asarray(x) for x in column]) for column in zip(*lanes, strict=True)]
     with config.check():
         agree(fnx.jit(fnx.vmap(f))(*rows), expected, 1e-9)
