@@ -91,7 +91,7 @@ def _weights(
     step = 1.0 / scale
     width = xp.maximum(step, 1.0) if antialias else 1.0
     places = (np.arange(wanted) + 0.5) * step - shift * step - 0.5
-    offset = places[None, :] - np.arange(-edge, size + edge)[:, None]
+    offset = places[None, :] - np.arange(-edge, size + edge, dtype=float)[:, None]
     if method is ResizeMethod.AREA:  # of the pixel's cell and the result's, what they share
         half = 0.5 * step
         weights = xp.maximum(xp.minimum(offset + half, 0.5) - xp.maximum(offset - half, -0.5), 0.0)
@@ -179,7 +179,8 @@ def scale_and_translate(
             f"scale_and_translate of shape {x.shape} to {shape} along axes {axes}; expected the other "
             "axes to stay"
         )
-    scale, translation = promote_inexact("scale_and_translate", scale, translation)
+    wide = jnp.result_type(float)
+    scale, translation = (to_array(z, "scale").astype(wide) for z in (scale, translation))
     if scale.shape != (len(axes),) or translation.shape != (len(axes),):
         raise ShapeError(
             f"scale of shape {scale.shape} and translation of {translation.shape}; expected a number "

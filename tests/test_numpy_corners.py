@@ -49,6 +49,7 @@ def test_covariance():
     assert jnp.cov(jnp.ones((1, 3)), rowvar=False).shape == (3, 3)
     with pytest.raises(ValueError, match="dtype"):
         jnp.cov(jnp.arange(5), dtype=int)
+    assert jnp.corrcoef(jnp.arange(5), jnp.arange(5) ** 2, dtype="float32").dtype == np.float32
 
 
 # --- elements by position ----------------------------------------------------------------------
@@ -307,6 +308,7 @@ def test_saved_bfloat16(tmp_path):
     x = jnp.array([1.0, 2.5], jnp.bfloat16)
     jnp.save(tmp_path / "x.npy", x)
     assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16
+    assert x.is_ready()
 
 
 def test_like_keeps_weak_types():
@@ -478,3 +480,42 @@ def test_at_of_ufuncs_with_values_for_each_position():
     wanted = x.copy()
     np.hypot.at(wanted, i, values)
     same(jnp.hypot.at(x, i, values, inplace=False), wanted)
+
+
+def test_histograms_and_quantiles_promote_by_themselves():
+    x = np.array([1, 2, 2, 5], "int8")
+    heavy = np.full(4, 100, "int8")
+    counts, _ = jnp.histogramdd(x[:, None], [np.array([0, 3, 6])], weights=heavy)
+    assert counts.tolist() == [300.0, 100.0]
+    with fnx.numpy_dtype_promotion("strict"):
+        assert jnp.histogram(x.astype("float32"), np.array([0, 3, 6]))[0].tolist() == [3.0, 1.0]
+        assert float(jnp.quantile(x, np.float32(0.5))) == 2.0
+    for fn in (jnp.var, jnp.nanvar):
+        with pytest.raises(ValueError, match="complex"):
+            fn(np.ones(3, complex), dtype=float)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_polynomials_keep_their_dtype(dtype):
+    p = jnp.array([1.0, 2.0, 4.0], dtype)
+    assert jnp.polyder(p).dtype == jnp.polyint(p).dtype == p.dtype
+    assert jnp.polyder(p).tolist() == [2.0, 2.0]
+    assert jnp.polyint(jnp.array([2.0, 3.0], dtype)).tolist() == [1.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize("period", [2, 5])
+def test_unwrap_of_integers(period):
+    x = np.random.default_rng(5).integers(-20, 20, (4, 30)).astype("int16")
+    wanted = np.unwrap(x, period=period)
+    found = jnp.unwrap(x, period=period)
+    assert found.dtype == wanted.dtype
+    same(found, wanted)
+    same(fnx.jit(lambda x: jnp.unwrap(x, period=period))(x), wanted)
+    same(jnp.unwrap(x * 0.7), np.unwrap(x * 0.7))
+
+
+def test_convolutions_in_integers():
+    x, y = np.array([1, 2, 3], "int8"), np.array([1, -1], "int8")
+    found = jnp.convolve(x, y, preferred_element_type="int32")
+    assert found.dtype == np.int32
+    assert found.tolist() == [1, 1, 1, -3]

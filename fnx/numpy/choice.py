@@ -351,6 +351,8 @@ def fill_diagonal(a, val, wrap=False, *, inplace=True):
 def trim_zeros(filt, trim="fb", axis=None):
     """Without zeros at the ends (of hyperplanes along `axis`, by default all), of known values."""
     x = to_array(filt, "trim_zeros") if not isinstance(filt, (list, tuple)) else array(filt)
+    if not x.ndim:
+        return x
     known = _need_known(x, "trim_zeros", "it cannot be traced")
     kept = np.nonzero(known)
     axes = range(x.ndim) if axis is None else canonical_axes(axis, x.ndim)

@@ -69,7 +69,7 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
     """How many elements lie in each bin, and the bins' edges."""
     x = ravel(to_array(a, "histogram"))
     edges = histogram_bin_edges(x, bins, range, weights)
-    x, edges = promote_inexact("histogram", x, edges)
+    x, edges = promote_inexact("histogram", x, edges, strictly=False)
     w = (
         _full(x.shape, 1, x.dtype)
         if weights is None
@@ -107,19 +107,20 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
     edges = [
         histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)
     ]
+    points, *inner = promote_inexact("histogramdd", points, *edges, strictly=False)
     sizes = [e.shape[0] + 1 for e in edges]
     flat: Any = 0
-    for k, e in enumerate(edges):
+    for k, e in enumerate(inner):
         at = searchsorted(e, points[:, k], "right")
         at = where(ufuncs.equal(points[:, k], e[-1]), at - 1, at)
         flat = flat * sizes[k] + at
-    w = None if weights is None else to_array(weights)
+    w = None if weights is None else promote_inexact("histogramdd", weights)[0]
     counts = reshape_to(bincount(flat, w, length=math.prod(sizes)), tuple(sizes))
     counts = counts[(slice(1, -1),) * dims]
     if density:
         counts = counts / sum_(counts)
         for k, e in enumerate(edges):
-            width = e[1:] - e[:-1]
+            width = convert(e[1:] - e[:-1], counts.dtype)
             shape = tuple([width.shape[0] if j == k else 1 for j in builtins.range(dims)])
             counts = counts / reshape_to(width, shape)
     return counts, edges

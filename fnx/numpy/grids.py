@@ -99,7 +99,7 @@ class _Grid:
         parts = index if isinstance(index, tuple) else (index,)
         axes = [_range_of(s) for s in parts]
         if not axes:
-            return () if self.sparse else array([])
+            return () if self.sparse else array([], dtype=int)
         if not isinstance(index, tuple):
             return axes[0]
         axes = promote("mgrid", *axes)

@@ -239,6 +239,7 @@ def members() -> dict[str, Any]:
         "block_until_ready": lambda self: self,
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,
+        "is_ready": lambda self: True,
         "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
         "devices": lambda self: {DEVICE},

@@ -155,15 +155,18 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
 
 def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
     """Angles without jumps of a period."""
-    (x,) = promote_inexact("unwrap", p)
+    x, full_turn = promote("unwrap", p, period)
     if x.ndim == 0:
         return x
     k = canonical_axis(axis, x.ndim)
-    discont = period / 2 if discont is None else discont
     steps = diff(x, axis=k)
-    turned = ufuncs.subtract(ufuncs.remainder(steps + period / 2, period), period / 2)
-    turned = where(ufuncs.logical_and(turned == -period / 2, steps > 0), period / 2, turned)
-    correction = where(ufuncs.abs(steps) < discont, 0.0, turned - steps)
+    discont = period / 2 if discont is None else discont
+    # Of integers, turned by an integer period, the half that is not above it.
+    half = full_turn / 2 if dtypes.is_inexact(x.dtype) else ufuncs.floor_divide(full_turn, 2)
+    turned = ufuncs.subtract(ufuncs.remainder(steps + half, full_turn), half)
+    if dtypes.is_inexact(x.dtype) or period % 2 == 0:
+        turned = where(ufuncs.logical_and(turned == -half, steps > 0), half, turned)
+    correction = where(ufuncs.abs(steps) < discont, 0, turned - steps)
     lead = (slice(None),) * k
     rest = x[(*lead, slice(1, None))] + reduce.cumsum(correction, axis=k)
     return concatenate([x[(*lead, slice(0, 1))], rest], k)
@@ -222,8 +225,12 @@ def _convolve(x: Array, y: Array, mode: str, dtype: Any) -> Array:
     n, k = x.shape[0], y.shape[0]
     lo, hi = {"full": (k - 1, k - 1), "same": (k // 2, k - 1 - k // 2), "valid": (0, 0)}[mode]
     numbers = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
-    conv = ConvGeneralDilated((1,), ((lo, hi),), (1,), (1,), numbers, 1, 1, dtype)
-    return Reshape((n + lo + hi - k + 1,))(conv(Reshape((1, 1, n))(x), Reshape((1, 1, k))(y)))
+    whole = dtype is not None and not dtypes.is_inexact(dtype)  # the sums are then rounded
+    made = None if whole else dtype
+    conv = ConvGeneralDilated((1,), ((lo, hi),), (1,), (1,), numbers, 1, 1, made)
+    out = conv(Reshape((1, 1, n))(x), Reshape((1, 1, k))(y))
+    out = convert(ops.Round(0)(out), dtype) if whole else out
+    return Reshape((n + lo + hi - k + 1,))(out)
 
 
 def _prepared(name: str, a: Any, v: Any, mode: str) -> tuple[Array, Array]:
@@ -334,7 +341,7 @@ def polyder(p, m=1):
     (p,) = promote_inexact("polyder", p)
     for _ in range(m):
         n = p.shape[0]
-        p = ufuncs.multiply(p[:-1], np.arange(n - 1, 0, -1).astype(float))
+        p = ufuncs.multiply(p[:-1], array(np.arange(n - 1, 0, -1), p.dtype))
     return p
 
 
@@ -345,7 +352,7 @@ def polyint(p, m=1, k=None):
     constants = [0] * m if k is None else list(np.broadcast_to(np.asarray(k), (m,)))
     for c in constants:
         n = p.shape[0]
-        p = ufuncs.divide(p, np.arange(n, 0, -1).astype(float))
+        p = ufuncs.divide(p, array(np.arange(n, 0, -1), p.dtype))
         p = concatenate([p, _full((1,), float(c), p.dtype)])
     return p
 

@@ -302,6 +302,10 @@ def var(
     final = None if dtype is None else dtypes.canonical(dtype)
     if final is not None and not dtypes.is_inexact(final):
         raise InvalidValue(f"variance with dtype={final}; expected a floating-point dtype")
+    if final is not None and dtypes.is_complex(x.dtype) and not dtypes.is_complex(final):
+        raise InvalidValue(
+            f"variance of dtype {x.dtype} with dtype={final}; expected a complex dtype"
+        )
     axes = canonical_axes(axis, x.ndim)
     result_dtype = dtypes.real_of(x.dtype) if final is None else final
     x = convert(x, dtypes.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x

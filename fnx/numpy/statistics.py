@@ -126,7 +126,7 @@ def _quantile(
         a = array(a)
     if isinstance(q, (list, tuple)):
         q = array(q)
-    x, q = promote_inexact("quantile", a, q)
+    x, q = promote_inexact("quantile", a, q, strictly=False)
     if dtypes.is_complex(x.dtype):
         raise InvalidValue(
             "quantiles of complex numbers are not defined; take real or imaginary parts"
@@ -216,17 +216,17 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     if x.ndim > 2 or (y is not None and np.ndim(y) > 2):
         raise InvalidValue(f"cov of shape {x.shape}; expected at most 2 axes")
     (x,) = promote_inexact("cov", x)
+    rows = lambda z: reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar else z.T
+    x = rows(x)
+    if y is not None:
+        x = concatenate([x, rows(promote_inexact("cov", y)[0])])
+        (x,) = promote_inexact("cov", x)
     if dtype is not None:
         x = convert(x, dtypes.canonical(dtype))
         if not dtypes.is_inexact(x.dtype):
             raise InvalidValue(
                 f"covariance with dtype={x.dtype}; expected a float or complex dtype"
             )
-    rows = lambda z: reshape_to(z, (1, z.aval.size)) if z.ndim < 2 else z if rowvar else z.T
-    x = rows(x)
-    if y is not None:
-        x = concatenate([x, rows(to_array(y, "cov"))])
-        (x,) = promote_inexact("cov", x)
     if ddof is None:
         ddof = 0 if bias else 1
     w = None
@@ -260,7 +260,7 @@ def corrcoef(x, y=None, rowvar=True, dtype=None):
     if c.ndim == 0:
         return ufuncs.divide(c, c)
     d = ufuncs.sqrt(ufuncs.real(c[np.arange(c.shape[0]), np.arange(c.shape[0])]))
-    c = ufuncs.divide(c, ufuncs.multiply(d[:, None], d[None]))
+    c = ufuncs.divide(c, convert(ufuncs.multiply(d[:, None], d[None]), c.dtype))
     if dtypes.is_complex(c.dtype):
         return ops.complex_(ufuncs.clip(ops.real(c), -1, 1), ufuncs.clip(ops.imag(c), -1, 1))
     return ufuncs.clip(c, -1, 1)

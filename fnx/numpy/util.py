@@ -159,8 +159,8 @@ def promote(name: str, *xs: Any) -> Sequence[Array]:
     return [convert(x, dtype, weak) for x in xs]
 
 
-def promote_inexact(name: str, *xs: Any) -> Sequence[Array]:
-    """As `promote`, and integers become floats."""
+def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
+    """As `promote`, and integers become floats; without `strictly`, whatever the settings say."""
     found = _of_one_dtype(xs)
     if found is not None and found[0].dtype in _FLOATS:
         return found
@@ -170,7 +170,11 @@ def promote_inexact(name: str, *xs: Any) -> Sequence[Array]:
             for k, x in enumerate(xs)
         ]
     )
-    dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
+    pairs = tuple([type_of(x) for x in xs])
+    if strictly:
+        dtype, weak = dtypes.promote(pairs)
+    else:
+        dtype, weak = dtypes.promote_cached(pairs, config.default_float32.value)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.to_inexact(dtype)
     return [convert(x, dtype, weak) for x in xs]
