@@ -14,7 +14,7 @@ from fnx.lowering import fuse, tiles, walk
 from fnx.lowering.groups import FoldMember, Nests
 from fnx.lowering.kernel import Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.memory import itemsize
-from fnx.lowering.values import Handle, Stored, depends_on, substitute
+from fnx.lowering.values import Handle, NeedsFlush, Stored, depends_on, substitute
 
 
 class Folds(Nests):
@@ -37,7 +37,7 @@ class Folds(Nests):
                 self._fold_registers(kept, list(axes))
         elif inner in axes and (len(axes) == 1 or self._reassociates()):
             self._fold_rows(kept, sorted(axes, key=lambda k: (k == inner, k)))
-        elif inner in kept and self._lanes() <= group.shape[inner]:
+        elif inner in kept and self._lanes() <= group.shape[inner] and self._moves(inner):
             self._fold_across(inner, kept, list(axes))
         elif self._is_short(axes):
             self._fold_short(kept, list(axes))
@@ -55,6 +55,23 @@ class Folds(Nests):
         axis = tiles.contiguous([e.args[0] for e in loads], list(group.vars), group.shape)
         far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
         return axis if far else None
+
+    def _moves(self, axis: int) -> bool:
+        """Whether all can be computed at other points too: not if a value has joined since that a
+        member reads elsewhere.
+        """
+        group = self.group
+        point = list(group.vars)
+        point[axis] = scalar.var("int64", "l")
+        group.allow(point)
+        try:
+            for f in group.folds:
+                self._values_at(f, point)
+            for m in self.stores:
+                m.fn(*group.index(m.shape, point))
+        except NeedsFlush:
+            return False
+        return True
 
     def _lanes(self) -> int:
         """Accumulators of a vector."""

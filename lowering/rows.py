@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
 STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
+STACK_ROWS = 8  # of a nest: threads of others may have small stacks
 _MANY = 1 << 20
 _HOPS = 4  # statements between two nests that may be jumped over
 
@@ -368,7 +369,8 @@ def _kept(
         renamed = walk.replacing(dict.fromkeys(loads, name))
         return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
     size = itemsize(buffer.dtype)
-    if (high - low + 1) * size > STACK_ROW:
+    rows = {b for s in body for b in walk.buffers([s]) if b.space == "stack"}
+    if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
         return body
     row = builder.new_stack(buffer.dtype, STACK_ROW // size)
     inner = [s.index for s in walk.statements(body) if isinstance(s, Loop)]

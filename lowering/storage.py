@@ -174,6 +174,8 @@ class Storage:
         while scope is not None and group not in scope.groups:
             scope = scope.outer
         assert scope is self.scope, "a group of an outer scope was left open"
+        for f in group.folds:  # what they pull may have joined another group since
+            self.evaluated(lambda f=f: f.fold.fn(*group.index(f.fold.shape)))
         scope.groups.remove(group)
         stores = [
             m

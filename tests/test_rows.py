@@ -232,3 +232,50 @@ def test_few_outer_rounds_are_shared_by_their_rows(shape):
         threads.set_num_threads(before)
     for ours, theirs in zip(found, f(np, x), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+PASSES = [
+    lambda a, b, k: jnp.tanh(a) + b,
+    lambda a, b, k: jnp.exp(-a * a) * b,
+    lambda a, b, k: a - jnp.mean(a, axis=k, keepdims=True),
+    lambda a, b, k: a / (1.0 + jnp.sum(a * a, axis=k, keepdims=True)),
+    lambda a, b, k: jnp.exp(a - jnp.max(a, axis=k, keepdims=True)),
+    lambda a, b, k: jnp.roll(a, 1, axis=k) + 0.5 * b,
+    lambda a, b, k: jnp.where(a > b, a, b * 0.5),
+    lambda a, b, k: a.at[..., 1:-1].add(b[..., 2:] - b[..., :-2]),
+    lambda a, b, k: (a.mT * jnp.max(b.mT, axis=-2, keepdims=True)).mT,
+    lambda a, b, k: a / jnp.sqrt(jnp.mean(jnp.square(a), axis=k, keepdims=True) + 1e-3),
+]
+
+
+def passes(seed):
+    """A function of two arrays: random passes over rows, columns and neighbours."""
+    kinds = np.random.default_rng(seed).integers(1 << 30, size=9)
+
+    def f(x, y):
+        values, found = [x, y], []
+        for kind in kinds:
+            rng = np.random.default_rng(kind)
+            a, b = (values[rng.integers(len(values))] for _ in range(2))
+            axis = -1 if rng.random() < 0.7 else int(rng.integers(a.ndim))
+            values.append(PASSES[rng.integers(len(PASSES))](a, b, axis))
+            if rng.random() < 0.3:
+                found.append(jnp.sum(values[-1], axis=axis))
+        return [*found, values[-1], jnp.sum(values[-1] * values[-2])]
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_passes(seed):
+    shape = [(40, 70), (33, 17), (5, 40, 33), (20, 7, 65), (3, 4, 5, 40)][seed % 5]
+    f = passes(seed)
+    x, y = (jnp.asarray(v) for v in np.random.default_rng(seed).normal(size=(2, *shape)))
+
+    def loss(x, y):
+        return sum(jnp.sum(jnp.cos(v)) for v in f(x, y))
+
+    found = [*jax.jit(f)(x, y), *jax.jit(jax.grad(loss, (0, 1)))(x, y)]
+    for ours, theirs in zip(found, [*f(x, y), *jax.grad(loss, (0, 1))(x, y)], strict=True):
+        scale = max(1.0, np.abs(theirs).max())
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7 * scale)
