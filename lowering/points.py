@@ -42,7 +42,8 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
             else:
                 cost += h.state.cost
     uses = len(out.consumers)
-    if -1 not in out.consumers and out.target is None and fuse.inlined(cost, uses):
+    once = cost > 0 and _is_compared(builder, out)
+    if -1 not in out.consumers and out.target is None and fuse.inlined(cost, uses) and not once:
         out.state = Pull(r.fn, cost)
         return
     builder.join(out, r.fn, eqn.prim.name)
@@ -75,6 +76,16 @@ def _reads_column(builder: "Storage", h: Handle) -> bool:
             if at is None or abs(at[1].get(0, 0)) > 1:
                 return True
     return False
+
+
+def _is_compared(builder: "Storage", out: Handle) -> bool:
+    """Whether a value is compared for equality, with what others make of it.
+
+    Where it is computed again, products and sums may be rounded once or twice. The largest element of
+    a row would then not be equal to itself.
+    """
+    names = {builder.scope.eqns[k].prim.name for k in out.consumers if k >= 0}
+    return len(out.consumers) > 1 and not names.isdisjoint(("eq", "ne"))
 
 
 def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:

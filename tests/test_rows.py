@@ -279,3 +279,23 @@ def test_random_passes(seed):
     for ours, theirs in zip(found, [*f(x, y), *jax.grad(loss, (0, 1))(x, y)], strict=True):
         scale = max(1.0, np.abs(theirs).max())
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7 * scale)
+
+
+def test_the_largest_element_of_a_row_equals_itself():
+    """Though it is cheap enough to be computed twice: once with a product that is not rounded."""
+    x = jnp.asarray(RNG.normal(size=(300, 20)))
+    offset = jnp.asarray(RNG.normal(size=20))
+
+    def count(x):
+        y = x * 0.1 - offset
+        return jnp.sum(y == jnp.max(y, axis=1, keepdims=True), axis=1), jnp.sin(x * 0.1)
+
+    np.testing.assert_array_equal(jax.jit(count)(x)[0], 1)
+
+    def loss(x):
+        k = jnp.cumsum(x, axis=0) * 0.1
+        y = k - jnp.mean(k, axis=0)
+        top = jnp.exp(y - jnp.max(y, axis=1, keepdims=True))
+        return jnp.sum(jnp.cos(k / (1.0 + jnp.sum(k * k, axis=1, keepdims=True)))) + jnp.sum(top)
+
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), jax.grad(loss)(x), rtol=1e-9, atol=1e-9)
