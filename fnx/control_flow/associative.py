@@ -1,0 +1,87 @@
+"""associative_scan: all partial combinations of an associative function, in logarithmic depth."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays
+from fnx.core.array import Array
+from fnx.core.errors import (
+    ShapeError,
+    TypeMismatch,
+)
+from fnx.ops.join import Concatenate
+from fnx.ops.permute import Reshape, Rev
+from fnx.ops.slice import Slice
+
+Tree = Any
+
+
+def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int = 0) -> Tree:
+    """All partial results of an associative function along an axis, in a number of steps that
+    grows with the logarithm of its length.
+
+    `fn(a, b)` works on pytrees like `elems`, on any number of rows at once. The recursion combines
+    neighbours, scans these, and fills in every other element (G. E. Blelloch, "Prefix sums and their
+    applications", 1990).
+
+    >>> associative_scan(lambda a, b: a + b, np.arange(4.0))
+    Array([0., 1., 3., 6.], dtype=float64)
+    """
+    if not callable(fn):
+        raise TypeMismatch(f"associative_scan needs a function, got {type(fn).__name__}")
+    arrays, treedef = flatten_arrays(elems, "elements of associative_scan")
+    if not arrays:
+        return elems
+    axis = axis + arrays[0].ndim if axis < 0 else axis
+    sizes = {x.shape[axis] for x in arrays}
+    if len(sizes) > 1:
+        raise ShapeError(f"associative_scan over axes of different lengths: {sorted(sizes)}")
+    flip = Rev((axis,))
+
+    def combine(a: list, b: list) -> list:
+        x, y = (tree_util.tree_unflatten(treedef, v) for v in (a, b))
+        leaves, structure = flatten_arrays(fn(x, y), "results")
+        if structure != treedef:
+            raise TypeMismatch(
+                f"the function of associative_scan returned {structure}; expected {treedef}"
+            )
+        return leaves
+
+    def part(arrays: list, start: int, stop: int, step: int = 1) -> list:
+        outs = []
+        for x in arrays:
+            low, high, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+            low[axis], high[axis], stride[axis] = start, stop, step
+            outs.append(Slice(tuple(low), tuple(high), tuple(stride))(x))
+        return outs
+
+    def run(arrays: list) -> list:
+        n = arrays[0].shape[axis]
+        if n < 2:
+            return arrays
+        odd = run(combine(part(arrays, 0, n - 1, 2), part(arrays, 1, n, 2)))
+        even = part(arrays, 0, 1)
+        if n > 2:
+            before = part(odd, 0, (n - 1) // 2)
+            rest = combine(before, part(arrays, 2, n, 2))
+            even = [Concatenate(axis)(a, b) for a, b in zip(even, rest)]
+        return [_interleave(a, b, axis) for a, b in zip(even, odd)]
+
+    arrays = [flip(x) for x in arrays] if reverse else arrays
+    outs = run(list(arrays))
+    outs = [flip(x) for x in outs] if reverse else outs
+    return tree_util.tree_unflatten(treedef, outs)
+
+
+def _interleave(a: Array, b: Array, axis: int) -> Array:
+    """a0 b0 a1 b1 ..., where `a` may have one element more."""
+    n, m = a.shape[axis], b.shape[axis]
+    front, back = a.shape[:axis], a.shape[axis + 1 :]
+    low, high = (0,) * a.ndim, (*front, m, *back)
+    pairs = [Reshape((*front, m, 1, *back))(x) for x in (Slice(low, high)(a), b)]
+    woven = Reshape((*front, 2 * m, *back))(Concatenate(axis + 1)(*pairs))
+    if n == m:
+        return woven
+    start = (*(0,) * axis, m, *(0,) * len(back))
+    return Concatenate(axis)(woven, Slice(start, a.shape)(a))

@@ -1,0 +1,119 @@
+"""Bodies of loops and branches: functions of pytrees as jaxprs, and how their types must agree."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of
+from fnx.core import config
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import (
+    TypeMismatch,
+)
+from fnx.core.interpreter import Tracer
+from fnx.core.jaxpr import Jaxpr
+from fnx.interpreters.collectives import bound_axes
+from fnx.interpreters.trace import trace
+from fnx.ops.convert import ConvertElementType
+
+Tree = Any
+
+
+class Traced:
+    """A function of pytrees as a jaxpr: the arrays that it closed over, and its result's structure."""
+
+    def __init__(self, jaxpr: Jaxpr, consts: list[Array], structure: Any):
+        self.jaxpr, self.consts, self.structure = jaxpr, consts, structure
+
+    @property
+    def out_avals(self) -> tuple[ShapedArray, ...]:
+        return self.jaxpr.out_avals
+
+
+# A cache: a function that is used again, on the same types and with the same surroundings (the
+# values of its globals and of what it closed over), is not traced again.
+_traced: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
+
+
+def _surroundings(fun: FunctionType) -> list:
+    """The objects that a function's free names stand for now, but for itself."""
+    found = [fun.__globals__.get(n) for n in fun.__code__.co_names]
+    for cell in fun.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            found.append(None)
+    return [None if x is fun else x for x in found]
+
+
+def _same(a: list, b: list) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
+def trace_body(
+    fun: Callable,
+    treedef: Any,
+    avals: Sequence[ShapedArray],
+    what: str,
+    owner: Callable | None = None,
+) -> Traced:
+    """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
+    owner = owner or fun
+    key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
+    plain = type(owner) is FunctionType
+    around = _surroundings(owner) if plain else []
+    known = _traced.setdefault(owner, {}) if plain else {}
+    if key in known and _same(known[key][0], around):
+        return known[key][1]
+    structures: list = []
+
+    def flat(*xs: Array) -> list[Array]:
+        result = fun(*tree_util.tree_unflatten(treedef, xs))
+        arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}, {what},")
+        structures.append(structure)
+        return arrays
+
+    jaxpr, consts = trace(flat, avals, what=what, name=name_of(fun))
+    made = Traced(jaxpr, consts, structures[0])
+    if not any(isinstance(c, Tracer) for c in consts):
+        known[key] = around, made
+    return made
+
+
+def promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | None:
+    """First carries whose weak types gave way to those of the carries that follow, if any did."""
+    new = [
+        ConvertElementType(o.dtype, o.weak_type)(x)
+        if x.aval.weak_type and x.shape == o.shape and (x.dtype, True) != (o.dtype, o.weak_type)
+        else x
+        for x, o in zip(init, outs)
+    ]
+    return new if any(a is not b for a, b in zip(new, init)) else None
+
+
+def carry_error(
+    what: str, init: Tree, treedef: Any, out: Any, ins: Sequence, outs: Sequence
+) -> None:
+    """Raise unless structure and types of the carry that a body returns are those that it got."""
+    if treedef != out:
+        found = tree_util.tree_unflatten(out, [0] * out.num_leaves)
+        raise TypeMismatch(
+            f"{what} got a carry of structure {treedef} and returned one of structure {out}"
+            f"{tree_util.describe_difference(init, found)}. Expected the same structure: return all parts "
+            "of the carry, updated or not, in the same containers."
+        )
+    paths = [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(init)]
+    bad = [
+        f"carry{path} is {o.str_short()} but was {i.str_short()}"
+        for path, i, o in zip(paths, ins, outs)
+        if not i.like(o)
+    ]
+    if bad:
+        raise TypeMismatch(
+            f"{what} returned a carry of other types than it got: {'; '.join(bad)}. Expected equal "
+            "shapes and dtypes: make the first carry what the body returns, for example with "
+            "jnp.zeros(shape, dtype), or convert in the body with .astype."
+        )

@@ -1,0 +1,173 @@
+"""Branches: cond and switch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of
+from fnx.control_flow.bodies import Traced, trace_body
+from fnx.core import config, dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.errors import (
+    InvalidValue,
+    TypeMismatch,
+    entrance,
+)
+from fnx.core.interpreter import Tracer
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.interpreters.control import Cond
+from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.jit import BACKEND
+from fnx.ops.basic import convert, scalar
+from fnx.ops.select import ne
+from fnx.refs import carrying, write
+
+Tree = Any
+
+
+@entrance
+def cond(
+    pred: Any, true_fun: Callable, false_fun: Callable, *operands: Tree, **kwargs: Any
+) -> Tree:
+    """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; only one of them runs.
+
+    Both are traced and must give equal types. Under vmap with a `pred` that differs between lanes both
+    run. TypeError for a predicate that is not a scalar, and for branches of different types.
+
+    >>> cond(3 > 2, lambda x: x + 1, lambda x: x - 1, 10.0)
+    Array(11., dtype=float64, weak_type=True)
+    """
+    if "operand" in kwargs:
+        operands = (*operands, kwargs.pop("operand"))
+    kwargs.pop("linear", None)
+    if kwargs:
+        raise TypeMismatch(f"cond got unexpected arguments {', '.join(kwargs)}")
+    if not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
+        # The old form: pred, true_operand, true_fun, false_operand, false_fun.
+        true_operand, on_true, false_operand, on_false = true_fun, false_fun, *operands
+        return cond(
+            pred, lambda a, b: on_true(a), lambda a, b: on_false(b), true_operand, false_operand
+        )
+    if isinstance(pred, Callable):  # type: ignore[arg-type]
+        raise TypeMismatch(
+            "cond got a function as predicate; expected a bool of rank 0, then functions"
+        )
+    test = as_array(pred)
+    if test.shape != ():
+        raise TypeMismatch(
+            f"cond by a predicate of type {test.aval.str_short()}; expected rank 0. Reduce it with jnp.all "
+            "or jnp.any, choose element by element with jnp.where, or use vmap."
+        )
+    if dtypes.kind(test.dtype) not in "biuf":
+        raise TypeMismatch(f"cond by a predicate of type {test.aval.str_short()}; expected a bool")
+    if config.disable_jit.value and not isinstance(test, Tracer):
+        return true_fun(*operands) if test else false_fun(*operands)
+    if test.dtype != dtypes.bool_:
+        test = ne(test, scalar(0, test.dtype))
+    return _branch(convert(test, dtypes.int32), (false_fun, true_fun), operands, "cond")
+
+
+@entrance
+def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: Any = None) -> Tree:
+    """`branches[index](*operands)`, with the index clamped to the range.
+
+    TypeError for an index that is not a scalar integer, and for branches of different types.
+
+    >>> switch(1, [lambda x: x, lambda x: -x], 2.0)
+    Array(-2., dtype=float64, weak_type=True)
+    """
+    if operand is not None:
+        operands = (*operands, operand)
+    where = as_array(index)
+    if where.shape != () or not dtypes.is_integer(where.dtype):
+        raise TypeMismatch(
+            f"switch by an index of type {where.aval.str_short()}; expected an integer of rank 0"
+        )
+    branches = tuple(branches)
+    if not branches:
+        raise InvalidValue("switch between no branches; expected at least one")
+    if not all(callable(b) for b in branches):
+        raise TypeMismatch("switch between objects that are not functions")
+    if len(branches) == 1 or (config.disable_jit.value and not isinstance(where, Tracer)):
+        k = 0 if len(branches) == 1 else int(np.clip(int(where), 0, len(branches) - 1))
+        return branches[k](*operands)
+    if where.dtype != dtypes.int32:
+        where = convert(where, dtypes.int32)
+    return _branch(where, branches, operands, "switch")
+
+
+def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:
+    try:
+        return _plain_branch(index, funs, operands, what)
+    except CapturedRefs as found:
+        refs = found.refs
+    carried = [carrying(f, refs) for f in funs]
+    values, out = _branch(index, carried, ([r.value for r in refs], *operands), what)
+    write(refs, values)
+    return out
+
+
+def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:
+    arrays, treedef = flatten_arrays(operands, f"operands of {what}")
+    avals = [x.aval for x in arrays]
+    made = [trace_body(f, treedef, avals, f"the branch {name_of(f)} of {what}") for f in funs]
+    types = _branch_types(made, funs, what)
+    jaxprs = [_converted(m.jaxpr, types) for m in made]
+    if type(index) is ConcreteArray:
+        k = min(max(int(index), 0), len(funs) - 1)
+        outs: Sequence = eval_jaxpr(jaxprs[k], [*made[k].consts, *arrays])
+    else:
+        consts = {id(c): c for m in made for c in m.consts}
+        branches = tuple([_with_consts(j, m, consts) for j, m in zip(jaxprs, made)])
+        outs = Cond(branches, BACKEND)(index, *consts.values(), *arrays)
+    return tree_util.tree_unflatten(made[0].structure, outs)
+
+
+def _branch_types(made: Sequence[Traced], funs: Sequence[Callable], what: str) -> list[np.dtype]:
+    """The dtypes of the results, weak ones giving way; raises unless the branches agree."""
+    pairs = list(zip(made, funs))
+    if what == "cond":  # true first, as the user wrote them
+        pairs.reverse()
+    first, name = pairs[0][0], name_of(pairs[0][1])
+    for m, f in pairs[1:]:
+        names = f"{what}: the branches {name} and {name_of(f)}"
+        if m.structure != first.structure:
+            raise TypeMismatch(
+                f"{names} return {first.structure} and {m.structure}; expected the same structure"
+            )
+        for a, b in zip(first.out_avals, m.out_avals):
+            if a.shape != b.shape or (a.dtype != b.dtype and not (a.weak_type or b.weak_type)):
+                raise TypeMismatch(
+                    f"{names} return {a.str_short()} and {b.str_short()}; expected equal shapes and "
+                    "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
+                )
+    columns = zip(*[m.out_avals for m in made])  # one per result
+    return [
+        dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column]))[0] for column in columns
+    ]
+
+
+def _converted(jaxpr: Jaxpr, types: Sequence[np.dtype]) -> Jaxpr:
+    """The same results in other dtypes."""
+    if all(a.dtype == t for a, t in zip(jaxpr.out_avals, types)):
+        return jaxpr
+    key = ("converted", tuple(types))
+    if key not in jaxpr.memo:
+
+        def run(*xs: Array) -> list[Array]:
+            return [convert(y, t) for y, t in zip(eval_jaxpr(jaxpr, xs), types)]
+
+        jaxpr.memo[key] = trace(run, jaxpr.in_avals, name=jaxpr.name)[0]
+    return jaxpr.memo[key]
+
+
+def _with_consts(jaxpr: Jaxpr, made: Traced, consts: dict[int, Array]) -> Jaxpr:
+    """With all branches' constants as inputs."""
+    n = len(made.consts)
+    own = dict(zip([id(c) for c in made.consts], jaxpr.inputs[:n]))
+    if list(own) == list(consts):
+        return jaxpr
+    heads = [own.get(k) or Var(c.aval) for k, c in consts.items()]
+    return Jaxpr([*heads, *jaxpr.inputs[n:]], jaxpr.eqns, jaxpr.outs, len(heads), jaxpr.name)

@@ -1,0 +1,329 @@
+"""Loops: scan, map, while_loop, fori_loop."""
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of, vmap
+from fnx.control_flow.bodies import carry_error, promoted, trace_body
+from fnx.core import config, dtypes
+from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import (
+    ConcretizationTypeError,
+    InvalidValue,
+    ShapeError,
+    TypeMismatch,
+    entrance,
+)
+from fnx.core.interpreter import Tracer, current, evaluate
+from fnx.interpreters.control import While
+from fnx.interpreters.scan import Scan
+from fnx.interpreters.trace import CapturedRefs
+from fnx.jit import BACKEND
+from fnx.ops.basic import convert, scalar
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add
+from fnx.ops.join import Concatenate, Iota
+from fnx.ops.permute import Reshape
+from fnx.ops.select import lt
+from fnx.ops.slice import Slice
+from fnx.refs import carrying, write
+
+Tree = Any
+
+
+# --- scan --------------------------------------------------------------------------------------
+
+
+@entrance
+def scan(
+    f: Callable,
+    init: Tree,
+    xs: Tree = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Tree, Tree]:
+    """Loop over the leading axis of `xs`: `carry, y = f(carry, x)`; the last carry, the stacked ys.
+
+    `init` is the first carry, a pytree whose shapes and dtypes stay the same. With `xs` None, `f` runs
+    `length` times on x=None. `reverse` starts from the last row. Gradients keep what is cheapest to
+    keep and compute the rest again. TypeError for carries of other types or structure, ValueError for
+    xs of different lengths.
+
+    >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
+    (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64))
+    """
+    del _split_transpose
+    if not isinstance(unroll, Tracer) and int(unroll) < 0:
+        raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of rounds")
+    if not callable(f):
+        raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
+    what = f"the body {name_of(f)} of scan"
+    return _scan(f, init, xs, length, reverse, unroll, f, what)
+
+
+def _scan(
+    f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
+    owner: Callable, what: str,
+) -> tuple[Tree, Tree]:  # fmt: skip
+    try:
+        return _plain_scan(f, init, xs, length, reverse, unroll, owner, what)
+    except CapturedRefs as found:
+        refs = found.refs
+    carried = carrying(f, refs)
+
+    def step(state: tuple, x: Tree) -> tuple[tuple, Tree]:
+        values, (carry, y) = carried(state[0], state[1], x)
+        return (values, carry), y
+
+    state = [r.value for r in refs], init
+    (values, last), ys = _scan(step, state, xs, length, reverse, unroll, step, what)
+    write(refs, values)
+    return last, ys
+
+
+def _plain_scan(
+    f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
+    owner: Callable, what: str,
+) -> tuple[Tree, Tree]:  # fmt: skip
+    carry, carry_tree = flatten_arrays(init, "the first carry of scan")
+    rows, xs_tree = flatten_arrays(xs, "the xs of scan")
+    count = _length(rows, xs, length)
+    if config.disable_jit.value:
+        return _scan_in_python(f, carry, carry_tree, rows, xs_tree, count, reverse)
+    treedef = tree_util.treedef_tuple([carry_tree, xs_tree])
+    x_avals = [x.aval.update(shape=x.shape[1:]) for x in rows]
+    while True:
+        body = trace_body(f, treedef, [*(c.aval for c in carry), *x_avals], what, owner)
+        parts = _pair(body.structure, what)
+        n = parts[0].num_leaves
+        new = promoted(carry, body.out_avals[:n]) if parts[0] == carry_tree else None
+        if new is None:
+            break
+        carry = new
+    ins = [c.aval for c in carry]
+    carry_error(what, init, carry_tree, parts[0], ins, body.out_avals[:n])
+    rounds = count if unroll is True else max(1, int(unroll))
+    prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), rounds, BACKEND)
+    outs = prim(*body.consts, *carry, *rows)
+    last = tree_util.tree_unflatten(carry_tree, outs[:n])
+    return last, tree_util.tree_unflatten(parts[1], outs[n:])
+
+
+def _pair(structure: Any, what: str) -> tuple[Any, Any]:
+    parts = tree_util.treedef_children(structure)
+    if structure.type is not tuple or len(parts) != 2:
+        raise TypeMismatch(
+            f"{what} returned {structure}; expected a pair: the next carry, and what is stacked (None "
+            "if nothing is)"
+        )
+    return parts[0], parts[1]
+
+
+def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
+    paths = [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(xs)]
+    for path, x in zip(paths, rows):
+        if not x.shape:
+            raise ShapeError(
+                f"scan over xs{path}, which has rank 0; expected a leading axis to scan over. Close over "
+                "values that are the same in all rounds."
+            )
+    found = {x.shape[0] for x in rows}
+    if length is not None:
+        found.add(int(length))
+    if len(found) > 1:
+        each = ", ".join(f"xs{path} has {x.shape[0]}" for path, x in zip(paths, rows))
+        given = "" if length is None else f"; length={length} was given"
+        raise ShapeError(
+            f"scan over different lengths: {each}{given}. Expected equal leading axes."
+        )
+    if not found:
+        raise InvalidValue("scan without xs needs to know how often to run: pass length")
+    return found.pop()
+
+
+def _row(x: Array, t: int) -> Array:
+    shape = x.shape
+    one = Slice((t, *(0,) * (len(shape) - 1)), (t + 1, *shape[1:]))(x)
+    return Reshape(shape[1:])(one)
+
+
+def _scan_in_python(
+    f: Callable, carry: list, carry_tree: Any, rows: list, xs_tree: Any, count: int, reverse: bool
+) -> tuple[Tree, Tree]:
+    state, ys = tree_util.tree_unflatten(carry_tree, carry), []
+    for t in reversed(range(count)) if reverse else range(count):
+        state, y = f(state, tree_util.tree_unflatten(xs_tree, [_row(x, t) for x in rows]))
+        ys.append(y)
+    if not ys:
+        raise InvalidValue(
+            "scan of length 0 with disable_jit: the types of its results are unknown"
+        )
+    ys = ys[::-1] if reverse else ys
+    return state, tree_util.tree_map(lambda *leaves: _stack(leaves), *ys)
+
+
+def _stack(leaves: Sequence[Any]) -> Array:
+    arrays = [as_array(x) for x in leaves]
+    return _concatenate([Reshape((1, *x.shape))(x) for x in arrays], 0)
+
+
+def _concatenate(arrays: Sequence[Array], axis: int) -> Array:
+    return Concatenate(axis)(*arrays) if len(arrays) > 1 else arrays[0]
+
+
+@entrance
+def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
+    """`f` of each row of `xs`, one after the other; the stacked results.
+
+    With `batch_size`, so many rows at once by vmap; 0 means one after the other.
+
+    >>> map(lambda x: x * x, np.arange(3.0))
+    Array([0., 1., 4.], dtype=float64)
+    """
+    if not batch_size:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    rows, treedef = flatten_arrays(xs, "the xs of map")
+    count = _length(rows, xs, None)
+    whole = count // batch_size * batch_size
+    parts = []
+    if whole:
+        groups = [
+            Reshape((whole // batch_size, batch_size, *x.shape[1:]))(_rows(x, 0, whole))
+            for x in rows
+        ]
+        ys = map(vmap(f), tree_util.tree_unflatten(treedef, groups))
+        parts.append(tree_util.tree_map(lambda y: Reshape((whole, *y.shape[2:]))(y), ys))
+    if whole < count or not count:
+        rest = tree_util.tree_unflatten(treedef, [_rows(x, whole, count) for x in rows])
+        parts.append(vmap(f)(rest) if count else map(f, xs))
+    return tree_util.tree_map(lambda *ys: _concatenate(ys, 0), *parts)
+
+
+def _rows(x: Array, start: int, stop: int) -> Array:
+    return Slice((start, *(0,) * (x.ndim - 1)), (stop, *x.shape[1:]))(x)
+
+
+# --- while and for -----------------------------------------------------------------------------
+
+
+@entrance
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
+    """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
+
+    In reverse mode rounds are run again from checkpoints, in memory that does not grow with their
+    number; where that is known, `fori_loop` and `scan` are quicker.
+    TypeError for a condition that is not a scalar bool, or a val of other types.
+
+    >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
+    Array(192, dtype=int64, weak_type=True)
+    """
+    try:
+        return _plain_while(cond_fun, body_fun, init_val)
+    except CapturedRefs as found:
+        refs = found.refs
+    test, body = carrying(cond_fun, refs), carrying(body_fun, refs)
+    state = [r.value for r in refs], init_val
+    values, last = while_loop(lambda s: test(*s)[1], lambda s: body(*s), state)
+    write(refs, values)
+    return last
+
+
+def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
+    carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
+    if config.disable_jit.value:
+        val = tree_util.tree_unflatten(treedef, carry)
+        try:
+            while cond_fun(val):
+                val = body_fun(val)
+            return val
+        except ConcretizationTypeError:
+            pass  # lanes of a vmap, or tracing: Python cannot decide
+    one = tree_util.treedef_tuple([treedef])
+    what = f"the body {name_of(body_fun)} of while_loop"
+    while True:
+        body = trace_body(body_fun, one, [c.aval for c in carry], what)
+        new = promoted(carry, body.out_avals) if body.structure == treedef else None
+        if new is None:
+            break
+        carry = new
+    ins = [c.aval for c in carry]
+    carry_error(what, init_val, treedef, body.structure, ins, body.out_avals)
+    test = trace_body(cond_fun, one, ins, f"the condition {name_of(cond_fun)} of while_loop")
+    if test.jaxpr.out_avals != (_BOOL,):
+        raise TypeMismatch(
+            f"the condition {name_of(cond_fun)} of while_loop returned "
+            f"{[a.str_short() for a in test.out_avals]}; expected one bool of rank 0. Compare, or reduce "
+            "with jnp.all or jnp.any."
+        )
+    prim = While(test.jaxpr, len(test.consts), body.jaxpr, len(body.consts), BACKEND)
+    outs = prim(*test.consts, *body.consts, *carry)
+    return tree_util.tree_unflatten(treedef, outs)
+
+
+_BOOL = ShapedArray((), dtypes.bool_)
+_MANY_ROUNDS = 10**5  # outside a trace an array with the number of each round would be made
+
+
+@entrance
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable, init_val: Tree, *, unroll: int | bool | None = None
+) -> Tree:
+    """`val = body_fun(i, val)` for i from `lower` to `upper - 1`; the last val.
+
+    With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
+    `while_loop`.
+
+    >>> fori_loop(0, 5, lambda i, total: total + i, 0)
+    Array(10, dtype=int64, weak_type=True)
+    """
+    low, high = as_array(lower), as_array(upper)
+    for x, name in ((low, "lower"), (high, "upper")):
+        if x.shape != () or not dtypes.is_integer(x.dtype):
+            raise TypeMismatch(
+                f"fori_loop with {name} of type {x.aval.str_short()}; expected an integer of rank 0"
+            )
+    dtype, weak = dtypes.promote(
+        ((low.dtype, low.aval.weak_type), (high.dtype, high.aval.weak_type))
+    )
+    known = type(low) is ConcreteArray and type(high) is ConcreteArray
+    if config.disable_jit.value and known:
+        for i in range(int(low), int(high)):
+            init_val = body_fun(as_array(i), init_val)
+        return init_val
+    if known:
+        count = builtins.max(0, int(high) - int(low))
+        bounds = "Python integers" if weak else dtypes.NAME[dtype]
+        what = f"the body {name_of(body_fun)} of fori_loop over {bounds}"
+
+        def index(i: Array) -> Array:
+            return ConvertElementType(dtype, True)(i) if weak else i
+
+        def counted(val: Tree, i: Array) -> tuple[Tree, None]:
+            return body_fun(index(i), val), None
+
+        def counting(state: tuple, _: None) -> tuple[tuple, None]:
+            i, val = state
+            return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
+
+        first = scalar(int(low), dtype)
+        if count > _MANY_ROUNDS and current.get() is evaluate:
+            state = first, init_val
+            return _scan(counting, state, None, count, False, unroll or 1, body_fun, what)[0][1]
+        steps = Iota(0, dtype, (count,))()
+        steps = add(steps, first) if int(low) else steps
+        return _scan(counted, init_val, steps, count, False, unroll or 1, body_fun, what)[0]
+    if unroll is not None:
+        raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")
+    low, high = convert(low, dtype), convert(high, dtype)
+    one = scalar(1, dtype)
+    _, _, out = while_loop(
+        lambda v: lt(v[0], v[1]),
+        lambda v: (add(v[0], one), v[1], body_fun(v[0], v[2])),
+        (low, high, init_val),
+    )
+    return out
