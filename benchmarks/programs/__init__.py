@@ -16,6 +16,7 @@ FAMILIES = (
     "kernels",
     "derivatives",
     "loops",
+    "lanes",
     "matrices",
     "spectral",
 )
@@ -40,6 +41,7 @@ GROUPS = {
         threads=True,
         summaries=(Summary("run", "jax", mean=0.1, worst=0.5),),
     ),
+    "lanes": Group("Loops under vmap", threads=True),
     "matrices": Group("Matrix products", threads=True),
     "spectral": Group("Fourier transforms and what is made of them", threads=True),
     "together": Group(
