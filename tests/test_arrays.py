@@ -348,3 +348,14 @@ def test_arrays_leave_numpys_protocols_to_other_types():
     assert isinstance(np.where(jnp.arange(3) > 1, grid, grid), Grid)
     scaled = fnx.jit(lambda s: (s * grid).data)(3.0)
     assert np.asarray(scaled).tolist() == [0.0, 3.0, 6.0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "int8", "bool", "bfloat16"])
+def test_large_arrays_begin_with_a_cache_line(dtype):
+    x = np.arange(400_003).reshape(-1, 1).astype(fnx.numpy.dtype(dtype))[2:].T
+    y = fnx.numpy.asarray(x)._value
+    assert y.ctypes.data % 64 == 0
+    assert y.flags.c_contiguous
+    assert y.dtype == x.dtype
+    np.testing.assert_array_equal(y, x)
+    assert not np.shares_memory(y, x)

@@ -192,6 +192,24 @@ def contiguous(value: Any, dtype: np.dtype | None = None) -> np.ndarray:
     return out
 
 
+_LARGE = 1 << 17  # bytes
+_LINE = 64  # bytes of a cache line, and of the widest vectors
+
+
+def _copied(x: Any, dtype: np.dtype) -> np.ndarray:
+    """A copy; of a large array one that begins with a cache line, which compiled code reads faster.
+
+    Vectors that lie across two lines made loops over three large arrays take a tenth longer.
+    """
+    if x.nbytes < _LARGE or dtype.hasobject:
+        return np.array(x, dtype=dtype, order="C")
+    room = np.empty(x.size * dtype.itemsize + _LINE, np.uint8)
+    start = -room.ctypes.data % _LINE
+    made = room[start : start + x.size * dtype.itemsize].view(dtype).reshape(x.shape)
+    made[...] = x
+    return made
+
+
 def as_array(x: Any) -> Array:
     """An Array from what is like one; Python scalars become weakly typed arrays of rank 0.
 
@@ -210,7 +228,7 @@ def as_array(x: Any) -> Array:
         if type(x) is not np.ndarray and hasattr(x, "filled"):
             raise InvalidValue("masked arrays are no arrays of fnx; expected x.filled(value)")
         dtype = dtypes.canonical(x.dtype)
-        return ConcreteArray(contiguous(np.array(x, dtype=dtype, order="C")))
+        return ConcreteArray(contiguous(_copied(x, dtype)))
     if hasattr(x, "__jax_array__"):
         return as_array(x.__jax_array__())
     raise TypeMismatch(
