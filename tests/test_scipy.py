@@ -237,6 +237,10 @@ def test_gamma_functions_of_complex_numbers():
 def test_edges_of_entropies_and_combinations():
     entr = fnx.scipy.special.entr
     assert float(fnx.grad(entr)(0.0)) == float(fnx.jacfwd(entr)(0.0)) == np.inf
+    for name, inner in (("xlogy", 3.0), ("xlog1py", 4.0)):  # the mixed slope at x = 0 is 1 / y
+        fn = getattr(fnx.scipy.special, name)
+        assert float(fnx.grad(fnx.grad(fn, 1))(0.0, 3.0)) == pytest.approx(1 / inner)
+        assert float(fnx.grad(fn, 1)(0.0, 3.0)) == 0.0
     found = fnx.scipy.special.comb(np.array([0.0, 0, 3]), np.array([0.0, 4, 2]), repetition=True)
     np.testing.assert_allclose(found, [1, 0, 6])
     assert np.isnan(fnx.scipy.stats.beta.pdf(0.5, -1.1, -1.1))

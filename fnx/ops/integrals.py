@@ -9,6 +9,7 @@ import numpy as np
 from fnx.core import scalar as expr
 from fnx.ops.broadcast import scalar
 from fnx.ops.elementwise import (
+    abs_,
     add,
     binary,
     cos,
@@ -67,10 +68,10 @@ def _product_expr(op: str) -> Callable:
 
 
 def _ratio(x: Any, y: Any) -> Any:
-    """x / y, and 0 where x is 0."""
+    """x / y, and 0 where both are 0; its slope in x at 0 is 1 / y."""
     zero = times(0.0, one(x))
-    is_zero = eq(x, zero)
-    return select(is_zero, zero, div(x, select(is_zero, one(y), y)))
+    both = eq(add(abs_(x), abs_(y)), abs_(zero))
+    return div(x, select(both, one(y), y))
 
 
 xlogy = binary(
