@@ -307,3 +307,14 @@ def test_compiled_polygamma_of_a_known_order(order):
         np.testing.assert_allclose(found, expected, rtol=8 * eps)
     slope = fnx.jit(fnx.grad(lambda x: fnx.scipy.special.digamma(x).sum()))
     np.testing.assert_allclose(slope(jnp.array([0.5])), [np.pi**2 / 2], rtol=1e-15)
+
+
+def test_logarithms_of_beta_far_out():
+    x = np.geomspace(1, 1e30, 200)
+    betaln = fnx.scipy.special.betaln
+    np.testing.assert_allclose(fnx.jit(betaln)(x, 1.0), -np.log(x), rtol=1e-13, atol=1e-13)
+    a, b = np.array([0.3, 2.5, 12.0, 1e5, 3.0]), np.array([20.0, 11.0, 12.5, 2e5, 0.7])
+    np.testing.assert_allclose(betaln(a, b), scipy.special.betaln(a, b), rtol=1e-13)
+    slope = fnx.vmap(fnx.grad(betaln))(a, b)
+    digamma = scipy.special.digamma
+    np.testing.assert_allclose(slope, digamma(a) - digamma(a + b), rtol=1e-12)

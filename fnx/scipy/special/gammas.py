@@ -125,7 +125,25 @@ def betaln(a, b):
     """The logarithm of the absolute value of the beta function."""
     a, b = promote_inexact("betaln", a, b)
     a, b = u.minimum(a, b), u.maximum(a, b)
-    return prims.lgamma(a) + (prims.lgamma(b) - prims.lgamma(u.add(a, b)))
+    plain = prims.lgamma(b) - prims.lgamma(u.add(a, b))
+    far = u.logical_and(b >= 10, a > 0)
+    return prims.lgamma(a) + u.where3(
+        far, _far_ratio(*(u.where3(far, x, 10.0) for x in (a, b))), plain
+    )
+
+
+def _far_ratio(a, b):
+    """lgamma(b) - lgamma(a + b) for 0 < a <= b, b >= 10, by Stirling's series without cancellation."""
+    rest = _stirling_rest(b) - _stirling_rest(a + b)
+    return a - (b - 0.5) * u.log1p(a / b) - a * u.log(a + b) + rest
+
+
+def _stirling_rest(x):
+    y = 1 / u.square(x)
+    series = 0.0
+    for c in (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12):
+        series = series * y + c
+    return series / x
 
 
 def beta(a, b):
