@@ -187,6 +187,11 @@ def test_orthogonal_initializers():
     assert (w[0] == 0).all()
 
 
+def test_orthogonal_initial_values_of_no_elements():
+    for shape in ((3, 0), (0, 2), (2, 0, 3)):
+        assert nn.initializers.orthogonal()(fnx.random.key(0), shape).shape == shape
+
+
 def test_constant_initializers():
     key = fnx.random.key(0)
     assert (np.asarray(nn.initializers.zeros(key, (2, 3))) == 0).all()

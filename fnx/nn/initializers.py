@@ -190,6 +190,8 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
             raise InvalidValue(
                 f"orthogonal initial values need at least 2 axes, not {tuple(shape)}"
             )
+        if not math.prod(shape):
+            return creation.zeros(shape, _float(dtype))
         columns = shape[column_axis]
         rows = math.prod(shape) // columns
         tall = (rows, columns) if rows > columns else (columns, rows)
