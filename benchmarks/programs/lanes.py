@@ -9,7 +9,7 @@ END, TOLERANCE = 20.0, 1e-6
 
 
 def mandelbrot(jax, jnp, lax, size):
-    """Rounds until a point of the plane escapes, 500 at most."""
+    """Rounds until a point of the plane escapes, 500 at most; their mean, for rounding decides some."""
 
     def pixel(a, b):
         def step(s):
@@ -19,7 +19,7 @@ def mandelbrot(jax, jnp, lax, size):
         near = lambda s: (s[0] * s[0] + s[1] * s[1] < 4) & (s[2] < 500)
         return lax.while_loop(near, step, (0.0, 0.0, 0))[2]
 
-    return jax.vmap(jax.vmap(pixel))
+    return lambda a, b: jnp.mean(jax.vmap(jax.vmap(pixel))(a, b))
 
 
 def plane(size):
@@ -32,15 +32,15 @@ def numba_mandelbrot(size):
 
     @numba.njit
     def rounds(a, b):
-        out = np.empty(a.shape, np.int64)
+        total = 0
         for i in range(a.shape[0]):
             for j in range(a.shape[1]):
                 x = y = 0.0
                 k = 0
                 while x * x + y * y < 4 and k < 500:
                     x, y, k = x * x - y * y + a[i, j], 2 * x * y + b[i, j], k + 1
-                out[i, j] = k
-        return out
+                total += k
+        return total / a.size
 
     return rounds
 
@@ -143,7 +143,7 @@ PROGRAMS = [
         quick=20,
         targets=TARGETS,
         rivals={"numba": numba_mandelbrot},
-        tolerance=1e-2,  # a rounding may decide when a point escapes
+        tolerance=1e-2,
     ),
     *[
         Program(
