@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fnx.core import recipe
 
 from . import fft, gemm, reflections, sort, spectral, triangular, tridiagonal
-from .stacks import LETTER, same_bytes
+from .stacks import LETTER, constant, same_bytes
 from .values import Handle
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _ANY_DTYPE: dict[str, Routine] = {
     **sort.ROUTINES,
     **fft.ROUTINES,
     "same_bytes": same_bytes,
+    "constant": constant,
 }
 _LAPACK: dict[str, Routine] = {
     **triangular.ROUTINES,

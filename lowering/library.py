@@ -71,7 +71,20 @@ def _special_function(name: str) -> int:
     return ufuncs.special(name)
 
 
-_TABLES = {"fft": _fourier_plan, "special": _special_function}
+_kept: dict[str, Any] = {}
+
+
+def keep(array: Any) -> str:
+    """A name for the data of an array of NumPy's, which stays for good: programs hold its address."""
+    _kept[str(id(array))] = array
+    return f"array:{id(array)}"
+
+
+_TABLES = {
+    "fft": _fourier_plan,
+    "special": _special_function,
+    "array": lambda name: _kept[name].ctypes.data,
+}
 
 
 def _threads_of_blas(name: str) -> Callable[[], int]:

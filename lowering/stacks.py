@@ -6,11 +6,13 @@ from functools import lru_cache
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import fuse, library, updates
-from .kernel import Buffer, CallLibrary, Fill, If, Let, Loop, Ref, Stmt, Store
+from .kernel import Address, Buffer, CallLibrary, Fill, If, Let, Loop, Ref, Stmt, Store
 from .llvm_types import itemsize
 from .values import Handle, Pull, Registers, Shape, Stored, static_indices
 
@@ -139,6 +141,19 @@ def same_bytes(builder: "Builder", r: Any, outs: list[Handle]) -> None:
         args = [at(target), at(source), count]
         builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
     finish(builder, out)
+
+
+def constant(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+    """An array that a program holds."""
+    (out,) = outs
+    array = np.ascontiguousarray(r.params)
+    if fuse.is_small(out.shape):
+        values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
+        builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
+        return
+    target = place(builder, out)
+    args = [at(target), Address(library.keep(array)), scalar.size(array.nbytes)]
+    builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
 
 
 def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Stored:
@@ -301,8 +316,6 @@ def _query(symbol: str, args: Sequence[Any]) -> list[int]:
 
 @lru_cache(maxsize=4096)
 def _asked(symbol: str, key: tuple, spaces: tuple[int, ...]) -> list[int]:
-    import numpy as np
-
     cells: list[Any] = []
     for k, value in enumerate(key):
         if k in spaces:

@@ -17,6 +17,7 @@ EMPTY = np.zeros((0, 4))
 
 _SAME = [
     Sample(Constant(ConcreteArray(X)), ()),
+    Sample(Constant(ConcreteArray(np.arange(20.0).reshape(4, 5))), (), note="large"),
     Sample(Broadcast((2, 3, 4), (1, 2)), (X,), "biufc"),
     Sample(Broadcast((3, 3, 4), (0, 2)), (ROW,)),
     Sample(Broadcast((3, 4), ()), (SCALAR,), "biufc"),

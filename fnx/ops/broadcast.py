@@ -13,7 +13,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Fold, Host, Operand, Point, Recipe
+from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
 from fnx.ops import widen
 from fnx.ops.linear import Linear
 
@@ -198,7 +198,7 @@ class Constant(Primitive):
         return self.value._value
 
     def lower(self, *operands: Operand) -> Recipe:
-        return Host()
+        return Library("constant", (), self.value._value)
 
 
 def zeros(aval: ShapedArray) -> Array:
