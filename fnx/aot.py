@@ -34,8 +34,8 @@ class _Stage:
     @property
     def args_info(self) -> Any:
         """Shapes and dtypes of the dynamic arguments: (positional, by name)."""
-        avals = self.program.jaxpr.in_avals[len(self.program.consts) :]
-        avals = Empty.within(self.program.empty.inputs, avals)
+        given = self.program.jaxpr.in_avals[len(self.program.consts) :]
+        avals = Empty.within(self.program.empty.inputs, given)
         return tree_util.tree_unflatten(self.treedef, [_struct(a) for a in avals])
 
     in_tree = property(lambda self: self.treedef)

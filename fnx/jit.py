@@ -117,7 +117,8 @@ class Jitted:
 
             def pure(values: list, leaves: list) -> tuple:
                 given = [new_ref(x) if k in held else x for k, x in enumerate(leaves)]
-                args, kwargs = self.static.join(*tree_util.tree_unflatten(treedef, given), fixed)
+                args, kwargs = tree_util.tree_unflatten(treedef, given)
+                args, kwargs = self.static.join(args, kwargs, fixed)
                 values, out = carried(values, *args, **kwargs)
                 return values, [given[k].value for k in held], out
 

@@ -48,7 +48,8 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     clamps = {}
     for e in nodes:
         if e.op in ("min", "max") and e.dtype == "int64":
-            key = _point("gt" if e.op == "min" else "lt", *e.args, loop.index)
+            x, y = e.args
+            key = _point("gt" if e.op == "min" else "lt", x, y, loop.index)
             if key is not None:
                 clamps[_normal(key[0])] = key[0]
     if len(clamps) != 1:
@@ -60,7 +61,8 @@ def _parts(loop: Loop) -> list[Stmt] | None:
         op = {"min": "gt", "max": "lt"}.get(e.op, e.op)
         if (op, 1) not in _SIDES or e.args[0].dtype != "int64":
             continue
-        found = _point(op, *e.args, loop.index)
+        x, y = e.args
+        found = _point(op, x, y, loop.index)
         if found is not None and _normal(found[0]) == normal:
             choices[id(e)] = (e, found[1])
     below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}

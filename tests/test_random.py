@@ -302,7 +302,8 @@ def test_parameters_that_are_traced():
     key = random.key(0)
     for name in ("ball", "generalized_normal"):
         args = (3,) if name == "ball" else ()
-        draw = lambda p, f=getattr(random, name), args=args: f(key, *args, p, (4,))
+        sampler = getattr(random, name)
+        draw = lambda p, f=sampler, args=args: f(key, *args, p, (4,))
         np.testing.assert_allclose(fnx.jit(draw)(2.5), draw(2.5), rtol=1e-12)
 
 

@@ -38,7 +38,7 @@ def rows(x, y):
 
 
 @pytest.mark.parametrize(
-    "f, shape", [(triads, (40, 40, 40)), (neighbours, (90, 70)), (rows, (90, 70))]
+    ("f", "shape"), [(triads, (40, 40, 40)), (neighbours, (90, 70)), (rows, (90, 70))]
 )
 def test_costly_functions_are_called_on_vectors(f, shape):
     x, y = np.random.default_rng(0).normal(size=(2, *shape))
