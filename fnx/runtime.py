@@ -16,7 +16,7 @@ def compile_stats() -> dict[str, int]:
 
     `kernels_compiled` counts those that LLVM compiled.
     """
-    from fnx.lowering import machine
+    from fnx.lowering.runtime import machine
 
     stats = machine.stats()
     return {
@@ -38,21 +38,21 @@ def compile_report(fun: Callable, *args: Any, **kwargs: Any) -> str:
 
 def set_num_threads(n: int) -> None:
     """How many threads a native program may use; ValueError below 1."""
-    from fnx.lowering import threads
+    from fnx.lowering.runtime import threads
 
     threads.set_num_threads(n)
 
 
 def get_num_threads() -> int:
     """How many threads a native program may use."""
-    from fnx.lowering import threads
+    from fnx.lowering.runtime import threads
 
     return threads.get_num_threads()
 
 
 def release_memory() -> None:
     """Give the memory of freed arrays, which is kept for later ones, back to the system."""
-    from fnx.lowering import invoke
+    from fnx.lowering.runtime import invoke
 
     invoke.release_memory()
 

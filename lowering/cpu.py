@@ -17,12 +17,14 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
+from fnx.lowering.runtime import donation, load
 
-from . import digest, donation, load
+from . import digest
 
 if TYPE_CHECKING:
-    from .emit_llvm import Emitted
-    from .kernel import Program
+    from fnx.lowering.emit.emit_llvm import Emitted
+    from fnx.lowering.ir.kernel import Program
+
     from .report import MemoryAnalysis
 
 
@@ -89,7 +91,7 @@ class Compiled:
 
     @cached_property
     def _built(self) -> tuple["Program", list[str]]:
-        from . import program
+        from fnx.lowering.build import program
 
         with _deep_recursion():
             return program.build(self.jaxpr, self.donated)
@@ -99,13 +101,13 @@ class Compiled:
 
     def _check(self) -> None:
         if config.check.value:
-            from . import check
+            from fnx.lowering.ir import check
 
             check.check(self.program)
 
     @cached_property
     def emitted(self) -> "Emitted":
-        from . import emit_llvm
+        from fnx.lowering.emit import emit_llvm
 
         with _deep_recursion():
             return emit_llvm.emit(self.program)
@@ -129,12 +131,12 @@ class Compiled:
         return outs
 
     def kernel_text(self) -> str:
-        from . import show
+        from fnx.lowering.ir import show
 
         return show.show(self.program)
 
     def numba_text(self) -> str:
-        from . import emit_numba
+        from fnx.lowering.emit import emit_numba
 
         return emit_numba.emit(self.program).source
 
@@ -142,7 +144,7 @@ class Compiled:
         return self.emitted.text
 
     def asm(self) -> str:
-        from . import machine
+        from fnx.lowering.runtime import machine
 
         return machine.assembly(self.emitted.text)
 

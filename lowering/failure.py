@@ -6,7 +6,7 @@ import tempfile
 
 from fnx.core.errors import CompileError
 from fnx.core.jaxpr import Jaxpr
-from fnx.lowering.kernel import Program
+from fnx.lowering.ir.kernel import Program
 
 
 def failed(stage: str, jaxpr: Jaxpr, program: Program | None, error: Exception) -> CompileError:
@@ -33,7 +33,7 @@ def failed(stage: str, jaxpr: Jaxpr, program: Program | None, error: Exception) 
 def _text(jaxpr: Jaxpr, program: Program | None) -> tuple[str, str]:
     if program is None:
         return "jaxpr", str(jaxpr)
-    from fnx.lowering import show
+    from fnx.lowering.ir import show
 
     try:
         return "kernel", show.show(program)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from fnx.lowering import memory, walk
-from fnx.lowering.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
+from fnx.lowering.build import memory
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ import numpy as np
 
 from fnx.core import dtypes, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering import check, emit_llvm, emit_numba, kernel, load
-from fnx.lowering.kernel import Buffer, Program
+from fnx.lowering.emit import emit_llvm, emit_numba
+from fnx.lowering.ir import check, kernel
+from fnx.lowering.ir.kernel import Buffer, Program
+from fnx.lowering.runtime import load
 
 
 def canonical(name: str) -> np.dtype:

@@ -6,8 +6,9 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering import memory, walk
-from fnx.lowering.kernel import Buffer, Copy, Loop, Nest, Store
+from fnx.lowering.build import memory
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Buffer, Copy, Loop, Nest, Store
 
 
 def program(f, *args):
@@ -264,7 +265,7 @@ def test_products_of_small_matrices_are_unrolled_up_to_a_limit_and_functions_bey
 
 def test_what_expressions_read_is_found_once():
     from fnx.core import scalar
-    from fnx.lowering.values import buffers_read
+    from fnx.lowering.build.values import buffers_read
 
     known = {}
     one, two = (Buffer(name, "float64", 4, "workspace", 0) for name in "ab")

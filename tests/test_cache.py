@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fnx.core import config
-from fnx.lowering import cache
+from fnx.lowering.runtime import cache
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_abandoned_temporary_files_go(folder):
 
 _WRITER = """
 import sys
-from fnx.lowering import cache
+from fnx.lowering.runtime import cache
 for turn in range(40):
     for k in range(5):
         name, want = cache.key(str(k)), (b"%d" % k) * 50000

@@ -95,7 +95,7 @@ def f(a, x):
     y = lax.scan(lambda c, t: (jnp.sin(c) * t, c.sum()), x, jnp.arange(3.0))[1]
     return jnp.linalg.solve(a @ a.T, x), y
 out = fnx.jit(fnx.grad(lambda a, x: sum(v.sum() for v in f(a, x))))(np.eye(40) + 1, np.ones(40))
-heavy = [n for n in ("fnx.lowering.build", "fnx.lowering.emit_llvm", "numba", "scipy.linalg")
+heavy = [n for n in ("fnx.lowering.build.builder", "fnx.lowering.emit.emit_llvm", "numba", "scipy.linalg")
          if n in sys.modules]
 print(json.dumps([out.tolist(), fnx.compile_stats()["kernels_compiled"], heavy]))
 """

@@ -373,7 +373,7 @@ def test_bitcasts(dtype):
 
 @pytest.mark.parametrize("has_half", [True, False])
 def test_float16_with_and_without_hardware(has_half, monkeypatch):
-    from fnx.lowering import emit_llvm
+    from fnx.lowering.emit import emit_llvm
 
     monkeypatch.setattr(emit_llvm, "host_has_half", lambda: has_half)
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)

@@ -9,8 +9,10 @@ from kernels import arguments, loop, native, numba, pointwise, python
 
 from fnx.core import scalar
 from fnx.core.scalar import apply, const, literal, load, size, var
-from fnx.lowering import emit_llvm, emit_numba, fft_plan, kernel
-from fnx.lowering.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.emit import emit_llvm, emit_numba
+from fnx.lowering.ir import kernel
+from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.runtime import fft_plan
 
 RUNS = pytest.mark.parametrize("run", [native, python, numba])
 F8 = "float64"
@@ -372,7 +374,7 @@ def test_host_call_raises_its_own_error():
 
 def test_loops_ask_whether_to_stop(monkeypatch):
     """The poll is reached often enough, and its answer ends the program with 1."""
-    from fnx.lowering import library
+    from fnx.lowering.runtime import library
 
     asked = []
 
@@ -388,7 +390,7 @@ def test_loops_ask_whether_to_stop(monkeypatch):
     i, c = var("int64", "i"), var(F8, "c")
     step = apply("sin", apply("add", c, load(x, size(0), F8)))
     body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], poll=True)
-    from fnx.lowering import host
+    from fnx.lowering.runtime import host
 
     host.keep_error(KeyboardInterrupt("stop"))
     with pytest.raises(KeyboardInterrupt):

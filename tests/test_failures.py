@@ -10,7 +10,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core import config
 from fnx.core.errors import CompileError
-from fnx.lowering import emit_llvm, program
+from fnx.lowering.build import program
+from fnx.lowering.emit import emit_llvm
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,9 @@ from fnx.core.scalar import (
     sub,
     var,
 )
-from fnx.lowering import emit_numba, kernel, show
-from fnx.lowering.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.emit import emit_numba
+from fnx.lowering.ir import kernel, show
+from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
 
 F8 = "float64"
 

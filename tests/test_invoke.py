@@ -21,7 +21,7 @@ from llvm_texts import Emitted, axpy, call_host, copies, spin, use_workspace
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
-from fnx.lowering import blocks, host, invoke, load, native
+from fnx.lowering.runtime import blocks, host, invoke, load, native
 
 LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int8": "i8"}
 LLVM |= {"bool": "i8", "bfloat16": "i16", "float16": "i16", "uint8": "i8", "int16": "i16"}
@@ -686,7 +686,7 @@ done:
 _AT_EXIT = """
 import numpy as np
 from llvm_texts import Emitted, axpy
-from fnx.lowering import load
+from fnx.lowering.runtime import load
 n = 50_000
 spec = [((n,), "float64", False)]
 executable = load.load(Emitted(axpy(), [n]), spec * 2, spec, 0)

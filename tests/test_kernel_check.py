@@ -5,9 +5,9 @@ from kernels import arguments, loop
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr, apply, const, load, size, var
-from fnx.lowering import kernel, show
-from fnx.lowering.check import KernelError, check
-from fnx.lowering.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.ir import kernel, show
+from fnx.lowering.ir.check import KernelError, check
+from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
 
 F8, I8 = "float64", "int64"
 

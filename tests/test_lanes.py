@@ -265,7 +265,7 @@ def test_steps_on_registers_run_side_by_side():
 
 
 def test_the_other_printer_agrees():
-    from fnx.lowering import emit_numba
+    from fnx.lowering.emit import emit_numba
 
     xs = np.arange(1, 20)
     for f in (branches, bound_per_lane):

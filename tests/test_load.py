@@ -12,7 +12,7 @@ import pytest
 from llvm_texts import Emitted, axpy
 
 from fnx.core.errors import CompileError
-from fnx.lowering import cache, library, load, machine
+from fnx.lowering.runtime import cache, library, load, machine
 
 F8 = [((5,), "float64")]
 
@@ -104,7 +104,7 @@ _PROGRAM = """
 import json, sys
 import numpy as np
 from llvm_texts import Emitted, axpy
-from fnx.lowering import load
+from fnx.lowering.runtime import load
 spec = [((5,), "float64")]
 executable = load.load(Emitted(axpy(), [5]), spec * 2, spec, 0)
 (out,) = executable([np.arange(5.0), np.ones(5)])

@@ -8,7 +8,8 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering import matmul, threads, vector_names
+from fnx.lowering.emit import vector_names
+from fnx.lowering.runtime import matmul, threads
 
 if not matmul.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)

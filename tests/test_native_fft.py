@@ -8,7 +8,8 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering import fft, fft_driver, fft_plan, pocketfft
+from fnx.lowering.routines import fft
+from fnx.lowering.runtime import fft_driver, fft_plan, pocketfft
 
 _rng = np.random.default_rng(0)
 

@@ -10,7 +10,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core import config, dtypes
 from fnx.core.array import ConcreteArray
-from fnx.lowering import stacks, views
+from fnx.lowering.build import views
+from fnx.lowering.routines import stacks
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.linalg import LU, LUPivotsToPermutation, LUSolve, solve
 from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur

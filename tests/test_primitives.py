@@ -351,9 +351,9 @@ CALLS_THE_HOST = {"pure_callback"}
 
 
 def host_calls(jaxpr) -> set[str]:
-    from fnx.lowering import program
-    from fnx.lowering.kernel import CallHost
-    from fnx.lowering.walk import statements
+    from fnx.lowering.build import program
+    from fnx.lowering.ir.kernel import CallHost
+    from fnx.lowering.ir.walk import statements
 
     body = program.build(jaxpr)[0].body
     return {s.name for s in statements(body) if isinstance(s, CallHost)}

@@ -6,7 +6,7 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
-from fnx.lowering import threads
+from fnx.lowering.runtime import threads
 
 RNG = np.random.default_rng(0)
 

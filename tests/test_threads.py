@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fnx.core.errors import InvalidValue
-from fnx.lowering import machine, threads
+from fnx.lowering.runtime import machine, threads
 
 # context: counts[n], then the address of fnx_parallel_for, then the address of a word
 TASKS = """
@@ -174,7 +174,7 @@ import ctypes, os, sys
 import numpy as np
 sys.path.insert(0, {tests!r})
 from test_threads import TASKS, parallel_for
-from fnx.lowering import machine, threads
+from fnx.lowering.runtime import machine, threads
 code = machine.code(TASKS, ("count", "nested", "who"))
 tasks = code.addresses
 threads.set_num_threads(3)

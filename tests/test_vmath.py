@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fnx.core.scalar import Expr, var
-from fnx.lowering import machine, vector_names, vlib
-from fnx.lowering.vmath import USUAL, VMATH
-from fnx.lowering.vmath.accuracy import BINARY, SAMPLES, evaluate, inputs, table
+from fnx.lowering.emit import vector_names
+from fnx.lowering.emit.vmath import USUAL, VMATH
+from fnx.lowering.emit.vmath.accuracy import BINARY, SAMPLES, evaluate, inputs, table
+from fnx.lowering.runtime import machine, vlib
 
 INF, NAN, PI = math.inf, math.nan, math.pi
 DTYPES = ("float32", "float64")
@@ -249,8 +250,8 @@ def test_functions_that_branch_are_listed():
 
 
 def test_coefficients_are_those_of_the_fits():
-    from fnx.lowering.vmath import fit
-    from fnx.lowering.vmath.coefficients import C
+    from fnx.lowering.emit.vmath import fit
+    from fnx.lowering.emit.vmath.coefficients import C
 
     for name in ("SIN", "EXP2_NARROW", "TANH"):
         f, low, high, weight, degrees = fit.FITS[name]

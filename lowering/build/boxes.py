@@ -1,0 +1,191 @@
+"""Boxes: updates of slices of an array, one after another, made in one pass.
+
+The adjoint of a stencil adds shifted cotangents into an array of zeros. Each addition alone would
+read and write the whole array again; together they are one nest over the box where all of them
+meet, and thin slabs around it.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+
+from . import fuse
+from .values import Handle, Pull, Shape, Stored, buffers_read, static_indices
+
+if TYPE_CHECKING:
+    from .builder import Builder
+
+Box = tuple[
+    Shape, Shape, Callable[..., Expr], bool
+]  # low, high, value by index in it, whether added
+
+
+class Boxes(Pull):
+    """A value pulled from a base, and boxes of it that are replaced or added to, one by one.
+
+    `origin` is the array that it starts from, if there is one in memory.
+    """
+
+    def __init__(
+        self,
+        base: Callable[..., Expr],
+        boxes: list[Box],
+        cost: int,
+        shape: Shape,
+        origin: Handle | None = None,
+    ):
+        super().__init__(lambda *index: self.within((0,) * len(shape), shape, *index), cost)
+        self.base = base
+        self.boxes = boxes
+        self.origin = origin
+
+    def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
+        """An element whose index is known to lie in `least <= index < most`.
+
+        A box that holds all of that, or nothing, needs no question; others are asked.
+        """
+        total = self.base(*index)
+        for low, high, value, adds in self.boxes:
+            inside = scalar.const(True, "bool")
+            at = []
+            for i, lo, hi, a, b in zip(index, low, high, least, most, strict=True):
+                if i.op == "size":
+                    a, b = i.attr, i.attr + 1
+                clamped = i
+                if b <= lo or hi <= a:
+                    inside = scalar.const(False, "bool")
+                    break
+                if a < lo or b > hi:
+                    inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
+                    inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
+                    clamped = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
+                at.append(scalar.sub(clamped, scalar.size(lo)))
+            if inside.op == "const" and not inside.attr:
+                continue
+            new = scalar.add(total, value(*at)) if adds else value(*at)
+            total = scalar.select(inside, new, total)
+        return total
+
+
+def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bool:
+    """Whether an update of a box can wait for more of its kind."""
+    if r.box is None or fuse.is_small(out.shape):
+        return False
+    if chained or isinstance(operand.state, Boxes):
+        return True
+    return r.combine is not None and isinstance(operand.state, Pull) and operand.state.cost <= 1
+
+
+def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -> None:
+    """Take one more box; store the result unless another update follows."""
+    assert r.box is not None
+    state = operand.state
+    boxes = [*state.boxes] if isinstance(state, Boxes) else []
+    base = state.base if isinstance(state, Boxes) else operand
+    origin = state.origin if isinstance(state, Boxes) else operand
+    cost = state.cost if isinstance(state, Pull) else 0
+    boxes.append((*r.box, r.value, r.combine is not None))
+    out.state = Boxes(base, boxes, cost + 1, out.shape, origin)
+    if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
+        store(builder, out)
+
+
+def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
+    """The replacement of a box, as a value computed anew: the box, and the slabs around it."""
+    assert r.box is not None
+    low, high = r.box
+
+    def inside(*index: Expr) -> Expr:
+        return r.value(*(scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)))
+
+    around = [recipe.Piece(lo, hi, r.operand) for lo, hi in _slabs(shape, low, high)]
+    return recipe.Pieces((recipe.Piece(low, high, inside), *around))
+
+
+def store(builder: "Builder", handle: Handle) -> None:
+    """The nests of a sum: where all boxes meet, then the slabs around."""
+    state = handle.state
+    assert isinstance(state, Boxes)
+    shape = handle.shape
+    place = _own_place(builder, handle, state) or handle.target or builder.new_stored(handle)
+    low = tuple(max(b[0][k] for b in state.boxes) for k in range(len(shape)))
+    high = tuple(min(b[1][k] for b in state.boxes) for k in range(len(shape)))
+    regions = [((0,) * len(shape), shape)]
+    if all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True)):
+        slabs = _slabs(shape, low, high)
+        regions = [(low, high), *(part for s in slabs for part in _split_last(state.boxes, *s))]
+    for lo, hi in regions:
+
+        def value(*index: Expr, lo: Shape = lo, hi: Shape = hi) -> Expr:
+            return state.within(lo, hi, *index)
+
+        _region(builder, place, shape, lo, hi, value)
+    builder.flush_writers()
+    handle.state = place
+
+
+def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | None:
+    """The memory of the array that the chain starts from, if the chain may overwrite it."""
+    origin = state.origin
+    if origin is None or not isinstance(origin.state, Stored) or not builder.dies(origin):
+        return None
+    place = origin.state
+    wanted = handle.target or handle.hint
+    if wanted is not None and not (wanted.buffer is place.buffer and wanted.base is place.base):
+        return None
+    index = tuple(scalar.var("int64") for _ in handle.shape)
+    for low, _, value, _ in state.boxes:
+        at = [scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)]
+        if place.buffer in buffers_read([builder.evaluated(lambda v=value, at=at: v(*at))]):
+            return None
+    handle.state = origin.state  # so that it does not count as one more reader
+    builder.save_readers(place.buffer)
+    handle.state = state
+    return place
+
+
+def _split_last(boxes: list[Box], lo: Shape, hi: Shape) -> list[tuple[Shape, Shape]]:
+    """A slab cut at the boxes' bounds along the last axis: no lane of a vector differs then."""
+    cuts = {b[k][-1] for b in boxes for k in (0, 1)}
+    ends = [lo[-1], *sorted(c for c in cuts if lo[-1] < c < hi[-1]), hi[-1]]
+    return [((*lo[:-1], a), (*hi[:-1], b)) for a, b in pairwise(ends)]
+
+
+def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
+    """What is left of an array without a box: two slabs an axis, those of later axes narrower."""
+    found = []
+    for k, n in enumerate(shape):
+        before, after = (low[:k], high[:k])
+        rest = shape[k + 1 :]
+        zeros = (0,) * len(rest)
+        if low[k] > 0:
+            found.append(((*before, 0, *zeros), (*after, low[k], *rest)))
+        if high[k] < n:
+            found.append(((*before, high[k], *zeros), (*after, n, *rest)))
+    return found
+
+
+def _region(
+    builder: "Builder", place: Any, shape: Shape, lo: Shape, hi: Shape, fn: Callable[..., Expr]
+) -> None:
+    extent = tuple(h - l for l, h in zip(lo, hi, strict=True))
+    if 0 in extent:
+        return
+
+    def at(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, lo, strict=True))
+
+    def value(*index: Expr) -> Expr:
+        return fn(*at(index))
+
+    def target(*index: Expr) -> tuple[Any, Expr]:
+        return place.buffer, place.position(shape, at(index))
+
+    if fuse.is_small(extent):
+        for ix in static_indices(extent):
+            builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
+    else:
+        builder.member(extent, value, None, "boxes", target)

@@ -1,0 +1,240 @@
+"""Builds the Kernel IR of a jaxpr: equation by equation, from the recipes of its primitives.
+
+A `Builder` walks a jaxpr and keeps a `Handle` for each variable. Small arrays live in registers and
+their operations are unrolled; elementwise values of large arrays are pulled into their readers or
+join open groups (points.py, groups.py); everything else is stored (storage.py). Regions are in
+regions.py, updates in updates.py and boxes.py, library routines in blas.py. The choices themselves
+are in fuse.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes, recipe, scalar
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.lowering.ir.kernel import CallHost, Ref
+from fnx.lowering.routines import blas, search
+
+from . import boxes, branches, fuse, points, products, regions, updates
+from .order import box_chains, overwritten, readers_first
+from .storage import Scope, Storage
+from .values import OWN, Handle, Registers, Shape, Stored
+
+FOREVER = float("inf")
+
+
+def dtype_name(dtype: Any) -> str:
+    return dtypes.NAME[dtype]
+
+
+class Builder(Storage):
+    """Walks the equations of one program."""
+
+    # --- jaxprs ---
+
+    def jaxpr(
+        self,
+        jaxpr: Jaxpr,
+        inputs: Sequence[Handle],
+        targets: dict[Var, Stored] | None = None,
+        wishes: dict[Var, Stored] | None = None,
+    ) -> list[Handle]:
+        """Build a jaxpr in the current block; the handles of its outputs."""
+        jaxpr = readers_first(jaxpr)
+        scope = self.scope = Scope(self.scope)
+        for var, given in zip(jaxpr.inputs, inputs, strict=True):
+            scope.handles[var] = self._enter(given)
+        self._count_uses(jaxpr)
+        for var, target in (targets or {}).items():
+            if var in scope.handles:
+                continue  # an input: copied by whoever asked
+            scope.handles[var] = self._new_handle(var)
+            scope.handles[var].target = target
+        self._hint_targets(jaxpr, targets or {})
+        for var, place in (wishes or {}).items():
+            for v in self._versions(jaxpr, var):
+                scope.handles[v] = self._new_handle(v)
+                scope.handles[v].wish = place
+        for k, eqn in enumerate(jaxpr.eqns):
+            scope.position = k
+            self._eqn(eqn)
+        scope.position = len(jaxpr.eqns)
+        outs = [self.handle(atom) for atom in jaxpr.outs]
+        self.scope = scope.outer  # type: ignore[assignment]
+        self._leave(scope, outs)
+        return outs
+
+    def _hint_targets(self, jaxpr: Jaxpr, targets: dict[Var, Stored]) -> None:
+        """A value that is made by updates of another, which dies there, has that one's place too."""
+        for last, target in targets.items():
+            for var in self._versions(jaxpr, last):
+                self.scope.handles[var] = self._new_handle(var)
+                self.scope.handles[var].hint = target
+
+    def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:
+        """A value, and those that it is made of by updates in which they die, the last first."""
+        scope = self.scope
+        maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        found = [var] if var not in scope.handles else []
+        while var in maker and len(maker[var].outs) == 1 and overwritten(maker[var]):
+            (var,) = overwritten(maker[var])
+            if var not in maker or var in scope.handles or len(scope.uses.get(var, [])) != 1:
+                break
+            found.append(var)
+        return found
+
+    def _enter(self, given: Handle) -> Handle:
+        """A handle of this scope for a value from outside; it shares the state."""
+        handle = Handle(given.shape, given.dtype, given.state)
+        # It may die here only if it was made for this scope (a carry).
+        handle.scope = self.scope if given.scope is OWN else given.scope
+        return handle
+
+    def _count_uses(self, jaxpr: Jaxpr) -> None:
+        handles = self.scope.handles
+        self.scope.eqns = jaxpr.eqns
+        self.scope.chains, _ = box_chains(jaxpr)
+        uses: dict[Var, list[int]] = {}
+        for k, eqn in enumerate(jaxpr.eqns):
+            for atom in eqn.inputs:
+                if type(atom) is Var:
+                    uses.setdefault(atom, []).append(k)
+        for atom in jaxpr.outs:
+            if type(atom) is Var:
+                uses.setdefault(atom, []).append(-1)
+        self.scope.uses = uses
+        for var, handle in handles.items():
+            self._set_uses(handle, uses.get(var, []))
+
+    @staticmethod
+    def _set_uses(handle: Handle, numbers: list[int]) -> None:
+        handle.consumers = numbers
+        handle.last_use = FOREVER if -1 in numbers else max(numbers, default=-1)
+
+    def _new_handle(self, var: Var) -> Handle:
+        handle = Handle(var.aval.shape, dtype_name(var.aval.dtype))
+        handle.scope = self.scope
+        self._set_uses(handle, self.scope.uses.get(var, []))
+        return handle
+
+    def _leave(self, scope: Scope, outs: list[Handle]) -> None:
+        """Close what is open in a finished scope, so that its outputs stand on their own."""
+        self.scope, outer = scope, self.scope
+        self.flush_all()
+        for handle in outs:
+            self.settle(handle)
+        self.scope = outer
+        for handle in outs:
+            handle.scope = outer
+
+    def handle(self, atom: Any) -> Handle:
+        if type(atom) is Literal:
+            dtype = dtype_name(atom.aval.dtype)
+            value = atom.value._value.item() if dtype != "bfloat16" else float(atom.value._value)
+            return Handle((), dtype, Registers([scalar.literal(value, dtype)]))
+        return self.scope.handles[atom]
+
+    # --- equations ---
+
+    def _eqn(self, eqn: Eqn) -> None:
+        inputs = [self.handle(a) for a in eqn.inputs]
+        outs = []
+        for var in eqn.outs:
+            if var not in self.scope.handles:
+                self.scope.handles[var] = self._new_handle(var)
+            outs.append(self.scope.handles[var])
+        if not any(h.consumers for h in outs) and not eqn.prim.effects:
+            return  # dead
+        recipes = eqn.prim.lower(*inputs)
+        waits = isinstance(recipes, recipe.Update) and recipes.box is not None
+        for h in inputs:
+            if isinstance(h.state, boxes.Boxes) and not (waits and h is recipes.operand):
+                self.store(h)
+        if isinstance(recipes, tuple):
+            for h, r in zip(outs, recipes, strict=True):
+                self._recipe(eqn, r, inputs, [h])
+        else:
+            self._recipe(eqn, recipes, inputs, outs)
+
+    def _recipe(self, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
+        match r:
+            case recipe.Point():
+                points.point(self, eqn, r, inputs, outs[0])
+            case recipe.Reshape():
+                points.reshape(self, r, outs[0])
+            case recipe.Pieces():
+                points.pieces(self, eqn, r, outs[0])
+            case recipe.Fold():
+                points.fold(self, eqn, r, inputs, outs)
+            case recipe.Cumulative():
+                updates.cumulative(self, r, outs, eqn.prim.name)
+            case recipe.Search():
+                search.search(self, r, outs[0], eqn.prim.name)
+            case recipe.Update() if boxes.extends(
+                r, r.operand, outs[0], id(eqn) in self.scope.chains
+            ):  # type: ignore[arg-type]
+                boxes.extend(self, r, r.operand, outs[0])  # type: ignore[arg-type]
+            case recipe.Update() if updates.is_anew(self, r, inputs, outs[0]):
+                points.store_pieces(self, eqn, boxes.pieces(r, outs[0].shape), outs[0])
+            case recipe.Update():
+                updates.update(self, r, inputs, outs[0], eqn.prim.name)
+            case recipe.Products():
+                products.products(self, r, outs[0])
+            case recipe.Library() if blas.known(r):
+                blas.library(self, r, outs)
+            case recipe.Host() | recipe.Library():
+                self._host(eqn, inputs, outs)
+            case recipe.Call():
+                self._call(r, inputs, outs)
+            case recipe.Branch():
+                branches.branch(self, r, inputs, outs)
+            case recipe.While():
+                regions.while_loop(self, r, inputs, outs)
+            case recipe.Loop():
+                regions.loop(self, r, inputs, outs)
+            case _:
+                raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
+
+    def _host(self, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> None:
+        """Call the primitive's own impl from native code."""
+        self.notes.append(f"host call: {eqn.prim.name}")
+
+        def place(h: Handle) -> tuple[Ref, Shape, str]:
+            stored = self.store(h)
+            return Ref(stored.buffer, stored.base), h.shape, h.dtype
+
+        given = [place(h) for h in inputs]
+        made = []
+        for h in outs:
+            stored = h.target or self.new_stored(h)
+            h.state = stored
+            made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
+        self.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
+        for h in outs:
+            if fuse.is_small(h.shape):
+                self.load_registers(h)
+
+    def _call(self, r: recipe.Call, inputs: list[Handle], outs: list[Handle]) -> None:
+        targets = {
+            atom: out.target
+            for atom, out in zip(r.jaxpr.outs, outs, strict=True)
+            if out.target is not None and type(atom) is Var
+        }
+        self.flush_all()
+        results = self.jaxpr(r.jaxpr, self.settled(inputs), targets)
+        for out, made in zip(outs, results, strict=True):
+            self.adopt(out, made)
+
+
+class _Impl:
+    """A primitive's impl as a callback: it may be compared and named."""
+
+    def __init__(self, prim: Any):
+        self.prim = prim
+
+    def __call__(self, *values: Any) -> tuple:
+        with np.errstate(all="ignore"):
+            outs = self.prim.impl(*values)
+        return outs if isinstance(outs, tuple) else (outs,)

@@ -1,0 +1,421 @@
+"""Folds: the nests of groups in which something is reduced, and where the accumulators are.
+
+Few results have accumulators in registers; results along the last axis in vectors of registers, or
+in memory; a reduced last axis has one in a register for each row. Few terms are written out. Large
+reductions to few results are made of parts, which threads share.
+"""
+
+from collections.abc import Callable
+from math import prod
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Fill, Loop, Ref, Stmt, Store
+
+from . import fuse, tiles
+from .groups import FoldMember, Nests
+from .memory import itemsize
+from .values import Handle, NeedsFlush, Stored, depends_on, substitute
+
+
+class Folds(Nests):
+    """Emits the nest of a closed group with reductions."""
+
+    outer_kept = False  # whether the outermost loop is over an axis that is not reduced
+
+    def _emit(self) -> None:
+        group = self.group
+        axes = group.axes or ()
+        kept = [k for k in range(len(group.shape)) if k not in axes]
+        results = 1
+        for k in kept:
+            results *= group.shape[k]
+        inner = self._contiguous() if len(axes) < len(group.shape) else None
+        if results <= fuse.SMALL:
+            if kept == [len(group.shape) - 1] and results >= fuse.FEW_LANES:
+                self._fold_lanes(results)
+            else:
+                self._fold_registers(kept, list(axes))
+        elif inner in axes and (len(axes) == 1 or self._reassociates()):
+            self._fold_rows(kept, sorted(axes, key=lambda k: (k == inner, k)))
+        elif inner in kept and self._lanes() <= group.shape[inner] and self._moves(inner):
+            self._fold_across(inner, kept, list(axes))
+        elif self._is_short(axes):
+            self._fold_short(kept, list(axes))
+        elif not axes or axes[-1] == len(group.shape) - 1:
+            self._fold_rows(kept, list(axes))
+        else:
+            self._fold_memory(kept)
+
+    def _contiguous(self) -> int | None:
+        """The axis along which what is read lies side by side, where it does not along the last."""
+        group = self.group
+        values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        values += [m.expr for m in self.stores]
+        loads = [e for e in walk.nodes(values) if e.op == "load"]
+        axis = tiles.contiguous([e.args[0] for e in loads], list(group.vars), group.shape)
+        far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
+        return axis if far else None
+
+    def _moves(self, axis: int) -> bool:
+        """Whether all can be computed at other points too: not if a value has joined since that a
+        member reads elsewhere.
+        """
+        group = self.group
+        point = list(group.vars)
+        point[axis] = scalar.var("int64", "l")
+        group.allow(point)
+        try:
+            for f in group.folds:
+                self._values_at(f, point)
+            for m in self.stores:
+                m.fn(*group.index(m.shape, point))
+        except NeedsFlush:
+            return False
+        return True
+
+    def _lanes(self) -> int:
+        """Accumulators of a vector."""
+        return fuse.VECTOR // max(itemsize(h.dtype) for f in self.group.folds for h in f.handles)
+
+    def _is_short(self, axes: tuple[int, ...]) -> bool:
+        """Whether to write the terms out: where they lie side by side, vectors only of very few."""
+        shape = self.group.shape
+        if prod(shape[k] for k in axes) > fuse.UNROLLED_ROW:
+            return False
+        return len(shape) - 1 not in axes or shape[-1] <= fuse.INTERLEAVED
+
+    def _fill(self, handle: Handle, value: Expr) -> None:
+        stored = handle.target or self.builder.new_stored(handle)
+        self.builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(handle.size), value))
+        handle.state = stored
+
+    def _values_at(self, f: FoldMember, values: list[Expr]) -> tuple[Expr, ...]:
+        return f.fold.fn(*self.group.index(f.fold.shape, values))
+
+    def _fold_registers(self, kept: list[int], axes: list[int]) -> None:
+        """Few results: one accumulator each in registers, loops over the reduced axes."""
+        group = self.group
+        points: list[list[Expr]] = [list(group.vars)]
+        for k in kept:
+            points = [
+                [*p[:k], scalar.size(j), *p[k + 1 :]] for p in points for j in range(group.shape[k])
+            ]
+        for p in points:
+            group.allow(p)
+        stores = [self._store(m, p) for m in self.stores for p in points]
+        accs, init, nexts = [], [], []
+        for f in group.folds:
+            for p in points:
+                acc = tuple(scalar.var(e.dtype, "a") for e in f.fold.init)
+                accs += acc
+                init += f.fold.init
+                nexts += f.fold.combine(acc, self._values_at(f, p))
+        dims = [(group.vars[k], group.shape[k]) for k in axes]
+        if not kept and len(dims) > 1:
+            dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
+        body: list[Stmt] = list(stores)
+        before: list[Stmt] = []
+        if self._is_shared_out(dims):
+            parts = self._share_out(dims, body, accs, init, nexts, len(points))
+            before, dims, body, nexts, init = parts
+        loops = self._fold_loops(dims, body, accs, init, nexts, self._reassociates())
+        self._nest([*before, *loops], accs)
+        # Results come fold by fold, point by point, output by output.
+        rest = iter(accs)
+        for f in group.folds:
+            columns = [[next(rest) for _ in f.fold.init] for _ in points]
+            for k, handle in enumerate(f.handles):
+                self.builder.settle_registers(handle, [c[k] for c in columns])
+
+    def _reassociates(self) -> bool:
+        return all(f.fold.reassociate for f in self.group.folds)
+
+    def _is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
+        """Whether parts of a large reduction are worth reducing apart: then threads can."""
+        exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
+        starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
+        return (
+            prod(n for _, n in dims) * self._weight() >= fuse.PARALLEL_FOLD
+            and dims[0][1] > 1
+            and starts
+            and (exact or self._reassociates())
+            and not self.builder.in_place
+        )
+
+    def _share_out(
+        self,
+        dims: list[tuple[Expr, int]],
+        body: list[Stmt],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        points: int,
+    ) -> tuple[list[Stmt], list[tuple[Expr, int]], list[Stmt], list[Expr], list[Expr]]:
+        """A nest that reduces equal parts; what remains: the partial results, then the last rows.
+
+        The parts are the same for any number of threads, and so are the results.
+        """
+        builder, (var, n), rest = self.builder, dims[0], dims[1:]
+        parts = min(n, fuse.PARTS)
+        length = n // parts
+        part, i = scalar.var("int64", "p"), scalar.var("int64", "i")
+        own = [scalar.var(a.dtype, "a") for a in accs]
+        at = scalar.add(scalar.mul(part, scalar.size(length)), i)
+        inner, again = _moved(body, nexts, [var, *accs], [at, *own])
+        partial = [builder.new_buffer(a.dtype, parts) for a in accs]
+        loops = self._fold_loops(
+            [(i, length), *rest], inner, own, init, again, self._reassociates()
+        )
+        loops += [Store(b, part, a) for b, a in zip(partial, own, strict=True)]
+        names = [m.name for m in [*self.stores, *self.group.folds]]
+        loop = Loop(part, scalar.size(parts), loops, parallel=True)
+        builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
+        total = [scalar.var(a.dtype, "a") for a in accs] if n % parts else accs
+        j = scalar.var("int64", "p")
+        values = [scalar.load(b, j, b.dtype) for b in partial]
+        merged = self._combined(total, values, points)
+        if total is accs:
+            return [], [(j, parts)], [], merged, init
+        joined = self._fold_loops([(j, parts)], [], total, init, merged, self._reassociates())
+        tail = scalar.var("int64", "i")
+        body, nexts = _moved(body, nexts, [var], [scalar.add(scalar.size(parts * length), tail)])
+        return joined, [(tail, n % parts), *rest], body, nexts, total
+
+    def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
+        """Accumulators of all folds, at all points, with more values."""
+        found: list[Expr] = []
+        for f in self.group.folds:
+            for _ in range(points):
+                k = len(found)
+                some = slice(k, k + len(f.fold.init))
+                found += f.fold.combine(tuple(accs[some]), tuple(values[some]))
+        return found
+
+    def _collapse_fold(self, dims: list, stores: list[Store], nexts: list[Expr]) -> tuple:
+        group = self.group
+        position = scalar.linear_index(tuple(group.vars), group.shape)
+        exprs = [e for s in stores for e in (s.index, s.value)] + nexts
+        if depends_on(exprs, set(map(id, group.vars)), stop=position):
+            return dims, stores, nexts
+        flat = scalar.var("int64", "i")
+        new = iter(substitute(exprs, position, flat))
+        total = 1
+        for n in group.shape:
+            total *= n
+        stores = [Store(s.buffer, next(new), next(new)) for s in stores]
+        return [(flat, total)], stores, list(new)
+
+    def _fold_loops(
+        self,
+        dims: list[tuple[Expr, int]],
+        body: list[Stmt],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        reassociate: bool,
+    ) -> list[Stmt]:
+        """Nested loops that hand the accumulators through; `accs` hold the results after them."""
+        if not dims:  # every axis has size 1: the fold has one step
+            once = scalar.var("int64", "i")
+            dims = [(once, 1)]
+        (var, n), *rest = dims
+        if not rest:
+            loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
+            if reassociate and 2 * fuse.INTERLEAVED <= n <= fuse.SMALL:
+                loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
+            return [loop]
+        inner = [scalar.var(a.dtype, "a") for a in accs]
+        again = substitute_many(nexts, accs, inner)
+        loops = self._fold_loops(rest, body, inner, list(accs), again, reassociate)
+        return [Loop(var, scalar.size(n), loops, accs, init, inner, reassociate=reassociate)]
+
+    def _fold_lanes(self, lanes: int) -> None:
+        """Few results along the last axis: accumulators side by side on the stack, as vectors."""
+        group, builder = self.group, self.builder
+        for f in group.folds:
+            for handle in f.handles:
+                handle.state = handle.target or builder.new_stored(handle)
+        outer = list(group.vars[:-1])
+        pieces = [
+            self._lane_piece(n, lambda lane, lo=lo: [*outer, _plus(lane, lo)])
+            for lo, n in _powers(lanes, self._lanes())
+        ]
+        rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
+        for var, n in reversed(list(zip(group.vars[:-1], group.shape[:-1], strict=True))):
+            rows = [Loop(var, scalar.size(n), rows)]
+        before, after = ([s for p in pieces for s in p[k]] for k in (0, 2))
+        self._nest([*before, *rows, *after], [])
+        for f in group.folds:
+            for handle in f.handles:
+                builder.load_registers(handle)
+
+    def _fold_across(self, axis: int, kept: list[int], axes: list[int]) -> None:
+        """What is read lies side by side along an axis that is kept: vectors of accumulators along it."""
+        group, builder = self.group, self.builder
+        for f in group.folds:
+            for handle in f.handles:
+                handle.state = handle.target or builder.new_stored(handle)
+        n, lanes = group.shape[axis], self._lanes()
+        vectors = min(fuse.SIDE_BY_SIDE, n // lanes)
+        number, width = scalar.var("int64", "t"), vectors * lanes
+        start = scalar.mul(number, scalar.const(width, "int64"))
+        start = scalar.apply("min", start, scalar.size(n - width))  # the last ones overlap
+
+        def at(low: int) -> Callable[[Expr], list[Expr]]:
+            whole = list(group.vars)
+            return lambda lane: [
+                *whole[:axis], scalar.add(start, _plus(lane, low)), *whole[axis + 1 :]
+            ]  # fmt: skip
+
+        pieces = [self._lane_piece(lanes, at(v * lanes)) for v in range(vectors)]
+        rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
+        for k in reversed(axes):
+            rows = [Loop(group.vars[k], scalar.size(group.shape[k]), rows)]
+        before, after = ([s for p in pieces for s in p[k]] for k in (0, 2))
+        block: list[Stmt] = [Loop(number, scalar.size(-(-n // width)), [*before, *rows, *after])]
+        for k in reversed([k for k in kept if k != axis]):
+            block = [Loop(group.vars[k], scalar.size(group.shape[k]), block)]
+        self.outer_kept = True
+        self._nest(block, [])
+
+    def _rows_apart(self) -> bool:
+        return self.outer_kept or super()._rows_apart()
+
+    def _lane_piece(
+        self, lanes: int, at: Callable[[Expr], list[Expr]]
+    ) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
+        """One vector: how its accumulators begin, what each row adds, where they go."""
+        group = self.group
+        lane = scalar.var("int64", "l")
+        point = at(lane)
+        group.allow(point)
+        before: list[Stmt] = []
+        body: list[Stmt] = [self._store(m, point) for m in self.stores]
+        after: list[Stmt] = []
+        for f in group.folds:
+            accs = [self.builder.new_stack(h.dtype, lanes) for h in f.handles]
+            old = tuple(scalar.load(a, lane, a.dtype) for a in accs)
+            values = f.fold.combine(old, self._values_at(f, point))
+            before += [Store(a, lane, e) for a, e in zip(accs, f.fold.init, strict=True)]
+            body += [Store(a, lane, v) for a, v in zip(accs, values, strict=True)]
+            for handle, e in zip(f.handles, old, strict=True):
+                index = self._kept_index(f, handle, point)
+                position = handle.state.position(handle.shape, index)
+                after.append(Store(handle.state.buffer, position, e))
+
+        def loop(stmts: list[Stmt]) -> list[Stmt]:
+            # Unrolled before the vectoriser comes, it would not become a vector.
+            return [Loop(lane, scalar.const(lanes, "int64"), stmts, vector=True, unroll=1)]
+
+        return loop(before), loop(body), loop(after)
+
+    def _fold_short(self, kept: list[int], axes: list[int]) -> None:
+        """Few terms: they are written out, in a loop over the results."""
+        group = self.group
+        points: list[list[Expr]] = [list(group.vars)]
+        for k in axes:
+            points = [
+                [*p[:k], scalar.size(j), *p[k + 1 :]] for p in points for j in range(group.shape[k])
+            ]
+        for p in points:
+            group.allow(p)
+        body: list[Stmt] = [self._store(m, p) for m in self.stores for p in points]
+        for f in group.folds:
+            accs = f.fold.init
+            for p in points:
+                accs = f.fold.combine(accs, self._values_at(f, p))
+            for handle, value in zip(f.handles, accs, strict=True):
+                stored = handle.target or self.builder.new_stored(handle)
+                handle.state = stored
+                position = stored.position(handle.shape, self._kept_index(f, handle))
+                body.append(Store(stored.buffer, position, value))
+        self._nest(self._loops([(group.vars[k], group.shape[k]) for k in kept], body), [])
+
+    def _fold_rows(self, kept: list[int], axes: list[int]) -> None:
+        """The last axis is reduced: an accumulator in a register for each row."""
+        group = self.group
+        body: list[Stmt] = [self._store(m) for m in self.stores]
+        accs, init, nexts, after = [], [], [], []
+        for f in group.folds:
+            acc = tuple(scalar.var(e.dtype, "a") for e in f.fold.init)
+            accs += acc
+            init += f.fold.init
+            nexts += f.fold.combine(acc, self._values_at(f, list(group.vars)))
+            for handle, a in zip(f.handles, acc, strict=True):
+                stored = handle.target or self.builder.new_stored(handle)
+                handle.state = stored
+                position = stored.position(handle.shape, self._kept_index(f, handle))
+                after.append(Store(stored.buffer, position, a))
+        reassociate = all(f.fold.reassociate for f in group.folds)
+        dims = [(group.vars[k], group.shape[k]) for k in axes]
+        row = [*self._fold_loops(dims, body, accs, init, nexts, reassociate), *after]
+        for k in reversed(kept):
+            row = [Loop(group.vars[k], scalar.size(group.shape[k]), row)]
+        self.outer_kept = True
+        self._nest(row, [])
+
+    def _kept_index(
+        self, f: FoldMember, handle: Handle, values: list[Expr] | None = None
+    ) -> tuple[Expr, ...]:
+        full = self.group.index(f.fold.shape, values)
+        index = tuple(i for k, i in enumerate(full) if k not in f.fold.axes)
+        assert len(index) == len(handle.shape)
+        return index
+
+    def _fold_memory(self, kept: list[int]) -> None:
+        """The last axis is kept: accumulators in memory, added to row by row."""
+        group = self.group
+        body: list[Stmt] = [self._store(m) for m in self.stores]
+        for f in group.folds:
+            accs, places = [], []
+            for k, handle in enumerate(f.handles):
+                self._fill(handle, f.fold.init[k])
+                stored = handle.state
+                assert isinstance(stored, Stored)
+                position = stored.position(handle.shape, self._kept_index(f, handle))
+                places.append((stored.buffer, position))
+                accs.append(scalar.load(stored.buffer, position, handle.dtype))
+            values = f.fold.combine(tuple(accs), self._values_at(f, list(group.vars)))
+            body += [Store(b, p, v) for (b, p), v in zip(places, values, strict=True)]
+        for k in reversed(range(len(group.shape))):
+            inner = k == len(group.shape) - 1
+            body = [Loop(group.vars[k], scalar.size(group.shape[k]), body, vector=inner)]
+        self._nest(body, [])
+
+
+_EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+def _moved(
+    body: list[Stmt], values: list[Expr], old: list[Expr], new: list[Expr]
+) -> tuple[list[Stmt], list[Expr]]:
+    """Stores and values with expressions replaced."""
+    stores = [s for s in body if isinstance(s, Store)]
+    exprs = [*values, *(e for s in stores for e in (s.index, s.value))]
+    exprs = substitute_many(exprs, old, new)
+    rest = iter(exprs[len(values) :])
+    return [Store(s.buffer, next(rest), next(rest)) for s in stores], exprs[: len(values)]
+
+
+def _plus(lane: Expr, low: int) -> Expr:
+    return scalar.add(lane, scalar.const(low, "int64")) if low else lane
+
+
+def _powers(n: int, most: int) -> list[tuple[int, int]]:
+    """Parts of [0, n), as (start, length), whose lengths are powers of two up to `most`."""
+    found, low = [], 0
+    while low < n:
+        length = most
+        while length > n - low:
+            length //= 2
+        found.append((low, length))
+        low += length
+    return found
+
+
+def substitute_many(exprs: list[Expr], old: list[Expr], new: list[Expr]) -> list[Expr]:
+    for a, b in zip(old, new, strict=True):
+        exprs = substitute(exprs, a, b)
+    return exprs

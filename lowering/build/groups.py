@@ -1,0 +1,205 @@
+"""Groups: values over one iteration space that share a loop nest, and the nests made of them.
+
+A group is open while values of its shape may still join. A member may read other members at its
+own index, where they are in registers; whoever reads a member otherwise closes the group first.
+Closing it emits one nest, in which only those members are stored that somebody outside needs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx.core import scalar
+from fnx.core.recipe import Fold
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Loop, Stmt, Store
+
+from . import fuse, reuse, tiles
+from .values import Folding, Handle, NeedsFlush, Pending, Shape, depends_on, substitute
+
+
+def squeezed(shape: Shape) -> Shape:
+    return tuple(n for n in shape if n != 1)
+
+
+class Member:
+    """A value of the group: its handle, and how an element is computed and where it is stored."""
+
+    __slots__ = ("expr", "fn", "handle", "name", "number", "shape", "target")
+
+    def __init__(
+        self,
+        shape: Shape,
+        fn: Callable[..., Expr],
+        handle: Handle | None,
+        number: int,
+        name: str,
+        target: Callable[..., tuple[Any, Expr]] | None = None,
+    ):
+        self.shape, self.fn, self.handle, self.number = shape, fn, handle, number
+        self.name, self.target = name, target
+        self.expr: Expr
+
+
+class FoldMember:
+    """A reduction of the group: its recipe and the handles of its results."""
+
+    __slots__ = ("fold", "handles", "name")
+
+    def __init__(self, fold: Fold, handles: list[Handle], name: str):
+        self.fold, self.handles, self.name = fold, handles, name
+
+
+class Group:
+    """One iteration space, its index variables, and what is computed at each point."""
+
+    def __init__(self, shape: Shape):
+        self.shape = squeezed(shape)
+        self.vars = [scalar.counter("i", n) for n in self.shape]
+        self.members: list[Member] = []
+        self.folds: list[FoldMember] = []
+        self.axes: tuple[int, ...] | None = None  # of the folds, in the squeezed shape
+        self.points: set[tuple[int, ...]] = set()  # ids of indices besides the plain one
+        self.open = True
+
+    def index(self, shape: Shape, values: list[Expr] | None = None) -> tuple[Expr, ...]:
+        """The index of an array of `shape` at the group's point."""
+        rest = iter(self.vars if values is None else values)
+        zero = scalar.size(0)
+        return tuple(zero if n == 1 else next(rest) for n in shape)
+
+    def covers(self, shape: Shape, index: tuple[Expr, ...]) -> bool:
+        """Whether `index` is the group's own point."""
+        key = tuple(id(i) for i, n in zip(index, shape, strict=True) if n != 1)
+        return self.open and (key == tuple(map(id, self.vars)) or key in self.points)
+
+    def allow(self, values: list[Expr]) -> None:
+        self.points.add(tuple(map(id, values)))
+
+
+# --- nests -------------------------------------------------------------------------------------
+
+
+class Nests:
+    """Emits the nest of a closed group through a builder (which gives buffers and takes statements)."""
+
+    def __init__(self, builder: Any, group: Group, stores: list[Member]):
+        self.builder, self.group, self.stores = builder, group, stores
+
+    def emit(self) -> None:
+        self._emit()
+        self.group.open = False
+        self._settle()
+
+    def _emit(self) -> None:
+        if self.stores:
+            self._points()
+
+    def _settle(self) -> None:
+        for m in self.group.members:
+            if m.handle is None or not isinstance(m.handle.state, Pending):
+                continue
+            # Members that nobody outside reads stay as they are: they are dead.
+            if m.handle.target is not None:
+                m.handle.state = m.handle.target
+
+    # A store of a member at a point: where to, and what.
+    def _store(self, m: Member, values: list[Expr] | None = None) -> Store:
+        index = self.group.index(m.shape, values)
+        expr = m.expr if values is None else m.fn(*index)
+        if m.target is not None:
+            buffer, position = m.target(*index)
+            return Store(buffer, position, expr)
+        assert m.handle is not None
+        if m.handle.target is None:
+            m.handle.target = self.builder.new_stored(m.handle)
+        target = m.handle.target
+        return Store(target.buffer, target.position(m.shape, index), expr)
+
+    def _points(self) -> None:
+        group = self.group
+        if 0 in group.shape:
+            for m in self.stores:  # nothing to compute, but a place to point at
+                self._store(m, [scalar.size(0)] * len(group.shape))
+            return
+        reused = reuse.choose(self.builder, group, self.stores)
+        stores = [self._store(m) for m in self.stores]
+        dims = list(zip(group.vars, group.shape, strict=True))
+        flat = self._collapse(stores)
+        if flat is not None:
+            dims, stores = flat
+        elif self._wants_unroll(stores):
+            dims, stores = self._unroll() or (dims, stores)
+        else:
+            across = tiles.across(stores, group.vars, group.shape)
+            if across is not None and not reused and not self.builder.in_place:
+                self._nest(tiles.loops(self.builder, dims, stores, across), [])
+                return
+        body = reuse.read_first(stores) if reused else list(stores)
+        self._nest(self._loops(dims, body), [])
+
+    def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
+        """One loop over all elements, where everything is read and stored at the same position."""
+        group = self.group
+        if len(group.shape) < 2:
+            return None
+        position = scalar.linear_index(tuple(group.vars), group.shape)
+        exprs = [e for s in stores for e in (s.index, s.value)]
+        if depends_on(exprs, set(map(id, group.vars)), stop=position):
+            return None
+        flat = scalar.var("int64", "i")
+        new = iter(substitute(exprs, position, flat))
+        total = 1
+        for n in group.shape:
+            total *= n
+        return [(flat, total)], [Store(s.buffer, next(new), next(new)) for s in stores]
+
+    def _wants_unroll(self, stores: list[Store]) -> bool:
+        """Whether the last axis is short and its index decides something (pieces of a stack)."""
+        return bool(self.group.shape) and self.group.shape[-1] <= fuse.UNROLLED_AXIS
+
+    def _unroll(self) -> tuple[list, list[Store]] | None:
+        """The last axis written out; None if a value has joined since that a member reads elsewhere."""
+        group = self.group
+        outer = group.vars[:-1]
+        points = [[*outer, scalar.size(k)] for k in range(group.shape[-1])]
+        for p in points:
+            group.allow(p)
+        try:
+            stores = [self._store(m, p) for m in self.stores for p in points]
+        except NeedsFlush:
+            return None
+        return list(zip(outer, group.shape[:-1], strict=True)), stores
+
+    def _loops(self, dims: list[tuple[Expr, int]], body: list[Stmt]) -> list[Stmt]:
+        """Loops around a body, the last axis innermost."""
+        inner = True
+        for var, n in reversed(dims):
+            body = [Loop(var, scalar.size(n), body, vector=inner and not self.builder.in_place)]
+            inner = False
+        return body
+
+    def _nest(self, body: list[Stmt], results: list[Expr]) -> None:
+        group = self.group
+        names = [m.name for m in [*self.stores, *group.folds]] or ["nest"]
+        work = walk.work(body)
+        first = body[0] if body else None
+        if work >= fuse.NEST_WORK and not results and len(body) == 1:
+            if isinstance(first, Loop) and not self.builder.in_place and not first.carries:
+                first.parallel = not group.folds or self._rows_apart()
+        self.builder.emit_nest(names, body, results, note=self._note(names))
+
+    def _weight(self) -> int:
+        return 1 + len(self.group.members) + len(self.group.folds)
+
+    def _rows_apart(self) -> bool:
+        return self.group.axes is not None and 0 not in self.group.axes
+
+    def _note(self, names: list[str]) -> str:
+        members = [m.name for m in self.group.members]
+        return (
+            f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"
+        )
+
+
+__all__ = ["FoldMember", "Folding", "Group", "Member", "Nests"]

@@ -1,0 +1,300 @@
+"""Lanes that run loops of their own, side by side: slots that take the next lanes as lanes end.
+
+A scan without carries whose body is one while loop over small values (vmap makes that of a loop with
+a condition per lane) becomes rounds over a block of slots. In a round every slot takes a step, in a
+loop that LLVM vectorises; a slot whose lane has ended stands still. When many of them do, results
+are written and free slots take new lanes, so that the work is the sum of what the lanes need, and
+not as many rounds for all as the longest one needs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import dtypes, recipe, scalar
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Eval, Let, Loop, Stmt, Store, While
+
+from . import fuse
+from .values import Handle, Registers, Stored
+
+if TYPE_CHECKING:
+    from .builder import Builder
+
+Row = Callable[[Handle, Expr], Handle]
+_ZERO, _ONE = scalar.size(0), scalar.size(1)
+_YES, _NO = scalar.const(True, "bool"), scalar.const(False, "bool")
+
+
+def lanes(
+    builder: "Builder",
+    r: recipe.Loop,
+    consts: list[Handle],
+    xs: list[Handle],
+    stacks: list[Stored],
+    row: Row,
+) -> bool:
+    """Emit a scan as lanes side by side; False, and nothing, if it is not of this kind."""
+    loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
+    if r.carry or r.length < fuse.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
+        return False
+    mark = builder.mark()
+    slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
+    try:
+        body = slots.build()
+    except _NotStraight:
+        builder.back_to(mark)
+        return False
+    note = f"{r.length} lanes, {slots.width} at a time"
+    builder.emit_nest(["lanes"], body, [], note=note)
+    return True
+
+
+def _fits(body: Jaxpr) -> bool:
+    """Whether all that is computed is small."""
+    made = [v.aval for e in body.eqns for v in e.outs]
+    return all(map(fuse.is_small_aval, made)) and not any(e.prim.effects for e in body.eqns)
+
+
+class _NotStraight(Exception):  # a signal, not an error
+    """A step has more than operations on registers."""
+
+
+def _needed(eqns: Sequence[Eqn], atoms: Sequence[Any]) -> tuple[Eqn, ...]:
+    """The equations that `atoms` depend on."""
+    needed = set(atoms)
+    kept = []
+    for e in reversed(eqns):
+        if not needed.isdisjoint(e.outs):
+            kept.append(e)
+            needed.update(a for a in e.inputs if type(a) is Var)
+    return tuple(kept[::-1])
+
+
+class _Slots:
+    """The statements of one such loop while they are made."""
+
+    def __init__(
+        self,
+        builder: "Builder",
+        r: recipe.Loop,
+        eqn: Eqn,
+        consts: list[Handle],
+        xs: list[Handle],
+        stacks: list[Stored],
+        row: Row,
+    ):
+        self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
+        self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
+        self.length, self.width = r.length, fuse.slots(r.length, fuse.work(self.loop.body))
+        self.jaxpr = r.jaxpr
+        self.lane = builder.new_stack("int64", self.width)  # which lane a slot has
+        self.fresh = builder.new_stack("bool", self.width)  # whether it has it since now
+        self.going = builder.new_stack("bool", self.width)  # whether that lane goes on
+        own = set(r.jaxpr.inputs[len(consts) :])  # what differs between lanes
+        for e in r.jaxpr.eqns:
+            if not own.isdisjoint(e.inputs):
+                own.update(e.outs)
+        self.own = own
+        self.places: list[Any] = []
+
+    def _place(self, number: int, atom: Any) -> Any:
+        """Where an operand of the loop is: slots for each element, the xs with it, or (None) the same
+        for all lanes.
+        """
+        carried = number >= self.loop.cond_consts + self.loop.body_consts
+        if not carried and atom not in self.own:
+            return None
+        if fuse.is_small_aval(atom.aval):
+            dtype = dtypes.NAME[atom.aval.dtype]
+            return [self.builder.new_stack(dtype, self.width) for _ in range(atom.aval.size)]
+        if carried:
+            raise _NotStraight
+        return self.xs[self.jaxpr.inputs.index(atom) - len(self.consts)]
+
+    # --- values ---
+
+    def straight(self, make: Callable[[], Any]) -> tuple[list[Stmt], Any]:
+        """Statements that compute values, and these."""
+        builder = self.builder
+        outer, builder.block = builder.block, []
+        builder.depth += 1
+        builder.chooses += 1
+        try:
+            made = make()
+        finally:
+            block, builder.block = builder.block, outer
+            builder.depth -= 1
+            builder.chooses -= 1
+        if not all(isinstance(s, Eval | Let) for s in block):
+            raise _NotStraight
+        return block, made
+
+    def results(self, jaxpr: Jaxpr, inputs: Sequence[Handle]) -> list[Handle]:
+        """Handles of a jaxpr's results: small ones in registers."""
+        return [self.builder.settle(h) for h in self.builder.jaxpr(jaxpr, inputs)]
+
+    def body_inputs(self, lane: Expr) -> list[Handle]:
+        return [*self.consts, *[self.row(x, lane) for x in self.xs]]
+
+    def shared(self) -> list[Handle | None]:
+        """The operands that all lanes share."""
+        atoms = [a for a, p in zip(self.eqn.inputs, self.places, strict=True) if p is None]
+        inputs = self.jaxpr.inputs[: len(self.consts)]
+        made = iter(
+            self.results(Jaxpr(inputs, _needed(self.jaxpr.eqns, atoms), atoms), self.consts)
+        )
+        return [next(made) if p is None else None for p in self.places]
+
+    def operands(self, shared: Sequence[Handle | None], slot: Expr) -> list[Handle]:
+        """The operands of the loop, as a slot has them."""
+        found = []
+        for atom, place, same in zip(self.eqn.inputs, self.places, shared, strict=True):
+            if same is not None:
+                found.append(same)
+            elif isinstance(place, list):
+                found.append(_registers(atom.aval, [_at(b, slot) for b in place]))
+            else:
+                found.append(self.row(place, _at(self.lane, slot)))
+        return found
+
+    def condition(self, consts: list[Handle], carry: list[Handle]) -> Expr:
+        (made,) = self.results(self.loop.cond, [*consts, *carry])
+        return made.state.elements[0]  # type: ignore[attr-defined]
+
+    # --- loops over the slots ---
+
+    def over(self, slot: Expr, body: list[Stmt], count: Expr | None = None) -> tuple[Loop, Expr]:
+        """A vector loop over the slots, and how many of them have `count`."""
+        total = scalar.var("int64", "n")
+        loop = Loop(slot, scalar.const(self.width, "int64"), body, vector=True)
+        if count is not None:
+            loop.carries, loop.init, loop.reassociate = [total], [_ZERO], True
+            loop.yields = [scalar.add(total, scalar.cast(count, "int64"))]
+        return loop, total
+
+    def begin(self, high: Expr) -> Stmt:
+        slot = scalar.var("int64", "l")
+        last = Store(self.lane, slot, scalar.sub(high, _ONE))
+        return self.over(slot, [last, Store(self.going, slot, _NO)])[0]
+
+    def take(self, first: Expr, start: Expr, high: Expr) -> tuple[Stmt, Expr]:
+        """Free slots take the lanes from `start` on; the first lane that is left.
+
+        At first all slots get one, the last lane if there are no more, which they all run then.
+        """
+        slot, following = scalar.var("int64", "l"), scalar.var("int64", "next")
+        free = scalar.apply("not", _at(self.going, slot))
+        takes = scalar.logical_and(free, scalar.compare("lt", following, high))
+        body: list[Stmt] = [
+            Eval([takes]),
+            Store(self.lane, slot, scalar.select(takes, following, _at(self.lane, slot))),
+            Store(self.fresh, slot, scalar.apply("or", takes, first)),
+        ]
+        more = scalar.add(following, scalar.cast(takes, "int64"))
+        extent = scalar.const(self.width, "int64")
+        return Loop(slot, extent, body, [following], [start], [more]), following
+
+    def fill(self) -> tuple[Stmt, Expr]:
+        """The first values of fresh lanes; how many slots have a lane that goes on."""
+        slot = scalar.var("int64", "l")
+        carry = self.loop.cond_consts + self.loop.body_consts
+        before = _needed(self.jaxpr.eqns, [a for a in self.eqn.inputs if type(a) is Var])
+
+        def make() -> tuple[list[Handle], Expr]:
+            jaxpr = Jaxpr(self.jaxpr.inputs, before, self.eqn.inputs)
+            made = self.results(jaxpr, self.body_inputs(_at(self.lane, slot)))
+            return made, self.condition(made[: self.loop.cond_consts], made[carry:])
+
+        body, (made, cond) = self.straight(make)
+        fresh = _at(self.fresh, slot)
+        goes = scalar.select(fresh, cond, _at(self.going, slot))
+        body.append(Eval([goes]))
+        for place, h in zip(self.places, made, strict=True):
+            if isinstance(place, list):
+                for b, e in zip(place, h.state.elements, strict=True):  # type: ignore[attr-defined]
+                    body.append(Store(b, slot, scalar.select(fresh, e, _at(b, slot))))
+        body.append(Store(self.going, slot, goes))
+        return self.over(slot, body, goes)
+
+    def step(self, shared: Sequence[Handle | None]) -> tuple[Stmt, Expr]:
+        """One round; how many slots go on."""
+        slot = scalar.var("int64", "l")
+        n = self.loop.cond_consts
+        m = n + self.loop.body_consts
+        operands = self.operands(shared, slot)
+        buffers = [b for place in self.places[m:] for b in place]
+        old = [scalar.var(b.dtype, "c") for b in buffers]
+        names = iter(old)
+        for h in operands[m:]:
+            h.state = Registers([next(names) for _ in range(h.size)])
+
+        def make() -> tuple[list[Handle], Expr]:
+            new = self.results(self.loop.body, operands[n:])
+            return new, self.condition(operands[:n], new)
+
+        body, (new, cond) = self.straight(make)
+        goes = _at(self.going, slot)
+        on = scalar.logical_and(goes, cond)
+        elements = [e for h in new for e in h.state.elements]  # type: ignore[attr-defined]
+        body.insert(0, Let(old, [_at(b, slot) for b in buffers]))
+        body.append(Eval([on]))
+        for b, e, o in zip(buffers, elements, old, strict=True):
+            body.append(Store(b, slot, scalar.select(goes, e, o)))
+        body.append(Store(self.going, slot, on))
+        return self.over(slot, body, on)
+
+    def harvest(self) -> Stmt:
+        """The results of every slot, of lanes that go on too: they will be written again."""
+        slot = scalar.var("int64", "l")
+        lane = _at(self.lane, slot)
+        carried = self.places[-len(self.eqn.outs) :]
+        last = [
+            _registers(v.aval, [_at(b, slot) for b in place])
+            for v, place in zip(self.eqn.outs, carried, strict=True)
+        ]
+        eqns = [e for e in self.jaxpr.eqns if e is not self.eqn]
+        outs = self.jaxpr.outs
+        jaxpr = Jaxpr([*self.jaxpr.inputs, *self.eqn.outs], _needed(eqns, outs), outs)
+        body, made = self.straight(lambda: self.results(jaxpr, [*self.body_inputs(lane), *last]))
+        for stack, h in zip(self.stacks, made, strict=True):
+            base = scalar.add(stack.base, scalar.mul(lane, scalar.size(h.size)))
+            for k, e in enumerate(h.state.elements):  # type: ignore[attr-defined]
+                body.append(Store(stack.buffer, scalar.add(base, scalar.size(k)), e))
+        return self.over(slot, body)[0]
+
+    # --- the whole ---
+
+    def build(self) -> list[Stmt]:
+        self.places = [self._place(k, a) for k, a in enumerate(self.eqn.inputs)]
+        before = len(self.builder.block)
+        shared = self.shared()
+        if not all(isinstance(s, Eval | Let) for s in self.builder.block[before:]):
+            raise _NotStraight
+        part, low, high = (scalar.var("int64", name) for name in ("part", "lo", "hi"))
+        start, busy, going = (
+            scalar.var(dtype, name)
+            for dtype, name in (("int64", "next"), ("bool", "busy"), ("int64", "going"))
+        )
+        share, parts = fuse.shares(self.length, self.width)
+        first = scalar.mul(part, scalar.size(share))
+        end = scalar.apply("min", scalar.add(first, scalar.size(share)), scalar.size(self.length))
+        take, following = self.take(scalar.compare("eq", start, low), start, high)
+        fill, filled = self.fill()
+        step, on = self.step(shared)
+        more = scalar.compare("lt", following, high)
+        enough = scalar.select(more, scalar.const(fuse.few(self.width), "int64"), _ZERO)
+        rounds = While([], scalar.compare("gt", going, enough), [step], [going], [filled], [on])
+        again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
+        body = [take, fill, rounds, self.harvest()]
+        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again])
+        inside = [Let([low, high], [first, end]), self.begin(high), blocks]
+        return [Loop(part, scalar.size(parts), inside, parallel=parts > 1)]
+
+
+def _at(buffer: Any, slot: Expr) -> Expr:
+    return scalar.load(buffer, slot, buffer.dtype)
+
+
+def _registers(aval: Any, elements: list[Expr]) -> Handle:
+    return Handle(aval.shape, dtypes.NAME[aval.dtype], Registers(elements))

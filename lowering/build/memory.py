@@ -1,0 +1,85 @@
+"""Memory: one workspace a program, in which buffers with disjoint lifetimes share bytes."""
+
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt, While
+
+from .values import buffers_read
+
+ALIGN = 64
+ITEMSIZE = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    if dtype in ITEMSIZE:
+        return ITEMSIZE[dtype]
+    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+
+
+def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
+    """Give each workspace buffer its place; the bytes of the workspace."""
+    lives = _lifetimes(body)
+    placed: list[tuple[int, int, int, int]] = []  # offset, bytes, first, last
+    total = 0
+    order = [b for b in buffers if b.space == "workspace" and b in lives]
+    for b in sorted(order, key=lambda b: -b.size * itemsize(b.dtype)):
+        size = -(-b.size * itemsize(b.dtype) // ALIGN) * ALIGN
+        first, last = lives[b]
+        busy = sorted((o, s) for o, s, f, l in placed if not (l < first or last < f))
+        offset = 0
+        for o, s in busy:
+            if offset + size <= o:
+                break
+            offset = max(offset, o + s)
+        b.place = offset
+        placed.append((offset, size, first, last))
+        total = max(total, offset + size)
+    return total
+
+
+def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
+    """First and last statement, in program order, that touch each buffer.
+
+    A buffer that is known only inside a loop lives within a round, since its first touch there
+    writes it. One that is also known before or after the loop lives through all of it.
+    """
+    lives: dict[Buffer, tuple[int, int]] = {}
+    loops: list[tuple[int, int]] = []  # inner ones before those around them
+    clock = 0
+    known: dict = {}
+
+    def touch(found: set[Buffer]) -> None:
+        for b in found:
+            first, _ = lives.get(b, (clock, clock))
+            lives[b] = (first, clock)
+
+    def visit(stmts: list[Stmt]) -> None:
+        nonlocal clock
+        for s in stmts:
+            clock += 1
+            start = clock
+            touch(touched(s, known))
+            for block in walk.blocks(s):
+                visit(block)
+            clock += 1
+            touch(touched(s, known))
+            if isinstance(s, (Loop, While)):
+                loops.append((start, clock))
+
+    visit(body)
+    for start, end in loops:
+        for b, (first, last) in lives.items():
+            if first < start <= last <= end or start <= first <= end < last:
+                lives[b] = (min(first, start), max(last, end))
+    return lives
+
+
+def touched(s: Stmt, known: dict | None = None) -> set[Buffer]:
+    """The buffers that a statement itself reads or writes, not those of its blocks.
+
+    `known`: see `buffers_read`.
+    """
+    found = set(walk.writes(s)) | {ref.buffer for ref in walk.references(s)}
+    exprs = [] if isinstance(s, Nest) else walk.expressions(s)
+    exprs += [ref.index for ref in walk.references(s)]
+    return found | buffers_read(exprs, known)

@@ -1,0 +1,193 @@
+"""The order of equations: whoever reads a value goes before the equation that overwrites it.
+
+An update in place needs its operand to be dead. Equations come in the order in which the user wrote
+them, or transposition made them, where a reader may follow the update although it does not depend
+on it. Updates therefore wait until their result is needed, and let the other readers go first.
+"""
+
+from collections.abc import Sequence
+
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
+
+from . import fuse
+
+# Operands whose memory the results may take: number of the first, and how many (None: by field).
+_UPDATES = frozenset(
+    "dynamic_update_slice dynamic_slice_add slice_set slice_add scatter scatter-add scatter-mul "
+    "scatter-min scatter-max".split()
+)
+
+
+def overwritten(eqn: Eqn) -> list[Var]:
+    """The operands that an equation may overwrite, if they are dead by then."""
+    prim = eqn.prim
+    if prim.name in _UPDATES:
+        found: Sequence = eqn.inputs[:1]
+    elif prim.name == "scan":
+        found = eqn.inputs[prim.consts : prim.consts + prim.carry]  # type: ignore[attr-defined]
+    elif prim.name == "while":
+        found = eqn.inputs[prim.cond_consts + prim.body_consts :]  # type: ignore[attr-defined]
+    else:
+        return []
+    return [a for a in found if type(a) is Var and a.aval.shape]
+
+
+_MOVES = frozenset(
+    "broadcast_in_dim reshape squeeze expand_dims transpose slice rev pad concatenate split "
+    "dynamic_slice gather stack tile".split()
+)
+
+
+def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a result reads an array nowhere but at the index of its own element.
+
+    What is stored before (sums, products, loops) may have read it anywhere.
+    """
+    todo, seen = list(eqn.inputs), set()
+    while todo:
+        atom = todo.pop()
+        made = maker.get(atom) if type(atom) is Var else None
+        if made is None or atom in seen or is_stored_first(made):
+            continue
+        seen.add(atom)
+        if made.prim.elementwise:
+            todo.extend(made.inputs)
+        elif made.prim.name in _MOVES and any(_pulls(a, old, maker) for a in made.inputs):
+            return False
+    return True
+
+
+def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether a value reads an array when its own elements are read: nothing between is stored."""
+    todo, seen = [atom], set()
+    while todo:
+        a = todo.pop()
+        if a is old:
+            return True
+        made = maker.get(a) if type(a) is Var else None
+        if made is None or a in seen or is_stored_first(made):
+            continue
+        seen.add(a)
+        if made.prim.elementwise or made.prim.name in _MOVES:
+            todo.extend(made.inputs)
+    return False
+
+
+def is_stored_first(eqn: Eqn) -> bool:
+    """Whether a result, or what it spreads, is computed before it is read."""
+    if any(fuse.is_small_aval(v.aval) for v in eqn.outs):
+        return True
+    return eqn.prim.name == "broadcast_in_dim" and fuse.spreads(
+        eqn.inputs[0].aval.shape, eqn.outs[0].aval.shape
+    )
+
+
+def _changes_bulk(eqn: Eqn) -> bool:
+    """Whether an equation replaces or adds to a box without gaps, of most of an array."""
+    if eqn.prim.name not in ("slice_set", "slice_add"):
+        return False
+    whole, part = (a.aval.shape for a in eqn.inputs)
+    return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]
+
+
+def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
+    """Ids of the equations of chains of box updates that are made in one pass; of which, elsewhere.
+
+    Chains that read what they would overwrite are computed into other memory: in place they would
+    need their new elements computed and stored before. Others of two or more are made in place.
+    """
+    eqns = [e for e in jaxpr.eqns if _changes_bulk(e)]
+    if not eqns:
+        return set(), set()
+    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    uses: dict[object, int] = {}
+    for atom in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
+        uses[atom] = uses.get(atom, 0) + 1
+    found: set[int] = set()
+    anew: set[int] = set()
+    for last in eqns:
+        chain = [last]
+        while uses[chain[-1].inputs[0]] == 1 and chain[-1].inputs[0] in maker:
+            before = maker[chain[-1].inputs[0]]  # type: ignore[index]
+            if not _changes_bulk(before):
+                break
+            chain.append(before)
+        first = chain[-1].inputs[0]
+        ids = {id(e) for e in chain}
+        if type(first) is Var and any(_pulls(e.inputs[1], first, maker) for e in chain):
+            anew |= ids
+            found |= ids
+        elif len(chain) > 1:
+            found |= ids
+    return found, anew
+
+
+class _Scheduler:
+    def __init__(self, jaxpr: Jaxpr):
+        self.maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        self.place = {id(e): k for k, e in enumerate(jaxpr.eqns)}
+        self.readers: dict[Var, list[Eqn]] = {}
+        for e in jaxpr.eqns:
+            for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
+                self.readers.setdefault(a, []).append(e)
+        self.done: set[int] = set()
+        self.active: set[int] = set()
+        self.order: list[Eqn] = []
+
+    def readers_of(self, var: Var) -> list[Eqn]:
+        """The equations that read a variable, directly or by way of values not stored before.
+
+        A reader may be computed no earlier than where its own result is needed, so readers of
+        readers go before an update too; but the result of an update is stored at once.
+        """
+        found: dict[int, Eqn] = {}
+        todo = [var]
+        while todo:
+            for e in self.readers.get(todo.pop(), ()):
+                if id(e) not in found:
+                    found[id(e)] = e
+                    if not overwritten(e):
+                        todo.extend(e.outs)
+        return sorted(found.values(), key=lambda e: self.place[id(e)])
+
+    def depends(self, eqn: Eqn, on: Eqn) -> bool:
+        """Whether an equation that is not yet scheduled needs the result of another."""
+        todo, seen = [eqn], set()
+        while todo:
+            e = todo.pop()
+            if e is on or id(e) in self.active:
+                return True
+            if id(e) in seen or id(e) in self.done:
+                continue
+            seen.add(id(e))
+            todo += [self.maker[a] for a in e.inputs if type(a) is Var and a in self.maker]
+        return False
+
+    def schedule(self, eqn: Eqn) -> None:
+        if id(eqn) in self.done:
+            return
+        self.active.add(id(eqn))
+        for a in eqn.inputs:
+            if type(a) is Var and a in self.maker:
+                self.schedule(self.maker[a])
+        for var in overwritten(eqn):
+            for reader in self.readers_of(var):
+                if reader is not eqn and id(reader) not in self.done:
+                    if var not in overwritten(reader) and not self.depends(reader, eqn):
+                        self.schedule(reader)
+        self.active.discard(id(eqn))
+        self.done.add(id(eqn))
+        self.order.append(eqn)
+
+
+def readers_first(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with its equations in an order that lets updates happen in place."""
+    if not any(overwritten(e) for e in jaxpr.eqns):
+        return jaxpr
+    scheduler = _Scheduler(jaxpr)
+    for eqn in jaxpr.eqns:
+        if eqn.prim.name not in _UPDATES:
+            scheduler.schedule(eqn)
+    for eqn in jaxpr.eqns:
+        scheduler.schedule(eqn)
+    return Jaxpr(jaxpr.inputs, scheduler.order, jaxpr.outs, jaxpr.consts, jaxpr.name)

@@ -1,0 +1,285 @@
+"""Elements by index: how points, pieces, reshapes and folds become registers, pulls or members."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.jaxpr import Eqn
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Buffer, Eval, Fill, Loop, Ref, Stmt, Store
+
+from . import fuse, views
+from .groups import Folding, FoldMember, squeezed
+from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, buffers_read, static_indices
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+
+def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle) -> None:
+    if fuse.is_small(out.shape):
+        builder.registers(out, r.fn)
+        return
+    own = fuse.weight(eqn.prim.name)
+    cost = own
+    if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
+        # Or the carry could not be overwritten with what reads this, or columns are read for each row.
+        if _reads_carry(builder, inputs[0]) or _reads_column(builder, inputs[0]):
+            builder.store(inputs[0])
+    for h in inputs:
+        if isinstance(h.state, Pull):
+            expands = h.size > 1 and out.size > h.size
+            if h.state.cost > 1 and expands:
+                builder.store(h)  # or each element would be computed many times
+            else:
+                cost += h.state.cost
+    uses = len(out.consumers)
+    once = cost > 0 and _is_compared(builder, out)
+    if -1 not in out.consumers and out.target is None and fuse.inlined(cost, uses) and not once:
+        out.state = Pull(r.fn, cost)
+        return
+    builder.join(out, r.fn, eqn.prim.name)
+
+
+def _reads_carry(builder: "Storage", h: Handle) -> bool:
+    """Whether a value pulls elements of an array that the loop would best overwrite."""
+    places = {x.wish.buffer for x in builder.scope.handles.values() if x.wish is not None}
+    if not places or not isinstance(h.state, Pull):
+        return False
+    index = tuple(scalar.var("int64") for _ in h.shape)
+    return not places.isdisjoint(buffers_read([builder.evaluated(lambda: h(*index))]))
+
+
+def _reads_column(builder: "Storage", h: Handle) -> bool:
+    """Whether neighbours are pulled from places far apart."""
+    if not builder.depth or not isinstance(h.state, Pull):
+        return False
+    index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in h.shape)
+    last = next((i for i in reversed(index) if i.op == "var"), None)
+    todo, seen = [builder.evaluated(lambda: h(*index))], set()
+    while todo:
+        e = todo.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        todo.extend(e.args)
+        if e.op == "load":
+            at = views.linear(e.args[0], {id(last): 0})
+            if at is None or abs(at[1].get(0, 0)) > 1:
+                return True
+    return False
+
+
+def _is_compared(builder: "Storage", out: Handle) -> bool:
+    """Whether a value is compared for equality, with what others make of it.
+
+    Where it is computed again, products and sums may be rounded once or twice. The largest element of
+    a row would then not be equal to itself.
+    """
+    names = {builder.scope.eqns[k].prim.name for k in out.consumers if k >= 0}
+    return len(out.consumers) > 1 and not names.isdisjoint(("eq", "ne"))
+
+
+def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
+    operand: Handle = r.operand  # type: ignore[assignment]
+    if fuse.is_small(out.shape):
+        builder.settle(operand)
+        out.state = operand.state
+        return
+    if isinstance(operand.state, Pull) and squeezed(operand.shape) == squeezed(out.shape):
+        shape = operand.shape
+        state = operand.state
+
+        def fn(*index: Expr) -> Expr:
+            rest = iter([i for i, n in zip(index, out.shape, strict=True) if n != 1])
+            zero = scalar.size(0)
+            return state.read(shape, tuple(zero if n == 1 else next(rest) for n in shape))
+
+        uses = len(out.consumers)
+        if -1 not in out.consumers and out.target is None and fuse.inlined(state.cost, uses):
+            out.state = Pull(fn, state.cost)
+            return
+    if out.target is not None and isinstance(operand.state, (Pull, Pending)):
+        if operand.target is None and isinstance(operand.state, Pull):
+            operand.target = out.target
+    stored = builder.store(operand)
+    out.state = Stored(stored.buffer, stored.base, stored.owned)
+    if out.target is not None and stored.buffer is not out.target.buffer:
+        builder.store_into(out, out.target)
+        out.state = out.target
+
+
+def pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
+    def choose(*index: Expr) -> Expr:
+        return _piece_at(r.pieces, index)
+
+    if fuse.is_small(out.shape):
+        builder.registers(out, choose)
+        return
+    differ = [
+        k
+        for k in range(out.ndim)
+        if any(p.lo[k] != r.pieces[0].lo[k] or p.hi[k] != r.pieces[0].hi[k] for p in r.pieces)
+    ]
+    stack = differ == [out.ndim - 1] and out.shape[-1] <= fuse.UNROLLED_AXIS
+    if stack and -1 not in out.consumers and out.target is None and len(out.consumers) == 1:
+        out.state = Pull(choose, 2)
+        return
+    if stack:
+        builder.join(out, choose, eqn.prim.name)
+        return
+    store_pieces(builder, eqn, r, out)
+
+
+def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
+    stored = out.target or builder.new_stored(out)
+    for p in r.pieces:
+        extent = tuple(h - l for l, h in zip(p.lo, p.hi, strict=True))
+        if 0 in extent:
+            continue
+
+        def at(*index: Expr, lo: Shape = p.lo) -> tuple[Expr, ...]:
+            return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, lo, strict=True))
+
+        def value(*index: Expr, fn: Callable = p.fn, at: Callable = at) -> Expr:
+            return fn(*at(*index))
+
+        def target(*index: Expr, at: Callable = at) -> tuple[Buffer, Expr]:
+            return stored.buffer, stored.position(out.shape, at(*index))
+
+        if fuse.is_small(extent):
+            for ix in static_indices(extent):
+                builder.put(*target(*ix), builder.evaluated(lambda ix=ix, value=value: value(*ix)))
+        else:
+            builder.member(extent, value, None, eqn.prim.name, target)
+    # The pieces are stored by groups that are still open: close those before anyone reads.
+    builder.flush_writers()
+    out.state = stored
+
+
+def fold(
+    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+) -> None:
+    size = 1
+    for n in r.shape:
+        size *= n
+    short = all(n <= fuse.SMALL for n in r.shape)  # longer axes are run-time parameters
+    if short and all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
+        if all(fuse.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
+            points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
+            builder.unrolled += points
+            if builder.unrolled <= fuse.UNROLLED_IN_ALL or size <= fuse.OUTLINED:
+                _unrolled(builder, r, outs)
+            elif builder.chooses:
+                _unrolled(builder, r, outs)  # lanes are not for functions
+            else:
+                _outlined(builder, eqn, r, inputs, outs)
+            return
+    for h in inputs:
+        if isinstance(h.state, Pull) and h.state.cost > 1 and h.size > 1 and size > h.size:
+            builder.store(h)
+    if 0 in r.shape:
+        for h, start in zip(outs, r.init, strict=True):
+            _constant(builder, h, start)
+        return
+    keep = [k for k, n in enumerate(r.shape) if n != 1]
+    axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
+    while True:
+        group = builder.group_of(r.shape)
+        if group.folds and group.axes != axes:
+            builder.flush(group)
+            continue
+        try:
+            r.fn(*group.index(r.shape))  # only to see what stands in the way
+        except NeedsFlush as stop:
+            builder.flush(stop.group)
+            continue
+        break
+    group.axes = axes
+    group.folds.append(FoldMember(r, outs, eqn.prim.name))
+    for h in outs:
+        h.state = Folding(group)
+
+
+def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
+    """The results of a fold over nothing."""
+    if fuse.is_small(out.shape):
+        builder.settle_registers(out, [value] * out.size)
+        return
+    stored = out.target or builder.new_stored(out)
+    builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(out.size), value))
+    out.state = stored
+
+
+def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:
+    def make() -> list[list[Expr]]:
+        columns: list[list[Expr]] = [[] for _ in outs]
+        kept = [k for k in range(len(r.shape)) if k not in r.axes]
+        for at in static_indices(tuple(r.shape[k] for k in kept)):
+            for column, e in zip(columns, _folded(r, kept, at), strict=True):
+                column.append(e)
+        return columns
+
+    for out, column in zip(outs, builder.evaluated(make), strict=True):
+        builder.settle_registers(out, column)
+
+
+def _outlined(
+    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+) -> None:
+    """A fold over small arrays in memory, as a kernel: the printer shares those that are equal."""
+    builder.flush_all()
+    before = [h.state for h in inputs]
+    for h in inputs:
+        h.state = builder.store(h)
+    places = [h.target or builder.new_stored(h) for h in outs]
+    kept = [k for k in range(len(r.shape)) if k not in r.axes]
+    spots = [scalar.var("int64", "i") for _ in kept]
+    values = _folded(r, kept, spots)
+    body: list[Stmt] = [Eval(list(values))]
+    for place, e in zip(places, values, strict=True):
+        shape = tuple(r.shape[k] for k in kept)
+        body.append(Store(place.buffer, place.position(shape, tuple(spots)), e))
+    for k, spot in reversed(list(zip(kept, spots, strict=True))):
+        body = [Loop(spot, scalar.size(r.shape[k]), body, vector=k == kept[-1])]
+    builder.emit_nest([eqn.prim.name], body, [], note=f"{list(r.shape)} {eqn.prim.name}")
+    for h, state in zip(inputs, before, strict=True):
+        h.state = state
+    for h, place in zip(outs, places, strict=True):
+        h.state = place
+        builder.load_registers(h)
+
+
+def _folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The results at an index of the axes that are kept."""
+    accs = r.init
+    for along in static_indices(tuple(r.shape[k] for k in r.axes)):
+        index: list[Any] = [None] * len(r.shape)
+        for k, i in zip([*kept, *r.axes], [*at, *along], strict=True):
+            index[k] = i
+        accs = r.combine(accs, r.fn(*index))
+    return accs
+
+
+def _piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:
+    """The element of the piece that holds `index`: decided now where it can be, else selected."""
+    found: Expr | None = None
+    for p in reversed(pieces):
+        inside = scalar.const(True, "bool")
+        clamped = []
+        for axis, (i, lo, hi) in enumerate(zip(index, p.lo, p.hi, strict=True)):
+            if i.op == "size":
+                inside = scalar.logical_and(inside, scalar.const(lo <= i.attr < hi, "bool"))
+            elif not all(q.lo[axis] >= lo and q.hi[axis] <= hi for q in pieces):
+                inside = scalar.logical_and(inside, scalar.compare("ge", i, scalar.size(lo)))
+                inside = scalar.logical_and(inside, scalar.compare("lt", i, scalar.size(hi)))
+                i = scalar.clamp(scalar.size(lo), i, scalar.size(hi - 1))
+            clamped.append(i)
+        if inside.op == "const" and not inside.attr:
+            continue
+        if any(h <= l for l, h in zip(p.lo, p.hi, strict=True)):
+            continue
+        value = p.fn(*clamped)
+        found = value if found is None else scalar.select(inside, value, found)
+    assert found is not None, "the pieces do not cover the index"
+    return found

@@ -1,0 +1,73 @@
+"""The Kernel IR of a whole program: its arguments and results, what it does, its memory planned."""
+
+from collections.abc import Sequence
+
+from fnx.core import scalar
+from fnx.core.jaxpr import Jaxpr, Var
+from fnx.lowering.ir.kernel import Buffer, Program
+from fnx.lowering.runtime import donation
+
+from . import fuse, memory, rows, shares, tails
+from .builder import Builder, dtype_name
+from .values import OWN, Handle, Registers, Stored
+
+_TRIES = 100  # pairs of a result and a donated input
+
+
+def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]]:
+    """The Kernel IR of a jaxpr, with its memory planned; and notes for the report."""
+    refused: set[tuple[int, int]] = set()
+    while True:
+        aliases = donation.candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
+        builder, inputs, outputs, kept = _built(jaxpr, aliases)
+        if len(kept) == len(aliases):
+            break
+        # The other results would have to be copied there: they are better new, or elsewhere.
+        refused |= aliases.items() - kept.items()
+    rows.fuse(builder)
+    tails.overlap(builder.block)
+    shares.even(builder.block)
+    total = memory.plan(builder.block, builder.buffers)
+    program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
+    return program, builder.notes
+
+
+def _built(
+    jaxpr: Jaxpr, aliases: donation.Aliases
+) -> tuple[Builder, list[Buffer], list[Buffer], donation.Aliases]:
+    """The statements, and which results are where `aliases` wants them."""
+    builder = Builder()
+    inputs, handles, wishes = [], [], {}
+    for k, var in enumerate(jaxpr.inputs):
+        dtype, shape = dtype_name(var.aval.dtype), var.aval.shape
+        buffer = Buffer(f"in{k}", dtype, max(var.aval.size, 1), "argument", k)
+        inputs.append(buffer)
+        handle = Handle(shape, dtype, Stored(buffer, owned=False))
+        if fuse.is_small(shape):
+            loads = [scalar.load(buffer, scalar.size(i), dtype) for i in range(var.aval.size)]
+            handle.state = Registers(loads)
+        handles.append(handle)
+    for j, k in aliases.items():
+        wishes[jaxpr.outs[j]] = handles[k].state = Stored(inputs[k])
+        handles[k].scope = OWN
+    outputs, targets = [], {}
+    places: dict[int, Buffer] = {}
+    for k, atom in enumerate(jaxpr.outs):
+        if k in aliases:
+            continue
+        number = len(inputs) + len(outputs)
+        dtype, n = dtype_name(atom.aval.dtype), max(atom.aval.size, 1)
+        places[k] = Buffer(f"out{k}", dtype, n, "argument", number)
+        outputs.append(places[k])
+        if type(atom) is Var and not fuse.is_small(atom.aval.shape) and atom not in wishes:
+            targets.setdefault(atom, Stored(places[k]))
+    results = builder.jaxpr(jaxpr, handles, targets, wishes)  # type: ignore[arg-type]
+    for k, buffer in places.items():
+        if results[k].size:
+            builder.store_into(results[k], Stored(buffer))
+    kept = {j: k for j, k in aliases.items() if _is_at(builder.store(results[j]), inputs[k])}
+    return builder, inputs, outputs, kept
+
+
+def _is_at(place: Stored, buffer: Buffer) -> bool:
+    return place.buffer is buffer and place.base is scalar.size(0)

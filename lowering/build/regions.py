@@ -1,0 +1,401 @@
+"""Loops: jaxprs that become loops of the native function around them.
+
+Small carries are variables of the loop. A large carry that the body updates lives in one buffer,
+which is overwritten in place. One that the body computes anew has two halves of a buffer, old and
+new, that change roles after each round: a variable holds where the old one begins.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.jaxpr import Jaxpr, Var
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Loop, Stmt, While
+
+from . import fuse, order
+from .lanes import lanes
+from .values import OWN, Handle, Pull, Registers, Stored
+
+if TYPE_CHECKING:
+    from .builder import Builder
+
+
+def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
+    """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
+    maker = {v: e for e in body.eqns for v in e.outs}
+    _, anew = order.box_chains(body)
+
+    def updates(atom: Any, old: Var) -> bool:
+        while type(atom) is Var and atom in maker:
+            eqn = maker[atom]
+            if eqn.prim.elementwise and atom.aval.shape == old.aval.shape:
+                return order.read_at_own_index(eqn, old, maker) and any(
+                    a is old or updates(a, old)
+                    for a in eqn.inputs
+                    if a.aval.shape == old.aval.shape and a.aval.dtype == old.aval.dtype
+                )
+            places = order.overwritten(eqn)
+            if not places or id(eqn) in anew:
+                return False
+            if len(places) > 1:
+                return old in places or any(p in maker for p in places)
+            atom = places[0]
+        return atom is old
+
+    return [
+        type(o) is Var and o in maker and not updates(o, old)
+        for old, o in zip(inputs, outs, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A carry that is stacked before each round: its next value goes to the next row at once."""
+
+    stack: Stored
+    first: Stored
+    now: Stored
+    next: Stored
+    last: Stored
+
+
+def _stacked_carries(
+    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], t: Expr
+) -> dict[int, tuple[int, Rows]]:
+    """Carries whose values the loop stacks, by number: which result that is, and the rows."""
+    found: dict[int, tuple[int, Rows]] = {}
+    for y, (atom, out) in enumerate(zip(r.jaxpr.outs[r.carry :], outs[r.carry :])):
+        carried = r.jaxpr.inputs[r.consts : r.consts + r.carry]
+        k = carried.index(atom) if atom in carried else -1  # type: ignore[arg-type]
+        if k < 0 or k in found or out.target is not None or out.hint is not None:
+            continue
+        size = atom.aval.size
+        if fuse.is_small(atom.aval.shape) or not r.length:
+            continue
+        buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
+        ends = [scalar.size(0), scalar.size(size * r.length)]
+        first, last = ends[::-1] if r.reverse else ends
+        stack = Stored(buffer, scalar.size(size if r.reverse else 0))
+        other = Stored(buffer, scalar.size(0 if r.reverse else size))
+        following = _step_of(other, size, t).base
+        found[k] = (
+            y,
+            Rows(
+                stack,
+                Stored(buffer, first),
+                _step_of(stack, size, t),
+                Stored(buffer, following, row=True),
+                Stored(buffer, last, row=True),
+            ),
+        )
+    return found
+
+
+class Carries:
+    """The carried values of a loop: variables and initial values, or buffers."""
+
+    def __init__(
+        self,
+        builder: "Builder",
+        init: Sequence[Handle],
+        outs: Sequence[Handle],
+        rest: Sequence[Handle],
+        anew: Sequence[bool],
+        rows: "dict[int, Rows] | None" = None,
+    ):
+        self.builder = builder
+        self.rows = rows or {}
+        self.outs = outs
+        self.places: list[list[Expr] | Stored] = []
+        self.nexts: list[Stored | None] = []  # where the next value of a carry with two halves goes
+        self.variables: list[Expr] = []
+        self.init: list[Expr] = []
+        self.flips: list[Expr] = []  # the next values of the last variables, which hold the halves
+        halves = []
+        taken = [h.state.buffer for h in rest if isinstance(h.state, Stored)]
+        for k, (given, out, fresh) in enumerate(zip(init, outs, anew, strict=True)):
+            self.nexts.append(None)
+            if k in self.rows:
+                own = self.rows[k]
+                builder.store_into(_twin(given), own.first)
+                self.places.append(own.now)
+                self.nexts[-1] = own.next
+            elif fuse.is_small(given.shape):
+                builder.settle(given)
+                assert isinstance(given.state, Registers)
+                names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
+                self.places.append(names)
+                self.variables += names
+                self.init += given.state.elements
+            elif fresh:
+                at = scalar.var("int64", "h")
+                halves.append(at)
+                self.places.append(self._halves(given, at))
+            else:
+                place = self._place(given, out, taken)
+                taken.append(place.buffer)
+                self.places.append(place)
+        self.variables += halves
+        self.init += [scalar.size(0)] * len(halves)
+
+    def _halves(self, given: Handle, at: Expr) -> Stored:
+        """Two halves of one buffer; the first holds the initial value."""
+        n = scalar.size(given.size)
+        buffer = self.builder.new_buffer(given.dtype, 2 * given.size)
+        self.builder.store_into(_twin(given), Stored(buffer))
+        other = scalar.sub(n, at)
+        self.nexts[-1] = Stored(buffer, other)
+        self.flips.append(other)
+        return Stored(buffer, at)
+
+    def _place(self, given: Handle, out: Handle, taken: list) -> Stored:
+        """The buffer of a large carry, which holds its initial value."""
+        builder = self.builder
+        if isinstance(given.state, Stored) and out.target is None:
+            if builder.dies(given) and given.state.buffer not in taken:
+                builder.save_readers(given.state.buffer)
+                return given.state
+        place = out.target or out.hint or Stored(builder.new_buffer(given.dtype, given.size))
+        builder.store_into(_twin(given), place)
+        return place if place.owned else Stored(place.buffer, place.base, row=True)
+
+    def handles(self, own: object, like: Sequence[Handle]) -> list[Handle]:
+        """The carried values as the body sees them."""
+        found = []
+        for place, given in zip(self.places, like, strict=True):
+            state = Registers(list(place)) if isinstance(place, list) else place
+            h = Handle(given.shape, given.dtype, state)
+            h.scope = own
+            found.append(h)
+        return found
+
+    def targets(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+        """Where the body should store the next values."""
+        found: dict[Var, Stored] = {}
+        for atom, place in zip(outs, self.nexts, strict=True):
+            if place is not None and type(atom) is Var:
+                found.setdefault(atom, place)
+        return found
+
+    def wishes(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+        """Whose memory the next values would best take over."""
+        return {
+            atom: place
+            for atom, place, new in zip(outs, self.places, self.nexts, strict=True)
+            if type(atom) is Var and isinstance(place, Stored) and new is None
+        }
+
+    def close(self, results: Sequence[Handle]) -> list[Expr]:
+        """Write the next values of the large carries; the next values of the variables."""
+        builder = self.builder
+        yields: list[Expr] = []
+        moves = []
+        mine = {p.buffer for p in self.places if isinstance(p, Stored)}
+        for place, new, made in zip(self.places, self.nexts, results, strict=True):
+            builder.settle(made)
+            if isinstance(place, list):
+                assert isinstance(made.state, Registers)
+                yields += made.state.elements
+                continue
+            if new is not None:
+                builder.store_into(made, new)
+                continue
+            source = builder.store(made)
+            if source.buffer is place.buffer:
+                continue
+            if source.buffer in mine:  # carries that change places
+                copy = Stored(builder.new_buffer(made.dtype, made.size))
+                builder.copy(copy, source, made.size)
+                source = copy
+            moves.append((place, source, made.size))
+        for place, source, size in moves:
+            builder.copy(place, source, size)
+        return yields + self.flips
+
+    def skip(self) -> None:
+        """No round at all: the carries keep their initial values."""
+        first = iter(self.init)
+        for k, place in enumerate(self.places):
+            if isinstance(place, list):
+                self.places[k] = [next(first) for _ in place]
+            elif self.nexts[k] is not None:
+                self.places[k] = Stored(place.buffer)
+
+    def finish(self) -> None:
+        """Hand the last values to the outputs of the equation."""
+        places = [self.rows[k].last if k in self.rows else p for k, p in enumerate(self.places)]
+        for place, out in zip(places, self.outs, strict=True):
+            if isinstance(place, list):
+                out.state = Registers(list(place))
+                continue
+            out.state = place
+            if out.target is not None and out.target.buffer is not place.buffer:
+                self.builder.copy(out.target, place, out.size)
+                out.state = out.target
+
+
+def _twin(h: Handle) -> Handle:
+    """The same value under a handle of its own, so that storing it does not move the original."""
+    twin = Handle(h.shape, h.dtype, h.state)
+    twin.consumers, twin.last_use, twin.scope = h.consumers, h.last_use, h.scope
+    return twin
+
+
+def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
+    """Build statements into a block of their own."""
+    outer, builder.block = builder.block, []
+    builder.depth += 1
+    try:
+        made = make()
+    finally:
+        block, builder.block = builder.block, outer
+        builder.depth -= 1
+    return block, made
+
+
+def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+    """A scan."""
+    if builder.chooses and fuse.is_unrolled_loop(r.length, r.jaxpr):
+        _unrolled(builder, r, inputs, outs)
+        return
+    inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
+    consts = inputs[: r.consts]
+    init = inputs[r.consts : r.consts + r.carry]
+    xs = inputs[r.consts + r.carry :]
+    old = r.jaxpr.inputs[r.consts : r.consts + r.carry]
+    anew = computed_anew(r.jaxpr, old, r.jaxpr.outs[: r.carry])
+    t = scalar.counter("t", r.length)
+    kept = _stacked_carries(builder, r, outs, t)
+    rows = {k: own for k, (_, own) in kept.items()}
+    carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew, rows)
+    places = {y: own.stack for y, own in kept.values()}
+    stacks = [
+        places.get(y) or out.target or builder.new_stored(out)
+        for y, out in enumerate(outs[r.carry :])
+    ]
+    for out, stack in zip(outs[r.carry :], stacks, strict=True):
+        out.state = stack
+    if lanes(builder, r, consts, xs, stacks, _at_step):
+        pass
+    elif r.length:
+        body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
+        builder.emit(
+            Loop(
+                t,
+                scalar.size(r.length),
+                body[0],
+                carries.variables,
+                carries.init,
+                body[1],
+                poll=builder.depth == 0,
+                reverse=r.reverse,
+            )
+        )
+    else:
+        carries.skip()
+    carries.finish()
+    for out in outs[r.carry :]:
+        if fuse.is_small(out.shape):
+            builder.load_registers(out)
+
+
+def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+    """A short scan over small values, round by round."""
+    inputs = builder.settled(inputs)
+    consts, state = inputs[: r.consts], inputs[r.consts : r.consts + r.carry]
+    xs = inputs[r.consts + r.carry :]
+    rows: list[list[Handle]] = [[] for _ in range(r.length)]
+    for t in reversed(range(r.length)) if r.reverse else range(r.length):
+        step = [_at_step(x, scalar.size(t)) for x in xs]
+        made = [builder.settle(h) for h in builder.jaxpr(r.jaxpr, [*consts, *state, *step])]
+        state, rows[t] = made[: r.carry], made[r.carry :]
+    for out, h in zip(outs, state, strict=False):
+        out.state = h.state
+    for out, column in zip(outs[r.carry :], zip(*rows, strict=True), strict=True):
+        out.state = Registers([e for h in column for e in h.state.elements])  # type: ignore
+
+
+def _loop_body(
+    builder: "Builder",
+    r: recipe.Loop,
+    consts: list[Handle],
+    carries: Carries,
+    init: list[Handle],
+    xs: list[Handle],
+    stacks: list[Stored],
+    t: Expr,
+    own: object,
+) -> tuple[list[Stmt], list[Expr]]:
+    def make() -> list[Expr]:
+        given = [*consts, *carries.handles(own, init), *(_at_step(x, t) for x in xs)]
+        ys = r.jaxpr.outs[r.carry :]
+        targets = carries.targets(r.jaxpr.outs[: r.carry])
+        for atom, stack in zip(ys, stacks, strict=True):
+            step = _step_of(stack, atom.aval.size, t)
+            if type(atom) is Var and atom not in r.jaxpr.outs[: r.carry]:
+                targets.setdefault(atom, step)
+        wishes = carries.wishes(r.jaxpr.outs[: r.carry])
+        results = builder.jaxpr(r.jaxpr, given, targets, wishes)
+        for made, stack in zip(results[r.carry :], stacks, strict=True):
+            builder.store_into(made, _step_of(stack, made.size, t))
+        return carries.close(results[: r.carry])
+
+    if r.carry:
+        return inside(builder, make)
+    builder.depth -= 1  # a loop in one of many lanes may be as long as one that stands alone
+    try:
+        return inside(builder, make)
+    finally:
+        builder.depth += 1
+
+
+def _step_of(stack: Stored, size: int, t: Expr) -> Stored:
+    offset = scalar.mul(t, scalar.size(size))
+    return Stored(stack.buffer, scalar.add(stack.base, offset), owned=False)
+
+
+def _at_step(x: Handle, t: Expr) -> Handle:
+    """Element `t` of a stacked value."""
+    shape = x.shape[1:]
+    state: Any
+    if isinstance(x.state, Stored):
+        size = 1
+        for n in shape:
+            size *= n
+        state = _step_of(x.state, size, t)
+    else:
+        state = Pull(lambda *index: x(t, *index), 0)
+    h = Handle(shape, x.dtype, state)
+    h.scope = None
+    return h
+
+
+def while_loop(
+    builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]
+) -> None:
+    """A while loop: the condition is a block that runs before each round."""
+    n = r.cond_consts + r.body_consts
+    inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
+    cond_consts, body_consts = inputs[: r.cond_consts], inputs[r.cond_consts : n]
+    init = inputs[n:]
+    anew = computed_anew(r.body, r.body.inputs[r.body_consts :], r.body.outs)
+    carries = Carries(builder, init, outs, inputs[:n], anew)
+
+    def test() -> Expr:
+        (made,) = builder.jaxpr(r.cond, [*cond_consts, *carries.handles(None, init)])
+        assert isinstance(made.state, Registers)
+        return made.state.elements[0]
+
+    def step() -> list[Expr]:
+        given = [*body_consts, *carries.handles(OWN, init)]
+        targets, wishes = carries.targets(r.body.outs), carries.wishes(r.body.outs)
+        results = builder.jaxpr(r.body, given, targets, wishes)
+        return carries.close(results)
+
+    before, cond = inside(builder, test)
+    body, yields = inside(builder, step)
+    poll = builder.depth == 0
+    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, poll=poll))
+    carries.finish()

@@ -1,0 +1,102 @@
+"""Reuse: a value of a nest takes the memory of a dead array that the nest reads element by element.
+
+`x = x + dt * v` in a loop then reads and writes one array, not two. It is safe if nobody needs the
+old elements any more but the rounds that overwrite them: each round reads, at its own index only, all
+that it needs before it writes.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
+
+from .values import Handle, NeedsFlush, Pull, Stored
+
+if TYPE_CHECKING:
+    from .groups import Group, Member
+    from .storage import Storage
+
+
+def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
+    """Give members the memory of dead arrays, as hints; whether any was given."""
+    scope = builder.scope
+    if group.folds or any(g.folds for g in scope.groups):
+        return False
+    reads = _reads([m.expr for m in stores])
+    others = _reads([m.expr for g in scope.groups for m in g.members])
+    wished = {h.wish.buffer for h in scope.handles.values() if h.wish is not None}
+    taken: set[Buffer] = set()
+    for m in stores:
+        h = m.handle
+        if h is None or m.target is not None or h.target is not None or h.hint is not None:
+            continue
+        for old in scope.handles.values():
+            state = old.state
+            if not isinstance(state, Stored) or state.buffer in taken or not state.owned:
+                continue
+            if state.buffer in others:
+                continue  # a group that is open still means to read it
+            if state.buffer in wished and (h.wish is None or h.wish.buffer is not state.buffer):
+                continue  # another carry's
+            if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):
+                continue
+            here = state.position(old.shape, group.index(old.shape))
+            if reads.get(state.buffer) == {id(here)} and _is_dead(builder, state.buffer):
+                h.hint = state
+                taken.add(state.buffer)
+                break
+    return bool(taken)
+
+
+def _reads(exprs: list[Expr]) -> dict[Buffer, set[int]]:
+    """The indices (ids of interned expressions) at which each buffer is read."""
+    found: dict[Buffer, set[int]] = {}
+    seen: set[int] = set()
+    todo = list(exprs)
+    while todo:
+        e = todo.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            if e.op == "load":
+                found.setdefault(e.attr, set()).add(id(e.args[0]))
+            todo.extend(e.args)
+    return found
+
+
+def _is_dead(builder: "Storage", buffer: Buffer) -> bool:
+    """Whether no equation that is still to come reads a buffer."""
+    inner = scope = builder.scope
+    while scope is not None:
+        for h in scope.handles.values():
+            waiting = (
+                h.last_use >= scope.position if scope is inner else h.last_use > scope.position
+            )
+            if waiting and _holds(h, buffer):
+                return False
+        scope = scope.outer
+    return True
+
+
+def _holds(h: Handle, buffer: Buffer) -> bool:
+    if isinstance(h.state, Stored):
+        return h.state.buffer is buffer
+    if isinstance(h.state, Pull):
+        index = tuple(scalar.var("int64") for _ in h.shape)
+        try:
+            return buffer in _reads([h(*index)])
+        except NeedsFlush:
+            return True  # it waits for a group: nobody knows yet
+    return False
+
+
+def read_first(stores: Sequence[Stmt]) -> list[Stmt]:
+    """The stores of a round, after all that they store has been computed."""
+    values = [s.value for s in stores if isinstance(s, Store)]
+    names = [scalar.var(e.dtype, "n") for e in values]
+    rest = iter(names)
+    after: list[Stmt] = [
+        Store(s.buffer, s.index, next(rest)) if isinstance(s, Store) else s for s in stores
+    ]
+    return [Let(names, values), *after]

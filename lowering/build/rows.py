@@ -1,0 +1,403 @@
+"""Rows: nests over the same outer loops become one, so that a row is used while it is in cache.
+
+A softmax is made as passes over a whole array: maxima of rows, sums of exponentials, quotients. If a
+round of the outer loops touches a part of each shared array that no other round touches, the
+passes can be done row by row, in one nest. What only later passes of the same row read then needs no
+memory of the array's size: a number a row is a variable, a row is a small array on the stack.
+"""
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
+
+from . import views
+from .memory import itemsize
+from .values import buffers_read
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
+STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
+STACK_ROWS = 8  # of a nest: threads of others may have small stacks
+_MANY = 1 << 20
+_HOPS = 4  # statements between two nests that may be jumped over
+
+
+def fuse(builder: "Storage") -> None:
+    """Fuse nests in all blocks of the program that was built."""
+    uses: dict[Buffer, int] = {}  # how many nests touch a buffer; other statements count as many
+    _count(builder.block, uses, {})
+    _Fuser(builder, uses).block(builder.block)
+
+
+def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
+    for stmt in body:
+        if isinstance(stmt, Nest):
+            for b in walk.buffers(stmt.body):
+                uses[b] = uses.get(b, 0) + 1
+            continue
+        own = [*buffers_read(walk.expressions(stmt), known), *walk.writes(stmt)]
+        for b in (*own, *(ref.buffer for ref in walk.references(stmt))):
+            uses[b] = uses.get(b, 0) + _MANY
+        for inner in walk.blocks(stmt):
+            _count(inner, uses, known)
+
+
+class _Fuser:
+    def __init__(self, builder: "Storage", uses: dict[Buffer, int]):
+        self.builder, self.uses = builder, uses
+
+    def block(self, body: list[Stmt]) -> None:
+        """Fuse nests of a block, and of the blocks of its loops and branches."""
+        for stmt in body:
+            if not isinstance(stmt, Nest):
+                for inner in walk.blocks(stmt):
+                    self.block(inner)
+        k = 0
+        while k < len(body):
+            stmt = body[k]
+            if isinstance(stmt, Nest) and (cluster := Cluster.start(stmt)):
+                self._grow(cluster, body, k)
+                if len(cluster.members) > 1:
+                    body[k] = cluster.nest(self.builder, self.uses)
+            k += 1
+
+    def _grow(self, cluster: "Cluster", body: list[Stmt], k: int) -> None:
+        """Take in nests that follow, past statements that have nothing to do with them."""
+        at, between = k + 1, []
+        while at < len(body) and len(between) <= _HOPS:
+            stmt = body[at]
+            if isinstance(stmt, Nest) and _independent(stmt, between) and cluster.join(stmt):
+                del body[at]
+            else:
+                between.append(stmt)
+                at += 1
+        body[k + 1 : k + 1] = cluster.drop_numbers()
+
+
+def _independent(stmt: Stmt, others: list[Stmt]) -> bool:
+    """Whether a statement may be done before others."""
+    mine, written = walk.buffers([stmt]), walk.all_writes(stmt)
+    variables = _variables(stmt)
+    for other in others:
+        if any(b in mine for b in walk.all_writes(other)):
+            return False
+        if any(b in written for b in walk.buffers([other])):
+            return False
+        if any(v in variables for v in walk.defined(other)):
+            return False
+    return True
+
+
+def _variables(stmt: Stmt) -> set[Expr]:
+    return {
+        e for s in walk.statements([stmt]) for e in walk.nodes(walk.expressions(s)) if e.op == "var"
+    }
+
+
+# --- nests as outer loops around a body --------------------------------------------------------
+
+
+class Loops:
+    """A nest: its perfectly nested outer loops, and the block inside them."""
+
+    def __init__(self, nest: Nest, loops: list[Loop], body: list[Stmt]):
+        self.nest, self.loops, self.body = nest, loops, body
+
+    @classmethod
+    def of(cls, nest: Nest) -> "Loops | None":
+        loops: list[Loop] = []
+        body = nest.body
+        if nest.results or any(type(s) not in walk.REWRITTEN for s in walk.statements(body)):
+            return None
+        while len(body) == 1 and isinstance(body[0], Loop) and _is_plain(body[0]):
+            loops.append(body[0])
+            body = body[0].body
+        return cls(nest, loops, body) if loops else None
+
+    @property
+    def extents(self) -> list[int]:
+        return [loop.extent.attr for loop in self.loops]
+
+    def split(self, shape: list[int]) -> "Loops | None":
+        """A single loop over all elements as loops over `shape` and, where more is left, a row."""
+        if len(self.loops) != 1:
+            return None
+        (old,) = self.loops
+        rows = prod(shape)
+        row, rest = divmod(old.extent.attr, rows)
+        if rest or not row:
+            return None
+        shape = [*shape, row] if row > 1 else shape
+        index = [scalar.var("int64", "i") for _ in shape]
+        position = scalar.linear_index(tuple(index), tuple(shape))
+        body = [walk.rewritten(s, walk.replacing({old.index: position})) for s in self.body]
+        loops = [Loop(i, scalar.size(n), []) for i, n in zip(index, shape, strict=True)]
+        loops[-1].vector = old.vector and row > 1
+        loops[0].parallel = old.parallel
+        return Loops(self.nest, loops, body)
+
+    def inside(self, depth: int, index: list[Expr]) -> list[Stmt]:
+        """What is inside the first `depth` loops, in terms of other index variables."""
+        body = self.body
+        for loop in reversed(self.loops[depth:]):
+            body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
+        names = {a.index: b for a, b in zip(self.loops[:depth], index, strict=True)}
+        return [walk.rewritten(s, walk.replacing(names)) for s in body]
+
+
+def _is_plain(loop: Loop) -> bool:
+    known = loop.extent.op == "size" and loop.extent.attr > 0
+    return known and not (loop.carries or loop.poll or loop.reverse)
+
+
+# --- what a round touches ----------------------------------------------------------------------
+
+
+class Access:
+    """Where one round of outer loops touches a buffer: strides of the loops, and a range of offsets."""
+
+    def __init__(self, base: Expr | None, strides: tuple[int, ...], low: int, high: int):
+        self.base, self.strides, self.low, self.high = base, strides, low, high
+
+
+def _accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | None]]:
+    """The accesses of a block to each buffer; None where it may be anywhere."""
+    extents = {
+        s.index: s.extent.attr
+        for s in walk.statements(body)
+        if isinstance(s, Loop) and s.extent.op in ("size", "const")
+    }
+    inner = list(extents)
+    axes = {id(v): k for k, v in enumerate([*index, *inner])}
+    found: dict[Buffer, list[Access | None]] = {}
+
+    def note(buffer: Buffer, position: Expr) -> None:
+        found.setdefault(buffer, []).append(access(position))
+
+    def access(position: Expr) -> Access | None:
+        parts = views.linear(position, axes)
+        if parts is None:
+            return None
+        base, strides = parts
+        low = high = base.attr if base.op == "size" else 0
+        for k, v in enumerate(inner, len(index)):
+            reach = strides.get(k, 0) * (extents[v] - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        outer = tuple(strides.get(k, 0) for k in range(len(index)))
+        return Access(None if base.op == "size" else base, outer, low, high)
+
+    for s in walk.statements(body):
+        for e in walk.nodes(walk.expressions(s)):
+            if e.op == "load":
+                note(e.attr, e.args[0])
+        if isinstance(s, Store):
+            note(s.buffer, s.index)
+    return found
+
+
+def _apart(accesses: list[Access | None], shape: list[int]) -> bool:
+    """Whether different rounds of the outer loops touch different elements."""
+    first = accesses[0]
+    if first is None:
+        return False
+    for a in accesses:
+        if a is None or a.base is not first.base or a.strides != first.strides:
+            return False
+    span = max(a.high for a in accesses if a) - min(a.low for a in accesses if a)
+    for stride, n in sorted(zip(first.strides, shape, strict=True)):
+        if n > 1 and stride <= span:
+            return False
+        span += stride * (n - 1)
+    return True
+
+
+# --- clusters ----------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Nests that are to become one; `depth` outer loops are shared as soon as there are two."""
+
+    def __init__(self, first: Loops):
+        self.members = [first]
+        self.depth = 0
+        self.index: list[Expr] = []
+        self.bodies: list[list[Stmt]] = []
+
+    @classmethod
+    def start(cls, nest: Nest) -> "Cluster | None":
+        first = Loops.of(nest)
+        return first and cls(first)
+
+    def join(self, nest: Nest) -> bool:
+        """Take in a nest that follows, if that is right and worth while."""
+        new = Loops.of(nest)
+        if new is None:
+            return False
+        mine = {b for m in self.members for b in walk.buffers(m.nest.body)}
+        if not any(b in mine for b in walk.buffers(nest.body)):
+            return False
+        if len(self.members) > 1:
+            return self._extend(new)
+        return self._begin(self.members[0], new)
+
+    def _extend(self, new: Loops) -> bool:
+        shape = self.members[0].extents[: self.depth]
+        fitting = new if new.extents[: self.depth] == shape else new.split(shape)
+        if fitting is None:
+            return False
+        return self._fits(fitting)
+
+    def _begin(self, old: Loops, new: Loops) -> bool:
+        """Find how many loops two nests can share, the more the better."""
+        pairs = [(old, new)]
+        if len(old.loops) == 1 and len(new.loops) > 1:
+            shapes = [new.extents[:d] for d in range(1, len(new.loops) + 1)]
+            pairs += [(split, new) for s in shapes if (split := old.split(s))]
+        if len(new.loops) == 1 and len(old.loops) > 1:
+            shapes = [old.extents[:d] for d in range(1, len(old.loops) + 1)]
+            pairs += [(old, split) for s in shapes if (split := new.split(s))]
+        tries = []
+        for a, b in pairs:
+            same = 0
+            for m, n in zip(a.extents, b.extents, strict=False):
+                if m != n:
+                    break
+                same += 1
+            whole = same == len(a.loops) == len(b.loops) and not (_has_loop(a) or _has_loop(b))
+            tries += [(d, a, b) for d in range(1, same + 1 - whole)]
+        for depth, a, b in sorted(tries, key=lambda t: -t[0]):
+            self.members, self.depth = [a], depth
+            self.index = [loop.index for loop in a.loops[:depth]]
+            self.bodies = [a.inside(depth, self.index)]
+            if self._fits(b):
+                return True
+        self.members, self.depth = [old], 0
+        return False
+
+    def _fits(self, new: Loops) -> bool:
+        """Whether a nest can share the outer loops; if so, it does."""
+        body = new.inside(self.depth, self.index)
+        shape = self.members[0].extents[: self.depth]
+        rows = [_row(b) for b in (*self.bodies, body)]
+        if min(rows) == 1 and max(rows) < LONG_ROW:
+            return False
+        mine = _accesses([s for b in self.bodies for s in b], self.index)
+        written = {b for body_ in (*self.bodies, body) for s in body_ for b in walk.all_writes(s)}
+        for buffer, found in _accesses(body, self.index).items():
+            if buffer in written and not _apart([*mine.pop(buffer, []), *found], shape):
+                return False
+        if not all(_apart(found, shape) for b, found in mine.items() if b in written):
+            return False  # sums over the outer loops
+        self.members.append(new)
+        self.bodies.append(body)
+        return True
+
+    def drop_numbers(self) -> list[Nest]:
+        """Leave out the last nests that compute single numbers a row: by themselves they are vectors."""
+        dropped = []
+        while len(self.members) > 1 and _row(self.bodies[-1]) == 1:
+            self.bodies.pop()
+            dropped.append(self.members.pop().nest)
+        return dropped[::-1]
+
+    # --- the nest
+
+    def nest(self, builder: "Storage", uses: dict[Buffer, int]) -> Nest:
+        """One nest; arrays that nobody else reads are kept by rows."""
+        nests = [m.nest for m in self.members]
+        body = [s for b in self.bodies for s in b]
+        count: dict[Buffer, int] = {}
+        for x in nests:
+            for b in walk.buffers(x.body):
+                count[b] = count.get(b, 0) + 1
+        for buffer, found in _accesses(body, self.index).items():
+            own = buffer.space == "workspace" and count.get(buffer) == uses.get(buffer)
+            if own and _apart(found, self.shape):
+                body = _kept(builder, body, buffer, found, self.index)
+        for b, n in count.items():
+            uses[b] -= n - 1
+        parallel = any(m.loops[0].parallel for m in self.members)
+        for k, (i, n) in enumerate(reversed(list(zip(self.index, self.shape, strict=True)))):
+            body = [Loop(i, scalar.size(n), body, parallel=parallel and k == self.depth - 1)]
+        name = "_".join([nests[0].name, *(n.name.partition("_")[2] for n in nests[1:])])[:60]
+        note = "; ".join(n.note for n in nests)
+        gone = {f"kernel {n.name}: {n.note}" for n in nests}
+        builder.notes = [n for n in builder.notes if n not in gone]
+        builder.notes.append(f"kernel {name}: by rows, {note}")
+        return Nest(name, body, [], note)
+
+    @property
+    def shape(self) -> list[int]:
+        return self.members[0].extents[: self.depth]
+
+
+def _has_loop(loops: Loops) -> bool:
+    return any(isinstance(s, Loop) for s in loops.body)
+
+
+def _row(body: list[Stmt]) -> int:
+    """The length of the longest loop of a block; 1 without loops."""
+    return max(
+        (walk.extent(s.extent) for s in walk.statements(body) if isinstance(s, Loop)), default=1
+    )
+
+
+def _kept(
+    builder: "Storage",
+    body: list[Stmt],
+    buffer: Buffer,
+    accesses: list[Access | None],
+    index: list[Expr],
+) -> list[Stmt]:
+    """The block with a buffer that lives within a round replaced by a variable or a row."""
+    low = min(a.low for a in accesses if a)
+    high = max(a.high for a in accesses if a)
+    nodes = [e for s in walk.statements(body) for e in walk.nodes(walk.expressions(s))]
+    loads = {e for e in nodes if e.op == "load" and e.attr is buffer}
+    writers = sum(isinstance(s, Store) and s.buffer is buffer for s in walk.statements(body))
+    at = [k for k, s in enumerate(body) if isinstance(s, Store) and s.buffer is buffer]
+    if low == high and writers == len(at) == 1:
+        before, store, after = body[: at[0]], body[at[0]], body[at[0] + 1 :]
+        assert isinstance(store, Store)
+        name = scalar.var(buffer.dtype, "r")
+        renamed = walk.replacing(dict.fromkeys(loads, name))
+        return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
+    size = itemsize(buffer.dtype)
+    rows = {b for s in body for b in walk.buffers([s]) if b.space == "stack"}
+    if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
+        return body
+    row = builder.new_stack(buffer.dtype, STACK_ROW // size)
+    inner = [s.index for s in walk.statements(body) if isinstance(s, Loop)]
+    axes = {id(v): k for k, v in enumerate([*inner, *index])}
+
+    def within(position: Expr) -> Expr:
+        base, strides = views.linear(position, axes)  # type: ignore[misc]
+        found = scalar.size((base.attr if base.op == "size" else 0) - low)
+        for k, v in reversed(list(enumerate(inner))):
+            found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
+        return found
+
+    return [_moved(s, buffer, row, within) for s in body]
+
+
+def _moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
+    """A statement that uses another buffer, at other positions."""
+    nodes = [e for x in walk.statements([s]) for e in walk.nodes(walk.expressions(x))]
+    loads = [e for e in nodes if e.op == "load" and e.attr is old]
+    names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}
+    return _stored(walk.rewritten(s, walk.replacing(names)), old, new, within)
+
+
+def _stored(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
+    if isinstance(s, Store) and s.buffer is old:
+        return Store(new, within(s.index), s.value)
+    if isinstance(s, Loop):
+        s.body = [_stored(x, old, new, within) for x in s.body]
+    return s

@@ -1,0 +1,46 @@
+"""Shares: outer loops of few rounds are one with the loops inside them, so that threads get equal work.
+
+Three colours of an image, or two sequences of a batch, are no three or two equal shares for two or
+four threads; their rows are.
+"""
+
+from fnx.core import scalar
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Loop, Nest, Stmt
+
+ROUNDS = 64  # from which on shares are equal enough
+ROUND = 64  # operations of a round from which on the two divisions for its indices do not matter
+
+
+def even(block: list[Stmt]) -> None:
+    """Merge outer loops of all nests of a program that are to be shared out."""
+    for stmt in walk.statements(block):
+        if isinstance(stmt, Nest) and len(stmt.body) == 1 and isinstance(stmt.body[0], Loop):
+            stmt.body[0] = _merged(stmt.body[0])
+
+
+def _merged(loop: Loop) -> Loop:
+    """A loop with the loops that are all that is inside it, as long as its rounds are too few."""
+    if not loop.parallel or loop.carries:
+        return loop
+    while walk.extent(loop.extent) < ROUNDS and len(loop.body) == 1:
+        (inner,) = loop.body
+        if not (isinstance(inner, Loop) and _is_plain(inner)):
+            break
+        if inner.vector or walk.work(inner.body) < ROUND:
+            break  # its rounds are the lanes of vectors, or too short
+        n = inner.extent.attr
+        both = scalar.var("int64", "t")
+        outer_index, inner_index = scalar.divmod_size(both, n)
+        names = {loop.index: outer_index, inner.index: inner_index}
+        replaced = walk.replacing(names)
+        body = [walk.rewritten(s, replaced) for s in inner.body]
+        loop = Loop(both, scalar.size(loop.extent.attr * n), body, parallel=True)
+    return loop
+
+
+def _is_plain(loop: Loop) -> bool:
+    known = loop.extent.op == "size" and loop.extent.attr > 1
+    plain = known and not (loop.carries or loop.poll or loop.reverse)
+    inside = any(isinstance(s, Loop) for s in loop.body)
+    return plain and inside and all(type(s) in walk.REWRITTEN for s in walk.statements(loop.body))

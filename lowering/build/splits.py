@@ -1,0 +1,215 @@
+"""Loops cut in two where an index runs against a bound: each part then reads and writes straight on.
+
+Reversed and shifted arrays are read at positions like max(k - i, 0). Left alone, these are gathered
+one by one, and added to one after the other; either side of i = k, they are neighbours, or one place.
+"""
+
+from collections.abc import Sequence
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+
+from . import views
+
+LONG = 64  # rounds from which on a loop is cut
+
+_SIDES = {  # by comparison, and sign of the index: what to add to the point, whether true below it
+    ("lt", 1): (0, True),
+    ("le", 1): (1, True),
+    ("gt", 1): (1, False),
+    ("ge", 1): (0, False),
+    ("lt", -1): (1, False),
+    ("le", -1): (0, False),
+    ("gt", -1): (0, True),
+    ("ge", -1): (1, True),
+}
+
+
+def cut(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements, with the innermost loops among them cut where that makes accesses regular."""
+    found: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Loop) and not stmt.parallel:
+            if all(isinstance(s, Store) for s in stmt.body):
+                found += _parts(stmt) or [stmt]
+                continue
+            stmt.body = cut(stmt.body)
+        found.append(stmt)
+    return found
+
+
+def _parts(loop: Loop) -> list[Stmt] | None:
+    if loop.extent.op != "size" or loop.extent.attr < LONG or loop.reverse:
+        return None
+    exprs = [e for s in loop.body for e in (s.index, s.value)]  # type: ignore[attr-defined]
+    exprs += loop.yields
+    nodes = _nodes(exprs)
+    clamps = {}
+    for e in nodes:
+        if e.op in ("min", "max") and e.dtype == "int64":
+            x, y = e.args
+            key = _point("gt" if e.op == "min" else "lt", x, y, loop.index)
+            if key is not None:
+                clamps[_normal(key[0])] = key[0]
+    if len(clamps) != 1:
+        return None
+    ((normal, point),) = clamps.items()
+    point = scalar.clamp(scalar.size(0), point, loop.extent)
+    choices = {}
+    for e in nodes:
+        op = {"min": "gt", "max": "lt"}.get(e.op, e.op)
+        if (op, 1) not in _SIDES or e.args[0].dtype != "int64":
+            continue
+        x, y = e.args
+        found = _point(op, x, y, loop.index)
+        if found is not None and _normal(found[0]) == normal:
+            choices[id(e)] = (e, found[1])
+    below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}
+    above = {k: _resolved(e, not true_below) for k, (e, true_below) in choices.items()}
+    middle = [scalar.var(c.dtype, "a") for c in loop.carries]
+    first = _part(loop, scalar.size(0), point, below, middle, loop.init)
+    rest = scalar.sub(loop.extent, point)
+    second = _part(loop, point, rest, above, loop.carries, middle)
+    return [*first, *second]
+
+
+def _nodes(exprs: Sequence[Expr]) -> list[Expr]:
+    found, seen, todo = [], set(), list(exprs)
+    while todo:
+        e = todo.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            found.append(e)
+            todo.extend(e.args)
+    return found
+
+
+def _point(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
+    """Where a comparison changes as the index grows, and whether it is true below that."""
+    left, right = (views.linear(a, {id(index): 0}) for a in (x, y))
+    if left is None or right is None:
+        return None
+    sign = left[1].get(0, 0) - right[1].get(0, 0)
+    if sign not in (1, -1):
+        return None
+    add, true_below = _SIDES[op, sign]
+    a, b = (right[0], left[0]) if sign == 1 else (left[0], right[0])
+    return scalar.add(scalar.sub(a, b), scalar.size(add)), true_below
+
+
+def _normal(e: Expr) -> tuple:
+    """Multiples of leaves, and a number: the same for equal sums."""
+    parts: dict[int, int] = {}
+    total, todo = 0, [(e, 1)]
+    while todo:
+        at, factor = todo.pop()
+        if at.op in ("size", "const", "literal"):
+            total += factor * at.attr
+        elif at.op in ("add", "sub"):
+            todo += [(at.args[0], factor), (at.args[1], factor if at.op == "add" else -factor)]
+        else:
+            parts[id(at)] = parts.get(id(at), 0) + factor
+    return frozenset((k, n) for k, n in parts.items() if n), total
+
+
+def _resolved(e: Expr, true: bool) -> Expr:
+    """A comparison, or the choice of min and max, where its outcome is known."""
+    if e.dtype == "bool":
+        return scalar.const(true, "bool")
+    return e.args[1] if true else e.args[0]
+
+
+def _part(
+    loop: Loop, start: Expr, extent: Expr, known: dict[int, Expr],
+    carries: list[Expr], init: list[Expr],
+) -> list[Stmt]:  # fmt: skip
+    index = scalar.counter("i", loop.extent.attr)
+    done = {id(loop.index): scalar.add(start, index)}
+    done |= {id(a): b for a, b in zip(loop.carries, carries)}
+    new = _Rebuilt(done, known)
+    body: list[Stmt] = []
+    once: list[Stmt] = []
+    vector = True
+    for s in loop.body:
+        assert isinstance(s, Store)
+        store = Store(s.buffer, new(s.index), new(s.value))
+        at = views.linear(store.index, {id(index): 0})
+        if at is not None and at[1].get(0, 0) == 0:
+            if _adds_zero(store):
+                once.append(store)
+                continue
+        vector = vector and at is not None and at[1].get(0, 0) != 0
+        body.append(store)
+    vector = vector and (loop.vector or _apart(body))  # type: ignore[arg-type]
+    yields = [new(e) for e in loop.yields]
+    found: list[Stmt] = []
+    if once:
+        some = scalar.compare("gt", extent, scalar.size(0))
+        found += once if some.op == "const" and some.attr else [If(some, once, [])]
+    if body or carries:
+        found.append(
+            Loop(
+                index, extent, body, list(carries), list(init), yields,
+                reassociate=loop.reassociate, vector=vector and bool(body), unroll=loop.unroll,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _apart(stores: Sequence[Store]) -> bool:
+    """Whether a round reads nothing that another one, or another store, writes."""
+    into = {s.buffer: s.index for s in stores}
+    if len(into) != len(stores):
+        return False
+    loads = [e for e in _nodes([s.value for s in stores]) if e.op == "load"]
+    return all(into.get(e.attr, e.args[0]) is e.args[0] for e in loads)
+
+
+def _adds_zero(s: Store) -> bool:
+    """Whether a store adds nothing to what is there: once is as good as many times."""
+    e = s.value
+    if e.op != "add" or e.args[0].op != "load" or e.args[0].attr is not s.buffer:
+        return False
+    zero = e.args[1]
+    return e.args[0].args[0] is s.index and zero.op in ("const", "literal") and not zero.attr
+
+
+class _Rebuilt:
+    """Expressions anew, simplified by what is known of some nodes."""
+
+    def __init__(self, done: dict[int, Expr], known: dict[int, Expr]):
+        self.done, self.known = done, known
+
+    def __call__(self, root: Expr) -> Expr:
+        todo = [root]
+        while todo:
+            e = todo[-1]
+            if id(e) in self.done:
+                todo.pop()
+                continue
+            as_known = self.known.get(id(e))
+            below = (as_known,) if as_known is not None else e.args
+            missing = [a for a in below if id(a) not in self.done]
+            if missing:
+                todo += missing
+                continue
+            args = [self.done[id(a)] for a in below]
+            self.done[id(e)] = args[0] if as_known is not None else _node(e, args)
+            todo.pop()
+        return self.done[id(root)]
+
+
+def _node(e: Expr, args: list[Expr]) -> Expr:
+    if all(a is b for a, b in zip(args, e.args, strict=True)):
+        return e
+    if e.op == "select":
+        return scalar.select(*args)
+    if e.op == "and" and e.dtype == "bool":
+        return scalar.logical_and(*args)
+    if e.op in ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne") and e.attr is None:
+        return scalar.apply(e.op, *args)
+    return scalar.node(e.op, e.dtype, tuple(args), e.attr)
+
+
+__all__ = ["cut"]

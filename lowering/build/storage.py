@@ -1,0 +1,382 @@
+"""Where values are while a program is built: registers, memory, open groups; and how they move."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx.core import scalar
+from fnx.core.jaxpr import Eqn, Var
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
+
+from . import boxes, fuse, splits
+from .folds import Folds
+from .groups import Folding, Group, Member, Nests, squeezed
+from .values import (
+    Handle,
+    NeedsFlush,
+    Pending,
+    Pull,
+    Registers,
+    Shape,
+    Stored,
+    buffers_read,
+    loads,
+    static_indices,
+)
+
+
+class Scope:
+    """One jaxpr that is being built: its variables, and how far we are."""
+
+    def __init__(self, outer: "Scope | None" = None):
+        self.handles: dict[Var, Handle] = {}
+        self.position = 0
+        self.outer = outer
+        self.groups: list[Group] = []
+        self.eqns: tuple[Eqn, ...] = ()
+        self.chains: set[int] = set()  # box updates that wait for the next of their chain
+        self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
+
+
+class Storage:
+    """Statements, buffers and open groups of one program."""
+
+    in_place = False
+    unrolled = 0  # points of folds that were written out
+    chooses = 0  # whether branches are both computed, and their results selected
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.block: list[Stmt] = []
+        self.scope = Scope()
+        self.depth = 0  # of loops around the current block
+        self.kernels = self.stacks = 0
+        self.notes: list[str] = []
+        self.loading: dict[Expr, bool] = {}  # which expressions read memory
+        # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
+        self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
+
+    # --- statements and buffers ---
+
+    def emit(self, stmt: Stmt) -> None:
+        self.block.append(stmt)
+
+    def put(self, buffer: Buffer, position: Expr, value: Expr) -> None:
+        """Store one element."""
+        self.emit(Store(buffer, position, value))
+
+    def emit_nest(
+        self, names: Sequence[str], body: list[Stmt], results: list[Expr], note: str = ""
+    ) -> None:
+        if self.depth:
+            body = splits.cut(body)
+        name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
+        self.kernels += 1
+        self.emit(Nest(f"k{self.kernels}_{name}", body, results, note))
+        self.notes.append(f"kernel k{self.kernels}_{name}: {note}")
+
+    def new_buffer(self, dtype: str, size: int) -> Buffer:
+        buffer = Buffer(f"b{len(self.buffers)}", dtype, max(size, 1), "workspace", -1)
+        self.buffers.append(buffer)
+        return buffer
+
+    def new_stack(self, dtype: str, size: int) -> Buffer:
+        """A few elements that one nest works with; indexed by constants, they are registers."""
+        self.stacks += 1
+        return Buffer(f"s{self.stacks}", dtype, size, "stack")
+
+    def mark(self) -> tuple:
+        """What `back_to` needs to forget all that was made since."""
+        counts = self.kernels, self.stacks
+        return (len(self.buffers), len(self.block), len(self.notes), counts, self.scope)
+
+    def back_to(self, mark: tuple) -> None:
+        buffers, block, notes, (self.kernels, self.stacks), self.scope = mark
+        del self.buffers[buffers:], self.block[block:], self.notes[notes:]
+
+    def new_stored(self, handle: Handle) -> Stored:
+        return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))
+
+    # --- registers ---
+
+    def registers(self, out: Handle, fn: Callable[..., Expr]) -> None:
+        """Compute a small array now, element by element."""
+        self.settle_registers(
+            out, self.evaluated(lambda: [fn(*ix) for ix in static_indices(out.shape)])
+        )
+
+    def evaluated(self, make: Callable[[], Any]) -> Any:
+        """What `make` builds, after closing the groups that stand in its way."""
+        while True:
+            try:
+                return make()
+            except NeedsFlush as stop:
+                self.flush(stop.group)
+
+    def settle_registers(self, out: Handle, elements: list[Expr]) -> None:
+        elements = self.kept(elements)
+        out.state = Registers(elements)
+        if len(out.consumers) > 1 or -1 in out.consumers:
+            self.emit(Eval(list(elements)))
+
+    def kept(self, elements: list[Expr]) -> list[Expr]:
+        """The elements as they are now: those that are read from memory get names."""
+        read = [e for e in elements if loads(e, self.loading)]
+        if not read:
+            return elements
+        names = {id(e): scalar.var(e.dtype, "r") for e in read}
+        values = {id(e): e for e in read}
+        self.emit(Let([names[k] for k in values], list(values.values())))
+        return [names.get(id(e), e) for e in elements]
+
+    # --- open groups ---
+
+    def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
+        """Make a value a member of the open group of its shape."""
+        self.member(out.shape, fn, out, name)
+
+    def member(
+        self,
+        shape: Shape,
+        fn: Callable[..., Expr],
+        handle: Handle | None,
+        name: str,
+        target: Callable | None = None,
+    ) -> None:
+        while True:
+            group = self.group_of(shape)
+            member = Member(shape, fn, handle, self.scope.position, name, target)
+            try:
+                member.expr = fn(*group.index(shape))
+            except NeedsFlush as stop:
+                self.flush(stop.group)
+                continue
+            break
+        group.members.append(member)
+        if handle is not None:
+            handle.state = Pending(group, _memoised(fn))
+
+    def group_of(self, shape: Shape) -> Group:
+        key = squeezed(shape)
+        for group in self.scope.groups:
+            if group.shape == key:
+                return group
+        group = Group(shape)
+        self.scope.groups.append(group)
+        return group
+
+    def flush_all(self) -> None:
+        while self.scope.groups:
+            self.flush(self.scope.groups[0])
+
+    def flush(self, group: Group, wanted: Handle | None = None) -> None:
+        """Close a group and emit its nest; `wanted` is stored in any case."""
+        scope: Scope | None = self.scope
+        while scope is not None and group not in scope.groups:
+            scope = scope.outer
+        assert scope is self.scope, "a group of an outer scope was left open"
+        for f in group.folds:  # what they pull may have joined another group since
+            self.evaluated(lambda f=f: f.fold.fn(*group.index(f.fold.shape)))
+        scope.groups.remove(group)
+        stores = [
+            m
+            for m in group.members
+            if m.handle is None or m.handle is wanted or self._needed(m, group)
+        ]
+        (Folds if group.folds else Nests)(self, group, stores).emit()
+
+    def flush_writers(self) -> None:
+        for group in list(self.scope.groups):
+            if any(m.handle is None for m in group.members):
+                self.flush(group)
+
+    def _needed(self, m: Member, group: Group) -> bool:
+        """Whether somebody reads a member who is not computed inside its group."""
+        assert m.handle is not None
+        inside = {id(x.handle) for x in group.members if x.handle is not None}
+        inside |= {id(h) for f in group.folds for h in f.handles}
+        return m.handle.target is not None or not self._absorbed(m.handle, inside)
+
+    def _absorbed(self, handle: Handle, inside: set[int]) -> bool:
+        for k in handle.consumers:
+            if k == -1 or k > self.scope.position:
+                return False
+            if k == self.scope.position:
+                # The equation at work may be the reader that asked for this flush.
+                if not all(id(h) in inside for h in self._outs_of(k)):
+                    return False
+                continue
+            for h in self._outs_of(k):
+                if id(h) in inside:
+                    continue
+                if not isinstance(h.state, Pull) or not self._absorbed(h, inside):
+                    return False
+        return True
+
+    def _outs_of(self, number: int) -> list[Handle]:
+        eqn = self.scope.eqns[number]
+        return [self.scope.handles[v] for v in eqn.outs if v in self.scope.handles]
+
+    # --- memory ---
+
+    def store(self, handle: Handle) -> Stored:
+        """Make sure that a value is in memory."""
+        state = handle.state
+        if isinstance(state, boxes.Boxes):
+            boxes.store(self, handle)
+        elif isinstance(state, Pull):
+            if fuse.is_small(handle.shape):
+                self.registers(handle, state.fn)
+            else:
+                if handle.target is None:
+                    handle.target = self.new_stored(handle)
+                self.join(handle, state.fn, "store")
+        if isinstance(handle.state, (Pending, Folding)):
+            if handle.target is None:
+                handle.target = self.new_stored(handle)
+            self.flush(handle.state.group)
+        if isinstance(handle.state, Registers):
+            stored = handle.target or self.new_stored(handle)
+            for k, e in enumerate(handle.state.elements):
+                position = scalar.add(stored.base, scalar.size(k))
+                self.emit(Store(stored.buffer, position, e))
+            return stored  # the registers stay: they are the better copy
+        assert isinstance(handle.state, Stored), handle
+        return handle.state
+
+    def store_reusing(self, handle: Handle) -> None:
+        """As `store`, in the memory of a dead array if the value reads one at its own index only."""
+        if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
+            self.join(handle, handle.state.fn, "store")
+        if isinstance(handle.state, Pending) and handle.target is None:
+            group = handle.state.group
+            for other in list(self.scope.groups):
+                if other is not group:
+                    self.flush(other)
+            if group.open:
+                self.flush(group, handle)
+        self.store(handle)
+
+    def settle(self, handle: Handle) -> Handle:
+        """Give a value a form that outlives its scope: registers or memory."""
+        if fuse.is_small(handle.shape):
+            if not isinstance(handle.state, Registers):
+                self.load_registers(handle)
+        elif not isinstance(handle.state, Stored):
+            self.store(handle)
+        return handle
+
+    def load_registers(self, handle: Handle) -> None:
+        """Bring a small array into registers."""
+        elements = self.evaluated(lambda: [handle(*ix) for ix in static_indices(handle.shape)])
+        handle.state = Registers(self.kept(elements))
+
+    def store_into(self, handle: Handle, target: Stored) -> None:
+        """Write a value to a place, wherever it is now."""
+        if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
+            handle.target = target
+            self.store(handle)
+            return
+        if isinstance(handle.state, (Pending, Folding)):
+            if handle.target is None:
+                handle.target = target
+            self.flush(handle.state.group)
+        if isinstance(handle.state, Pull):
+            self.load_registers(handle)
+        if isinstance(handle.state, Registers):
+            for k, e in enumerate(handle.state.elements):
+                self.emit(Store(target.buffer, scalar.add(target.base, scalar.size(k)), e))
+            return
+        source = handle.state
+        assert isinstance(source, Stored)
+        if source.buffer is target.buffer and source.base is target.base:
+            return
+        self.copy(target, source, handle.size)
+
+    def copy(self, target: Stored, source: Stored, size: int) -> None:
+        if size:
+            self.emit(
+                Copy(
+                    Ref(target.buffer, target.base),
+                    Ref(source.buffer, source.base),
+                    scalar.size(size),
+                )
+            )
+
+    # --- operands and results of regions ---
+
+    def settled_region(self, inputs: Sequence[Handle], keep: Sequence[int] = ()) -> list[Handle]:
+        """As `settled`; operands in `keep`, initial carries, may wait to be stored in their place."""
+        for k, h in enumerate(inputs):
+            if k not in keep or fuse.is_small(h.shape):
+                self.settled([h])
+            elif isinstance(h.state, (Pending, Folding)):
+                self.store(h)
+        self.flush_all()
+        return list(inputs)
+
+    def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
+        """The operands of a region: in registers, in memory, or trivial to compute again."""
+        for h in inputs:
+            if isinstance(h.state, Pull) and not fuse.is_small(h.shape):
+                counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
+                if h.state.cost <= fuse.CHEAP * counts and not self.pulls_from_memory(h):
+                    continue
+            self.settle(h)
+        self.flush_all()
+        return list(inputs)
+
+    def pulls_from_memory(self, h: Handle) -> bool:
+        index = tuple(scalar.var("int64") for _ in h.shape)
+        return bool(buffers_read([self.evaluated(lambda: h(*index))]))
+
+    def adopt(self, out: Handle, made: Handle) -> None:
+        """Take the result of a region as the value of an equation's output."""
+        out.state = made.state
+        if out.target is not None and not isinstance(made.state, Registers):
+            self.store_into(out, out.target)
+            out.state = out.target
+
+    # --- overwriting ---
+
+    def dies(self, handle: Handle) -> bool:
+        """Whether the memory of an operand of the equation at work may be overwritten by it."""
+        state = handle.state
+        if not isinstance(state, Stored) or not state.owned or handle.scope is not self.scope:
+            return False
+        scope: Scope | None = self.scope
+        while scope is not None:
+            for other in scope.handles.values():
+                held = other.state
+                if not isinstance(held, Stored) or held.buffer is not state.buffer:
+                    continue
+                apart = state.row and held.base is not state.base
+                if other.last_use > scope.position and not apart:
+                    return False
+            scope = scope.outer
+        return True
+
+    def save_readers(self, buffer: Buffer) -> None:
+        """Before a buffer is overwritten: compute whatever still means to read its old elements."""
+        self.flush_all()
+        scope: Scope | None = self.scope
+        while scope is not None:
+            for handle in list(scope.handles.values()):
+                if handle.last_use > scope.position and isinstance(handle.state, Pull):
+                    index = tuple(scalar.var("int64") for _ in handle.shape)
+                    if buffer in buffers_read([self.evaluated(lambda h=handle, i=index: h(*i))]):
+                        self.store(handle)
+            scope = scope.outer
+        self.flush_all()
+
+
+def _memoised(fn: Callable[..., Expr]) -> Callable[..., Expr]:
+    memo: dict[tuple, Expr] = {}
+
+    def at(*index: Expr) -> Expr:
+        key = tuple(map(id, index))
+        if key not in memo:
+            memo[key] = fn(*index)
+        return memo[key]
+
+    return at

@@ -1,0 +1,119 @@
+"""Tiles: nests that read one array along rows and another along columns, a small block at a time.
+
+What is read along columns touches a cache line for each element. In a block of few rows and columns
+those lines are still at hand when their next elements are wanted. They are first brought into a
+small array on the stack, transposed, where vectors of them are wanted for costly functions.
+"""
+
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.emit import vector_names
+from fnx.lowering.ir.kernel import Loop, Stmt, Store
+
+from . import fuse, views
+from .values import substitute
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+_FAR = 8  # elements: a longer stride leaves the cache line
+
+
+def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> int | None:
+    """The axis along which those accesses are contiguous that jump along the last one, if it pays."""
+    positions = [s.index for s in stores] + [e.args[0] for e in _loads(stores)]
+    best = contiguous(positions, index, shape)
+    if best is None:
+        return None
+    lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
+    return best if lines >= fuse.TILED else None
+
+
+def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
+    """The axis along which most of those positions are contiguous that jump along the last one."""
+    if len(shape) < 2:
+        return None
+    axes = {id(v): k for k, v in enumerate(index)}
+    last = len(shape) - 1
+    votes = dict.fromkeys(range(last), 0)
+    for position in positions:
+        strides = _strides(position, axes)
+        if abs(strides.get(last, 0)) >= _FAR:
+            for k in votes:
+                votes[k] += abs(strides.get(k, 0)) == 1
+    best = max(votes, key=votes.__getitem__)
+    return best if votes[best] and shape[best] > 1 else None
+
+
+def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
+    found = views.linear(position, axes)
+    return {} if found is None else found[1]
+
+
+def _nodes(stores: list[Store]) -> Iterable[Expr]:
+    seen: set[int] = set()
+    todo = [e for s in stores for e in (s.value, s.index)]
+    while todo:
+        e = todo.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            yield e
+            todo.extend(e.args)
+
+
+def _loads(stores: list[Store]) -> list[Expr]:
+    return [e for e in _nodes(stores) if e.op == "load"]
+
+
+def loops(
+    builder: "Storage", dims: list[tuple[Expr, int]], body: list[Store], axis: int
+) -> list[Stmt]:
+    """Loops over tiles of `axis` and the last one, and inside them over the elements of a tile."""
+    last = len(dims) - 1
+    axes = {id(v): k for k, (v, _) in enumerate(dims)}
+    far = [e for e in _loads(body) if _is_far(_strides(e.args[0], axes), axis, last)]
+    if not any(vector_names.exists(e.op, e.dtype) for e in _nodes(body)):
+        far = []  # to read them where they are is as good
+    exprs = [*far, *(e for s in body for e in (s.index, s.value))]
+    (across, m), (along, n) = dims[axis], dims[last]
+    rows, columns = min(fuse.TILE[0], m), min(fuse.TILE[1], n)
+    block, i, length = scalar.var("int64", "t"), scalar.var("int64", "i"), scalar.size(rows)
+    start = scalar.mul(block, scalar.size(rows))
+    if m % rows:
+        length = scalar.apply("min", scalar.sub(scalar.size(m), start), length)
+    exprs = substitute(exprs, across, scalar.add(start, i))
+    other, j, width = (
+        scalar.var("int64", "t"),
+        scalar.var("int64", "j"),
+        scalar.const(columns, "int64"),
+    )
+    start = scalar.mul(other, scalar.size(columns))
+    if n % columns:  # vectors want tiles of one length: the last one overlaps
+        start = scalar.apply("min", start, scalar.size(n - columns))
+    exprs = substitute(exprs, along, scalar.add(start, j))
+    stmts: list[Stmt] = []
+    place = scalar.add(scalar.mul(i, width), j)
+    for k in range(len(far)):
+        stack = builder.new_stack(exprs[k].dtype, rows * columns)
+        copy = Loop(j, width, [Store(stack, place, exprs[k])], vector=True)
+        stmts.append(Loop(i, length, [copy]))
+        exprs = substitute(exprs, exprs[k], scalar.load(stack, place, stack.dtype))
+    new = iter(exprs[len(far) :])
+    stores: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in body]
+    # Unrolled before the vectoriser comes, what is computed would not become vectors.
+    inner = Loop(j, width, stores, vector=True, unroll=int(bool(far)))
+    stmts.append(Loop(i, length, [inner]))
+    stmts = [Loop(block, scalar.size(-(-m // rows)), stmts)]
+    stmts = [Loop(other, scalar.size(-(-n // columns)), stmts)]  # far reads run on in their rows
+    for k, (v, size) in reversed(list(enumerate(dims))):
+        if k not in (axis, last):
+            stmts = [Loop(v, scalar.size(size), stmts)]
+    return stmts
+
+
+def _is_far(strides: dict[int, int], axis: int, last: int) -> bool:
+    return abs(strides.get(last, 0)) >= _FAR and abs(strides.get(axis, 0)) == 1

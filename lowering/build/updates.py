@@ -1,0 +1,324 @@
+"""Updates and cumulative folds: nests whose rounds read what earlier rounds wrote."""
+
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+
+from . import fuse, splits, views
+from .values import (
+    Handle,
+    Pull,
+    Registers,
+    Stored,
+    buffers_read,
+    depends_on,
+    static_indices,
+    substitute,
+)
+
+if TYPE_CHECKING:
+    from .builder import Builder
+
+_BLOCK = 256  # updates whose positions are computed together
+_NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
+_REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated
+
+
+def update(
+    builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle, name: str
+) -> None:
+    """Scatter and its kin: in place where the operand dies."""
+    operand: Handle = r.operand  # type: ignore[assignment]
+    count = 1
+    for n in r.shape:
+        count *= n
+    if fuse.is_small(out.shape) and count * out.size <= _REGISTER_UPDATES:
+        builder.settle(operand)
+        builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
+        return
+    if not isinstance(operand.state, (Registers, Stored)):
+        if operand.last_use <= builder.scope.position and operand.target is None:
+            operand.target, operand.hint = out.target, operand.hint or out.hint
+        if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
+            for h in inputs:
+                if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
+                    if _reads_from(builder, h, operand.wish):
+                        builder.store(h)
+        builder.store_reusing(operand)
+    for h in inputs:  # values and indices are read while memory is written: have them ready
+        if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
+            builder.store(h)
+    place = _target(builder, operand, out)
+    body = _rounds(builder, r, place, out.shape)
+    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+        builder.block += body
+    else:
+        builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
+    out.state = place
+    if fuse.is_small(out.shape):
+        builder.load_registers(out)
+
+
+def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
+    """Whether a box is better replaced by writing the whole array elsewhere, in one pass.
+
+    It is if there is no array yet (zeros), or if most of it changes and the new elements are
+    computed from the old ones, which could not be overwritten before the last of them is read.
+    """
+    operand: Handle = r.operand  # type: ignore[assignment]
+    if r.box is None or r.combine is not None or fuse.is_small(out.shape):
+        return False
+    if isinstance(operand.state, Pull):
+        return operand.state.cost <= 1 or len(operand.consumers) == 1
+    if not fuse.is_bulk(r.shape, out.shape):
+        return False
+    if not (_in_place(operand, out) and builder.dies(operand)):
+        return True
+    return any(_reads(builder, h, operand) for h in inputs if h is not operand)
+
+
+def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
+    if not isinstance(operand.state, Stored):
+        return False
+    if isinstance(h.state, Stored):
+        return False
+    return not isinstance(h.state, Pull) or _reads_from(builder, h, operand.state)
+
+
+def _reads_from(builder: "Builder", h: Handle, place: Stored) -> bool:
+    index = tuple(scalar.var("int64") for _ in h.shape)
+    return place.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
+
+
+def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
+    """The memory that is updated: the operand's own, or a copy."""
+    if _in_place(operand, out) and builder.dies(operand):
+        builder.save_readers(operand.state.buffer)
+        return operand.state
+    place = out.target or builder.new_stored(out)
+    if _is_at(operand, place):  # it was stored there only to become the result
+        builder.save_readers(place.buffer)
+        return place
+    same = Handle(operand.shape, operand.dtype, operand.state)
+    same.consumers, same.last_use, same.scope = [], -1, operand.scope
+    builder.store_into(same, place)
+    return place
+
+
+def _is_at(operand: Handle, place: Stored) -> bool:
+    state = operand.state
+    return isinstance(state, Stored) and (state.buffer, state.base) == (place.buffer, place.base)
+
+
+def _in_place(operand: Handle, out: Handle) -> bool:
+    """Whether the operand lies where the result is to be."""
+    state, target = operand.state, out.target or out.hint
+    if not isinstance(state, Stored):
+        return False
+    return target is None or (state.buffer is target.buffer and state.base is target.base)
+
+
+def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
+    assert isinstance(operand.state, Registers)
+    elements = list(operand.state.elements)
+    for ix in static_indices(r.shape):
+        inside, where = r.target(*ix)
+        position = scalar.linear_index(where, out.shape)
+        value = r.value(*ix)
+        for k in range(len(elements)):
+            here = scalar.logical_and(inside, scalar.compare("eq", position, scalar.size(k)))
+            if here.op == "const" and not here.attr:
+                continue
+            new = value if r.combine is None else r.combine(elements[k], value)
+            elements[k] = scalar.select(here, new, elements[k])
+    return elements
+
+
+def _rounds(
+    builder: "Builder", r: recipe.Update, place: Stored, shape: tuple[int, ...]
+) -> list[Stmt]:
+    """The loops over all updates, in row-major order."""
+
+    def at(index: tuple[Expr, ...]) -> list[Stmt]:
+        inside, where = r.target(*index)
+        position = place.position(shape, where)
+        value = r.value(*index)
+        if r.combine is not None:
+            value = r.combine(scalar.load(place.buffer, position, place.buffer.dtype), value)
+        store = Store(place.buffer, position, value)
+        if inside.op == "const":
+            return [store] if inside.attr else []
+        return [If(inside, [store], [])]
+
+    count = 1
+    for n in r.shape:
+        count *= n
+    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+        body = []
+        for ix in static_indices(r.shape):
+            body += builder.evaluated(lambda ix=ix: at(ix))
+        return body
+    index = tuple(scalar.size(0) if n == 1 else scalar.counter("u", n) for n in r.shape)
+    dims = [(v, n) for v, n in zip(index, r.shape, strict=True) if n != 1]
+    if dims and dims[-1][1] >= _BLOCK and not r.unique and not _will_be_cut(builder, at, index):
+        body = builder.evaluated(lambda: _blocks(builder, r, place, shape, index, *dims[-1]))
+        if body:
+            for var, n in reversed(dims[:-1]):
+                body = [Loop(var, scalar.size(n), body)]
+            return body
+    body = builder.evaluated(lambda: at(index))
+    inner = True
+    for var, n in reversed(list(zip(index, r.shape, strict=True))):
+        if n != 1:
+            body = [Loop(var, scalar.size(n), body, vector=inner and r.unique)]
+            inner = False
+    return body
+
+
+def _will_be_cut(builder: "Builder", at: Any, index: tuple[Expr, ...]) -> bool:
+    """Whether the positions of a row run straight on, once its loop is cut in two."""
+    var = index[-1]
+    if not builder.depth or var.bounds is None:
+        return False
+    extent = scalar.size(int(var.bounds[1]) + 1)
+    whole = Loop(var, extent, builder.evaluated(lambda: at(index)))
+    if not all(isinstance(s, Store) for s in whole.body):
+        return False
+    return any(isinstance(s, Loop) and s.vector for s in splits.cut([whole]))
+
+
+def _blocks(
+    builder: "Builder",
+    r: recipe.Update,
+    place: Stored,
+    shape: tuple[int, ...],
+    index: tuple[Expr, ...],
+    var: Expr,
+    n: int,
+) -> list[Stmt]:
+    """Updates here and there, block by block: vectors of positions and values first, then memory.
+
+    The updates themselves are one after another, since they may meet. Nothing is gained, and nothing
+    returned, where positions are at a constant stride.
+    """
+    inside, where = r.target(*index)
+    position, value = place.position(shape, where), r.value(*index)
+    if views.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
+        return []
+    start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(_BLOCK))
+    lane = scalar.var("int64", "l")
+    length = scalar.size(_BLOCK)
+    if n % _BLOCK:
+        length = scalar.apply("min", scalar.sub(scalar.size(n), start), length)
+    nowhere = scalar.const(-1, "int64")
+    exprs = [scalar.select(inside, position, nowhere), value]
+    exprs = substitute(exprs, var, scalar.add(start, lane))
+    stores: list[Stmt] = []
+    buffered = []
+    for e, varies in zip(exprs, (True, depends_on([value], {id(var)})), strict=True):
+        if varies:
+            stack = builder.new_stack(e.dtype, _BLOCK)
+            stores.append(Store(stack, lane, e))
+            e = scalar.load(stack, lane, e.dtype)
+        buffered.append(e)
+    to, new = buffered
+    if r.combine is not None:
+        new = r.combine(scalar.load(place.buffer, to, place.buffer.dtype), new)
+    update: list[Stmt] = [Store(place.buffer, to, new)]
+    if inside.op != "const" or not inside.attr:
+        update = [If(scalar.compare("ge", to, scalar.const(0, "int64")), update, [])]
+    rounds = [Loop(lane, length, stores, vector=True), Loop(lane, length, update)]
+    return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
+
+
+def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
+    """Cumulative sums and their kin: accumulators in registers, or the row before in memory."""
+    if 0 in r.shape:
+        for out in outs:
+            out.state = out.target or builder.new_stored(out)
+            if fuse.is_small(out.shape):
+                out.state = Registers([])
+        return
+    if all(fuse.is_small(out.shape) for out in outs):
+        builder_columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
+        for out, column in zip(outs, builder_columns, strict=True):
+            builder.settle_registers(out, column)
+        return
+    places = [out.target or builder.new_stored(out) for out in outs]
+    index = [scalar.size(0) if n == 1 else scalar.var("int64", "s") for n in r.shape]
+    n = r.shape[r.axis]
+    if all(m == 1 for m in r.shape[r.axis + 1 :]):
+        body = builder.evaluated(lambda: _rows(r, places, index))
+        order = [k for k in range(len(r.shape)) if k != r.axis]
+    else:
+        body = builder.evaluated(lambda: _planes(r, places, index, n))
+        order = list(range(r.axis))
+    for k in reversed(order):
+        if r.shape[k] != 1:
+            body = [Loop(index[k], scalar.size(r.shape[k]), body)]
+    builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
+    for out, place in zip(outs, places, strict=True):
+        out.state = place
+        if fuse.is_small(out.shape):
+            builder.load_registers(out)
+
+
+def _unrolled(r: recipe.Cumulative, outs: int) -> list[list[Expr]]:
+    accs: dict[tuple, Any] = {}
+    made: dict[tuple, tuple[Expr, ...]] = {}
+    points = static_indices(r.shape)
+    for ix in reversed(points) if r.reverse else points:
+        lane = tuple(e.attr for k, e in enumerate(ix) if k != r.axis)
+        accs[lane] = r.combine(accs.get(lane, r.init), r.fn(*ix))
+        made[tuple(e.attr for e in ix)] = accs[lane]
+    return [[made[tuple(e.attr for e in ix)][k] for ix in points] for k in range(outs)]
+
+
+def _rows(r: recipe.Cumulative, places: list[Stored], index: list[Expr]) -> list[Stmt]:
+    """Along the last axis: accumulators are carried by the loop."""
+    accs = [scalar.var(e.dtype, "a") for e in r.init]
+    nexts = list(r.combine(tuple(accs), r.fn(*index)))
+    stores: list[Stmt] = [
+        Store(p.buffer, p.position(r.shape, tuple(index)), e)
+        for p, e in zip(places, nexts, strict=True)
+    ]
+    n = r.shape[r.axis]
+    axis = index[r.axis] if n != 1 else scalar.var("int64", "s")
+    return [Loop(axis, scalar.size(n), stores, accs, list(r.init), nexts, reverse=r.reverse)]
+
+
+def _planes(r: recipe.Cumulative, places: list[Stored], index: list[Expr], n: int) -> list[Stmt]:
+    """Along another axis: each plane is made from the one before, which is in memory."""
+    inner = [k for k in range(r.axis + 1, len(r.shape)) if r.shape[k] != 1]
+    first = index.copy()
+    first[r.axis] = scalar.size(n - 1 if r.reverse else 0)
+
+    def plane(at: list[Expr], accs: tuple[Expr, ...]) -> list[Stmt]:
+        nexts = r.combine(accs, r.fn(*at))
+        body: list[Stmt] = [
+            Store(p.buffer, p.position(r.shape, tuple(at)), e)
+            for p, e in zip(places, nexts, strict=True)
+        ]
+        vector = True
+        for k in reversed(inner):
+            body = [Loop(index[k], scalar.size(r.shape[k]), body, vector=vector)]
+            vector = False
+        return body
+
+    start = plane(first, r.init)
+    if n == 1:
+        return start
+    step = scalar.var("int64", "s")
+    at, before = index.copy(), index.copy()
+    if r.reverse:
+        at[r.axis] = scalar.sub(scalar.size(n - 2), step)
+        before[r.axis] = scalar.sub(scalar.size(n - 1), step)
+    else:
+        at[r.axis] = scalar.add(step, scalar.size(1))
+        before[r.axis] = step
+    accs = tuple(
+        scalar.load(p.buffer, p.position(r.shape, tuple(before)), p.buffer.dtype) for p in places
+    )
+    return [*start, Loop(step, scalar.size(n - 1), plane(at, accs))]

@@ -1,0 +1,1 @@
+"""From Kernel IR to text: LLVM IR and runnable Numba Python; mathematical functions."""

@@ -1,0 +1,591 @@
+"""Prints a program of the Kernel IR as an LLVM module.
+
+The text depends on the structure of a program only: numbers that vary (`size`, `literal`, offsets in
+the workspace, addresses of routines) are parameters, and names are numbered in the order in which
+they are met.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fnx.core.scalar import Expr
+from fnx.lowering.build.values import buffers_read
+from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
+
+from . import llvm_types as lt
+from .llvm_function import Function
+from .llvm_module import Module, Param, host_has_half
+from .llvm_types import Operand
+
+ENTRY = "entry"
+_POLL_WORK = 1 << 24  # operations between two questions whether to stop
+_GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
+
+
+@dataclass(eq=False)
+class Emitted:
+    """LLVM IR as text, what its parameters are, and which kernel became which function.
+
+    A parameter is an int (the bits of a number), ("symbol", name) or ("host", CallHost).
+    """
+
+    text: str
+    params: list[Param]
+    entry: str = ENTRY
+    kernels: list[tuple[str, str, str]] = field(default_factory=list)  # function, name, note
+
+
+def emit(program: Program) -> Emitted:
+    """The LLVM module of a program."""
+    module = Module(homes=stack_homes(program), has_half=host_has_half())
+    body = Body(module, top=True)
+    body.kernels = []
+    body.statements(program.body)
+    body.put("ret i32 0")
+    for label, code in (("cancelled", 1), ("failed", 2)):
+        if label in body.exits:
+            body.start(label)
+            body.put(f"ret i32 {code}")
+    arguments = ", ".join(f"ptr noalias readonly {x}" for x in ("%args", "%params"))
+    head = f"define i32 @{ENTRY}({arguments}, ptr %workspace, ptr %control) nounwind {{"
+    module.functions.append("\n".join([head, "entry:", *body.head, *body.lines, "}", ""]))
+    return Emitted(module.text(), module.params, kernels=body.kernels)
+
+
+# --- which statements become functions ---------------------------------------------------------
+
+
+def _is_function(nest: kernel.Nest) -> bool:
+    """A nest that calls the host stays where it is: only the entry can return early."""
+    return not any(isinstance(s, kernel.CallHost) for s in walk.statements(nest.body))
+
+
+def _is_shared_out(loop: kernel.Loop) -> bool:
+    return loop.parallel and not loop.carries
+
+
+def stack_homes(program: Program) -> dict[Buffer, Any]:
+    """The innermost statement with a function of its own around all uses of a stack buffer."""
+    paths: dict[Buffer, tuple] = {}
+    known: dict = {}
+
+    def use(buffer: Buffer, path: tuple) -> None:
+        if buffer.space != "stack":
+            return
+        old = paths.get(buffer, path)
+        n = 0
+        while n < min(len(old), len(path)) and old[n] is path[n]:
+            n += 1
+        paths[buffer] = old[:n]
+
+    def visit(body: Sequence[Stmt], path: tuple) -> None:
+        for stmt in body:
+            for b in buffers_read(walk.expressions(stmt), known):
+                use(b, path)
+            for b in walk.writes(stmt):
+                use(b, path)
+            for ref in walk.references(stmt):
+                use(ref.buffer, path)
+            inner = path
+            if isinstance(stmt, kernel.Nest) and not path and _is_function(stmt):
+                inner = (stmt,)
+            elif isinstance(stmt, kernel.Loop) and len(path) == 1 and _is_shared_out(stmt):
+                inner = (*path, stmt)
+            for block in walk.blocks(stmt):
+                visit(block, inner)
+
+    if any(b.space == "stack" for b in walk.buffers(program.body)):
+        visit(program.body, ())
+    return {b: path[-1] if path else None for b, path in paths.items()}
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+class Body(Function):
+    """A function whose code is statements: the entry, a nest, the body of a parallel loop."""
+
+    kernels: list[tuple[str, str, str]]
+
+    def __init__(
+        self, module: Module, parent: Function | None = None, home: Any = None, top: bool = False
+    ):
+        super().__init__(module, parent, home)
+        self.top = top
+        self.shares = isinstance(home, kernel.Nest)  # may still hand a loop to threads
+        self.exits: set[str] = set()
+
+    def statements(self, body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            _PRINT[type(stmt)](self, stmt)
+
+    def scoped(self, body: Sequence[Stmt], results: Sequence[Expr]) -> list[Operand]:
+        """A block in a scope of its own: what it yields."""
+        with self.scope():
+            return self.run(body, results)
+
+    def run(self, body: Sequence[Stmt], results: Sequence[Expr]) -> list[Operand]:
+        self.statements(body)
+        return [self.value(e) for e in results]
+
+    def jump(self, label: str) -> None:
+        self.put(f"br label %{label}")
+
+    def branch(self, cond: str, on_true: str, on_false: str, meta: str = "") -> None:
+        self.put(f"br i1 {cond}, label %{on_true}, label %{on_false}{meta}")
+
+    def before(self, stmt: Stmt) -> None:
+        """What a structured statement writes is not known any more, inside it and after it."""
+        for buffer in walk.all_writes(stmt):
+            self.kill(buffer)
+
+    # --- phis -----------------------------------------------------------------------------------
+
+    def phis(self, dtypes: Sequence[str]) -> tuple[list[Operand], int]:
+        """Names for values that depend on where control comes from; their lines are filled later."""
+        at, names = len(self.lines), []
+        for dtype in dtypes:
+            pair = [self.fresh() for _ in lt.types(dtype)]
+            self.lines += [""] * len(pair)
+            names.append(lt.whole(pair))
+        return names, at
+
+    def fill(
+        self,
+        at: int,
+        names: Sequence[Operand],
+        dtypes: Sequence[str],
+        sources: Sequence[tuple[str, Sequence[Operand]]],
+    ) -> None:
+        """Fill the lines of phis: `sources` are (block, operands)."""
+        for k, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
+            for j, t in enumerate(lt.types(dtype)):
+                choices = [f"[ {lt.parts(ops[k])[j]}, %{label} ]" for label, ops in sources]
+                self.lines[at] = f"  {lt.parts(name)[j]} = phi {t} {', '.join(choices)}"
+                at += 1
+
+    # --- simple statements ----------------------------------------------------------------------
+
+    def eval(self, s: kernel.Eval) -> None:
+        self.pin(s.exprs)
+
+    def let(self, s: kernel.Let) -> None:
+        found = [self.value(e) for e in s.values]
+        for v, operand in zip(s.variables, found, strict=True):
+            self.bind(v, operand)
+
+    def put_store(self, s: kernel.Store) -> None:
+        index, value = self.value(s.index), self.value(s.value)
+        self.store(s.buffer, index, value)
+        self.kill(s.buffer)
+
+    def ref(self, ref: Ref) -> str:
+        return self.address(ref.buffer, self.value(ref.index))
+
+    def copy(self, s: kernel.Copy) -> None:
+        target, source, count = self.ref(s.target), self.ref(s.source), self.value(s.count)
+        size = lt.itemsize(s.target.buffer.dtype)
+        total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
+        name = "@llvm.memcpy.p0.p0.i64"
+        self.module.declare(name, f"declare void {name}(ptr, ptr, i64, i1)")
+        align = f"align {min(size, 8)}"
+        self.put(
+            f"call void {name}(ptr {align} {target}, ptr {align} {source}, i64 {total}, i1 false)"
+        )
+        self.kill(s.target.buffer)
+
+    def fill_memory(self, s: kernel.Fill) -> None:
+        buffer = s.target.buffer
+        value = s.value.attr if s.value.op in ("const", "literal") else None
+        zero = value is not None and all(
+            v == 0 and not (isinstance(v, float) and v.hex()[0] == "-") for v in lt.parts(value)
+        )
+        if not zero:
+            value, first = self.value(s.value), self.value(s.target.index)
+            self._fill_loop(buffer, first, self.value(s.count), value)
+        else:
+            target, count = self.ref(s.target), self.value(s.count)
+            size = lt.itemsize(buffer.dtype)
+            total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
+            name = "@llvm.memset.p0.i64"
+            self.module.declare(name, f"declare void {name}(ptr, i8, i64, i1)")
+            align = f"align {min(size, 8)}"
+            self.put(f"call void {name}(ptr {align} {target}, i8 0, i64 {total}, i1 false)")
+        self.kill(buffer)
+
+    def _fill_loop(self, buffer: Buffer, first: str, count: str, value: Operand) -> None:
+        before, loop, done = self.block, self.label(), self.label()
+        some = self.op(f"icmp sgt i64 {count}, 0")
+        self.branch(some, loop, done)
+        self.start(loop)
+        (k,), at = self.phis(["int64"])
+        with self.scope():
+            self.store(buffer, self.op(f"add i64 {first}, {k}"), value)
+        following = self.fresh()
+        self.put(f"{following} = add nuw nsw i64 {k}, 1")
+        more = self.fresh()
+        self.put(f"{more} = icmp slt i64 {following}, {count}")
+        self.branch(more, loop, done)
+        self.fill(at, [k], ["int64"], [(before, ["0"]), (loop, [following])])
+        self.start(done)
+
+    # --- loops ----------------------------------------------------------------------------------
+
+    def loop(self, s: kernel.Loop) -> None:
+        if _is_shared_out(s) and self.shares:
+            return self.share_out(s)
+        extent = self.value(s.extent)
+        init = [self.value(e) for e in s.init]
+        known = s.extent.attr if s.extent.op in ("size", "const") else None
+        if known is not None and known <= 0:
+            for variable, operand in zip(s.carries, init, strict=True):
+                self.bind(variable, operand)
+            return None
+        self.before(s)
+        self._rounds(s, extent, init, sure=known is not None)
+        return None
+
+    def _rounds(
+        self, s: kernel.Loop, extent: str, init: list[Operand], sure: bool, start: str = "0"
+    ) -> None:
+        """The loop itself, turned over: the test stands at the end. `sure`: at least one round."""
+        dtypes = [c.dtype for c in s.carries]
+        before, body = self.block, self.label()
+        number = self.module.next_number()
+        done = self.label()
+        if sure:
+            self.jump(body)
+        else:
+            self.branch(self.op(f"icmp slt i64 {start}, {extent}"), body, done)
+        self.start(body)
+        (k,), index_at = self.phis(["int64"])
+        carried, at = self.phis(dtypes)
+        outer_groups, outer_fast = self.groups, self.fast
+        if s.vector:
+            self.groups = (*self.groups, number)
+        if s.reassociate:
+            self.fast = self.fast | walk.carried(s.carries, s.yields)
+        with self.scope():
+            self.bind(s.index, self._backwards(k, extent) if s.reverse else k)
+            for variable, name in zip(s.carries, carried, strict=True):
+                self.bind(variable, name)
+            yields = self.run(s.body, s.yields)
+        self.groups, self.fast = outer_groups, outer_fast
+        if s.poll:
+            self.poll(k, s)
+        following, last = self.fresh(), self.fresh()
+        self.put(f"{following} = add nuw nsw i64 {k}, 1")
+        self.put(f"{last} = icmp eq i64 {following}, {extent}")
+        end = self.block
+        self.branch(
+            last, done, body, self.module.loop(number, number if s.vector else None, s.unroll)
+        )
+        self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
+        self.fill(at, carried, dtypes, [(before, init), (end, yields)])
+        self.start(done)
+        results, at = self.phis(dtypes)
+        sources = [(end, yields)] if sure else [(before, init), (end, yields)]
+        self.fill(at, results, dtypes, sources)
+        for variable, name in zip(s.carries, results, strict=True):
+            self.bind(variable, name)
+
+    def _backwards(self, k: str, extent: str) -> str:
+        last = self.op(f"sub i64 {extent}, 1")
+        return self.op(f"sub nsw i64 {last}, {k}")
+
+    def while_(self, s: kernel.While) -> None:
+        init = [self.value(e) for e in s.init]
+        self.before(s)
+        dtypes = [c.dtype for c in s.carries]
+        before, head, body, done = self.block, self.label(), self.label(), self.label()
+        self.jump(head)
+        self.start(head)
+        polls = s.poll
+        (count,), count_at = self.phis(["int64"] if polls else []) if polls else ((None,), 0)
+        carried, at = self.phis(dtypes)
+        with self.scope():
+            for variable, name in zip(s.carries, carried, strict=True):
+                self.bind(variable, name)
+            self.statements(s.before)
+            self.branch(self.value(s.cond), body, done)
+            self.start(body)
+            yields = self.scoped(s.body, s.yields)
+        if polls:
+            self.poll(count, s)
+            following = self.fresh()
+            self.put(f"{following} = add nuw nsw i64 {count}, 1")
+            self.fill(count_at, [count], ["int64"], [(before, ["0"]), (self.block, [following])])
+        self.fill(at, carried, dtypes, [(before, init), (self.block, yields)])
+        self.jump(head)
+        self.start(done)
+        for variable, name in zip(s.carries, carried, strict=True):
+            self.bind(variable, name)
+
+    def poll(self, round_: str, s: Any) -> None:
+        """Every so many rounds, ask whether to stop."""
+        inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
+        period = max(1, _POLL_WORK // walk.work(inner))
+        mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
+        ask, on = self.label(), self.label()
+        masked, due = self.fresh(), self.fresh()
+        self.put(f"{masked} = and i64 {round_}, {mask}")
+        self.put(f"{due} = icmp eq i64 {masked}, {mask}")
+        self.branch(due, ask, on)
+        self.start(ask)
+        answer, go_on = self.fresh(), self.fresh()
+        self.put(f"{answer} = call i32 {self.symbol('fnx_poll')}()")
+        if not self.top:  # those around must learn of it, and threads beside
+            told, either = self.fresh(), self.fresh()
+            self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+            self.put(f"{either} = or i32 {answer}, {told}")
+            answer = either
+        self.put(f"{go_on} = icmp eq i32 {answer}, 0")
+        self.exits.add("cancelled")
+        self.branch(go_on, on, "cancelled")
+        self.start(on)
+
+    def stopped(self) -> str:
+        """The address of a number that is not 0 once a function has been cancelled."""
+        found = self.memo.get("stopped")
+        if found is None and self.parent is not None:
+            found = self.capture(self.parent.stopped(), "ptr")  # type: ignore[attr-defined]
+        elif found is None:
+            found = self.slot("alloca i32, align 4")
+            self.head.append(f"  store i32 0, ptr {found}, align 4")
+        self.memo["stopped"] = found
+        return found
+
+    def cancelled(self, result: str = "void") -> None:
+        """The end of a function that was cancelled."""
+        if "cancelled" in self.exits:
+            self.start("cancelled")
+            self.put(f"store atomic i32 1, ptr {self.stopped()} monotonic, align 4")
+            self.put("ret void" if result == "void" else f"ret {result} poison")
+
+    def unless_cancelled(self, inner: "Body") -> None:
+        """After a call of a function that may have been cancelled."""
+        if "cancelled" not in inner.exits:
+            return
+        told, go_on, on = self.fresh(), self.fresh(), self.label()
+        self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+        self.put(f"{go_on} = icmp eq i32 {told}, 0")
+        self.exits.add("cancelled")
+        self.branch(go_on, on, "cancelled")
+        self.start(on)
+
+    # --- branches -------------------------------------------------------------------------------
+
+    def if_(self, s: kernel.If) -> None:
+        cond = self.value(s.cond)
+        self.before(s)
+        then, orelse, done = self.label(), self.label(), self.label()
+        dtypes = [r.dtype for r in s.results]
+        self.branch(cond, then, orelse)
+        sources = []
+        for label, body, results in ((then, s.then, s.on_true), (orelse, s.orelse, s.on_false)):
+            self.start(label)
+            values = self.scoped(body, results)
+            sources.append((self.block, values))
+            self.jump(done)
+        self.start(done)
+        names, at = self.phis(dtypes)
+        self.fill(at, names, dtypes, sources)
+        for variable, name in zip(s.results, names, strict=True):
+            self.bind(variable, name)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def library(self, s: kernel.CallLibrary) -> None:
+        texts = []
+        for k, arg in enumerate(s.args):
+            if isinstance(arg, Ref):
+                texts.append(f"ptr {self.ref(arg)}")
+            elif isinstance(arg, kernel.Address):
+                texts.append(f"ptr {self.symbol(arg.symbol)}")
+            elif s.by_reference:
+                texts.append(f"ptr {self._in_slot(arg, (s, k))}")
+            elif arg.dtype == "bool":
+                texts.append(f"i8 {self.op(f'zext i1 {self.value(arg)} to i8')}")
+            elif arg.dtype in lt.PART or lt.KIND[arg.dtype] == "h":
+                raise NotImplementedError(
+                    f"{s.symbol}: {arg.dtype} can be passed by reference only"
+                )
+            else:
+                texts.append(f"{lt.REGISTER[arg.dtype]} {self.value(arg)}")
+        callee = self.symbol(s.symbol)
+        if s.work:
+            work, entered = self.number(("work", s), s.work, "i64"), self.fresh()
+            self.put(f"{entered} = call i64 {self.symbol('fnx_blas_enter')}(i64 {work})")
+        if s.result is None:
+            self.put(f"call void {callee}({', '.join(texts)})")
+        else:
+            name = self.fresh()
+            self.put(f"{name} = call {lt.REGISTER[s.result.dtype]} {callee}({', '.join(texts)})")
+            self.bind(s.result, name)
+        if s.work:
+            self.put(f"call void {self.symbol('fnx_blas_leave')}(i64 {entered})")
+        for buffer in s.writes:
+            self.kill(buffer)
+
+    def _in_slot(self, arg: Expr, key: Any) -> str:
+        """The address of a stack slot with the value of an expression."""
+        dtype, value = arg.dtype, self.value(arg)
+        buffer = Buffer("argument", dtype, 1, "stack")
+        slot = self.pointers[buffer] = self.slot(f"alloca {lt.element(dtype)}, align 16", key)
+        with self.scope():
+            self.store(buffer, "0", value)
+        return slot
+
+    def host(self, s: kernel.CallHost) -> None:
+        refs = [ref for ref, _, _ in (*s.inputs, *s.outputs)]
+        array = self.slot(f"alloca [{max(len(refs), 1)} x ptr], align 16")
+        for k, ref in enumerate(refs):
+            address = self.ref(ref)
+            place = self.op(f"getelementptr inbounds ptr, ptr {array}, i64 {k}") if k else array
+            self.put(f"store ptr {address}, ptr {place}, align 8")
+        callee = self.number(("host", s), ("host", s), "ptr")  # type: ignore[arg-type]
+        status, good, on = self.fresh(), self.fresh(), self.label()
+        self.put(f"{status} = call i32 {callee}(ptr {array})")
+        self.put(f"{good} = icmp eq i32 {status}, 0")
+        self.exits.add("failed")
+        self.branch(good, on, "failed")
+        self.start(on)
+        for ref, _, _ in s.outputs:
+            self.kill(ref.buffer)
+
+    # --- functions of their own -----------------------------------------------------------------
+
+    def nest(self, s: kernel.Nest) -> None:
+        if not (self.top and _is_function(s)):
+            # inside a function, or with a host call: a block like any other
+            self.before(s)
+            results = self.scoped(s.body, s.results)
+            for variable, operand in zip(s.results, results, strict=True):
+                self.bind(variable, operand)
+            return
+        self.before(s)
+        inner = Body(self.module, self, s)
+        inner.statements(s.body)
+        dtypes = [r.dtype for r in s.results]
+        flat = [x for e in s.results for x in lt.parts(inner.value(e))]
+        kinds = [t for d in dtypes for t in lt.types(d)]
+        struct = f"{{ {', '.join(kinds)} }}" if kinds else "void"
+        value = "poison"
+        for k, (t, x) in enumerate(zip(kinds, flat, strict=True)):
+            value = inner.op(f"insertvalue {struct} {value}, {t} {x}, {k}")
+        inner.put(f"ret {struct} {value}" if kinds else "ret void")
+        inner.cancelled(struct)
+        name = f"@k{len(self.kernels)}"
+        light = len(inner.lines) < 30 and not any(
+            isinstance(x, kernel.Loop | kernel.While) for x in walk.statements(s.body)
+        )
+        attribute = "alwaysinline" if light else "noinline"
+        name, new = self._define(inner, name, struct, "", attribute, s), name
+        if name == new:
+            self.kernels.append((name[1:], s.name, s.note))
+        texts = ["ptr %params", *(f"{_type(what)} {x}" for _, x, what in inner.captures)]
+        call = f"call {struct} {name}({', '.join(texts)})"
+        if not kinds:
+            self.put(call)
+            self.unless_cancelled(inner)
+            return
+        result = self.fresh()
+        self.put(f"{result} = {call}")
+        self.unless_cancelled(inner)
+        fields = [self.op(f"extractvalue {struct} {result}, {k}") for k in range(len(kinds))]
+        for variable, dtype in zip(s.results, dtypes, strict=True):
+            n = len(lt.types(dtype))
+            self.bind(variable, lt.whole(fields[:n]))
+            del fields[:n]
+
+    def _define(
+        self, inner: "Body", name: str, result: str, more: str, attributes: str, s: Stmt
+    ) -> str:
+        """Print a function whose arguments are what it captures from this one; its name.
+
+        Kernels that are equal share a function.
+        """
+        written = walk.all_writes(s)
+        arguments = ["ptr noalias readonly %params"]
+        for x, _, what in inner.captures:
+            if type(what) is Buffer:
+                align = lt.BYTES[lt.PART.get(what.dtype, what.dtype)]
+                align = align if what.space == "argument" else 64
+                access = "" if what in written else " readonly"
+                arguments.append(f"ptr noalias nonnull noundef align {align}{access} {x}")
+            else:
+                arguments.append(f"{what} {x}")
+        arguments.append(more.removeprefix(", "))
+        signature = f"({', '.join(filter(None, arguments))}) nounwind {attributes} {{"
+        text = "\n".join([signature, "entry:", *inner.head, *inner.lines, "}", ""])
+        key = result, _plain(text), *[(x.vector, x.unroll) for x in _loops(s)]
+        if isinstance(s, kernel.Nest) and "@p" not in text:
+            name = self.module.by_text.setdefault(key, name)
+            if name in self.module.defined:
+                return name
+        self.module.defined.add(name)
+        self.module.functions.append(f"define internal {result} {name}{text}")
+        return name
+
+    def share_out(self, s: kernel.Loop) -> None:
+        """A loop whose rounds threads share: its body is a function of a range of rounds."""
+        extent = self.value(s.extent)
+        self.before(s)
+        inner = Body(self.module, self, s)
+        inner._rounds(s, "%hi", [], sure=False, start="%lo")
+        inner.put("ret void")
+        inner.cancelled()
+        name = f"@p{self.module.next_number()}"
+        self._define(inner, name, "void", ", i64 %lo, i64 %hi", "", s)
+        kinds = ["ptr", *(_type(what) for _, _, what in inner.captures)]
+        values = ["%params", *(x for _, x, _ in inner.captures)]
+        struct = f"{{ {', '.join(kinds)} }}"
+        context = self.slot(f"alloca {struct}, align 16")
+        for k, (t, x) in enumerate(zip(kinds, values, strict=True)):
+            place = self.op(f"getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {k}")
+            self.put(f"store {t} {x}, ptr {place}")
+        task = f"{name}.task"
+        lines = [f"define internal void {task}(ptr %context, i64 %lo, i64 %hi) nounwind {{"]
+        for k, t in enumerate(kinds):
+            where = f"getelementptr inbounds {struct}, ptr %context, i64 0, i32 {k}"
+            lines += [f"  %p{k} = {where}", f"  %x{k} = load {t}, ptr %p{k}"]
+        passed = ", ".join(f"{t} %x{k}" for k, t in enumerate(kinds))
+        lines += [f"  call void {name}({passed}, i64 %lo, i64 %hi)", "  ret void", "}", ""]
+        self.module.functions.append("\n".join(lines))
+        grain = max(1, _GRAIN_WORK // walk.work(s.body))
+        least = self.number(("grain", s), grain, "i64")
+        run = self.symbol("fnx_parallel_for")
+        self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")
+        self.unless_cancelled(inner)
+
+
+def _plain(text: str) -> str:
+    """A function's text with its metadata numbered from 0."""
+    numbers: dict[str, str] = {}
+    return re.sub(r"![0-9]+", lambda m: numbers.setdefault(m[0], f"!{len(numbers)}"), text)
+
+
+def _loops(s: Stmt) -> list[kernel.Loop]:
+    return [x for x in walk.statements([s]) if isinstance(x, kernel.Loop)]
+
+
+def _type(what: Any) -> str:
+    return "ptr" if type(what) is Buffer else what
+
+
+_PRINT: dict[type, Callable[[Any, Any], None]] = {
+    kernel.Eval: Body.eval,
+    kernel.Let: Body.let,
+    kernel.Store: Body.put_store,
+    kernel.Loop: Body.loop,
+    kernel.While: Body.while_,
+    kernel.If: Body.if_,
+    kernel.Copy: Body.copy,
+    kernel.Fill: Body.fill_memory,
+    kernel.CallLibrary: Body.library,
+    kernel.CallHost: Body.host,
+    kernel.Nest: Body.nest,
+}

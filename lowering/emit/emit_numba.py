@@ -1,0 +1,462 @@
+"""Prints a program of the Kernel IR as readable Python for Numba, which plain Python runs as well.
+
+`emit(program)` gives the source; `run(program, arrays)` executes it. It is the second printer beside
+emit_llvm: what people read and export, and a check of the first.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
+from fnx.lowering.ir.known import Known
+
+from . import expand
+from . import numba_scalar as ns
+from .llvm_types import KIND
+
+_WIDE = 76  # characters after which an expression gets a name
+_FORMULAS = {
+    "half_bits": ("float32", expand.half_bits),
+    "half_value": ("uint16", expand.half_value),
+    "bfloat_bits": ("float32", expand.bfloat_bits),
+    "bfloat_value": ("uint16", expand.bfloat_value),
+}
+
+
+@dataclass(eq=False)
+class Printed:
+    """Python source with one function `entry`, whose arguments are one-dimensional arrays.
+
+    float16 and bfloat16 arrays are passed as uint16. A program that calls libraries or the host runs
+    as plain Python only (`compiles` is False).
+    """
+
+    source: str
+    entry: str
+    compiles: bool
+    callbacks: list[Any] = field(default_factory=list)
+
+    def function(self, jit: bool = True) -> Any:
+        """The Python function; compiled by Numba, or run by the interpreter if not `jit`."""
+        import numba
+
+        space: dict[str, Any] = {"callbacks": self.callbacks}
+        if not (jit and self.compiles):
+            space["jit"] = lambda f: f
+        else:
+            space["jit"] = numba.njit(error_model="numpy")
+        source = self.source.replace("jit = numba.njit(error_model='numpy')\n", "")
+        exec(compile(source, f"<{self.entry}>", "exec"), space)
+        return space[self.entry]
+
+
+def emit(program: Program) -> Printed:
+    """The source of a program."""
+    module = _Module()
+    code = Code(module, _uses(program), program)
+    names = [code.buffer(b) for b in (*program.inputs, *program.outputs)]
+    for b in walk.buffers(program.body):
+        if b.space != "argument":
+            code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
+    code.statements(program.body)
+    entry = "".join(c if c.isalnum() else "_" for c in program.name) or "program"
+    if not entry[0].isalpha() or entry in module.functions:
+        entry = "program_" + entry
+    body = ["@jit", f"def {entry}({', '.join(names)}):"]
+    body += [f'    """{note}"""' for note in program.notes[:1]]
+    body += code.lines or ["    pass"]
+    imports = ["import math\n", "import numba", "import numpy as np"]
+    if module.runtime:
+        imports.append(
+            f"from fnx.lowering.emit.numba_runtime import {', '.join(sorted(module.runtime))}"
+        )
+    head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
+    functions = ["@jit\n" + text for text in module.functions.values()]
+    source = "\n".join(head) + "\n\n" + "\n\n\n".join([*functions, "\n".join(body)]) + "\n"
+    compiles = not module.runtime & {"library", "host", "special"}
+    return Printed(source, entry, compiles, module.callbacks)
+
+
+def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> list[np.ndarray]:
+    """Execute a program by its printed Python; outputs are one-dimensional arrays."""
+    from fnx.core import dtypes
+
+    printed = emit(program)
+    given = [_flat(a) for a in arrays]
+    results = [np.zeros(b.size, dtypes.canonical(b.dtype)) for b in program.outputs]
+    with np.errstate(all="ignore"):
+        printed.function(jit)(*given, *map(_flat, results))
+    return results
+
+
+def _flat(a: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(a).reshape(-1)
+    return flat.view(np.uint16) if flat.dtype.name in ("float16", "bfloat16") else flat
+
+
+def _uses(program: Program) -> Counter:
+    """How often each expression is an operand, anywhere in the program."""
+    uses: Counter = Counter()
+    seen: set[Expr] = set()
+    for stmt in walk.statements(program.body):
+        stack = walk.expressions(stmt)
+        uses.update(stack)
+        while stack:
+            e = stack.pop()
+            if e not in seen:
+                seen.add(e)
+                uses.update(e.args)
+                stack.extend(e.args)
+    return uses
+
+
+class _Module:
+    """What a source has beside its main function."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, str] = {}
+        self.runtime: set[str] = set()
+        self.callbacks: list[Any] = []
+
+
+class Printer(Known):
+    """Expressions as text; values that are used more than once become variables."""
+
+    def __init__(self, module: _Module, uses: Counter):
+        super().__init__()
+        self.module, self.uses = module, uses
+        self.lines: list[str] = []
+        self.depth = 1
+        self.count = 0
+        self.indices: set[Expr] = set()
+
+    def put(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count - 1}"
+
+    # --- expressions ----------------------------------------------------------------------------
+
+    def evaluated(self, e: Expr) -> str:
+        if e.op in ("const", "size", "literal"):
+            return ns.number(e, bare=False)
+        text = ns.form(e.op, e.args[0].dtype, e.dtype)(self, e)
+        if self.uses[e] > 1 or len(text) > _WIDE:
+            return self.assigned(text)
+        return text
+
+    def assigned(self, text: str) -> str:
+        """A variable that holds the value, unless it is one already."""
+        if text.isidentifier():
+            return text
+        name = self.fresh("t")
+        self.put(f"{name} = {_bare(text)}")
+        return name
+
+    def inline(self, e: Expr) -> str:
+        """The text of an expression that stands for another one."""
+        for a in _parts(e):
+            self.uses[a] += sum(a is x for x in e.args) or 1
+        return self.value(e)
+
+    def operands(self, e: Expr, bare: bool = True) -> list[str]:
+        """The operands' texts; numbers without dtype if another operand fixes it."""
+        constant = [a.op in ("const", "size", "literal") for a in e.args]
+        if e.op == "load":
+            constant.append(False)
+        bare = bare and not all(constant)
+        return [
+            ns.number(a, bare=True) if c and bare else self.memo[a]
+            for a, c in zip(e.args, constant, strict=False)
+        ]
+
+    def is_index(self, e: Expr) -> bool:
+        """Surely not negative: made of loop indices and sizes."""
+        if e.op in ("size", "const"):
+            return e.attr >= 0
+        if e.op == "var":
+            return e in self.indices
+        return e.op in ("add", "mul", "div", "rem") and all(map(self.is_index, e.args))
+
+    def index(self, e: Expr) -> str:
+        return ns.number(e, bare=True) if e.op in ("const", "size") else self.value(e)
+
+    def buffer(self, b: Buffer) -> str:
+        raise NotImplementedError
+
+    # --- functions ------------------------------------------------------------------------------
+
+    def has_function(self, name: str) -> bool:
+        return name in self.module.functions
+
+    def add_function(self, name: str, text: str) -> None:
+        self.module.functions[name] = text
+
+    def formula(self, name: str) -> str:
+        """The function of a conversion of 16-bit formats."""
+        dtype, build = _FORMULAS[name]
+        return self._define(name, [scalar.var(dtype)], build)
+
+    def function(self, op: str, dtype: str) -> str:
+        """The function of an operation that has one of its own."""
+        variables = [scalar.var(dtype) for _ in range(2 if op in scalar.BINARY else 1)]
+        return self._define(f"{op}_{dtype}", variables, lambda *v: expand.body(op, dtype, list(v)))
+
+    def _define(self, name: str, variables: list[Expr], build: Any) -> str:
+        if not self.has_function(name):
+            root = build(*variables)
+            code = Printer(self.module, Counter(_all_operands(root)))
+            arguments = ["x", "y"][: len(variables)]
+            for v, argument in zip(variables, arguments, strict=True):
+                code.memo[v] = argument
+            result = code.value(root)
+            lines = [f"def {name}({', '.join(arguments)}):", *code.lines]
+            self.add_function(name, "\n".join([*lines, f"    return {_bare(result)}"]))
+        return name
+
+
+def _bare(text: str) -> str:
+    """Without parentheses around the whole."""
+    if not (text[0] == "(" and text[-1] == ")"):
+        return text
+    level = 0
+    for k, c in enumerate(text):
+        level += (c == "(") - (c == ")")
+        if not level and k < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _parts(root: Expr) -> list[Expr]:
+    seen: dict[Expr, None] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        for a in e.args:
+            if a not in seen:
+                seen[a] = None
+                stack.append(a)
+    return list(seen)
+
+
+def _all_operands(root: Expr) -> list[Expr]:
+    return [a for e in (root, *_parts(root)) for a in e.args]
+
+
+class Code(Printer):
+    """The main function: statements."""
+
+    def __init__(self, module: _Module, uses: Counter, program: Program):
+        super().__init__(module, uses)
+        self.names: dict[Buffer, str] = {}
+        self.taken: set[str] = set()
+
+    def buffer(self, b: Buffer) -> str:
+        name = self.names.get(b)
+        if name is None:
+            name = "".join(c if c.isalnum() else "_" for c in b.name) or "b"
+            while name in self.taken or not name[0].isalpha():
+                name = "b_" + name
+            self.names[b] = name
+            self.taken.add(name)
+        return name
+
+    def statements(self, body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            _PRINT[type(stmt)](self, stmt)
+
+    def before(self, stmt: Stmt) -> None:
+        for b in walk.all_writes(stmt):
+            self.kill(b)
+
+    def named(self, variables: Sequence[Expr]) -> list[str]:
+        """Python variables for variables of the IR."""
+        return [self.fresh(_stem(v)) for v in variables]
+
+    def bind_all(self, variables: Sequence[Expr], names: Sequence[str]) -> None:
+        for v, name in zip(variables, names, strict=True):
+            self.bind(v, name)
+
+    def set(self, names: Sequence[str], exprs: Sequence[Expr]) -> None:
+        """names = exprs, all at once."""
+        texts = [self.value(e) for e in exprs]
+        pairs = [(n, t) for n, t in zip(names, texts, strict=True) if n != t]
+        if any(n in t for n, _ in pairs for _, t in pairs) and len(pairs) > 1:
+            left, right = zip(*pairs, strict=True)
+            self.put(f"{', '.join(left)} = {', '.join(map(_bare, right))}")
+            return
+        for n, t in pairs:
+            self.put(f"{n} = {_bare(t)}")
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def eval(self, s: kernel.Eval) -> None:
+        self.pin(s.exprs)
+        for e in s.exprs:
+            if e.args:
+                self.memo[e] = self.assigned(self.memo[e])
+
+    def let(self, s: kernel.Let) -> None:
+        names = self.named(s.variables)
+        self.set(names, s.values)
+        self.bind_all(s.variables, names)
+
+    def store(self, s: kernel.Store) -> None:
+        index, value = self.index(s.index), self.value(s.value)
+        if KIND[s.buffer.dtype] == "h":
+            value = ns.to_bits(self, value, s.buffer.dtype)
+        self.put(f"{self.buffer(s.buffer)}[{_bare(index)}] = {_bare(value)}")
+        self.kill(s.buffer)
+
+    def loop(self, s: kernel.Loop) -> None:
+        extent = self.index(s.extent)
+        names = self.named(s.carries)
+        self.set(names, s.init)
+        self.before(s)
+        index = self.fresh("i")
+        rounds = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({_bare(extent)})"
+        marks = [w for w in ("parallel", "vector", "reassociate") if getattr(s, w)]
+        self.put(f"for {index} in {rounds}:" + (f"  # {', '.join(marks)}" if marks else ""))
+        self.depth += 1
+        with self.scope():
+            self.indices.add(s.index)
+            self.bind(s.index, index)
+            self.bind_all(s.carries, names)
+            start = len(self.lines)
+            self.statements(s.body)
+            self.set(names, s.yields)
+            if len(self.lines) == start:
+                self.put("pass")
+        self.depth -= 1
+        self.bind_all(s.carries, names)
+
+    def while_(self, s: kernel.While) -> None:
+        names = self.named(s.carries)
+        self.set(names, s.init)
+        self.before(s)
+        self.put("while True:")
+        self.depth += 1
+        with self.scope():
+            self.bind_all(s.carries, names)
+            self.statements(s.before)
+            cond = self.value(s.cond)
+            self.put(f"if not {cond}:")
+            self.put("    break")
+            with self.scope():
+                self.statements(s.body)
+                self.set(names, s.yields)
+        self.depth -= 1
+        self.bind_all(s.carries, names)
+
+    def if_(self, s: kernel.If) -> None:
+        cond = self.value(s.cond)
+        names = self.named(s.results)
+        self.before(s)
+        for head, body, values in (
+            (f"if {_bare(cond)}:", s.then, s.on_true),
+            ("else:", s.orelse, s.on_false),
+        ):
+            self.put(head)
+            self.depth += 1
+            with self.scope():
+                start = len(self.lines)
+                self.statements(body)
+                self.set(names, values)
+                if len(self.lines) == start:
+                    self.put("pass")
+            self.depth -= 1
+        self.bind_all(s.results, names)
+
+    def copy(self, s: kernel.Copy) -> None:
+        count = self.index(s.count)
+        target, source = self.index(s.target.index), self.index(s.source.index)
+        to, of = self.buffer(s.target.buffer), self.buffer(s.source.buffer)
+        self.put(f"{to}[{_range(target, count)}] = {of}[{_range(source, count)}]")
+        self.kill(s.target.buffer)
+
+    def fill(self, s: kernel.Fill) -> None:
+        count, value, first = self.index(s.count), self.value(s.value), self.index(s.target.index)
+        if KIND[s.target.buffer.dtype] == "h":
+            value = ns.to_bits(self, value, s.target.buffer.dtype)
+        self.put(f"{self.buffer(s.target.buffer)}[{_range(first, count)}] = {_bare(value)}")
+        self.kill(s.target.buffer)
+
+    def library(self, s: kernel.CallLibrary) -> None:
+        self.module.runtime.add("library")
+        texts = [
+            f"({self.buffer(a.buffer)}, {_bare(self.index(a.index))})"
+            if isinstance(a, Ref)
+            else repr(a.symbol)
+            if isinstance(a, kernel.Address)
+            else f"{ns.NUMPY[a.dtype]}({_bare(self.value(a))})"
+            for a in s.args
+        ]
+        result = repr(s.result.dtype) if s.result is not None else None
+        call = ", ".join([repr(s.symbol), str(s.by_reference), str(result), *texts])
+        if s.result is None:
+            self.put(f"library({call})")
+        else:
+            (name,) = self.named([s.result])
+            self.put(f"{name} = library({call})")
+            self.bind(s.result, name)
+        for b in s.writes:
+            self.kill(b)
+
+    def host(self, s: kernel.CallHost) -> None:
+        self.module.runtime.add("host")
+        self.module.callbacks.append(s.callback)
+        sides = [
+            ", ".join(
+                f"({self.buffer(r.buffer)}, {_bare(self.index(r.index))}, {shape}, {dtype!r})"
+                for r, shape, dtype in side
+            )
+            for side in (s.inputs, s.outputs)
+        ]
+        k = len(self.module.callbacks) - 1
+        comment = f"  # {s.name}" if s.name else ""
+        self.put(f"host(callbacks[{k}], [{sides[0]}], [{sides[1]}]){comment}")
+        for r, _, _ in s.outputs:
+            self.kill(r.buffer)
+
+    def nest(self, s: kernel.Nest) -> None:
+        self.put(f"# {s.name}" + (f": {s.note}" if s.note else ""))
+        self.before(s)
+        with self.scope():
+            self.statements(s.body)
+            found = [self.value(v) for v in s.results]
+        self.bind_all(s.results, found)
+
+
+def _stem(v: Expr) -> str:
+    stem = "".join(c for c in str(v.attr).rstrip("0123456789") if c.isalnum())
+    return stem if stem.isidentifier() and stem not in ("i", "t", "np", "math") else "v"
+
+
+def _range(first: str, count: str) -> str:
+    if first in ("0", "np.int64(0)"):
+        return f":{_bare(count)}"
+    return f"{_bare(first)} : {first} + {count}"
+
+
+_PRINT: dict[type, Any] = {
+    kernel.Eval: Code.eval,
+    kernel.Let: Code.let,
+    kernel.Store: Code.store,
+    kernel.Loop: Code.loop,
+    kernel.While: Code.while_,
+    kernel.If: Code.if_,
+    kernel.Copy: Code.copy,
+    kernel.Fill: Code.fill,
+    kernel.CallLibrary: Code.library,
+    kernel.CallHost: Code.host,
+    kernel.Nest: Code.nest,
+}

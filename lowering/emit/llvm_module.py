@@ -1,0 +1,184 @@
+"""The LLVM module of a program while it is printed: parameters, declarations, functions, metadata."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from fnx.core import scalar
+from fnx.lowering.ir.kernel import Buffer
+from fnx.lowering.runtime import cache
+
+from . import expand, vector_names
+from . import llvm_types as lt
+
+Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
+
+
+@lru_cache(maxsize=1)
+def host_has_half() -> bool:
+    """Whether this CPU converts float16 in hardware; if not, integers do it."""
+    import platform
+
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return True
+    return "+f16c" in cache.processor()[1].split(",")
+
+
+@dataclass(eq=False)
+class Module:
+    """`homes` says which statement's function holds a stack buffer (None: the entry)."""
+
+    homes: dict[Buffer, Any] = field(default_factory=dict)
+    has_half: bool = True
+    params: list[Param] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    by_text: dict[tuple, str] = field(default_factory=dict)  # the names of kernels
+    defined: set[str] = field(default_factory=set)
+    slots: dict[Any, int] = field(default_factory=dict)
+    declarations: dict[str, str] = field(default_factory=dict)
+    helpers: dict[tuple[str, str], str] = field(default_factory=dict)
+    shared: bool = True  # whether mathematical functions are those that all programs share
+    variants: dict[str, list[str]] = field(default_factory=dict)
+    metadata: list[str] = field(default_factory=list)
+    _known: dict[Any, str] = field(default_factory=dict)
+    _numbers: int = 0
+
+    def next_number(self) -> int:
+        """A number for a loop or a function that is to be told from the others."""
+        self._numbers += 1
+        return self._numbers - 1
+
+    def parameter(self, key: Any, value: Param) -> int:
+        """The number of the parameter with this key; a new one has `value`."""
+        k = self.slots.get(key)
+        if k is None:
+            k = self.slots[key] = len(self.params)
+            self.params.append(value)
+        return k
+
+    def declare(self, name: str, text: str) -> None:
+        self.declarations[name] = text
+
+    # --- metadata -------------------------------------------------------------------------------
+
+    def _meta(self, key: Any, text: str) -> str:
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = f"!{len(self.metadata)}"
+            self.metadata.append(f"{found} = {text.replace('SELF', found)}")
+        return found
+
+    def empty(self) -> str:
+        return self._meta("empty", "!{}")
+
+    def positive(self) -> str:
+        """Sizes that are parameters are above 16."""
+        return self._meta("positive", "!{i64 17, i64 281474976710656}")
+
+    def group(self, numbers: tuple[int, ...]) -> str:
+        """The access group of the vector loops of these numbers."""
+        single = [self._meta(("group", n), "distinct !{}") for n in numbers]
+        if len(single) == 1:
+            return single[0]
+        return self._meta(("groups", numbers), f"!{{{', '.join(single)}}}")
+
+    def loop(self, number: int, group: int | None, unroll: int) -> str:
+        """What is said of a loop, or nothing."""
+        facts = []
+        if group is not None:
+            g = self.group((group,))
+            parallel = f'!{{!"llvm.loop.parallel_accesses", {g}}}'
+            facts.append(self._meta(("parallel", group), parallel))
+        if unroll == 1:
+            facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
+        if unroll > 1:
+            count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
+            facts.append(self._meta(("unroll", unroll), count))
+        if not facts:
+            return ""
+        fact = self._meta(("loop", number), f"distinct !{{SELF, {', '.join(facts)}}}")
+        return f", !llvm.loop {fact}"
+
+    # --- functions of operations ----------------------------------------------------------------
+
+    def helper(self, op: str, dtype: str) -> str:
+        """The name of the function of an operation, printed when it is first asked for."""
+        name = self.helpers.get((op, dtype))
+        if name is None and self.shared and vector_names.exists(op, dtype):
+            name = self.helpers[op, dtype] = self._shared(op, dtype)
+        if name is None:
+            name, text, declarations, needs = helper_text(op, dtype, self.has_half, self.shared)
+            for other in needs:
+                self.helper(*other)
+            self.helpers[op, dtype] = name
+            self.declarations.update(declarations)
+            self.functions.append(text)
+        return name
+
+    def _shared(self, op: str, dtype: str) -> str:
+        """Declare a function that all programs share, and its vector variants."""
+        arity = 2 if op in scalar.BINARY else 1
+        lines, fact, names = vector_names.declaration(op, dtype, arity)
+        pure = "nounwind willreturn memory(none)"
+        number = 100 + len(self.variants)
+        self.variants[f"attributes #{number} = {{ {pure} {fact} }}"] = names
+        first, *others = lines
+        self.declare(names[0], f"{first} #{number}")
+        for other, n in zip(others, names[1:], strict=True):
+            self.declare(n, f"{other} nounwind willreturn memory(none)")
+        return f"@{names[0]}"
+
+    def text(self) -> str:
+        lines = [*self.functions, *self.declarations.values(), *self.variants, *self.metadata]
+        used = [f"ptr @{n}" for names in self.variants.values() for n in names[1:]]
+        if used:  # or LLVM drops the declarations before it vectorises
+            lines.append(
+                f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}], "
+                'section "llvm.metadata"'
+            )
+        return "\n".join([*lines, ""])
+
+
+_HALF = {
+    "half_bits": ("float32", "uint16", expand.half_bits),
+    "half_value": ("uint16", "float32", expand.half_value),
+}
+
+
+@lru_cache(maxsize=512)
+def helper_text(
+    op: str, dtype: str, has_half: bool, shared: bool = False
+) -> tuple[str, str, dict, tuple]:
+    """Name, text, declarations and helpers of an operation's function; without contraction."""
+    from .llvm_function import Function
+
+    module = Module(has_half=has_half, shared=False)
+    needs: dict[tuple[str, str], str] = {}
+
+    def other(*key: str) -> str:
+        there = shared and vector_names.exists(*key)
+        name = vector_names.name(*key) if there else "fnx." + ".".join(key)
+        return needs.setdefault(key, f"@{name}")
+
+    module.helper = other  # type: ignore[method-assign]
+    code = Function(module)
+    code.flags = ""
+    if op in _HALF:
+        source, result, build = _HALF[op]
+        variables = [scalar.var(source, "x")]
+        value = build(*variables)
+    else:
+        variables = [scalar.var(dtype, "x") for _ in range(2 if op in scalar.BINARY else 1)]
+        value = expand.body(op, dtype, variables)
+        result = value.dtype
+    arguments = []
+    for k, v in enumerate(variables):
+        names = [f"%a{k}.{j}" for j in range(len(lt.types(v.dtype)))]
+        code.memo[v] = lt.whole(names)
+        arguments += [f"{t} {x}" for t, x in zip(lt.types(v.dtype), names, strict=True)]
+    code.returns(code.value(value), result)
+    name = f"@fnx.{op}.{dtype}"
+    kind = lt.result_type(result)
+    head = f"define internal {kind} {name}({', '.join(arguments)}) alwaysinline nounwind {{"
+    text = "\n".join([head, "entry:", *code.head, *code.lines, "}", ""])
+    return name, text, dict(module.declarations), tuple(needs)

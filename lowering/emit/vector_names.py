@@ -1,0 +1,63 @@
+"""Names of the vector functions: what exists, how many lanes, and how LLVM is told.
+
+A program that uses sin fifty times would have LLVM optimise its hundred instructions fifty times.
+Instead it calls `fnx_v_sin_float64`, and the attribute "vector-function-abi-variant" tells LLVM's
+loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vlib.py.
+"""
+
+import re
+from functools import lru_cache
+
+from fnx.lowering.runtime import cache
+
+_WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
+TYPE = {"float32": "float", "float64": "double"}
+BRANCHING = {"sin", "cos", "tan"}  # those with a cheaper way for usual arguments (vmath.USUAL)
+_NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
+
+
+@lru_cache(maxsize=1)
+def vector_bits() -> int:
+    """The width of this CPU's vectors."""
+    features = cache.processor()[1].split(",")
+    if "+avx512f" in features:
+        return 512
+    return 256 if "+avx2" in features else 128
+
+
+def widths(dtype: str) -> list[int]:
+    """Lanes of the vector variants on this machine: of its widest vectors, and half as many."""
+    least = _WIDTH[dtype]
+    return [least * k for k in (1, 2, 4) if vector_bits() // 2 <= 128 * k <= vector_bits()]
+
+
+def exists(op: str, dtype: str) -> bool:
+    """Whether an operation has vector variants."""
+    from .vmath import VMATH
+
+    return (op, dtype) in VMATH and dtype in TYPE
+
+
+def name(op: str, dtype: str) -> str:
+    return f"fnx_v_{op}_{dtype}"
+
+
+def parse(symbol: str) -> tuple[str, str, int] | None:
+    """Operation, dtype and lanes (0: scalar) of a function's name; None for other names."""
+    found = _NAME.fullmatch(symbol)
+    if found is None or found[3] and int(found[3]) not in widths(found[2]):
+        return None
+    return found[1], found[2], int(found[3] or 0)
+
+
+def declaration(op: str, dtype: str, arity: int) -> tuple[list[str], str, list[str]]:
+    """Declarations of a function and its variants, the first one's attribute, and their names."""
+    t, base = TYPE[dtype], name(op, dtype)
+    lines = [f"declare {t} @{base}({', '.join([t] * arity)})"]
+    names, variants = [base], []
+    for w in widths(dtype):
+        args = ", ".join([f"<{w} x {t}>"] * arity)
+        lines.append(f"declare <{w} x {t}> @{base}_w{w}({args})")
+        names.append(f"{base}_w{w}")
+        variants.append(f"_ZGV_LLVM_N{w}{'v' * arity}_{base}({base}_w{w})")
+    return lines, f'"vector-function-abi-variant"="{",".join(variants)}"', names

@@ -1,0 +1,1 @@
+"""The Kernel IR: typed scalar expressions in loops, branches, stores and calls; its checker and printer."""

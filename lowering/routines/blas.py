@@ -1,0 +1,43 @@
+"""Library recipes: who makes native code of each, and on which dtypes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fnx.core import recipe
+from fnx.lowering.build.values import Handle
+
+from . import fft, gemm, reflections, sort, spectral, triangular, tridiagonal
+from .stacks import LETTER, constant, same_bytes
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
+_ANY_DTYPE: dict[str, Routine] = {
+    **gemm.ROUTINES,
+    **sort.ROUTINES,
+    **fft.ROUTINES,
+    "same_bytes": same_bytes,
+    "constant": constant,
+}
+_LAPACK: dict[str, Routine] = {
+    **triangular.ROUTINES,
+    **spectral.ROUTINES,
+    **reflections.ROUTINES,
+    **tridiagonal.ROUTINES,
+}
+_INTEGERS = frozenset({"lu_pivots_to_permutation"})
+
+
+def known(r: recipe.Library) -> bool:
+    """Whether there is native code for it; if not, the primitive's impl is called on the host."""
+    if r.name in fft.ROUTINES:
+        return fft.known(r)
+    if r.name in _ANY_DTYPE or r.name in _INTEGERS:
+        return True
+    return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
+
+
+def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Emit the statements of a library recipe."""
+    (_ANY_DTYPE.get(r.name) or _LAPACK[r.name])(builder, r, outs)

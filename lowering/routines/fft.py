@@ -1,0 +1,40 @@
+"""Fourier transforms: one call of a native driver with a plan, which is made when a program is loaded."""
+
+from typing import TYPE_CHECKING
+
+from fnx.core import recipe, scalar
+from fnx.lowering.build.values import Handle
+from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
+from fnx.lowering.runtime import fft_plan, pocketfft
+
+from .stacks import at, const, finish, place, prod, work
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+
+def known(r: recipe.Library) -> bool:
+    """Whether NumPy has the loops that the driver calls."""
+    return pocketfft.loops() is not None
+
+
+def fft(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    kind, lengths = r.params
+    (x,), (out,) = r.operands, outs
+    source = builder.store(x)  # type: ignore[arg-type]
+    target = place(builder, out)
+    if not prod(x.shape):
+        if out.size:
+            zero = const(0, out.dtype)
+            builder.emit(Fill(at(target), scalar.size(out.size), zero))
+        return finish(builder, out)
+    shape = (*x.shape[: -len(lengths)], *lengths)
+    plan = fft_plan.name(kind, shape, len(lengths), x.dtype)
+    space = work(builder, "uint8", fft_plan.work_bytes(plan))
+    args = [Address(f"fft:{plan}"), at(source), at(target), at(space)]
+    written = {s.buffer: None for s in (target, space)}
+    builder.emit(CallLibrary("fnx:fnx_fft", args, list(written)))
+    return finish(builder, out)
+
+
+ROUTINES = {"fft": fft}

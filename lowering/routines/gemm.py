@@ -1,0 +1,343 @@
+"""dot_general: small ones as loops, others by routines on whatever views of memory they can read.
+
+Routines are fnx's own for real matrices (matmul.py), BLAS's for vectors and complex numbers.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.build import fuse
+from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
+from fnx.lowering.build.views import Matrices, matrices, offset, view
+from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
+from fnx.lowering.runtime import matmul
+
+from .stacks import (
+    LETTER,
+    call,
+    const,
+    each_item,
+    filled,
+    finish,
+    is_complex,
+    loop,
+    place,
+    prod,
+    result,
+    work,
+)
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+# Multiplications of one product that loops do in the time of a call of a library: of matrices whose
+# rows of the result are computed element by element, or are long enough for vectors; else.
+INLINED_ROWS, INLINED = 4096, 1024
+LONG_ROW = 8
+UNROLLED = 16  # length up to which a sum of products is one expression
+
+
+class Product:
+    """The operands and axes of a dot_general, summed in `dtype`."""
+
+    def __init__(self, lhs: Any, rhs: Any, dims: Any, dtype: str):
+        (self.lc, self.rc), (self.lb, self.rb) = dims
+        self.lhs, self.rhs, self.dtype = lhs, rhs, dtype
+        self.lf = _others(lhs.ndim, self.lc, self.lb)
+        self.rf = _others(rhs.ndim, self.rc, self.rb)
+        self.batch: Shape = tuple(lhs.shape[k] for k in self.lb)
+        self.left: Shape = tuple(lhs.shape[k] for k in self.lf)
+        self.right: Shape = tuple(rhs.shape[k] for k in self.rf)
+        self.inner: Shape = tuple(lhs.shape[k] for k in self.lc)
+        self.m, self.n, self.k = prod(self.left), prod(self.right), prod(self.inner)
+
+    def term(
+        self, t: Sequence[Expr], i: Sequence[Expr], k: Sequence[Expr], j: Sequence[Expr]
+    ) -> Any:
+        """The two factors of one product."""
+        x = self.lhs(*_placed((*self.lb, *self.lf, *self.lc), (*t, *i, *k)))
+        y = self.rhs(*_placed((*self.rb, *self.rc, *self.rf), (*t, *k, *j)))
+        return scalar.cast(x, self.dtype), scalar.cast(y, self.dtype)
+
+
+def _others(ndim: int, *taken: Sequence[int]) -> Shape:
+    return tuple(k for k in range(ndim) if not any(k in axes for axes in taken))
+
+
+def _placed(perm: Sequence[int], index: Sequence[Expr]) -> tuple[Expr, ...]:
+    where = dict(zip(perm, index, strict=True))
+    return tuple(where[k] for k in range(len(perm)))
+
+
+def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    dims, dtype = r.params
+    (out,) = outs
+    lhs, rhs = r.operands
+    p = Product(lhs, rhs, dims, dtype)
+    if not out.size:
+        place(builder, out)
+        finish(builder, out)
+    elif not p.k:
+        result(builder, out, lambda *ix: const(0, out.dtype), "dot_general")
+    elif dtype not in LETTER or _is_inlined(p):
+        _inline(builder, p, out)
+    else:
+        _library(builder, p, out)
+
+
+def _is_inlined(p: Product) -> bool:
+    rows = min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW)
+    return p.m * p.n * p.k <= (INLINED_ROWS if rows else INLINED)
+
+
+# --- loops -------------------------------------------------------------------------------------
+
+
+def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
+    """a + x y."""
+    if x.dtype == "bool":
+        both = scalar.logical_and(x, y)
+        return both if a is None else scalar.node("or", "bool", (a, both))
+    if a is None:
+        return scalar.mul(x, y)
+    if is_complex(x.dtype) or "float" not in x.dtype or not fused:
+        return scalar.add(a, scalar.mul(x, y))
+    return scalar.apply("fma", x, y, a)
+
+
+def _inline(builder: "Builder", p: Product, out: Handle) -> None:
+    p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
+    if fuse.is_small(out.shape) and out.size * p.k <= fuse.UNROLLED_WORK:
+        _unrolled(builder, p, out)
+        return
+    made = place(builder, out)
+    body = _short if p.k <= UNROLLED else _long
+    acc = None
+    if p.k > UNROLLED and p.right and p.dtype != out.dtype:
+        acc = work(builder, p.dtype, p.n)
+
+    def one(index: tuple[Expr, ...]) -> list[Stmt]:
+        t, i = index[: len(p.batch)], index[len(p.batch) :]
+
+        def target(j: Sequence[Expr]) -> Expr:
+            return made.position(out.shape, (*t, *i, *j))
+
+        return body(p, t, i, target, made, acc)
+
+    work_ = out.size * p.k
+    parallel = acc is None and work_ >= fuse.PARALLEL_WORK
+    each_item(builder, (*p.batch, *p.left), one, "dot_general", parallel)
+    finish(builder, out)
+
+
+def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
+    """An operand that is cheap to read several times, by indices that are known at run time only."""
+    state = h.state
+    if isinstance(state, Stored) or isinstance(state, Pull) and state.cost <= 1:
+        return h
+    if isinstance(state, Registers) and fuse.is_small(out.shape):
+        return h
+    return Handle(h.shape, h.dtype, builder.store(h))
+
+
+def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
+    nb, nl = len(p.batch), len(p.left)
+
+    def element(ix: tuple[Expr, ...]) -> Expr:
+        total = None
+        for k in static_indices(p.inner):
+            total = _sum(total, *p.term(ix[:nb], ix[nb : nb + nl], k, ix[nb + nl :]))
+        assert total is not None
+        return scalar.cast(total, out.dtype)
+
+    make = lambda: [element(ix) for ix in static_indices(out.shape)]
+    builder.settle_registers(out, builder.evaluated(make))
+
+
+def _columns(right: Shape, make: Any, vector: bool = True) -> list[Stmt]:
+    """Loops over the columns of a row of the result."""
+    j = tuple(scalar.var("int64", "j") if n != 1 else scalar.size(0) for n in right)
+    body = make(j)
+    for v, n in reversed(list(zip(j, right, strict=True))):
+        if n != 1:
+            # Short loops would be unrolled before the vectoriser comes, which then takes the rows.
+            body = [Loop(v, scalar.size(n), body, vector=vector, unroll=1 if vector else 0)]
+            vector = False
+    return body
+
+
+def _short(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+    """A row of the result, each element one expression."""
+    dtype = made.buffer.dtype
+
+    def element(j: tuple[Expr, ...]) -> list[Stmt]:
+        total = None
+        for k in static_indices(p.inner):
+            total = _sum(total, *p.term(t, i, k, j))
+        assert total is not None
+        return [Store(made.buffer, target(j), scalar.cast(total, dtype))]
+
+    return _columns(p.right, element)
+
+
+def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+    """A row of the result, to which multiples of rows are added; or one sum."""
+    dtype, zero = made.buffer.dtype, const(0, p.dtype)
+    k = tuple(scalar.var("int64", "k") if n != 1 else scalar.size(0) for n in p.inner)
+    loops = [(v, n) for v, n in zip(k, p.inner, strict=True) if n != 1]
+    if p.n == 1:
+        j = (scalar.size(0),) * len(p.right)
+        total = scalar.var(p.dtype, "a")
+        # Products and sums apart: the vectoriser does not split a chain of fused ones.
+        x, y = p.term(t, i, k, j)
+        body = _sums(loops, total, zero, lambda a: _sum(a, x, y, fused=False))
+        return [*body, Store(made.buffer, target(j), scalar.cast(total, dtype))]
+
+    def where(j: tuple[Expr, ...]) -> tuple[Any, Expr]:
+        if acc is None:
+            return made.buffer, target(j)
+        return acc.buffer, scalar.add(acc.base, scalar.linear_index(j, p.right))
+
+    def clear(j: tuple[Expr, ...]) -> list[Stmt]:
+        return [Store(*where(j), zero)]
+
+    def add(j: tuple[Expr, ...]) -> list[Stmt]:
+        buffer, position = where(j)
+        before = scalar.load(buffer, position, p.dtype)
+        return [Store(buffer, position, _sum(before, *p.term(t, i, k, j)))]
+
+    body = _columns(p.right, add)
+    for v, n in reversed(loops):
+        body = [Loop(v, scalar.size(n), body)]
+    body = [*_columns(p.right, clear), *body]
+    if acc is not None:
+
+        def copy(j: tuple[Expr, ...]) -> list[Stmt]:
+            value = scalar.load(*where(j), p.dtype)
+            return [Store(made.buffer, target(j), scalar.cast(value, dtype))]
+
+        body += _columns(p.right, copy)
+    return body
+
+
+def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
+    """Nested loops that hand one accumulator through; `total` is the result."""
+    (v, n), *rest = loops
+    exact = "float" not in total.dtype and not is_complex(total.dtype)
+    if not rest:
+        return [Loop(v, scalar.size(n), [], [total], [start], [step(total)], reassociate=not exact)]
+    inner = scalar.var(total.dtype, "a")
+    body = _sums(rest, inner, total, step)
+    return [Loop(v, scalar.size(n), body, [total], [start], [inner])]
+
+
+# --- routines --------------------------------------------------------------------------------------
+
+
+def _library(builder: "Builder", p: Product, out: Handle) -> None:
+    a = _operand(builder, p.lhs, p.dtype, p.lb, p.lf, p.lc)
+    b = _operand(builder, p.rhs, p.dtype, p.rb, p.rc, p.rf)
+    count, made = prod(p.batch), None
+    if out.dtype == p.dtype:
+        made = place(builder, out)
+    else:
+        made = work(builder, p.dtype, out.size)
+
+    def one(t: Expr) -> list[Stmt]:
+        def address(x: _Operand) -> Ref:
+            v = x.matrices.view
+            return Ref(v.buffer, scalar.add(v.base, offset(t, p.batch, x.strides)))
+
+        start = scalar.mul(t, scalar.size(p.m * p.n))
+        c = Ref(made.buffer, scalar.add(made.base, start))
+        return [_product(builder, p, a.matrices, address(a), b.matrices, address(b), c)]
+
+    if count == 1:
+        builder.block += one(scalar.size(0))
+    else:
+        builder.emit(loop(count, one))
+    if out.dtype != p.dtype:
+        shape = out.shape
+        result(
+            builder, out, lambda *ix: scalar.cast(made.read(shape, ix), out.dtype), "dot_general"
+        )
+    else:
+        finish(builder, out)
+
+
+class _Operand:
+    def __init__(self, found: Matrices, strides: Sequence[int]):
+        self.matrices, self.strides = found, strides
+
+
+def _operand(
+    builder: "Builder", h: Handle, dtype: str, batch: Shape, rows: Shape, cols: Shape
+) -> _Operand:
+    """An operand as matrices that BLAS can read: as it lies in memory, or as a copy."""
+    if h.dtype == dtype:
+        v = view(builder, h)
+        if v is None and not isinstance(h.state, Pull):
+            v = view(builder, Handle(h.shape, h.dtype, builder.store(h)))
+        found = v and matrices(v, h.shape, rows, cols)
+        if found:
+            return _Operand(found, [found.view.strides[k] for k in batch])
+    order = (*batch, *rows, *cols)
+    shape = tuple(h.shape[k] for k in order)
+    inverse = [order.index(k) for k in range(h.ndim)]
+    copies = builder.copies.setdefault(h, {})
+    block, stored = copies.get((order, dtype), (None, None))
+    if block is not builder.block:  # or another product in this block made the same copy
+        stored = filled(
+            builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
+        )
+        copies[order, dtype] = builder.block, stored
+    nb, nr = len(batch), len(rows)
+    v = view(builder, Handle(shape, dtype, stored))
+    assert v is not None
+    found = matrices(v, shape, range(nb, nb + nr), range(nb + nr, len(shape)))
+    assert found is not None
+    return _Operand(found, v.strides[:nb])
+
+
+def _product(
+    builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
+) -> Stmt:
+    """C = A B in rows is C' = B' A' in columns; a vector times a matrix is gemv's."""
+    m, n, k, dtype = p.m, p.n, p.k, p.dtype
+    one, zero = const(1, dtype), const(0, dtype)
+    letter = f"blas:{LETTER[dtype]}"
+    if n == 1:
+        shape = ["N", m, k] if a.transposed else ["T", k, m]
+        step = 1 if b.transposed else b.leading
+        args = [*shape, one, x, a.leading, y, step, zero, c, 1]
+        return call(builder, letter + "gemv", args, [c.buffer])
+    if m == 1:
+        shape = ["T", k, n] if b.transposed else ["N", n, k]
+        step = a.leading if a.transposed else 1
+        args = [*shape, one, y, b.leading, x, step, zero, c, 1]
+        return call(builder, letter + "gemv", args, [c.buffer])
+    if matmul.exists(dtype):
+        return _own_product(builder, p, a, x, b, y, c)
+    ops = ["T" if b.transposed else "N", "T" if a.transposed else "N"]
+    args = [*ops, n, m, k, one, y, b.leading, x, a.leading, zero, c, n]
+    return call(builder, letter + "gemm", args, [c.buffer])
+
+
+def _own_product(
+    builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
+) -> Stmt:
+    space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
+
+    def strides(found: Matrices) -> list[Expr]:
+        both = (1, found.leading) if found.transposed else (found.leading, 1)
+        return [scalar.size(n) for n in both]
+
+    sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
+    zero = Ref(space, scalar.size(0))
+    args = [*sizes, x, *strides(a), y, *strides(b), c, scalar.size(p.n), zero]
+    return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, [c.buffer, space])
+
+
+ROUTINES = {"dot_general": dot_general}

@@ -1,0 +1,338 @@
+"""LU with partial pivoting, and linear systems, of small matrices.
+
+Up to `PIVOTED` rows it is straight-line code, which selects rows instead of moving them; up to `LOOPS`
+rows it is loops on memory.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.build import fuse
+from fnx.lowering.build.values import Handle, Stored, static_indices
+from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
+
+from . import small
+from .stacks import (
+    apart,
+    const,
+    each_item,
+    finish,
+    in_place,
+    is_complex,
+    loop,
+    named,
+    permute,
+    place,
+    swapped,
+    work,
+)
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+PIVOTED = 4
+LOOPS = 8
+Rows = list[list[Expr]]
+
+
+def pivot_size(a: Expr) -> Expr:
+    """What LAPACK compares to find a pivot: |re| + |im|."""
+    if is_complex(a.dtype):
+        parts = (scalar.apply("abs", scalar.apply(p, a)) for p in ("real", "imag"))
+        return scalar.add(*parts)
+    return scalar.apply("abs", a)
+
+
+def lu_of(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
+    """LU factors in one matrix, pivots, and the permutation."""
+    a = [list(row) for row in a]
+    m, n = len(a), len(a[0])
+    order: list[Expr] = [const(i, "int32") for i in range(m)]
+    pivots = []
+    for k in range(min(m, n)):
+        best, p = pivot_size(a[k][k]), const(k, "int32")
+        for i in range(k + 1, m):
+            better = scalar.compare("gt", pivot_size(a[i][k]), best)
+            best = scalar.select(better, pivot_size(a[i][k]), best)
+            p = scalar.select(better, const(i, "int32"), p)
+        pivots.append(p)
+        for i in range(k + 1, m):
+            here = scalar.compare("eq", p, const(i, "int32"))
+            for row, j in [(a, j) for j in range(n)]:
+                row[k][j], row[i][j] = exchanged(here, row[k][j], row[i][j])
+            order[k], order[i] = exchanged(here, order[k], order[i])
+        is_zero = scalar.compare("eq", a[k][k], const(0, a[k][k].dtype))
+        inverse = scalar.select(is_zero, const(1, a[k][k].dtype), small.reciprocal(a[k][k]))
+        for i in range(k + 1, m):
+            a[i][k] = scalar.mul(a[i][k], inverse)
+            for j in range(k + 1, n):
+                a[i][j] = small.minus_product(a[i][j], a[i][k], a[k][j])
+    return a, pivots, order
+
+
+def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    return scalar.select(cond, y, x), scalar.select(cond, x, y)
+
+
+def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
+    *lead, rows, cols = a.shape
+    a = small.ready(builder, a)
+    if max(rows, cols) > PIVOTED:
+        _lu_loops(builder, a, outs)
+        return
+
+    def factors(t: tuple[Expr, ...]) -> tuple[list[Expr], ...]:
+        given = [[a(*t, *ix) for ix in row] for row in _grid(rows, cols)]
+        made, pivots, order = lu_of(given)
+        return [e for row in made for e in row], pivots, order
+
+    if all(fuse.is_small(out.shape) for out in outs):
+
+        def elements() -> list[list[Expr]]:
+            found: list[list[Expr]] = [[], [], []]
+            for t in static_indices(tuple(lead)):
+                for mine, new in zip(found, factors(t), strict=True):
+                    mine += new
+            return found
+
+        for out, column in zip(outs, builder.evaluated(elements), strict=True):
+            builder.settle_registers(out, column)
+        return
+    places = [place(builder, out) for out in outs]
+
+    def one(t: tuple[Expr, ...]) -> list[Stmt]:
+        lets: list[Stmt] = []
+        stores: list[Stmt] = []
+        for out, made, exprs in zip(outs, places, factors(t), strict=True):
+            names, let = named(exprs, "u")
+            lets.append(let)
+            for ix, e in zip(static_indices(out.shape[len(lead) :]), names, strict=True):
+                stores.append(Store(made.buffer, made.position(out.shape, (*t, *ix)), e))
+        return [*lets, *stores]
+
+    each_item(builder, tuple(lead), one, "lu")
+    for out in outs:
+        finish(builder, out)
+
+
+def _grid(rows: int, cols: int) -> list[list[tuple[Expr, Expr]]]:
+    return [[(scalar.size(i), scalar.size(j)) for j in range(cols)] for i in range(rows)]
+
+
+def _lu_loops(builder: "Builder", a: Handle, outs: list[Handle]) -> None:
+    *lead, rows, cols = a.shape
+    k = min(rows, cols)
+    made = in_place(builder, a, outs[0])
+    outs[0].state = made
+    pivots, order = (place(builder, out) for out in outs[1:])
+
+    def one(t: tuple[Expr, ...]) -> list[Stmt]:
+        def item(s: Stored, size: int) -> Ref:
+            where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
+            return Ref(s.buffer, scalar.add(s.base, scalar.mul(where, scalar.size(size))))
+
+        swaps = item(pivots, k)
+        return [
+            *lu_loops(item(made, rows * cols), swaps, rows, cols),
+            *permute(swaps, item(order, rows), rows, k),
+        ]
+
+    each_item(builder, tuple(lead), one, "lu")
+    for out in outs:
+        finish(builder, out)
+
+
+def _position(a: Ref, i: Expr, j: Expr, cols: int) -> Expr:
+    return scalar.add(a.index, scalar.add(scalar.mul(i, scalar.size(cols)), j))
+
+
+def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
+    """LU in place of a row-major matrix; pivots from 0."""
+    dtype = a.buffer.dtype
+    one = scalar.size(1)
+
+    def element(i: Expr, j: Expr) -> Expr:
+        return scalar.load(a.buffer, _position(a, i, j, cols), dtype)
+
+    def step(k: Expr) -> list[Stmt]:
+        below = scalar.sub(scalar.size(rows - 1), k)
+        start = pivot_size(element(k, k))
+        best, p = scalar.var(start.dtype, "m"), scalar.var("int64", "p")
+        i = scalar.var("int64", "i")
+        row = scalar.add(scalar.add(k, one), i)
+        found = pivot_size(element(row, k))
+        better = scalar.compare("gt", found, best)
+        search = Loop(
+            i,
+            below,
+            [],
+            [best, p],
+            [start, k],
+            [scalar.select(better, found, best), scalar.select(better, row, p)],
+        )
+        note = Store(pivots.buffer, scalar.add(pivots.index, k), scalar.cast(p, "int32"))
+        exchange = loop(
+            cols,
+            lambda j: swapped(a.buffer, _position(a, k, j, cols), _position(a, p, j, cols)),
+        )
+        pivot = element(k, k)
+        is_zero = scalar.compare("eq", pivot, const(0, dtype))
+        (inverse,), let = named(
+            [scalar.select(is_zero, const(1, dtype), small.reciprocal(pivot))], "d"
+        )
+
+        def eliminate(i: Expr) -> list[Stmt]:
+            row = scalar.add(scalar.add(k, one), i)
+            (f,), let = named([scalar.mul(element(row, k), inverse)], "f")
+
+            def update(j: Expr) -> list[Stmt]:
+                col = scalar.add(scalar.add(k, one), j)
+                value = small.minus_product(element(row, col), f, element(k, col))
+                return [Store(a.buffer, _position(a, row, col, cols), value)]
+
+            right = scalar.sub(scalar.size(cols - 1), k)
+            keep = Store(a.buffer, _position(a, row, k, cols), f)
+            return [let, keep, loop(right, update, vector=True)]
+
+        moved = If(scalar.compare("ne", p, k), [exchange], [])
+        return [search, note, moved, let, loop(below, eliminate)]
+
+    return [loop(min(rows, cols), step)]
+
+
+def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
+    *lead, n, cols = b.shape
+    a, b = small.ready(builder, a), small.ready(builder, b)
+    if n > PIVOTED:
+        _solve_loops(builder, a, b, out)
+        return
+
+    def factors(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
+        made, _, order = lu_of([[a(*t, *ix) for ix in row] for row in _grid(n, n)])
+        return made, [small.reciprocal(made[i][i]) for i in range(n)], order
+
+    def solution(
+        f: Rows, inverses: list[Expr], order: list[Expr], t: tuple[Expr, ...], j: Expr
+    ) -> list[Expr]:
+        given = [b(*t, scalar.size(i), j) for i in range(n)]
+        y = []
+        for i in range(n):  # the row that the permutation names
+            e = given[-1]
+            for k in range(n - 2, -1, -1):
+                here = scalar.compare("eq", order[i], const(k, "int32"))
+                e = scalar.select(here, given[k], e)
+            y.append(e)
+        y = small.substituted(lambda i, k: f[i][k], None, y, True)
+        return small.substituted(lambda i, k: f[i][k], inverses, y, False)
+
+    if fuse.is_small(out.shape) and fuse.is_small(a.shape):
+
+        def elements() -> list[Expr]:
+            found = []
+            for t in static_indices(tuple(lead)):
+                f = factors(t)
+                xs = [solution(*f, t, scalar.size(j)) for j in range(cols)]
+                found += [xs[j][i] for i in range(n) for j in range(cols)]
+            return found
+
+        builder.settle_registers(out, builder.evaluated(elements))
+        return
+    made = place(builder, out)
+
+    def one(t: tuple[Expr, ...]) -> list[Stmt]:
+        f, inverses, order = factors(t)
+        flat = [*[e for row in f for e in row], *inverses, *order]
+        names, first = named(flat, "f")
+        rows = [names[i * n : (i + 1) * n] for i in range(n)]
+        rest = names[n * n :]
+
+        def column(j: Expr) -> list[Stmt]:
+            xs, let = named(solution(rows, rest[:n], rest[n:], t, j), "x")
+            places = [made.position(out.shape, (*t, scalar.size(i), j)) for i in range(n)]
+            return [let, *[Store(made.buffer, p, e) for p, e in zip(places, xs, strict=True)]]
+
+        body = column(scalar.size(0)) if cols == 1 else [loop(cols, column, vector=True)]
+        return [first, *body]
+
+    each_item(builder, tuple(lead), one, "solve", out.size * n * n >= fuse.PARALLEL_WORK)
+    finish(builder, out)
+
+
+def _solve_loops(builder: "Builder", a: Handle, b: Handle, out: Handle) -> None:
+    *lead, n, cols = b.shape
+    factors, swaps = work(builder, a.dtype, n * n), work(builder, "int32", n)
+    a = apart(builder, a, b)
+    others = [a.state] if isinstance(a.state, Stored) else []
+    made = in_place(builder, b, out, *others)
+    out.state = made
+
+    def one(t: tuple[Expr, ...]) -> list[Stmt]:
+        where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
+        rhs = Ref(made.buffer, scalar.add(made.base, scalar.mul(where, scalar.size(n * cols))))
+        lu_at, pivots = Ref(factors.buffer, factors.base), Ref(swaps.buffer, swaps.base)
+
+        def copy(i: Expr) -> list[Stmt]:
+            return [
+                loop(n, lambda j: [Store(lu_at.buffer, _position(lu_at, i, j, n), a(*t, i, j))])
+            ]
+
+        return [
+            loop(n, copy),
+            *lu_loops(lu_at, pivots, n, n),
+            _swaps(pivots, rhs, n, cols),
+            *substitution_loops(lu_at, rhs, n, cols),
+        ]
+
+    each_item(builder, tuple(lead), one, "solve")
+    finish(builder, out)
+
+
+def _swaps(pivots: Ref, b: Ref, n: int, cols: int) -> Stmt:
+    def step(k: Expr) -> list[Stmt]:
+        p = scalar.load(pivots.buffer, scalar.add(pivots.index, k), "int32")
+        p = scalar.cast(p, "int64")
+        return [
+            loop(
+                cols,
+                lambda j: swapped(b.buffer, _position(b, k, j, cols), _position(b, p, j, cols)),
+            )
+        ]
+
+    return loop(n, step)
+
+
+def substitution_loops(a: Ref, b: Ref, n: int, cols: int) -> list[Stmt]:
+    """L U X = P B in place of B, all row-major, the rows of B swapped already."""
+    dtype = a.buffer.dtype
+
+    def subtract(row: Expr, k: Expr) -> list[Stmt]:
+        """Row `row` of B minus its factor times row k."""
+        (f,), let = named([scalar.load(a.buffer, _position(a, row, k, n), dtype)], "f")
+
+        def update(j: Expr) -> list[Stmt]:
+            here = _position(b, row, j, cols)
+            old, other = (scalar.load(b.buffer, p, dtype) for p in (here, _position(b, k, j, cols)))
+            return [Store(b.buffer, here, small.minus_product(old, f, other))]
+
+        return [let, loop(cols, update, vector=True)]
+
+    def forward(k: Expr) -> list[Stmt]:
+        following = scalar.add(k, scalar.size(1))
+        rest = scalar.sub(scalar.size(n - 1), k)
+        return [loop(rest, lambda i: subtract(scalar.add(following, i), k))]
+
+    def backward(k: Expr) -> list[Stmt]:
+        (d,), let = named(
+            [small.reciprocal(scalar.load(a.buffer, _position(a, k, k, n), dtype))], "d"
+        )
+
+        def scale(j: Expr) -> list[Stmt]:
+            here = _position(b, k, j, cols)
+            return [Store(b.buffer, here, scalar.mul(scalar.load(b.buffer, here, dtype), d))]
+
+        return [let, loop(cols, scale, vector=True), loop(k, lambda i: subtract(i, k))]
+
+    back = loop(n, backward)
+    back.reverse = True
+    return [loop(n, forward), back]

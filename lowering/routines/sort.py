@@ -1,0 +1,170 @@
+"""sort and top_k: what moves together, in which order, and where the results go."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.build import fuse
+from fnx.lowering.build.values import Handle, Pull, Registers, Shape, static_indices
+from fnx.lowering.ir.kernel import If, Stmt, Store, While
+
+from . import sort_order as order
+from .merge import (
+    NETWORK,
+    ONE,
+    ZERO,
+    Lanes,
+    Memory,
+    minimum,
+    named_groups,
+    sort_in_memory,
+    with_index,
+)
+from .sort_order import Values
+from .stacks import each_item, finish, loop, place, result
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
+
+
+def _in_registers(shape: Shape, axis: int) -> bool:
+    return fuse.is_small(shape) and shape[axis] <= NETWORK
+
+
+def _ready(builder: "Builder", h: Any, axis: int) -> Handle:
+    """An operand that may be read several times, by indices that are known where it will be."""
+    if isinstance(h.state, Pull) and h.state.cost <= fuse.CHEAP:
+        return h
+    if isinstance(h.state, Registers) and _in_registers(h.shape, axis):
+        return h
+    return Handle(h.shape, h.dtype, builder.store(h))
+
+
+def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    axis, keys = r.params
+    xs = [_ready(builder, h, axis) for h in r.operands]
+    shape = xs[0].shape
+    if shape[axis] < 2 or not xs[0].size:
+        for x, out in zip(xs, outs, strict=True):
+            result(builder, out, lambda *ix, x=x: x(*ix), "sort")
+        return
+    if _in_registers(shape, axis):
+        moved: list[Callable[..., Expr]] = [lambda *ix, x=x: x(*ix) for x in xs]
+        _registers(builder, Lanes(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
+        return
+    wanted = [k for k, out in enumerate(outs) if out.consumers]
+    carried = [k for k in range(len(xs)) if k < keys or k in wanted]
+    gathered = carried[keys:] if len(carried) > keys + 1 else []
+    carried = carried[: len(carried) - len(gathered)]
+    moved = [lambda *ix, x=xs[k]: x(*ix) for k in carried]
+    if gathered:
+        moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
+    places = {k: place(builder, outs[k]) for k in wanted}
+    lanes = Lanes(shape, axis, moved, order.by_keys(keys))
+    if keys == 1 and lanes.n > NETWORK:
+        lanes.by_one_key(xs[0].dtype)
+
+    def take(lane: tuple[Expr, ...], read: Any) -> list[Stmt]:
+        def element(i: Expr) -> list[Stmt]:
+            values, index = read(i), with_index(lane, axis, i)
+            found = dict(zip(carried, values, strict=False))
+            for k in gathered:
+                found[k] = xs[k](*with_index(lane, axis, scalar.cast(values[-1], "int64")))
+            return [
+                Store(places[k].buffer, places[k].position(shape, index), found[k]) for k in wanted
+            ]
+
+        return lanes.repeat(shape[axis], element)
+
+    sort_in_memory(builder, lanes, take)
+    for k in wanted:
+        finish(builder, outs[k])
+
+
+def _registers(builder: "Builder", lanes: Lanes, outs: list[Handle], k: int) -> None:
+    """Lanes of few elements: the first k of each, sorted."""
+
+    def make() -> list[list[Expr]]:
+        found: list[dict] = [{} for _ in outs]
+        for lane in static_indices(lanes.others):
+            items = [lanes.values(lane, scalar.size(i)) for i in range(lanes.n)]
+            for i, values in enumerate(order.network(items, lanes.less)[:k]):
+                for column, e in zip(found, values, strict=True):
+                    column[with_index(lane, lanes.axis, scalar.size(i))] = e
+        return [
+            [column[ix] for ix in static_indices(out.shape)]
+            for column, out in zip(found, outs, strict=True)
+        ]
+
+    for out, elements in zip(outs, builder.evaluated(make), strict=True):
+        builder.settle_registers(out, elements)
+
+
+def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    k, axis = r.params
+    x = _ready(builder, r.operands[0], axis)
+    if not outs[0].size:
+        for out in outs:
+            place(builder, out)
+            finish(builder, out)
+        return
+    moved: list[Callable[..., Expr]] = [
+        x,
+        lambda *ix: scalar.cast(ix[axis], "int32"),
+    ]
+    lanes = Lanes(x.shape, axis, moved, order.descending)
+    if _in_registers(x.shape, axis):
+        _registers(builder, lanes, outs, k)
+        return
+    places = [place(builder, out) for out in outs]
+
+    def put(lane: Sequence[Expr], i: Expr, values: Values) -> list[Stmt]:
+        index = with_index(lane, axis, i)
+        return [
+            Store(s.buffer, s.position(outs[0].shape, index), e)
+            for s, e in zip(places, values, strict=True)
+        ]
+
+    if k <= SELECTED:
+        _select(builder, lanes, k, put)
+    else:
+        lanes.by_one_key(x.dtype, first=True)
+        sort_in_memory(
+            builder, lanes, lambda lane, read: [loop(k, lambda i: put(lane, i, read(i)))]
+        )
+    for out in outs:
+        finish(builder, out)
+
+
+def _select(builder: "Builder", lanes: Lanes, k: int, put: Any) -> None:
+    """One pass over each lane, which keeps the k first elements so far, sorted."""
+    memory = Memory(builder, lanes, k)
+    load, store = memory.load, memory.store
+    last = scalar.size(k - 1)
+
+    def one(lane: tuple[Expr, ...]) -> list[Stmt]:
+        def element(i: Expr) -> list[Stmt]:
+            (new,), let = named_groups([lanes.values(lane, i)])
+            room = scalar.compare("lt", i, scalar.size(k))
+            enters = order.either(room, lanes.less(new, load(last)))
+            j = scalar.var("int64", "j")
+            previous = scalar.sub(j, ONE)
+            safe = scalar.node("max", "int64", (previous, ZERO))
+            more = scalar.logical_and(scalar.compare("gt", j, ZERO), lanes.less(new, load(safe)))
+            shift = While(
+                [], more, store(j, load(previous)), [j], [minimum(i, last)], [previous], poll=False
+            )
+            return [let, If(enters, [shift, *store(j, new)], [])]
+
+        return [
+            loop(lanes.n, element),
+            loop(k, lambda i: put(lane, i, load(i))),
+        ]
+
+    each_item(builder, lanes.others, one, "top_k")
+
+
+ROUTINES = {"sort": sort, "top_k": top_k}

@@ -1,0 +1,342 @@
+"""Stacks of matrices in memory as library routines want them: places, copies, calls, loops."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.build import fuse, updates
+from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
+from fnx.lowering.emit.llvm_types import itemsize
+from fnx.lowering.ir.kernel import (
+    Address,
+    Buffer,
+    CallLibrary,
+    Fill,
+    If,
+    Let,
+    Loop,
+    Ref,
+    Stmt,
+    Store,
+)
+from fnx.lowering.runtime import library
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+REAL = {"complex64": "float32", "complex128": "float64"}
+_NUMPY = {"float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16", "int32": "i4"}
+
+
+def prod(shape: Sequence[int]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def is_complex(dtype: str) -> bool:
+    return dtype in REAL
+
+
+def symbol(name: str, dtype: str, kind: str = "lapack") -> str:
+    """A routine of LAPACK or BLAS for a dtype."""
+    return f"{kind}:{LETTER[dtype]}{name}"
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+def const(value: complex, dtype: str) -> Expr:
+    return scalar.const(value, dtype)
+
+
+def nan(dtype: str) -> Expr:
+    return scalar.const(float("nan"), dtype)
+
+
+def not_zero(buffer: Buffer, index: Expr) -> Expr:
+    """Whether an int32 in memory, a routine's info, is not 0."""
+    return scalar.compare("ne", scalar.load(buffer, index, "int32"), scalar.const(0, "int32"))
+
+
+# --- places ------------------------------------------------------------------------------------
+
+
+def place(builder: "Builder", out: Handle) -> Stored:
+    """Memory for a result."""
+    stored = out.target or builder.new_stored(out)
+    out.state = stored
+    return stored
+
+
+def finish(builder: "Builder", out: Handle) -> None:
+    """A result was written to its place: if it is small, it is wanted in registers."""
+    if fuse.is_small(out.shape):
+        builder.load_registers(out)
+
+
+def work(builder: "Builder", dtype: str, size: int) -> Stored:
+    return Stored(builder.new_buffer(dtype, size))
+
+
+def info(builder: "Builder") -> Buffer:
+    """Where a routine says whether it failed."""
+    return builder.new_buffer("int32", 1)
+
+
+def at(stored: Stored, *offsets: Expr) -> Ref:
+    """The address of an element, by the sum of offsets."""
+    index = stored.base
+    for e in offsets:
+        index = scalar.add(index, e)
+    return Ref(stored.buffer, index)
+
+
+def nth(stored: Stored, t: Expr, size: int) -> Ref:
+    """The address of item `t` of `size` elements."""
+    return at(stored, scalar.mul(t, scalar.size(size)))
+
+
+def result(builder: "Builder", out: Handle, fn: Callable[..., Expr], name: str) -> None:
+    """A result that is read out of work memory, by its readers themselves where that will do."""
+    if fuse.is_small(out.shape):
+        builder.registers(out, fn)
+    elif -1 not in out.consumers and out.target is None:
+        out.state = Pull(fn, 0)
+    else:
+        builder.join(out, fn, name)
+
+
+def filled(builder: "Builder", shape: Shape, dtype: str, fn: Callable[..., Expr]) -> Stored:
+    """Memory of its own with the elements fn(*index)."""
+    made = Handle(shape, dtype)
+    stored = work(builder, dtype, made.size)
+    if fuse.is_small(shape):
+        elements = builder.evaluated(lambda: [fn(*ix) for ix in static_indices(shape)])
+        made.state = Registers(builder.kept(elements))
+        builder.store_into(made, stored)
+        return stored
+    made.target = stored
+    builder.join(made, fn, "store")
+    return builder.store(made)
+
+
+def columns(builder: "Builder", h: Handle) -> Stored:
+    """A copy of a stack of matrices, each in column-major order."""
+    *lead, rows, cols = h.shape
+    return filled(builder, (*lead, cols, rows), h.dtype, lambda *ix: h(*ix[:-2], ix[-1], ix[-2]))
+
+
+def transposed(stored: Stored, shape: Shape) -> Callable[..., Expr]:
+    """Elements of row-major matrices of which memory holds the column-major form.
+
+    `shape` is that of the memory: [..., columns, rows].
+    """
+    return lambda *ix: stored.read(shape, (*ix[:-2], ix[-1], ix[-2]))
+
+
+def same_bytes(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+    """The operand's bytes as a result of another dtype."""
+    (x,), (out,) = r.operands, outs
+    source, target = builder.store(x), place(builder, out)
+    if x.size:
+        count = scalar.size(x.size * itemsize(x.dtype))
+        args = [at(target), at(source), count]
+        builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
+    finish(builder, out)
+
+
+def constant(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+    """An array that a program holds."""
+    (out,) = outs
+    array = np.ascontiguousarray(r.params)
+    if fuse.is_small(out.shape):
+        values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
+        builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
+        return
+    target = place(builder, out)
+    args = [at(target), Address(library.keep(array)), scalar.size(array.nbytes)]
+    builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
+
+
+def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Stored:
+    """Memory that holds an operand and may be overwritten by a result of its shape and dtype.
+
+    It is the operand's own if that dies here and is none of `others`, which are still read.
+    """
+    shared = isinstance(h.state, Stored) and any(h.state.buffer is s.buffer for s in others)
+    if not isinstance(h.state, (Registers, Stored)):
+        if h.last_use <= builder.scope.position and h.target is None:
+            h.target = out.target or builder.new_stored(out)
+        builder.store(h)
+        shared = False
+    if shared:
+        target = out.target or builder.new_stored(out)
+        builder.copy(target, h.state, h.size)  # type: ignore[arg-type]
+        return target
+    return updates._target(builder, h, out)
+
+
+def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
+    """An operand that can be read while `target`, another operand, is overwritten in its place."""
+    if updates._reads(builder, h, target):
+        builder.store(h)
+    return h
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+def each(builder: "Builder", count: int, make: Callable[[Expr], list[Stmt]]) -> None:
+    """Emit the statements for each item of a stack."""
+    if count == 1:
+        builder.block += make(scalar.size(0))
+    elif count:
+        t = scalar.var("int64", "t")
+        builder.emit(Loop(t, scalar.size(count), make(t)))
+
+
+def minus_one(stored: Stored, index: Expr) -> Stmt:
+    """Count an index from 0 that Fortran counts from 1."""
+    value = scalar.load(stored.buffer, index, "int32")
+    return Store(stored.buffer, index, scalar.sub(value, const(1, "int32")))
+
+
+def swapped(buffer: Buffer, i: Expr, j: Expr) -> list[Stmt]:
+    """Exchange two elements."""
+    x, y = (scalar.load(buffer, k, buffer.dtype) for k in (i, j))
+    a, b = scalar.var(x.dtype, "x"), scalar.var(x.dtype, "y")
+    return [Let([a, b], [x, y]), Store(buffer, i, b), Store(buffer, j, a)]
+
+
+def permute(pivots: Ref, order: Ref, rows: int, k: int) -> list[Stmt]:
+    """The permutation that swaps of rows make, for pivots from 0."""
+    kind = order.buffer.dtype
+
+    def start(i: Expr) -> list[Stmt]:
+        return [Store(order.buffer, scalar.add(order.index, i), scalar.cast(i, kind))]
+
+    def swap(i: Expr) -> list[Stmt]:
+        p = scalar.load(pivots.buffer, scalar.add(pivots.index, i), pivots.buffer.dtype)
+        one = scalar.add(order.index, i)
+        other = scalar.add(order.index, scalar.cast(p, "int64"))
+        return swapped(order.buffer, one, other)
+
+    return [loop(rows, start), loop(k, swap)]
+
+
+def loop(extent: Expr | int, make: Callable[[Expr], list[Stmt]], vector: bool = False) -> Loop:
+    """for i in range(extent): make(i)."""
+    i = scalar.var("int64", "i")
+    n = scalar.size(extent) if isinstance(extent, int) else extent
+    return Loop(i, n, make(i), vector=vector)
+
+
+def each_item(
+    builder: "Builder",
+    lead: Shape,
+    make: Callable[[tuple[Expr, ...]], list[Stmt]],
+    name: str,
+    parallel: bool = False,
+) -> None:
+    """Loops over the items of a stack, as one kernel."""
+    index = tuple(scalar.var("int64", "t") if n != 1 else scalar.size(0) for n in lead)
+    body = builder.evaluated(lambda: make(index))
+    for i, n in reversed(list(zip(index, lead, strict=True))):
+        if n != 1:
+            body = [Loop(i, scalar.size(n), body)]
+    if parallel and isinstance(body[0], Loop):
+        body[0].parallel = True
+    builder.emit_nest([name], body, [], note=f"{list(lead)} {name}")
+
+
+def named(exprs: Sequence[Expr], name: str) -> tuple[list[Expr], Stmt]:
+    """Variables for values that must be computed before something is overwritten."""
+    names = [scalar.var(e.dtype, name) for e in exprs]
+    return names, Let(names, list(exprs))
+
+
+def fill_if(cond: Expr, *fills: tuple[Ref, int]) -> If:
+    """Make arrays nan where a routine failed."""
+    body: list[Stmt] = [Fill(ref, scalar.size(n), nan(ref.buffer.dtype)) for ref, n in fills if n]
+    return If(cond, body, [])
+
+
+class Asked:
+    """An argument for a work array and the next one, its length: as much as the routine asks for."""
+
+    def __init__(self, dtype: str):
+        self.dtype = dtype
+
+
+def call(
+    builder: "Builder", symbol: str, args: Sequence[Any], writes: Sequence[Buffer]
+) -> CallLibrary:
+    """A call of a Fortran routine. Arguments: letters, ints (sizes), expressions, addresses, Asked."""
+    spaces = [a for a in args if isinstance(a, Asked)]
+    sizes = iter(_query(symbol, args) if spaces else ())
+    passed: list[Any] = []
+    used = list(writes)
+    for a in args:
+        if isinstance(a, Asked):
+            n = next(sizes)
+            buffer = builder.new_buffer(a.dtype, n)
+            used.append(buffer)
+            passed += [Ref(buffer, scalar.size(0)), i32(n)]
+        else:
+            passed.append(_argument(a))
+    return CallLibrary(symbol, passed, used, by_reference=True, work=_multiplications(symbol, args))
+
+
+_LEVEL_2 = ("gemv", "symv", "hemv", "trmv", "trsv")
+
+
+def _multiplications(symbol: str, args: Sequence[Any]) -> int:
+    """About how many a routine does, by its sizes; what is done to a matrix, once an order."""
+    sizes = sorted({a for a in args if isinstance(a, int)}, reverse=True) or [1]
+    large, small = sizes[0], sizes[1] if len(sizes) > 1 and sizes[1] > 1 else sizes[0]
+    # Memory makes matrix times vector take as long as ten times the multiplications.
+    return max(1, large * small * (8 if symbol.endswith(_LEVEL_2) else small))
+
+
+def i32(n: int) -> Expr:
+    return scalar.cast(scalar.size(n), "int32")
+
+
+def _argument(a: Any) -> Any:
+    if isinstance(a, str):
+        return scalar.const(ord(a), "int8")
+    return i32(a) if isinstance(a, int) else a
+
+
+def _query(symbol: str, args: Sequence[Any]) -> list[int]:
+    """The lengths of work arrays that a routine asks for with these letters and sizes."""
+    key = tuple(
+        a if isinstance(a, (str, int)) else a.dtype if isinstance(a, Asked) else None for a in args
+    )
+    return _asked(symbol, key, tuple(k for k, a in enumerate(args) if isinstance(a, Asked)))
+
+
+@lru_cache(maxsize=4096)
+def _asked(symbol: str, key: tuple, spaces: tuple[int, ...]) -> list[int]:
+    cells: list[Any] = []
+    for k, value in enumerate(key):
+        if k in spaces:
+            cells += [np.zeros(2, _NUMPY[value]), np.array([-1], np.int32)]
+        elif isinstance(value, str):
+            cells.append(np.array([ord(value)], np.int8))
+        else:
+            cells.append(np.array([value or 0, 0, 0, 0], np.int32))
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(cells))
+    kind(library.resolve(symbol))(*[c.ctypes.data for c in cells])
+    found = [c[0].real for c in cells if c.size == 2]
+    # A length in single precision may have been rounded down.
+    return [max(1, ceil(float(n) * (1 + 1e-6))) if n > 1 << 20 else max(1, int(n)) for n in found]

@@ -1,0 +1,340 @@
+"""Cholesky, triangular systems, LU and linear systems by LAPACK, one matrix of a stack after the other.
+
+LAPACK's matrices are column-major. Where that does not matter, a routine is told that it sees
+transposed matrices; LU works on transposed copies.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fnx.core import recipe, scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.build.values import Handle, Stored
+from fnx.lowering.build.views import Matrices, View, matrices, offset, view
+from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
+
+from . import small, small_lu
+from .stacks import (
+    at,
+    call,
+    columns,
+    const,
+    each,
+    finish,
+    in_place,
+    info,
+    is_complex,
+    loop,
+    minus_one,
+    nan,
+    not_zero,
+    nth,
+    permute,
+    place,
+    prod,
+    result,
+    swapped,
+    symbol,
+    transposed,
+    work,
+)
+
+if TYPE_CHECKING:
+    from fnx.lowering.build.builder import Builder
+
+ZERO = scalar.size(0)
+
+
+# --- cholesky ----------------------------------------------------------------------------------
+
+
+def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    a: Handle = r.operands[0]  # type: ignore[assignment]
+    (out,) = outs
+    n = a.shape[-1]
+    if n <= small.UNROLLED and out.size:
+        small.cholesky(builder, a, out)
+        return
+    lives = in_place(builder, a, out)
+    out.state = lives
+    failed = info(builder)
+
+    def one(t: Expr) -> list[Stmt]:
+        matrix = nth(lives, t, n * n)
+        # What is lower in rows is upper in columns.
+        potrf = call(
+            builder,
+            symbol("potrf", a.dtype),
+            ["U", n, matrix, n, Ref(failed, ZERO)],
+            [lives.buffer, failed],
+        )
+        bad = not_zero(failed, ZERO)
+
+        def clear(i: Expr) -> list[Stmt]:
+            row = scalar.add(matrix.index, scalar.mul(i, scalar.size(n)))
+            more = scalar.add(i, scalar.size(1))
+            rest = Ref(lives.buffer, scalar.add(row, more))
+            zeros = Fill(rest, scalar.sub(scalar.size(n), more), const(0, a.dtype))
+            nans = Fill(Ref(lives.buffer, row), more, nan(a.dtype))
+            return [zeros, If(bad, [nans], [])]
+
+        return [potrf, loop(n, clear)]
+
+    if n:
+        each(builder, prod(a.shape[:-2]), one)
+    finish(builder, out)
+
+
+# --- triangular systems ------------------------------------------------------------------------
+
+
+def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]]:
+    """Triangular matrices as a library reads them, and the strides of the stack."""
+    lead = a.ndim - 2
+    v = view(builder, a)
+    found = v and matrices(v, a.shape, (lead,), (lead + 1,))
+    if not found:
+        v = view(builder, Handle(a.shape, a.dtype, builder.store(a)))
+        assert v is not None
+        found = matrices(v, a.shape, (lead,), (lead + 1,))
+    assert found
+    return found, list(found.view.strides[:lead])
+
+
+def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    a, b = r.operands
+    (out,) = outs
+    left, lower, transposing, conjugating, unit = r.params
+    if not is_complex(b.dtype):
+        conjugating = False
+    n = a.shape[-1]
+    if n <= small.UNROLLED and out.size:
+        small.triangular_solve(builder, r.params, a, b, out)
+        return
+    if conjugating and not transposing:
+        plain = a
+        stored = work(builder, a.dtype, prod(a.shape))
+        a = Handle(a.shape, a.dtype)
+        a.target = stored
+        builder.join(a, lambda *ix: scalar.apply("conj", plain(*ix)), "conj")
+    matrix, strides = _triangular_view(builder, a)  # type: ignore[arg-type]
+    lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
+    out.state = lives
+    lead = tuple(a.shape[:-2])
+    form = _Triangle(lower != matrix.transposed, transposing != matrix.transposed, unit)
+    form.conjugated = conjugating and transposing
+    if form.conjugated and matrix.transposed:  # conj(A^T) of a transposed one: no such option
+        again = Handle(a.shape, a.dtype, builder.store(a))
+        v = view(builder, again)
+        assert v is not None
+        matrix, strides = _rows(v, again), list(v.strides[: len(lead)])
+        form = _Triangle(lower, transposing, unit)
+        form.conjugated = True
+
+    def one(t: Expr) -> list[Stmt]:
+        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, offset(t, lead, strides)))
+        rhs = nth(lives, t, prod(b.shape[-2:]))
+        return [_trsm(builder, form, address, matrix.leading, rhs, lives, b.shape[-2:], left)]
+
+    if out.size:
+        each(builder, prod(lead), one)
+    finish(builder, out)
+
+
+def _rows(v: View, h: Any) -> Matrices:
+    found = matrices(v, h.shape, (h.ndim - 2,), (h.ndim - 1,))
+    assert found is not None
+    return found
+
+
+class _Triangle:
+    """A triangular factor as it lies in rows: which half, what is done to it first."""
+
+    def __init__(self, lower: bool, transposing: bool, unit: bool):
+        self.lower, self.transposing, self.unit = lower, transposing, unit
+        self.conjugated = False
+
+
+def _trsm(
+    builder: "Builder",
+    f: _Triangle,
+    a: Ref,
+    leading: int,
+    b: Ref,
+    lives: Stored,
+    shape: Any,
+    left: bool = True,
+) -> Stmt:
+    """op(A) X = B (or X op(A) = B) in place of B, for row-major matrices of a stack."""
+    rows, cols = shape
+    half = "U" if f.lower else "L"  # in columns
+    unit = "U" if f.unit else "N"
+    dtype = b.buffer.dtype
+    n = rows if left else cols
+    if (cols if left else rows) == 1 and not (left and f.conjugated):
+        kept = f.transposing if left else not f.transposing
+        op = "N" if kept else "C" if f.conjugated else "T"
+        args = [half, op, unit, n, a, leading, b, 1]
+        return call(builder, symbol("trsv", dtype, "blas"), args, [lives.buffer])
+    op = "N" if not f.transposing else "C" if f.conjugated else "T"
+    side = "R" if left else "L"
+    args = [side, half, op, unit, cols, rows, const(1, dtype), a, leading, b, cols]
+    return call(builder, symbol("trsm", dtype, "blas"), args, [lives.buffer])
+
+
+# --- LU ----------------------------------------------------------------------------------------
+
+
+def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    a: Handle = r.operands[0]  # type: ignore[assignment]
+    out, pivots, order = outs
+    *lead, rows, cols = a.shape
+    k, count = min(rows, cols), prod(lead)
+    if not a.size:
+        result(builder, out, lambda *ix: const(0, out.dtype), "lu")
+        result(builder, pivots, lambda *ix: const(0, "int32"), "lu")
+        result(builder, order, lambda *ix: scalar.cast(ix[-1], "int32"), "lu")
+        return
+    if max(rows, cols) <= small_lu.LOOPS:
+        small_lu.lu(builder, a, outs)
+        return
+    factors = columns(builder, a)
+    swaps = place(builder, pivots)
+    permutation = place(builder, order)
+    failed = info(builder)
+
+    def one(t: Expr) -> list[Stmt]:
+        where = nth(swaps, t, k)
+        getrf = call(
+            builder,
+            symbol("getrf", a.dtype),
+            [rows, cols, nth(factors, t, rows * cols), rows, where, Ref(failed, ZERO)],
+            [factors.buffer, swaps.buffer, failed],
+        )
+        return [
+            getrf,
+            loop(k, lambda i: [minus_one(swaps, scalar.add(where.index, i))], vector=True),
+            *permute(where, nth(permutation, t, rows), rows, k),
+        ]
+
+    each(builder, count, one)
+    finish(builder, pivots)
+    finish(builder, order)
+    shape = (*lead, cols, rows)
+    result(builder, out, transposed(factors, shape), "lu")
+
+
+def lu_pivots_to_permutation(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    pivots: Handle = r.operands[0]  # type: ignore[assignment]
+    (out,) = outs
+    k, rows = pivots.shape[-1], out.shape[-1]
+    given, made = builder.store(pivots), place(builder, out)
+    if out.size:
+        each(
+            builder,
+            prod(pivots.shape[:-1]),
+            lambda t: permute(nth(given, t, k), nth(made, t, rows), rows, k),
+        )
+    finish(builder, out)
+
+
+def _swap_rows(pivots: Ref, first: int, b: Ref, rows: int, cols: int, back: bool) -> Stmt:
+    """Swap rows i and pivots[i] of a row-major matrix, one after the other, or backwards."""
+    k = scalar.var("int64", "k")
+    p = scalar.load(pivots.buffer, scalar.add(pivots.index, k), "int32")
+    p = scalar.cast(scalar.sub(p, const(first, "int32")), "int64")
+    j = scalar.var("int64", "j")
+
+    def position(i: Expr) -> Expr:
+        return scalar.add(b.index, scalar.add(scalar.mul(i, scalar.size(cols)), j))
+
+    rowwise = Loop(j, scalar.size(cols), swapped(b.buffer, position(k), position(p)))
+    body: list[Stmt] = [If(scalar.compare("ne", p, k), [rowwise], [])]
+    return Loop(k, scalar.size(rows), body, reverse=back)
+
+
+def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    factors, pivots, b = r.operands
+    (out,) = outs
+    (op,) = r.params
+    n, cols = b.shape[-2:]
+    given = builder.store(pivots)  # type: ignore[arg-type]
+    matrix, strides = _triangular_view(builder, factors)  # type: ignore[arg-type]
+    lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
+    out.state = lives
+    lead = tuple(b.shape[:-2])
+
+    def one(t: Expr) -> list[Stmt]:
+        address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, offset(t, lead, strides)))
+        rhs = nth(lives, t, n * cols)
+        swap = _swap_rows(nth(given, t, n), 0, rhs, n, cols, op == "t")
+        solves = _two_triangles(builder, address, matrix, rhs, lives, (n, cols), op == "t")
+        return [*solves, swap] if op == "t" else [swap, *solves]
+
+    if out.size:
+        each(builder, prod(lead), one)
+    finish(builder, out)
+
+
+def _two_triangles(
+    builder: "Builder",
+    a: Ref,
+    matrix: Matrices,
+    b: Ref,
+    lives: Stored,
+    shape: tuple[int, int],
+    transposing: bool,
+) -> list[Stmt]:
+    """L U X = B, or its transpose, in place of B. LU lies in rows, or in columns."""
+    flip = matrix.transposed
+    forms = [
+        _Triangle(not flip, transposing != flip, True),
+        _Triangle(flip, transposing != flip, False),
+    ]
+    if transposing:
+        forms.reverse()
+    return [_trsm(builder, f, a, matrix.leading, b, lives, shape) for f in forms]
+
+
+def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    a, b = r.operands
+    (out,) = outs
+    n, cols = b.shape[-2:]
+    lead = tuple(b.shape[:-2])
+    if n <= small_lu.LOOPS and out.size:
+        small_lu.solve(builder, a, b, out)  # type: ignore[arg-type]
+        return
+    if not out.size:
+        place(builder, out)
+        finish(builder, out)
+        return
+    factors = columns(builder, a)  # type: ignore[arg-type]
+    lives = in_place(builder, b, out)  # type: ignore[arg-type]
+    out.state = lives
+    swaps, failed = work(builder, "int32", n), info(builder)
+    v = View(factors.buffer, factors.base, ())
+    form = Matrices(v, True, n)
+
+    def one(t: Expr) -> list[Stmt]:
+        address = nth(factors, t, n * n)
+        rhs = nth(lives, t, n * cols)
+        getrf = call(
+            builder,
+            symbol("getrf", a.dtype),
+            [n, n, address, n, at(swaps), Ref(failed, ZERO)],
+            [factors.buffer, swaps.buffer, failed],
+        )
+        swap = _swap_rows(at(swaps), 1, rhs, n, cols, False)
+        return [getrf, swap, *_two_triangles(builder, address, form, rhs, lives, (n, cols), False)]
+
+    each(builder, prod(lead), one)
+    finish(builder, out)
+
+
+ROUTINES = {
+    "cholesky": cholesky,
+    "triangular_solve": triangular_solve,
+    "lu": lu,
+    "lu_pivots_to_permutation": lu_pivots_to_permutation,
+    "lu_solve": lu_solve,
+    "solve": solve,
+}

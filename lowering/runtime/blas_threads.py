@@ -1,0 +1,118 @@
+"""How many threads OpenBLAS uses: one for small work, or if fnx is to use one.
+
+OpenBLAS shares out matrix times vector from 9000 elements on, a triangular solve from order 8 on.
+Waking a second thread costs more than that, and where cores are busy (a container with a quota, one
+process a core) a whole time slice: 10 ms instead of 10 us. Calls of its routines are therefore
+between `enter`, which is told how much work there is, and `leave`. Products of real matrices are not
+OpenBLAS's (matmul.py).
+"""
+
+import ctypes
+from functools import cache, lru_cache
+
+from fnx.lowering.emit.irtext import Function, Module, i32, i64
+
+from . import machine, threads
+
+LIMIT = 1 << 21  # multiplications below which one thread works
+EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
+
+
+def text() -> str:
+    """The LLVM IR of `i64 fnx_blas_enter(i64 work)` and `void fnx_blas_leave(i64 entered)`.
+
+    OpenBLAS has one number of threads for all its callers. It is as it was when the last of those
+    has left who entered in one thread.
+    """
+    module = Module()
+    module.variable("fnx_blas_threads", "i64", "1", public=True)  # that fnx may use
+    for name in ("inside", "before"):
+        module.variable(name, "i64")
+    module.variable("lock", "i32")
+    with Function(module, "acquire", "void") as f:
+        with f.forever() as done:
+            with f.when(f.exchange_if(f.object("lock"), i32(0), i32(1)), likely=True):
+                f.leave(done)
+            f.call("sched_yield", "i32")
+        f.ret()
+    with Function(module, "fnx_blas_enter", "i64", "i64", public=True) as f:
+        several = f.compare("sgt", f.load(f.object("fnx_blas_threads")), 1)
+        with f.when(f.both(several, f.compare("sge", f.args[0], LIMIT))):
+            f.ret(i64(0))
+        f.call("acquire", "void")
+        inside = f.load(f.object("inside"))
+        with f.when(f.compare("eq", inside, 0)):
+            before = f.call("get_threads", "i32")
+            f.store(f.convert("sext", before, "i64"), f.object("before"))
+            with f.when(f.compare("sgt", before, 1)):
+                f.call("set_threads", "void", i32(1))
+        f.store(f.add(inside, 1), f.object("inside"))
+        f.atomic_store(i32(0), f.object("lock"))
+        f.ret(i64(1))
+    with Function(module, "fnx_blas_leave", "void", "i64", public=True) as f:
+        with f.when(f.compare("eq", f.args[0], 0)):
+            f.ret()
+        f.call("acquire", "void")
+        inside = f.sub(f.load(f.object("inside")), 1)
+        f.store(inside, f.object("inside"))
+        before = f.convert("trunc", f.load(f.object("before")), "i32")
+        with f.when(f.both(f.compare("eq", inside, 0), f.compare("sgt", before, 1))):
+            f.call("set_threads", "void", before)
+        f.atomic_store(i32(0), f.object("lock"))
+        f.ret()
+    return str(module)
+
+
+def compiled(get: int, put: int) -> machine.Code:
+    """The code, for these functions that read and set the number of OpenBLAS's threads."""
+    imports = {"get_threads": get, "set_threads": put}
+    return machine.code(text, EXPORTS, imports, "glue", "fnx_blas")
+
+
+@lru_cache(maxsize=1)
+def _code() -> machine.Code:
+    get, put = _controls() or _nothing()
+    code = compiled(get, put)
+    machine.keep_forever(code.keep)
+    ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
+    ours.value = threads.get_num_threads()
+    threads.watchers.append(lambda n: setattr(ours, "value", n))
+    return code
+
+
+def address(name: str) -> int:
+    """The address of `fnx_blas_enter` or `fnx_blas_leave`."""
+    return _code().addresses[name]
+
+
+@lru_cache(maxsize=1)
+def _nothing() -> tuple[int, int]:
+    """For another BLAS: it always has one thread."""
+    functions = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 1), ctypes.CFUNCTYPE(None)(lambda: None)
+    machine.keep_forever(functions)
+    one, none = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
+    return one, none
+
+
+@cache
+def _controls() -> tuple[int, int] | None:
+    """Addresses of the functions that read and set how many threads SciPy's OpenBLAS uses."""
+    for path in _loaded():
+        library = ctypes.CDLL(path)
+        for prefix in ("scipy_openblas", "openblas"):
+            found = [
+                getattr(library, f"{prefix}_{verb}_num_threads", None) for verb in ("get", "set")
+            ]
+            if all(found):
+                return tuple(ctypes.cast(f, ctypes.c_void_p).value for f in found)  # type: ignore
+    return None
+
+
+def _loaded() -> list[str]:
+    """Files of the OpenBLAS libraries in this process whose integers have 32 bits."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
+    except OSError:
+        return []
+    return sorted(p for p in paths if "64_" not in p.rpartition("/")[2])

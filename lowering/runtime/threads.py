@@ -1,0 +1,367 @@
+"""The thread pool: native threads that share the rounds of a parallel loop with its caller.
+
+`void fnx_parallel_for(task, context, n, grain)` calls task(context, lo, hi) until [0, n) is covered, in
+pieces of at least `grain` rounds. While the pool is busy, with another caller's loop or the one that
+this loop is inside of, the caller runs all rounds itself. Threads start with the first loop that
+can use them, sleep between loops, and are started anew after a fork.
+"""
+
+import ctypes
+import os
+import platform
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fnx.core.errors import InvalidValue
+from fnx.lowering.emit.irtext import NULL, Function, Module, Value, i32, i64
+
+from . import machine
+
+EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
+_FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call
+_WAIT, _WAKE = 128, 129  # private futex operations
+_EVERYONE = (1 << 31) - 1
+_LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
+_OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
+_WORTH_WAKING = 4  # grains; with fewer, only threads that are awake take part
+_PIECES = 4  # per thread, so that a late or slow thread holds up the others little
+_OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
+_MOST = 1024
+
+
+def text() -> str:
+    """The LLVM IR of the pool."""
+    module = Module()
+    module.variable("fnx_threads", "i64", "1", public=True)  # wanted, with the caller
+    module.variable("fnx_started", "i64", public=True)  # workers that exist
+    for name in ("busy", "gate", "round", "sleepers", "caller_sleeps"):
+        module.variable(name, "i32")
+    module.variable("job", "[4 x i64]", "zeroinitializer")  # task, context, n, piece
+    module.variable("next", "i64")
+    for write in (_sleep, _wake, _watch, _work, _worker, _start, _wait, _parallel_for, _reset):
+        write(module)
+    return str(module)
+
+
+def _pause(f: Function) -> None:
+    if platform.machine() == "x86_64":
+        f.call("llvm.x86.sse2.pause", "void")
+    elif platform.machine() == "aarch64":
+        f.call("llvm.aarch64.hint", "void", i32(1))
+
+
+def _system_call(f: Function, word: Value, operation: int, value: Value) -> None:
+    number = i64(_FUTEX.get(platform.machine(), 0))
+    wide = f.convert("zext", value, "i64")
+    f.call("syscall", "i64", number, word, i64(operation), wide, NULL, NULL, i64(0))
+
+
+def _sleep(module: Module) -> None:
+    """Sleep while a word has a value (or wake for no reason)."""
+    with Function(module, "sleep", "void", "ptr", "i32") as f:
+        _system_call(f, f.args[0], _WAIT, f.args[1])
+        f.ret()
+
+
+def _wake(module: Module) -> None:
+    """Wake so many threads that sleep on a word."""
+    with Function(module, "wake", "void", "ptr", "i32") as f:
+        _system_call(f, f.args[0], _WAKE, f.args[1])
+        f.ret()
+
+
+def _watch(module: Module) -> None:
+    """Wait a little until a word has changed; other threads of this CPU go first."""
+    with Function(module, "watch", "void", "ptr", "i32") as f:
+        with f.loop(i64(_OFFERS)):
+            with f.loop(i64(_LOOKS)):
+                with f.unless(f.same(f.atomic_load(f.args[0], "i32"), f.args[1])):
+                    f.ret()
+                _pause(f)
+            f.call("sched_yield", "i32")
+        f.ret()
+
+
+def _work(module: Module) -> None:
+    """Take pieces of the job until none is left."""
+    with Function(module, "work", "void") as f:
+        job = f.object("job")
+        task, context = f.pointer(job), f.pointer(job, 8)
+        n, piece = f.load(job, 16), f.load(job, 24)
+        with f.forever() as done:
+            low = f.atomic("add", f.object("next"), piece)
+            with f.when(f.compare("sge", low, n)):
+                f.leave(done)
+            high = f.add(low, piece)
+            high = f.choose(f.compare("slt", high, n), high, n)
+            f.call_at(task, "void", context, low, high)
+        f.ret()
+
+
+def _worker(module: Module) -> None:
+    """The life of a thread: wait for a round, join if the gate is open, work, leave."""
+    with Function(module, "worker", "ptr", "ptr") as f:
+        seen = f.variable("i32", f.convert("trunc", f.convert("ptrtoint", f.args[0], "i64"), "i32"))
+        round_, gate = f.object("round"), f.object("gate")
+        with f.forever():
+            _await_round(f, round_, seen)
+            joined = f.call("join_round", "i32")
+            with f.when(f.compare("ne", joined, 0)):
+                f.call("work", "void")
+                before = f.atomic("sub", gate, i32(1))
+                # The last one out of a closed gate wakes the caller, if that sleeps.
+                sleeps = f.atomic_load(f.object("caller_sleeps"), "i32")
+                last = f.both(f.compare("eq", before, 1), f.compare("ne", sleeps, 0))
+                with f.when(last):
+                    f.call("wake", "void", gate, i32(_EVERYONE))
+        f.do("unreachable")
+    _join(module)
+
+
+def _await_round(f: Function, round_: Value, seen: Any) -> None:
+    f.call("watch", "void", round_, seen.get())
+    sleepers = f.object("sleepers")
+    with f.forever() as awake:
+        with f.unless(f.same(f.atomic_load(round_, "i32"), seen.get())):
+            f.leave(awake)
+        f.atomic("add", sleepers, i32(1))
+        f.call("sleep", "void", round_, seen.get())
+        f.atomic("sub", sleepers, i32(1))
+    seen.set(f.atomic_load(round_, "i32"))
+
+
+def _join(module: Module) -> None:
+    """1 if this thread went through the open gate; not more may than threads are wanted."""
+    with Function(module, "join_round", "i32") as f:
+        gate = f.object("gate")
+        most = f.convert("trunc", f.load(f.object("fnx_threads")), "i32")
+        with f.forever():
+            now = f.atomic_load(gate, "i32")
+            inside = f.sub(now, _OPEN)
+            closed = f.compare("slt", inside, 0)
+            full = f.compare("sge", f.add(inside, 1), most)
+            with f.when(f.either(closed, full)):
+                f.ret(i32(0))
+            with f.when(f.exchange_if(gate, now, f.add(now, 1))):
+                f.ret(i32(1))
+        f.do("unreachable")
+
+
+def _start(module: Module) -> None:
+    """Start threads until so many exist, or none can be had; they leave signals to Python's."""
+    with Function(module, "start", "void", "i64") as f:
+        started = f.object("fnx_started")
+        everything, before, thread = f.slot("i64", 16), f.slot("i64", 16), f.slot("i64")
+        f.call("sigfillset", "i32", everything)
+        f.call("pthread_sigmask", "i32", i32(2), everything, before)  # SIG_SETMASK
+        round_ = f.convert("zext", f.atomic_load(f.object("round"), "i32"), "i64")
+        argument = f.convert("inttoptr", round_, "ptr")
+        with f.forever() as enough:
+            with f.when(f.compare("sge", f.load(started), f.args[0])):
+                f.leave(enough)
+            worker = f.routine("worker")
+            status = f.call("pthread_create", "i32", thread, NULL, worker, argument)
+            with f.when(f.compare("ne", status, 0)):
+                f.leave(enough)
+            f.call("pthread_detach", "i32", f.load(thread))
+            f.store(f.add(f.load(started), 1), started)
+        f.call("pthread_sigmask", "i32", i32(2), before, NULL)
+        f.ret()
+
+
+def _wait(module: Module) -> None:
+    """Close the gate and wait until all workers have left."""
+    with Function(module, "wait_for_workers", "void") as f:
+        gate, sleeps = f.object("gate"), f.object("caller_sleeps")
+        f.atomic("sub", gate, i32(_OPEN))
+        with f.forever() as patient:
+            inside = f.atomic_load(gate, "i32")
+            with f.when(f.compare("eq", inside, 0)):
+                f.ret()
+            f.call("watch", "void", gate, inside)
+            with f.when(f.same(f.atomic_load(gate, "i32"), inside)):
+                f.leave(patient)
+        f.atomic_store(i32(1), sleeps)
+        with f.forever() as done:
+            inside = f.atomic_load(gate, "i32")
+            with f.when(f.compare("eq", inside, 0)):
+                f.leave(done)
+            f.call("sleep", "void", gate, inside)
+        f.atomic_store(i32(0), sleeps)
+        f.ret()
+
+
+def _parallel_for(module: Module) -> None:
+    name = "fnx_parallel_for"
+    with Function(module, name, "void", "ptr", "ptr", "i64", "i64", public=True) as f:
+        task, context, n, grain = f.args
+        threads = f.load(f.object("fnx_threads"))
+        one = f.compare("sle", threads, 1)
+        with f.when(f.either(one, f.compare("sle", n, grain))):
+            _alone(f)
+        asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
+        short = f.compare("slt", n, f.mul(grain, _WORTH_WAKING))
+        with f.when(f.both(asleep, short)):
+            _alone(f)
+        with f.unless(f.exchange_if(f.object("busy"), i32(0), i32(1))):
+            _alone(f)
+        shares = f.mul(threads, _PIECES)
+        piece = f.binary("sdiv", f.sub(f.add(n, shares), 1), shares)
+        piece = f.choose(f.compare("slt", piece, grain), grain, piece)
+        helpers = f.binary("sdiv", f.sub(n, 1), piece)  # pieces but the caller's first
+        helpers = f.choose(f.compare("slt", helpers, threads), helpers, f.sub(threads, 1))
+        with f.when(f.compare("slt", f.load(f.object("fnx_started")), helpers), likely=False):
+            f.call("start", "void", helpers)
+        job = f.object("job")
+        for k, value in enumerate((task, context, n, piece)):
+            f.store(value, job, 8 * k)
+        f.atomic_store(i64(0), f.object("next"))
+        f.atomic_store(i32(_OPEN), f.object("gate"))
+        round_ = f.object("round")
+        f.atomic("add", round_, i32(1))
+        with f.when(f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)):
+            f.call("wake", "void", round_, f.convert("trunc", helpers, "i32"))
+        f.call("work", "void")
+        f.call("wait_for_workers", "void")
+        f.atomic_store(i32(0), f.object("busy"))
+        f.ret()
+
+
+def _alone(f: Function) -> None:
+    task, context, n, _ = f.args
+    with f.when(f.compare("sgt", n, 0)):
+        f.call_at(task, "void", context, i64(0), n)
+    f.ret()
+
+
+def _reset(module: Module) -> None:
+    """What a forked child does: none of the threads came with it."""
+    with Function(module, "fnx_reset", "void", public=True) as f:
+        f.store(0, f.object("fnx_started"))
+        for name in ("busy", "gate", "sleepers", "caller_sleeps"):
+            f.atomic_store(i32(0), f.object(name))
+        f.ret()
+
+
+# --- from Python -------------------------------------------------------------------------------
+
+
+class Pool:
+    """The loaded pool."""
+
+    def __init__(self) -> None:
+        code = machine.code(text, EXPORTS, kind="glue", name="threads")
+        machine.keep_forever(code.keep)  # its threads never end
+        self.address = code.addresses["fnx_parallel_for"]
+        self._threads = ctypes.c_int64.from_address(code.addresses["fnx_threads"])
+        self._started = ctypes.c_int64.from_address(code.addresses["fnx_started"])
+        self._threads.value = _settings["threads"] or default_threads()
+        reset = ctypes.PYFUNCTYPE(None)(code.addresses["fnx_reset"])
+        os.register_at_fork(after_in_child=reset)
+
+    def set(self, n: int) -> None:
+        self._threads.value = n if _can_wait() else 1
+
+    def workers(self) -> int:
+        """How many threads were started."""
+        return self._started.value
+
+
+def _can_wait() -> bool:
+    """Threads sleep by a system call of Linux; elsewhere loops run in their callers."""
+    return sys.platform.startswith("linux") and platform.machine() in _FUTEX
+
+
+_settings: dict[str, int | None] = {"threads": None}  # what set_num_threads was told
+watchers: list[Callable[[int], None]] = []  # who else wants to know
+
+
+@lru_cache(maxsize=1)
+def pool() -> Pool:
+    return Pool()
+
+
+def address() -> int:
+    """The address of `fnx_parallel_for`."""
+    return pool().address
+
+
+def set_num_threads(n: int) -> None:
+    """Let parallel loops use `n` threads, the caller's included, from the next loop on."""
+    if not isinstance(n, int) or not 1 <= n <= _MOST:
+        raise InvalidValue(f"the number of threads is an integer from 1 to {_MOST}, not {n!r}")
+    _settings["threads"] = n
+    for told in watchers:
+        told(n)
+    if pool.cache_info().currsize:
+        pool().set(n)
+
+
+def get_num_threads() -> int:
+    """The number of threads that parallel loops may use, the caller's included."""
+    return _settings["threads"] or default_threads()
+
+
+def default_threads() -> int:
+    """`FNX_NUM_THREADS`, or the CPUs that this process may use."""
+    if not _can_wait():
+        return 1
+    chosen = os.environ.get("FNX_NUM_THREADS", "")
+    if chosen:
+        if not chosen.isdigit() or not 1 <= int(chosen) <= _MOST:
+            raise InvalidValue(
+                f"FNX_NUM_THREADS is {chosen!r}; expected an integer from 1 to {_MOST}"
+            )
+        return int(chosen)
+    return available_cpus()
+
+
+def available_cpus() -> int:
+    """CPUs that the process may run on, by its affinity and by the quota of its control groups."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(max(1, min(count or 1, quota())), _MOST)
+
+
+def quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """The whole CPUs that control groups grant (version 2, or 1), rounded up; many if unlimited."""
+    least = _MOST
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        inner = path.lstrip("/")
+        if number == "0":
+            folders = [root / inner, *(root / inner).parents, root]
+            texts = [
+                _read(folder / "cpu.max") for folder in folders if root in (folder, *folder.parents)
+            ]
+        elif "cpu" in controllers.split(","):
+            base = root / "cpu"
+            texts = [
+                f"{_read(place / 'cpu.cfs_quota_us')} {_read(place / 'cpu.cfs_period_us')}"
+                for place in (base / inner, base)
+            ]
+        else:
+            continue
+        least = min([least, *map(_cpus, texts)])
+    return least
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _cpus(text: str) -> int:
+    """CPUs by "quota period" in microseconds; "max" or a negative quota is no limit."""
+    words = text.split()
+    if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit() or words[1] == "0":
+        return _MOST
+    return max(1, -(-int(words[0]) // int(words[1])))
