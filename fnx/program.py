@@ -1,7 +1,9 @@
 """Programs: a traced function with its native code, and the backend that makes it."""
 
+import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fnx.core import config, dtypes, treecode
@@ -14,6 +16,20 @@ from fnx.interpreters.call import Jit, compiled
 _compiling = threading.RLock()
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """No search for cyclic garbage: a first program imports LLVM, in the middle of which one of all
+    that was imported before would take a third of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class NativeBackend:
     """The backend that the setting `backend` names, loaded when it is first needed."""
 
@@ -24,10 +40,10 @@ class NativeBackend:
             from fnx.lowering import reference
 
             return reference.backend.compile(jaxpr, donated)
-        from fnx.lowering import cpu
-
         # A program may be compiled while another is traced, or by a callback of one that runs.
-        with _compiling, use(evaluate):
+        with _compiling, use(evaluate), _without_collections():
+            from fnx.lowering import cpu
+
             return cpu.backend.compile(jaxpr, donated)
 
 
