@@ -4,6 +4,7 @@ The names are JAX's; arrays keep the dtype that they are given, so that Python f
 """
 
 import importlib as _importlib
+import typing as _typing
 from typing import Any as _Any
 
 from fnx import control_flow as _control_flow
@@ -15,7 +16,6 @@ from fnx import lax as lax
 from fnx import nans as _nans
 from fnx import numpy as numpy
 from fnx import ops as ops
-from fnx import random as random
 from fnx import segment as _segment
 from fnx import sharding as sharding
 from fnx import tree as tree
@@ -101,6 +101,9 @@ from fnx.staging import ShapeDtypeStruct as ShapeDtypeStruct
 from fnx.staging import eval_shape as eval_shape
 from fnx.staging import make_jaxpr as make_jaxpr
 
+if _typing.TYPE_CHECKING:
+    from fnx import random as random
+
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
@@ -121,7 +124,7 @@ numpy.util.use_transformations(
 del _name
 
 _LATER = frozenset(
-    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn profiler ref scipy "
+    "ad_checkpoint cache custom_derivatives experimental flatten_util image nn random profiler ref scipy "
     "stages test_util".split()
 )
 

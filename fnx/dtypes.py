@@ -8,7 +8,6 @@ from fnx.core.dtypes import bfloat16, canonical, float0
 from fnx.core.errors import InvalidValue, TypePromotionError
 from fnx.numpy import scalar_types
 from fnx.numpy.scalar_types import finfo, iinfo, promote_types, result_type
-from fnx.random.keys import KeyDType
 
 
 class extended(np.generic):
@@ -25,7 +24,7 @@ def issubdtype(a: Any, b: Any) -> bool:
     >>> issubdtype(np.float32, np.floating)
     True
     """
-    if isinstance(a, KeyDType):
+    if getattr(a, "extended", None) == "prng_key":
         return isinstance(b, type) and issubclass(prng_key, b)
     if isinstance(b, type) and issubclass(b, extended):
         return False

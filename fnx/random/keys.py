@@ -31,6 +31,7 @@ _NAMES = {None, IMPL, "fry"}
 class KeyDType:
     """The dtype of arrays of keys."""
 
+    extended = "prng_key"  # its kind, to fnx.dtypes.issubdtype
     name = "key<fry>"
     itemsize = 8
     kind = "V"
