@@ -200,14 +200,6 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         lambda r: r / 2**r,
         {"float64": 5},
     ),
-    # tanh(x) = x + x**3 TANH(x**2)
-    "TANH": (
-        root(lambda x: (mp.tanh(x) - x) / x**3),
-        0,
-        mpf("0.6") ** 2,
-        root(lambda x: x**3 / mp.tanh(x)),
-        {"float32": 4, "float64": 10},
-    ),
     # sin(r) = r + r**3 SIN(r**2)
     "SIN": (
         root(lambda r: (mp.sin(r) - r) / r**3),

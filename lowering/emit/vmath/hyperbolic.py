@@ -3,7 +3,16 @@
 import math
 
 from .coefficients import C
-from .exp_log import EXP_RANGE, LN2, exp_unscaled, expm1_scaled, log1p, power_of_two, scale
+from .exp_log import (
+    EXP_RANGE,
+    LN2,
+    exp_reduce,
+    exp_unscaled,
+    expm1_scaled,
+    log1p,
+    power_of_two,
+    scale,
+)
 from .lang import (
     Pair,
     V,
@@ -22,7 +31,6 @@ from .lang import (
 
 TINY = {"float32": 2.0**-13, "float64": 2.0**-28}  # below, f(x) = x + O(x**3) rounds to x
 TANH_IS_ONE = {"float32": 10.0, "float64": 22.0}
-TANH_SPLIT = 0.6
 SINH_IS_EXP = {"float32": 12.0, "float64": 24.0}
 SINH_INFINITE = {"float32": 89.6, "float64": 710.6}  # and 2**-2 expm1 still finite
 LARGE = {"float32": 2.0**40, "float64": 2.0**200}  # log1p(x) is log(x); x**2 is finite
@@ -30,13 +38,16 @@ LARGE = {"float32": 2.0**40, "float64": 2.0**200}  # log1p(x) is log(x); x**2 is
 
 @function("tanh")
 def tanh(x: V) -> V:
-    """x + x**3 P(x**2), or 1 - 2 / (e**(2|x|) + 1)."""
-    a = abs(x)
-    y, k = exp_unscaled(2.0 * at_most(a, TANH_IS_ONE[x.dtype]))
-    large = 1.0 - 2.0 / fma(y, power_of_two(k), 1.0)
-    z = x * x
-    small = fma(z * a, poly(z, C["TANH", x.dtype]), a)
-    return copy_sign(where(a < TANH_SPLIT, small, large), x)
+    """E / (E + 2) with E = expm1(2 |x|), and what roundings took of the quotient added to it."""
+    a = at_most(abs(x), TANH_IS_ONE[x.dtype])
+    k, r, lo = exp_reduce(a + a)
+    s = power_of_two(k)
+    e = fma(s, r + fma(r * r, poly(r, C["EXP", x.dtype]), lo), s - 1.0)
+    d = two_sum(e, constant(2.0, x))
+    inverse = 1.0 / d.hi
+    q = e * inverse
+    rest = fma(-q, d.lo, fma(-q, d.hi, e))
+    return copy_sign(fma(rest, inverse, q), x)
 
 
 @function("sinh")
