@@ -141,7 +141,6 @@ class Folds(Nests):
             and dims[0][1] > 1
             and starts
             and (exact or self._reassociates())
-            and not self.builder.in_place
         )
 
     def _share_out(

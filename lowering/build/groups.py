@@ -132,7 +132,7 @@ class Nests:
             dims, stores = self._unroll() or (dims, stores)
         else:
             across = tiles.across(stores, group.vars, group.shape)
-            if across is not None and not reused and not self.builder.in_place:
+            if across is not None and not reused:
                 self._nest(tiles.loops(self.builder, dims, stores, across), [])
                 return
         body = reuse.read_first(stores) if reused else list(stores)
@@ -175,7 +175,7 @@ class Nests:
         """Loops around a body, the last axis innermost."""
         inner = True
         for var, n in reversed(dims):
-            body = [Loop(var, scalar.size(n), body, vector=inner and not self.builder.in_place)]
+            body = [Loop(var, scalar.size(n), body, vector=inner)]
             inner = False
         return body
 
@@ -185,7 +185,7 @@ class Nests:
         work = walk.work(body)
         first = body[0] if body else None
         if work >= fuse.NEST_WORK and not results and len(body) == 1:
-            if isinstance(first, Loop) and not self.builder.in_place and not first.carries:
+            if isinstance(first, Loop) and not first.carries:
                 first.parallel = not group.folds or self._rows_apart()
         self.builder.emit_nest(names, body, results, note=self._note(names))
 

@@ -284,7 +284,7 @@ def _emit(
         work *= a.size
     first = body[0]
     assert isinstance(first, Loop)
-    first.parallel = work >= fuse.PARALLEL_WORK and not builder.in_place
+    first.parallel = work >= fuse.PARALLEL_WORK
     sums = [a.size for a in plan.summed]
     builder.emit_nest(["products"], body, [], f"{list(out.shape)} sums of {sums} products")
 

@@ -41,7 +41,6 @@ class Scope:
 class Storage:
     """Statements, buffers and open groups of one program."""
 
-    in_place = False
     unrolled = 0  # points of folds that were written out
     chooses = 0  # whether branches are both computed, and their results selected
 
