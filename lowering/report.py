@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fnx.lowering.build import memory
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
 
 
@@ -25,7 +26,7 @@ class MemoryAnalysis:
 
 def memory_analysis(program: Program) -> MemoryAnalysis:
     def total(buffers: list) -> int:
-        return sum(b.size * memory.itemsize(b.dtype) for b in buffers)
+        return sum(b.size * itemsize(b.dtype) for b in buffers)
 
     alias = total([program.inputs[k] for k in program.aliases.values()])
     return MemoryAnalysis(
@@ -60,7 +61,7 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
 def largest(program: Program, count: int = 3) -> str:
     """The largest buffers of a program's workspace, with their bytes."""
     buffers = {
-        b: b.size * memory.itemsize(b.dtype)
+        b: b.size * itemsize(b.dtype)
         for s in walk.statements(program.body)
         for b in memory.touched(s)
         if b.space == "workspace"

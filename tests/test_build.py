@@ -265,7 +265,7 @@ def test_products_of_small_matrices_are_unrolled_up_to_a_limit_and_functions_bey
 
 def test_what_expressions_read_is_found_once():
     from fnx.core import scalar
-    from fnx.lowering.build.values import buffers_read
+    from fnx.lowering.ir.expressions import buffers_read
 
     known = {}
     one, two = (Buffer(name, "float64", 4, "workspace", 0) for name in "ab")

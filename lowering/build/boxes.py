@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read
 
 from . import fuse
-from .values import Handle, Pull, Shape, Stored, buffers_read, static_indices
+from .values import Handle, Pull, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
     from .builder import Builder

@@ -10,13 +10,13 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import depends_on, nodes, substitute
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Fill, Loop, Ref, Stmt, Store
 
 from . import fuse, tiles
 from .groups import FoldMember, Nests
-from .memory import itemsize
-from .values import Handle, NeedsFlush, Stored, depends_on, substitute
+from .values import Handle, NeedsFlush, Stored
 
 
 class Folds(Nests):
@@ -53,7 +53,7 @@ class Folds(Nests):
         group = self.group
         values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
-        loads = [e for e in walk.nodes(values) if e.op == "load"]
+        loads = [e for e in nodes(values) if e.op == "load"]
         axis = tiles.contiguous([e.args[0] for e in loads], list(group.vars), group.shape)
         far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
         return axis if far else None
@@ -196,10 +196,10 @@ class Folds(Nests):
         group = self.group
         position = scalar.linear_index(tuple(group.vars), group.shape)
         exprs = [e for s in stores for e in (s.index, s.value)] + nexts
-        if depends_on(exprs, set(map(id, group.vars)), stop=position):
+        if depends_on(exprs, group.vars, stop=position):
             return dims, stores, nexts
         flat = scalar.var("int64", "i")
-        new = iter(substitute(exprs, position, flat))
+        new = iter(substitute(exprs, {position: flat}))
         total = 1
         for n in group.shape:
             total *= n
@@ -226,7 +226,7 @@ class Folds(Nests):
                 loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
             return [loop]
         inner = [scalar.var(a.dtype, "a") for a in accs]
-        again = substitute_many(nexts, accs, inner)
+        again = substitute(nexts, dict(zip(accs, inner, strict=True)))
         loops = self._fold_loops(rest, body, inner, list(accs), again, reassociate)
         return [Loop(var, scalar.size(n), loops, accs, init, inner, reassociate=reassociate)]
 
@@ -393,7 +393,7 @@ def _moved(
     """Stores and values with expressions replaced."""
     stores = [s for s in body if isinstance(s, Store)]
     exprs = [*values, *(e for s in stores for e in (s.index, s.value))]
-    exprs = substitute_many(exprs, old, new)
+    exprs = substitute(exprs, dict(zip(old, new, strict=True)))
     rest = iter(exprs[len(values) :])
     return [Store(s.buffer, next(rest), next(rest)) for s in stores], exprs[: len(values)]
 
@@ -412,9 +412,3 @@ def _powers(n: int, most: int) -> list[tuple[int, int]]:
         found.append((low, length))
         low += length
     return found
-
-
-def substitute_many(exprs: list[Expr], old: list[Expr], new: list[Expr]) -> list[Expr]:
-    for a, b in zip(old, new, strict=True):
-        exprs = substitute(exprs, a, b)
-    return exprs

@@ -12,10 +12,11 @@ from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
 from . import fuse, reuse, tiles
-from .values import Folding, Handle, NeedsFlush, Pending, Shape, depends_on, substitute
+from .values import Folding, Handle, NeedsFlush, Pending, Shape
 
 
 def squeezed(shape: Shape) -> Shape:
@@ -145,14 +146,14 @@ class Nests:
             return None
         position = scalar.linear_index(tuple(group.vars), group.shape)
         exprs = [e for s in stores for e in (s.index, s.value)]
-        if depends_on(exprs, set(map(id, group.vars)), stop=position):
+        if depends_on(exprs, group.vars, stop=position):
             return None
         flat = scalar.var("int64", "i")
-        new = iter(substitute(exprs, position, flat))
+        new = replacing({position: flat})
         total = 1
         for n in group.shape:
             total *= n
-        return [(flat, total)], [Store(s.buffer, next(new), next(new)) for s in stores]
+        return [(flat, total)], [walk.rewritten(s, new) for s in stores]
 
     def _wants_unroll(self, stores: list[Store]) -> bool:
         """Whether the last axis is short and its index decides something (pieces of a stack)."""

@@ -1,19 +1,11 @@
 """Memory: one workspace a program, in which buffers with disjoint lifetimes share bytes."""
 
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt, While
 
-from .values import buffers_read
-
 ALIGN = 64
-ITEMSIZE = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
-
-
-def itemsize(dtype: str) -> int:
-    """Bytes of an element in memory."""
-    if dtype in ITEMSIZE:
-        return ITEMSIZE[dtype]
-    return int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
 
 
 def plan(body: list[Stmt], buffers: list[Buffer]) -> int:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import Buffer, Eval, Fill, Loop, Ref, Stmt, Store
 
 from . import fuse, views
 from .groups import Folding, FoldMember, squeezed
-from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, buffers_read, static_indices
+from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
     from .storage import Storage

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
 
 from . import views
-from .memory import itemsize
-from .values import buffers_read
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -96,9 +96,7 @@ def _independent(stmt: Stmt, others: list[Stmt]) -> bool:
 
 
 def _variables(stmt: Stmt) -> set[Expr]:
-    return {
-        e for s in walk.statements([stmt]) for e in walk.nodes(walk.expressions(s)) if e.op == "var"
-    }
+    return {e for e in walk.nodes([stmt]) if e.op == "var"}
 
 
 # --- nests as outer loops around a body --------------------------------------------------------
@@ -137,7 +135,7 @@ class Loops:
         shape = [*shape, row] if row > 1 else shape
         index = [scalar.var("int64", "i") for _ in shape]
         position = scalar.linear_index(tuple(index), tuple(shape))
-        body = [walk.rewritten(s, walk.replacing({old.index: position})) for s in self.body]
+        body = [walk.rewritten(s, replacing({old.index: position})) for s in self.body]
         loops = [Loop(i, scalar.size(n), []) for i, n in zip(index, shape, strict=True)]
         loops[-1].vector = old.vector and row > 1
         loops[0].parallel = old.parallel
@@ -149,7 +147,7 @@ class Loops:
         for loop in reversed(self.loops[depth:]):
             body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
         names = {a.index: b for a, b in zip(self.loops[:depth], index, strict=True)}
-        return [walk.rewritten(s, walk.replacing(names)) for s in body]
+        return [walk.rewritten(s, replacing(names)) for s in body]
 
 
 def _is_plain(loop: Loop) -> bool:
@@ -194,7 +192,7 @@ def _accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access |
         return Access(None if base.op == "size" else base, outer, low, high)
 
     for s in walk.statements(body):
-        for e in walk.nodes(walk.expressions(s)):
+        for e in nodes(walk.expressions(s)):
             if e.op == "load":
                 note(e.attr, e.args[0])
         if isinstance(s, Store):
@@ -359,15 +357,14 @@ def _kept(
     """The block with a buffer that lives within a round replaced by a variable or a row."""
     low = min(a.low for a in accesses if a)
     high = max(a.high for a in accesses if a)
-    nodes = [e for s in walk.statements(body) for e in walk.nodes(walk.expressions(s))]
-    loads = {e for e in nodes if e.op == "load" and e.attr is buffer}
+    loads = {e for e in walk.nodes(body) if e.op == "load" and e.attr is buffer}
     writers = sum(isinstance(s, Store) and s.buffer is buffer for s in walk.statements(body))
     at = [k for k, s in enumerate(body) if isinstance(s, Store) and s.buffer is buffer]
     if low == high and writers == len(at) == 1:
         before, store, after = body[: at[0]], body[at[0]], body[at[0] + 1 :]
         assert isinstance(store, Store)
         name = scalar.var(buffer.dtype, "r")
-        renamed = walk.replacing(dict.fromkeys(loads, name))
+        renamed = replacing(dict.fromkeys(loads, name))
         return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
     size = itemsize(buffer.dtype)
     rows = {b for s in body for b in walk.buffers([s]) if b.space == "stack"}
@@ -389,10 +386,9 @@ def _kept(
 
 def _moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
     """A statement that uses another buffer, at other positions."""
-    nodes = [e for x in walk.statements([s]) for e in walk.nodes(walk.expressions(x))]
-    loads = [e for e in nodes if e.op == "load" and e.attr is old]
+    loads = [e for e in walk.nodes([s]) if e.op == "load" and e.attr is old]
     names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}
-    return _stored(walk.rewritten(s, walk.replacing(names)), old, new, within)
+    return _stored(walk.rewritten(s, replacing(names)), old, new, within)
 
 
 def _stored(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:

@@ -6,6 +6,7 @@ four threads; their rows are.
 
 from fnx.core import scalar
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt
 
 ROUNDS = 64  # from which on shares are equal enough
@@ -33,7 +34,7 @@ def _merged(loop: Loop) -> Loop:
         both = scalar.var("int64", "t")
         outer_index, inner_index = scalar.divmod_size(both, n)
         names = {loop.index: outer_index, inner.index: inner_index}
-        replaced = walk.replacing(names)
+        replaced = replacing(names)
         body = [walk.rewritten(s, replaced) for s in inner.body]
         loop = Loop(both, scalar.size(loop.extent.attr * n), body, parallel=True)
     return loop

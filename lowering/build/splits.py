@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
 from . import views
@@ -44,9 +45,9 @@ def _parts(loop: Loop) -> list[Stmt] | None:
         return None
     exprs = [e for s in loop.body for e in (s.index, s.value)]  # type: ignore[attr-defined]
     exprs += loop.yields
-    nodes = _nodes(exprs)
+    operations = list(nodes(exprs))
     clamps = {}
-    for e in nodes:
+    for e in operations:
         if e.op in ("min", "max") and e.dtype == "int64":
             x, y = e.args
             key = _point("gt" if e.op == "min" else "lt", x, y, loop.index)
@@ -57,7 +58,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     ((normal, point),) = clamps.items()
     point = scalar.clamp(scalar.size(0), point, loop.extent)
     choices = {}
-    for e in nodes:
+    for e in operations:
         op = {"min": "gt", "max": "lt"}.get(e.op, e.op)
         if (op, 1) not in _SIDES or e.args[0].dtype != "int64":
             continue
@@ -72,17 +73,6 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     rest = scalar.sub(loop.extent, point)
     second = _part(loop, point, rest, above, loop.carries, middle)
     return [*first, *second]
-
-
-def _nodes(exprs: Sequence[Expr]) -> list[Expr]:
-    found, seen, todo = [], set(), list(exprs)
-    while todo:
-        e = todo.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            found.append(e)
-            todo.extend(e.args)
-    return found
 
 
 def _point(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
@@ -162,7 +152,7 @@ def _apart(stores: Sequence[Store]) -> bool:
     into = {s.buffer: s.index for s in stores}
     if len(into) != len(stores):
         return False
-    loads = [e for e in _nodes([s.value for s in stores]) if e.op == "load"]
+    loads = [e for e in nodes([s.value for s in stores]) if e.op == "load"]
     return all(into.get(e.attr, e.args[0]) is e.args[0] for e in loads)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
 
 from . import boxes, fuse, splits
@@ -19,8 +20,6 @@ from .values import (
     Registers,
     Shape,
     Stored,
-    buffers_read,
-    loads,
     static_indices,
 )
 
@@ -120,7 +119,7 @@ class Storage:
 
     def kept(self, elements: list[Expr]) -> list[Expr]:
         """The elements as they are now: those that are read from memory get names."""
-        read = [e for e in elements if loads(e, self.loading)]
+        read = [e for e in elements if reads_memory(e, self.loading)]
         if not read:
             return elements
         names = {id(e): scalar.var(e.dtype, "r") for e in read}

@@ -9,11 +9,11 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import vector_names
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import loaded, nodes, replacing
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
 
 from . import fuse
-from .memory import itemsize
-from .values import substitute
 
 LONG = 1 << 12  # elements from which on it does not matter
 
@@ -35,7 +35,7 @@ def _whole(loop: Loop) -> Loop:
         return loop
     exprs = [e for s in stores for e in (s.index, s.value)]
     written = {s.buffer for s in stores}
-    if not written.isdisjoint(walk.loaded(exprs, set())):
+    if not written.isdisjoint(loaded(exprs, set())):
         return loop
     lanes = _lanes(exprs)
     if not lanes or not max(lanes, fuse.SMALL) < loop.extent.attr <= LONG:
@@ -43,8 +43,8 @@ def _whole(loop: Loop) -> Loop:
     width, n = scalar.const(lanes, "int64"), loop.extent.attr
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
     start = scalar.apply("min", scalar.mul(number, width), scalar.size(n - lanes))
-    new = iter(substitute(exprs, loop.index, scalar.add(start, lane)))
-    body: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in stores]
+    new = replacing({loop.index: scalar.add(start, lane)})
+    body = [walk.rewritten(s, new) for s in stores]
     # Unrolled before the vectoriser comes, it would not become a vector.
     inner = Loop(lane, width, body, vector=True, unroll=1)
     return Loop(number, scalar.size(-(-n // lanes)), [inner], parallel=loop.parallel)
@@ -56,5 +56,5 @@ def _is_known(extent: Expr) -> bool:
 
 def _lanes(exprs: list[Expr]) -> int:
     """Elements of a vector of the narrowest numbers of which a costly function is computed; or 0."""
-    sizes = [itemsize(e.dtype) for e in walk.nodes(exprs) if vector_names.exists(e.op, e.dtype)]
+    sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_names.exists(e.op, e.dtype)]
     return fuse.VECTOR // min(sizes) if sizes else 0

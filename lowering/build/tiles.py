@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import vector_names
+from fnx.lowering.ir.expressions import nodes, substitute
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
 from . import fuse, views
-from .values import substitute
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -55,14 +55,7 @@ def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
 
 
 def _nodes(stores: list[Store]) -> Iterable[Expr]:
-    seen: set[int] = set()
-    todo = [e for s in stores for e in (s.value, s.index)]
-    while todo:
-        e = todo.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            yield e
-            todo.extend(e.args)
+    return nodes([e for s in stores for e in (s.value, s.index)])
 
 
 def _loads(stores: list[Store]) -> list[Expr]:
@@ -85,7 +78,7 @@ def loops(
     start = scalar.mul(block, scalar.size(rows))
     if m % rows:
         length = scalar.apply("min", scalar.sub(scalar.size(m), start), length)
-    exprs = substitute(exprs, across, scalar.add(start, i))
+    exprs = substitute(exprs, {across: scalar.add(start, i)})
     other, j, width = (
         scalar.var("int64", "t"),
         scalar.var("int64", "j"),
@@ -94,14 +87,14 @@ def loops(
     start = scalar.mul(other, scalar.size(columns))
     if n % columns:  # vectors want tiles of one length: the last one overlaps
         start = scalar.apply("min", start, scalar.size(n - columns))
-    exprs = substitute(exprs, along, scalar.add(start, j))
+    exprs = substitute(exprs, {along: scalar.add(start, j)})
     stmts: list[Stmt] = []
     place = scalar.add(scalar.mul(i, width), j)
     for k in range(len(far)):
         stack = builder.new_stack(exprs[k].dtype, rows * columns)
         copy = Loop(j, width, [Store(stack, place, exprs[k])], vector=True)
         stmts.append(Loop(i, length, [copy]))
-        exprs = substitute(exprs, exprs[k], scalar.load(stack, place, stack.dtype))
+        exprs = substitute(exprs, {exprs[k]: scalar.load(stack, place, stack.dtype)})
     new = iter(exprs[len(far) :])
     stores: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in body]
     # Unrolled before the vectoriser comes, what is computed would not become vectors.

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
 from . import fuse, splits, views
@@ -12,10 +13,7 @@ from .values import (
     Pull,
     Registers,
     Stored,
-    buffers_read,
-    depends_on,
     static_indices,
-    substitute,
 )
 
 if TYPE_CHECKING:
@@ -214,10 +212,10 @@ def _blocks(
         length = scalar.apply("min", scalar.sub(scalar.size(n), start), length)
     nowhere = scalar.const(-1, "int64")
     exprs = [scalar.select(inside, position, nowhere), value]
-    exprs = substitute(exprs, var, scalar.add(start, lane))
+    exprs = substitute(exprs, {var: scalar.add(start, lane)})
     stores: list[Stmt] = []
     buffered = []
-    for e, varies in zip(exprs, (True, depends_on([value], {id(var)})), strict=True):
+    for e, varies in zip(exprs, (True, depends_on([value], [var])), strict=True):
         if varies:
             stack = builder.new_stack(e.dtype, _BLOCK)
             stores.append(Store(stack, lane, e))

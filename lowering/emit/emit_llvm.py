@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fnx.core.scalar import Expr
-from fnx.lowering.build.values import buffers_read
 from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir.expressions import buffers_read, combining
+from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 
 from . import llvm_types as lt
@@ -187,7 +188,7 @@ class Body(Function):
 
     def copy(self, s: kernel.Copy) -> None:
         target, source, count = self.ref(s.target), self.ref(s.source), self.value(s.count)
-        size = lt.itemsize(s.target.buffer.dtype)
+        size = itemsize(s.target.buffer.dtype)
         total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
         name = "@llvm.memcpy.p0.p0.i64"
         self.module.declare(name, f"declare void {name}(ptr, ptr, i64, i1)")
@@ -208,7 +209,7 @@ class Body(Function):
             self._fill_loop(buffer, first, self.value(s.count), value)
         else:
             target, count = self.ref(s.target), self.value(s.count)
-            size = lt.itemsize(buffer.dtype)
+            size = itemsize(buffer.dtype)
             total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
             name = "@llvm.memset.p0.i64"
             self.module.declare(name, f"declare void {name}(ptr, i8, i64, i1)")
@@ -267,7 +268,7 @@ class Body(Function):
         if s.vector:
             self.groups = (*self.groups, number)
         if s.reassociate:
-            self.fast = self.fast | walk.carried(s.carries, s.yields)
+            self.fast = self.fast | combining(s.carries, s.yields)
         with self.scope():
             self.bind(s.index, self._backwards(k, extent) if s.reverse else k)
             for variable, name in zip(s.carries, carried, strict=True):
@@ -409,7 +410,7 @@ class Body(Function):
                 texts.append(f"ptr {self._in_slot(arg, (s, k))}")
             elif arg.dtype == "bool":
                 texts.append(f"i8 {self.op(f'zext i1 {self.value(arg)} to i8')}")
-            elif arg.dtype in lt.PART or lt.KIND[arg.dtype] == "h":
+            elif arg.dtype in PART or KIND[arg.dtype] == "h":
                 raise NotImplementedError(
                     f"{s.symbol}: {arg.dtype} can be passed by reference only"
                 )
@@ -512,7 +513,7 @@ class Body(Function):
         arguments = ["ptr noalias readonly %params"]
         for x, _, what in inner.captures:
             if type(what) is Buffer:
-                align = lt.BYTES[lt.PART.get(what.dtype, what.dtype)]
+                align = BYTES[PART.get(what.dtype, what.dtype)]
                 align = align if what.space == "argument" else 64
                 access = "" if what in written else " readonly"
                 arguments.append(f"ptr noalias nonnull noundef align {align}{access} {x}")

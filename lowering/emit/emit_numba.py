@@ -14,12 +14,12 @@ import numpy as np
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir.formats import KIND
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.ir.known import Known
 
 from . import expand
 from . import numba_scalar as ns
-from .llvm_types import KIND
 
 _WIDE = 76  # characters after which an expression gets a name
 _FORMULAS = {

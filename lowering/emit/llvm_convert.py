@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import BYTES, KIND, wrapped
 
-from .llvm_types import BYTES, KIND, REGISTER, Operand, float_text, wrapped
+from .llvm_types import REGISTER, Operand, float_text
 
 if TYPE_CHECKING:
     from .llvm_function import Function

@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING, Any, Optional
 
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import BYTES, PART
 from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.known import Known
 
@@ -129,7 +130,7 @@ class Function(Known):
     def _elements(self, buffer: Buffer, index: Operand) -> tuple[str, list[str]]:
         """The type in memory and the addresses of an element: one, or two."""
         where = self.address(buffer, index)
-        part = lt.PART.get(buffer.dtype)
+        part = PART.get(buffer.dtype)
         if part is None:
             return lt.MEMORY[buffer.dtype], [where]
         t = lt.MEMORY[part]
@@ -147,8 +148,8 @@ class Function(Known):
         found = self.memo.get(key)
         if found is not None:
             return found
-        dtype = lt.PART.get(buffer.dtype, buffer.dtype)
-        align = f", align {lt.BYTES[dtype]}{self._tag()}"
+        dtype = PART.get(buffer.dtype, buffer.dtype)
+        align = f", align {BYTES[dtype]}{self._tag()}"
         t, places = self._elements(buffer, index)
         values = []
         for place in places:
@@ -172,14 +173,14 @@ class Function(Known):
         return x
 
     def store(self, buffer: Buffer, index: Operand, value: Operand) -> None:
-        dtype = lt.PART.get(buffer.dtype, buffer.dtype)
+        dtype = PART.get(buffer.dtype, buffer.dtype)
         t, places = self._elements(buffer, index)
         if dtype in ("float16", "bfloat16"):
             t, value = "i16", narrow_bits(self, value, dtype)
         elif dtype == "bool":
             value = self.op(f"zext i1 {value} to i8")
         for place, x in zip(places, lt.parts(value), strict=True):
-            self.put(f"store {t} {x}, ptr {place}, align {lt.BYTES[dtype]}{self._tag()}")
+            self.put(f"store {t} {x}, ptr {place}, align {BYTES[dtype]}{self._tag()}")
 
     # --- expressions ----------------------------------------------------------------------------
 
@@ -216,14 +217,14 @@ class Function(Known):
         ]
         kind = lt.result_type(e.dtype)
         result = self.op(f"call {kind} {name}({', '.join(operands)})")
-        if e.dtype not in lt.PART:
+        if e.dtype not in PART:
             return result
         return tuple(self.op(f"extractvalue {kind} {result}, {k}") for k in range(2))
 
     def returns(self, value: Operand, dtype: str) -> None:
         """End an operation's own function."""
         kind = lt.result_type(dtype)
-        if dtype in lt.PART:
+        if dtype in PART:
             t = lt.types(dtype)[0]
             half = self.op(f"insertvalue {kind} poison, {t} {value[0]}, 0")
             value = self.op(f"insertvalue {kind} {half}, {t} {value[1]}, 1")

@@ -9,14 +9,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import BYTES, KIND, PART
 
 from . import expand, llvm_special
 from .llvm_convert import bitcast, cast
 from .llvm_types import (
-    BYTES,
     INTRINSIC_TYPE,
-    KIND,
-    PART,
     REGISTER,
     Operand,
     bits,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import PART
 from fnx.lowering.runtime import ufuncs
 
 from . import llvm_types as lt
@@ -27,7 +28,7 @@ def call(code: "Function", e: Expr) -> Operand:
         operands += [f"{t} {x}" for t, x in pairs]
     kind = lt.result_type(e.dtype)
     result = code.op(f"call {kind} {function}({', '.join(operands)})")
-    if e.dtype not in lt.PART:
+    if e.dtype not in PART:
         return result
     return tuple(code.op(f"extractvalue {kind} {result}, {k}") for k in range(2))
 

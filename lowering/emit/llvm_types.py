@@ -1,7 +1,7 @@
 """How LLVM writes the types and the numbers of scalar expressions.
 
 In registers a bool is an i1, float16 and bfloat16 are floats that hold a number of the format, and a
-complex value is a pair of floats.
+complex value is a pair of floats. LLVM's integers have no sign.
 """
 
 import struct
@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from fnx.lowering.ir.formats import PART, rounded, wrapped
 
 Operand = Any  # the text of a value, or a pair of texts for a complex one
 
@@ -21,12 +23,7 @@ REGISTER = {
     "float64": "double",
 }
 MEMORY = {**REGISTER, "bool": "i8", "float16": "half", "bfloat16": "i16"}
-BYTES = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-BYTES |= {f"{u}int{n}": n // 8 for n in (8, 16, 32, 64) for u in ("", "u")}
-PART = {"complex64": "float32", "complex128": "float64"}
 INTRINSIC_TYPE = {"float": "f32", "double": "f64", **{f"i{n}": f"i{n}" for n in (1, 8, 16, 32, 64)}}
-KIND = {d: "u" if d[0] == "u" else "i" if d[0] == "i" else "f" for d in REGISTER}
-KIND |= {"bool": "b", "float16": "h", "bfloat16": "h", "complex64": "c", "complex128": "c"}
 
 
 def types(dtype: str) -> tuple[str, ...]:
@@ -48,10 +45,6 @@ def result_type(dtype: str) -> str:
     """What a function of an operation returns."""
     t = types(dtype)
     return t[0] if len(t) == 1 else f"{{ {t[0]}, {t[1]} }}"
-
-
-def itemsize(dtype: str) -> int:
-    return 2 * BYTES[PART[dtype]] if dtype in PART else BYTES[dtype]
 
 
 def element(dtype: str) -> str:
@@ -76,16 +69,6 @@ def float_text(text: str, dtype: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-def rounded(value: float, dtype: str) -> float:
-    """The number of a format nearest to `value`."""
-    with np.errstate(all="ignore"):
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return float(ml_dtypes.bfloat16(value))
-        return float(np.dtype(dtype).type(value))
-
-
 def constant(value: Any, dtype: str) -> Operand:
     """A number as text."""
     if dtype == "bool":
@@ -96,13 +79,6 @@ def constant(value: Any, dtype: str) -> Operand:
     if "float" in dtype:
         return float_text(value.hex(), dtype)
     return str(wrapped(value, dtype))
-
-
-def wrapped(value: int, dtype: str) -> int:
-    """An integer as the signed number of its bits (LLVM's integers have no sign)."""
-    width = 8 * BYTES[dtype]
-    value &= (1 << width) - 1
-    return value - (1 << width) if value >> (width - 1) else value
 
 
 def bits(value: Any, dtype: str) -> int:

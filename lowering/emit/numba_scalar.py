@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded, wrapped
 
 from . import expand
 from .llvm_scalar import LIBM
-from .llvm_types import BYTES, KIND, PART, rounded, wrapped
 
 if TYPE_CHECKING:
     from .emit_numba import Printer

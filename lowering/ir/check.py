@@ -5,9 +5,9 @@ from typing import Any, NoReturn
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.emit.llvm_types import KIND, PART, itemsize
 
 from . import kernel, walk
+from .formats import KIND, PART, itemsize
 from .kernel import Buffer, Program, Ref, Stmt
 
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())

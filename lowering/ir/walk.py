@@ -1,12 +1,12 @@
-"""What statements of the Kernel IR contain: blocks, expressions, buffers read and written, work."""
+"""What statements of the Kernel IR contain: blocks, expressions, buffers, work."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
-from fnx.core import scalar
 from fnx.core.scalar import Expr
 
 from . import kernel
+from .expressions import loaded
+from .expressions import nodes as expression_nodes
 from .kernel import Buffer, Ref, Stmt
 
 
@@ -59,6 +59,11 @@ def expressions(stmt: Stmt) -> list[Expr]:
     raise TypeError(f"not a statement of the Kernel IR: {stmt!r}")
 
 
+def nodes(body: Iterable[Stmt]) -> Iterator[Expr]:
+    """All nodes of the expressions of a block and of the blocks inside it, each once."""
+    return expression_nodes(e for stmt in statements(body) for e in expressions(stmt))
+
+
 def defined(stmt: Stmt) -> list[Expr]:
     """The variables that a statement leaves known to those that follow it."""
     match stmt:
@@ -106,31 +111,6 @@ def all_writes(stmt: Stmt) -> dict[Buffer, None]:
     return {b: None for s in statements([stmt]) for b in writes(s)}
 
 
-def nodes(roots: Iterable[Expr]) -> Iterator[Expr]:
-    """All nodes of expressions, each once."""
-    seen: set[Expr] = set()
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            yield e
-            stack.extend(e.args)
-
-
-def loaded(roots: Iterable[Expr], seen: set[Expr]) -> Iterator[Buffer]:
-    """The buffers of the loads in expressions; those of nodes in `seen` are left out."""
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if e.op == "load":
-            yield e.attr
-        stack.extend(e.args)
-
-
 def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
     """All buffers that a block touches, in the order of their first use."""
     found: dict[Buffer, None] = {}
@@ -142,33 +122,7 @@ def buffers(body: Iterable[Stmt]) -> dict[Buffer, None]:
     return found
 
 
-# --- other expressions ---------------------------------------------------------------------------
-
 REWRITTEN = (kernel.Store, kernel.Let, kernel.Eval, kernel.Loop)
-
-
-def replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:
-    """Expressions with some nodes replaced."""
-    done = dict(names)
-
-    def replaced(root: Expr) -> Expr:
-        todo = [root]
-        while todo:
-            e = todo[-1]
-            if e in done:
-                todo.pop()
-                continue
-            missing = [a for a in e.args if a not in done]
-            if missing:
-                todo += missing
-                continue
-            args = tuple(done[a] for a in e.args)
-            same = all(a is b for a, b in zip(args, e.args, strict=True))
-            done[e] = e if same else scalar.node(e.op, e.dtype, args, e.attr)
-            todo.pop()
-        return done[root]
-
-    return replaced
 
 
 def rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
@@ -246,21 +200,3 @@ def _expression_work(roots: Iterable[Expr], seen: set[Expr]) -> int:
             total += 1 if e.op in _SIMPLE else _COSTS.get(e.op, 20)
         stack.extend(e.args)
     return total
-
-
-def carried(carries: Iterable[Expr], yields: Iterable[Expr]) -> set[Expr]:
-    """The operations on the ways from carries to yields: those that combine partial results."""
-    reaches: dict[Any, bool] = dict.fromkeys(carries, True)
-    stack = list(yields)
-    while stack:
-        e = stack[-1]
-        if e in reaches:
-            stack.pop()
-            continue
-        pending = [a for a in e.args if a not in reaches]
-        if pending:
-            stack += pending
-            continue
-        stack.pop()
-        reaches[e] = any(reaches[a] for a in e.args)
-    return {e for e, found in reaches.items() if found}

@@ -12,7 +12,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.build import fuse, updates
 from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
-from fnx.lowering.emit.llvm_types import itemsize
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import (
     Address,
     Buffer,

@@ -1,0 +1,127 @@
+"""What scalar expressions are made of: their nodes, what they read, the same with parts replaced."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+
+from .kernel import Buffer
+
+T = TypeVar("T")
+
+
+def nodes(roots: Iterable[Expr]) -> Iterator[Expr]:
+    """All nodes of expressions, each once."""
+    seen: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            yield e
+            stack.extend(e.args)
+
+
+def loaded(roots: Iterable[Expr], seen: set[Expr]) -> Iterator[Buffer]:
+    """The buffers of the loads in expressions; those of nodes in `seen` are left out."""
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e.op == "load":
+            yield e.attr
+        stack.extend(e.args)
+
+
+def depends_on(roots: Iterable[Expr], leaves: Iterable[Expr], stop: Expr | None = None) -> bool:
+    """Whether a node of `leaves` is reached, other than through `stop`."""
+    wanted, seen = set(leaves), {stop}
+    stack = list(roots)
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        if e in wanted:
+            return True
+        seen.add(e)
+        stack.extend(e.args)
+    return False
+
+
+# --- from the leaves up ------------------------------------------------------------------------
+
+
+def _upwards(root: Expr, known: dict[Expr, T], of: Callable[[Expr], T]) -> T:
+    """`known[root]`; what is not known yet is told by `of`, operands first."""
+    stack = [root]
+    while stack:
+        e = stack[-1]
+        if e not in known:
+            below = [a for a in e.args if a not in known]
+            if below:
+                stack += below
+                continue
+            known[e] = of(e)
+        stack.pop()
+    return known[root]
+
+
+_NONE: frozenset[Buffer] = frozenset()
+
+
+def buffers_read(
+    roots: Iterable[Expr], known: dict[Expr, frozenset[Buffer]] | None = None
+) -> frozenset[Buffer]:
+    """The buffers from which the expressions load.
+
+    `known` remembers, so that what many share is walked once.
+    """
+    memory = {} if known is None else known
+
+    def read(e: Expr) -> frozenset[Buffer]:
+        below = _union(memory[a] for a in e.args)
+        return below | {e.attr} if e.op == "load" else below
+
+    return _union(_upwards(root, memory, read) for root in roots)
+
+
+def _union(parts: Iterable[frozenset[Buffer]]) -> frozenset[Buffer]:
+    """The same object as one of the parts wherever it can be."""
+    found = _NONE
+    for part in parts:
+        if not part <= found:
+            found = part if found <= part else found | part
+    return found
+
+
+def reads_memory(root: Expr, known: dict[Expr, bool]) -> bool:
+    """Whether an expression loads; `known` remembers, so that a long chain is walked once."""
+    return _upwards(root, known, lambda e: e.op == "load" or any([known[a] for a in e.args]))
+
+
+def replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:
+    """Expressions with some nodes replaced."""
+    done = dict(names)
+
+    def anew(e: Expr) -> Expr:
+        args = tuple([done[a] for a in e.args])
+        same = all([a is b for a, b in zip(args, e.args, strict=True)])
+        return e if same else scalar.node(e.op, e.dtype, args, e.attr)
+
+    return lambda root: _upwards(root, done, anew)
+
+
+def substitute(roots: Sequence[Expr], names: dict[Expr, Expr]) -> list[Expr]:
+    """The expressions with some nodes replaced."""
+    return list(map(replacing(names), roots))
+
+
+def combining(carries: Iterable[Expr], yields: Iterable[Expr]) -> set[Expr]:
+    """The operations on the ways from carries to yields: those that combine partial results."""
+    reaches = dict.fromkeys(carries, True)
+    for root in yields:
+        _upwards(root, reaches, lambda e: any([reaches[a] for a in e.args]))
+    return {e for e, found in reaches.items() if found}
