@@ -375,7 +375,7 @@ def test_bitcasts(dtype):
 def test_float16_with_and_without_hardware(has_half, monkeypatch):
     from fnx.lowering.emit import emit_llvm
 
-    monkeypatch.setattr(emit_llvm, "host_has_half", lambda: has_half)
+    monkeypatch.setattr(emit_llvm, "has_half", lambda: has_half)
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     rng = np.random.default_rng(1)
     singles = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)

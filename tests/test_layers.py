@@ -23,7 +23,7 @@ LAYERS = {
 }
 CORE_MAY_USE = {"numpy", "ml_dtypes"}
 LOADED_LATE = {"numba", "llvmlite", "scipy"}
-LATE_THEMSELVES = {"fnx.lowering.emit.numba_runtime"}  # what the printed Numba Python imports
+LATE_THEMSELVES = {"fnx.lowering.runtime.numba_runtime"}  # what the printed Numba Python imports
 
 
 def layer(module: str) -> str:

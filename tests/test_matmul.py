@@ -8,8 +8,8 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.emit import vector_names
 from fnx.lowering.runtime import matmul, threads
+from fnx.lowering.target import processor
 
 if not matmul.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
@@ -20,10 +20,10 @@ TOLERANCE = {"float32": 1e-5, "float64": 3e-14}
 
 
 def routine(dtype, bits):
-    if bits > vector_names.vector_bits():
+    if bits > processor.vector_bits():
         pytest.skip(f"this CPU has no vectors of {bits} bits")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vector_names, "vector_bits", lambda: bits)
+        patch.setattr(processor, "vector_bits", lambda: bits)
         return KIND(matmul.address.__wrapped__(dtype)), matmul.work_elements
 
 
@@ -61,7 +61,7 @@ def test_edges_of_tiles_and_blocks(dtype, bits):
     for (m, n, k), left, right in product(sizes, (False, True), (False, True)):
         a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, right)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vector_names, "vector_bits", lambda: bits)
+            patch.setattr(processor, "vector_bits", lambda: bits)
             c = multiply(f, a, b)
         expected = a.astype("f8") @ b.astype("f8")
         error = np.abs(c - expected).max() / np.sqrt(k)

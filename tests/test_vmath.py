@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fnx.core.scalar import Expr, var
+from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.emit import vector_names
 from fnx.lowering.emit.vmath import USUAL, VMATH
-from fnx.lowering.emit.vmath.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.runtime import machine, vlib
 
 INF, NAN, PI = math.inf, math.nan, math.pi

@@ -15,10 +15,11 @@ from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import buffers_read, combining
 from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
+from fnx.lowering.target.processor import has_half
 
 from . import llvm_types as lt
 from .llvm_function import Function
-from .llvm_module import Module, Param, host_has_half
+from .llvm_module import Module, Param
 from .llvm_types import Operand
 
 ENTRY = "entry"
@@ -41,7 +42,7 @@ class Emitted:
 
 def emit(program: Program) -> Emitted:
     """The LLVM module of a program."""
-    module = Module(homes=stack_homes(program), has_half=host_has_half())
+    module = Module(homes=stack_homes(program), has_half=has_half())
     body = Body(module, top=True)
     body.kernels = []
     body.statements(program.body)

@@ -75,7 +75,7 @@ def emit(program: Program) -> Printed:
     imports = ["import math\n", "import numba", "import numpy as np"]
     if module.runtime:
         imports.append(
-            f"from fnx.lowering.emit.numba_runtime import {', '.join(sorted(module.runtime))}"
+            f"from fnx.lowering.runtime.numba_runtime import {', '.join(sorted(module.runtime))}"
         )
     head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
     functions = ["@jit\n" + text for text in module.functions.values()]

@@ -6,22 +6,11 @@ from typing import Any
 
 from fnx.core import scalar
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.runtime import cache
 
 from . import expand, vector_names
 from . import llvm_types as lt
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
-
-
-@lru_cache(maxsize=1)
-def host_has_half() -> bool:
-    """Whether this CPU converts float16 in hardware; if not, integers do it."""
-    import platform
-
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return True
-    return "+f16c" in cache.processor()[1].split(",")
 
 
 @dataclass(eq=False)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.formats import PART
-from fnx.lowering.runtime import ufuncs
+from fnx.lowering.target import ufuncs
 
 from . import llvm_types as lt
 from .llvm_types import Operand

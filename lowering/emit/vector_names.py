@@ -6,23 +6,13 @@ loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The function
 """
 
 import re
-from functools import lru_cache
 
-from fnx.lowering.runtime import cache
+from fnx.lowering.target.processor import vector_bits
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
 TYPE = {"float32": "float", "float64": "double"}
 BRANCHING = {"sin", "cos", "tan"}  # those with a cheaper way for usual arguments (vmath.USUAL)
 _NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
-
-
-@lru_cache(maxsize=1)
-def vector_bits() -> int:
-    """The width of this CPU's vectors."""
-    features = cache.processor()[1].split(",")
-    if "+avx512f" in features:
-        return 512
-    return 256 if "+avx2" in features else 128
 
 
 def widths(dtype: str) -> list[int]:

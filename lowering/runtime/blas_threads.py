@@ -10,9 +10,8 @@ OpenBLAS's (matmul.py).
 import ctypes
 from functools import cache, lru_cache
 
-from fnx.lowering.emit.irtext import Function, Module, i32, i64
-
 from . import machine, threads
+from .irtext import Function, Module, i32, i64
 
 LIMIT = 1 << 21  # multiplications below which one thread works
 EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")

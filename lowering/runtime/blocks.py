@@ -4,8 +4,7 @@ glibc gives large blocks back to the system, and the next call would pay for eac
 this runs while the GIL is held.
 """
 
-from fnx.lowering.emit.irtext import NULL, Function, Module, Value, i32, i64
-
+from .irtext import NULL, Function, Module, Value, i32, i64
 from .layout import ALIGNMENT
 
 LARGE = 1 << 17  # outputs of so many bytes live in blocks that are kept for the next call

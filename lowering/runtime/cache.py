@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fnx.core import config
+from fnx.lowering.target.processor import processor
 
 _MAGIC = b"fnxcache"
 _DIGEST = 20
@@ -88,23 +89,6 @@ def environment() -> bytes:
 
     words = [llvm.get_process_triple(), *processor(), llvmlite.__version__]
     return "\0".join(words).encode()
-
-
-def processor() -> tuple[str, str]:
-    """Name and features of the CPU to compile for; Numba's variables of the environment rule."""
-    import llvmlite.binding as llvm
-
-    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
-    chosen = os.environ.get("NUMBA_CPU_FEATURES")
-    if chosen is not None:
-        return name, chosen
-    try:
-        features = llvm.get_host_cpu_features()
-    except RuntimeError:  # not known on every platform
-        return name, ""
-    if os.environ.get("NUMBA_ENABLE_AVX") == "0":
-        features.update({k: False for k in features if k.startswith("avx")})
-    return name, features.flatten()
 
 
 @lru_cache(maxsize=1)

@@ -8,9 +8,8 @@ bytes from their start, and numbers of its own. The function of a step is
 
 from functools import lru_cache
 
-from fnx.lowering.emit.irtext import NULL, Function, Module, Value, i64
-
 from . import fft_passes, machine, threads
+from .irtext import NULL, Function, Module, Value, i64
 
 WORDS = 24  # of a step
 FUNCTION, SOURCE, TARGET, SOURCE_AT, TARGET_AT = range(5)

@@ -19,10 +19,9 @@ from functools import cache
 
 import numpy as np
 
-from fnx.lowering.emit.irtext import Function, Module, Value
-
 from . import machine
 from .fft_vectors import BYTES, Complex, Vectors
+from .irtext import Function, Module, Value
 
 # Words of a record: m, s (of one transform, in numbers), width, the distance of rows in bytes, twiddles,
 # the factor (its bits) with which the last pass multiplies, and where it reads and writes: a place

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fnx.lowering.emit import vector_names
+from fnx.lowering.target.processor import vector_bits
 
 from . import fft_passes as passes
 from .fft_vectors import BYTES
@@ -213,7 +213,7 @@ def _factors(n: int) -> list[int] | None:
 
 def _widths(dtype: str) -> list[int]:
     """Numbers of lanes, the largest first."""
-    most = min(8, vector_names.vector_bits() // (8 * BYTES[dtype]))
+    most = min(8, vector_bits() // (8 * BYTES[dtype]))
     return [k for k in (8, 4, 2) if k <= most]
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import cos, pi, sin
 
-from fnx.lowering.emit.irtext import Function, Value
+from .irtext import Function, Value
 
 Complex = tuple[Value, Value]
 TYPE = {"float32": "float", "float64": "double"}

@@ -66,7 +66,7 @@ def _fourier_plan(name: str) -> int:
 
 
 def _special_function(name: str) -> int:
-    from . import ufuncs
+    from fnx.lowering.target import ufuncs
 
     return ufuncs.special(name)
 

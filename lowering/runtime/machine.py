@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core.errors import CompileError
+from fnx.lowering.target.processor import processor
 
 from . import cache
 
@@ -146,7 +147,7 @@ def target_machine(quick: bool = False) -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     settings = {"reloc": "pic", "codemodel": "small", "jit": True}
-    cpu, features = cache.processor()
+    cpu, features = processor()
     # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
     # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
     if "+avx512vbmi," in features:

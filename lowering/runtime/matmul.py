@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from fnx.lowering.emit import vector_names
-from fnx.lowering.emit.irtext import Function, Module, Value, i32, i64
+from fnx.lowering.emit.vector_names import TYPE
+from fnx.lowering.target import processor
 
 from . import machine
+from .irtext import Function, Module, Value, i32, i64
 
 WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
@@ -30,7 +31,7 @@ PARTS = "m k a row column block c leading base extra slivers add lanes".split()
 
 def exists(dtype: str) -> bool:
     """Whether there is a routine for a dtype on this CPU: it needs vectors with masks."""
-    return dtype in DTYPES and vector_names.vector_bits() >= 256
+    return dtype in DTYPES and processor.vector_bits() >= 256
 
 
 def name(dtype: str) -> str:
@@ -39,7 +40,7 @@ def name(dtype: str) -> str:
 
 def work_elements(n: int, k: int, dtype: str) -> int:
     """Elements of a packed block of B."""
-    lanes = vector_names.vector_bits() // 8 // DTYPES[dtype]
+    lanes = processor.vector_bits() // 8 // DTYPES[dtype]
     return min(k, DEPTH) * min(-(-n // lanes), VECTORS) * lanes
 
 
@@ -49,7 +50,7 @@ def address(dtype: str) -> int:
     from . import threads
 
     imports = {"fnx_parallel_for": threads.address()}
-    label = f"{name(dtype)} {vector_names.vector_bits()}"
+    label = f"{name(dtype)} {processor.vector_bits()}"
     made = machine.code(lambda: text(dtype), [name(dtype)], imports, "routine", label)
     machine.keep_forever(made.keep)
     return made.addresses[name(dtype)]
@@ -66,9 +67,9 @@ class _Routine:
     def __init__(self, dtype: str):
         self.module = Module()
         self.size = DTYPES[dtype]
-        self.lanes = vector_names.vector_bits() // 8 // self.size
-        self.rows = MOST_ROWS if vector_names.vector_bits() == 512 else 4  # of a tile: registers
-        self.t = vector_names.TYPE[dtype]
+        self.lanes = processor.vector_bits() // 8 // self.size
+        self.rows = MOST_ROWS if processor.vector_bits() == 512 else 4  # of a tile: registers
+        self.t = TYPE[dtype]
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}f{8 * self.size}"
         self.mask = f"<{self.lanes} x i1>"

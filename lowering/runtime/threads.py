@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import InvalidValue
-from fnx.lowering.emit.irtext import NULL, Function, Module, Value, i32, i64
 
 from . import machine
+from .irtext import NULL, Function, Module, Value, i32, i64
 
 EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call

@@ -5,9 +5,8 @@ array of 64-bit words, tells it what the program at hand expects. All of it but 
 runs while the GIL is held.
 """
 
-from fnx.lowering.emit.irtext import NULL, Function, Module, Value, i32, i64
-
 from . import blocks
+from .irtext import NULL, Function, Module, Value, i32, i64
 from .layout import (
     BOOL,
     BYTE_ORDER,

@@ -1,5 +1,6 @@
-"""Measures the library against mpmath, through the compiler, and writes the table of its errors."""
+"""Measures the mathematical functions against mpmath, through the compiler; writes docs/vmath.md."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,8 +8,8 @@ import numpy as np
 
 from fnx.core import scalar
 
-from .hard import HARD
-from .lang import FORMAT
+from .emit.vmath.hard import HARD
+from .emit.vmath.lang import FORMAT
 
 Rng = np.random.Generator
 Sample = Callable[[Rng, int, Any], np.ndarray]  # generator, count, Format
@@ -228,7 +229,7 @@ def worst_on_negatives(op: str, dtype: str, count: int = COUNT) -> float:
 
 HEADER = """# Errors of the mathematical functions
 
-`python -m fnx.lowering.emit.vmath` writes this page; a test compares. Each number is the largest error,
+`python -m fnx.lowering.accuracy` writes this page; a test compares. Each number is the largest error,
 in units in the last place of the exact result (mpmath), over {count} inputs from each region where
 a function is hard (near zeros, poles, overflow and underflow; every binary exponent; multiples of
 pi / 2 up to the largest numbers) and over the worst of about a million inputs searched before.
@@ -258,3 +259,7 @@ def table() -> str:
             )
     body = "".join(f"| {name} | {a:.2f} | {b:.2f} |\n" for name, a, b in rows)
     return HEADER.format(count=COUNT) + body + FOOTER
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,1 @@
+"""What programs are compiled for: this machine's CPU, and the C loops of its libraries."""

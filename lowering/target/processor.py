@@ -1,0 +1,41 @@
+"""The CPU to compile for: its name, its features, the width of its vectors."""
+
+import os
+from functools import lru_cache
+
+
+def processor() -> tuple[str, str]:
+    """Name and features of the CPU to compile for; Numba's variables of the environment rule."""
+    import llvmlite.binding as llvm
+
+    name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
+    chosen = os.environ.get("NUMBA_CPU_FEATURES")
+    if chosen is not None:
+        return name, chosen
+    try:
+        features = llvm.get_host_cpu_features()
+    except RuntimeError:  # not known on every platform
+        return name, ""
+    if os.environ.get("NUMBA_ENABLE_AVX") == "0":
+        features.update({k: False for k in features if k.startswith("avx")})
+    return name, features.flatten()
+
+
+@lru_cache(maxsize=1)
+def _features() -> frozenset[str]:
+    return frozenset(processor()[1].split(","))
+
+
+@lru_cache(maxsize=1)
+def vector_bits() -> int:
+    """The width of this CPU's vectors."""
+    if "+avx512f" in _features():
+        return 512
+    return 256 if "+avx2" in _features() else 128
+
+
+def has_half() -> bool:
+    """Whether this CPU converts float16 in hardware; if not, integers do it."""
+    import platform
+
+    return platform.machine() not in ("x86_64", "AMD64") or "+f16c" in _features()
