@@ -91,7 +91,7 @@ class Compiled:
 
     @cached_property
     def _built(self) -> tuple["Program", list[str]]:
-        from fnx.lowering.build import program
+        from . import program
 
         with _deep_recursion():
             return program.build(self.jaxpr, self.donated)

@@ -10,7 +10,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core import config
 from fnx.core.errors import CompileError
-from fnx.lowering.build import program
+from fnx.lowering import program
 from fnx.lowering.emit import emit_llvm
 
 

@@ -351,7 +351,7 @@ CALLS_THE_HOST = {"pure_callback"}
 
 
 def host_calls(jaxpr) -> set[str]:
-    from fnx.lowering.build import program
+    from fnx.lowering import program
     from fnx.lowering.ir.kernel import CallHost
     from fnx.lowering.ir.walk import statements
 

@@ -1,28 +1,23 @@
-"""Builds the Kernel IR of a jaxpr: equation by equation, from the recipes of its primitives.
+"""Walks a jaxpr, equation by equation, and keeps a `Handle` for each variable.
 
-A `Builder` walks a jaxpr and keeps a `Handle` for each variable. Small arrays live in registers and
-their operations are unrolled; elementwise values of large arrays are pulled into their readers or
-join open groups (points.py, groups.py); everything else is stored (storage.py). Regions are in
-regions.py, updates in updates.py and boxes.py, library routines in blas.py. The choices themselves
-are in fuse.py.
+Small arrays live in registers and their operations are unrolled; elementwise values of large arrays
+are pulled into their readers or join open groups (points.py, groups.py); everything else is stored
+(storage.py). The choices themselves are in fuse.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
-from fnx.lowering.ir.kernel import CallHost, Ref
-from fnx.lowering.routines import blas, search
 
-from . import boxes, branches, fuse, points, products, regions, updates
+from . import boxes
 from .order import box_chains, overwritten, readers_first
 from .storage import Scope, Storage
-from .values import OWN, Handle, Registers, Shape, Stored
+from .values import OWN, Handle, Registers, Stored
 
 FOREVER = float("inf")
+Make = Callable[["Builder", Eqn, Any, list[Handle], list[Handle]], None]
 
 
 def dtype_name(dtype: Any) -> str:
@@ -30,7 +25,11 @@ def dtype_name(dtype: Any) -> str:
 
 
 class Builder(Storage):
-    """Walks the equations of one program."""
+    """Walks the equations of one program; `make` builds what the recipe of one asks for."""
+
+    def __init__(self, make: Make):
+        super().__init__()
+        self._make = make
 
     # --- jaxprs ---
 
@@ -154,87 +153,6 @@ class Builder(Storage):
                 self.store(h)
         if isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):
-                self._recipe(eqn, r, inputs, [h])
+                self._make(self, eqn, r, inputs, [h])
         else:
-            self._recipe(eqn, recipes, inputs, outs)
-
-    def _recipe(self, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
-        match r:
-            case recipe.Point():
-                points.point(self, eqn, r, inputs, outs[0])
-            case recipe.Reshape():
-                points.reshape(self, r, outs[0])
-            case recipe.Pieces():
-                points.pieces(self, eqn, r, outs[0])
-            case recipe.Fold():
-                points.fold(self, eqn, r, inputs, outs)
-            case recipe.Cumulative():
-                updates.cumulative(self, r, outs, eqn.prim.name)
-            case recipe.Search():
-                search.search(self, r, outs[0], eqn.prim.name)
-            case recipe.Update() if boxes.extends(
-                r, r.operand, outs[0], id(eqn) in self.scope.chains
-            ):  # type: ignore[arg-type]
-                boxes.extend(self, r, r.operand, outs[0])  # type: ignore[arg-type]
-            case recipe.Update() if updates.is_anew(self, r, inputs, outs[0]):
-                points.store_pieces(self, eqn, boxes.pieces(r, outs[0].shape), outs[0])
-            case recipe.Update():
-                updates.update(self, r, inputs, outs[0], eqn.prim.name)
-            case recipe.Products():
-                products.products(self, r, outs[0])
-            case recipe.Library() if blas.known(r):
-                blas.library(self, r, outs)
-            case recipe.Host() | recipe.Library():
-                self._host(eqn, inputs, outs)
-            case recipe.Call():
-                self._call(r, inputs, outs)
-            case recipe.Branch():
-                branches.branch(self, r, inputs, outs)
-            case recipe.While():
-                regions.while_loop(self, r, inputs, outs)
-            case recipe.Loop():
-                regions.loop(self, r, inputs, outs)
-            case _:
-                raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
-
-    def _host(self, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> None:
-        """Call the primitive's own impl from native code."""
-        self.notes.append(f"host call: {eqn.prim.name}")
-
-        def place(h: Handle) -> tuple[Ref, Shape, str]:
-            stored = self.store(h)
-            return Ref(stored.buffer, stored.base), h.shape, h.dtype
-
-        given = [place(h) for h in inputs]
-        made = []
-        for h in outs:
-            stored = h.target or self.new_stored(h)
-            h.state = stored
-            made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
-        self.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
-        for h in outs:
-            if fuse.is_small(h.shape):
-                self.load_registers(h)
-
-    def _call(self, r: recipe.Call, inputs: list[Handle], outs: list[Handle]) -> None:
-        targets = {
-            atom: out.target
-            for atom, out in zip(r.jaxpr.outs, outs, strict=True)
-            if out.target is not None and type(atom) is Var
-        }
-        self.flush_all()
-        results = self.jaxpr(r.jaxpr, self.settled(inputs), targets)
-        for out, made in zip(outs, results, strict=True):
-            self.adopt(out, made)
-
-
-class _Impl:
-    """A primitive's impl as a callback: it may be compared and named."""
-
-    def __init__(self, prim: Any):
-        self.prim = prim
-
-    def __call__(self, *values: Any) -> tuple:
-        with np.errstate(all="ignore"):
-            outs = self.prim.impl(*values)
-        return outs if isinstance(outs, tuple) else (outs,)
+            self._make(self, eqn, recipes, inputs, outs)

@@ -1,13 +1,11 @@
-"""Donated arguments: results that take over the memory of arrays which the caller gives away.
+"""Calls with donated arguments: results take over the memory of arrays which the caller gives away.
 
-While a program is built a donated input is as one of a loop's carries, and the result is its next
-value: where the input is dead by then, the result is computed in its place. A call passes the
-array itself if nobody else holds it, and a copy if somebody does.
+A call passes the array itself if nobody else holds it, and a copy if somebody does.
 """
 
 import ctypes
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,57 +13,13 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.deleted import Deleted
-from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.build import fuse
-
-Aliases = dict[int, int]  # number of a result: number of the input whose memory it has
 
 
-def candidates(
-    jaxpr: Jaxpr, donated: Sequence[int], refused: Collection[tuple[int, int]] = ()
-) -> Aliases:
-    """For each donated input a result of its type, if possible one that depends on it.
+def calling(fast: Callable, aliases: Mapping[int, int], weak: Sequence[bool]) -> Callable:
+    """Calls `fast`, which gives the other results, with arrays that it may overwrite.
 
-    `refused` pairs have been tried.
+    `aliases`: the number of a result, and that of the input whose memory it has.
     """
-    found: Aliases = {}
-    outs = [
-        v if type(v) is Var and v not in jaxpr.outs[:j] else None for j, v in enumerate(jaxpr.outs)
-    ]
-    for k in donated:
-        x = jaxpr.inputs[k]
-        if fuse.is_small(x.aval.shape):
-            continue
-        options = [
-            j
-            for j, v in enumerate(outs)
-            if v is x
-            or (v is not None and v not in jaxpr.inputs and x not in outs and _is_like(x, v))
-        ]
-        options = [j for j in options if j not in found and (j, k) not in refused]
-        if options:
-            near = _dependent(jaxpr, x)
-            found[min(options, key=lambda j: (outs[j] not in near, j))] = k
-    return found
-
-
-def _dependent(jaxpr: Jaxpr, x: Var) -> set[Var]:
-    found = {x}
-    for e in jaxpr.eqns:
-        if not found.isdisjoint([a for a in e.inputs if type(a) is Var]):
-            found.update(e.outs)
-    return found
-
-
-def _is_like(a: Var, b: Var) -> bool:
-    return (a.aval.shape, a.aval.dtype) == (b.aval.shape, b.aval.dtype)
-
-
-# --- calls -------------------------------------------------------------------------------------
-
-
-def calling(fast: Callable, aliases: Aliases, weak: Sequence[bool]) -> Callable:
-    """Calls `fast`, which gives the other results, with arrays that it may overwrite."""
     pairs = sorted(aliases.items())
 
     def call(leaves: Sequence[Any]) -> Any:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
+from fnx.lowering.build import fuse, memory, rows, shares, tails
+from fnx.lowering.build.aliases import Aliases, candidates
+from fnx.lowering.build.builder import Builder, dtype_name
+from fnx.lowering.build.values import OWN, Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Buffer, Program
-from fnx.lowering.runtime import donation
 
-from . import fuse, memory, rows, shares, tails
-from .builder import Builder, dtype_name
-from .values import OWN, Handle, Registers, Stored
+from . import recipes
 
 _TRIES = 100  # pairs of a result and a donated input
 
@@ -18,7 +19,7 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
     """The Kernel IR of a jaxpr, with its memory planned; and notes for the report."""
     refused: set[tuple[int, int]] = set()
     while True:
-        aliases = donation.candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
+        aliases = candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
         builder, inputs, outputs, kept = _built(jaxpr, aliases)
         if len(kept) == len(aliases):
             break
@@ -32,11 +33,9 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
     return program, builder.notes
 
 
-def _built(
-    jaxpr: Jaxpr, aliases: donation.Aliases
-) -> tuple[Builder, list[Buffer], list[Buffer], donation.Aliases]:
+def _built(jaxpr: Jaxpr, aliases: Aliases) -> tuple[Builder, list[Buffer], list[Buffer], Aliases]:
     """The statements, and which results are where `aliases` wants them."""
-    builder = Builder()
+    builder = Builder(recipes.make)
     inputs, handles, wishes = [], [], {}
     for k, var in enumerate(jaxpr.inputs):
         dtype, shape = dtype_name(var.aval.dtype), var.aval.shape

@@ -1,0 +1,98 @@
+"""What is made of each recipe: which room builds the outputs of an equation."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core import recipe
+from fnx.core.jaxpr import Eqn, Var
+from fnx.lowering.build import boxes, branches, fuse, points, products, regions, updates
+from fnx.lowering.build.builder import Builder
+from fnx.lowering.build.values import Handle, Shape
+from fnx.lowering.ir.kernel import CallHost, Ref
+from fnx.lowering.routines import blas, search
+
+
+def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
+    """Build the outputs of an equation from its recipe."""
+    match r:
+        case recipe.Point():
+            points.point(builder, eqn, r, inputs, outs[0])
+        case recipe.Reshape():
+            points.reshape(builder, r, outs[0])
+        case recipe.Pieces():
+            points.pieces(builder, eqn, r, outs[0])
+        case recipe.Fold():
+            points.fold(builder, eqn, r, inputs, outs)
+        case recipe.Cumulative():
+            updates.cumulative(builder, r, outs, eqn.prim.name)
+        case recipe.Search():
+            search.search(builder, r, outs[0], eqn.prim.name)
+        case recipe.Update() if boxes.extends(
+            r, r.operand, outs[0], id(eqn) in builder.scope.chains
+        ):  # type: ignore[arg-type]
+            boxes.extend(builder, r, r.operand, outs[0])  # type: ignore[arg-type]
+        case recipe.Update() if updates.is_anew(builder, r, inputs, outs[0]):
+            points.store_pieces(builder, eqn, boxes.pieces(r, outs[0].shape), outs[0])
+        case recipe.Update():
+            updates.update(builder, r, inputs, outs[0], eqn.prim.name)
+        case recipe.Products():
+            products.products(builder, r, outs[0])
+        case recipe.Library() if blas.known(r):
+            blas.library(builder, r, outs)
+        case recipe.Host() | recipe.Library():
+            _host(builder, eqn, inputs, outs)
+        case recipe.Call():
+            _call(builder, r, inputs, outs)
+        case recipe.Branch():
+            branches.branch(builder, r, inputs, outs)
+        case recipe.While():
+            regions.while_loop(builder, r, inputs, outs)
+        case recipe.Loop():
+            regions.loop(builder, r, inputs, outs)
+        case _:
+            raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
+
+
+def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> None:
+    """Call the primitive's own impl from native code."""
+    builder.notes.append(f"host call: {eqn.prim.name}")
+
+    def place(h: Handle) -> tuple[Ref, Shape, str]:
+        stored = builder.store(h)
+        return Ref(stored.buffer, stored.base), h.shape, h.dtype
+
+    given = [place(h) for h in inputs]
+    made = []
+    for h in outs:
+        stored = h.target or builder.new_stored(h)
+        h.state = stored
+        made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
+    builder.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
+    for h in outs:
+        if fuse.is_small(h.shape):
+            builder.load_registers(h)
+
+
+def _call(builder: Builder, r: recipe.Call, inputs: list[Handle], outs: list[Handle]) -> None:
+    targets = {
+        atom: out.target
+        for atom, out in zip(r.jaxpr.outs, outs, strict=True)
+        if out.target is not None and type(atom) is Var
+    }
+    builder.flush_all()
+    results = builder.jaxpr(r.jaxpr, builder.settled(inputs), targets)
+    for out, made in zip(outs, results, strict=True):
+        builder.adopt(out, made)
+
+
+class _Impl:
+    """A primitive's impl as a callback: it may be compared and named."""
+
+    def __init__(self, prim: Any):
+        self.prim = prim
+
+    def __call__(self, *values: Any) -> tuple:
+        with np.errstate(all="ignore"):
+            outs = self.prim.impl(*values)
+        return outs if isinstance(outs, tuple) else (outs,)
