@@ -21,6 +21,16 @@ LAYERS = {
     "face": {"core", "ops", "interpreters", "lowering", "surface", "roof"},
     "demo": {"face", "surface", "demo"},
 }
+# The rooms of lowering, and which others each may use; what stands above them ("") may use all.
+ROOMS: dict[str, set[str]] = {
+    "ir": set(),
+    "target": set(),
+    "emit": {"ir", "target"},
+    "build": {"ir", "emit"},
+    "runtime": {"emit", "target"},
+    "routines": {"ir", "build", "runtime"},
+}
+ROOMS[""] = set(ROOMS)
 CORE_MAY_USE = {"numpy", "ml_dtypes"}
 LOADED_LATE = {"numba", "llvmlite", "scipy"}
 LATE_THEMSELVES = {"fnx.lowering.runtime.numba_runtime"}  # what the printed Numba Python imports
@@ -34,6 +44,12 @@ def layer(module: str) -> str:
     if part in SURFACE:
         return "surface"
     return part if part in LAYERS else "roof"
+
+
+def room(module: str) -> str:
+    """The room of a module of lowering; nothing for what stands above the rooms."""
+    part = [*module.split("."), "", ""][2]
+    return part if part in ROOMS else ""
 
 
 def modules() -> dict[str, Path]:
@@ -111,6 +127,9 @@ def bad_arrows(sources: dict[str, str], packages: set[str] = frozenset()) -> lis
             if top == "fnx":
                 if layer(name) not in LAYERS[own]:
                     bad.append(f"{module} ({own}) imports {name} ({layer(name)})")
+                elif own == layer(name) == "lowering":
+                    if room(name) not in ROOMS[room(module)] | {room(module)}:
+                        bad.append(f"{module} imports {name}, of another room")
             elif own == "core" and top not in CORE_MAY_USE | sys.stdlib_module_names:
                 bad.append(f"{module} (core) imports {name}")
             elif own != "demo" and at_load and top in LOADED_LATE and module not in LATE_THEMSELVES:
@@ -150,8 +169,13 @@ def test_no_import_cycles(house):
     assert cycle(*house) == []
 
 
+def test_rooms_use_each_other_one_way():
+    TopologicalSorter(ROOMS).prepare()
+
+
 def test_all_three_packages_are_seen(house):
     sources, packages = house
+    assert {room(name) for name in sources if layer(name) == "lowering"} == set(ROOMS)
     assert set(PACKAGES) <= packages
     assert {layer(name) for name in sources} >= {"core", "ops", "interpreters", "lowering"}
 
@@ -176,6 +200,9 @@ def test_every_file_begins_with_its_concept(house):
         ("fnx.lowering.cpu", "from fnx.ops.sin import sin"),
         ("fnx.lowering.cpu", "from ..ops import sin"),
         ("fnx.lowering.cpu", "import numba"),
+        ("fnx.lowering.ir.walk", "from fnx.lowering.build import fuse"),
+        ("fnx.lowering.build.fuse", "def f():\n    from fnx.lowering.cpu import compile"),
+        ("fnx.lowering.emit.text", "if TYPE_CHECKING:\n    from fnx.lowering.build import fuse"),
         ("fnx.numpy.ufuncs", "from fnx.api import jit"),
         ("fnx.numpy.ufuncs", "class A:\n    from fnx.lowering import cpu"),
         ("fnx.random", "try:\n    import scipy.special\nexcept ImportError:\n    pass"),
@@ -184,7 +211,9 @@ def test_every_file_begins_with_its_concept(house):
     ],
 )
 def test_the_checker_finds_a_bad_arrow(module, source):
-    others = dict.fromkeys(["fnx", "fnx.numpy", "fnx.ops", "fnx.lowering", "fnx.lowering.cpu"], "")
+    others = dict.fromkeys(
+        "fnx fnx.numpy fnx.ops fnx.lowering fnx.lowering.cpu fnx.lowering.build.fuse".split(), ""
+    )
     assert bad_arrows({**others, module: source}, {"fnx", "fnx.lowering"})
 
 
@@ -195,6 +224,8 @@ def test_the_checker_finds_a_bad_arrow(module, source):
         ("fnx.ops.sin", "from fnx.core.primitive import Primitive\nfrom . import cos"),
         ("fnx.interpreters.jvp", "from . import trace\nfrom fnx.ops import sin"),
         ("fnx.lowering.cpu", "def f():\n    import numba\nfrom . import kernel"),
+        ("fnx.lowering.cpu", "from fnx.lowering.build import fuse\nfrom . import kernel"),
+        ("fnx.lowering.build.fuse", "from fnx.lowering.ir.walk import nodes\nfrom . import points"),
         ("fnx.numpy", "from fnx.ops import sin"),
         ("fnx.api", "from fnx.lowering.cpu import compile"),
         ("fnx", "from fnx.api import jit\nfrom fnx import numpy"),
