@@ -94,16 +94,20 @@ class Folds(Nests):
     def _values_at(self, f: FoldMember, values: list[Expr]) -> tuple[Expr, ...]:
         return f.fold.fn(*self.group.index(f.fold.shape, values))
 
+    def _points(self, axes: list[int]) -> list[list[Expr]]:
+        """The indices of the group with numbers along some axes, all combinations of them."""
+        points: list[list[Expr]] = [list(self.group.vars)]
+        for k in axes:
+            sizes = [scalar.size(j) for j in range(self.group.shape[k])]
+            points = [[*p[:k], j, *p[k + 1 :]] for p in points for j in sizes]
+        for p in points:
+            self.group.allow(p)
+        return points
+
     def _fold_registers(self, kept: list[int], axes: list[int]) -> None:
         """Few results: one accumulator each in registers, loops over the reduced axes."""
         group = self.group
-        points: list[list[Expr]] = [list(group.vars)]
-        for k in kept:
-            points = [
-                [*p[:k], scalar.size(j), *p[k + 1 :]] for p in points for j in range(group.shape[k])
-            ]
-        for p in points:
-            group.allow(p)
+        points = self._points(kept)
         stores = [self._store(m, p) for m in self.stores for p in points]
         accs, init, nexts = [], [], []
         for f in group.folds:
@@ -200,11 +204,8 @@ class Folds(Nests):
             return dims, stores, nexts
         flat = scalar.var("int64", "i")
         new = iter(substitute(exprs, {position: flat}))
-        total = 1
-        for n in group.shape:
-            total *= n
         stores = [Store(s.buffer, next(new), next(new)) for s in stores]
-        return [(flat, total)], stores, list(new)
+        return [(flat, prod(group.shape))], stores, list(new)
 
     def _fold_loops(
         self,
@@ -313,13 +314,7 @@ class Folds(Nests):
     def _fold_short(self, kept: list[int], axes: list[int]) -> None:
         """Few terms: they are written out, in a loop over the results."""
         group = self.group
-        points: list[list[Expr]] = [list(group.vars)]
-        for k in axes:
-            points = [
-                [*p[:k], scalar.size(j), *p[k + 1 :]] for p in points for j in range(group.shape[k])
-            ]
-        for p in points:
-            group.allow(p)
+        points = self._points(axes)
         body: list[Stmt] = [self._store(m, p) for m in self.stores for p in points]
         for f in group.folds:
             accs = f.fold.init

@@ -6,6 +6,7 @@ Closing it emits one nest, in which only those members are stored that somebody 
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from fnx.core import scalar
@@ -150,10 +151,7 @@ class Nests:
             return None
         flat = scalar.var("int64", "i")
         new = replacing({position: flat})
-        total = 1
-        for n in group.shape:
-            total *= n
-        return [(flat, total)], [walk.rewritten(s, new) for s in stores]
+        return [(flat, prod(group.shape))], [walk.rewritten(s, new) for s in stores]
 
     def _wants_unroll(self, stores: list[Store]) -> bool:
         """Whether the last axis is short and its index decides something (pieces of a stack)."""
