@@ -519,3 +519,9 @@ def test_convolutions_in_integers():
     found = jnp.convolve(x, y, preferred_element_type="int32")
     assert found.dtype == np.int32
     assert found.tolist() == [1, 1, 1, -3]
+
+
+def test_roll_by_a_list_of_traced_shifts():
+    x = jnp.arange(6).reshape(2, 3)
+    found = fnx.jit(lambda a, b: jnp.roll(x, [a, b], [0, 1]))(1, 2)
+    same(found, np.roll(np.arange(6).reshape(2, 3), [1, 2], [0, 1]))

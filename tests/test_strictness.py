@@ -140,3 +140,10 @@ def test_translated_images():
         lambda t: fnx.image.scale_and_translate(x**2, (5,), (0,), jnp.array([1.0]), t, "linear")[2]
     )(jnp.array([0.5]))
     np.testing.assert_allclose(grad, [-3.0], atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64"])
+def test_integers_choose_between_two_cases_by_being_zero(dtype):
+    which = jnp.arange(3, dtype=dtype)
+    np.testing.assert_array_equal(lax.select(which, V, 0 * V), [0, 1, 1])
+    np.testing.assert_array_equal(lax.select_n(which, 0 * V, V, 2 * V), [0, 1, 2])

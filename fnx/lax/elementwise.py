@@ -295,14 +295,24 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     """`on_true` where `pred` holds, else `on_false`; of equal dtypes and shapes."""
     on_true, on_false = operands("select", on_true, on_false)
-    return checked(choose.select_n, to_array(pred, "select"), on_false, on_true)
+    return checked(choose.select_n, _which(pred, "select", 2), on_false, on_true)
+
+
+def _which(which: Any, name: str, cases: int) -> Array:
+    """The number of a case; between two of them, any integer but 0 is the second."""
+    x = to_array(which, name)
+    if x.dtype.kind not in "iu":
+        return x
+    return choose.ne(x, constant(0, x.dtype)) if cases == 2 else convert_element_type(x, dtypes.int32)
 
 
 def select_n(which: Any, *cases: Any) -> Array:
-    """`cases[which]`, element by element; `which` is bool or int32."""
+    """`cases[which]`, element by element; `which` is of bool or integers."""
     if not cases:
         raise InvalidValue("select_n needs at least one case")
-    return checked(choose.select_n, to_array(which, "select_n"), *operands("select_n", *cases))
+    return checked(
+        choose.select_n, _which(which, "select_n", len(cases)), *operands("select_n", *cases)
+    )
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:

@@ -77,7 +77,8 @@ def roll(a, shift, axis=None):
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = list(shift) if np.ndim(shift) else [shift] * len(axes)
+    many = isinstance(shift, (tuple, list)) or np.ndim(shift)
+    shifts = list(shift) if many else [shift] * len(axes)
     axes = list(axes) * len(shifts) if len(axes) == 1 else list(axes)
     for by, k in zip(shifts, axes, strict=True):
         x = _roll_axis(x, by, canonical_axis(k, x.ndim))

@@ -1,8 +1,8 @@
 """Boxes: updates of slices of an array, one after another, made in one pass.
 
 The adjoint of a stencil adds shifted cotangents into an array of zeros. Each addition alone would
-read and write the whole array again; together they are one nest over the box where all of them
-meet, and thin slabs around it.
+read and write the whole array again; together they are one nest over the part where the same of them
+hold for all elements, and thin slabs around it. So are a field's new inner values and its boundaries.
 """
 
 from collections.abc import Callable
@@ -107,13 +107,13 @@ def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
 
 
 def store(builder: "Builder", handle: Handle) -> None:
-    """The nests of a sum: where all boxes meet, then the slabs around."""
+    """The nests of a chain: the largest part that no box's edge runs through, then the slabs around."""
     state = handle.state
     assert isinstance(state, Boxes)
     shape = handle.shape
     place = _own_place(builder, handle, state) or handle.target or builder.new_stored(handle)
-    low = tuple(max(b[0][k] for b in state.boxes) for k in range(len(shape)))
-    high = tuple(min(b[1][k] for b in state.boxes) for k in range(len(shape)))
+    spans = [_longest(_cuts(state.boxes, k, 0, n)) for k, n in enumerate(shape)]
+    low, high = (tuple(s[k] for s in spans) for k in (0, 1))
     regions = [((0,) * len(shape), shape)]
     if all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True)):
         slabs = _slabs(shape, low, high)
@@ -150,9 +150,18 @@ def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | Non
 
 def _split_last(boxes: list[Box], lo: Shape, hi: Shape) -> list[tuple[Shape, Shape]]:
     """A slab cut at the boxes' bounds along the last axis: no lane of a vector differs then."""
-    cuts = {b[k][-1] for b in boxes for k in (0, 1)}
-    ends = [lo[-1], *sorted(c for c in cuts if lo[-1] < c < hi[-1]), hi[-1]]
+    ends = _cuts(boxes, -1, lo[-1], hi[-1])
     return [((*lo[:-1], a), (*hi[:-1], b)) for a, b in pairwise(ends)]
+
+
+def _cuts(boxes: list[Box], axis: int, least: int, most: int) -> list[int]:
+    """The range of an axis, and the boxes' bounds within it."""
+    bounds = {b[side][axis] for b in boxes for side in (0, 1)}
+    return [least, *sorted(c for c in bounds if least < c < most), most]
+
+
+def _longest(cuts: list[int]) -> tuple[int, int]:
+    return max(pairwise(cuts), key=lambda span: span[1] - span[0])
 
 
 def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
