@@ -235,8 +235,3 @@ def as_array(x: Any) -> Array:
         f"a value of type {type(x).__name__} is not an array: {x!r:.80}; expected an array, a NumPy "
         "array or a Python number. Pass other objects as static arguments, or convert them first."
     )
-
-
-def aval_of(x: Any) -> ShapedArray:
-    """The abstract value of an array or of what is like one."""
-    return x.aval if isinstance(x, Array) else as_array(x).aval

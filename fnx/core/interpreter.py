@@ -21,7 +21,7 @@ from fnx.core.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
-from fnx.core.source import Source, at_line, user_source
+from fnx.core.source import Source, at_line
 
 if TYPE_CHECKING:
     from fnx.core.primitive import Primitive
@@ -227,13 +227,3 @@ def use(interpreter: Interpreter) -> Iterator[None]:
         yield
     finally:
         current.reset(token)
-
-
-def is_eager() -> bool:
-    """Whether primitives are evaluated at once."""
-    return current.get() is evaluate
-
-
-def find_source() -> Source | None:
-    """The user's line, for interpreters that are made now."""
-    return user_source()

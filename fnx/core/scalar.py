@@ -19,8 +19,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-Index = "Expr"
-
 
 class Expr:
     """A scalar value: operation, dtype, operands, and a static attribute."""

@@ -19,7 +19,7 @@ from fnx.core.errors import ShapeError
 
 from . import host, layout, library, native
 
-CANCELLED, CALLBACK_FAILED, NO_MEMORY = 1, 2, -1
+CANCELLED, NO_MEMORY = 1, -1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 _LONG = 1 << 15  # programs on more bytes than this run without the GIL
 _SCALARS = {"float64": layout.FLOAT64, "float32": layout.FLOAT32, "int64": layout.INT64}
