@@ -525,3 +525,17 @@ def test_roll_by_a_list_of_traced_shifts():
     x = jnp.arange(6).reshape(2, 3)
     found = fnx.jit(lambda a, b: jnp.roll(x, [a, b], [0, 1]))(1, 2)
     same(found, np.roll(np.arange(6).reshape(2, 3), [1, 2], [0, 1]))
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "maximum", "negative", "logaddexp", "logaddexp2", "logical_or"]
+)
+def test_universal_functions_say_that_they_have_no_where(name):
+    function, count = getattr(jnp, name), 1 if name == "negative" else 2
+    mask = jnp.array([True, False])
+    with pytest.raises(TypeError, match=f"{name} has no where="):
+        function(*[jnp.ones(2)] * count, where=mask)
+    with pytest.raises(TypeError, match=f"{name} takes {count} array"):
+        function(*[jnp.ones(2)] * (count + 1))
+    with pytest.raises(NotImplementedError, match=f"'out' argument of {name}"):
+        function(*[jnp.ones(2)] * count, out=np.ones(2))

@@ -303,7 +303,9 @@ def _which(which: Any, name: str, cases: int) -> Array:
     x = to_array(which, name)
     if x.dtype.kind not in "iu":
         return x
-    return choose.ne(x, constant(0, x.dtype)) if cases == 2 else convert_element_type(x, dtypes.int32)
+    return (
+        choose.ne(x, constant(0, x.dtype)) if cases == 2 else convert_element_type(x, dtypes.int32)
+    )
 
 
 def select_n(which: Any, *cases: Any) -> Array:

@@ -16,13 +16,13 @@ from fnx.numpy.util import (
     eager,
     fit,
     named,
-    no_out,
     promote,
     promote_inexact,
     select,
     to_array,
     to_arrays,
     transformation,
+    ufunc_operands,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
@@ -41,12 +41,7 @@ def _binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = 
 
     @named(name, doc)
     def fn(*args, out=None, where=None):
-        no_out(name, out)
-        if len(args) != 2:
-            raise TypeMismatch(f"{name} takes 2 arrays, got {len(args)}")
-        if where is not None:
-            raise TypeMismatch(f"{name} has no where= without out=; use fnx.numpy.where")
-        return apply(*args)
+        return apply(*ufunc_operands(name, args, 2, out, where))
 
     return fn
 
@@ -104,8 +99,7 @@ divide = true_divide
 
 def negative(*args, out=None, where=None):
     """-x."""
-    no_out("negative", out)
-    (x,) = to_arrays("negative", *args)
+    x = to_array(*ufunc_operands("negative", args, 1, out, where), "negative")
     if x.dtype == dtypes.bool_:
         raise TypeMismatch("negative of a bool array; use ~x, or convert it with .astype(int)")
     return ops.neg(x)

@@ -21,6 +21,7 @@ from fnx.numpy.util import (
     select,
     to_array,
     to_arrays,
+    ufunc_operands,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
@@ -127,15 +128,15 @@ def hypot(x1, x2, /):
 
 def logaddexp(*args, out=None, where=None):
     """log(exp(x1) + exp(x2)) without overflow."""
-    no_out("logaddexp", out)
-    x, y = fit("logaddexp", promote_inexact("logaddexp", *args))
+    operands = ufunc_operands("logaddexp", args, 2, out, where)
+    x, y = fit("logaddexp", promote_inexact("logaddexp", *operands))
     return _logaddexp(x, y, ops.exp, ops.log1p, 1.0)
 
 
 def logaddexp2(*args, out=None, where=None):
     """log2(2**x1 + 2**x2) without overflow."""
-    no_out("logaddexp2", out)
-    x, y = fit("logaddexp2", promote_inexact("logaddexp2", *args))
+    operands = ufunc_operands("logaddexp2", args, 2, out, where)
+    x, y = fit("logaddexp2", promote_inexact("logaddexp2", *operands))
     log2_1p = lambda z: ops.div(ops.log1p(z), constant(math.log(2), z.dtype))
     return _logaddexp(x, y, ops.exp2, log2_1p, 1 / math.log(2))
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.errors import TypeMismatch
 from fnx.numpy.arithmetic import _binary, _numbers, absolute, add, imag, multiply, truth, zero
 from fnx.numpy.util import (
     constant,
@@ -19,6 +18,7 @@ from fnx.numpy.util import (
     promote_inexact,
     select,
     to_array,
+    ufunc_operands,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
@@ -108,10 +108,7 @@ greater_equal = _comparison("greater_equal", ops.ge, ops.gt, "x >= y, as `less`.
 def _logical(name: str, prim: Any, doc: str) -> Callable:
     @named(name, doc)
     def fn(*args, out=None, where=None):
-        no_out(name, out)
-        if len(args) != 2:
-            raise TypeMismatch(f"{name} takes 2 arrays, got {len(args)}")
-        x, y = args
+        x, y = ufunc_operands(name, args, 2, out, where)
         return prim(*fit(name, [truth(x, name), truth(y, name)]))
 
     return fn

@@ -338,6 +338,17 @@ def no_out(name: str, out: Any) -> None:
         )
 
 
+def ufunc_operands(name: str, args: tuple, count: int, out: Any, where: Any) -> tuple:
+    """The operands of a universal function of `count` arrays, which has neither out= nor where=."""
+    no_out(name, out)
+    if where is not None:
+        raise TypeMismatch(f"{name} has no where= without out=; use fnx.numpy.where")
+    if len(args) != count:
+        expected = "1 array" if count == 1 else f"{count} arrays"
+        raise TypeMismatch(f"{name} takes {expected}, got {len(args)}")
+    return args
+
+
 class Unsupported(InvalidValue, NotImplementedError):
     """A choice that NumPy offers and fnx does not."""
 
