@@ -207,7 +207,7 @@ class Known:
         at = self.atom(atom) if type(atom) is Var else atom
         return self.values[at] if type(at) is Var else at.value  # type: ignore[union-attr]
 
-    def learn(self, eqn: Eqn, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
+    def learn(self, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
         """Take note of what the transpose of a loop restored of its last operands."""
 
 
@@ -232,7 +232,7 @@ def backward(
                 args.append(Undefined(a.aval))
         if type(known) is not dict and known is not None and eqn.prim.name == "rewound":
             back, firsts = eqn.prim.rewind(cts, *args)  # type: ignore[attr-defined]
-            known.learn(eqn, eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
+            known.learn(eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
         else:
             back = eqn.prim.transpose(cts, *args)
         for a, ct in zip(eqn.inputs, back, strict=True):

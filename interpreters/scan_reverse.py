@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
 from fnx.ops.basic import zeros
 from fnx.ops.convert import ConvertElementType
@@ -251,7 +251,7 @@ class Versions(Known):
     def atom(self, v: Var) -> Atom:
         return self.made.get(v, v)
 
-    def learn(self, eqn: Eqn, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
+    def learn(self, operands: Sequence[Atom], firsts: Sequence[Array]) -> None:
         for last, first in zip(operands, firsts, strict=True):
             k = self.order.index(last) if last in self.order else 0  # type: ignore[arg-type]
             before = self.made[self.order[k - 1]] if k else None

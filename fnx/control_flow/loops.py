@@ -169,11 +169,11 @@ def _scan_in_python(
 
 def _stack(leaves: Sequence[Any]) -> Array:
     arrays = [as_array(x) for x in leaves]
-    return _concatenate([Reshape((1, *x.shape))(x) for x in arrays], 0)
+    return _joined([Reshape((1, *x.shape))(x) for x in arrays])
 
 
-def _concatenate(arrays: Sequence[Array], axis: int) -> Array:
-    return Concatenate(axis)(*arrays) if len(arrays) > 1 else arrays[0]
+def _joined(arrays: Sequence[Array]) -> Array:
+    return Concatenate(0)(*arrays) if len(arrays) > 1 else arrays[0]
 
 
 @entrance
@@ -201,7 +201,7 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
     if whole < count or not count:
         rest = tree_util.tree_unflatten(treedef, [_rows(x, whole, count) for x in rows])
         parts.append(vmap(f)(rest) if count else map(f, xs))
-    return tree_util.tree_map(lambda *ys: _concatenate(ys, 0), *parts)
+    return tree_util.tree_map(lambda *ys: _joined(ys), *parts)
 
 
 def _rows(x: Array, start: int, stop: int) -> Array:

@@ -43,7 +43,7 @@ def ix_(*args):
     return tuple(outs)
 
 
-def _window(name: str, M: int, terms: Sequence[float]) -> Array:
+def _window(M: int, terms: Sequence[float]) -> Array:
     """A sum of cosines, as windows of signal processing are."""
     M = int(M)
     if M <= 1:
@@ -57,17 +57,17 @@ def _window(name: str, M: int, terms: Sequence[float]) -> Array:
 
 def hanning(M):
     """The Hann window."""
-    return _window("hanning", M, (0.5, -0.5))
+    return _window(M, (0.5, -0.5))
 
 
 def hamming(M):
     """The Hamming window."""
-    return _window("hamming", M, (0.54, -0.46))
+    return _window(M, (0.54, -0.46))
 
 
 def blackman(M):
     """The Blackman window."""
-    return _window("blackman", M, (0.42, -0.5, 0.08))
+    return _window(M, (0.42, -0.5, 0.08))
 
 
 def bartlett(M):

@@ -1,9 +1,7 @@
 """Indexing: x[...] and the reading half of x.at[...]; what an index means, as a plan of primitives."""
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from types import EllipsisType
 from typing import Any
 
@@ -13,7 +11,6 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import (
     FnxError,
-    InvalidValue,
     NonConcreteBooleanIndexError,
     TracerArrayConversionError,
     TracerIntegerConversionError,
@@ -458,20 +455,6 @@ def _sliced(x: Array, p: Plan, ints_too: bool) -> tuple[Array, Plan]:
         for e, f, n in zip(p.entries, first, x.shape)
     ]
     return x, Plan((), x.shape, tuple(rest), (), p.apart)
-
-
-@lru_cache(maxsize=1024)
-def axis_slice(ndim: int, axis: int, start: Any, stop: Any, step: Any = None) -> tuple:
-    """The index that slices one axis."""
-    return (*(slice(None),) * axis, slice(start, stop, step))
-
-
-def static_index(i: Any, what: str) -> int:
-    """A known integer."""
-    try:
-        return operator.index(i)
-    except TypeError as error:
-        raise InvalidValue(f"{what} must be a known integer, not {i!r:.60}") from error
 
 
 __all__ = [

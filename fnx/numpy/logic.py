@@ -124,13 +124,9 @@ def logical_not(x, /):
     return ops.not_(truth(x, "logical_not"))
 
 
-def _bitwise(name: str, prim: Any, doc: str, many: bool = False) -> Callable:
-    return _binary(name, prim, doc, many=many)
-
-
-bitwise_and = _bitwise("bitwise_and", ops.and_, "The bits set in both.", True)
-bitwise_or = _bitwise("bitwise_or", ops.or_, "The bits set in one.", True)
-bitwise_xor = _bitwise("bitwise_xor", ops.xor, "The bits set in exactly one.", True)
+bitwise_and = _binary("bitwise_and", ops.and_, "The bits set in both.", many=True)
+bitwise_or = _binary("bitwise_or", ops.or_, "The bits set in one.", many=True)
+bitwise_xor = _binary("bitwise_xor", ops.xor, "The bits set in exactly one.", many=True)
 
 
 def left_shift(x, y, /):

@@ -46,7 +46,7 @@ class Folds(Nests):
         elif not axes or axes[-1] == len(group.shape) - 1:
             self._fold_rows(kept, list(axes))
         else:
-            self._fold_memory(kept)
+            self._fold_memory()
 
     def _contiguous(self) -> int | None:
         """The axis along which what is read lies side by side, where it does not along the last."""
@@ -358,7 +358,7 @@ class Folds(Nests):
         assert len(index) == len(handle.shape)
         return index
 
-    def _fold_memory(self, kept: list[int]) -> None:
+    def _fold_memory(self) -> None:
         """The last axis is kept: accumulators in memory, added to row by row."""
         group = self.group
         body: list[Stmt] = [self._store(m) for m in self.stores]

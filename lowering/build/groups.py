@@ -130,7 +130,7 @@ class Nests:
         flat = self._collapse(stores)
         if flat is not None:
             dims, stores = flat
-        elif self._wants_unroll(stores):
+        elif self._wants_unroll():
             dims, stores = self._unroll() or (dims, stores)
         else:
             across = tiles.across(stores, group.vars, group.shape)
@@ -153,7 +153,7 @@ class Nests:
         new = replacing({position: flat})
         return [(flat, prod(group.shape))], [walk.rewritten(s, new) for s in stores]
 
-    def _wants_unroll(self, stores: list[Store]) -> bool:
+    def _wants_unroll(self) -> bool:
         """Whether the last axis is short and its index decides something (pieces of a stack)."""
         return bool(self.group.shape) and self.group.shape[-1] <= fuse.UNROLLED_AXIS
 

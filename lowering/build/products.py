@@ -158,7 +158,7 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
         lane = one
     lanes = _lanes(lane.size, width, packs)
     rest = tuple(a for a in outer if a is not lane)
-    return Plan(rest, inner, lane, lanes, _tile(rest, lane, lanes > width), packs)
+    return Plan(rest, inner, lane, lanes, _tile(rest, lane), packs)
 
 
 def _bytes(dtype: str) -> int:
@@ -185,7 +185,7 @@ def _lanes(n: int, width: int, packs: bool) -> int:
     return power if power == n or not packs else 2 * power
 
 
-def _tile(rest: tuple[Axis, ...], lane: Axis, double: bool) -> tuple[tuple[Axis, int], ...]:
+def _tile(rest: tuple[Axis, ...], lane: Axis) -> tuple[tuple[Axis, int], ...]:
     """Steps along one or two axes, best along which the vector that is loaded stays the same."""
 
     def reuses(a: Axis) -> bool:

@@ -60,7 +60,7 @@ class Printed:
 def emit(program: Program) -> Printed:
     """The source of a program."""
     module = _Module()
-    code = Code(module, _uses(program), program)
+    code = Code(module, _uses(program))
     names = [code.buffer(b) for b in (*program.inputs, *program.outputs)]
     for b in walk.buffers(program.body):
         if b.space != "argument":
@@ -255,7 +255,7 @@ def _all_operands(root: Expr) -> list[Expr]:
 class Code(Printer):
     """The main function: statements."""
 
-    def __init__(self, module: _Module, uses: Counter, program: Program):
+    def __init__(self, module: _Module, uses: Counter):
         super().__init__(module, uses)
         self.names: dict[Buffer, str] = {}
         self.taken: set[str] = set()

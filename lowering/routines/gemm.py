@@ -156,10 +156,10 @@ def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
     builder.settle_registers(out, builder.evaluated(make))
 
 
-def _columns(right: Shape, make: Any, vector: bool = True) -> list[Stmt]:
+def _columns(right: Shape, make: Any) -> list[Stmt]:
     """Loops over the columns of a row of the result."""
     j = tuple(scalar.var("int64", "j") if n != 1 else scalar.size(0) for n in right)
-    body = make(j)
+    body, vector = make(j), True
     for v, n in reversed(list(zip(j, right, strict=True))):
         if n != 1:
             # Short loops would be unrolled before the vectoriser comes, which then takes the rows.
