@@ -18,6 +18,7 @@ from .lang import (
     at_most,
     bits,
     constant,
+    estrin,
     fast_two_sum,
     fma,
     from_bits,
@@ -84,7 +85,7 @@ def exp_unscaled(x: V) -> tuple[V, V]:
     """e**x as y 2**k, y near 1; x within EXP_RANGE."""
     k, r, lo = exp_reduce(x)
     r = r + lo
-    return 1.0 + fma(r * r, poly(r, C["EXP", x.dtype]), r), k
+    return 1.0 + fma(r * r, estrin(r, C["EXP", x.dtype]), r), k
 
 
 @function("exp")
@@ -106,7 +107,7 @@ def expm1_scaled(x: V, shift: int = 1) -> Pair:
     k, r, lo = exp_reduce(x)
     r_pair = fast_two_sum(r, lo)
     r = r_pair.hi
-    rest = fma(r * r, poly(r, C["EXP", x.dtype]), r_pair.lo)
+    rest = fma(r * r, estrin(r, C["EXP", x.dtype]), r_pair.lo)
     s = power_of_two(k - shift)
     y = fast_two_sum(s - 0.5**shift, s * r)
     return fast_two_sum(y.hi, fma(s, rest, y.lo))
@@ -154,11 +155,11 @@ def log1p_pair(f: V) -> Pair:
     """log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)], the low part not normalised."""
     half = two_product(f * 0.5, f)
     if f.dtype == "float32":
-        tail = (f * f) * f * poly(f, C["LOG1P", f.dtype])
+        tail = (f * f) * f * estrin(f, C["LOG1P", f.dtype])
     else:
         s = f / (2.0 + f)
         z = s * s
-        tail = s * fma(z, poly(z, C["LOG", f.dtype]), half.hi)
+        tail = s * fma(z, estrin(z, C["LOG", f.dtype]), half.hi)
     y = fast_two_sum(f, -half.hi)
     return Pair(y.hi, y.lo - half.lo + tail)
 

@@ -200,6 +200,14 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         lambda r: r / 2**r,
         {"float64": 5},
     ),
+    # tanh(y) = y + y**3 TANH(y**2)
+    "TANH": (
+        root(lambda y: (mp.tanh(y) - y) / y**3),
+        0,
+        (HALF_LN2 / 2) ** 2,
+        root(lambda y: y**3 / mp.tanh(y)),
+        {"float32": 2, "float64": 5},
+    ),
     # sin(r) = r + r**3 SIN(r**2)
     "SIN": (
         root(lambda r: (mp.sin(r) - r) / r**3),

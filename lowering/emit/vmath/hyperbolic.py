@@ -6,24 +6,28 @@ from .coefficients import C
 from .exp_log import (
     EXP_RANGE,
     LN2,
-    exp_reduce,
+    LOG2_E,
     exp_unscaled,
     expm1_scaled,
     log1p,
-    power_of_two,
+    parts,
     scale,
 )
 from .lang import (
+    FORMAT,
     Pair,
     V,
     at_most,
+    bits,
     constant,
     copy_sign,
     divide,
+    estrin,
     fast_two_sum,
     fma,
+    from_bits,
     function,
-    poly,
+    pattern,
     sqrt,
     two_sum,
     where,
@@ -38,16 +42,24 @@ LARGE = {"float32": 2.0**40, "float64": 2.0**200}  # log1p(x) is log(x); x**2 is
 
 @function("tanh")
 def tanh(x: V) -> V:
-    """E / (E + 2) with E = expm1(2 |x|), and what roundings took of the quotient added to it."""
+    """tanh(A + y) = b + ((s - 1) - b (s + 1) + ((s + 1) - b (s - 1)) t) / ((s + 1) + (s - 1) t).
+
+    A = n ln(2) / 2 is the multiple nearest to |x|, s = exp(2 A) = 2**n and t = tanh(y). Any b is
+    right; b = 1 - c with c = 13/8 / s is near tanh(A), so that the quotient is small and its roundings
+    matter little, and what multiplies t or is added to it is exact. If n is 0, the result is t.
+    """
+    f = FORMAT[x.dtype]
     a = at_most(abs(x), TANH_IS_ONE[x.dtype])
-    k, r, lo = exp_reduce(a + a)
-    s = power_of_two(k)
-    e = fma(s, r + fma(r * r, poly(r, C["EXP", x.dtype]), lo), s - 1.0)
-    d = two_sum(e, constant(2.0, x))
-    inverse = 1.0 / d.hi
-    q = e * inverse
-    rest = fma(-q, d.lo, fma(-q, d.hi, e))
-    return copy_sign(fma(rest, inverse, q), x)
+    shift = f.magic + f.bias  # its sum with n ends with the exponent of 2**n
+    shifted = fma(a, 2.0 * LOG2_E[0], shift)
+    n = shifted - shift
+    s = from_bits(bits(shifted) << f.fraction)
+    c = from_bits(pattern(1.0, x.dtype) + pattern(1.625, x.dtype) - bits(s))
+    y = fma(-n, 0.5 * parts(*LN2, x.dtype)[0], a)
+    z = y * y
+    t = fma(y * z, estrin(z, C["TANH", x.dtype]), y)
+    q = fma(3.625 - c, t, c - 0.375) / fma(s - 1.0, t, s + 1.0)
+    return copy_sign(where(n.ne(0.0), (1.0 - c) + q, t), x)
 
 
 @function("sinh")

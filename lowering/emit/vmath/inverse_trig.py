@@ -4,7 +4,7 @@ import math
 
 from .coefficients import C
 from .exp_log import parts
-from .lang import V, bits, constant, copy_sign, fma, function, poly, sqrt, where
+from .lang import V, bits, constant, copy_sign, estrin, fma, function, sqrt, where
 
 QUARTER_PI = 0.7853981633974483, 3.061616997868383e-17
 HALF_PI = 1.5707963267948966, 6.123233995736766e-17
@@ -20,7 +20,7 @@ def arctangent(a: V, b: V, eighths: V, negate: V) -> V:
     t = where(negate, -t, t)
     z = t * t
     hi, lo = parts(*QUARTER_PI, a.dtype)
-    small = fma(k, lo, z * t * poly(z, C["ATAN", a.dtype]))
+    small = fma(k, lo, z * t * estrin(z, C["ATAN", a.dtype]))
     return fma(k, hi, t + small)
 
 
@@ -53,7 +53,7 @@ def half_angle(x: V) -> tuple[V, V, V]:
     large = a > 0.5
     z = where(large, fma(a, -0.5, 0.5), a * a)
     s = where(large, sqrt(z), a)
-    return large, s, s * z * poly(z, C["ASIN", x.dtype])
+    return large, s, s * z * estrin(z, C["ASIN", x.dtype])
 
 
 @function("asin")

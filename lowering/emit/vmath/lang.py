@@ -95,17 +95,26 @@ def horner(x: V, coefficients: Iterable[Number]) -> V:
     return result
 
 
-def poly(x: V, coefficients: Iterable[Number]) -> V:
-    """As horner, but by even and odd parts below: one more operation, half the latency.
+def estrin(x: V, coefficients: Iterable[Number]) -> V:
+    """As horner, by pairs of coefficients, pairs of pairs and so on: more powers of x, less latency.
 
-    The lowest two coefficients are added last, so that rounding is as in horner.
+    For polynomials whose rounding does not matter, and long enough that waiting does.
     """
     c = list(coefficients)
-    if len(c) < 5:
+    if len(c) < 6:
         return horner(x, c)
-    square = x * x
-    high = fma(horner(square, c[3::2]), x, horner(square, c[2::2]))
-    return fma(fma(high, x, c[1]), x, c[0])
+    terms, power = [constant(value, x) for value in c], x
+    while len(terms) > 1:
+        odd = terms[len(terms) & ~1 :]
+        terms = [fma(power, b, a) for a, b in zip(terms[::2], terms[1::2], strict=False)] + odd
+        power = power * power
+    return terms[0]
+
+
+def poly(x: V, coefficients: Iterable[Number]) -> V:
+    """As estrin, but the lowest two coefficients are added last, so that rounding is as in horner."""
+    first, second, *rest = coefficients
+    return fma(fma(estrin(x, rest), x, second), x, first)
 
 
 # --- sums and products with their errors -------------------------------------------------------

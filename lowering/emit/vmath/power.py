@@ -20,13 +20,13 @@ from .lang import (
     copy_sign,
     divide,
     double,
+    estrin,
     fast_two_sum,
     flip_sign,
     floor,
     fma,
     from_bits,
     function,
-    horner,
     poly,
     sign_bit,
     single,
@@ -49,7 +49,7 @@ def log2_wide(x: V) -> Pair:
     zero = constant(0.0, x)
     z = divide(Pair(f, zero), fast_two_sum(constant(2.0, x), f))
     w = multiply(z, z)
-    c = fast_two_sum(constant(TWO_THIRDS[0], x), w.hi * poly(w.hi, C["LOG_WIDE", x.dtype]))
+    c = fast_two_sum(constant(TWO_THIRDS[0], x), w.hi * estrin(w.hi, C["LOG_WIDE", x.dtype]))
     v = multiply(z, multiply(w, Pair(c.hi, c.lo + TWO_THIRDS[1])))
     s = fast_two_sum(2.0 * z.hi, v.hi)
     natural = Pair(s.hi, s.lo + fma(constant(2.0, x), z.lo, v.lo))
@@ -64,7 +64,7 @@ def log2_narrow(x: V) -> V:
     f = m - 1.0
     s = f / (2.0 + f)
     z = s * s
-    return k + s * fma(z, horner(z, C["LOG_NARROW", x.dtype]), 2.0 * LOG2_E[0])
+    return k + s * fma(z, estrin(z, C["LOG_NARROW", x.dtype]), 2.0 * LOG2_E[0])
 
 
 def with_limits(a: V, log2: V) -> V:
@@ -79,7 +79,7 @@ def magnitude(a: V, y: V) -> V:
         e = at_least(at_most(double(y) * with_limits(wide, log2_narrow(wide)), 200.0), -200.0)
         n, k = nearest(e, 1.0)
         r = e - n
-        return single(fma(r, poly(r, C["EXP2_NARROW", r.dtype]), 1.0) * power_of_two(k))
+        return single(fma(r, estrin(r, C["EXP2_NARROW", r.dtype]), 1.0) * power_of_two(k))
     log2 = log2_wide(a)
     top = with_limits(a, log2.hi)
     p = y * top

@@ -20,6 +20,7 @@ from .lang import (
     constant,
     copy_sign,
     double,
+    estrin,
     fast_two_sum,
     fma,
     function,
@@ -43,7 +44,7 @@ def exp_sum(x: V, small: V) -> tuple[V, V]:
     """e**(x + small) as (1 + t) 2**k."""
     k, r, lo = exp_reduce(x)
     r = r + (lo + small)
-    return fma(r * r, poly(r, C["EXP", x.dtype]), r), k
+    return fma(r * r, estrin(r, C["EXP", x.dtype]), r), k
 
 
 @function("erf")
@@ -125,7 +126,7 @@ def reflected(x: V) -> tuple[V, V, V, V]:
     reflect = x < 0.5
     f = x - rint(x)
     z = f * f
-    return reflect, where(reflect, 1.0 - x, x), f, fma(z * f, poly(z, C["SIN_PI", x.dtype]), f)
+    return reflect, where(reflect, 1.0 - x, x), f, fma(z * f, estrin(z, C["SIN_PI", x.dtype]), f)
 
 
 @function("lgamma", "float64")

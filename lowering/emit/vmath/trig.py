@@ -21,10 +21,10 @@ from .lang import (
     constant,
     divide,
     double,
+    estrin,
     fast_two_sum,
     flip_sign,
     fma,
-    horner,
     rint,
     single,
     two_product,
@@ -177,10 +177,10 @@ def sin_cos_pairs(r: V, lo: V) -> tuple[Pair, Pair]:
     """sin and cos of r + lo, |r| <= pi / 4, as a large term and a small one."""
     z = r * r
     half = 0.5 * z
-    sine = fma(z * r, horner(z, C["SIN", r.dtype]), fma(-half, lo, lo))
+    sine = fma(z * r, estrin(z, C["SIN", r.dtype]), fma(-half, lo, lo))
     top = 1.0 - half
     rest = (1.0 - top) - half
-    cosine = rest + fma(z * z, horner(z, C["COS", r.dtype]), -(r * lo))
+    cosine = rest + fma(z * z, estrin(z, C["COS", r.dtype]), -(r * lo))
     return Pair(r, sine), Pair(top, cosine)
 
 
@@ -223,7 +223,7 @@ def _tan_double(odd: V, r: V, lo: V) -> V:
 
 def _tan_single(odd: V, r: V, lo: V) -> V:
     z = r * r
-    t = fast_two_sum(r, fma(z * r, horner(z, C["TAN", r.dtype]), lo + z * lo))
+    t = fast_two_sum(r, fma(z * r, estrin(z, C["TAN", r.dtype]), lo + z * lo))
     inverse = -1.0 / t.hi
     rest = fma(inverse, t.hi, 1.0) + inverse * t.lo
     return where(odd, fma(inverse, rest, inverse), t.hi + t.lo)
