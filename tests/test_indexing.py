@@ -273,3 +273,19 @@ def test_apply_and_get():
     x = jnp.array([1.0, 4.0, 9.0])
     same(x.at[1:].apply(jnp.sqrt), np.array([1.0, 2.0, 3.0]))
     same(x.at[1:].get(), np.array([4.0, 9.0]))
+
+
+def test_dividing_one_element_touches_that_element():
+    """Where an index names nothing twice, `divide` and `power` need no array of products."""
+    x = np.arange(1.0, 5.0)
+    for index in (1, -1, slice(1, 3), jnp.asarray(2), jnp.asarray(9)):
+        text = str(fnx.make_jaxpr(lambda x: x.at[index].divide(2.0))(x))  # noqa: B023
+        assert "scatter-mul" not in text
+        assert "div" in text
+        want = x.copy()
+        if not isinstance(index, jnp.ndarray) or int(index) < 4:
+            want[index if isinstance(index, (int, slice)) else int(index)] /= 2
+        np.testing.assert_array_equal(jnp.asarray(x).at[index].divide(2.0), want)
+    np.testing.assert_array_equal(jnp.asarray(x).at[np.array([1, 1])].divide(2.0), [1, 0.5, 3, 4])
+    np.testing.assert_array_equal(jnp.asarray(x).at[2].power(2), [1, 2, 9, 4])
+    assert jnp.arange(4).at[1].divide(2).dtype == np.float64

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fnx
 from fnx.core.scalar import Expr, var
 from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.emit import vector_names
@@ -259,3 +260,23 @@ def test_coefficients_are_those_of_the_fits():
             values, error = fit.fit(f, low, high, degree, weight, dtype)
             assert C[name, dtype] == pytest.approx(values, rel=1e-12)
             assert error < {"float32": -24.0, "float64": -28.0}[dtype]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("y", [-1.5, 1.5, 2.5])
+def test_powers_of_halves(dtype, y):
+    """Those of 3/2 are made of a square root: as exact, and the same where x is special."""
+    limits = np.finfo(dtype)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, limits.smallest_subnormal, limits.max]
+    ends = np.log([float(limits.tiny), float(limits.max)])
+    ordinary = np.exp(np.random.default_rng(1).uniform(*ends, 1000))
+    x = np.array([*special, *ordinary], dtype)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.longdouble), np.longdouble(y))
+        want = exact.astype(dtype)
+    got = np.asarray(fnx.jit(lambda x: x**y)(x))
+    np.testing.assert_array_equal(got[:8], want[:8])
+    np.testing.assert_array_equal(np.signbit(got[:4]), np.signbit(want[:4]))
+    normal = np.isfinite(want) & (want > limits.tiny)
+    errors = np.abs(got[normal] - exact[normal]) / np.spacing(want[normal])
+    assert errors.max() <= BOUND["pow"]

@@ -128,13 +128,21 @@ class AtIndex:
 
     def divide(self, values, **options):
         """x with x[index] /= values."""
-        ones = full(self.array.shape, 1, self.array.dtype)
-        return ufuncs.divide(self.array, update("mul", ones, self.index, values, **options))
+        return self._by_product(ufuncs.divide, values, options)
 
     def power(self, values, **options):
         """x with x[index] **= values."""
-        ones = full(self.array.shape, 1, self.array.dtype)
-        return ufuncs.power(self.array, update("mul", ones, self.index, values, **options))
+        return self._by_product(ufuncs.power, values, options)
+
+    def _by_product(self, op: Callable, values: Any, options: dict) -> Array:
+        """`op` of the array and the product of all values that an element gets."""
+        x = self.array
+        inexact = x.dtype.kind in "fc"
+        if inexact and (options.get("unique_indices") or _named_once(x, self.index)):
+            old = indexing.getitem(x, self.index)
+            return self._update("set", op(old, _values(x, values)), options)
+        ones = full(x.shape, 1, x.dtype)
+        return op(x, update("mul", ones, self.index, values, **options))
 
     def min(self, values, **options):
         """x with x[index] = minimum(x[index], values)."""
@@ -163,6 +171,12 @@ class AtIndex:
         flat = Reshape((self.array.size,))(self.array)
         flat, _ = transformation("scan")(one, flat, (Reshape((size,))(places), *rows))
         return Reshape(self.array.shape)(flat)
+
+
+def _named_once(x: Array, index: Any) -> bool:
+    """Whether it is plain that an index names no element twice."""
+    entries = indexing.plan(x.shape, index).entries
+    return not any([isinstance(e, (Array, np.ndarray)) and e.size != 1 for e in entries])
 
 
 def _flat_places(x: Array, index: Any) -> Array | None:
