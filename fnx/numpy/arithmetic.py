@@ -29,7 +29,7 @@ from fnx.ops.broadcast import full
 from fnx.ops.reduction import ReduceOr
 
 
-def _binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:
+def binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:
     def apply(x1: Any, x2: Any) -> Array:
         x, y = fit(name, promote(name, x1, x2))
         if bool_prim is not None and x.dtype == dtypes.bool_:
@@ -46,7 +46,7 @@ def _binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = 
     return fn
 
 
-def _float_binary(name: str, prim: Any, doc: str) -> Callable:
+def float_binary(name: str, prim: Any, doc: str) -> Callable:
     @named(name, doc)
     def fn(x1, x2, /):
         return prim(*fit(name, promote_inexact(name, x1, x2)))
@@ -84,16 +84,16 @@ def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
 
 # --- arithmetic --------------------------------------------------------------------------------
 
-add = _binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
-multiply = _binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
-subtract = _binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
-maximum = _binary(
+add = binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
+multiply = binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
+subtract = binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
+maximum = binary(
     "maximum", ops.max_, "The larger of x1 and x2; nan where either is nan.", many=True
 )
-minimum = _binary(
+minimum = binary(
     "minimum", ops.min_, "The smaller of x1 and x2; nan where either is nan.", many=True
 )
-true_divide = _float_binary("divide", ops.div, "x1 / x2, in floating point.")
+true_divide = float_binary("divide", ops.div, "x1 / x2, in floating point.")
 divide = true_divide
 
 
@@ -220,7 +220,7 @@ def _int_int_power(x: Array, y: Array) -> Array:
 
 def floor_divide(x1, x2, /):
     """The largest integer not above x1 / x2."""
-    x, y = fit("floor_divide", _numbers("floor_divide", x1, x2))
+    x, y = fit("floor_divide", numbers("floor_divide", x1, x2))
     kind = dtypes.kind(x.dtype)
     if kind == "u":
         return ops.div(x, y)
@@ -234,7 +234,7 @@ def floor_divide(x1, x2, /):
     return _float_divmod(x, y)[0]
 
 
-def _numbers(name: str, *xs: Any) -> list[Array]:
+def numbers(name: str, *xs: Any) -> list[Array]:
     xs = promote(name, *xs)
     return [convert(x, dtypes.int32) for x in xs] if xs[0].dtype == dtypes.bool_ else xs
 
@@ -250,7 +250,7 @@ def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
 
 def remainder(x1, x2, /):
     """x1 - x2 * floor(x1 / x2): has the sign of x2."""
-    x, y = fit("remainder", _numbers("remainder", x1, x2))
+    x, y = fit("remainder", numbers("remainder", x1, x2))
     kind = dtypes.kind(x.dtype)
     if kind in "iu":
         y = select(ops.eq(y, zero(y)), one(y), y)
@@ -266,7 +266,7 @@ mod = remainder
 
 def fmod(x1, x2, /):
     """The remainder of x1 / x2 with the sign of x1."""
-    x, y = fit("fmod", _numbers("fmod", x1, x2))
+    x, y = fit("fmod", numbers("fmod", x1, x2))
     if dtypes.is_integer(x.dtype):
         y = select(ops.eq(y, zero(y)), one(y), y)
     return ops.rem(x, y)
@@ -274,7 +274,7 @@ def fmod(x1, x2, /):
 
 def divmod(x1, x2, /):
     """(floor_divide(x1, x2), remainder(x1, x2))."""
-    x, y = fit("divmod", _numbers("divmod", x1, x2))
+    x, y = fit("divmod", numbers("divmod", x1, x2))
     if dtypes.is_float(x.dtype):
         return _float_divmod(x, y)
     return floor_divide(x, y), remainder(x, y)

@@ -154,9 +154,9 @@ class AtIndex:
 
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
-        return self._apply(func, (), options)
+        return self.apply_at(func, (), options)
 
-    def _apply(self, func: Callable, others: tuple, options: dict) -> Array:
+    def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
         """The same of a function that gets elements of other arrays too."""
         places = None if options.get("unique_indices") else _flat_places(self.array, self.index)
         if places is None:

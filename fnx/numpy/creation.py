@@ -69,7 +69,7 @@ def asarray(
 
 def _from_data(x: Any, dtype: np.dtype | None) -> Array:
     if isinstance(x, Array):
-        return x if dtype is None else _astype(x, dtype)
+        return x if dtype is None else as_type(x, dtype)
     if type(x) in PYTHON:
         if dtype is None:
             return as_array(x)
@@ -78,7 +78,7 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
         if x.dtype == object:
             return _from_data(x.tolist(), dtype)
         out = as_array(x)
-        return out if dtype is None else _astype(out, dtype)
+        return out if dtype is None else as_type(out, dtype)
     if isinstance(x, (list, tuple, range)):
         return _from_list(list(x), dtype)
     if hasattr(x, "__jax_array__"):
@@ -120,7 +120,7 @@ def _fitting(x: Any, dtype: np.dtype) -> Any:
     return x
 
 
-def _astype(x: Array, dtype: np.dtype) -> Array:
+def as_type(x: Array, dtype: np.dtype) -> Array:
     if x.dtype != dtype:
         return convert(x, dtype)
     if getattr(x, "weak_type", False):
@@ -160,7 +160,7 @@ def _from_list(x: list, dtype: np.dtype | None) -> Array:
                 _fitting(y, dtype)
         if dtype is None:
             dtype = dtypes.default_for("f") if not leaves else dtypes.default_for(out.dtype.kind)
-        return ConcreteArray(_cast(out, dtype))
+        return ConcreteArray(cast(out, dtype))
     if type(None) in kinds:
         raise NoValue("None is not a value of an array; expected numbers or arrays")
     if not any(
@@ -187,7 +187,7 @@ def _shape_of(x: Any) -> tuple[int, ...]:
     return np.shape(x._value if isinstance(x, ConcreteArray) else x)
 
 
-def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return x if x.dtype == dtype else ops.ConvertElementType(dtype).impl(x)
 
 
@@ -222,7 +222,7 @@ def astype(x, dtype, /, *, copy=False, device=None):
     """The array in another dtype; floats become integers by truncation."""
     del copy, device
     x = to_array(x, "astype")
-    return _astype(x, dtypes.canonical(float if dtype is None else dtype))
+    return as_type(x, dtypes.canonical(float if dtype is None else dtype))
 
 
 def frombuffer(buffer, dtype=float, count=-1, offset=0):
@@ -285,7 +285,7 @@ def full(
         value: Array = constant(fill_value, dtypes.canonical(dtype), weak=False)
     else:
         value = to_array(fill_value, "full")
-        value = value if dtype is None else _astype(value, dtypes.canonical(dtype))
+        value = value if dtype is None else as_type(value, dtypes.canonical(dtype))
     return broadcast_to(value, canonical_shape(shape))
 
 
@@ -298,7 +298,7 @@ def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
     new_shape = old_shape if shape is None else canonical_shape(shape)
     new_dtype = old_dtype if dtype is None else dtypes.canonical(dtype)
     if isinstance(value, Array):
-        return _maybe_weak(broadcast_to(_astype(value, new_dtype), new_shape), weak)
+        return _maybe_weak(broadcast_to(as_type(value, new_dtype), new_shape), weak)
     return _maybe_weak(_full(new_shape, value, new_dtype), weak)
 
 

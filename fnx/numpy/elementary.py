@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
-from fnx.numpy.arithmetic import _float_binary, imag, one, real, times, zero
+from fnx.numpy.arithmetic import float_binary, imag, one, real, times, zero
 from fnx.numpy.rounding import trunc
 from fnx.numpy.util import (
     constant,
@@ -39,7 +39,7 @@ def _float_unary(name: str, prim: Any, doc: str) -> Callable:
     return fn
 
 
-arctan2 = _float_binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].")
+arctan2 = float_binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].")
 atan2 = arctan2
 
 

@@ -114,7 +114,7 @@ def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
         place = At(asarray(a))[indices]
         if fn in _AT:
             return getattr(place, _AT[fn])(b)
-        return place._apply(fn, () if nin == 1 else (asarray(b),), {})
+        return place.apply_at(fn, () if nin == 1 else (asarray(b),), {})
 
     fn.at = at
     if (nin, nout) != (2, 1):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.numpy.arithmetic import _binary, _numbers, absolute, add, imag, multiply, truth, zero
+from fnx.numpy.arithmetic import absolute, add, binary, imag, multiply, numbers, truth, zero
 from fnx.numpy.util import (
     constant,
     convert,
@@ -124,14 +124,14 @@ def logical_not(x, /):
     return ops.not_(truth(x, "logical_not"))
 
 
-bitwise_and = _binary("bitwise_and", ops.and_, "The bits set in both.", many=True)
-bitwise_or = _binary("bitwise_or", ops.or_, "The bits set in one.", many=True)
-bitwise_xor = _binary("bitwise_xor", ops.xor, "The bits set in exactly one.", many=True)
+bitwise_and = binary("bitwise_and", ops.and_, "The bits set in both.", many=True)
+bitwise_or = binary("bitwise_or", ops.or_, "The bits set in one.", many=True)
+bitwise_xor = binary("bitwise_xor", ops.xor, "The bits set in exactly one.", many=True)
 
 
 def left_shift(x, y, /):
     """Bits moved up by y."""
-    return ops.shift_left(*fit("left_shift", _numbers("left_shift", x, y)))
+    return ops.shift_left(*fit("left_shift", numbers("left_shift", x, y)))
 
 
 bitwise_left_shift = left_shift
@@ -147,7 +147,7 @@ bitwise_not = bitwise_invert = invert
 
 def right_shift(x1, x2, /):
     """Bits moved down by x2; signed integers keep their sign."""
-    x, y = fit("right_shift", _numbers("right_shift", x1, x2))
+    x, y = fit("right_shift", numbers("right_shift", x1, x2))
     signed = dtypes.kind(x.dtype) == "i"
     return (ops.shift_right_arithmetic if signed else ops.shift_right_logical)(x, y)
 

@@ -10,7 +10,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
-from fnx.numpy.creation import _astype, _cast, array
+from fnx.numpy.creation import array, as_type, cast
 from fnx.numpy.util import (
     INT,
     broadcast_arrays,
@@ -63,7 +63,7 @@ def arange(
     ]
     if by == 1 and type(numbers[0]) is int and numbers[0] == 0 and wanted.kind in "iuf":
         return _iota(wanted, max(math.ceil(numbers[1]), 0))
-    return ConcreteArray(_cast(np.asarray(np.arange(*numbers)), wanted))
+    return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
 
 
 def _known(v: Any, name: str) -> Any:
@@ -111,7 +111,7 @@ def linspace(
     final = wanted or a.dtype
     if dtypes.is_integer(final):
         out = ops.floor(out)
-    out = _astype(out, final)
+    out = as_type(out, final)
     return (out, step) if retstep else out
 
 
@@ -141,7 +141,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     """base ** linspace(start, stop, num)."""
     exponents = linspace(start, stop, num, endpoint, axis=axis)
     out = ufuncs.power(to_array(base, "logspace"), exponents)
-    return out if dtype is None else _astype(out, dtypes.canonical(dtype))
+    return out if dtype is None else as_type(out, dtypes.canonical(dtype))
 
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
@@ -152,7 +152,7 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     exponents = linspace(ops.log(a), ops.log(b), num, endpoint)
     out = ufuncs.multiply(ufuncs.exp(exponents), sign)
     out = move_axis(out, 0, canonical_axis(axis, out.ndim))
-    return out if dtype is None else _astype(out, dtypes.canonical(dtype))
+    return out if dtype is None else as_type(out, dtypes.canonical(dtype))
 
 
 def eye(N, M=None, k=0, dtype=None, *, device=None):
@@ -165,7 +165,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
     shape = canonical_shape((N, N if M is None else M))
     wanted = dtypes.canonical(float if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
-    return _astype(ops.eq(ops.add(row, _diagonal(k, shape)), column), wanted)
+    return as_type(ops.eq(ops.add(row, _diagonal(k, shape)), column), wanted)
 
 
 def _diagonal(k: Any, shape: tuple[int, ...]) -> Array:
@@ -187,7 +187,7 @@ def tri(N, M=None, k=0, dtype=None):
     shape = canonical_shape((N, N if M is None else M))
     wanted = dtypes.canonical(float if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
-    return _astype(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
+    return as_type(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
 
 
 def _matrices(name: str, m: Any) -> Array:

@@ -46,9 +46,9 @@ def update(
                         builder.store(h)
         builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
-        if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
+        if h is not operand and not isinstance(h.state, Registers) and reads(builder, h, operand):
             builder.store(h)
-    place = _target(builder, operand, out)
+    place = place_of_update(builder, operand, out)
     body = _rounds(builder, r, place, out.shape)
     if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
         builder.block += body
@@ -74,10 +74,10 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
         return False
     if not (_in_place(operand, out) and builder.dies(operand)):
         return True
-    return any(_reads(builder, h, operand) for h in inputs if h is not operand)
+    return any(reads(builder, h, operand) for h in inputs if h is not operand)
 
 
-def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
+def reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
     if not isinstance(operand.state, Stored):
         return False
     if isinstance(h.state, Stored):
@@ -90,7 +90,7 @@ def _reads_from(builder: "Builder", h: Handle, place: Stored) -> bool:
     return place.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
 
 
-def _target(builder: "Builder", operand: Handle, out: Handle) -> Stored:
+def place_of_update(builder: "Builder", operand: Handle, out: Handle) -> Stored:
     """The memory that is updated: the operand's own, or a copy."""
     if _in_place(operand, out) and builder.dies(operand):
         builder.save_readers(operand.state.buffer)

@@ -182,12 +182,12 @@ def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Sto
         target = out.target or builder.new_stored(out)
         builder.copy(target, h.state, h.size)  # type: ignore[arg-type]
         return target
-    return updates._target(builder, h, out)
+    return updates.place_of_update(builder, h, out)
 
 
 def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
     """An operand that can be read while `target`, another operand, is overwritten in its place."""
-    if updates._reads(builder, h, target):
+    if updates.reads(builder, h, target):
         builder.store(h)
     return h
 

@@ -270,8 +270,8 @@ class _Pass:
         v = Vectors(f, self.v.dtype, 1)
         re, im = v.load_mixed(self.target)
         zero = v.number(0.0)
-        v.store_mixed((v._binary("fadd", re, im), zero), self.target)
-        v.store_mixed((v._binary("fsub", re, im), zero), f.at(self.target, f.mul(h, self.number)))
+        v.store_mixed((v.apply("fadd", re, im), zero), self.target)
+        v.store_mixed((v.apply("fsub", re, im), zero), f.at(self.target, f.mul(h, self.number)))
 
     # --- any length, by the convolution of what was multiplied by a chirp with another (Bluestein)
 
@@ -352,8 +352,8 @@ class _Pass:
             w = v.load(at), v.negative(v.load(at, rows))
             odd = v.mul(difference, w)
             # Z[k] = even + i odd, and Z[h - k] = conj(even) + i conj(odd)
-            z = v._binary("fsub", even[0], odd[1]), v._binary("fadd", even[1], odd[0])
-            y = v._binary("fadd", even[0], odd[1]), v._binary("fsub", odd[0], even[1])
+            z = v.apply("fsub", even[0], odd[1]), v.apply("fadd", even[1], odd[0])
+            y = v.apply("fadd", even[0], odd[1]), v.apply("fsub", odd[0], even[1])
             v.store_mixed(v.reverse(y), f.at(self.target, back))
             v.store_mixed(z, f.at(self.target, low))
 
@@ -361,7 +361,7 @@ class _Pass:
         v = Vectors(f, self.v.dtype, 1)
         first, _ = v.load_mixed(self.source)
         last, _ = v.load_mixed(f.at(self.source, f.mul(h, self.number)))
-        both = v._binary("fadd", first, last), v._binary("fsub", first, last)
+        both = v.apply("fadd", first, last), v.apply("fsub", first, last)
         v.store_mixed(both, self.target)
 
 

@@ -28,22 +28,22 @@ class Vectors:
 
     # --- arithmetic
 
-    def _binary(self, op: str, a: Value, b: Value) -> Value:
+    def apply(self, op: str, a: Value, b: Value) -> Value:
         return self.f.emit(a.type, f"{op} contract {a}, {b.name}")
 
     def add(self, a: Complex, b: Complex) -> Complex:
-        return self._binary("fadd", a[0], b[0]), self._binary("fadd", a[1], b[1])
+        return self.apply("fadd", a[0], b[0]), self.apply("fadd", a[1], b[1])
 
     def sub(self, a: Complex, b: Complex) -> Complex:
-        return self._binary("fsub", a[0], b[0]), self._binary("fsub", a[1], b[1])
+        return self.apply("fsub", a[0], b[0]), self.apply("fsub", a[1], b[1])
 
     def mul(self, a: Complex, w: Complex) -> Complex:
-        rr, ii = self._binary("fmul", a[0], w[0]), self._binary("fmul", a[1], w[1])
-        ri, ir = self._binary("fmul", a[0], w[1]), self._binary("fmul", a[1], w[0])
-        return self._binary("fsub", rr, ii), self._binary("fadd", ri, ir)
+        rr, ii = self.apply("fmul", a[0], w[0]), self.apply("fmul", a[1], w[1])
+        ri, ir = self.apply("fmul", a[0], w[1]), self.apply("fmul", a[1], w[0])
+        return self.apply("fsub", rr, ii), self.apply("fadd", ri, ir)
 
     def scale(self, a: Complex, factor: Value) -> Complex:
-        return self._binary("fmul", a[0], factor), self._binary("fmul", a[1], factor)
+        return self.apply("fmul", a[0], factor), self.apply("fmul", a[1], factor)
 
     def negative(self, x: Value) -> Value:
         return self.f.emit(x.type, f"fneg {x}")
@@ -79,8 +79,8 @@ class Vectors:
             return self.over_i(a)
         if n == 8:  # (1 - i) and (-1 - i), over sqrt 2
             half = self.number(0.5**0.5)
-            total = self._binary("fadd", a[0], a[1])
-            difference = self._binary("fsub", a[1], a[0])
+            total = self.apply("fadd", a[0], a[1])
+            difference = self.apply("fsub", a[1], a[0])
             if k == 1:
                 return self.scale((total, difference), half)
             return self.scale((difference, self.negative(total)), half)
