@@ -1,5 +1,6 @@
 """Reductions over segments: rows of an array are combined where they have the same number."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,23 +8,7 @@ import numpy as np
 from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
-
-
-def _segments(
-    kind: str, data: Any, segment_ids: Any, num_segments: int | None, start: Any, mode: Any
-) -> Array:
-    data, ids = jnp.asarray(data), jnp.asarray(segment_ids)
-    if ids.shape != data.shape[: ids.ndim]:
-        raise ShapeError(
-            f"segment_{kind} of data of shape {data.shape} and segment_ids of shape {ids.shape}; expected "
-            "one number for each row of the data"
-        )
-    if num_segments is None:
-        num_segments = int(np.asarray(ids).max()) + 1 if ids.size else 0
-    total = jnp.full((num_segments, *data.shape[ids.ndim :]), start, data.dtype)
-    method = {"sum": "add", "prod": "multiply", "max": "max", "min": "min"}[kind]
-    rows = jnp.where(jnp.less(ids, 0), num_segments, ids)  # negative numbers belong to no segment
-    return getattr(total.at[rows], method)(data, mode=mode or "drop")
+from fnx.numpy.util import named
 
 
 def _lowest(dtype: np.dtype) -> Any:
@@ -38,15 +23,37 @@ def _highest(dtype: np.dtype) -> Any:
     return np.inf if dtype.kind in "fV" else jnp.iinfo(dtype).max
 
 
-def segment_sum(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
+def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: str) -> Callable:
+    @named(name, doc)
+    def fn(
+        data: Any,
+        segment_ids: Any,
+        num_segments: int | None = None,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        bucket_size: int | None = None,
+        mode: Any = None,
+    ) -> Array:
+        del indices_are_sorted, unique_indices, bucket_size
+        x, ids = jnp.asarray(data), jnp.asarray(segment_ids)
+        if ids.shape != x.shape[: ids.ndim]:
+            raise ShapeError(
+                f"{name} of data of shape {x.shape} and segment_ids of shape {ids.shape}; expected one "
+                "number for each row of the data"
+            )
+        if num_segments is None:
+            num_segments = int(np.asarray(ids).max()) + 1 if ids.size else 0
+        total = jnp.full((num_segments, *x.shape[ids.ndim :]), empty(x.dtype), x.dtype)
+        rows = jnp.where(jnp.less(ids, 0), num_segments, ids)  # negative numbers: no segment
+        return getattr(total.at[rows], method)(x, mode=mode or "drop")
+
+    return fn
+
+
+segment_sum = _reduction(
+    "segment_sum",
+    "add",
+    lambda _: 0,
     """The sums of the rows of `data` that have the same number in `segment_ids`.
 
     `num_segments` must be given where the numbers are traced. Rows with numbers out of range are left
@@ -54,50 +61,23 @@ def segment_sum(
 
     >>> segment_sum(jnp.arange(4.0), jnp.array([0, 0, 1, 1]))
     Array([1., 5.], dtype=float64)
-    """
-    del indices_are_sorted, unique_indices, bucket_size
-    return _segments("sum", data, segment_ids, num_segments, 0, mode)
-
-
-def segment_prod(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The products of rows with the same number, as in `segment_sum`; empty segments have 1."""
-    del indices_are_sorted, unique_indices, bucket_size
-    return _segments("prod", data, segment_ids, num_segments, 1, mode)
-
-
-def segment_max(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The largest of the rows with the same number; empty segments have the smallest number there is."""
-    del indices_are_sorted, unique_indices, bucket_size
-    low = _lowest(jnp.asarray(data).dtype)
-    return _segments("max", data, segment_ids, num_segments, low, mode)
-
-
-def segment_min(
-    data: Any,
-    segment_ids: Any,
-    num_segments: int | None = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    bucket_size: int | None = None,
-    mode: Any = None,
-) -> Array:
-    """The smallest of the rows with the same number; empty segments have the largest number there is."""
-    del indices_are_sorted, unique_indices, bucket_size
-    high = _highest(jnp.asarray(data).dtype)
-    return _segments("min", data, segment_ids, num_segments, high, mode)
+    """,
+)
+segment_prod = _reduction(
+    "segment_prod",
+    "multiply",
+    lambda _: 1,
+    "The products of rows with the same number, as in `segment_sum`; empty segments have 1.",
+)
+segment_max = _reduction(
+    "segment_max",
+    "max",
+    _lowest,
+    "The largest of the rows with the same number; empty segments have the smallest number there is.",
+)
+segment_min = _reduction(
+    "segment_min",
+    "min",
+    _highest,
+    "The smallest of the rows with the same number; empty segments have the largest number there is.",
+)

@@ -4,7 +4,9 @@ from typing import Any as _Any
 
 from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
+from fnx.lax.convolutions import *
 from fnx.lax.elementwise import *
+from fnx.lax.gathers import *
 from fnx.lax.parallel import *
 from fnx.lax.patches import *
 from fnx.lax.platforms import *

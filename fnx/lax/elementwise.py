@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy.util import PYTHON, constant, to_array
+from fnx.numpy.util import PYTHON, constant, named, to_array
 from fnx.ops import elementwise as ops
 from fnx.ops import select as choose
 from fnx.ops import special
@@ -54,159 +54,105 @@ def _stretched(*xs: Array) -> tuple[Array, ...]:
     return tuple([broadcast_to(x, longest) if x.shape else x for x in xs]) if fits else xs
 
 
-def _unary(name: str, prim: Any) -> Callable:
+def _unary(prim: Any, name: str | None = None) -> Callable:
+    name = name or prim.name
+
+    @named(name, f"Elementwise {name}, in the dtype of `x`.")
     def fn(x: Any) -> Array:
         return checked(prim, to_array(x, name))
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
     return fn
 
 
-def _accurate(name: str, prim: Any) -> Callable:
+def _accurate(prim: Any) -> Callable:
+    @named(prim.name, f"Elementwise {prim.name}, in the dtype of `x`.")
     def fn(x: Any, *, accuracy: Any = None) -> Array:
         del accuracy
-        return checked(prim, to_array(x, name))
+        return checked(prim, to_array(x, prim.name))
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"Elementwise {name}, in the dtype of `x`."
     return fn
 
 
-def _binary(name: str, prim: Any) -> Callable:
+def _binary(prim: Any, name: str | None = None) -> Callable:
+    name = name or prim.name
+    fitting = "operands of equal dtypes, and equal ranks or rank 0; axes of size 1 are repeated"
+
+    @named(name, f"Elementwise {name} of {fitting}.")
     def fn(x: Any, y: Any) -> Array:
         return checked(prim, *_stretched(*operands(name, x, y)))
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = (
-        f"Elementwise {name} of operands of equal dtypes, and equal ranks or rank 0; axes of size 1 are "
-        "repeated."
-    )
     return fn
 
 
-neg, sign, floor, abs, is_finite = (
-    _unary(n, p)
-    for n, p in {
-        "neg": ops.neg,
-        "sign": ops.sign,
-        "floor": ops.floor,
-        "abs": ops.abs_,
-        "is_finite": ops.is_finite,
-    }.items()
-)
-ceil, square, real, imag = (
-    _unary(n, p)
-    for n, p in {"ceil": ops.ceil, "square": ops.square, "real": ops.real, "imag": ops.imag}.items()
-)
-asin, acos, atan = (
-    _unary(n, p) for n, p in {"asin": ops.asin, "acos": ops.acos, "atan": ops.atan}.items()
-)
-sinh, cosh, asinh, acosh, atanh = (
-    _unary(n, p)
-    for n, p in {
-        "sinh": ops.sinh,
-        "cosh": ops.cosh,
-        "asinh": ops.asinh,
-        "acosh": ops.acosh,
-        "atanh": ops.atanh,
-    }.items()
-)
-erf, erfc, erf_inv, lgamma, digamma = (
-    _unary(n, p)
-    for n, p in {
-        "erf": special.erf,
-        "erfc": special.erfc,
-        "erf_inv": special.erf_inv,
-        "lgamma": special.lgamma,
-        "digamma": special.digamma,
-    }.items()
-)
-bessel_i0e, bessel_i1e, population_count, clz, bitwise_not = (
-    _unary(n, p)
-    for n, p in {
-        "bessel_i0e": special.bessel_i0e,
-        "bessel_i1e": special.bessel_i1e,
-        "population_count": ops.population_count,
-        "clz": ops.clz,
-        "bitwise_not": choose.not_,
-    }.items()
-)
-exp, exp2, expm1, log, log1p, logistic = (
-    _accurate(n, p)
-    for n, p in {
-        "exp": ops.exp,
-        "exp2": ops.exp2,
-        "expm1": ops.expm1,
-        "log": ops.log,
-        "log1p": ops.log1p,
-        "logistic": ops.logistic,
-    }.items()
-)
-sin, cos, tan, tanh, sqrt, rsqrt, cbrt = (
-    _accurate(n, p)
-    for n, p in {
-        "sin": ops.sin,
-        "cos": ops.cos,
-        "tan": ops.tan,
-        "tanh": ops.tanh,
-        "sqrt": ops.sqrt,
-        "rsqrt": ops.rsqrt,
-        "cbrt": ops.cbrt,
-    }.items()
-)
-add, sub, div, rem, atan2, nextafter = (
-    _binary(n, p)
-    for n, p in {
-        "add": ops.add,
-        "sub": ops.sub,
-        "div": ops.div,
-        "rem": ops.rem,
-        "atan2": ops.atan2,
-        "nextafter": ops.nextafter,
-    }.items()
-)
-max, min, eq, ne, lt, le, gt, ge = (
-    _binary(n, p)
-    for n, p in {
-        "max": ops.max_,
-        "min": ops.min_,
-        "eq": choose.eq,
-        "ne": choose.ne,
-        "lt": choose.lt,
-        "le": choose.le,
-        "gt": choose.gt,
-        "ge": choose.ge,
-    }.items()
-)
-bitwise_and, bitwise_or, bitwise_xor = (
-    _binary(n, p)
-    for n, p in {
-        "bitwise_and": choose.and_,
-        "bitwise_or": choose.or_,
-        "bitwise_xor": choose.xor,
-    }.items()
-)
-shift_left, shift_right_arithmetic, shift_right_logical = (
-    _binary(n, p)
-    for n, p in {
-        "shift_left": ops.shift_left,
-        "shift_right_arithmetic": ops.shift_right_arithmetic,
-        "shift_right_logical": ops.shift_right_logical,
-    }.items()
-)
-complex, igamma, igammac, igamma_grad_a, polygamma, zeta, random_gamma_grad = (
-    _binary(n, p)
-    for n, p in {
-        "complex": ops.complex_,
-        "igamma": special.igamma,
-        "igammac": special.igammac,
-        "igamma_grad_a": special.igamma_grad_a,
-        "polygamma": special.polygamma,
-        "zeta": special.zeta,
-        "random_gamma_grad": special.random_gamma_grad,
-    }.items()
-)
+neg = _unary(ops.neg)
+sign = _unary(ops.sign)
+floor = _unary(ops.floor)
+abs = _unary(ops.abs_)
+is_finite = _unary(ops.is_finite)
+ceil = _unary(ops.ceil)
+square = _unary(ops.square)
+real = _unary(ops.real)
+imag = _unary(ops.imag)
+asin = _unary(ops.asin)
+acos = _unary(ops.acos)
+atan = _unary(ops.atan)
+sinh = _unary(ops.sinh)
+cosh = _unary(ops.cosh)
+asinh = _unary(ops.asinh)
+acosh = _unary(ops.acosh)
+atanh = _unary(ops.atanh)
+erf = _unary(special.erf)
+erfc = _unary(special.erfc)
+erf_inv = _unary(special.erf_inv)
+lgamma = _unary(special.lgamma)
+digamma = _unary(special.digamma)
+bessel_i0e = _unary(special.bessel_i0e)
+bessel_i1e = _unary(special.bessel_i1e)
+population_count = _unary(ops.population_count)
+clz = _unary(ops.clz)
+bitwise_not = _unary(choose.not_, "bitwise_not")
+
+exp = _accurate(ops.exp)
+exp2 = _accurate(ops.exp2)
+expm1 = _accurate(ops.expm1)
+log = _accurate(ops.log)
+log1p = _accurate(ops.log1p)
+logistic = _accurate(ops.logistic)
+sin = _accurate(ops.sin)
+cos = _accurate(ops.cos)
+tan = _accurate(ops.tan)
+tanh = _accurate(ops.tanh)
+sqrt = _accurate(ops.sqrt)
+rsqrt = _accurate(ops.rsqrt)
+cbrt = _accurate(ops.cbrt)
+
+add = _binary(ops.add)
+sub = _binary(ops.sub)
+div = _binary(ops.div)
+rem = _binary(ops.rem)
+atan2 = _binary(ops.atan2)
+nextafter = _binary(ops.nextafter)
+max = _binary(ops.max_)
+min = _binary(ops.min_)
+eq = _binary(choose.eq)
+ne = _binary(choose.ne)
+lt = _binary(choose.lt)
+le = _binary(choose.le)
+gt = _binary(choose.gt)
+ge = _binary(choose.ge)
+bitwise_and = _binary(choose.and_, "bitwise_and")
+bitwise_or = _binary(choose.or_, "bitwise_or")
+bitwise_xor = _binary(choose.xor, "bitwise_xor")
+shift_left = _binary(ops.shift_left)
+shift_right_arithmetic = _binary(ops.shift_right_arithmetic)
+shift_right_logical = _binary(ops.shift_right_logical)
+complex = _binary(ops.complex_)
+igamma = _binary(special.igamma)
+igammac = _binary(special.igammac)
+igamma_grad_a = _binary(special.igamma_grad_a)
+polygamma = _binary(special.polygamma)
+zeta = _binary(special.zeta)
+random_gamma_grad = _binary(special.random_gamma_grad)
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:

@@ -12,7 +12,7 @@ from fnx.core.dtypes import kind
 from fnx.core.errors import InvalidValue
 from fnx.interpreters import collectives as ops
 from fnx.interpreters.collectives import axis_size as _size_of
-from fnx.numpy.util import canonical_axis, to_array
+from fnx.numpy.util import canonical_axis, named, to_array
 from fnx.ops.broadcast import Sum
 from fnx.ops.convert import convert
 
@@ -151,16 +151,14 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
 
 
 def _extremum(name: str, prim: Any, which: str) -> Callable:
+    doc = f"The {which} over the lanes of a named axis, or of several, element by element."
+
+    @named(name, f"{doc}\n\n    NameError for a name that is not bound.\n    ")
     def fn(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         names = _names(axis_name)
         groups = _groups(axis_index_groups, names)
         return _map(prim(names, groups), x, name)
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = (
-        f"The {which} over the lanes of a named axis, or of several, element by element.\n\n"
-        "    NameError for a name that is not bound.\n    "
-    )
     return fn
 
 

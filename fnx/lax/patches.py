@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import ShapeError
-from fnx.lax.products import conv_dimension_numbers, conv_general_dilated, dot_general
+from fnx.lax.convolutions import (
+    conv_dimension_numbers,
+    conv_general_dilated,
+    transposed_padding,
+)
+from fnx.lax.products import dot_general
 from fnx.lax.reductions import padtype_to_pads
-from fnx.lax.shapes import reshape, transpose
+from fnx.lax.shapes import transpose
 from fnx.numpy.util import to_array
 from fnx.ops.convolution import dilated
 
@@ -102,8 +106,6 @@ def conv_transpose_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
 ) -> tuple[int, ...]:
     """The shape of the result of `conv_transpose`."""
-    from fnx.lax.products import transposed_padding
-
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     if isinstance(padding, str):
         windows = [rhs_shape[k] for k in numbers.rhs_spec[2:]]
@@ -131,49 +133,11 @@ def reduce_window_shape_tuple(
     )
 
 
-def ragged_dot(
-    lhs: Any,
-    rhs: Any,
-    group_sizes: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    group_offset: Any = None,
-    out_sharding: Any = None,
-) -> Array:
-    """Rows of `lhs` [m, k] times the matrix of their group in `rhs` [g, k, n]; group follows group.
-
-    Rows behind the last group are zero. It is one product of matrices, g times as long.
-    """
-    del out_sharding
-    x, w, sizes = (to_array(a, "ragged_dot", k) for k, a in enumerate((lhs, rhs, group_sizes)))
-    if group_offset is not None:
-        raise ShapeError("ragged_dot with group_offset; expected all groups")
-    if x.ndim != 2 or w.ndim != 3 or x.shape[1] != w.shape[1] or sizes.shape != w.shape[:1]:
-        raise ShapeError(
-            f"ragged_dot of shapes {x.shape}, {w.shape}, {sizes.shape}; expected [m, k], [g, k, n], [g]"
-        )
-    (m, k), (g, _, n) = x.shape, w.shape
-    from fnx.lax.elementwise import ge, lt, select
-    from fnx.lax.reductions import cumsum
-    from fnx.lax.shapes import broadcast_in_dim, iota
-    from fnx.ops.basic import zeros
-
-    ends = cumsum(sizes)
-    row = broadcast_in_dim(iota(sizes.dtype, m), (m, g), (0,))
-    starts = broadcast_in_dim(ends - sizes, (m, g), (1,))
-    mine = ge(row, starts) & lt(row, broadcast_in_dim(ends, (m, g), (1,)))
-    rows = broadcast_in_dim(x, (m, g, k), (0, 2))
-    rows = select(broadcast_in_dim(mine, (m, g, k), (0, 1)), rows, zeros(rows.aval.strong()))
-    flat = reshape(rows, (m, g * k)), reshape(w, (g * k, n))
-    return dot_general(*flat, (((1,), (0,)), ((), ())), precision, preferred_element_type)
-
-
 __all__ = [
     "conv_general_dilated_local",
     "conv_general_dilated_patches",
     "conv_general_permutations",
     "conv_general_shape_tuple",
     "conv_transpose_shape_tuple",
-    "ragged_dot",
     "reduce_window_shape_tuple",
 ]

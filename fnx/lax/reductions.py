@@ -13,7 +13,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
 from fnx.lax.elementwise import checked
-from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
+from fnx.numpy.util import PYTHON, canonical_axis, constant, named, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
 from fnx.ops.broadcast import Sum
@@ -26,13 +26,12 @@ def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _reduction(name: str, prim: Callable) -> Callable:
+    @named(name, f"The {name.split('_')[1]} over axes.")
     def fn(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
         del out_sharding
         x = to_array(operand, name)
         return prim(_axes(axes, x.ndim))(x)
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"The {name.split('_')[1]} over axes."
     return fn
 
 
@@ -65,12 +64,11 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
 
 
 def _cumulative(name: str) -> Callable:
+    @named(name, f"The {name} along an axis, from its end if `reverse`.")
     def fn(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
         x = to_array(operand, name)
         return Cumulative(name, canonical_axis(axis, x.ndim), bool(reverse))(x)
 
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = f"The {name} along an axis, from its end if `reverse`."
     return fn
 
 

@@ -12,6 +12,7 @@ from fnx.numpy import creation, linalg
 from fnx.numpy import ufuncs as u
 from fnx.numpy.diagonals import diagonal
 from fnx.numpy.shapes import moveaxis
+from fnx.numpy.util import named
 from fnx.ops import elementwise as ops
 
 
@@ -158,11 +159,10 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
+    @named(name, doc)
     def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = doc
     return make
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.lax.products import conv_general_dilated
+from fnx.lax.convolutions import conv_general_dilated
 from fnx.numpy import fft, reduce
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u

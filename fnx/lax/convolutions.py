@@ -1,0 +1,191 @@
+"""Convolutions of fnx.lax, as XLA defines them: correlations, the kernel is not flipped."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.lax.reductions import padtype_to_pads
+from fnx.numpy.util import to_array
+from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated, dilated
+
+__all__ = [
+    "ConvDimensionNumbers",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_transpose",
+    "conv_with_general_padding",
+]
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
+) -> ConvDimensionNumbers:
+    """Layouts such as ("NHWC", "HWIO", "NHWC") as axis numbers."""
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        return dimension_numbers
+    rank = len(lhs_shape)
+    if dimension_numbers is None:
+        axes = tuple(range(rank))
+        return ConvDimensionNumbers(axes, axes, axes)
+    if any(not isinstance(t, str) for t in dimension_numbers):
+        return ConvDimensionNumbers(*(tuple(t) for t in dimension_numbers))
+    lhs, rhs, out = dimension_numbers
+    for text, letters in ((lhs, "NC"), (rhs, "OI"), (out, "NC")):
+        if len(text) != rank or any(text.count(c) != 1 for c in letters):
+            raise InvalidValue(
+                f"convolution layout {text!r} must have {rank} different letters, {letters[0]!r} and "
+                f"{letters[1]!r} among them"
+            )
+    spatial = [c for c in rhs if c not in "OI"]
+
+    def axes_of(text: str, first: str, second: str) -> tuple[int, ...]:
+        return (text.index(first), text.index(second), *(text.index(c) for c in spatial))
+
+    return ConvDimensionNumbers(
+        axes_of(lhs, "N", "C"), axes_of(rhs, "O", "I"), axes_of(out, "N", "C")
+    )
+
+
+def conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: Any,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """General convolution, as XLA defines it (a correlation: the kernel is not flipped)."""
+    del precision, out_sharding
+    x, w = to_array(lhs, "conv_general_dilated"), to_array(rhs, "conv_general_dilated", 1)
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    spatial = x.ndim - 2
+    left = tuple(lhs_dilation) if lhs_dilation is not None else (1,) * spatial
+    right = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
+    strides = tuple(int(s) for s in window_strides)
+    if isinstance(padding, str):
+        sizes = [dilated(x.shape[k], d) for k, d in zip(numbers.lhs_spec[2:], left)]
+        window = [dilated(w.shape[k], d) for k, d in zip(numbers.rhs_spec[2:], right)]
+        padding = padtype_to_pads(sizes, window, strides, padding)
+    pads = tuple((int(lo), int(hi)) for lo, hi in padding)
+    prim = ConvGeneralDilated(
+        strides,
+        pads,
+        left,
+        right,
+        numbers,
+        int(feature_group_count),
+        int(batch_group_count),
+        None if preferred_element_type is None else dtypes.canonical(preferred_element_type),
+    )
+    return prim(x, w)
+
+
+def conv(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Convolution with the default layout (batch, features, space)."""
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def conv_with_general_padding(
+    lhs: Any,
+    rhs: Any,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """Convolution with dilations and the default layout."""
+    return conv_general_dilated(
+        lhs,
+        rhs,
+        window_strides,
+        padding,
+        lhs_dilation,
+        rhs_dilation,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def conv_transpose(
+    lhs: Any,
+    rhs: Any,
+    strides: Sequence[int],
+    padding: Any,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    transpose_kernel: bool = False,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    use_consistent_padding: bool = False,
+) -> Array:
+    """The transpose of a convolution with these strides: it enlarges."""
+    x, w = to_array(lhs, "conv_transpose"), to_array(rhs, "conv_transpose", 1)
+    spatial = x.ndim - 2
+    if dimension_numbers is None:
+        layouts = {
+            1: ("NHC", "HIO", "NHC"),
+            2: ("NHWC", "HWIO", "NHWC"),
+            3: ("NHWDC", "HWDIO", "NHWDC"),
+        }
+        dimension_numbers = layouts[spatial]
+    numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
+    dilation = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
+    sizes = [dilated(w.shape[k], d) for k, d in zip(numbers.rhs_spec[2:], dilation)]
+    if isinstance(padding, str):
+        pads = [transposed_padding(k, s, padding) for k, s in zip(sizes, strides, strict=True)]
+    else:
+        pads = [(int(lo), int(hi)) for lo, hi in padding]
+        if use_consistent_padding:  # they are those of the convolution that is transposed
+            pads = [(k - 1 - lo, k - 1 - hi) for k, (lo, hi) in zip(sizes, pads, strict=True)]
+    if transpose_kernel:
+        from fnx.ops.permute import Rev
+
+        w = Rev(tuple(sorted(numbers.rhs_spec[2:])))(w)
+        o, i, *rest = numbers.rhs_spec
+        numbers = numbers._replace(rhs_spec=(i, o, *rest))
+    return conv_general_dilated(
+        x,
+        w,
+        (1,) * spatial,
+        pads,
+        tuple(strides),
+        dilation,
+        numbers,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def transposed_padding(k: int, s: int, padding: str) -> tuple[int, int]:
+    if padding.upper() == "SAME":
+        total = k + s - 2
+        before = k - 1 if s > k - 1 else -(-total // 2)
+    elif padding.upper() == "VALID":
+        total = k + s - 2 + max(k - s, 0)
+        before = k - 1
+    else:
+        raise InvalidValue(f"unknown padding {padding!r}; expected 'SAME' or 'VALID'")
+    return before, total - before
