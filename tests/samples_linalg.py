@@ -105,6 +105,7 @@ SAMPLES = [
         (_DET, *lu.impl(_DET)[:2]),
         diff=(False, False, False),  # the factors would have to change with the matrix
     ),
+    Sample(Determinant(log=True), (_DET, *lu.impl(_DET)[:2]), diff=(False, False, False)),
     *_no_derivatives(),
     *(
         Sample(p, (_positive(3).astype("float32"),))

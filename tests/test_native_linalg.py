@@ -270,6 +270,32 @@ def test_determinants_and_their_derivatives(dtype):
     np.testing.assert_allclose(h, (cofactors[0] - cofactors[1]) / 2e-5, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 12, 40])
+def test_logarithms_of_determinants_and_their_derivatives(n):
+    a = random(3, n, n) + np.eye(n)
+
+    def fn(a):
+        log = lambda a: jnp.linalg.slogdet(a)[1]
+        along = lambda a: fnx.jvp(fnx.grad(log), (a,), (jnp.ones_like(a),))
+        return *jnp.linalg.slogdet(a), *fnx.vmap(along)(a)
+
+    (sign, log, slope, change), _ = run(fn, a)
+    expected = np.linalg.slogdet(a)
+    close(sign, expected[0], 1)
+    close(log, expected[1], 1e3)
+    inverse = np.linalg.inv(a).swapaxes(-1, -2)
+    close(slope, inverse, 1e5)
+    close(change, -inverse @ np.ones((n, n)) @ inverse, 1e7)
+
+
+def test_a_singular_matrix_has_no_logarithm_of_its_determinant():
+    a = np.ones((2, 20, 20)) + np.array([0, 1])[:, None, None] * np.eye(20)
+    (sign, log), _ = run(jnp.linalg.slogdet, a)
+    np.testing.assert_array_equal(sign, [0, 1])
+    assert log[0] == -np.inf
+    assert abs(log[1] - np.log(21)) < 1e-12
+
+
 def test_permutations_of_pivots():
     pivots = np.array([[3, 5, 2, 3], [1, 1, 3, 3]], np.int32)
     agrees((LUPivotsToPermutation(40), pivots), (LUPivotsToPermutation(4), pivots[1]))

@@ -215,13 +215,13 @@ def inv(a):
     return prims.solve(x, m.eye(x.shape, x.dtype))
 
 
-def _lu(x: Array) -> tuple[Array, Array]:
-    """LU factors, and the sign of the permutation."""
+def _lu(x: Array) -> tuple[Array, Array, Array]:
+    """LU factors, pivots, and the sign of the permutation."""
     lu, pivots, _ = prims.lu(x)
     n = x.shape[-1]
     moved = ufuncs.not_equal(pivots, np.arange(n))
     odd = ufuncs.remainder(reduce.sum(moved, axis=-1), 2)
-    return lu, ufuncs.where3(ufuncs.equal(odd, 1), -1.0, 1.0)
+    return lu, pivots, ufuncs.where3(ufuncs.equal(odd, 1), -1.0, 1.0)
 
 
 def det(a):
@@ -249,7 +249,13 @@ def slogdet(a, *, method=None):
     if method not in (None, "lu", "qr"):
         raise InvalidValue(f"slogdet with method={method!r}; expected 'lu' or 'qr'")
     x = _matrix("slogdet", a, square=True)
-    lu, sign = _lu(x)
+    if not dtypes.is_complex(x.dtype):
+        given = ops.stop_gradient(x)
+        lu, pivots, sign = _lu(given)
+        signs = reduce.prod(ufuncs.sign(_diagonal(lu, 0, -2, -1)), axis=-1)
+        logs = prims.Determinant(log=True)(x, lu, pivots)
+        return SlogdetResult(ufuncs.multiply(convert(sign, x.dtype), signs), logs)
+    lu, _, sign = _lu(x)
     d = _diagonal(lu, 0, -2, -1)
     size = ufuncs.abs(d)
     zero = reduce.any(ufuncs.equal(size, 0), axis=-1)

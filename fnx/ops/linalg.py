@@ -212,8 +212,10 @@ class Determinant(Stacked):
     """Determinants of A, from its factors and pivots; derivatives are those of A.
 
     det' = det trace(A^-1 A') needs one solution with the factors, which have no tangents here.
+    `log`: of real matrices the logarithm of the determinant's size, whose tangent is the trace.
     """
 
+    log: bool = False
     name = "det"
 
     def abstract(self, a: ShapedArray, lu: ShapedArray, pivots: ShapedArray) -> tuple:  # type: ignore[override]
@@ -223,8 +225,12 @@ class Determinant(Stacked):
         return (ShapedArray(a.shape[:-2], a.dtype),)
 
     def impl(self, a: np.ndarray, lu: np.ndarray, pivots: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        diagonal = np.diagonal(lu, axis1=-2, axis2=-1)
+        if self.log:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(np.abs(diagonal)).sum(-1), a.dtype, order="C")
         swaps = (pivots != np.arange(a.shape[-1])).sum(-1)
-        found = np.prod(np.diagonal(lu, axis1=-2, axis2=-1), -1, dtype=a.dtype)
+        found = np.prod(diagonal, -1, dtype=a.dtype)
         return np.asarray(np.where(swaps % 2, -found, found), order="C")
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -232,24 +238,28 @@ class Determinant(Stacked):
         det = self(a, factors, pivots)
         if tangents[0] is None:
             return (det,), (None,)
-        # Tiny pivots in place of zeros: their inverses cancel, and what is left is the adjugate.
-        factors = _without_zero_pivots(factors)
+        if not self.log:
+            # Tiny pivots in place of zeros: their inverses cancel, and what is left is the adjugate.
+            factors = _without_zero_pivots(factors)
         change = m.diagonal(LUSolve()(a, factors, pivots, tangents[0]))
-        scale = self(a, factors, pivots)
-        return (det,), (mul(scale, Sum((len(change.shape) - 1,))(change)),)
+        change = Sum((len(change.shape) - 1,))(change)
+        return (det,), (change if self.log else mul(self(a, factors, pivots), change),)
 
     def lower(self, a: Operand, lu: Operand, pivots: Operand) -> Recipe:  # type: ignore[override]
         def factor(*index: Expr) -> tuple[Expr, ...]:
+            pivot = lu(*index, index[-1])
+            if self.log:
+                return (expr.apply("log", expr.apply("abs", pivot)),)
             moved = expr.compare("ne", expr.cast(pivots(*index), "int64"), index[-1])
             sign = expr.select(moved, expr.const(-1, lu.dtype), expr.const(1, lu.dtype))
-            return (expr.mul(sign, lu(*index, index[-1])),)
+            return (expr.mul(sign, pivot),)
 
-        def times(found: tuple[Expr, ...], new: tuple[Expr, ...]) -> tuple[Expr, ...]:
-            return (expr.mul(found[0], new[0]),)
+        def joined(found: tuple[Expr, ...], new: tuple[Expr, ...]) -> tuple[Expr, ...]:
+            return ((expr.add if self.log else expr.mul)(found[0], new[0]),)
 
         rank = len(pivots.shape)
-        one = expr.const(1, lu.dtype)
-        return Fold(pivots.shape, (rank - 1,), (one,), factor, times, reassociate=True)
+        start = expr.const(0 if self.log else 1, lu.dtype)
+        return Fold(pivots.shape, (rank - 1,), (start,), factor, joined, reassociate=True)
 
 
 def _without_zero_pivots(factors: Array) -> Array:

@@ -1,9 +1,10 @@
 """LU with partial pivoting, and linear systems, of small matrices.
 
 Up to `PIVOTED` rows it is straight-line code, which selects rows instead of moving them; up to `LOOPS`
-rows it is loops on memory.
+rows the factors come from loops on memory.
 """
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
@@ -14,7 +15,6 @@ from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
 
 from . import small
 from .stacks import (
-    apart,
     const,
     each_item,
     finish,
@@ -202,7 +202,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
 
 
 def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
-    *lead, n, cols = b.shape
+    n = b.shape[-2]
     a, b = small.ready(builder, a), small.ready(builder, b)
     if n > PIVOTED:
         _solve_loops(builder, a, b, out)
@@ -226,6 +226,23 @@ def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
         y = small.substituted(lambda i, k: f[i][k], None, y, True)
         return small.substituted(lambda i, k: f[i][k], inverses, y, False)
 
+    _solutions(builder, a, out, factors, solution, "solve")
+
+
+def _solutions(
+    builder: "Builder",
+    a: Handle,
+    out: Handle,
+    factors: Callable[..., tuple[Rows, list[Expr], list[Expr]]],
+    solution: Callable[..., list[Expr]],
+    name: str,
+    prepare: Callable[..., list[Stmt]] | None = None,
+) -> None:
+    """Solutions of systems: `factors(t)` of item t, `solution(*factors, t, j)` column j by rows.
+
+    With `prepare` statements come first that put the factors into memory, one item at a time.
+    """
+    *lead, n, cols = out.shape
     if fuse.is_small(out.shape) and fuse.is_small(a.shape):
 
         def elements() -> list[Expr]:
@@ -253,86 +270,70 @@ def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
             return [let, *[Store(made.buffer, p, e) for p, e in zip(places, xs, strict=True)]]
 
         body = column(scalar.size(0)) if cols == 1 else [loop(cols, column, vector=True)]
-        return [first, *body]
+        return [*(prepare(t) if prepare else []), first, *body]
 
-    each_item(builder, tuple(lead), one, "solve", out.size * n * n >= fuse.PARALLEL_WORK)
+    parallel = prepare is None and out.size * n * n >= fuse.PARALLEL_WORK
+    each_item(builder, tuple(lead), one, name, parallel)
     finish(builder, out)
+
+
+def lu_solve(
+    builder: "Builder", factors: Any, pivots: Any, b: Any, out: Handle, transposing: bool
+) -> None:
+    """Systems with factors that are known, as straight-line code."""
+    n = b.shape[-2]
+    factors, pivots, b = (small.ready(builder, h) for h in (factors, pivots, b))
+
+    def system(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
+        f = [[factors(*t, *ix) for ix in row] for row in _grid(n, n)]
+        inverses = [small.reciprocal(f[i][i]) for i in range(n)]
+        return f, inverses, [pivots(*t, scalar.size(k)) for k in range(n - 1)]
+
+    _solutions(builder, factors, out, system, _by_pivots(b, transposing), "lu_solve")
+
+
+def _by_pivots(b: Handle, transposing: bool) -> Callable[..., list[Expr]]:
+    """Column j of item t's solution by factors, inverses of the diagonal of U, and pivots."""
+    n = b.shape[-2]
+
+    def exchange(swaps: list[Expr], y: list[Expr], steps: Iterable[int]) -> list[Expr]:
+        y = list(y)
+        for k in steps:
+            for i in range(k + 1, n):
+                here = scalar.compare("eq", swaps[k], const(i, "int32"))
+                y[k], y[i] = exchanged(here, y[k], y[i])
+        return y
+
+    def solution(
+        f: Rows, inverses: list[Expr], swaps: list[Expr], t: tuple[Expr, ...], j: Expr
+    ) -> list[Expr]:
+        y = [b(*t, scalar.size(i), j) for i in range(n)]
+        if transposing:
+            y = small.substituted(lambda i, k: f[k][i], inverses, y, True)
+            y = small.substituted(lambda i, k: f[k][i], None, y, False)
+            return exchange(swaps, y, reversed(range(n - 1)))
+        y = exchange(swaps, y, range(n - 1))
+        y = small.substituted(lambda i, k: f[i][k], None, y, True)
+        return small.substituted(lambda i, k: f[i][k], inverses, y, False)
+
+    return solution
 
 
 def _solve_loops(builder: "Builder", a: Handle, b: Handle, out: Handle) -> None:
-    *lead, n, cols = b.shape
+    """Factors by loops in memory of their own, then straight-line code."""
+    n = b.shape[-2]
     factors, swaps = work(builder, a.dtype, n * n), work(builder, "int32", n)
-    a = apart(builder, a, b)
-    others = [a.state] if isinstance(a.state, Stored) else []
-    made = in_place(builder, b, out, *others)
-    out.state = made
+    f, pivots = Ref(factors.buffer, factors.base), Ref(swaps.buffer, swaps.base)
 
-    def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
-        rhs = Ref(made.buffer, scalar.add(made.base, scalar.mul(where, scalar.size(n * cols))))
-        lu_at, pivots = Ref(factors.buffer, factors.base), Ref(swaps.buffer, swaps.base)
+    def copy(t: tuple[Expr, ...], i: Expr) -> list[Stmt]:
+        return [loop(n, lambda j: [Store(f.buffer, _position(f, i, j, n), a(*t, i, j))])]
 
-        def copy(i: Expr) -> list[Stmt]:
-            return [
-                loop(n, lambda j: [Store(lu_at.buffer, _position(lu_at, i, j, n), a(*t, i, j))])
-            ]
+    def prepare(t: tuple[Expr, ...]) -> list[Stmt]:
+        return [loop(n, lambda i: copy(t, i)), *lu_loops(f, pivots, n, n)]
 
-        return [
-            loop(n, copy),
-            *lu_loops(lu_at, pivots, n, n),
-            _swaps(pivots, rhs, n, cols),
-            *substitution_loops(lu_at, rhs, n, cols),
-        ]
+    def system(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
+        found = [[factors.read((n, n), ix) for ix in row] for row in _grid(n, n)]
+        inverses = [small.reciprocal(found[i][i]) for i in range(n)]
+        return found, inverses, [swaps.read((n,), (scalar.size(k),)) for k in range(n - 1)]
 
-    each_item(builder, tuple(lead), one, "solve")
-    finish(builder, out)
-
-
-def _swaps(pivots: Ref, b: Ref, n: int, cols: int) -> Stmt:
-    def step(k: Expr) -> list[Stmt]:
-        p = scalar.load(pivots.buffer, scalar.add(pivots.index, k), "int32")
-        p = scalar.cast(p, "int64")
-        return [
-            loop(
-                cols,
-                lambda j: swapped(b.buffer, _position(b, k, j, cols), _position(b, p, j, cols)),
-            )
-        ]
-
-    return loop(n, step)
-
-
-def substitution_loops(a: Ref, b: Ref, n: int, cols: int) -> list[Stmt]:
-    """L U X = P B in place of B, all row-major, the rows of B swapped already."""
-    dtype = a.buffer.dtype
-
-    def subtract(row: Expr, k: Expr) -> list[Stmt]:
-        """Row `row` of B minus its factor times row k."""
-        (f,), let = named([scalar.load(a.buffer, _position(a, row, k, n), dtype)], "f")
-
-        def update(j: Expr) -> list[Stmt]:
-            here = _position(b, row, j, cols)
-            old, other = (scalar.load(b.buffer, p, dtype) for p in (here, _position(b, k, j, cols)))
-            return [Store(b.buffer, here, small.minus_product(old, f, other))]
-
-        return [let, loop(cols, update, vector=True)]
-
-    def forward(k: Expr) -> list[Stmt]:
-        following = scalar.add(k, scalar.size(1))
-        rest = scalar.sub(scalar.size(n - 1), k)
-        return [loop(rest, lambda i: subtract(scalar.add(following, i), k))]
-
-    def backward(k: Expr) -> list[Stmt]:
-        (d,), let = named(
-            [small.reciprocal(scalar.load(a.buffer, _position(a, k, k, n), dtype))], "d"
-        )
-
-        def scale(j: Expr) -> list[Stmt]:
-            here = _position(b, k, j, cols)
-            return [Store(b.buffer, here, scalar.mul(scalar.load(b.buffer, here, dtype), d))]
-
-        return [let, loop(cols, scale, vector=True), loop(k, lambda i: subtract(i, k))]
-
-    back = loop(n, backward)
-    back.reverse = True
-    return [loop(n, forward), back]
+    _solutions(builder, a, out, system, _by_pivots(b, False), "solve", prepare)

@@ -257,6 +257,9 @@ def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     (out,) = outs
     (op,) = r.params
     n, cols = b.shape[-2:]
+    if n <= small_lu.LOOPS and out.size:
+        small_lu.lu_solve(builder, factors, pivots, b, out, op == "t")
+        return
     given = builder.store(pivots)  # type: ignore[arg-type]
     matrix, strides = _triangular_view(builder, factors)  # type: ignore[arg-type]
     lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
