@@ -165,6 +165,17 @@ def test_every_arrow_is_allowed(house):
     assert bad_arrows(*house) == []
 
 
+def test_what_is_imported_exists(house):
+    sources, packages = house
+    missing = [
+        f"{module} imports {name}"
+        for module, source in sources.items()
+        for name, *_ in imports(module, source, set(sources), module in packages)
+        if name.split(".")[0] == "fnx" and name not in sources
+    ]
+    assert missing == []
+
+
 def test_no_import_cycles(house):
     assert cycle(*house) == []
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
-from fnx.numpy import reduce
+from fnx.numpy import averages, reduce
 from fnx.numpy import ufuncs as u
 from fnx.numpy.creation import array
 from fnx.numpy.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
@@ -99,14 +99,14 @@ def standardize(
     (x,) = promote_inexact("standardize", x)
     axes = canonical_axes(axis, x.ndim)
     if mean is None:
-        mean = reduce.mean(x, axes, keepdims=True, where=where)
+        mean = averages.mean(x, axes, keepdims=True, where=where)
     if variance is None:
         if algorithm not in ("fast", "stable"):
             raise InvalidValue(
                 f"standardize with algorithm={algorithm!r}; expected 'fast' or 'stable'"
             )
         # The difference of squares, which "fast" means, cancels; two passes cost as little here.
-        variance = reduce.mean(u.square(u.subtract(x, mean)), axes, keepdims=True, where=where)
+        variance = averages.mean(u.square(u.subtract(x, mean)), axes, keepdims=True, where=where)
     return u.multiply(u.subtract(x, mean), ops.rsqrt(u.add(variance, epsilon)))
 
 

@@ -10,11 +10,13 @@ from fnx.core.array import install as _install
 from fnx.core.dtypes import bfloat16 as _bfloat16
 from fnx.numpy import fft, linalg
 from fnx.numpy.arithmetic import *
+from fnx.numpy.averages import *
 from fnx.numpy.choice import *
 from fnx.numpy.contract import *
 from fnx.numpy.counting import *
 from fnx.numpy.creation import *
 from fnx.numpy.creation import asarray as _asarray
+from fnx.numpy.cumulative import *
 from fnx.numpy.diagonals import *
 from fnx.numpy.elementary import *
 from fnx.numpy.folds import *
@@ -23,6 +25,7 @@ from fnx.numpy.grids import *
 from fnx.numpy.inspection import array_namespace_info as __array_namespace_info__
 from fnx.numpy.logic import *
 from fnx.numpy.methods import members as _members
+from fnx.numpy.nan_reduce import *
 from fnx.numpy.numerics import *
 from fnx.numpy.padding import *
 from fnx.numpy.places import *

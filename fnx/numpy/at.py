@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue, NonConcreteBooleanIndexError, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
@@ -27,7 +27,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, full, scalar
 from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice
 from fnx.ops.indexing import ScatterAdd
-from fnx.ops.permute import Reshape, Rev, Transpose
+from fnx.ops.permute import Reshape, Rev
 from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
 from fnx.ops.slice import Slice, SliceAdd
 from fnx.ops.slice_set import SliceSet
@@ -369,4 +369,3 @@ def _flat_scatter(
 
 
 __all__ = ["At", "AtIndex", "update"]
-del NonConcreteBooleanIndexError, Transpose

@@ -11,10 +11,10 @@ from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.creation import array
+from fnx.numpy.cumulative import cumsum
 from fnx.numpy.indexing import BadIndex, Plan, wrap
 from fnx.numpy.places import _need_known, nonzero
 from fnx.numpy.ranges import arange
-from fnx.numpy.reduce import cumsum
 from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import moveaxis, ravel, reshape
 from fnx.numpy.util import (

@@ -14,19 +14,16 @@ from fnx.numpy.shapes import moveaxis
 from fnx.numpy.util import (
     broadcast_arrays,
     canonical_axes,
-    canonical_axis,
     common_shape,
     convert,
     no_out,
     promote,
     reshape_to,
-    to_array,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import Sum, broadcast_to, scalar
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.permute import Reshape, Transpose
-from fnx.ops.reduction import ReduceOr
 
 
 @lru_cache(maxsize=4096)
@@ -445,4 +442,3 @@ __all__ = [
     "vecdot",
     "vecmat",
 ]
-del canonical_axis, to_array, ReduceOr

@@ -8,8 +8,8 @@ from typing import Any
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import asarray
-from fnx.numpy.shapes import broadcast_shapes, broadcast_to, moveaxis
-from fnx.numpy.util import PYTHON, canonical_axis, to_array, transformation
+from fnx.numpy.shapes import broadcast_shapes, broadcast_to
+from fnx.numpy.util import canonical_axis, to_array, transformation
 
 
 def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -190,4 +190,3 @@ def piecewise(x, condlist, funclist, *args, **kw):
 
 
 __all__ = ["apply_along_axis", "apply_over_axes", "piecewise", "vectorize"]
-del PYTHON, moveaxis

@@ -18,8 +18,7 @@ from fnx.numpy.contract import vecdot as _vecdot
 from fnx.numpy.diagonals import diagonal as _diagonal
 from fnx.numpy.ranges import eye
 from fnx.numpy.scalar_types import finfo
-from fnx.numpy.shapes import expand_dims, matrix_transpose, moveaxis, stack, transpose
-from fnx.numpy.tiling import flip
+from fnx.numpy.shapes import expand_dims, matrix_transpose, moveaxis, transpose
 from fnx.numpy.util import (
     canonical_axes,
     common_shape,
@@ -574,4 +573,3 @@ __all__ = [
     "vector_norm",
 ]
 LinAlgError = np.linalg.LinAlgError
-del flip, stack

@@ -10,9 +10,11 @@ from fnx.core.array import Array, ConcreteArray, is_array_like
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import (
+    averages,
     choice,
     contract,
     creation,
+    cumulative,
     diagonals,
     indexing,
     places,
@@ -179,33 +181,20 @@ def _rmatmul(self, other):
 
 
 def _named_methods() -> dict[str, Callable]:
-    of: dict[Any, tuple[str, ...]] = {
-        reduce: (
-            "all",
-            "any",
-            "argmax",
-            "argmin",
-            "cumprod",
-            "cumsum",
-            "max",
-            "mean",
-            "min",
-            "prod",
-            "ptp",
-            "std",
-            "sum",
-            "var",
-        ),
-        shapes: ("ravel", "squeeze", "swapaxes"),
-        choice: ("choose", "take"),
-        diagonals: ("diagonal",),
-        places: ("nonzero",),
-        tiling: ("repeat",),
-        ufuncs: ("conj", "conjugate", "round"),
-        contract: ("dot", "trace"),
-        sorting: ("argpartition", "argsort", "searchsorted", "sort"),
+    of = {
+        reduce: "all any argmax argmin max min prod ptp sum",
+        averages: "mean std var",
+        cumulative: "cumprod cumsum",
+        shapes: "ravel squeeze swapaxes",
+        choice: "choose take",
+        diagonals: "diagonal",
+        places: "nonzero",
+        tiling: "repeat",
+        ufuncs: "conj conjugate round",
+        contract: "dot trace",
+        sorting: "argpartition argsort searchsorted sort",
     }
-    return {name: getattr(module, name) for module, names in of.items() for name in names}
+    return {name: getattr(module, name) for module, names in of.items() for name in names.split()}
 
 
 def members() -> dict[str, Any]:

@@ -12,10 +12,11 @@ from fnx.numpy import linalg, reduce, ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
-from fnx.numpy.ranges import arange, vander
+from fnx.numpy.cumulative import cumsum
+from fnx.numpy.ranges import vander
 from fnx.numpy.shapes import concatenate, moveaxis, ravel
-from fnx.numpy.sorting import searchsorted, sort
-from fnx.numpy.tiling import flip, roll
+from fnx.numpy.sorting import searchsorted
+from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
     canonical_axes,
     canonical_axis,
@@ -168,7 +169,7 @@ def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
         turned = where(ufuncs.logical_and(turned == -half, steps > 0), half, turned)
     correction = where(ufuncs.abs(steps) < discont, 0, turned - steps)
     lead = (slice(None),) * k
-    rest = x[(*lead, slice(1, None))] + reduce.cumsum(correction, axis=k)
+    rest = x[(*lead, slice(1, None))] + cumsum(correction, axis=k)
     return concatenate([x[(*lead, slice(0, 1))], rest], k)
 
 
@@ -469,4 +470,3 @@ __all__ = [
     "trapezoid",
     "unwrap",
 ]
-del arange, roll, sort

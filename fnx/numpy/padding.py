@@ -7,7 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import reduce, ufuncs
+from fnx.numpy import averages, reduce, ufuncs
 from fnx.numpy.choice import _take_static
 from fnx.numpy.creation import array, full
 from fnx.numpy.functional import apply_along_axis
@@ -132,7 +132,7 @@ def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
 
 
 def _pad_statistic(x: Array, width: list, mode: str, options: dict) -> Array:
-    whole = {"maximum": reduce.max, "minimum": reduce.min, "mean": reduce.mean, "median": median}
+    whole = {"maximum": reduce.max, "minimum": reduce.min, "mean": averages.mean, "median": median}
     ends = np.broadcast_to(np.asarray(options.get("end_values", 0)), (x.ndim, 2))
     lengths = options.get("stat_length")
     spans = None if lengths is None else np.broadcast_to(np.asarray(lengths), (x.ndim, 2))

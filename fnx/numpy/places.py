@@ -7,8 +7,8 @@ from fnx.core.errors import ConcretizationTypeError, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
+from fnx.numpy.cumulative import cumsum
 from fnx.numpy.ranges import arange
-from fnx.numpy.reduce import cumsum
 from fnx.numpy.shapes import ravel, stack
 from fnx.numpy.util import (
     INT,

@@ -11,10 +11,10 @@ from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.creation import array
+from fnx.numpy.cumulative import cumsum
 from fnx.numpy.places import _need_known, nonzero
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import any as any_
-from fnx.numpy.reduce import cumsum
 from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel
 from fnx.numpy.sorting import _keys, argsort, searchsorted, sort

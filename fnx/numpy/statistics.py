@@ -8,8 +8,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import reduce, ufuncs
-from fnx.numpy.choice import take, take_along_axis, where
+from fnx.numpy import averages, cumulative, reduce, ufuncs
+from fnx.numpy.choice import take_along_axis, where
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
 from fnx.numpy.shapes import concatenate, moveaxis
@@ -204,7 +204,7 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
 
     order = argsort(x)
     x, w = (take_along_axis(z, order, -1, mode="clip") for z in (x, w))
-    share = reduce.cumsum(w, axis=-1)
+    share = cumulative.cumsum(w, axis=-1)
     share = ufuncs.divide(share, share[..., -1:])
     reached = ufuncs.greater_equal(share[..., None, :], qs[:, None])
     return take_along_axis(x, reduce.argmax(reached, axis=-1), -1, mode="clip")
@@ -236,11 +236,11 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
             w = given if w is None else ufuncs.multiply(w, given)
     n = x.shape[1]
     if w is None:
-        center = reduce.mean(x, axis=1, keepdims=True)
+        center = averages.mean(x, axis=1, keepdims=True)
         total: Any = n
         spread: Any = n - ddof if n > ddof else 0  # without degrees of freedom the result is nan
     else:
-        center, total = reduce.average(x, 1, w, True)
+        center, total = averages.average(x, 1, w, True)
         center, total = center[:, None], total[0]
         share = (
             1.0
@@ -276,4 +276,3 @@ __all__ = [
     "percentile",
     "quantile",
 ]
-del take

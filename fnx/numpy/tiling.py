@@ -62,7 +62,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
 
 def _repeat_places(repeats: Any, n: int, total: int) -> Array:
     """The source of each of `total` elements, for counts that need not be known."""
-    from fnx.numpy.reduce import cumsum
+    from fnx.numpy.cumulative import cumsum
 
     counts = broadcast_to(to_array(repeats, "repeat"), (n,))
     starts = cumsum(counts) - counts

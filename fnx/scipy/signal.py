@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.convolutions import conv_general_dilated
-from fnx.numpy import fft, reduce
+from fnx.numpy import averages, fft
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy import ufuncs as u
 from fnx.numpy.shapes import concatenate, moveaxis
@@ -135,7 +135,7 @@ def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):
         raise InvalidValue(f"detrend with type={type!r}; expected 'constant' or 'linear'")
     (x,) = promote_inexact("detrend", data)
     if type == "constant":
-        return x - reduce.mean(x, axis, keepdims=True)
+        return x - averages.mean(x, axis, keepdims=True)
     k = canonical_axis(axis, x.ndim)
     n = x.shape[k]
     ends = np.unique(np.concatenate([[0], np.atleast_1d(np.asarray(bp)), [n]]))

@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import reduce, sorting
+from fnx.numpy import averages, cumulative, nan_reduce, reduce, sorting
 from fnx.numpy import ufuncs as u
 from fnx.numpy.choice import take_along_axis
 from fnx.numpy.creation import full
@@ -72,7 +72,7 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
         return (place + 1).astype(float)
     ranked = x[order]
     starts = concatenate([np.ones(1, bool), ranked[1:] != ranked[:-1]])
-    dense = reduce.cumsum(starts)[place]
+    dense = cumulative.cumsum(starts)[place]
     if method == "dense":
         return dense.astype(float)
     first = sorting.searchsorted(ranked, x, side="left") + 1
@@ -89,9 +89,11 @@ def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
     (x,) = promote_inexact("sem", a)
     if nan_policy == "omit":
         count = reduce.sum(u.logical_not(u.isnan(x)), axis=axis, keepdims=keepdims)
-        return reduce.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / u.sqrt(count.astype(x.dtype))
+        return nan_reduce.nanstd(x, axis, ddof=ddof, keepdims=keepdims) / u.sqrt(
+            count.astype(x.dtype)
+        )
     n = x.size if axis is None else x.shape[axis]
-    return reduce.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
+    return averages.std(x, axis, ddof=ddof, keepdims=keepdims) / math.sqrt(n)
 
 
 __all__ = ["ModeResult", "mode", "rankdata", "sem"]

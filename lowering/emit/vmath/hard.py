@@ -1,4 +1,4 @@
-"""Inputs whose errors are the largest that searches of about a million numbers found."""
+"""Inputs with the largest errors among about a million numbers each (`lowering/hard_inputs.py`)."""
 
 HARD: dict[tuple[str, str], list[tuple[float, ...]]] = {
     ("acos", "float32"): [

@@ -1,4 +1,4 @@
-"""Finds the inputs of hard.py: `python -m fnx.lowering.emit.vmath.search [function ...]` prints them.
+"""Finds the inputs of emit/vmath/hard.py: `python -m fnx.lowering.hard_inputs [function ...]` prints them.
 
 A million numbers from each region of a function are compared with a better value: float32 with the
 same function in float64, float64 with C's long double where it has 64 bits. Functions that
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .accuracy import SAMPLES, errors, evaluate, inputs
-from .hard import HARD
-from .lang import FORMAT
+from .emit.vmath.hard import HARD
+from .emit.vmath.lang import FORMAT
 
 COUNT = 1_000_000
 KEPT = 4  # inputs of a function
