@@ -90,11 +90,33 @@ def _changes_bulk(eqn: Eqn) -> bool:
     return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]
 
 
+def _pulls_elsewhere(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
+    """Whether the new elements of a box read an array anywhere but where they are written."""
+    box = eqn.prim.dense_box()  # type: ignore[attr-defined]
+    todo, seen = [(eqn.inputs[1], False)], set()
+    while todo:
+        atom, whole = todo.pop()  # whole: its indices are those of the array, not of the box
+        if atom is old and not whole:
+            return True
+        made = maker.get(atom) if type(atom) is Var else None
+        if made is None or (atom, whole) in seen or is_stored_first(made):
+            continue
+        seen.add((atom, whole))
+        if made.prim.elementwise:
+            todo.extend((a, whole) for a in made.inputs)
+        elif made.prim.name == "slice" and not whole and made.prim.dense_box() == box:  # type: ignore[attr-defined]
+            todo.append((made.inputs[0], True))
+        elif made.prim.name in _MOVES and any(_pulls(a, old, maker) for a in made.inputs):
+            return True
+    return False
+
+
 def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
     """Ids of the equations of chains of box updates that are made in one pass; of which, elsewhere.
 
     Chains that read what they would overwrite are computed into other memory: in place they would
-    need their new elements computed and stored before. Others of two or more are made in place.
+    need their new elements computed and stored before, but where one update reads only the elements
+    that it replaces. Others of two or more are made in place.
     """
     eqns = [e for e in jaxpr.eqns if _changes_bulk(e)]
     if not eqns:
@@ -114,7 +136,13 @@ def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
             chain.append(before)
         first = chain[-1].inputs[0]
         ids = {id(e) for e in chain}
-        if type(first) is Var and any(_pulls(e.inputs[1], first, maker) for e in chain):
+        if type(first) is not Var:
+            reads = False
+        elif len(chain) == 1:
+            reads = _pulls_elsewhere(last, first, maker)
+        else:
+            reads = any(_pulls(e.inputs[1], first, maker) for e in chain)
+        if reads:
             anew |= ids
             found |= ids
         elif len(chain) > 1:

@@ -31,9 +31,9 @@ def cut(body: Sequence[Stmt]) -> list[Stmt]:
     """The statements, with the innermost loops among them cut where that makes accesses regular."""
     found: list[Stmt] = []
     for stmt in body:
-        if isinstance(stmt, Loop) and not stmt.parallel:
+        if isinstance(stmt, Loop):
             if all(isinstance(s, Store) for s in stmt.body):
-                found += _parts(stmt) or [stmt]
+                found += (not stmt.parallel and _parts(stmt)) or [stmt]
                 continue
             stmt.body = cut(stmt.body)
         found.append(stmt)
@@ -52,7 +52,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             x, y = e.args
             key = _point("gt" if e.op == "min" else "lt", x, y, loop.index)
             if key is not None:
-                clamps[_normal(key[0])] = key[0]
+                clamps[views.terms(key[0])] = key[0]
     if len(clamps) != 1:
         return None
     ((normal, point),) = clamps.items()
@@ -64,7 +64,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             continue
         x, y = e.args
         found = _point(op, x, y, loop.index)
-        if found is not None and _normal(found[0]) == normal:
+        if found is not None and views.terms(found[0]) == normal:
             choices[id(e)] = (e, found[1])
     below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}
     above = {k: _resolved(e, not true_below) for k, (e, true_below) in choices.items()}
@@ -86,21 +86,6 @@ def _point(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
     add, true_below = _SIDES[op, sign]
     a, b = (right[0], left[0]) if sign == 1 else (left[0], right[0])
     return scalar.add(scalar.sub(a, b), scalar.size(add)), true_below
-
-
-def _normal(e: Expr) -> tuple:
-    """Multiples of leaves, and a number: the same for equal sums."""
-    parts: dict[int, int] = {}
-    total, todo = 0, [(e, 1)]
-    while todo:
-        at, factor = todo.pop()
-        if at.op in ("size", "const", "literal"):
-            total += factor * at.attr
-        elif at.op in ("add", "sub"):
-            todo += [(at.args[0], factor), (at.args[1], factor if at.op == "add" else -factor)]
-        else:
-            parts[id(at)] = parts.get(id(at), 0) + factor
-    return frozenset((k, n) for k, n in parts.items() if n), total
 
 
 def _resolved(e: Expr, true: bool) -> Expr:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
 from . import fuse, splits, views
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .builder import Builder
 
 _BLOCK = 256  # updates whose positions are computed together
+_NOTHING = (frozenset(), 0)  # the terms of an index that is zero
 _NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
 _REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated
 
@@ -47,12 +49,16 @@ def update(
         builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
         if h is not operand and not isinstance(h.state, Registers) and reads(builder, h, operand):
-            builder.store(h)
+            if not _reads_own_places(builder, r, operand):
+                builder.store(h)
     place = place_of_update(builder, operand, out)
     body = _rounds(builder, r, place, out.shape)
     if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
         builder.block += body
     else:
+        first = body[0]
+        if r.box is not None and isinstance(first, Loop) and walk.work(body) >= fuse.NEST_WORK:
+            first.parallel = True
         builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     out.state = place
     if fuse.is_small(out.shape):
@@ -74,7 +80,27 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
         return False
     if not (_in_place(operand, out) and builder.dies(operand)):
         return True
-    return any(reads(builder, h, operand) for h in inputs if h is not operand)
+    overwrites = any(reads(builder, h, operand) for h in inputs if h is not operand)
+    return overwrites and not _reads_own_places(builder, r, operand)
+
+
+def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> bool:
+    """Whether the new elements of a box read the array only where they are written themselves."""
+    if r.box is None or not isinstance(operand.state, Stored):
+        return False
+    index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in r.shape)
+    axes = {id(i): k for k, i in enumerate(index) if i.op != "size"}
+    written = operand.state.position(operand.shape, r.target(*index)[1])
+
+    def here(position: Expr) -> bool:
+        found = views.linear(scalar.sub(position, written), axes)
+        return (
+            found is not None and not any(found[1].values()) and views.terms(found[0]) == _NOTHING
+        )
+
+    value = builder.evaluated(lambda: r.value(*index))
+    buffer = operand.state.buffer
+    return all(here(e.args[0]) for e in nodes([value]) if e.op == "load" and e.attr is buffer)
 
 
 def reads(builder: "Builder", h: Handle, operand: Handle) -> bool:

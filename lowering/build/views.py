@@ -70,6 +70,21 @@ def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
     return None if _mentions(e, axes) else (e, {})
 
 
+def terms(e: Expr) -> tuple[frozenset, int]:
+    """Multiples of leaves, and a number: the same for equal sums."""
+    parts: dict[int, int] = {}
+    total, todo = 0, [(e, 1)]
+    while todo:
+        at, factor = todo.pop()
+        if at.op in ("size", "const", "literal"):
+            total += factor * at.attr
+        elif at.op in ("add", "sub"):
+            todo += [(at.args[0], factor), (at.args[1], factor if at.op == "add" else -factor)]
+        else:
+            parts[id(at)] = parts.get(id(at), 0) + factor
+    return frozenset((k, n) for k, n in parts.items() if n), total
+
+
 def _mentions(e: Expr, axes: dict[int, int]) -> bool:
     return id(e) in axes or any(_mentions(a, axes) for a in e.args)
 

@@ -18,6 +18,7 @@ from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.target.processor import has_half
 
 from . import llvm_types as lt
+from . import tails
 from .llvm_function import Function
 from .llvm_module import Module, Param
 from .llvm_types import Operand
@@ -237,6 +238,7 @@ class Body(Function):
     # --- loops ----------------------------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
+        s = tails.whole(s)
         if _is_shared_out(s) and self.shares:
             return self.share_out(s)
         extent = self.value(s.extent)

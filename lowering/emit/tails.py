@@ -1,0 +1,65 @@
+"""Tails: vector loops in whole vectors, of which the last one overlaps the one before.
+
+What remains when a loop is done eight elements at a time is done one by one: of 23 elements the last
+7 take longer than the others. A loop that only stores, and reads nothing that it stores, may as well
+compute a few elements twice. There is less to compile then, too: no loop for the rest.
+"""
+
+from math import inf
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import loaded, nodes, replacing
+from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir.kernel import Loop, Store
+
+from . import vector_names
+
+_VECTOR = 64  # bytes
+_SHORT = 16  # elements up to which loops are left to LLVM, which unrolls them
+_LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
+
+
+def whole(loop: Loop) -> Loop:
+    """A vector loop as one over vectors, if it may compute elements twice; others as they are."""
+    if not loop.vector or loop.carries or loop.unroll or not _is_known(loop.extent):
+        return loop
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    if len(stores) != len(loop.body):
+        return loop
+    exprs = [e for s in stores for e in (s.index, s.value)]
+    written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
+    if written & read or any(b.space == "stack" for b in written | read):
+        return loop
+    lanes, longest = _lanes(exprs)
+    if not lanes or not _SHORT < loop.extent.attr <= longest:
+        return loop
+    width, n = scalar.size(lanes), loop.extent
+    number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
+    # Computed when the program runs: folded here, they could be numbers in the code.
+    last = scalar.node("sub", "int64", (n, width))
+    before = scalar.node("div", "int64", (scalar.node("sub", "int64", (n, scalar.size(1))), width))
+    vectors = scalar.node("add", "int64", (before, scalar.size(1)))
+    start = scalar.apply("min", scalar.mul(number, width), last)
+    new = replacing({loop.index: scalar.add(start, lane)})
+    body = [walk.rewritten(s, new) for s in stores]
+    # Unrolled before the vectoriser comes, it would not become a vector.
+    inner = Loop(lane, width, body, vector=True, unroll=1)
+    return Loop(number, vectors, [inner], parallel=loop.parallel)
+
+
+def _is_known(extent: Expr) -> bool:
+    return extent.op == "size"
+
+
+def _lanes(exprs: list[Expr]) -> tuple[int, float]:
+    """Elements of a vector, 0 if there is none; and the longest loop that goes by them.
+
+    A vector is one of the narrowest numbers of which a costly function is computed, or else that are
+    read. Long loops of costly functions are left to LLVM, which has several vectors under way.
+    """
+    sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_names.exists(e.op, e.dtype)]
+    longest = _LONG if sizes else inf
+    sizes = sizes or [itemsize(e.dtype) for e in nodes(exprs) if e.op == "load"]
+    return (min(_VECTOR // min(sizes), _SHORT) if sizes else 0), longest
