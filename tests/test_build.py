@@ -320,7 +320,7 @@ def test_large_boxes_are_made_by_threads():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
-@pytest.mark.parametrize("n", [17, 23, 31, 33, 64, 100])
+@pytest.mark.parametrize("n", [18, 23, 31, 33, 64, 100])
 def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
     x = (np.arange(n * n) % 51).reshape(n, n).astype(dtype)
 
