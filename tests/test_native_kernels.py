@@ -127,6 +127,16 @@ def test_gradient_of_a_convolution(name):
     same(slope, numbers(shape, np.float64), numbers(kernel, np.float64, 1))
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 3, 3), (2, 1, 2, 2), (1, 1, 4, 4), (1, 1, 1, 1)])
+def test_a_small_kernel_that_the_program_computes(shape):
+    f = convolution((1, 1), "SAME", None, None, CHANNELS_FIRST)
+    x, w = numbers((1, 1, 24, 21), np.float64), numbers(shape, np.float64, 1)
+    same(lambda x, w: f(x, fnp.sin(w)), x, w)
+    same(lambda x, w: f(x, w[:, :, ::2, ::2]) + fnp.sum(w[:, :, ::2, ::2]), x, w)
+    stretched = convolution((1, 1), "SAME", (2, 2), None, CHANNELS_FIRST)
+    same(fnx.grad(lambda x, w: fnp.sum(fnp.sin(stretched(x, w))), (0, 1)), x, w)
+
+
 def test_wide_channels_overlap_tiles():
     """Lanes in pairs of vectors, with an overlapping last tile in every axis."""
     f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)

@@ -80,8 +80,7 @@ def _analyse(
     for operand, element in zip(r.operands, (r.left, r.right), strict=True):
         view = _strides(builder, r.shape, element, out.dtype)
         if view is None:
-            builder.store(operand)  # type: ignore[arg-type]
-            view = _strides(builder, r.shape, element, out.dtype)
+            view = _stored_strides(builder, r.shape, operand, element, out.dtype)  # type: ignore
         assert view is not None, "an operand of Products is not read at constant strides"
         found.append(view)
     kept = [scalar.var("int64") for _ in r.shape[: r.kept]]
@@ -94,6 +93,17 @@ def _analyse(
     ]
     left, right = (Source(f.buffer, f.base) for f in found)
     return left, right, axes
+
+
+def _stored_strides(
+    builder: "Builder", shape: Shape, operand: Handle, element: object, dtype: str
+) -> views.View | None:
+    place = builder.store(operand)
+    kept = operand.state  # a small value stays in registers, for other readers
+    operand.state = place
+    view = _strides(builder, shape, element, dtype)
+    operand.state = kept
+    return view
 
 
 def _strides(builder: "Builder", shape: Shape, element: object, dtype: str) -> views.View | None:
