@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -103,80 +104,93 @@ def _fold(fn: Callable, x: Array, start: Any, mask: Array | None, keep: bool) ->
     return concatenate([total[None], seen]) if keep else last
 
 
-def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
-    """Make a function a ufunc: its numbers of arguments, and the methods that these allow."""
-    fn.nin, fn.nout, fn.nargs, fn.identity = nin, nout, nin, identity
-    name = fn.__name__
+@dataclass(frozen=True)
+class _Methods:
+    """The methods that NumPy's universal functions have, for a function of `nin` arrays."""
 
-    def at(a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True):
+    fn: Any
+    nin: int
+    identity: Any
+
+    @property
+    def name(self) -> str:
+        return self.fn.__name__
+
+    def _operand(self, method: str, a: Any, dtype: Any, out: Any) -> Array:
+        no_out(f"{self.name}.{method}", out)
+        x = to_array(a, self.name)
+        return x if dtype is None else x.astype(dtype)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True):
         if inplace:
-            raise InvalidValue(f"{name}.at cannot change an array in place; pass inplace=False")
+            raise InvalidValue(
+                f"{self.name}.at cannot change an array in place; pass inplace=False"
+            )
         place = At(asarray(a))[indices]
-        if fn in _AT:
-            return getattr(place, _AT[fn])(b)
-        return place.apply_at(fn, () if nin == 1 else (asarray(b),), {})
+        if self.fn in _AT:
+            return getattr(place, _AT[self.fn])(b)
+        return place.apply_at(self.fn, () if self.nin == 1 else (asarray(b),), {})
 
-    fn.at = at
-    if (nin, nout) != (2, 1):
-        return
-
-    def reduce_(a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-                initial: Any = None, where: Any = None):  # fmt: skip
-        no_out(f"{name}.reduce", out)
-        x = to_array(a, name)
-        x = x if dtype is None else x.astype(dtype)
+    def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+               initial: Any = None, where: Any = None):  # fmt: skip
+        x = self._operand("reduce", a, dtype, out)
         axes = canonical_axes(axis, x.ndim)
-        if fn in (logic.logical_and, logic.logical_or):
-            result = _REDUCE[fn](x, axes, keepdims=keepdims, where=where)
-            return result if initial is None else fn(result, initial)
-        if fn in _REDUCE:
-            return _REDUCE[fn](x, axes, keepdims=keepdims, initial=initial, where=where)
+        if self.fn in (logic.logical_and, logic.logical_or):
+            result = _REDUCE[self.fn](x, axes, keepdims=keepdims, where=where)
+            return result if initial is None else self.fn(result, initial)
+        if self.fn in _REDUCE:
+            return _REDUCE[self.fn](x, axes, keepdims=keepdims, initial=initial, where=where)
         rest = [n for k, n in enumerate(x.shape) if k not in axes]
         shape = (math.prod([x.shape[k] for k in axes]), *rest)
         rows = lambda z: reshape_to(moveaxis(z, axes, range(len(axes))), shape)
-        mask = None if where is None else rows(broadcast_to(to_array(where, name), x.shape))
-        total = _fold(fn, rows(x), fn.identity if initial is None else initial, mask, False)
+        mask = None if where is None else rows(broadcast_to(to_array(where, self.name), x.shape))
+        total = _fold(self.fn, rows(x), self.identity if initial is None else initial, mask, False)
         kept = tuple([1 if k in axes else n for k, n in enumerate(x.shape)])
         return reshape_to(total, kept) if keepdims else total
 
-    def accumulate(a: Any, axis: int = 0, dtype: Any = None, out: Any = None):
-        no_out(f"{name}.accumulate", out)
-        x = to_array(a, name)
-        x = x if dtype is None else x.astype(dtype)
+    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: Any = None):
+        x = self._operand("accumulate", a, dtype, out)
         k = canonical_axis(axis, x.ndim)
-        if fn in _CUMULATIVE:
-            counts = x.dtype == dtypes.bool_ and fn in (arithmetic.add, arithmetic.multiply)
-            return Cumulative(_CUMULATIVE[fn], k)(convert(x, INT if counts else x.dtype))
+        if self.fn in _CUMULATIVE:
+            counts = x.dtype == dtypes.bool_ and self.fn in (arithmetic.add, arithmetic.multiply)
+            return Cumulative(_CUMULATIVE[self.fn], k)(convert(x, INT if counts else x.dtype))
         if not x.shape[k]:
             return x
-        return moveaxis(_fold(fn, moveaxis(x, k, 0), None, None, True), 0, k)
+        return moveaxis(_fold(self.fn, moveaxis(x, k, 0), None, None, True), 0, k)
 
-    def outer(a: Any, b: Any, /):
+    def outer(self, a: Any, b: Any, /):
         x, y = asarray(a), asarray(b)
-        return fn(x.reshape((*x.shape, *(1,) * y.ndim)), y)
+        return self.fn(x.reshape((*x.shape, *(1,) * y.ndim)), y)
 
-    def reduceat(a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None):
-        no_out(f"{name}.reduceat", out)
-        x = to_array(a, name)
-        x = x if dtype is None else x.astype(dtype)
+    def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None):
+        x = self._operand("reduceat", a, dtype, out)
         k = canonical_axis(axis, x.ndim)
         first = convert(ravel(array(indices)), INT)
         n, x = x.shape[k], moveaxis(x, k, -1)
         end = concatenate([first[1:], array([n], dtype=first.dtype)])
-        end = ufuncs.where3(
-            end > first, end, first + 1
-        )  # of an empty span the element that begins it
+        # Of an empty span the result is the element that begins it.
+        end = ufuncs.where3(end > first, end, first + 1)
         places = arange(n)
         inside = (places >= first[:, None]) & (places < end[:, None])
-        if fn not in _REDUCE:
+        if self.fn not in _REDUCE:
+            shape = *x.shape[:-1], *inside.shape
+            rows = moveaxis(broadcast_to(expand_dims(x, -2), shape), -1, 0)
             after = inside & (places > first[:, None])
-            rows = moveaxis(broadcast_to(expand_dims(x, -2), (*x.shape[:-1], *inside.shape)), -1, 0)
-            mask = moveaxis(broadcast_to(after, (*x.shape[:-1], *inside.shape)), -1, 0)
-            return moveaxis(_fold(fn, rows, take(x, first, -1, mode="clip"), mask, False), -1, k)
-        options = {"initial": _BOUNDED[fn](x.dtype)} if fn in _BOUNDED else {}
-        return moveaxis(_REDUCE[fn](expand_dims(x, -2), -1, where=inside, **options), -1, k)
+            mask = moveaxis(broadcast_to(after, shape), -1, 0)
+            start = take(x, first, -1, mode="clip")
+            return moveaxis(_fold(self.fn, rows, start, mask, False), -1, k)
+        options = {"initial": _BOUNDED[self.fn](x.dtype)} if self.fn in _BOUNDED else {}
+        return moveaxis(_REDUCE[self.fn](expand_dims(x, -2), -1, where=inside, **options), -1, k)
 
-    fn.reduce, fn.accumulate, fn.outer, fn.reduceat = reduce_, accumulate, outer, reduceat
+
+def _give_methods(fn: Any, nin: int, nout: int, identity: Any) -> None:
+    """Make a function a ufunc: its numbers of arguments, and the methods that these allow."""
+    fn.nin, fn.nout, fn.nargs, fn.identity = nin, nout, nin, identity
+    methods = _Methods(fn, nin, identity)
+    fn.at = methods.at
+    if (nin, nout) == (2, 1):
+        fn.reduce, fn.accumulate = methods.reduce, methods.accumulate
+        fn.outer, fn.reduceat = methods.outer, methods.reduceat
 
 
 for _name, _fn in sorted(vars(ufuncs).items()):
