@@ -144,9 +144,9 @@ class Compiled:
         return self.emitted.text
 
     def asm(self) -> str:
-        from fnx.lowering.runtime import machine
+        from fnx.lowering.runtime import compiler
 
-        return machine.assembly(self.emitted.text)
+        return compiler.assembly(self.emitted.text)
 
     def _largest(self) -> str:
         from . import report

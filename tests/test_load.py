@@ -12,7 +12,7 @@ import pytest
 from llvm_texts import Emitted, axpy
 
 from fnx.core.errors import CompileError
-from fnx.lowering.runtime import cache, library, load, machine
+from fnx.lowering.runtime import cache, compiler, library, load, machine
 
 F8 = [((5,), "float64")]
 
@@ -37,7 +37,7 @@ def test_compile_load_and_call():
     assert not executable.cache_hit
     assert executable.llvm_seconds > 0
     assert executable.load_seconds > 0
-    assert "entry:" in machine.assembly(axpy())
+    assert "entry:" in compiler.assembly(axpy())
     assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 0}
 
 
@@ -71,8 +71,9 @@ def test_a_wrong_object_on_disk_is_compiled_again(data):
 
 
 def test_object_code_of_another_program_is_compiled_again():
-    other = machine.compile_text(axpy().replace("@entry", "@other"))
-    cache.put(cache.key("code", machine.PIPELINE, "program", axpy(), sources=False), other)
+    other = compiler.compile_text(axpy().replace("@entry", "@other"))
+    name = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
+    cache.put(name, machine._packed([other]))
     run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 
@@ -141,7 +142,7 @@ def test_code_is_made_for_this_cpu():
 
     if not llvm.get_host_cpu_features().get("avx2", False):
         pytest.skip("no vectors of 256 bits here")
-    asm = machine.assembly(axpy())
+    asm = compiler.assembly(axpy())
     assert "ymm" in asm or "zmm" in asm
 
 
@@ -177,7 +178,7 @@ def test_unknown_routines():
 
 def test_wide_integers_are_refused(monkeypatch):
     monkeypatch.setattr(library, "_capsule_name", lambda capsule: b"void (int64_t *, double *)")
-    library._exported.cache_clear()
+    library._exported.values.clear()
     with pytest.raises(CompileError, match="32 bits"):
         library._exported("cython_blas")
 
@@ -222,9 +223,9 @@ def test_same_code_as_numbas_generator():
                 options["features"] += ",-prefer-256-bit"
 
     generator = Generator("theirs")
-    ours = machine.compile_text(axpy())
-    with machine._fewer_passes():
-        module = machine.parse(axpy(), generator._tm)
+    ours = compiler.compile_text(axpy())
+    with compiler._fewer_passes():
+        module = compiler.parse(axpy(), generator._tm)
         builder = generator._pass_builder(opt=2)
         builder.getModulePassManager().run(module, builder)
         assert generator._tm.emit_object(module) == ours

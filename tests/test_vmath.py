@@ -11,7 +11,7 @@ from fnx.core.scalar import Expr, var
 from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.emit import vector_names
 from fnx.lowering.emit.vmath import USUAL, VMATH
-from fnx.lowering.runtime import machine, vlib
+from fnx.lowering.runtime import compiler, vlib
 
 INF, NAN, PI = math.inf, math.nan, math.pi
 DTYPES = ("float32", "float64")
@@ -221,7 +221,7 @@ def test_vector_code_calls_nothing(op, dtype):
     if not llvm.get_host_cpu_features().get("fma"):
         pytest.skip("without fma instructions llvm.fma is a call")
     width = vector_names.widths(dtype)[-1]
-    assembly = machine.assembly(vlib._text(op, dtype, width), "function")
+    assembly = compiler.assembly(vlib._text(op, dtype, width), "function")
     if dtype == "float64" and op in vector_names.BRANCHING:
         # Arguments of 2**30 and more go to a function that calls the scalar one for each.
         rare = f"{vector_names.name(op, dtype)}_w{width}_rare"

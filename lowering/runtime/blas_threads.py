@@ -11,6 +11,7 @@ import ctypes
 from functools import cache, lru_cache
 
 from . import machine, threads
+from .compiler import once
 from .irtext import Function, Module, i32, i64
 
 LIMIT = 1 << 21  # multiplications below which one thread works
@@ -68,7 +69,7 @@ def compiled(get: int, put: int) -> machine.Code:
     return machine.code(text, EXPORTS, imports, "glue", "fnx_blas")
 
 
-@lru_cache(maxsize=1)
+@once
 def _code() -> machine.Code:
     get, put = _controls() or _nothing()
     code = compiled(get, put)

@@ -6,9 +6,8 @@ bytes from their start, and numbers of its own. The function of a step is
 `void (step, source, target, work)`.
 """
 
-from functools import lru_cache
-
 from . import fft_passes, machine, threads
+from .compiler import once
 from .irtext import NULL, Function, Module, Value, i64
 
 WORDS = 24  # of a step
@@ -148,7 +147,7 @@ def shared_text() -> str:
     return str(module)
 
 
-@lru_cache(maxsize=1)
+@once
 def addresses() -> dict[str, int]:
     """The addresses of the driver's functions."""
     code = machine.code(text(), EXPORTS)
@@ -156,7 +155,7 @@ def addresses() -> dict[str, int]:
     return code.addresses
 
 
-@lru_cache(maxsize=1)
+@once
 def shared() -> int:
     """The address of the function of a step by passes that threads share."""
     name = "by_shared_passes"

@@ -15,11 +15,11 @@ A pass is `void (record, source, target)`; the record's words are its function a
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import numpy as np
 
 from . import machine
+from .compiler import once
 from .fft_vectors import BYTES, Complex, Vectors
 from .irtext import Function, Module, Value
 
@@ -31,7 +31,7 @@ FUNCTION, GROUPS, SIDES, WIDTH, STRIDE, TWIDDLES, FACTOR, FROM, TO = range(WORDS
 SOURCE, TARGET, ONE, TWO, THREE = range(0, 40, 8)
 
 
-@cache
+@once
 def address(kind: str, dtype: str, lanes: int, radix: int, inverse: bool) -> int:
     """The address of a pass, compiled when it is first needed; it stays for good."""
     name = "fft_pass"

@@ -6,14 +6,17 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import CompileError
 
+from . import crew
+from .compiler import once
 
-@cache
+
+@once
 def resolve(name: str) -> int:
     """The address of a routine.
 
@@ -111,18 +114,26 @@ RUNTIME |= {f"fnx_gemm_{dtype}": _product(dtype) for dtype in ("float32", "float
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 
-def runtime_symbols(text: str) -> Callable[[bytes], dict[str, int]]:
-    """Tells the routines of fnx's run time that the object code of an LLVM module uses.
+class Runtime:
+    """The routines of fnx's run time that a module declares, as what objects import.
 
-    A module declares more than that: each vector function in all its widths.
+    A module declares more than its object code uses: each vector function in all its widths.
     """
-    declared = set(_DECLARED.findall(text)) if "@fnx_" in text else set()
 
-    def used(binary: bytes) -> dict[str, int]:
+    def __init__(self, text: str):
+        self.declared = sorted(set(_DECLARED.findall(text))) if "@fnx_" in text else []
+
+    def _used(self, binary: bytes) -> list[str]:
         # An object lists the names of its symbols, each ended by a zero.
-        return addresses([name for name in sorted(declared) if f"{name}\0".encode() in binary])
+        return [name for name in self.declared if f"{name}\0".encode() in binary]
 
-    return used
+    def __call__(self, binary: bytes) -> dict[str, int]:
+        return addresses(self._used(binary))
+
+    def soon(self, binary: bytes) -> None:
+        """Have the routines ready that an object uses."""
+        for name in self._used(binary):
+            crew.soon(resolve, f"fnx:{name}")
 
 
 def addresses(names: Sequence[str]) -> dict[str, int]:
@@ -144,7 +155,7 @@ def _scipy(module: str, name: str) -> int | None:
     return pointer(capsules[name]) if name in capsules else None
 
 
-@lru_cache(maxsize=2)
+@once
 def _exported(module: str) -> dict:
     capsules = _extension(f"scipy.linalg.{module}").__pyx_capi__
     # Cython writes the C signature into the capsule's name; Fortran integers are passed as int *.

@@ -12,7 +12,7 @@ from typing import Any
 
 from fnx.core.errors import CompileError
 
-from . import cache, invoke, library, machine
+from . import cache, crew, invoke, library, machine
 
 ENTRY = "entry"
 stats = machine.stats
@@ -44,8 +44,12 @@ def load(
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
     by `name`.
     """
-    symbols = library.runtime_symbols(emitted.text)
-    code, memory_hit = machine.program(emitted.text, (ENTRY,), symbols)
+    with machine.session():
+        for param in emitted.params:
+            if isinstance(param, tuple) and param[0] == "symbol":
+                crew.soon(library.resolve, param[1])
+        runtime = library.Runtime(emitted.text)
+        code, memory_hit = machine.program(emitted.text, (ENTRY,), runtime)
     if name is not None:
         image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes)
         with contextlib.suppress(ValueError):  # it calls back into this process

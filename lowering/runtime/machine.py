@@ -1,28 +1,21 @@
-"""From LLVM text to machine code in memory: compiled once by Numba's LLVM, kept on disk.
-
-This is Numba's code generator with its settings (a test holds one against the other), less what
-its import takes: 0.15 s, several times what compiling a program does. It needs llvmlite alone.
-"""
+"""From LLVM text to machine code in memory: compiled once, kept on disk, linked by LLVM's JIT linker."""
 
 import ctypes
 import itertools
 import os
-import sys
+import struct
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from fnx.core.errors import CompileError
-from fnx.lowering.target.processor import processor
+from . import cache, parts
+from .compiler import compile_text, session, target_machine
 
-from . import cache
-
-PIPELINE = "7"  # names the settings below in keys of the cache; change it with them
+PIPELINE = "8"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
 _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
@@ -66,7 +59,9 @@ def program(
             _counts["memory_hits"] += 1
             _loaded.move_to_end(key)
             return found, True
-        found = _loaded[key] = _code(key, text, exports, imports, "program")
+    found = _code(key, text, exports, imports, "program")
+    with _lock:
+        _loaded[key] = found
         _counts["compiled" if found.origin == "compiled" else "disk_hits"] += 1
         while len(_loaded) > _MEMORY_LIMIT:
             _loaded.popitem(last=False)
@@ -103,23 +98,59 @@ def _code(
     key: str, text: str | Callable[[], str], exports: Sequence[str], imports: Imports, kind: str
 ) -> Code:
     start = time.perf_counter()
-    binary, llvm_seconds, origin = cache.get(key), 0.0, "disk"
-    if binary is not None:
+    found, llvm_seconds, origin = cache.get(key), 0.0, "disk"
+    if found is not None:
         try:
-            linked = link(binary, exports, imports)
+            linked = link(_unpacked(found), exports, imports)
         except RuntimeError:
-            binary = None  # whatever it is, it is not this program: compile anew
-    if binary is None:
+            found = None  # whatever it is, it is not this program: compile anew
+    if found is None:
         if not text:
             raise CacheMiss(key)
         begin = time.perf_counter()
-        binary, origin = compile_text(_made(text), kind), "compiled"
+        binaries, origin = _compiled(_made(text), kind, imports), "compiled"
         llvm_seconds = time.perf_counter() - begin
-        linked = link(binary, exports, imports)
-        cache.put(key, binary)
+        linked = link(binaries, exports, imports)
+        cache.put(key, _packed(binaries))
     spent = time.perf_counter() - start - llvm_seconds
     addresses, known, keep = linked
     return Code(key, addresses, origin, llvm_seconds, spent, known, keep)
+
+
+def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
+    """The objects of a module; a program's parts are compiled side by side.
+
+    What a part turns out to import is got ready meanwhile.
+    """
+    if kind != "program":
+        return [compile_text(text, kind)]
+    soon = getattr(imports, "soon", None)
+
+    def made(part: str) -> bytes:
+        binary = compile_text(part, kind)
+        if soon is not None:
+            soon(binary)
+        return binary
+
+    with session() as crew:
+        tasks = [crew.start(made, part) for part in parts.split(text, 4)]
+        crew.work()
+        binaries = [task.result() for task in tasks]
+        crew.work()
+    return binaries
+
+
+def _packed(binaries: Sequence[bytes]) -> bytes:
+    return b"".join([struct.pack("<Q", len(b)) + b for b in binaries])
+
+
+def _unpacked(data: bytes) -> list[bytes]:
+    binaries = []
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        binaries.append(data[8 : 8 + size])
+        data = data[8 + size :]
+    return binaries
 
 
 def forget() -> None:
@@ -130,131 +161,9 @@ def forget() -> None:
             _counts[name] = 0
 
 
-# --- compile: the settings of Numba's code generator -------------------------------------------
-
-
-@lru_cache(maxsize=2)
-def target_machine(quick: bool = False) -> Any:
-    """LLVM for this CPU, with the settings of Numba's JIT code generator and the small code model.
-
-    All sections of a program lie in one block of memory, so that constants and functions are in
-    reach of 32-bit offsets, which are shorter to compile and to run than Numba's 64-bit ones.
-    The `quick` one chooses instructions in a tenth of the time, and not so well.
-    """
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    settings = {"reloc": "pic", "codemodel": "small", "jit": True}
-    cpu, features = processor()
-    # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
-    # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
-    if "+avx512vbmi," in features:
-        features += ",-prefer-256-bit"
-    return target.create_target_machine(
-        cpu=cpu, features=features, opt=0 if quick else 3, **settings
-    )
-
-
-def parse(text: str, machine: Any) -> Any:
-    """The module of a text, for a target machine."""
-    import llvmlite.binding as llvm
-
-    try:
-        module = llvm.parse_assembly(text)
-    except RuntimeError as error:
-        raise CompileError(f"LLVM rejects the text of a program: {error}") from error
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    return module
-
-
-# What is done to a module. Programs get LLVM's O2: O3 differs in that more is unrolled, which was no
-# faster, and O2 compiled in 0.85 of the time. Straight code of vector functions needs little, and
-# routines that were written with vectors; the call wrapper and its like are long, and well served by
-# code that is chosen quickly.
-PASSES = {
-    "program": None,
-    "function": ("always_inliner", "instruction_combine", "new_gvn", "dead_code_elimination"),
-    "routine": ("sroa", "instruction_combine", "loop_rotate", "simplify_cfg"),
-    "glue": ("sroa", "simplify_cfg", "instruction_combine"),
-}
-
-
-def _optimized(text: str, kind: str) -> tuple[Any, Any]:
-    """The target machine, and the module of a text after its optimisation passes."""
-    import llvmlite.binding as llvm
-
-    machine = target_machine(quick=kind == "glue")
-    module = parse(text, machine)
-    listed = PASSES[kind]
-    settings = llvm.create_pipeline_tuning_options(speed_level=2 if listed is None else 0)
-    settings.loop_vectorization, settings.slp_vectorization = listed is None, False
-    builder = llvm.create_pass_builder(machine, settings)
-    if listed is None:
-        passes = builder.getModulePassManager()
-    else:
-        passes = llvm.create_new_module_pass_manager()
-        for name in listed:
-            getattr(passes, f"add_{name}_pass")()
-    passes.run(module, builder)
-    return machine, module
-
-
-def compile_text(text: str, kind: str = "program") -> bytes:
-    """The object code of an LLVM module."""
-    with _compiler_lock(), _fewer_passes():
-        machine, module = _optimized(text, kind)
-        return machine.emit_object(module)
-
-
-def assembly(text: str, kind: str = "program") -> str:
-    """The assembly of an LLVM module."""
-    with _compiler_lock(), _fewer_passes():
-        machine, module = _optimized(text, kind)
-        return machine.emit_assembly(module)
-
-
-@contextmanager
-def _compiler_lock() -> Iterator[None]:
-    """Ours, and Numba's, since what follows sets an option of LLVM that Numba's code must not see."""
-    numba = sys.modules.get("numba.core.compiler_lock")
-    with _lock, getattr(numba, "global_compiler_lock", None) or nullcontext():
-        yield
-
-
-# Passes that are left out, by options of LLVM, which are process-wide; and their defaults.
-# - Loop strength reduction takes up to three quarters of the time of stencils. Measured over 50
-#   programs: code as fast without it (geometric mean 0.99, stencils 0.9), compiled in 0.86 of the
-#   time (stencils 0.4).
-# - Partial redundancy elimination of loads in loops keeps x[i + 1] for the next round, where it is
-#   x[i]. The vectoriser then finds rounds that depend on each other: stencils ran at a third.
-_LEFT_OUT = {"disable-lsr": ("true", "false"), "enable-load-in-loop-pre": ("false", "true")}
-
-
-@contextmanager
-def _fewer_passes() -> Iterator[None]:
-    """Leave out passes that cost more than they bring."""
-    import llvmlite.binding as llvm
-
-    # Not tried before LLVM 20; it ends the process if it does not know an option.
-    if llvm.llvm_version_info[0] < 20:
-        yield
-        return
-    for option, (ours, _) in _LEFT_OUT.items():
-        llvm.set_option("fnx", f"-{option}={ours}")
-    try:
-        yield
-    finally:
-        for option, (_, default) in _LEFT_OUT.items():
-            llvm.set_option("fnx", f"-{option}={default}")
-
-
 def warm_up() -> None:
     """Import what compiling needs, so that the first program does not wait for it."""
-    with _lock:
-        target_machine()
+    with session(), target_machine(), _lock:
         _linker()
 
 
@@ -283,13 +192,15 @@ def keep_forever(owner: Any) -> None:
 
 
 def link(
-    binary: bytes, exports: Sequence[str], imports: Imports = None
+    binaries: Sequence[bytes], exports: Sequence[str], imports: Imports = None
 ) -> tuple[dict[str, int], tuple[str, ...], Any]:
-    """Addresses of the functions that an object exports, its imports, and what keeps it loaded."""
+    """Addresses of the functions that objects export, their imports, and what keeps them loaded."""
     from llvmlite.binding import JITLibraryBuilder
 
-    builder = JITLibraryBuilder().add_object_img(binary).add_current_process()
-    known = imports(binary) if callable(imports) else imports or {}
+    builder = JITLibraryBuilder().add_current_process()
+    for binary in binaries:
+        builder.add_object_img(binary)
+    known = imports(b"".join(binaries)) if callable(imports) else imports or {}
     for name, address in known.items():
         builder.import_symbol(name, address)
     for name in exports:

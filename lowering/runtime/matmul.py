@@ -12,12 +12,12 @@ work, and A is read where it is if its rows are contiguous.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 from fnx.lowering.emit.vector_names import TYPE
 from fnx.lowering.target import processor
 
 from . import machine
+from .compiler import once
 from .irtext import Function, Module, Value, i32, i64
 
 WIDE = 3  # vectors of a row of a tile, at most
@@ -44,7 +44,7 @@ def work_elements(n: int, k: int, dtype: str) -> int:
     return min(k, DEPTH) * min(-(-n // lanes), VECTORS) * lanes
 
 
-@cache
+@once
 def address(dtype: str) -> int:
     """The address of the routine."""
     from . import threads

@@ -13,6 +13,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 
 from . import layout, machine
+from .compiler import once
 
 _api = ctypes.pythonapi
 _METH_O = 8
@@ -75,7 +76,7 @@ def memory_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
 
 
-@lru_cache(maxsize=1)
+@once
 def get() -> Wrapper | None:
     """The wrapper, or None where objects are laid out in another way (then ctypes does its work)."""
     if not _layout_is_known():

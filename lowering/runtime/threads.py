@@ -11,13 +11,13 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import InvalidValue
 
 from . import machine
+from .compiler import once
 from .irtext import NULL, Function, Module, Value, i32, i64
 
 EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
@@ -279,7 +279,7 @@ _settings: dict[str, int | None] = {"threads": None}  # what set_num_threads was
 watchers: list[Callable[[int], None]] = []  # who else wants to know
 
 
-@lru_cache(maxsize=1)
+@once
 def pool() -> Pool:
     return Pool()
 
@@ -296,7 +296,7 @@ def set_num_threads(n: int) -> None:
     _settings["threads"] = n
     for told in watchers:
         told(n)
-    if pool.cache_info().currsize:
+    if pool.values:
         pool().set(n)
 
 

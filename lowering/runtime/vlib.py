@@ -7,12 +7,12 @@ is long, is compiled for scalars only and called for each lane.
 """
 
 import re
-from functools import cache
 
 from fnx.core.errors import CompileError
 from fnx.lowering.emit.vector_names import BRANCHING, TYPE, exists, name, parse
 
 from . import machine
+from .compiler import once
 
 _SCALAR = r"double|float|i64|i32|i16|i8|i1"
 _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
@@ -140,19 +140,21 @@ def _text(op: str, dtype: str, w: int) -> str:
     return "\n".join([whole, *more, ""])
 
 
-@cache
+@once
 def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     """The code of one variant, which stays: programs hold bare addresses."""
     symbol, rare = _symbol(op, dtype, w), f"{_symbol(op, dtype, 0)}_rare"
     shares_rare = op in BRANCHING and dtype == "float64"
     exports = [symbol, rare] if shares_rare and not w else [symbol]
-    imports = {rare: address(rare)} if shares_rare and w else {}
+
+    def imports(binary: bytes) -> dict[str, int | None]:
+        return {rare: address(rare)} if shares_rare and w else {}
+
     code = machine.code(lambda: _text(op, dtype, w), exports, imports, "function", symbol)
     machine.keep_forever(code.keep)
     return code
 
 
-@cache
 def address(symbol: str) -> int | None:
     """The address of a function of this library, which is compiled if need be."""
     found = parse(symbol)

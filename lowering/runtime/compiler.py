@@ -1,0 +1,202 @@
+"""From LLVM text to object code, with the settings of Numba's code generator.
+
+Numba itself would take 0.15 s to import, several times what compiling a program does; a test holds
+one generator against the other. This needs llvmlite alone.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from typing import Any
+
+from fnx.core.errors import CompileError
+
+from . import cache, crew
+
+_session = threading.RLock()
+os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread may hold it
+
+
+@contextmanager
+def session() -> Iterator[crew.Crew]:
+    """LLVM for this thread and a crew that it leads.
+
+    LLVM's options are process-wide: Numba does not compile meanwhile, nor do other threads.
+    """
+    found = crew.current()
+    if found is not None:
+        yield found
+        return
+    numba = sys.modules.get("numba.core.compiler_lock")
+    lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
+    with _session, lock, _fewer_passes(), crew.gathered() as made:
+        yield made
+
+
+def once(function: Callable) -> Callable:
+    """The function, computed once for each argument, by one thread of those that ask."""
+    values: dict[Hashable, Any] = {}
+    locks: dict[Hashable, Any] = {}
+    os.register_at_fork(after_in_child=locks.clear)
+
+    @wraps(function)
+    def of(*key: Hashable) -> Any:
+        if key not in values:
+            # A session first: whoever leads one may wait for helpers that wait for this lock.
+            with session(), locks.setdefault(key, threading.RLock()):
+                if key not in values:
+                    values[key] = function(*key)
+        return values[key]
+
+    of.values = values  # type: ignore[attr-defined]
+    return of
+
+
+_idle: dict[bool, deque] = {False: deque(), True: deque()}  # target machines, by `quick`
+
+
+@contextmanager
+def target_machine(quick: bool = False) -> Iterator[Any]:
+    """A target machine that nobody else uses meanwhile."""
+    try:
+        machine = _idle[quick].pop()
+    except IndexError:
+        machine = _target_machine(quick)
+    yield machine
+    _idle[quick].append(machine)
+
+
+def _target_machine(quick: bool) -> Any:
+    """LLVM for this CPU, with the settings of Numba's JIT code generator and the small code model.
+
+    All sections of a program lie in one block of memory, so that constants and functions are in
+    reach of 32-bit offsets, which are shorter to compile and to run than Numba's 64-bit ones.
+    The `quick` one chooses instructions in a tenth of the time, and not so well.
+    """
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    settings = {"reloc": "pic", "codemodel": "small", "jit": True}
+    cpu, features = cache.processor()
+    # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
+    # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
+    if "+avx512vbmi," in features:
+        features += ",-prefer-256-bit"
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=0 if quick else 3, **settings
+    )
+
+
+def parse(text: str, machine: Any) -> Any:
+    """The module of a text, for a target machine."""
+    import llvmlite.binding as llvm
+
+    try:
+        module = llvm.parse_assembly(text, llvm.create_context())
+    except RuntimeError as error:
+        raise CompileError(f"LLVM rejects the text of a program: {error}") from error
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    return module
+
+
+# What is done to a module. Programs get LLVM's O2: O3 differs in that more is unrolled, which was no
+# faster, and O2 compiled in 0.85 of the time. Straight code of vector functions needs little, and
+# routines that were written with vectors; the call wrapper and its like are long, and well served by
+# code that is chosen quickly.
+PASSES = {
+    "program": None,
+    "function": ("always_inliner", "instruction_combine", "new_gvn", "dead_code_elimination"),
+    "routine": ("sroa", "instruction_combine", "loop_rotate", "simplify_cfg"),
+    "glue": ("sroa", "simplify_cfg", "instruction_combine"),
+}
+
+
+def _optimized(text: str, kind: str, machine: Any) -> Any:
+    """The module of a text after its optimisation passes."""
+    import llvmlite.binding as llvm
+
+    module = parse(text, machine)
+    listed = PASSES[kind]
+    settings = llvm.create_pipeline_tuning_options(speed_level=2 if listed is None else 0)
+    settings.loop_vectorization, settings.slp_vectorization = listed is None, False
+    builder = llvm.create_pass_builder(machine, settings)
+    if listed is None:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        for name in listed:
+            getattr(passes, f"add_{name}_pass")()
+    _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    return module
+
+
+def _unlocked(name: str) -> Callable:
+    """A function of llvmlite's library without the lock that admits one thread at a time.
+
+    Modules here have contexts of their own, so that LLVM can work on several.
+    """
+    from llvmlite.binding import ffi
+
+    function = getattr(ffi.lib, name)
+    return getattr(function, "_cfn", function)
+
+
+def _emitted(module: Any, machine: Any, as_object: bool) -> bytes:
+    from llvmlite.binding import ffi
+
+    emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+    with ffi.OutputString() as error:
+        buffer = emit(machine, module, int(as_object), error)
+        if not buffer:
+            raise CompileError(f"LLVM cannot make code of a program: {error}")
+    try:
+        start = ffi.lib.LLVMPY_GetBufferStart(buffer)
+        return ctypes.string_at(start, ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def compile_text(text: str, kind: str = "program", as_object: bool = True) -> bytes:
+    """The object code of an LLVM module, or its assembly."""
+    with session(), target_machine(quick=kind == "glue") as machine:
+        return _emitted(_optimized(text, kind, machine), machine, as_object)
+
+
+def assembly(text: str, kind: str = "program") -> str:
+    """The assembly of an LLVM module."""
+    return compile_text(text, kind, as_object=False).decode()
+
+
+# Passes that are left out, by options of LLVM, which are process-wide; and their defaults.
+# - Loop strength reduction takes up to three quarters of the time of stencils. Measured over 50
+#   programs: code as fast without it (geometric mean 0.99, stencils 0.9), compiled in 0.86 of the
+#   time (stencils 0.4).
+# - Partial redundancy elimination of loads in loops keeps x[i + 1] for the next round, where it is
+#   x[i]. The vectoriser then finds rounds that depend on each other: stencils ran at a third.
+_LEFT_OUT = {"disable-lsr": ("true", "false"), "enable-load-in-loop-pre": ("false", "true")}
+
+
+@contextmanager
+def _fewer_passes() -> Iterator[None]:
+    """Leave out passes that cost more than they bring."""
+    import llvmlite.binding as llvm
+
+    # Not tried before LLVM 20; it ends the process if it does not know an option.
+    if llvm.llvm_version_info[0] < 20:
+        yield
+        return
+    for option, (ours, _) in _LEFT_OUT.items():
+        llvm.set_option("fnx", f"-{option}={ours}")
+    try:
+        yield
+    finally:
+        for option, (_, default) in _LEFT_OUT.items():
+            llvm.set_option("fnx", f"-{option}={default}")

@@ -1,0 +1,56 @@
+"""A program's LLVM module in parts, which can be compiled side by side and are linked as one.
+
+Kernels are functions that nobody inlines: each may lie in any part, with copies of the small
+functions that it calls.
+"""
+
+import re
+
+_DEFINED = re.compile(r"^define [^@\n]*@([\w.]+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"@([\w.]+)")
+WORTH = 12_000  # characters of a part: some ten milliseconds
+
+
+def split(text: str, most: int) -> list[str]:
+    """The text of a module in at most so many parts of about equal length, the longest first."""
+    count = min(most, len(text) // WORTH)
+    if count < 2:
+        return [text]
+    functions = {found[1]: found[0] for found in _DEFINED.finditer(text)}
+    shared = _DEFINED.sub("", text)
+    calls = {name: set(_NAME.findall(code)) & set(functions) for name, code in functions.items()}
+    roots = [name for name, code in functions.items() if _is_root(code)]
+    groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(count, len(roots)))]
+    for root in sorted(roots, key=lambda name: -len(functions[name])):
+        size, names = min(groups)
+        groups[groups.index((size, names))] = size + len(functions[root]), [*names, root]
+    return [_part(names, functions, calls, shared) for _, names in sorted(groups, reverse=True)]
+
+
+def _is_root(code: str) -> bool:
+    """Whether a function is the entry, or one that stays a function."""
+    head = code[: code.index("\n")]
+    return not head.startswith("define internal") or " noinline " in head
+
+
+def _part(names: list[str], functions: dict[str, str], calls: dict, shared: str) -> str:
+    """The module that defines these functions for all parts, and what they need for itself."""
+    needed, todo = dict.fromkeys(names), list(names)
+    declared: dict[str, None] = {}
+    while todo:
+        for name in sorted(calls[todo.pop()]):
+            if name in needed:
+                continue
+            if _is_root(functions[name]):
+                declared[name] = None
+            else:
+                needed[name] = None
+                todo.append(name)
+    texts = [_public(functions[n]) if n in names else functions[n] for n in needed]
+    heads = [_public(functions[n]).split("\n", 1)[0] for n in declared]
+    texts += [f"declare{head.removeprefix('define').removesuffix('{')}\n" for head in heads]
+    return "".join([*texts, shared])
+
+
+def _public(code: str) -> str:
+    return code.replace("define internal ", "define ", 1)

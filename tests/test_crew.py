@@ -1,0 +1,95 @@
+"""Threads that compile side by side: tasks, values computed once, modules in parts."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx.lowering.runtime import compiler, crew, machine, parts
+
+
+def test_each_task_is_done_once():
+    done = []
+    with crew.gathered() as made:
+        tasks = [made.start(lambda k=k: done.append(k) or k * k) for k in range(50)]
+        made.work()
+        assert [t.result() for t in tasks] == [k * k for k in range(50)]
+    assert sorted(done) == list(range(50))
+    assert crew.current() is None
+
+
+def test_a_task_may_start_others_and_its_error_is_raised_where_it_is_asked_for():
+    seen = threading.Event()
+
+    def outer():
+        assert crew.current() is made
+        crew.soon(seen.set)
+        raise ValueError("no")
+
+    with crew.gathered() as made:
+        task = made.start(outer)
+        with pytest.raises(ValueError, match="no"):
+            task.result()
+        made.work()
+        assert seen.wait(10) or crew.size() == 1
+
+
+def test_helpers_end_with_the_work():
+    before = threading.active_count()
+    with pytest.raises(KeyError), crew.gathered() as made:
+        made.start(int)
+        raise KeyError
+    assert threading.active_count() == before
+    late = made.start(int)  # nobody takes it, but it can be asked for
+    assert late.result() == 0
+
+
+def test_once_is_once_among_threads():
+    calls, gate = [], threading.Barrier(4)
+
+    @compiler.once
+    def slow(x):
+        calls.append(x)
+        return object()
+
+    def ask(found):
+        gate.wait()
+        found.append(slow(1))
+
+    found: list = []
+    threads = [threading.Thread(target=ask, args=(found,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert calls == [1]
+    assert len(set(map(id, found))) == 1
+
+
+def nests(x):
+    """Several kernels, each on the results of the one before."""
+    for k in range(6):
+        x = jnp.cumsum(jnp.sin(x) * (k + 1.0), axis=k % 2) / jnp.max(jnp.abs(x), axis=0)
+    return x
+
+
+def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
+    monkeypatch.setattr(parts, "WORTH", 500)
+    x = np.linspace(0.5, 1.5, 600).reshape(20, 30)
+    lowered = fnx.jit(nests).lower(x)
+    text = lowered.as_text("llvm")
+    split = parts.split(text, 3)
+    assert len(split) == 3
+    roots = re.findall(r"^define internal [^@\n]*@(k\d+)\(.* noinline ", text, re.MULTILINE)
+    defined = [re.findall(r"^define [^@\n]*@(k\d+|entry)\(", p, re.MULTILINE) for p in split]
+    assert sorted(sum(defined, [])) == sorted({*roots, "entry"})
+    machine.forget()
+    np.testing.assert_allclose(lowered.compile()(x), nests(x), rtol=1e-9, atol=1e-12)
+
+
+def test_short_programs_stay_in_one_piece():
+    text = fnx.jit(lambda x: x + 1.0).lower(np.ones(20)).as_text("llvm")
+    assert parts.split(text, 4) == [text]
