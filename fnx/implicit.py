@@ -9,7 +9,7 @@ from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.custom_derivatives import custom_jvp
-from fnx.interpreters.custom import LinearSolve
+from fnx.interpreters.linear_solve import LinearSolve
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.trace import trace
 from fnx.ops.basic import zeros

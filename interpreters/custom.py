@@ -1,4 +1,4 @@
-"""Derivative rules that users give: custom_jvp, custom_vjp, linear solves.
+"""Derivative rules that users give: custom_jvp and custom_vjp.
 
 A call with a rule is a primitive that holds Python functions; where it is staged, its function
 becomes a jaxpr, and the rules stay functions, which are traced when a transformation asks.
@@ -14,16 +14,15 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.ops.basic import add_any, zeros
+from fnx.ops.basic import zeros
 from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import neg
 
 from .batching import Batch, BatchTracer, batch, batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run, spread, undefined
-from .jvp import has_tangent, jvp_jaxpr
+from .call import check_operands, given, only, run, spread, undefined
+from .jvp import has_tangent
 from .linearize import transpose_jaxpr
 from .trace import Stage, trace
 
@@ -409,118 +408,3 @@ class Pullback(Primitive):
         outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
         bwd = in_lanes(self.bwd, size, _Zeros())
         return replace(self, bwd=bwd, outs=outs).bind(*place), (0,) * len(outs)
-
-
-# --- linear solves -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LinearSolve(Primitive):
-    """x such that matvec(x) = b, by `solve`; its derivatives are solves of the same kind.
-
-    Operands: the constants of each of the four jaxprs, then b. `vecmat` and `transpose_solve` are
-    for the transposed system; None if they are not known.
-    """
-
-    matvec: Jaxpr
-    solve: Jaxpr
-    vecmat: Jaxpr | None
-    transpose_solve: Jaxpr | None
-    consts: tuple[int, int, int, int]
-    backend: Backend | None = field(default=None, compare=False, repr=False)
-    name = "custom_linear_solve"
-    multiple_results = True
-    jaxpr_fields = ("matvec", "solve")
-
-    def parts(self, values: Sequence) -> list:
-        """The constants of each jaxpr, and b."""
-        found, at = [], 0
-        for n in self.consts:
-            found.append(values[at : at + n])
-            at += n
-        return [*found, values[at:]]
-
-    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
-        parts = self.parts(avals)
-        check_operands(self.name, [*parts[1], *parts[4]], self.solve.in_avals)
-        return tuple([a.strong() for a in parts[4]])
-
-    def impl(self, *values: np.ndarray) -> tuple:
-        parts = self.parts([ConcreteArray(v) for v in values])
-        return run(self.solve, self.backend, [*parts[1], *parts[4]])
-
-    def lower(self, *operands: Operand) -> Recipe:
-        return Call(self._of_operands())
-
-    def _of_operands(self) -> Jaxpr:
-        """The solve as a jaxpr of all operands."""
-        n = self.consts[1]
-        a, _, c, d, _ = self.parts([None] * sum(self.consts))
-        matvec = [Var(v) for v in self.matvec.in_avals[: len(a)]]
-        rest = [Var(v) for v in (self.vecmat.in_avals[: len(c)] if self.vecmat else ())]
-        last = [
-            Var(v)
-            for v in (self.transpose_solve.in_avals[: len(d)] if self.transpose_solve else ())
-        ]
-        own = self.solve.inputs
-        return Jaxpr([*matvec, *own[:n], *rest, *last, *own[n:]], self.solve.eqns, self.solve.outs)
-
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        xs = self(*primals)
-        consts = self.parts(primals)
-        nonzero = self.parts(given(tangents))
-        rhs = list(self.parts(tangents)[4])
-        if any(nonzero[0]):
-            mask = (*nonzero[0], *(False for _ in xs))
-            jaxpr, made = jvp_jaxpr(self.matvec, mask)
-            outs = eval_jaxpr(jaxpr, [*consts[0], *xs, *only(nonzero[0], self.parts(tangents)[0])])
-            moved = iter(outs[len(made) :])
-            for k, m in enumerate(made):
-                if m:
-                    minus = neg(next(moved))
-                    rhs[k] = minus if rhs[k] is None else add_any(rhs[k], minus)
-        if all(t is None for t in rhs):
-            return xs, (None,) * len(xs)
-        rhs = [zeros(x.aval.tangent()) if t is None else t for t, x in zip(rhs, xs)]
-        return xs, self(*primals[: sum(self.consts)], *rhs)
-
-    def transpose(self, cts: tuple, *args: Any) -> tuple:
-        if self.transpose_solve is None or self.vecmat is None:
-            raise TypeMismatch(
-                "reverse-mode differentiation of custom_linear_solve needs transpose_solve, or "
-                "symmetric=True"
-            )
-        consts = self.parts(args)
-        full = [zeros(x.aval) if ct is None else ct for ct, x in zip(cts, consts[4])]
-        n = self.consts
-        other = replace(
-            self,
-            matvec=self.vecmat,
-            solve=self.transpose_solve,
-            vecmat=self.matvec,
-            transpose_solve=self.solve,
-            consts=(n[2], n[3], n[0], n[1]),
-        )
-        found = other(*consts[2], *consts[3], *consts[0], *consts[1], *full)
-        return (*(None for _ in range(sum(n))), *found)
-
-    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        lanes = self.parts(given(axes))
-        xs = (True,) * len(lanes[4])
-
-        def batched(jaxpr: Jaxpr | None, k: int) -> Jaxpr | None:
-            return jaxpr and batch_jaxpr(jaxpr, size, (*lanes[k], *xs), True)[0]
-
-        new = replace(
-            self,
-            matvec=batched(self.matvec, 0),
-            solve=batched(self.solve, 1),
-            vecmat=batched(self.vecmat, 2),
-            transpose_solve=batched(self.transpose_solve, 3),
-        )
-        last = len(args) - len(xs)
-        place = [
-            place_axis(size, x, k, 0 if k is not None or j >= last else None)
-            for j, (x, k) in enumerate(zip(args, axes))
-        ]
-        return new(*place), (0,) * len(xs)

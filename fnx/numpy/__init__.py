@@ -29,6 +29,7 @@ from fnx.numpy.nan_reduce import *
 from fnx.numpy.numerics import *
 from fnx.numpy.padding import *
 from fnx.numpy.places import *
+from fnx.numpy.polynomials import *
 from fnx.numpy.protocols import serve as _serve
 from fnx.numpy.ranges import *
 from fnx.numpy.reduce import *

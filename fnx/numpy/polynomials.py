@@ -1,0 +1,196 @@
+"""Polynomials, as their coefficients, the highest first."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.numpy import linalg, reduce, ufuncs
+from fnx.numpy.contract import dot
+from fnx.numpy.creation import array
+from fnx.numpy.numerics import convolve
+from fnx.numpy.ranges import vander
+from fnx.numpy.shapes import concatenate, ravel
+from fnx.numpy.util import (
+    convert,
+    promote,
+    promote_inexact,
+    reshape_to,
+    to_array,
+)
+from fnx.ops.broadcast import full as _full
+from fnx.ops.broadcast import scalar
+from fnx.ops.slice import Pad
+
+
+def polyval(p, x, *, unroll=16):
+    """The polynomial of coefficients p, highest first, at x, by Horner's rule."""
+    del unroll
+    p = array(p) if isinstance(p, (list, tuple)) else p
+    p, x = promote("polyval", p, x)
+    shape = np.broadcast_shapes(p.shape[1:], x.shape)
+    out = _full(shape, 0, x.dtype)
+    for k in range(p.shape[0]):
+        out = ufuncs.add(ufuncs.multiply(out, x), p[k])
+    return out
+
+
+def _two_polynomials(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+    a, b = (array(z) if isinstance(z, (list, tuple)) else z for z in (a, b))
+    return tuple(map(ravel, promote(name, a, b)))  # type: ignore[return-value]
+
+
+def _padded(x: Array, n: int) -> Array:
+    return Pad(((n - x.shape[0], 0, 0),))(x, scalar(0, x.dtype))
+
+
+def polyadd(a1, a2):
+    """The sum of polynomials."""
+    x, y = _two_polynomials("polyadd", a1, a2)
+    n = max(x.shape[0], y.shape[0])
+    return ufuncs.add(_padded(x, n), _padded(y, n))
+
+
+def polysub(a1, a2):
+    """The difference of polynomials."""
+    x, y = _two_polynomials("polysub", a1, a2)
+    n = max(x.shape[0], y.shape[0])
+    return ufuncs.subtract(_padded(x, n), _padded(y, n))
+
+
+def _leading_zeros(x: Array) -> int:
+    known = np.asarray(x)
+    return known.size - np.trim_zeros(known, "f").size
+
+
+def polymul(a1, a2, *, trim_leading_zeros=False):
+    """The product of polynomials."""
+    x, y = _two_polynomials("polymul", a1, a2)
+    if trim_leading_zeros:
+        x, y = (z[min(_leading_zeros(z), z.shape[0] - 1) :] for z in (x, y))
+    integers = not dtypes.is_inexact(x.dtype)
+    out = convolve(x, y)
+    return convert(ufuncs.round(out), x.dtype) if integers else out
+
+
+def polydiv(u, v, *, trim_leading_zeros=False):
+    """Quotient and remainder of polynomials."""
+    a, b = _two_polynomials("polydiv", u, v)
+    (a, b) = promote_inexact("polydiv", a, b)
+    n, m = a.shape[0] - 1, b.shape[0] - 1
+    steps = max(n - m + 1, 1)
+    q = []
+    for k in range(n - m + 1):
+        d = a[k] / b[0]
+        q.append(d)
+        a = a.at[k : k + m + 1].add(-d * b)
+    quotient = concatenate([reshape_to(d, (1,)) for d in q]) if q else _full((steps,), 0, a.dtype)
+    if trim_leading_zeros:
+        a = array(np.trim_zeros(np.asarray(a), "f"))
+    return quotient, a
+
+
+def polyder(p, m=1):
+    """The m-th derivative of a polynomial."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyder")
+    (p,) = promote_inexact("polyder", p)
+    for _ in range(m):
+        n = p.shape[0]
+        p = ufuncs.multiply(p[:-1], array(np.arange(n - 1, 0, -1), p.dtype))
+    return p
+
+
+def polyint(p, m=1, k=None):
+    """The m-th antiderivative of a polynomial, with constants k."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyint")
+    (p,) = promote_inexact("polyint", p)
+    constants = [0] * m if k is None else list(np.broadcast_to(np.asarray(k), (m,)))
+    for c in constants:
+        n = p.shape[0]
+        p = ufuncs.divide(p, array(np.arange(n, 0, -1), p.dtype))
+        p = concatenate([p, _full((1,), float(c), p.dtype)])
+    return p
+
+
+def poly(seq_of_zeros):
+    """The polynomial with these zeros, or the characteristic one of a matrix."""
+    z = array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else to_array(seq_of_zeros)
+    (z,) = promote_inexact("poly", z)
+    if z.ndim == 2:
+        z = linalg.eigvals(z)
+    z = ravel(z)
+    p = _full((1,), 1, z.dtype)
+    for k in range(z.shape[0]):
+        p = concatenate([p, _full((1,), 0, z.dtype)]) - concatenate(
+            [_full((1,), 0, z.dtype), p * z[k]]
+        )
+    return p
+
+
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    """The polynomial of degree `deg` that fits points best, by least squares."""
+    x, y = promote_inexact("polyfit", x, y)
+    if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or deg < 0:
+        raise InvalidValue(f"polyfit of degree {deg} of points of shapes {x.shape} and {y.shape}")
+    n = x.shape[0]
+    rcond = n * float(np.finfo(x.dtype).eps) if rcond is None else rcond
+    lhs, rhs = vander(x, deg + 1), y
+    if w is not None:
+        (w,) = promote_inexact("polyfit", w)
+        lhs = lhs * w[:, None]
+        rhs = rhs * (w[:, None] if rhs.ndim == 2 else w)
+    scale = ufuncs.sqrt(reduce.sum(lhs * lhs, axis=0))
+    lhs = lhs / scale
+    c, residuals, rank, s = linalg.lstsq(lhs, rhs, rcond)
+    c = (c.T / scale).T
+    if full:
+        return c, residuals, rank, s, rcond
+    if not cov:
+        return c
+    base = linalg.inv(dot(lhs.T, lhs)) / ufuncs.multiply(scale[:, None], scale[None])
+    factor: Any = 1.0
+    if cov != "unscaled":
+        if n <= deg + 1:
+            raise InvalidValue("polyfit with cov needs more points than coefficients")
+        factor = residuals / (n - deg - 1)
+    return (c, base * factor) if y.ndim == 1 else (c, base[:, :, None] * factor)
+
+
+def roots(p, *, strip_zeros=True):
+    """The zeros of a polynomial, complex; leading zeros are stripped if values are known."""
+    p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "roots")
+    (p,) = promote_inexact("roots", p)
+    if p.ndim != 1:
+        raise InvalidValue(f"roots of shape {p.shape}; expected a vector")
+    trailing = 0
+    if strip_zeros:
+        known = np.asarray(p)
+        kept = np.nonzero(known)[0]
+        if not len(kept):
+            return _full((0,), 0, dtypes.complex_of(p.dtype))
+        trailing = len(known) - 1 - kept[-1]
+        p = p[int(kept[0]) : int(kept[-1]) + 1]
+    n = p.shape[0]
+    zeros = _full((trailing,), 0, dtypes.complex_of(p.dtype))
+    if n <= 1:
+        return zeros
+    companion = concatenate(
+        [reshape_to(-p[1:] / p[0], (1, n - 1)), convert(array(np.eye(n - 2, n - 1)), p.dtype)]
+    )
+    return concatenate([linalg.eigvals(companion), zeros])
+
+
+__all__ = [
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]
