@@ -6,29 +6,15 @@ import numpy as np
 
 from fnx.core.dtypes import bfloat16, canonical, float0
 from fnx.core.errors import InvalidValue, TypePromotionError
-from fnx.numpy import scalar_types
-from fnx.numpy.scalar_types import finfo, iinfo, promote_types, result_type
-
-
-class extended(np.generic):
-    """The kind of dtypes that NumPy has not."""
-
-
-class prng_key(extended):
-    """The kind of the dtypes of random keys."""
-
-
-def issubdtype(a: Any, b: Any) -> bool:
-    """Whether a dtype is of a kind; random keys are of the kind `prng_key`.
-
-    >>> issubdtype(np.float32, np.floating)
-    True
-    """
-    if getattr(a, "extended", None) == "prng_key":
-        return isinstance(b, type) and issubclass(prng_key, b)
-    if isinstance(b, type) and issubclass(b, extended):
-        return False
-    return scalar_types.issubdtype(a, b)
+from fnx.numpy.scalar_types import (
+    extended,
+    finfo,
+    iinfo,
+    issubdtype,
+    prng_key,
+    promote_types,
+    result_type,
+)
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:

@@ -10,6 +10,7 @@ from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
+from fnx.numpy.keyed import is_keys
 
 
 def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
@@ -24,7 +25,11 @@ def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
         axis = None if axis is missing else axis
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
-        found.extend([axis] * len(tree_util.tree_leaves(part)))
+        if axis is None or axis >= 0:
+            found.extend([axis] * len(tree_util.tree_leaves(part)))
+        else:  # counted from the end, where arrays of keys have an axis of words
+            leaves = tree_util.tree_leaves(part, is_leaf=is_keys)
+            found.extend(axis - is_keys(x) for x in leaves)
 
     try:
         tree_util.tree_map(spread, marked, tree)

@@ -14,6 +14,7 @@ from fnx.lax.primitives import *
 from fnx.lax.products import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
+from fnx.numpy.keyed import serve as _serve_keys
 
 PrecisionLike = _Any
 ConvGeneralDilatedDimensionNumbers = _Any
@@ -48,3 +49,6 @@ def dtype(x: _Any) -> _Any:
     from fnx.numpy.util import type_of_any
 
     return _canonical(type_of_any(x)[0])
+
+
+_serve_keys(globals())

@@ -23,6 +23,7 @@ from fnx.numpy.folds import *
 from fnx.numpy.functional import *
 from fnx.numpy.grids import *
 from fnx.numpy.inspection import array_namespace_info as __array_namespace_info__
+from fnx.numpy.keyed import serve as _serve_keys
 from fnx.numpy.logic import *
 from fnx.numpy.methods import members as _members
 from fnx.numpy.nan_reduce import *
@@ -84,3 +85,4 @@ def load(file, *args, **kwargs):
 
 _install(_members())
 _serve(_sys.modules[__name__])
+_serve_keys(globals())

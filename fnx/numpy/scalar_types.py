@@ -80,8 +80,20 @@ def iinfo(int_type: Any) -> Any:
     return np.iinfo(dtypes.canonical(_to_numpy(int_type)))
 
 
+class extended(np.generic):
+    """The kind of dtypes that NumPy does not have."""
+
+
+class prng_key(extended):
+    """The kind of the dtypes of random keys."""
+
+
 def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
-    """Whether a dtype is one of a kind: issubdtype(float32, floating)."""
+    """Whether a dtype is of a kind: issubdtype(float32, floating); random keys are a `prng_key`."""
+    if getattr(arg1, "extended", None) == "prng_key":
+        return arg2 is arg1 or (isinstance(arg2, type) and issubclass(prng_key, arg2))
+    if isinstance(arg2, type) and issubclass(arg2, extended):
+        return False
     a, b = _to_numpy(arg1), _to_numpy(arg2)
     if isinstance(a, (Array, np.ndarray)):
         a = a.dtype

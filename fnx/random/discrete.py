@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import sorting, ufuncs
+from fnx.numpy.keyed import is_keys, of_keys
 from fnx.ops.basic import broadcast_to, convert, move_axis, scalar
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.cumulative import Cumulative
@@ -102,6 +103,8 @@ def permutation(
     if not np.shape(x):
         _axis(axis, 1, "permutation")
         return _shuffled(words, _range(_count(x, "permutation")), 0)
+    if is_keys(x):
+        return of_keys(lambda v: permutation(words, v, axis, independent), x)
     x = x if isinstance(x, Array) else as_array(x)
     axis = _axis(axis, len(x.shape), "permutation")
     if independent or len(x.shape) == 1:
@@ -146,6 +149,8 @@ def choice(
     if scalar_a:
         n, lead, rest = _count(a, "choice"), (), ()
         arr = None
+    elif is_keys(a):
+        return of_keys(lambda v: choice(words, v, shape, replace, p, axis, mode), a)
     else:
         arr = a if isinstance(a, Array) else as_array(a)
         axis = _axis(axis, len(arr.shape), "choice")

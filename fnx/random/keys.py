@@ -14,13 +14,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
+from fnx.numpy.keyed import of_keys
+from fnx.numpy.reduce import all as all_true
+from fnx.numpy.ufuncs import equal, logical_not
 from fnx.ops.basic import convert, scalar
 from fnx.ops.elementwise import and_, shift_right_logical
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape
 from fnx.ops.prng import RandomSplit, random_fold_in
-from fnx.ops.reduction import ReduceAnd
-from fnx.ops.select import eq
 from fnx.tree_util import register_pytree_node
 
 _U32 = np.dtype(np.uint32)
@@ -48,15 +49,18 @@ KEY_DTYPE = KeyDType()
 class KeyArray:
     """An array of random keys; a pytree with one leaf, the array of their words."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("words",)
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
+    holds_keys = True  # for fnx.numpy, whose functions need not import this class
+    itemsize = 8
+    is_fully_addressable = True
 
     def __init__(self, words: Any):
-        self._words = words
+        self.words = words
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._words.shape[:-1]
+        return self.words.shape[:-1]
 
     @property
     def dtype(self) -> KeyDType:
@@ -70,18 +74,46 @@ class KeyArray:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> Any:
+        return self.words.device
+
+    @property
+    def sharding(self) -> Any:
+        return self.words.sharding
+
+    @property
+    def T(self) -> "KeyArray":
+        return self.transpose()
+
+    @property
+    def at(self) -> "_At":
+        return _At(self)
+
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a single key")
+            raise TypeMismatch("len() of a single key")
         return self.shape[0]
 
     def __iter__(self) -> Iterator["KeyArray"]:
         return (self[i] for i in range(len(self)))
 
+    def __bool__(self) -> bool:
+        raise TypeMismatch("the truth of random keys; compare them with ==")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeMismatch(
+            "an array of keys cannot become a NumPy array; fnx.random.key_data(keys) gives its words"
+        )
+
     def __getitem__(self, index: Any) -> "KeyArray":
         index = index if isinstance(index, tuple) else (index,)
         rest = (slice(None),) if any(i is Ellipsis for i in index) else ()
-        words = self._words[(*index, *rest)]
+        words = self.words[(*index, *rest)]
         if words.shape[-1:] != (2,):
             raise IndexError(
                 f"too many indices for an array of keys of shape {self.shape}: {index}"
@@ -91,8 +123,11 @@ class KeyArray:
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, KeyArray):
             return NotImplemented
-        same = eq(self._words, other._words)
-        return ReduceAnd((len(same.shape) - 1,))(same)
+        return all_true(equal(self.words, other.words), -1)
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else logical_not(same)
 
     def reshape(self, *shape: Any) -> "KeyArray":
         """The keys in another shape; one size may be -1."""
@@ -101,22 +136,66 @@ class KeyArray:
         if -1 in sizes:
             rest = -math.prod(sizes)
             sizes[sizes.index(-1)] = self.size // rest if rest else 0
-        return KeyArray(Reshape((*sizes, 2))(self._words))
+        return KeyArray(Reshape((*sizes, 2))(self.words))
 
     def ravel(self) -> "KeyArray":
         return self.reshape(-1)
 
     flatten = ravel
 
+    def transpose(self, *axes: Any) -> "KeyArray":
+        """The keys with their axes in another order."""
+        return of_keys(lambda x: x.transpose(*axes), self)
+
+    def swapaxes(self, axis1: int, axis2: int) -> "KeyArray":
+        """The keys with two axes swapped."""
+        return of_keys(lambda x: x.swapaxes(axis1, axis2), self)
+
+    def squeeze(self, axis: Any = None) -> "KeyArray":
+        """The keys without axes of length 1."""
+        return of_keys(lambda x: x.squeeze(axis), self)
+
+    def repeat(self, repeats: Any, axis: int | None = None, **options: Any) -> "KeyArray":
+        """Each key several times."""
+        return of_keys(lambda x: x.repeat(repeats, axis, **options), self)
+
+    def take(self, indices: Any, axis: int | None = None, **options: Any) -> "KeyArray":
+        """The keys at some indices."""
+        return of_keys(lambda x: x.take(indices, axis, **options), self)
+
+    def copy(self) -> "KeyArray":
+        """The same keys."""
+        return KeyArray(self.words.copy())
+
     def block_until_ready(self) -> "KeyArray":
         return self
 
     def __repr__(self) -> str:
-        return f"KeyArray({self.shape}, {KEY_DTYPE}) with words\n{self._words!r}"
+        return f"KeyArray({self.shape}, {KEY_DTYPE}) with words\n{self.words!r}"
+
+
+class _At:
+    """`keys.at`."""
+
+    __slots__ = ("index", "keys")
+
+    def __init__(self, keys: KeyArray, index: Any = None):
+        self.keys, self.index = keys, index
+
+    def __getitem__(self, index: Any) -> "_At":
+        return _At(self.keys, index)
+
+    def get(self, **options: Any) -> KeyArray:
+        """The keys at the index; what lies outside is all ones."""
+        return of_keys(lambda x: x.at[self.index].get(**options), self.keys)
+
+    def set(self, values: KeyArray, **options: Any) -> KeyArray:
+        """The keys with others in some places."""
+        return of_keys(lambda x, y: x.at[self.index].set(y, **options), self.keys, values)
 
 
 register_pytree_node(
-    KeyArray, lambda k: ((k._words,), None), lambda _, children: KeyArray(*children)
+    KeyArray, lambda k: ((k.words,), None), lambda _, children: KeyArray(*children)
 )
 
 
@@ -132,7 +211,7 @@ def check_impl(impl: Any) -> None:
 def words_of(key: Any, name: str, many: bool = False) -> Array:
     """The words of a key in either form: an array of shape (2,), or with `many` (..., 2)."""
     if isinstance(key, KeyArray):
-        words = key._words
+        words = key.words
     else:
         if not is_array_like(key):
             raise TypeMismatch(
