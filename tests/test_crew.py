@@ -39,9 +39,16 @@ def test_a_task_may_start_others_and_its_error_is_raised_where_it_is_asked_for()
 
 def test_helpers_end_with_the_work():
     before = threading.active_count()
-    with pytest.raises(KeyError), crew.gathered() as made:
-        made.start(int)
-        raise KeyError
+    made = None
+
+    def broken():
+        nonlocal made
+        with crew.gathered() as made:
+            made.start(int)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
     assert threading.active_count() == before
     late = made.start(int)  # nobody takes it, but it can be asked for
     assert late.result() == 0
@@ -85,7 +92,7 @@ def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
     assert len(split) == 3
     roots = re.findall(r"^define internal [^@\n]*@(k\d+)\(.* noinline ", text, re.MULTILINE)
     defined = [re.findall(r"^define [^@\n]*@(k\d+|entry)\(", p, re.MULTILINE) for p in split]
-    assert sorted(sum(defined, [])) == sorted({*roots, "entry"})
+    assert sorted(name for names in defined for name in names) == sorted({*roots, "entry"})
     machine.forget()
     np.testing.assert_allclose(lowered.compile()(x), nests(x), rtol=1e-9, atol=1e-12)
 

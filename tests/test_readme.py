@@ -1,4 +1,4 @@
-"""The README: its examples run, its commands are the ones that continuous integration runs."""
+"""The README: its examples run, its commands are those of CI; the pages name files that exist."""
 
 import doctest
 import re
@@ -47,3 +47,16 @@ def test_no_registry_is_named(repository):
     for name in ("README.md", "pyproject.toml", ".ci/run", ".pre-commit-config.yaml"):
         text = (repository / name).read_text(encoding="utf-8")
         assert not re.search(r"pypi|index-url|conda|https?://", text, re.I), name
+
+
+def test_pages_name_files_that_exist(repository):
+    folders = "fnx interpreters lowering tests benchmarks docs".split()
+    paths = [
+        f"/{p.relative_to(repository)}"
+        for name in folders
+        for p in (repository / name).rglob("*.py")
+    ]
+    for page in ("README.md", "docs/design.md", "docs/differences.md", "benchmarks/README.md"):
+        text = (repository / page).read_text(encoding="utf-8")
+        for name in re.findall(r"`([\w/]+\.py)`", text):
+            assert any(path.endswith(f"/{name}") for path in paths), f"{page} names {name}"
