@@ -1,6 +1,6 @@
 """dot_general: small ones as loops, others by routines on whatever views of memory they can read.
 
-Routines are fnx's own for real matrices (matmul.py), BLAS's for vectors and complex numbers.
+Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for complex ones.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from fnx.lowering.build import fuse
 from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.build.views import Matrices, matrices, offset, view
 from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
-from fnx.lowering.runtime import matmul
+from fnx.lowering.runtime import matmul, matvec
 
 from .stacks import (
     LETTER,
@@ -308,6 +308,10 @@ def _product(
     m, n, k, dtype = p.m, p.n, p.k, p.dtype
     one, zero = const(1, dtype), const(0, dtype)
     letter = f"blas:{LETTER[dtype]}"
+    if n == 1 and matmul.exists(dtype) and (b.transposed or b.leading == 1):
+        return _own_vector(m, k, a, x, y, c)
+    if m == 1 and n > 1 and matmul.exists(dtype) and (not a.transposed or a.leading == 1):
+        return _own_vector(n, k, Matrices(b.view, not b.transposed, b.leading), y, x, c)
     if n == 1:
         shape = ["N", m, k] if a.transposed else ["T", k, m]
         step = 1 if b.transposed else b.leading
@@ -325,18 +329,24 @@ def _product(
     return call(builder, letter + "gemm", args, [c.buffer])
 
 
+def _strides(found: Matrices) -> list[Expr]:
+    both = (1, found.leading) if found.transposed else (found.leading, 1)
+    return [scalar.size(n) for n in both]
+
+
+def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
+    """c = A y: A is m x k and begins at x."""
+    name = f"fnx:{matvec.name(c.buffer.dtype)}"
+    return CallLibrary(name, [scalar.size(m), scalar.size(k), x, *_strides(a), y, c], [c.buffer])
+
+
 def _own_product(
     builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
 ) -> Stmt:
     space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
-
-    def strides(found: Matrices) -> list[Expr]:
-        both = (1, found.leading) if found.transposed else (found.leading, 1)
-        return [scalar.size(n) for n in both]
-
     sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
     zero = Ref(space, scalar.size(0))
-    args = [*sizes, x, *strides(a), y, *strides(b), c, scalar.size(p.n), zero]
+    args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), zero]
     return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, [c.buffer, space])
 
 

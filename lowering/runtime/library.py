@@ -99,18 +99,22 @@ def _threads_of_blas(name: str) -> Callable[[], int]:
     return address
 
 
-def _product(dtype: str) -> Callable[[], int]:
+def _product(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from . import matmul
+        from . import matmul, matvec
 
-        return matmul.address(dtype)
+        return (matmul if routine == "gemm" else matvec).address(dtype)
 
     return address
 
 
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
-RUNTIME |= {f"fnx_gemm_{dtype}": _product(dtype) for dtype in ("float32", "float64")}
+RUNTIME |= {
+    f"fnx_{routine}_{dtype}": _product(routine, dtype)
+    for routine in ("gemm", "gemv")
+    for dtype in ("float32", "float64")
+}
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 

@@ -13,25 +13,19 @@ work, and A is read where it is if its rows are contiguous.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fnx.lowering.emit.vector_names import TYPE
 from fnx.lowering.target import processor
 
 from . import machine
 from .compiler import once
-from .irtext import Function, Module, Value, i32, i64
+from .irtext import Function, Value, i64
+from .irvectors import DTYPES, Vectors, exists  # noqa: F401 (whether there is a routine for a dtype)
 
 WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
 PIECE = 1 << 18  # multiplications that are worth a task of their own
-DTYPES = {"float32": 4, "float64": 8}
 MOST_ROWS = 8
 PARTS = "m k a row column block c leading base extra slivers add lanes".split()
-
-
-def exists(dtype: str) -> bool:
-    """Whether there is a routine for a dtype on this CPU: it needs vectors with masks."""
-    return dtype in DTYPES and processor.vector_bits() >= 256
 
 
 def name(dtype: str) -> str:
@@ -61,19 +55,12 @@ def text(dtype: str) -> str:
     return str(_Routine(dtype).module)
 
 
-class _Routine:
-    """Writes the functions of one dtype; `size` bytes an element, `lanes` of them in a vector."""
+class _Routine(Vectors):
+    """Writes the functions of one dtype."""
 
     def __init__(self, dtype: str):
-        self.module = Module()
-        self.size = DTYPES[dtype]
-        self.lanes = processor.vector_bits() // 8 // self.size
+        super().__init__(dtype)
         self.rows = MOST_ROWS if processor.vector_bits() == 512 else 4  # of a tile: registers
-        self.t = TYPE[dtype]
-        self.v = f"<{self.lanes} x {self.t}>"
-        self.suffix = f"v{self.lanes}f{8 * self.size}"
-        self.mask = f"<{self.lanes} x i1>"
-        self.bytes = self.size * self.lanes
         for width in range(1, WIDE + 1):
             self.tile(width, self.rows)
             self.tile(width, self.rows // 2)
@@ -81,35 +68,6 @@ class _Routine:
         self.pack_transposed()
         self.rows_task()
         self.gemm(name(dtype))
-
-    # --- vectors
-
-    def mask_of(self, f: Function, lanes: Value) -> Value:
-        """A mask of the first so many lanes."""
-        kind = f"<{self.lanes} x i64>"
-        numbers = ", ".join(f"i64 {k}" for k in range(self.lanes))
-        return f.emit(self.mask, f"icmp slt {kind} <{numbers}>, {self.splat(f, lanes, kind).name}")
-
-    def splat(self, f: Function, x: Value, kind: str = "") -> Value:
-        kind = kind or self.v
-        first = f.emit(kind, f"insertelement {kind} poison, {x}, i32 0")
-        zeros = f"<{self.lanes} x i32> zeroinitializer"
-        return f.emit(kind, f"shufflevector {first}, {kind} poison, {zeros}")
-
-    def masked_load(self, f: Function, place: Value, mask: Value) -> Value:
-        routine = f"llvm.masked.load.{self.suffix}.p0"
-        return f.call(
-            routine, self.v, place, i32(self.size), mask, Value(self.v, "zeroinitializer")
-        )
-
-    def masked_store(self, f: Function, x: Value, place: Value, mask: Value) -> None:
-        f.call(f"llvm.masked.store.{self.suffix}.p0", "void", x, place, i32(self.size), mask)
-
-    def load(self, f: Function, place: Value, align: int = 0) -> Value:
-        return f.emit(self.v, f"load {self.v}, {place}, align {align or self.size}")
-
-    def scaled(self, f: Function, elements: Value) -> Value:
-        return f.mul(elements, self.size)
 
     # --- a tile of C
 
