@@ -51,6 +51,10 @@ def jacfwd(
 
     The result has the structure of `fun`'s result, each leaf a pytree like the arguments, with
     shape (*result, *argument).
+
+    >>> jacfwd(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float64)
     """
     check_callable(fun, "jacfwd")
 
@@ -101,7 +105,12 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable:
-    """The Jacobian of a function, row by row, by reverse mode; the result as in `jacfwd`."""
+    """The Jacobian of a function, row by row, by reverse mode; the result as in `jacfwd`.
+
+    >>> jacrev(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float64)
+    """
     check_callable(fun, "jacrev")
 
     @wraps(fun)

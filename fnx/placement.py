@@ -34,7 +34,11 @@ def local_devices(
 
 
 def device_count(backend: str | None = None) -> int:
-    """The number of devices."""
+    """The number of devices.
+
+    >>> device_count()
+    1
+    """
     return len(devices(backend))
 
 
@@ -59,7 +63,11 @@ def default_backend() -> str:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
-    """The leaves of a pytree as arrays."""
+    """The leaves of a pytree as arrays.
+
+    >>> device_put(np.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
     del device, src
     return tree_util.tree_map(as_array, x)
 

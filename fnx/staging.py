@@ -139,7 +139,11 @@ def _array_of(x: Any) -> Any:
 
 
 def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of `fun`'s result, without computing it; it may return such itself."""
+    """The shapes and dtypes of `fun`'s result, without computing it; it may return such itself.
+
+    >>> eval_shape(lambda x: x @ x.T, jnp.ones((2, 3))).shape
+    (2, 2)
+    """
 
     @wraps(fun)
     def with_arrays(*args: Any, **kwargs: Any) -> Any:

@@ -76,17 +76,29 @@ def _sorted_node(node: PyTreeDef) -> PyTreeDef:
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
-    """The tree of a structure with these leaves; ValueError unless there are as many as it has."""
+    """The tree of a structure with these leaves; ValueError unless there are as many as it has.
+
+    >>> tree_unflatten(tree_structure({"a": 0}), [5])
+    {'a': 5}
+    """
     return treedef.unflatten(leaves)
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:
-    """The leaves of a tree, from left to right."""
+    """The leaves of a tree, from left to right.
+
+    >>> tree_leaves({"a": 1, "b": [2, 3]})
+    [1, 2, 3]
+    """
     return optree.tree_leaves(tree, is_leaf, namespace=_SPACE)
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
-    """The structure of a tree: what is left of it without its leaves."""
+    """The structure of a tree: what is left of it without its leaves.
+
+    >>> tree_structure((1, [2])).num_leaves
+    2
+    """
     return _sorted(optree.tree_structure(tree, is_leaf, namespace=_SPACE))
 
 
@@ -104,7 +116,11 @@ def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
 def tree_reduce(
     function: Callable, tree: Any, initializer: Any = _UNSPECIFIED, is_leaf: IsLeaf = None
 ) -> Any:
-    """Fold the leaves from the left: `function(function(initializer, leaf0), leaf1)` and so on."""
+    """Fold the leaves from the left: `function(function(initializer, leaf0), leaf1)` and so on.
+
+    >>> tree_reduce(lambda total, x: total + x, [1, (2, 3)])
+    6
+    """
     leaves = tree_leaves(tree, is_leaf)
     if initializer is _UNSPECIFIED:
         return functools.reduce(function, leaves)

@@ -43,12 +43,20 @@ def relu6(x):
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> sigmoid(0.0)
+    Array(0.5, dtype=float64, weak_type=True)
+    """
     return ops.logistic(_float("sigmoid", x))
 
 
 def softplus(x):
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    >>> softplus(jnp.array([-1000.0, 1000.0]))
+    Array([   0., 1000.], dtype=float64)
+    """
     return u.logaddexp(x, 0.0)
 
 

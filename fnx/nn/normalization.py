@@ -20,6 +20,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
     """log(sum(b * exp(a))) over axes, without overflow.
 
     With `return_sign` also the sign of the sum, whose size the logarithm then is of.
+
+    >>> logsumexp(jnp.array([1000.0, -jnp.inf]))
+    Array(1000., dtype=float64)
     """
     if b is None:
         (x,) = promote_inexact("logsumexp", a)

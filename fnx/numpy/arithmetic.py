@@ -84,14 +84,48 @@ def where3(mask: Array, on_true: Any, on_false: Any) -> Array:
 
 # --- arithmetic --------------------------------------------------------------------------------
 
-add = binary("add", ops.add, "x1 + x2, element by element.", ops.or_, many=True)
-multiply = binary("multiply", ops.mul, "x1 * x2, element by element.", ops.and_, many=True)
+add = binary(
+    "add",
+    ops.add,
+    """x1 + x2, element by element.
+
+    >>> jnp.add(jnp.arange(3), 0.5)
+    Array([0.5, 1.5, 2.5], dtype=float64, weak_type=True)
+    """,
+    ops.or_,
+    many=True,
+)
+multiply = binary(
+    "multiply",
+    ops.mul,
+    """x1 * x2, element by element.
+
+    >>> jnp.multiply(jnp.arange(3), 2)
+    Array([0, 2, 4], dtype=int64)
+    """,
+    ops.and_,
+    many=True,
+)
 subtract = binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
 maximum = binary(
-    "maximum", ops.max_, "The larger of x1 and x2; nan where either is nan.", many=True
+    "maximum",
+    ops.max_,
+    """The larger of x1 and x2; nan where either is nan.
+
+    >>> jnp.maximum(jnp.array([1.0, 3.0]), 2.0)
+    Array([2., 3.], dtype=float64)
+    """,
+    many=True,
 )
 minimum = binary(
-    "minimum", ops.min_, "The smaller of x1 and x2; nan where either is nan.", many=True
+    "minimum",
+    ops.min_,
+    """The smaller of x1 and x2; nan where either is nan.
+
+    >>> jnp.minimum(jnp.array([1.0, 3.0]), 2.0)
+    Array([1., 2.], dtype=float64)
+    """,
+    many=True,
 )
 true_divide = float_binary("divide", ops.div, "x1 / x2, in floating point.")
 divide = true_divide
@@ -111,7 +145,11 @@ def positive(x, /):
 
 
 def sign(x, /):
-    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers."""
+    """-1, 0 or 1 by the sign of x; x / |x| for complex numbers.
+
+    >>> jnp.sign(jnp.array([-2.0, 0.0, 5.0]))
+    Array([-1.,  0.,  1.], dtype=float64)
+    """
     x = to_array(x, "sign")
     if x.dtype == dtypes.bool_:
         raise TypeMismatch("sign of a bool array; convert it with .astype(int)")
@@ -119,7 +157,11 @@ def sign(x, /):
 
 
 def absolute(x, /):
-    """The absolute value, or magnitude of complex numbers."""
+    """The absolute value, or magnitude of complex numbers.
+
+    >>> jnp.abs(jnp.array([-1.5, 2.0]))
+    Array([1.5, 2. ], dtype=float64)
+    """
     x = to_array(x, "absolute")
     return x if x.dtype.kind in "bu" else ops.abs_(x)
 
@@ -134,7 +176,11 @@ def fabs(x, /):
 
 
 def square(x, /):
-    """x * x."""
+    """x * x.
+
+    >>> jnp.square(3.0)
+    Array(9., dtype=float64, weak_type=True)
+    """
     x = to_array(x, "square")
     return ops.square(convert(x, dtypes.int32) if x.dtype == dtypes.bool_ else x)
 

@@ -96,7 +96,11 @@ def var(
     mean=None,
     correction=None,
 ):
-    """The mean square of the distance to the mean; divided by the count less `ddof`."""
+    """The mean square of the distance to the mean; divided by the count less `ddof`.
+
+    >>> jnp.var(jnp.array([1.0, 3.0]))
+    Array(1., dtype=float64)
+    """
     no_out("var", out)
     if correction is not None:
         if type(ddof) in PYTHON and ddof:
@@ -153,7 +157,11 @@ def std(
     mean=None,
     correction=None,
 ):
-    """The square root of the variance."""
+    """The square root of the variance.
+
+    >>> jnp.std(jnp.array([1.0, 3.0]))
+    Array(1., dtype=float64)
+    """
     no_out("std", out)
     return ufuncs.sqrt(
         var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)

@@ -63,7 +63,11 @@ def take(
     indices_are_sorted=False,
     fill_value=None,
 ):
-    """Elements at positions along an axis; out of bounds is nan (mode "fill"), or "clip", "wrap"."""
+    """Elements at positions along an axis; out of bounds is nan (mode "fill"), or "clip", "wrap".
+
+    >>> jnp.take(jnp.arange(3) * 10, jnp.array([2, 0]))
+    Array([20,  0], dtype=int64)
+    """
     no_out("take", out)
     x = to_array(a, "take")
     if axis is None:

@@ -45,7 +45,11 @@ def contract(
 
 
 def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
-    """Products of vectors and matrices; of more axes, sums over a's last and b's second-last axis."""
+    """Products of vectors and matrices; of more axes, sums over a's last and b's second-last axis.
+
+    >>> jnp.dot(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    Array(11., dtype=float64)
+    """
     x, y = promote("dot", a, b)
     if not x.ndim or not y.ndim:
         out = ufuncs.multiply(x, y)
@@ -146,7 +150,12 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
 
 
 def outer(a, b, out=None):
-    """All products of elements of two arrays."""
+    """All products of elements of two arrays.
+
+    >>> jnp.outer(jnp.arange(2), jnp.arange(3))
+    Array([[0, 0, 0],
+           [0, 1, 2]], dtype=int64)
+    """
     no_out("outer", out)
     x, y = promote("outer", a, b)
     x, y = reshape_to(x, (x.aval.size, 1)), reshape_to(y, (1, y.aval.size))
@@ -154,7 +163,11 @@ def outer(a, b, out=None):
 
 
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
-    """Sums of products over axes: a number of last and first ones, or pairs."""
+    """Sums of products over axes: a number of last and first ones, or pairs.
+
+    >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape
+    (2, 4)
+    """
     x, y = promote("tensordot", a, b)
     if isinstance(axes, str) or (isinstance(axes, (tuple, list)) and str in map(type, axes)):
         raise TypeMismatch(

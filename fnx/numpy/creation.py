@@ -63,7 +63,11 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """As `array`."""
+    """As `array`.
+
+    >>> jnp.asarray([1, 2])
+    Array([1, 2], dtype=int64)
+    """
     return array(a, dtype, order=order or "K", copy=bool(copy), device=device)
 
 
@@ -268,19 +272,32 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Ones of a shape."""
+    """Ones of a shape.
+
+    >>> jnp.ones((2, 3))
+    Array([[1., 1., 1.],
+           [1., 1., 1.]], dtype=float64)
+    """
     return _filled(shape, 1, dtype)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros of a shape."""
+    """Zeros of a shape.
+
+    >>> jnp.empty(2)
+    Array([0., 0.], dtype=float64)
+    """
     return _filled(shape, 0, dtype)
 
 
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """A value everywhere in a shape."""
+    """A value everywhere in a shape.
+
+    >>> jnp.full(2, 7.0)
+    Array([7., 7.], dtype=float64, weak_type=True)
+    """
     if dtype is not None and type(fill_value) in PYTHON:
         value: Array = constant(fill_value, dtypes.canonical(dtype), weak=False)
     else:
@@ -313,14 +330,22 @@ def _maybe_weak(x: Array, weak: bool) -> Array:
 def zeros_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Zeros of the shape and dtype of a."""
+    """Zeros of the shape and dtype of a.
+
+    >>> jnp.zeros_like(jnp.arange(3))
+    Array([0, 0, 0], dtype=int64)
+    """
     return _like(a, 0, dtype, shape)
 
 
 def ones_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Ones of the shape and dtype of a."""
+    """Ones of the shape and dtype of a.
+
+    >>> jnp.ones_like(jnp.arange(3.0))
+    Array([1., 1., 1.], dtype=float64)
+    """
     return _like(a, 1, dtype, shape)
 
 

@@ -42,7 +42,15 @@ def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Ca
     return fn
 
 
-cumsum = _cumulative("cumsum", "cumsum", "The sums of all elements up to each one.")
+cumsum = _cumulative(
+    "cumsum",
+    "cumsum",
+    """The sums of all elements up to each one.
+
+    >>> jnp.cumsum(jnp.arange(4))
+    Array([0, 1, 3, 6], dtype=int64)
+    """,
+)
 cumprod = _cumulative("cumprod", "cumprod", "The products of all elements up to each one.")
 nancumsum = _cumulative("nancumsum", "cumsum", "`cumsum`, with nan taken for 0.", 0.0)
 nancumprod = _cumulative("nancumprod", "cumprod", "`cumprod`, with nan taken for 1.", 1.0)

@@ -23,7 +23,12 @@ from fnx.ops.slice import Pad, Slice
 
 
 def diag(v, k=0):
-    """The matrix with a vector on diagonal k, or the diagonal k of a matrix."""
+    """The matrix with a vector on diagonal k, or the diagonal k of a matrix.
+
+    >>> jnp.diag(jnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int64)
+    """
     x = to_array(v, "diag")
     if x.ndim == 2:
         return diagonal(x, k)

@@ -50,22 +50,78 @@ def nextafter(x, y, /):
 
 # --- exponentials, trigonometry ----------------------------------------------------------------
 
-sqrt = _float_unary("sqrt", ops.sqrt, "The square root.")
+sqrt = _float_unary(
+    "sqrt",
+    ops.sqrt,
+    """The square root.
+
+    >>> jnp.sqrt(jnp.array([1.0, 4.0]))
+    Array([1., 2.], dtype=float64)
+    """,
+)
 cbrt = _float_unary("cbrt", ops.cbrt, "The cube root.")
-exp = _float_unary("exp", ops.exp, "e ** x.")
+exp = _float_unary(
+    "exp",
+    ops.exp,
+    """e ** x.
+
+    >>> jnp.exp(0.0)
+    Array(1., dtype=float64, weak_type=True)
+    """,
+)
 exp2 = _float_unary("exp2", ops.exp2, "2 ** x.")
 expm1 = _float_unary("expm1", ops.expm1, "exp(x) - 1, exact for small x.")
-log = _float_unary("log", ops.log, "The natural logarithm.")
-log1p = _float_unary("log1p", ops.log1p, "log(1 + x), exact for small x.")
-sin = _float_unary("sin", ops.sin, "The sine of x in radians.")
-cos = _float_unary("cos", ops.cos, "The cosine of x in radians.")
+log = _float_unary(
+    "log",
+    ops.log,
+    """The natural logarithm.
+
+    >>> jnp.log(jnp.array([1.0, jnp.inf]))
+    Array([ 0., inf], dtype=float64)
+    """,
+)
+log1p = _float_unary(
+    "log1p",
+    ops.log1p,
+    """log(1 + x), exact for small x.
+
+    >>> jnp.log1p(1e-20)
+    Array(1.e-20, dtype=float64, weak_type=True)
+    """,
+)
+sin = _float_unary(
+    "sin",
+    ops.sin,
+    """The sine of x in radians.
+
+    >>> jnp.sin(0.0)
+    Array(0., dtype=float64, weak_type=True)
+    """,
+)
+cos = _float_unary(
+    "cos",
+    ops.cos,
+    """The cosine of x in radians.
+
+    >>> jnp.cos(0.0)
+    Array(1., dtype=float64, weak_type=True)
+    """,
+)
 tan = _float_unary("tan", ops.tan, "The tangent of x in radians.")
 arcsin = _float_unary("arcsin", ops.asin, "The angle whose sine is x.")
 arccos = _float_unary("arccos", ops.acos, "The angle whose cosine is x.")
 arctan = _float_unary("arctan", ops.atan, "The angle whose tangent is x.")
 sinh = _float_unary("sinh", ops.sinh, "The hyperbolic sine.")
 cosh = _float_unary("cosh", ops.cosh, "The hyperbolic cosine.")
-tanh = _float_unary("tanh", ops.tanh, "The hyperbolic tangent.")
+tanh = _float_unary(
+    "tanh",
+    ops.tanh,
+    """The hyperbolic tangent.
+
+    >>> jnp.tanh(jnp.array([0.0, 100.0]))
+    Array([0., 1.], dtype=float64)
+    """,
+)
 arcsinh = _float_unary("arcsinh", ops.asinh, "The inverse of the hyperbolic sine.")
 arccosh = _float_unary("arccosh", ops.acosh, "The inverse of the hyperbolic cosine.")
 arctanh = _float_unary("arctanh", ops.atanh, "The inverse of the hyperbolic tangent.")

@@ -209,7 +209,12 @@ def solve(a, b):
 
 
 def inv(a):
-    """The inverse of square matrices."""
+    """The inverse of square matrices.
+
+    >>> jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float64)
+    """
     x = _matrix("inv", a, square=True)
     return prims.solve(x, m.eye(x.shape, x.dtype))
 

@@ -27,7 +27,11 @@ from fnx.ops.broadcast import full
 
 
 def isfinite(x, /):
-    """Whether x is neither infinite nor nan."""
+    """Whether x is neither infinite nor nan.
+
+    >>> jnp.isfinite(jnp.array([1.0, jnp.inf]))
+    Array([ True, False], dtype=bool)
+    """
     x = to_array(x, "isfinite")
     kind = dtypes.kind(x.dtype)
     if kind == "f":
@@ -38,7 +42,11 @@ def isfinite(x, /):
 
 
 def isnan(x, /):
-    """Whether x is nan."""
+    """Whether x is nan.
+
+    >>> jnp.isnan(jnp.array([1.0, jnp.nan]))
+    Array([False,  True], dtype=bool)
+    """
     x = to_array(x, "isnan")
     return ops.ne(x, x) if dtypes.is_inexact(x.dtype) else full(x.shape, False, dtypes.bool_)
 
@@ -114,13 +122,25 @@ def _logical(name: str, prim: Any, doc: str) -> Callable:
     return fn
 
 
-logical_and = _logical("logical_and", ops.and_, "Whether both are true (not 0).")
+logical_and = _logical(
+    "logical_and",
+    ops.and_,
+    """Whether both are true (not 0).
+
+    >>> jnp.logical_and(True, jnp.array([True, False]))
+    Array([ True, False], dtype=bool)
+    """,
+)
 logical_or = _logical("logical_or", ops.or_, "Whether one is true (not 0).")
 logical_xor = _logical("logical_xor", ops.xor, "Whether exactly one is true (not 0).")
 
 
 def logical_not(x, /):
-    """Whether x is 0."""
+    """Whether x is 0.
+
+    >>> jnp.logical_not(jnp.array([True, False]))
+    Array([False,  True], dtype=bool)
+    """
     return ops.not_(truth(x, "logical_not"))
 
 

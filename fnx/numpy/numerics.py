@@ -34,7 +34,11 @@ from fnx.ops.special import bessel_i0e
 
 
 def diff(a, n=1, axis=-1, prepend=None, append=None):
-    """Differences of neighbours, n times."""
+    """Differences of neighbours, n times.
+
+    >>> jnp.diff(jnp.array([1, 4, 9]))
+    Array([3, 5], dtype=int64)
+    """
     x = to_array(a, "diff")
     if n < 0:
         raise InvalidValue(f"diff with n={n}; expected at least 0")

@@ -208,7 +208,11 @@ def triu(m, k=0):
 
 
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
-    """Grids of coordinates of vectors."""
+    """Grids of coordinates of vectors.
+
+    >>> [x.shape for x in jnp.meshgrid(jnp.arange(2), jnp.arange(3))]
+    [(3, 2), (3, 2)]
+    """
     del copy
     xs = to_arrays("meshgrid", *xi)
     if indexing not in ("xy", "ij"):

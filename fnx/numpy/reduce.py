@@ -136,7 +136,11 @@ def prod(
     where=None,
     promote_integers=True,
 ):
-    """The product over axes, by default all."""
+    """The product over axes, by default all.
+
+    >>> jnp.prod(jnp.array([2.0, 3.0]))
+    Array(6., dtype=float64)
+    """
     no_out("prod", out)
     args = (a, axis, dtype, keepdims, initial, where, promote_integers)
     return _fold("prod", reduction.Prod, 1, ufuncs.multiply, *args)
@@ -179,8 +183,28 @@ def _complex_extremum(x: Array, axes: tuple[int, ...], name: str) -> Array:
     return ops.complex_(best, prim(axes)(select(here, im, scalar(worst, im.dtype))))
 
 
-max = _extremum("max", reduction.Max, ufuncs.maximum, reduction.lowest, "The largest element.")
-min = _extremum("min", reduction.Min, ufuncs.minimum, reduction.highest, "The smallest element.")
+max = _extremum(
+    "max",
+    reduction.Max,
+    ufuncs.maximum,
+    reduction.lowest,
+    """The largest element.
+
+    >>> jnp.max(jnp.array([1.0, 3.0]))
+    Array(3., dtype=float64)
+    """,
+)
+min = _extremum(
+    "min",
+    reduction.Min,
+    ufuncs.minimum,
+    reduction.highest,
+    """The smallest element.
+
+    >>> jnp.min(jnp.array([1.0, 3.0]))
+    Array(1., dtype=float64)
+    """,
+)
 amax, amin = max, min
 
 
@@ -197,8 +221,26 @@ def _test(name: str, prim: Callable, neutral: bool, doc: str) -> Callable:
     return fn
 
 
-any = _test("any", reduction.ReduceOr, False, "Whether one element is true (not 0).")
-all = _test("all", reduction.ReduceAnd, True, "Whether all elements are true (not 0).")
+any = _test(
+    "any",
+    reduction.ReduceOr,
+    False,
+    """Whether one element is true (not 0).
+
+    >>> jnp.any(jnp.array([False, True]))
+    Array(True, dtype=bool)
+    """,
+)
+all = _test(
+    "all",
+    reduction.ReduceAnd,
+    True,
+    """Whether all elements are true (not 0).
+
+    >>> jnp.all(jnp.array([False, True]))
+    Array(False, dtype=bool)
+    """,
+)
 
 
 def count_nonzero(a, axis=None, keepdims=False):
@@ -235,15 +277,35 @@ def _arg(name: str, prim: Callable, doc: str) -> Callable:
     return fn
 
 
-argmax = _arg("argmax", reduction.ArgMax, "The first index of the largest element.")
-argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest element.")
+argmax = _arg(
+    "argmax",
+    reduction.ArgMax,
+    """The first index of the largest element.
+
+    >>> jnp.argmax(jnp.array([1.0, 3.0]))
+    Array(1, dtype=int64)
+    """,
+)
+argmin = _arg(
+    "argmin",
+    reduction.ArgMin,
+    """The first index of the smallest element.
+
+    >>> jnp.argmin(jnp.array([1.0, 3.0]))
+    Array(0, dtype=int64)
+    """,
+)
 
 
 # --- comparing ---------------------------------------------------------------------------------
 
 
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close."""
+    """Whether all elements are close.
+
+    >>> jnp.allclose(jnp.ones(2), 1.0 + 1e-9)
+    Array(True, dtype=bool)
+    """
     return all(ufuncs.isclose(a, b, rtol, atol, equal_nan))
 
 

@@ -38,7 +38,15 @@ def _rounding(name: str, prim: Any, doc: str, ints_stay: bool = True) -> Callabl
     return fn
 
 
-floor = _rounding("floor", ops.floor, "The largest integer not above x.")
+floor = _rounding(
+    "floor",
+    ops.floor,
+    """The largest integer not above x.
+
+    >>> jnp.floor(jnp.array([1.5, -1.5]))
+    Array([ 1., -2.], dtype=float64)
+    """,
+)
 ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
 rint = _rounding("rint", ops.Round(1), "The nearest integer, halves to the even one.", False)
 
@@ -55,7 +63,11 @@ fix = trunc
 
 
 def round(a, decimals=0, out=None):
-    """To `decimals` decimals, halves to the even digit."""
+    """To `decimals` decimals, halves to the even digit.
+
+    >>> jnp.round(1.256, 2)
+    Array(1.26, dtype=float64, weak_type=True)
+    """
     no_out("round", out)
     x = to_array(a, "round")
     if dtypes.is_integer(x.dtype):

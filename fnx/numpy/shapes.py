@@ -32,14 +32,22 @@ from fnx.ops.permute import Reshape, Squeeze, Transpose
 
 
 def shape(a):
-    """The sizes of the axes."""
+    """The sizes of the axes.
+
+    >>> jnp.shape([[1, 2]])
+    (1, 2)
+    """
     if isinstance(a, (list, tuple)):
         return np.shape(a)
     return tuple(a.shape) if hasattr(a, "shape") else to_array(a, "shape").shape
 
 
 def ndim(a):
-    """The number of axes."""
+    """The number of axes.
+
+    >>> jnp.ndim([[1, 2]])
+    2
+    """
     return len(shape(a))
 
 
@@ -101,7 +109,11 @@ def ravel(a, order="C", *, out_sharding=None):
 
 
 def transpose(a, axes=None):
-    """Axes in another order, by default reversed."""
+    """Axes in another order, by default reversed.
+
+    >>> jnp.transpose(jnp.zeros((2, 3))).shape
+    (3, 2)
+    """
     x = to_array(a, "transpose")
     n = x.ndim
     order = tuple(range(n))[::-1] if axes is None else tuple([canonical_axis(k, n) for k in axes])
@@ -119,7 +131,11 @@ def matrix_transpose(x, /):
 
 
 def moveaxis(a, source, destination):
-    """Axes moved to other places, the rest in their order."""
+    """Axes moved to other places, the rest in their order.
+
+    >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     x = to_array(a, "moveaxis")
     from_ = canonical_axes(source, x.ndim, "source")
     to = canonical_axes(destination, x.ndim, "destination")
@@ -132,7 +148,11 @@ def moveaxis(a, source, destination):
 
 
 def swapaxes(a, axis1, axis2):
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    >>> jnp.swapaxes(jnp.zeros((2, 3)), 0, 1).shape
+    (3, 2)
+    """
     x = to_array(a, "swapaxes")
     order = list(range(x.ndim))
     i, j = canonical_axis(axis1, x.ndim), canonical_axis(axis2, x.ndim)
@@ -149,7 +169,11 @@ def rollaxis(a, axis, start=0):
 
 
 def squeeze(a, axis=None):
-    """Without axes of size 1."""
+    """Without axes of size 1.
+
+    >>> jnp.squeeze(jnp.zeros((1, 3))).shape
+    (3,)
+    """
     x = to_array(a, "squeeze")
     if axis is None:
         axes = tuple([k for k, n in enumerate(x.shape) if n == 1])
@@ -161,7 +185,11 @@ def squeeze(a, axis=None):
 
 
 def expand_dims(a, axis):
-    """New axes of size 1 at positions of the result."""
+    """New axes of size 1 at positions of the result.
+
+    >>> jnp.expand_dims(jnp.arange(2), 0)
+    Array([[0, 1]], dtype=int64)
+    """
     x = to_array(a, "expand_dims")
     if axis is None:
         raise TypeMismatch("expand_dims with axis=None; expected an integer or integers")
@@ -192,7 +220,12 @@ def atleast_3d(*arys):
 
 
 def broadcast_to(array, shape, *, out_sharding=None):
-    """Repeated along new axes and axes of size 1, to a shape."""
+    """Repeated along new axes and axes of size 1, to a shape.
+
+    >>> jnp.broadcast_to(jnp.arange(2), (2, 2))
+    Array([[0, 1],
+           [0, 1]], dtype=int64)
+    """
     x = to_array(array, "broadcast_to")
     new = canonical_shape(shape)
     ok = len(new) >= x.ndim and all(
@@ -260,7 +293,12 @@ def concat(arrays, /, *, axis=0):
 
 
 def stack(arrays, axis=0, out=None, dtype=None):
-    """Arrays of one shape joined along a new axis."""
+    """Arrays of one shape joined along a new axis.
+
+    >>> jnp.stack([jnp.zeros(2), jnp.ones(2)])
+    Array([[0., 0.],
+           [1., 1.]], dtype=float64)
+    """
     no_out("stack", out)
     xs = _joined("stack", _sequence("stack", arrays), dtype)
     if any(x.shape != xs[0].shape for x in xs):
@@ -281,13 +319,22 @@ def unstack(x, /, *, axis=0):
 
 
 def vstack(tup, dtype=None):
-    """Rows, or arrays joined along axis 0."""
+    """Rows, or arrays joined along axis 0.
+
+    >>> jnp.vstack([jnp.zeros(2), jnp.ones(2)])
+    Array([[0., 0.],
+           [1., 1.]], dtype=float64)
+    """
     xs = atleast_2d(*_sequence("vstack", tup))
     return concatenate(xs if isinstance(xs, list) else [xs], 0, dtype)
 
 
 def hstack(tup, dtype=None):
-    """Arrays joined along axis 1, vectors along axis 0."""
+    """Arrays joined along axis 1, vectors along axis 0.
+
+    >>> jnp.hstack([jnp.zeros(1), jnp.ones(2)])
+    Array([0., 1., 1.], dtype=float64)
+    """
     xs = atleast_1d(*_sequence("hstack", tup))
     xs = xs if isinstance(xs, list) else [xs]
     return concatenate(xs, 0 if xs[0].ndim == 1 else 1, dtype)
@@ -333,7 +380,11 @@ def append(arr, values, axis=None):
 
 
 def split(ary, indices_or_sections, axis=0):
-    """Equal parts, or parts that end at indices."""
+    """Equal parts, or parts that end at indices.
+
+    >>> jnp.split(jnp.arange(4), 2)
+    [Array([0, 1], dtype=int64), Array([2, 3], dtype=int64)]
+    """
     x = to_array(ary, "split")
     k = canonical_axis(axis, x.ndim)
     if np.ndim(indices_or_sections) == 0:

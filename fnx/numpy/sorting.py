@@ -61,7 +61,11 @@ def _no_order(order: Any) -> None:
 
 
 def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False, dtype=None):
-    """The positions that sort along an axis."""
+    """The positions that sort along an axis.
+
+    >>> jnp.argsort(jnp.array([3.0, 1.0, 2.0]))
+    Array([1, 2, 0], dtype=int64)
+    """
     _no_order(order)
     x, k = _sortable(a, axis, "argsort")
     places = Iota(k, dtypes.default_for("i"), x.shape)()
@@ -103,7 +107,11 @@ def argpartition(a, kth, axis=-1):
 
 
 def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
-    """Where to insert v into sorted a, before (left) or after (right) equal elements."""
+    """Where to insert v into sorted a, before (left) or after (right) equal elements.
+
+    >>> jnp.searchsorted(jnp.array([1.0, 2.0, 3.0]), 2.5)
+    Array(2, dtype=int64)
+    """
     del method
     if side not in ("left", "right"):
         raise InvalidValue(f"searchsorted with side={side!r}; expected 'left' or 'right'")

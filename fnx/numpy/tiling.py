@@ -28,7 +28,11 @@ from fnx.ops.permute import Reshape, Rev
 
 
 def tile(A, reps):
-    """Copies of the array side by side."""
+    """Copies of the array side by side.
+
+    >>> jnp.tile(jnp.arange(2), 2)
+    Array([0, 1, 0, 1], dtype=int64)
+    """
     x = to_array(A, "tile")
     counts = tuple([operator.index(r) for r in reps]) if np.ndim(reps) else (operator.index(reps),)
     n = max(len(counts), x.ndim)
@@ -42,7 +46,11 @@ def tile(A, reps):
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
-    """Each element repeated."""
+    """Each element repeated.
+
+    >>> jnp.repeat(jnp.arange(2), 2)
+    Array([0, 0, 1, 1], dtype=int64)
+    """
     x = to_array(a, "repeat")
     if axis is None:
         x, axis = ravel(x), 0
@@ -71,7 +79,11 @@ def _repeat_places(repeats: Any, n: int, total: int) -> Array:
 
 
 def roll(a, shift, axis=None):
-    """Elements moved along axes; those that leave come in at the other end."""
+    """Elements moved along axes; those that leave come in at the other end.
+
+    >>> jnp.roll(jnp.arange(3), 1)
+    Array([2, 0, 1], dtype=int64)
+    """
     x = to_array(a, "roll")
     shift = to_array(shift, "roll") if hasattr(shift, "__jax_array__") else shift
     if axis is None:

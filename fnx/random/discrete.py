@@ -98,6 +98,9 @@ def permutation(
     """An array in random order along an axis, or a random permutation of range(x) for an integer x.
 
     With `independent`, each line along the axis has an order of its own.
+
+    >>> fnx.random.permutation(fnx.random.key(0), 5).shape
+    (5,)
     """
     words = words_of(key, "permutation")
     if not np.shape(x):

@@ -191,7 +191,11 @@ def _randint(words: Array, shape: Shape, minval: Array, maxval: Array, dtype: np
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Array:
-    """True with probability p, else False; `mode="high"` uses twice as many bits."""
+    """True with probability p, else False; `mode="high"` uses twice as many bits.
+
+    >>> fnx.random.bernoulli(fnx.random.key(0), 0.5, (3,)).dtype
+    dtype('bool')
+    """
     words = words_of(key, "bernoulli")
     p = p if isinstance(p, Array) else as_array(p)
     if not dtypes.is_float(p.dtype):
