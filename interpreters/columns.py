@@ -55,7 +55,8 @@ def _add(eqns: list[Eqn], e: Eqn) -> None:
     outs = list(e.outs)
     for k in added:
         outs[k] = Var(_SWAP.abstract(e.outs[k].aval)[0])
-    eqns.append(Eqn(_rebuilt(prim, read, added), [*extra, *inputs], outs, e.source))
+    operands = [*inputs[: prim.counted], *extra, *inputs[prim.counted :]]
+    eqns.append(Eqn(_rebuilt(prim, read, added), operands, outs, e.source))
     eqns.extend(Eqn(_SWAP, [outs[k]], [e.outs[k]]) for k in added)
 
 
@@ -154,11 +155,14 @@ class _Body:
         outs = list(e.outs)
         for k in added:
             outs[k] = self.added[e.outs[k]] = Var(_SWAP.abstract(e.outs[k].aval)[0])
-        self.eqns.append(Eqn(new, [*extra, *inputs], outs, e.source))
+        operands = [*inputs[: prim.counted], *extra, *inputs[prim.counted :]]
+        self.eqns.append(Eqn(new, operands, outs, e.source))
 
 
 def _rebuilt(prim: Any, read: Sequence[int], added: Sequence[int]) -> Any:
-    """The loop with the constants `read` also transposed, first, and the carries `added` transposed."""
+    """The loop with the constants `read` also transposed, before all of the body's own, and the
+    carries `added` transposed.
+    """
     body = prim.jaxpr
     swapped: Callable[[Var], Var] = lambda v: Var(_SWAP.abstract(v.aval)[0])
     extra = {body.inputs[k]: swapped(body.inputs[k]) for k in read}
@@ -166,7 +170,8 @@ def _rebuilt(prim: Any, read: Sequence[int], added: Sequence[int]) -> Any:
     made = _Body([], extra, dict(carries))
     for e in body.eqns:
         made.add(e)
-    inputs = [*extra.values(), *(carries.get(v, v) for v in body.inputs)]
+    n = int(prim.counted)
+    inputs = [*body.inputs[:n], *extra.values(), *(carries.get(v, v) for v in body.inputs[n:])]
     outs = [
         made.added[o] if k in added else o  # type: ignore[index]
         for k, o in enumerate(body.outs)

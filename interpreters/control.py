@@ -34,10 +34,12 @@ from .call import (
     undefined,
 )
 from .costs import hoistable
+from .counted import as_scan, ranges_of
 from .jvp import has_tangent, jvp_jaxpr
 from .lanes import guarded, may_part, one_by_one, worth_parting
 from .linearize import linearize_jaxpr, transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
+from .scan import Scan
 from .simplify import dce, used_inputs
 from .trace import trace_closed
 from .while_reverse import transpose_while
@@ -143,7 +145,7 @@ class Cond(Primitive):
         passed = _passed_on(self.branches, lanes, operands)
         if may_part(self, size) and worth_parting(self.branches):
             values = [place_axis(size, index, axes[0], 0), *operands]
-            outs = one_by_one(self, self.backend, size, values, (True, *lanes))
+            outs = one_by_one(Scan, self, self.backend, size, values, (True, *lanes))
             return _with_passed(outs, passed)
         # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
         # times an infinite slope were nan: there operands have no tangents.
@@ -359,6 +361,13 @@ class While(Primitive):
         return loop, carry
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        counted = as_scan(self, ranges_of(primals), Scan)
+        if counted is not None:
+            operands = counted.operands(primals)
+            outs, touts = counted.scan.linearize(operands, tuple(counted.tangents(tangents)))
+            k = counted.count.carry
+            results = counted.results(primals, operands[0], outs)
+            return tuple(results), (*touts[:k], None, *touts[k:])
         # Tangents take a second loop, from the same start, so that results do not wait for them.
         _, touts = self._jvp(primals, tangents, _in_two_parts)
         return self(*primals), touts
@@ -385,7 +394,7 @@ class While(Primitive):
         mask = (*c, *b, *carry)
         place = [place_axis(size, x, k, 0 if m else None) for x, k, m in zip(args, axes, mask)]
         if pred and may_part(self, size):
-            outs = one_by_one(self, self.backend, size, place, mask)
+            outs = one_by_one(Scan, self, self.backend, size, place, mask)
             rest = self.parts(place)[2]
             outs = [y if m else x for x, y, m in zip(rest, outs, carry)]
             return tuple(outs), spread(carry, [0] * sum(carry))

@@ -8,7 +8,7 @@ selected, which vectorises; but loops run in those lanes alone that go there (`g
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
@@ -16,13 +16,18 @@ from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
-from fnx.ops.select import and_
+from fnx.ops.basic import zeros
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.join import Iota
+from fnx.ops.select import and_, lt, select_n
 
-from .batching import axis_names
-from .call import only
-from .scan import Scan
+from .batching import axis_names, place_axis
+from .call import given, only
 from .simplify import simplify
 from .trace import trace_closed
+
+if TYPE_CHECKING:
+    from .scan import Scan
 
 Mask = tuple[bool, ...]
 
@@ -60,7 +65,9 @@ def _is_host(eqn: Eqn) -> bool:
     return isinstance(recipe, Host)
 
 
-def one_by_one(prim: Primitive, backend: Any, size: int, args: Sequence, lanes: Mask) -> list:
+def one_by_one(
+    scan: "type[Scan]", prim: Primitive, backend: Any, size: int, args: Sequence, lanes: Mask
+) -> list:
     """Results of a primitive for all lanes, with the lanes in front; `lanes` says which operands
     have them, in front too.
     """
@@ -71,7 +78,7 @@ def one_by_one(prim: Primitive, backend: Any, size: int, args: Sequence, lanes: 
     if key not in memo:
         memo[key] = _one_lane(prim, avals, lanes)
     body = memo[key]
-    loop = Scan(body, len(shared), 0, int(size), backend=backend, lanes=True)
+    loop = scan(body, len(shared), 0, int(size), backend=backend, lanes=True)
     return list(loop(*shared, *own))
 
 
@@ -80,6 +87,36 @@ def _one_lane(prim: Primitive, avals: Sequence, lanes: Mask) -> Jaxpr:
     outs = [Var(a) for a in prim.abstract(*avals)]
     rest = [v for v, lane in zip(inputs, lanes) if not lane]
     return Jaxpr([*rest, *only(lanes, inputs)], [Eqn(prim, inputs, outs)], outs, name=prim.name)
+
+
+def batch_of_counts(scan: "Scan", size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+    """A scan whose lanes have numbers of rounds of their own."""
+    if not may_part(scan, size):
+        rows = Iota(0, args[0].dtype, (scan.length,))()
+        return _masked(scan).batch(size, (*args, rows), (*axes, None))
+    lanes = given(axes)
+    place = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
+    outs = one_by_one(type(scan), scan, scan.backend, size, place, lanes)
+    return tuple(outs), (0,) * len(outs)
+
+
+def _masked(scan: "Scan") -> "Scan":
+    """The scan of all rounds, with a further row, their numbers; those too many change nothing."""
+    body = scan.jaxpr
+
+    def run(*args: Array) -> list[Array]:
+        *own, t = args
+        on = lt(t, own[0])
+        outs = eval_jaxpr(body, own)
+        rest = [zeros(y.aval) for y in outs[scan.carry :]]
+        before = [*scan.parts(own)[1], *rest]
+        flags = [Broadcast(y.shape, ())(on) if y.shape else on for y in outs]
+        return [select_n(f, x, y) for f, x, y in zip(flags, before, outs, strict=True)]
+
+    if "masked" not in body.memo:
+        avals = [*body.in_avals, body.in_avals[0]]
+        body.memo["masked"] = trace_closed(run, avals, what="vmap", name=body.name)
+    return replace(scan, jaxpr=body.memo["masked"], counted=False)
 
 
 # --- branches ----------------------------------------------------------------------------------

@@ -129,7 +129,9 @@ class Rounds:
         wanted = self._wanted()
         read = reads(live(prim.jaxpr.eqns, wanted, prim.jaxpr.inputs), wanted)
         pairs = zip(prim.jaxpr.inputs, self.eqn.inputs)
-        return [a for v, a in pairs if v in read and type(a) is Var]
+        found = [a for v, a in pairs if v in read and type(a) is Var]
+        rounds = self.eqn.inputs[0]
+        return [rounds, *found] if prim.counted and type(rounds) is Var else found
 
     def _wanted(self) -> list[Var]:
         return [v for _, items in self.steps for i in items for v in i.needs]
@@ -172,7 +174,7 @@ class Rounds:
         ]
         read = reads(known, wanted)
         n, m = prim.consts, prim.consts + prim.carry
-        ks = [k for k in range(n) if body.inputs[k] in read]
+        ks = [k for k in range(n) if body.inputs[k] in read or (k == 0 and prim.counted)]
         xs = [k for k in range(m, len(body.inputs)) if body.inputs[k] in read]
         inputs = [
             *(name(body.inputs[k]) for k in ks),

@@ -112,6 +112,7 @@ class Rewound(Primitive):
         read = used_inputs(undo)
         n, m = self.known, self.known + len(self.versions)
         consts = [a or b for a, b in zip(consts, (*read[:n], *(True,) * len(consts)))]
+        consts[:1] = [True] if self.loop.counted else consts[:1]
         keep = [a or b for a, b in zip(rows, (*read[m:], *(True,) * len(rows)))]
         ins = (*consts, *(True for _ in carry), *kept, *keep)
         whole = [*consts, *(True for _ in carry), *every, *keep]
@@ -206,12 +207,17 @@ def _forward(r: Rewound) -> Jaxpr:
     return simplify(Jaxpr(operands, whole, [*final[:m], *final[m + count :]]))
 
 
-def rewound(loop: "Scan", parts: Split, known: int) -> Rewound:
-    """A linear loop with what restores its arrays."""
+def rewound(loop: "Scan", parts: Split, known: int, extra: bool = False) -> Rewound:
+    """A linear loop with what restores its arrays.
+
+    `known` of its constants are values; the first is not among the inputs of `parts` if `extra`.
+    """
     assert parts.undo is not None
-    key = ("undo", known)
+    key = ("undo", known, extra)
     if key not in parts.undo.memo:
         v, read = parts.undo.inputs, len(parts.inputs)
+        if extra:
+            v, read = (Var(loop.jaxpr.inputs[0].aval), *v), read + 1
         end = read + len(parts.restored)
         inputs = [*v[:known], *v[read:end], *v[known:read], *v[end:]]
         parts.undo.memo[key] = Jaxpr(inputs, parts.undo.eqns, parts.undo.outs, name=loop.jaxpr.name)

@@ -33,7 +33,9 @@ from .call import (
     undefined,
 )
 from .costs import hoistable
+from .counted import counted_loops, holds_while, ranges_inside, ranges_of
 from .jvp import jvp_jaxpr
+from .lanes import batch_of_counts
 from .residuals import Split, split
 from .rewind import Rewound, rewound
 from .rewrite import bind_into, dependent, reads, splice, with_zeros
@@ -58,7 +60,9 @@ class Scan(Primitive):
     """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
 
     Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
-    which carry nothing, are the lanes of a vmap, each of which runs loops of its own.
+    which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
+    first constant, which the body does not read, says how many rounds are run, of `length` at most;
+    rows that have none are left alone in xs, and zeros in ys.
     """
 
     jaxpr: Jaxpr
@@ -69,6 +73,7 @@ class Scan(Primitive):
     unroll: int = 1
     backend: Backend | None = field(default=None, compare=False, repr=False)
     lanes: bool = False
+    counted: bool = False
     name = "scan"
     multiple_results = True
     jaxpr_fields = ("jaxpr",)
@@ -95,6 +100,7 @@ class Scan(Primitive):
             "num_carry": self.carry,
             "unroll": self.unroll,
             **({"lanes": True} if self.lanes else {}),
+            **({"counted": True} if self.counted else {}),
         }
 
     # --- types, evaluation ----------------------------------------------------------------------
@@ -113,7 +119,7 @@ class Scan(Primitive):
         arrays, state = [ConcreteArray(c) for c in consts], [ConcreteArray(c) for c in carry]
         avals = self.jaxpr.out_avals[self.carry :]
         ys = [np.zeros((self.length, *a.shape), a.dtype) for a in avals]
-        steps = range(self.length)
+        steps = range(min(max(int(values[0]), 0), self.length) if self.counted else self.length)
         with use(evaluate):
             for t in reversed(steps) if self.reverse else steps:
                 row = [ConcreteArray(x[t, ...]) for x in xs]
@@ -125,7 +131,8 @@ class Scan(Primitive):
         return typed(outs, self.abstract(*self.abstract_operands()))
 
     def lower(self, *operands: Operand) -> Recipe:
-        return Loop(self.jaxpr, self.consts, self.carry, self.length, self.reverse, self.unroll)
+        n, m = self.consts, self.carry
+        return Loop(self.jaxpr, n, m, self.length, self.reverse, self.unroll, counted=self.counted)
 
     # --- forward mode ---------------------------------------------------------------------------
 
@@ -163,6 +170,8 @@ class Scan(Primitive):
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         small = simplify(self.jaxpr)
+        if holds_while(small):
+            small = counted_loops(small, ranges_inside(self, ranges_of(primals)), Scan)
         if small is not self.jaxpr:
             return self.with_jaxpr(small, self.consts, self.carry).linearize(primals, tangents)
         fixed = fixed_carries(self)
@@ -186,9 +195,10 @@ class Scan(Primitive):
         n = len(self.jaxpr.outs)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         kc = [k for k in parts.inputs if k < self.consts]
+        kc = [0, *kc] if self.counted else kc
         kx = [k for k in parts.inputs if k >= self.consts]
         rows = [
-            count_rows(self, primals[k], counters[k - self.consts])
+            count_rows(self, primals, k, counters[k - self.consts])
             if k < self.consts + self.carry
             else primals[k]
             for k in kx
@@ -197,7 +207,7 @@ class Scan(Primitive):
         jaxpr = linear_body(self, parts, mask, (len(tc), len(tk), len(tx)))
         loop: Scan | Rewound = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
         if parts.undo is not None:
-            loop = rewound(loop, parts, len(kc))
+            loop = rewound(loop, parts, len(kc), self.counted)
         lasts = [outs[k - self.consts] for k in parts.restored]
         touts = loop(*(primals[k] for k in kc), *tc, *tk, *lasts, *rows, *outs[n:], *tx)
         return outs[:n], spread(mask, touts)
@@ -223,6 +233,8 @@ class Scan(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         if self.lanes and getattr(size, "name", self) not in axis_names(self):
             return self._more_lanes(size, args, axes)
+        if self.counted and axes[0] is not None:
+            return batch_of_counts(self, size, args, axes)
         consts, carry, xs = self.parts(given(axes))
         force: Mask = (False,) * len(self.jaxpr.outs)
         while True:
@@ -275,7 +287,7 @@ class Scan(Primitive):
 
     def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
         """Without the results and the carries that nobody needs."""
-        key = ("prune", self.consts, self.carry, used)
+        key = ("prune", self.consts, self.carry, self.counted, used)
         if key not in self.jaxpr.memo:
             self.jaxpr.memo[key] = _prune(self, used)
         jaxpr, consts, carry, ins, outs = self.jaxpr.memo[key]
@@ -349,6 +361,7 @@ def _prune(scan: Scan, used: Mask) -> tuple[Jaxpr, int, int, Mask, Mask]:
             break
         carry = more
     ins = (*scan.parts(reads)[0], *carry, *scan.parts(reads)[2])
+    ins = (True, *ins[1:]) if scan.counted else ins
     inputs = only(ins, small.inputs)
     jaxpr = Jaxpr(inputs, small.eqns, small.outs, name=body.name)
     return jaxpr, sum(ins[: scan.consts]), sum(carry), ins, (*carry, *ys)

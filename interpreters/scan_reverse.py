@@ -8,9 +8,9 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
-from fnx.ops.basic import zeros
+from fnx.ops.basic import scalar, zeros
 from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, mul
+from fnx.ops.elementwise import add, mul, sub
 from fnx.ops.join import Iota
 from fnx.ops.permute import Rev
 
@@ -28,7 +28,7 @@ Mask = tuple[bool, ...]
 
 def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
     """(read consts, tconsts, tcarry, versions, read xs, stored, txs) -> (tcarry, tys)."""
-    key = ("linear scan", scan.consts, scan.carry, mask)
+    key = ("linear scan", scan.consts, scan.carry, scan.counted, mask)
     if key in parts.linear.memo:
         return parts.linear.memo[key]
     tc, tk, _ = tangents
@@ -37,7 +37,15 @@ def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int
     heads = len(v) - sum(tangents)
     consts = [v for k, v in zip(parts.inputs, v) if k < scan.consts]
     rows = [*v[len(consts) : read], *v[end:heads]]
-    inputs = [*consts, *v[heads : heads + tc + tk], *v[read:end], *rows, *v[heads + tc + tk :]]
+    rounds = [Var(scan.jaxpr.inputs[0].aval)] if scan.counted else []
+    inputs = [
+        *rounds,
+        *consts,
+        *v[heads : heads + tc + tk],
+        *v[read:end],
+        *rows,
+        *v[heads + tc + tk :],
+    ]
     eqns = list(parts.linear.eqns)
     touts: Sequence = spread(parts.mask, parts.linear.outs)
     avals = [a.tangent() for a in scan.jaxpr.out_avals]
@@ -70,10 +78,14 @@ def counters_of(scan: "Scan") -> dict[int, Array]:
     return found
 
 
-def count_rows(scan: "Scan", start: Array, by: Array) -> Array:
-    """The values of a counter in all rounds, in the order of the rows."""
+def count_rows(scan: "Scan", primals: Sequence, k: int, by: Array) -> Array:
+    """The values of the counter that is operand `k` in all rounds, in the order of the rows."""
+    start = primals[k]
     rounds = Iota(0, start.dtype, (scan.length,))()
-    if scan.reverse:
+    if scan.reverse and scan.counted:
+        last = sub(primals[0], scalar(1, primals[0].dtype))
+        rounds = sub(ConvertElementType(start.dtype)(last), rounds)
+    elif scan.reverse:
         rounds = Rev((0,))(rounds)
     return add(mul(rounds, ConvertElementType(start.dtype)(by)), start)
 

@@ -120,7 +120,7 @@ class Nest:
 
     def loop(self, depth):
         body = [self.statement(depth + 1) for _ in range(self.rng.integers(1, 4))]
-        low, high = int(self.rng.integers(0, 2)), self.n - int(self.rng.integers(0, 2))
+        low, high = self.bounds(depth)
 
         def run(s, at):
             def step(k, s):
@@ -128,9 +128,24 @@ class Nest:
                     s = statement(s, (*at, k))
                 return s
 
-            return lax.fori_loop(low, high, step, s)
+            return lax.fori_loop(low(at), high(at), step, s)
 
         return run
+
+    def bounds(self, depth):
+        """Numbers, or numbers of the loops around."""
+        n = self.n
+        low, high = int(self.rng.integers(0, 2)), n - int(self.rng.integers(0, 2))
+        known = (lambda at: low), (lambda at: high)
+        if not depth or self.rng.random() < 0.5:
+            return known
+        level = int(self.rng.integers(depth))
+        return self.pick(
+            (known[0], lambda at: at[level]),
+            (lambda at: at[level] + 1, known[1]),
+            (lambda at: at[level], lambda at: jnp.minimum(2 * at[0] + 1, n)),
+            (lambda at: at[level] // 2, lambda at: n - at[level]),
+        )
 
     def program(self):
         body = [self.loop(0) for _ in range(self.rng.integers(1, 3))]

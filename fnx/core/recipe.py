@@ -210,7 +210,8 @@ class While(Recipe):
 class Loop(Recipe):
     """Operands: constants, carry, xs; `jaxpr`: (constants, carry, x) -> (carry, y), `length` times.
 
-    Results: the last carry, then the stacked ys. `reverse` runs from the last x to the first.
+    Results: the last carry, then the stacked ys. `reverse` runs from the last x to the first. With
+    `counted`, the first constant says how many rounds are run; the other rows of ys are zeros.
     """
 
     jaxpr: Any
@@ -219,4 +220,5 @@ class Loop(Recipe):
     length: int
     reverse: bool = False
     unroll: int = 1
+    counted: bool = False
     info: Any = field(default=None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Loop, Stmt, While
+from fnx.lowering.ir.kernel import Fill, Let, Loop, Ref, Stmt, While
 
 from . import fuse, order
 from .lanes import lanes
@@ -72,7 +72,7 @@ def _stacked_carries(
         if k < 0 or k in found or out.target is not None or out.hint is not None:
             continue
         size = atom.aval.size
-        if fuse.is_small(atom.aval.shape) or not r.length:
+        if fuse.is_small(atom.aval.shape) or not r.length or r.counted:
             continue
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
         ends = [scalar.size(0), scalar.size(size * r.length)]
@@ -257,7 +257,7 @@ def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
 
 def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
     """A scan."""
-    if builder.chooses and fuse.is_unrolled_loop(r.length, r.jaxpr):
+    if builder.chooses and not r.counted and fuse.is_unrolled_loop(r.length, r.jaxpr):
         _unrolled(builder, r, inputs, outs)
         return
     inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
@@ -267,6 +267,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     old = r.jaxpr.inputs[r.consts : r.consts + r.carry]
     anew = computed_anew(r.jaxpr, old, r.jaxpr.outs[: r.carry])
     t = scalar.counter("t", r.length)
+    extent = _extent(builder, r, consts)
     kept = _stacked_carries(builder, r, outs, t)
     rows = {k: own for k, (_, own) in kept.items()}
     carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew, rows)
@@ -284,7 +285,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
         builder.emit(
             Loop(
                 t,
-                scalar.size(r.length),
+                extent,
                 body[0],
                 carries.variables,
                 carries.init,
@@ -295,10 +296,36 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
         )
     else:
         carries.skip()
+    if r.counted:
+        _clear_rest(builder, r, outs, stacks, extent)
     carries.finish()
     for out in outs[r.carry :]:
         if fuse.is_small(out.shape):
             builder.load_registers(out)
+
+
+def _extent(builder: "Builder", r: recipe.Loop, consts: Sequence[Handle]) -> Expr:
+    """The number of rounds."""
+    length = scalar.size(r.length)
+    if not r.counted:
+        return length
+    (wish,) = builder.settle(consts[0]).state.elements  # type: ignore[union-attr]
+    extent = scalar.var("int64", "n")
+    builder.emit(Let([extent], [scalar.clamp(scalar.size(0), wish, length)]))
+    return extent
+
+
+def _clear_rest(
+    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], stacks: Sequence[Stored], n: Expr
+) -> None:
+    """Zeros for the rows of no round."""
+    rest = scalar.sub(scalar.size(r.length), n)
+    for out, stack in zip(outs[r.carry :], stacks, strict=True):
+        row = out.size // r.length if r.length else 0
+        if row:
+            at = Ref(stack.buffer, scalar.add(stack.base, scalar.mul(n, scalar.size(row))))
+            count = scalar.mul(rest, scalar.size(row))
+            builder.emit(Fill(at, count, scalar.const(0, out.dtype)))
 
 
 def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
