@@ -331,3 +331,22 @@ def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
     text = fnx.jit(f).lower(x).as_text("llvm")
     assert "llvm.smin.i64" in text
     assert text == fnx.jit(f).lower(np.ones((n + 40, n + 40), dtype)).as_text("llvm")
+
+
+def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
+    def f(x, depth):
+        return x * (1.0 / depth) + jnp.cumsum(depth)
+
+    x, depth = np.linspace(0.0, 1.0, 900 * 11).reshape(900, 11), np.arange(1.0, 12.0)
+    (nest,) = [s for s in walk.statements(program(f, x, depth).body) if isinstance(s, Nest)]
+    assert {s.buffer.space for s in nest.body if isinstance(s, Store)} == {"stack"}
+    loop = nest.body[-1]
+    assert "select" not in {e.op for e in walk.nodes([loop])}
+    np.testing.assert_allclose(fnx.jit(f)(x, depth), f(x, depth), rtol=1e-14)
+
+
+def test_threads_share_small_arrays_in_memory():
+    x, depth = np.ones((1 << 16, 11)), np.arange(1.0, 12.0)
+    wanted = np.exp(-x * depth) / depth
+    found = fnx.jit(lambda x, d: jnp.exp(-x * d) * (1.0 / d))(x, depth)
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)

@@ -1,0 +1,83 @@
+"""Choices: small arrays that a nest reads at positions which vary are laid in memory before it.
+
+A small array is one expression an element. Read at a position that is known only at run time, it is
+a chain of choices between all of them: for the levels of a grid that has eleven, ten comparisons a
+point. One store an element, once for all points, makes that a load.
+"""
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
+from fnx.lowering.ir.formats import KIND
+from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
+
+from .storage import Storage
+
+_FEW = 4  # elements up to which choices cost no more than a load
+_WORTH = 16  # operations for each element of an array from which on a nest is worth the stores
+
+
+def in_memory(builder: Storage) -> None:
+    """Rewrite all nests of a program."""
+    for stmt in walk.statements(builder.block):
+        if isinstance(stmt, Nest) and all(map(_is_plain, walk.statements(stmt.body))):
+            _rewrite(builder, stmt)
+
+
+def _is_plain(stmt: Stmt) -> bool:
+    return type(stmt) in walk.REWRITTEN
+
+
+def _rewrite(builder: Storage, nest: Nest) -> None:
+    chains = _chains(nest)
+    if not chains:
+        return
+    work = walk.work(nest.body)
+    written = walk.all_writes(nest).keys()
+    inside = [v for s in walk.statements(nest.body) for v in walk.defined(s)]
+    inside += [s.index for s in walk.statements(nest.body) if isinstance(s, Loop)]
+    stacks: dict[tuple[Expr, ...], object] = {}
+    stores: list[Stmt] = []
+    names: dict[Expr, Expr] = {}
+    for head, (position, elements) in chains.items():
+        if len(elements) <= _FEW or work < _WORTH * len(elements) or KIND[head.dtype] == "h":
+            continue
+        low, high = scalar.bounds(position)
+        if low < 0 or high >= len(elements) or not depends_on([position], inside):
+            continue
+        if depends_on(elements, inside) or not buffers_read(elements).isdisjoint(written):
+            continue
+        if elements not in stacks:
+            stacks[elements] = stack = builder.new_stack(head.dtype, len(elements))
+            stores += [Store(stack, scalar.size(k), e) for k, e in enumerate(elements)]
+        names[head] = scalar.load(stacks[elements], position, head.dtype)
+    if names:
+        new = replacing(names)
+        nest.body[:] = [*stores, *(walk.rewritten(s, new) for s in nest.body)]
+
+
+def _chains(nest: Nest) -> dict[Expr, tuple[Expr, tuple[Expr, ...]]]:
+    """The choices between consecutive elements from the first on, by position."""
+    found = {}
+    for head in walk.nodes(nest.body):
+        e, elements = head, []
+        position = _position(e, 0)
+        if position is None:
+            continue
+        while _position(e, len(elements)) is position:
+            elements.append(e.args[1])
+            e = e.args[2]
+        found[head] = (position, (*elements, e))
+    return found
+
+
+def _position(e: Expr, k: int) -> Expr | None:
+    """The position that an expression asks about, if it chooses by whether that is `k`."""
+    if e.op != "select" or e.args[0].op != "eq":
+        return None
+    position, number = e.args[0].args
+    return position if number.op == "size" and number.attr == k else None
+
+
+__all__ = ["in_memory"]
