@@ -15,12 +15,12 @@ from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.flat import (
     Aux,
+    Differentiated,
     aval_like,
     check_callable,
     flat_function,
     flatten_arrays,
     name_of,
-    split_args,
     wraps,
 )
 from fnx.interpreters import jvp as jvp_
@@ -119,21 +119,16 @@ def value_and_grad(
     @wraps(fun)
     @entrance
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        chosen, picked = split_args(fun, argnums, args, kwargs, "grad")
-        aux = Aux(chosen, has_aux)
-        leaves, treedef = flatten_arrays(picked, "differentiated arguments of grad")
-        check_differentiable(leaves, "grad", holomorphic, allow_int, picked, real=False)
-        structures: list = []
+        call = Differentiated(fun, argnums, has_aux, args, kwargs, "grad")
+        leaves = call.leaves
+        check_differentiable(leaves, "grad", holomorphic, allow_int, call.picked, real=False)
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
-        flat = flat_function(aux, treedef, structures)
-        outs, tape = linearize_.linearize(flat, leaves, nonzero)
-        _check_scalar(outs, structures[0], name_of(fun), holomorphic)
+        outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
+        _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
         one = ConcreteArray(np.ones((), outs[0].dtype))
         grads = [_gradient(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
-        result = tree_util.tree_unflatten(treedef, grads)
-        result = result[0] if isinstance(argnums, int) else result
-        value = (outs[0], aux.lowered()) if has_aux else outs[0]
-        return value, result
+        value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
+        return value, call.like_arguments(grads)
 
     return value_and_grad_f
 

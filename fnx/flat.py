@@ -140,3 +140,24 @@ class Aux:
             return x
 
         return tree_util.tree_map(lower, self.value)
+
+
+class Differentiated:
+    """A call as a flat function of the leaves of those arguments that are differentiated."""
+
+    def __init__(
+        self, fun: Callable, argnums: Any, has_aux: bool, args: tuple, kwargs: dict, what: str
+    ):
+        chosen, self.picked = split_args(fun, argnums, args, kwargs, what)
+        self.aux = Aux(chosen, has_aux)
+        self.leaves, self.treedef = flatten_arrays(
+            self.picked, f"differentiated arguments of {what}"
+        )
+        self.alone = isinstance(argnums, int)
+        self.structures: list = []  # those of the results, once there are any
+        self.flat = flat_function(self.aux, self.treedef, self.structures)
+
+    def like_arguments(self, leaves: list) -> Any:
+        """Leaves in the structure of the arguments, or of the one argument."""
+        tree = tree_util.tree_unflatten(self.treedef, leaves)
+        return tree[0] if self.alone else tree

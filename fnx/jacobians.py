@@ -10,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import entrance
 from fnx.derivatives import check_differentiable
-from fnx.flat import Aux, check_callable, flat_function, flatten_arrays, split_args, wraps
+from fnx.flat import Differentiated, check_callable, wraps
 from fnx.interpreters import batching
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
@@ -61,15 +61,12 @@ def jacfwd(
     @wraps(fun)
     @entrance
     def jacfwd_f(*args: Any, **kwargs: Any) -> Any:
-        chosen, picked = split_args(fun, argnums, args, kwargs, "jacfwd")
-        aux = Aux(chosen, has_aux)
-        leaves, treedef = flatten_arrays(picked, "differentiated arguments of jacfwd")
-        check_differentiable(leaves, "jacfwd", holomorphic, False, picked)
-        structures: list = []
-        flat = flat_function(aux, treedef, structures)
+        call = Differentiated(fun, argnums, has_aux, args, kwargs, "jacfwd")
+        leaves = call.leaves
+        check_differentiable(leaves, "jacfwd", holomorphic, False, call.picked)
 
         def push(*tangents: Array) -> list[Array]:
-            outs, touts = jvp_.jvp(flat, leaves, tangents, what="jacfwd")
+            outs, touts = jvp_.jvp(call.flat, leaves, tangents, what="jacfwd")
             return [zeros(o.aval.strong()) if t is None else t for o, t in zip(outs, touts)]
 
         size = sum(x.size for x in leaves)
@@ -78,13 +75,9 @@ def jacfwd(
             batching.place_axis(size, x, k, x.ndim - (k is not None))
             for x, k in zip(outs, axes, strict=True)
         ]
-        rows = []
-        for x in columns:
-            parts = _blocks(x, leaves, x.ndim - 1)
-            tree = tree_util.tree_unflatten(treedef, parts)
-            rows.append(tree[0] if isinstance(argnums, int) else tree)
-        result = tree_util.tree_unflatten(structures[0], rows)
-        return (result, _lowered_lanes(aux.value)) if has_aux else result
+        rows = [call.like_arguments(_blocks(x, leaves, x.ndim - 1)) for x in columns]
+        result = tree_util.tree_unflatten(call.structures[0], rows)
+        return (result, _lowered_lanes(call.aux.value)) if has_aux else result
 
     return jacfwd_f
 
@@ -116,14 +109,11 @@ def jacrev(
     @wraps(fun)
     @entrance
     def jacrev_f(*args: Any, **kwargs: Any) -> Any:
-        chosen, picked = split_args(fun, argnums, args, kwargs, "jacrev")
-        aux = Aux(chosen, has_aux)
-        leaves, treedef = flatten_arrays(picked, "differentiated arguments of jacrev")
-        check_differentiable(leaves, "jacrev", holomorphic, allow_int, picked, real=False)
-        structures: list = []
-        flat = flat_function(aux, treedef, structures)
+        call = Differentiated(fun, argnums, has_aux, args, kwargs, "jacrev")
+        leaves = call.leaves
+        check_differentiable(leaves, "jacrev", holomorphic, allow_int, call.picked, real=False)
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
-        outs, tape = linearize_.linearize(flat, leaves, nonzero, "jacrev")
+        outs, tape = linearize_.linearize(call.flat, leaves, nonzero, "jacrev")
         check_differentiable(outs, "jacrev: the result; it", holomorphic, False)
 
         def pull(*cts: Array) -> list[Array]:
@@ -139,12 +129,9 @@ def jacrev(
             next(found) if has else [np.zeros((*y.shape, *x.shape), dtypes.float0) for y in outs]
             for x, has in zip(leaves, nonzero)
         ]
-        trees = []
-        for k in range(len(outs)):
-            tree = tree_util.tree_unflatten(treedef, [parts[k] for parts in split])
-            trees.append(tree[0] if isinstance(argnums, int) else tree)
-        result = tree_util.tree_unflatten(structures[0], trees)
-        return (result, aux.lowered()) if has_aux else result
+        trees = [call.like_arguments([parts[k] for parts in split]) for k in range(len(outs))]
+        result = tree_util.tree_unflatten(call.structures[0], trees)
+        return (result, call.aux.lowered()) if has_aux else result
 
     return jacrev_f
 

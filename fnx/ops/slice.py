@@ -1,8 +1,8 @@
 """Slice, pad and slice-add: boxes with strides read, set into padding, and added to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -115,24 +115,50 @@ class Slice(Box):
         return Point(lambda *ix: x(*self.source(ix)))
 
 
-@dataclass(frozen=True)
-class SliceAdd(Box):
-    """The operand with an update added to the elements of a box."""
+class BoxUpdate(Box):
+    """The operand with an update written into a box of it, or combined with what is there."""
 
-    name = "slice_add"
+    combine: ClassVar[Callable[[expr.Expr, expr.Expr], expr.Expr] | None] = None
 
     def abstract(self, x: ShapedArray, update: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         self.check(x.shape)
         if update.shape != self.box_shape():
             raise ShapeError(
-                f"slice_add to an operand of shape {x.shape} of an update of shape {update.shape}; "
+                f"{self.name} in an operand of shape {x.shape} of an update of shape {update.shape}; "
                 f"expected the slice's shape {self.box_shape()}"
             )
-        if update.dtype != x.dtype or x.dtype not in NUMBER:
-            raise TypeMismatch(
-                f"slice_add of dtype {update.dtype} to {x.dtype}; expected numbers of equal dtypes"
-            )
+        if update.dtype != x.dtype or (self.combine is not None and x.dtype not in NUMBER):
+            what = "equal dtypes" if self.combine is None else "numbers of equal dtypes"
+            raise TypeMismatch(f"{self.name} of dtype {update.dtype} in {x.dtype}; expected {what}")
         return (ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type),)
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        at = next(k for k in axes if k is not None)
+        x, update = (
+            broadcast_axis(a, size, at) if k is None else move_axis(a, k, at)
+            for a, k in zip(args, axes)
+        )
+        return (type(self)(*self.with_axis(at, size))(x, update),), (at,)
+
+    def lower(self, x: Operand, update: Operand) -> Recipe:  # type: ignore[override]
+        always = expr.const(True, "bool")
+        return Update(
+            x,
+            update.shape,
+            lambda *ix: (always, tuple(self.source(ix))),
+            update,
+            self.combine,
+            unique=True,
+            box=self.dense_box(),
+        )
+
+
+@dataclass(frozen=True)
+class SliceAdd(BoxUpdate):
+    """The operand with an update added to the elements of a box."""
+
+    name = "slice_add"
+    combine = staticmethod(expr.add)
 
     def impl(self, x: np.ndarray, update: np.ndarray) -> np.ndarray:  # type: ignore[override]
         out = x.copy()
@@ -150,26 +176,6 @@ class SliceAdd(Box):
         return (
             cts[0] if type(x) is Undefined else None,
             read(cts[0]) if type(update) is Undefined else None,
-        )
-
-    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        at = next(k for k in axes if k is not None)
-        x, update = (
-            broadcast_axis(a, size, at) if k is None else move_axis(a, k, at)
-            for a, k in zip(args, axes)
-        )
-        return (SliceAdd(*self.with_axis(at, size))(x, update),), (at,)
-
-    def lower(self, x: Operand, update: Operand) -> Recipe:  # type: ignore[override]
-        always = expr.const(True, "bool")
-        return Update(
-            x,
-            update.shape,
-            lambda *ix: (always, tuple(self.source(ix))),
-            update,
-            expr.add,
-            unique=True,
-            box=self.dense_box(),
         )
 
 
