@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from fnx.lowering.runtime import load
+
 
 @dataclass
 class Emitted:
@@ -127,3 +131,16 @@ def copies(kinds: list[str]) -> str:
         ]
     head = "define i32 @entry(ptr %args, ptr %params, ptr %workspace, ptr %control) nounwind {"
     return "\n".join([head, *lines, "  ret i32 0", "}", ""])
+
+
+LLVM = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "int8": "i8"}
+LLVM |= {"bool": "i8", "bfloat16": "i16", "float16": "i16", "uint8": "i8", "int16": "i16"}
+LLVM |= {"uint64": "i64", "uint32": "i32", "uint16": "i16", "complex64": "i64"}
+LLVM |= {"complex128": "i128"}
+
+
+def adder(n=5, shape=None, weak=(False, False), out_weak=False, kind="float64"):
+    shape = (n,) if shape is None else shape
+    inputs = [(shape, kind, w) for w in weak]
+    program = Emitted(axpy(LLVM[kind]), [int(np.prod(shape))])
+    return load.load(program, inputs, [(shape, kind, out_weak)], 0)
