@@ -1,6 +1,6 @@
 """Finding where nan comes from: an interpreter that looks at every result."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,7 +84,7 @@ def _at(eqn: Eqn, args: Sequence[Array], outs: Sequence[Array]) -> NanFound:
 _finder = FindNans()
 
 
-def _follow_setting() -> None:
+def follow_setting() -> None:
     """Put the finder in place of plain evaluation, or take it away, in this thread."""
     now = current.get()
     if config.debug_nans.value and now is evaluate:
@@ -114,9 +114,3 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
         finally:
             if token is not None:
                 current.reset(token)
-
-
-def install(hooks: list[Callable[[], None]]) -> None:
-    """Follow the setting debug_nans from now on."""
-    hooks.append(_follow_setting)
-    _follow_setting()

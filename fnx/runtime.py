@@ -8,7 +8,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.primitive import Primitive
 from fnx.flat import aval_like, check_callable, name_of, wraps
-from fnx.jit import Jitted, jit
+from fnx.jitted import Jitted, jit
 
 
 def compile_stats() -> dict[str, int]:

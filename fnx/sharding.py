@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array, install
+from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.placement import Device, device_put, devices
 
@@ -278,17 +278,15 @@ class Shard:
     data: Array
 
 
-def _shards(x: Array) -> list[Shard]:
+def shards(x: Array) -> list[Shard]:
+    """The parts of an array on its devices."""
     return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]  # type: ignore[attr-defined]
 
 
-install(
-    {
-        "sharding": property(lambda self: SingleDeviceSharding(self.device)),
-        "addressable_shards": property(_shards),
-        "global_shards": property(_shards),
-    }
-)
+def sharding_of(x: Array) -> SingleDeviceSharding:
+    """How an array lies on devices."""
+    return SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+
 
 __all__ = [
     "AbstractMesh",

@@ -12,7 +12,7 @@ from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.batching import Lanes, batch
-from fnx.jit import Jitted, jit
+from fnx.jitted import Jitted, jit
 from fnx.lanes import map_lanes, place_result
 from fnx.ops.basic import broadcast_axis, move_axis, reshape, slice_axis
 from fnx.ops.permute import Transpose

@@ -1,10 +1,12 @@
 """The public face: names, derivatives, vmap, pytrees, settings, devices."""
 
+import ast
 import importlib
 import pickle
 import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import later
 
 # The names of jax, beside those of its modules, that two or more of forty projects use.
 NAMES = """
@@ -50,6 +53,28 @@ def test_name(name):
     assert thing is not None
     if callable(thing) and getattr(thing, "__module__", "").startswith("fnx"):
         assert thing.__doc__, f"{name} has no docstring"
+
+
+def test_names_that_checkers_of_types_see_are_those_that_are_imported_later():
+    tree = ast.parse(Path(fnx.__file__).read_text())
+    block = next(x for x in tree.body if isinstance(x, ast.If))
+    seen = {
+        (f"fnx.{a.name}", "") if x.module == "fnx" else (x.module, a.name)
+        for x in block.body
+        for a in x.names
+    }
+    known = set(later._known["fnx"].values())
+    assert seen <= known
+    assert {attribute for _, attribute in known} <= {attribute for _, attribute in seen}
+    for name in later.names("fnx"):
+        assert getattr(fnx, name) is not None
+
+
+def test_arrays_of_another_process_have_their_operators():
+    code = "import pickle, sys; print(pickle.loads(sys.stdin.buffer.read()) * 2.0)"
+    data = pickle.dumps(jnp.arange(3.0))
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True)
+    assert done.stdout.decode() == "[0. 2. 4.]\n", done.stderr
 
 
 def test_an_unknown_name_is_an_attribute_error():

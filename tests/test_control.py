@@ -11,7 +11,7 @@ from fnx import api
 from fnx import control_flow as lax
 from fnx.core import config
 from fnx.core.array import as_array
-from fnx.jit import jit
+from fnx.jitted import jit
 from fnx.ops.elementwise import cos, exp, sin, tanh
 from fnx.ops.reduction import Sum
 

@@ -10,7 +10,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import as_array
 from fnx.core.jaxpr import check_jaxpr
 from fnx.interpreters.simplify import simplify
-from fnx.jit import jit
+from fnx.jitted import jit
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
 from fnx.ops.reduction import Sum

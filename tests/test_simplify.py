@@ -14,7 +14,7 @@ from fnx.core.jaxpr import Literal, check_jaxpr, eval_jaxpr
 from fnx.interpreters.call import Jit
 from fnx.interpreters.simplify import dce, simplify, used_inputs
 from fnx.interpreters.trace import trace, trace_closed
-from fnx.jit import jit
+from fnx.jitted import jit
 from fnx.ops.basic import convert, full, scalar
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.contraction import DotGeneral

@@ -19,7 +19,7 @@ from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.interpreters.control import Cond
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.jit import BACKEND
+from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.select import ne
 from fnx.refs import carrying, write

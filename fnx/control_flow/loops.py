@@ -21,7 +21,7 @@ from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.interpreters.control import While
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import CapturedRefs
-from fnx.jit import BACKEND
+from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.elementwise import add

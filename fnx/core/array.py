@@ -4,6 +4,7 @@ Operators and methods are written with primitives, which live above the core: `f
 them with `install`, once, when it is imported.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -173,6 +174,7 @@ def expose(value: np.ndarray) -> np.ndarray:
 
 
 def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:
+    importlib.import_module("fnx.numpy")  # operators come from there
     return ConcreteArray(value, weak_type)
 
 

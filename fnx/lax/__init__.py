@@ -2,6 +2,7 @@
 
 from typing import Any as _Any
 
+from fnx.core import later as _later
 from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
 from fnx.lax.convolutions import *
@@ -52,3 +53,11 @@ def dtype(x: _Any) -> _Any:
 
 
 _serve_keys(globals())
+
+
+def __getattr__(name: str) -> _Any:
+    return _later.find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_later.names(__name__)})

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config, dtypes
+from fnx.core import config, dtypes, later
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
@@ -66,19 +66,14 @@ quiet = _Quiet()
 
 # --- what lives above ---------------------------------------------------------------------------
 
-_transformations: dict[str, Callable] = {}
-
-
-def use_transformations(**transformations: Callable) -> None:
-    """Give functions `vmap`, loops and others, which live above them: fnx does, when it loads."""
-    _transformations.update(transformations)
-
 
 def transformation(name: str) -> Callable:
-    """A transformation by name."""
-    if name not in _transformations:
-        raise MissingRule(f"this function needs {name}: import fnx, not a part of it alone")
-    return _transformations[name]
+    """`vmap`, a loop, or another that lives above: fnx says where, when it loads."""
+    try:
+        return later.find(__name__, name)
+    except AttributeError:
+        text = f"this function needs {name}: import fnx, not a part of it alone"
+        raise MissingRule(text) from None
 
 
 # --- promotion ---------------------------------------------------------------------------------

@@ -1,0 +1,33 @@
+"""Names of a module that stand for what is imported when somebody asks for it."""
+
+import importlib
+import sys
+from typing import Any
+
+_known: dict[str, dict[str, tuple[str, str]]] = {}
+
+
+def add(package: str, module: str, names: str, modules: bool = False) -> None:
+    """Let a package have names that a module defines, or that are names of the module itself."""
+    for name in names.split():
+        _known.setdefault(package, {})[name] = module, "" if modules else name
+
+
+def names(package: str) -> list[str]:
+    """The names that a package has in this way."""
+    return list(_known.get(package, ()))
+
+
+def find(package: str, name: str) -> Any:
+    """What a name stands for, from now on in the package itself; AttributeError if it has none."""
+    owner = sys.modules[package]
+    place = _known.get(package, {}).get(name)
+    if place is None:
+        # With name and obj Python adds "Did you mean" to the message.
+        text = f"module {package!r} has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=owner)
+    module, attribute = place
+    found = importlib.import_module(module)
+    found = getattr(found, attribute) if attribute else found
+    setattr(owner, name, found)
+    return found
