@@ -188,6 +188,23 @@ def test_large_reductions_are_made_of_parts(shape, dtype):
     assert "parallel" in report
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((12, 5), 0), ((12, 50), 0), ((40, 6), 1), ((200,), 0), ((3, 4), 0)]
+)
+def test_reductions_of_two_values_that_read_each_other(shape, axis):
+    def better(one, two):
+        later = (two[0] > one[0]) | ((two[0] == one[0]) & (two[1] < one[1]))
+        return fnp.where(later, two[0], one[0]), fnp.where(later, two[1], one[1])
+
+    def f(x):
+        places = lax.broadcasted_iota("int32", x.shape, axis)
+        return lax.reduce((x, places), (np.float64(-np.inf), np.int32(0)), better, (axis,))
+
+    x = np.random.default_rng(0).integers(0, 5, shape).astype(float)
+    same(f, x)
+    np.testing.assert_array_equal(fnx.jit(f)(x)[1], np.argmax(x, axis))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 def test_extrema_propagate_nan(dtype):
     for shape, axis in [((50, 8), 1), ((50, 8), 0), ((40, 40), 0), ((1 << 19,), 0)]:

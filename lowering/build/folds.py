@@ -5,14 +5,14 @@ in memory; a reduced last axis has one in a register for each row. Few terms are
 reductions to few results are made of parts, which threads share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import depends_on, nodes, substitute
 from fnx.lowering.ir.formats import itemsize
-from fnx.lowering.ir.kernel import Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 
 from . import fuse, tiles
 from .groups import FoldMember, Nests
@@ -299,7 +299,7 @@ class Folds(Nests):
             old = tuple(scalar.load(a, lane, a.dtype) for a in accs)
             values = f.fold.combine(old, self._values_at(f, point))
             before += [Store(a, lane, e) for a, e in zip(accs, f.fold.init, strict=True)]
-            body += [Store(a, lane, v) for a, v in zip(accs, values, strict=True)]
+            body += _all_at_once([(a, lane) for a in accs], values)
             for handle, e in zip(f.handles, old, strict=True):
                 index = self._kept_index(f, handle, point)
                 position = handle.state.position(handle.shape, index)
@@ -372,7 +372,7 @@ class Folds(Nests):
                 places.append((stored.buffer, position))
                 accs.append(scalar.load(stored.buffer, position, handle.dtype))
             values = f.fold.combine(tuple(accs), self._values_at(f, list(group.vars)))
-            body += [Store(b, p, v) for (b, p), v in zip(places, values, strict=True)]
+            body += _all_at_once(places, values)
         for k in reversed(range(len(group.shape))):
             inner = k == len(group.shape) - 1
             body = [Loop(group.vars[k], scalar.size(group.shape[k]), body, vector=inner)]
@@ -380,6 +380,15 @@ class Folds(Nests):
 
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:
+    """Stores of values that may read what the others overwrite."""
+    before: list[Stmt] = []
+    if len(places) > 1:
+        names = [scalar.var(v.dtype) for v in values]
+        before, values = [Let(names, list(values))], names
+    return [*before, *(Store(b, p, v) for (b, p), v in zip(places, values, strict=True))]
 
 
 def _moved(
