@@ -16,171 +16,36 @@ from fnx.numpy.contract import outer as _outer
 from fnx.numpy.contract import tensordot as _tensordot
 from fnx.numpy.contract import vecdot as _vecdot
 from fnx.numpy.diagonals import diagonal as _diagonal
+from fnx.numpy.factorizations import (
+    EighResult,
+    EigResult,
+    QRResult,
+    SVDResult,
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    matrix_of,
+    pair_of,
+    qr,
+    svd,
+    svdvals,
+)
+from fnx.numpy.norms import matrix_norm, norm, vector_norm
 from fnx.numpy.ranges import eye
 from fnx.numpy.scalar_types import finfo
-from fnx.numpy.shapes import expand_dims, matrix_transpose, moveaxis, transpose
+from fnx.numpy.shapes import matrix_transpose, transpose
 from fnx.numpy.util import (
-    canonical_axes,
     common_shape,
     convert,
-    promote_inexact,
     reshape_to,
     to_array,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops import linalg as prims
 from fnx.ops import matrix as m
-from fnx.ops import reflections, spectral
 from fnx.ops.broadcast import broadcast_to, full, scalar
-
-# --- results ------------------------------------------------------------------------------------
-
-
-class QRResult(NamedTuple):
-    """Orthonormal columns Q and upper triangular R."""
-
-    Q: Array
-    R: Array
-
-
-class SVDResult(NamedTuple):
-    """U, the singular values S, and V^H."""
-
-    U: Array
-    S: Array
-    Vh: Array
-
-
-class EighResult(NamedTuple):
-    """Ascending eigenvalues, and eigenvectors as columns."""
-
-    eigenvalues: Array
-    eigenvectors: Array
-
-
-class EigResult(NamedTuple):
-    """Eigenvalues, and right eigenvectors as columns."""
-
-    eigenvalues: Array
-    eigenvectors: Array
-
-
-class SlogdetResult(NamedTuple):
-    """The sign of a determinant and the logarithm of its size."""
-
-    sign: Array
-    logabsdet: Array
-
-
-def _matrix(name: str, a: Any, square: bool = False) -> Array:
-    (x,) = promote_inexact(f"linalg.{name}", a)
-    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
-        x = convert(x, dtypes.float32)
-    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
-        kind = "square matrices" if square else "matrices"
-        raise ShapeError(f"linalg.{name} of shape {x.shape}; expected {kind} in the last two axes")
-    return x
-
-
-def _pair(name: str, a: Any, b: Any) -> tuple[Array, Array]:
-    x, y = promote_inexact(f"linalg.{name}", a, b)
-    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
-        x, y = convert(x, dtypes.float32), convert(y, dtypes.float32)
-    return x, y
-
-
-def _symmetrized(x: Array) -> Array:
-    return ops.mul(ops.add(x, m.adjoint(x)), scalar(0.5, x.dtype))
-
-
-# --- factorizations ----------------------------------------------------------------------------
-
-
-def cholesky(a, *, upper=False, symmetrize_input=True):
-    """The lower triangular L with L L^H = a (or the upper one with U^H U = a); nan if there is none.
-
-    >>> import fnx.numpy as jnp
-    >>> cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
-    Array([[2., 0.],
-           [1., 2.]], dtype=float64)
-    """
-    x = _matrix("cholesky", a, square=True)
-    x = _symmetrized(x) if symmetrize_input else m.adjoint(x) if upper else x
-    out = prims.cholesky(x)
-    return m.adjoint(out) if upper else out
-
-
-def qr(a, mode="reduced"):
-    """Orthonormal Q and upper triangular R with Q R = a; with mode 'raw' LAPACK's reflections."""
-    x = _matrix("qr", a)
-    if mode == "raw":  # as NumPy gives it, transposed
-        packed, taus = reflections.Geqrf()(x)
-        return QRResult(m.swap(packed), taus)
-    if mode not in ("reduced", "full", "complete", "r"):
-        raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete', 'r' or 'raw'")
-    q, r = spectral.QR(mode == "complete")(x)
-    return r if mode == "r" else QRResult(q, r)
-
-
-def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
-    """U, singular values in decreasing order, and V^H, with U S V^H = a."""
-    x = _matrix("svd", a)
-    if subset_by_index is not None:
-        raise InvalidValue("svd with subset_by_index is not supported; slice the result")
-    if hermitian:
-        return _hermitian_svd(x, compute_uv)
-    if not compute_uv:
-        return spectral.SVD(False, False)(x)[0]
-    s, u, vh = spectral.SVD(bool(full_matrices), True)(x)
-    return SVDResult(u, s, vh)
-
-
-def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
-    w, v = eigh(x)
-    from fnx.numpy.choice import take_along_axis
-    from fnx.numpy.sorting import argsort
-
-    size = ufuncs.abs(w)
-    order = argsort(size, -1, descending=True)
-    s = take_along_axis(size, order, -1)
-    if not compute_uv:
-        return s
-    u = take_along_axis(v, expand_dims(order, -2), -1)
-    signs = take_along_axis(ufuncs.where3(ufuncs.less(w, 0), -1.0, 1.0), order, -1)
-    v = ufuncs.multiply(u, convert(expand_dims(signs, -2), u.dtype))
-    return SVDResult(u, s, m.adjoint(v))
-
-
-def svdvals(x, /):
-    """Singular values in decreasing order."""
-    return svd(x, compute_uv=False)
-
-
-def eigh(a, UPLO=None, symmetrize_input=True):
-    """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices."""
-    x = _matrix("eigh", a, square=True)
-    if UPLO not in (None, "L", "U"):
-        raise InvalidValue(f"eigh with UPLO={UPLO!r}; expected 'L' or 'U'")
-    x = _symmetrized(x) if symmetrize_input else x
-    v, w = spectral.Eigh(UPLO != "U")(x)
-    return EighResult(w, v)
-
-
-def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
-    """Ascending eigenvalues of Hermitian matrices."""
-    return eigh(a, UPLO, symmetrize_input)[0]
-
-
-def eig(a):
-    """Eigenvalues and right eigenvectors (columns), complex."""
-    w, v = spectral.Eig(False, True)(_matrix("eig", a, square=True))
-    return EigResult(w, v)
-
-
-def eigvals(a):
-    """Eigenvalues, complex."""
-    return spectral.Eig(False, False)(_matrix("eigvals", a, square=True))[0]
-
 
 # --- systems -----------------------------------------------------------------------------------
 
@@ -192,8 +57,8 @@ def solve(a, b):
     >>> solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.ones(2))
     Array([0.5 , 0.25], dtype=float64)
     """
-    x, y = _pair("solve", a, b)
-    x = _matrix("solve", x, square=True)
+    x, y = pair_of("solve", a, b)
+    x = matrix_of("solve", x, square=True)
     vector = y.ndim == 1
     if y.ndim == 0 or (y.shape[0] if vector else y.shape[-2]) != x.shape[-1]:
         raise ShapeError(
@@ -215,7 +80,7 @@ def inv(a):
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float64)
     """
-    x = _matrix("inv", a, square=True)
+    x = matrix_of("inv", a, square=True)
     return prims.solve(x, m.eye(x.shape, x.dtype))
 
 
@@ -230,7 +95,7 @@ def _lu(x: Array) -> tuple[Array, Array, Array]:
 
 def det(a):
     """Determinants."""
-    x = _matrix("det", a, square=True)
+    x = matrix_of("det", a, square=True)
     n = x.shape[-1]
     if n == 0:
         return full(x.shape[:-2], 1, x.dtype)
@@ -248,11 +113,18 @@ def _det3(x: Array) -> Array:
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
 
 
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant and the logarithm of its size."""
+
+    sign: Array
+    logabsdet: Array
+
+
 def slogdet(a, *, method=None):
     """The sign of determinants, and the logarithms of their sizes."""
     if method not in (None, "lu", "qr"):
         raise InvalidValue(f"slogdet with method={method!r}; expected 'lu' or 'qr'")
-    x = _matrix("slogdet", a, square=True)
+    x = matrix_of("slogdet", a, square=True)
     if not dtypes.is_complex(x.dtype):
         given = ops.stop_gradient(x)
         lu, pivots, sign = _lu(given)
@@ -275,7 +147,7 @@ def slogdet(a, *, method=None):
 
 def lstsq(a, b, rcond=None, *, numpy_resid=False):
     """x that makes |a x - b| least, its residuals, the rank of a, and its singular values."""
-    x, y = _pair("lstsq", a, b)
+    x, y = pair_of("lstsq", a, b)
     if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
         raise ShapeError(
             f"linalg.lstsq of shapes {x.shape} and {y.shape}; expected (m, n) and (m,) or (m, k)"
@@ -304,7 +176,7 @@ def _eps(x: Array) -> float:
 
 def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     """The pseudo-inverse."""
-    x = _matrix("pinv", a)
+    x = matrix_of("pinv", a)
     rtol = _one_of("pinv", "rcond", rcond, rtol)
     if rtol is None:
         rtol = 10.0 * max(x.shape[-2:]) * _eps(x)
@@ -324,7 +196,7 @@ def _one_of(name: str, other: str, given: Any, rtol: Any) -> Any:
 
 def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     """The number of singular values above a tolerance."""
-    x = _matrix("matrix_rank", M)
+    x = matrix_of("matrix_rank", M)
     s = svd(x, compute_uv=False, hermitian=hermitian)
     rtol = _one_of("matrix_rank", "tol", tol, rtol)
     if rtol is None:
@@ -372,103 +244,9 @@ def multi_dot(arrays, *, precision=None):
     return contract.einsum(f"{','.join(terms)}->{head}{tail}", *xs)
 
 
-# --- norms -------------------------------------------------------------------------------------
-
-
-def norm(x, ord=None, axis=None, keepdims=False):
-    """The norm of vectors or matrices; by default the square root of the sum of squares.
-
-    >>> import fnx.numpy as jnp
-    >>> norm(jnp.array([3.0, 4.0]))
-    Array(5., dtype=float64)
-    """
-    (x,) = promote_inexact("linalg.norm", x)
-    if axis is None:
-        if ord is None:
-            total = reduce.sum(_square(x), keepdims=keepdims)
-            return ufuncs.sqrt(total)
-        axis = tuple(range(x.ndim))
-    axes = canonical_axes(axis, x.ndim)
-    if len(axes) == 1:
-        return _vector_norm(x, ord, axes[0], keepdims)
-    if len(axes) == 2:
-        return _matrix_norm(x, ord, axes, keepdims)
-    if ord is None:
-        return ufuncs.sqrt(reduce.sum(_square(x), axes, keepdims=keepdims))
-    raise InvalidValue(f"norm over axes {axes}; expected one or two")
-
-
-def _square(x: Array) -> Array:
-    if dtypes.is_complex(x.dtype):
-        return ops.real(ops.mul(x, ops.conj(x)))
-    return ops.square(x)
-
-
-def _vector_norm(x: Array, ord: Any, axis: int, keepdims: bool) -> Array:
-    options: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
-    if ord is None or ord == 2:
-        return ufuncs.sqrt(reduce.sum(_square(x), **options))
-    size = ufuncs.abs(x)
-    if ord == math.inf:
-        return reduce.max(size, initial=0.0, **options)
-    if ord == -math.inf:
-        return reduce.min(size, **options)
-    if ord == 0:
-        return reduce.sum(convert(ufuncs.not_equal(x, 0), size.dtype), **options)
-    if ord == 1:
-        return reduce.sum(size, **options)
-    if isinstance(ord, str):
-        raise InvalidValue(f"norm of a vector with ord={ord!r}; expected a number")
-    return ufuncs.power(reduce.sum(ufuncs.power(size, ord), **options), ufuncs.divide(1.0, ord))
-
-
-def _largest(x: Array, axis: int, keepdims: bool = True) -> Array:
-    return reduce.max(x, axis, keepdims=keepdims, initial=0.0)
-
-
-def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
-    if ord in (None, "f", "fro"):
-        return ufuncs.sqrt(reduce.sum(_square(x), axes, keepdims=keepdims))
-    row, column = axes
-    if ord in (1, -1, math.inf, -math.inf):
-        first, second = (row, column) if ord in (1, -1) else (column, row)
-        sums = reduce.sum(ufuncs.abs(x), first, keepdims=True)
-        out = _largest(sums, second) if ord > 0 else reduce.min(sums, second, keepdims=True)
-    elif ord in (2, -2, "nuc"):
-        s = svd(moveaxis(x, axes, (-2, -1)), compute_uv=False)
-        fold = {2: _largest, -2: reduce.min, "nuc": reduce.sum}[ord]
-        out = expand_dims(fold(s, axis=-1, keepdims=True)[..., 0], axes)
-    else:
-        raise InvalidValue(
-            f"norm of a matrix with ord={ord!r}; expected 1, 2, inf, 'fro', 'nuc', ..."
-        )
-    if keepdims:
-        return out
-    return reshape_to(out, tuple([n for k, n in enumerate(out.shape) if k not in axes]))
-
-
-def matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    """Norms of the matrices in the last two axes."""
-    return norm(x, ord, (-2, -1), keepdims)
-
-
-def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-    """Norms of vectors along axes, by default of all elements."""
-    x = to_array(x, "linalg.vector_norm")
-    if axis is None or isinstance(axis, (tuple, list)):
-        axes = canonical_axes(axis, x.ndim)
-        rest = [k for k in range(x.ndim) if k not in axes]
-        shape = [1 if k in axes else n for k, n in enumerate(x.shape)]
-        x = moveaxis(x, axes, range(len(rest), x.ndim)) if axes else x
-        x = reshape_to(x, (*x.shape[: len(rest)], math.prod(x.shape[len(rest) :])))
-        out = norm(x, ord, -1)
-        return reshape_to(out, tuple(shape)) if keepdims else out
-    return norm(x, ord, axis, keepdims)
-
-
 def cond(x, p=None):
     """The condition number."""
-    x = _matrix("cond", x)
+    x = matrix_of("cond", x)
     if p in (None, 2, -2):
         s = svd(x, compute_uv=False)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -481,7 +259,7 @@ def cond(x, p=None):
 
 def tensorsolve(a, b, axes=None):
     """x with tensordot(a, x, x.ndim) = b."""
-    x, y = _pair("tensorsolve", a, b)
+    x, y = pair_of("tensorsolve", a, b)
     if axes is not None:
         order = [k for k in range(x.ndim) if k not in axes] + list(axes)
         x = transpose(x, order)
@@ -493,7 +271,7 @@ def tensorsolve(a, b, axes=None):
 
 def tensorinv(a, ind=2):
     """The inverse of `tensordot` with a."""
-    x = _pair("tensorinv", a, 0.0)[0]
+    x = pair_of("tensorinv", a, 0.0)[0]
     if ind <= 0:
         raise InvalidValue(f"tensorinv with ind={ind}; expected at least 1")
     head, tail = x.shape[:ind], x.shape[ind:]

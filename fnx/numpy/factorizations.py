@@ -1,0 +1,154 @@
+"""Factorizations of stacks of matrices: Cholesky, QR, singular values, eigenvalues."""
+
+from typing import Any, NamedTuple
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy import ufuncs
+from fnx.numpy.shapes import expand_dims
+from fnx.numpy.util import (
+    convert,
+    promote_inexact,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops import linalg as prims
+from fnx.ops import matrix as m
+from fnx.ops import reflections, spectral
+from fnx.ops.broadcast import scalar
+
+
+class QRResult(NamedTuple):
+    """Orthonormal columns Q and upper triangular R."""
+
+    Q: Array
+    R: Array
+
+
+class SVDResult(NamedTuple):
+    """U, the singular values S, and V^H."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class EighResult(NamedTuple):
+    """Ascending eigenvalues, and eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class EigResult(NamedTuple):
+    """Eigenvalues, and right eigenvectors as columns."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+def matrix_of(name: str, a: Any, square: bool = False) -> Array:
+    (x,) = promote_inexact(f"linalg.{name}", a)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
+        x = convert(x, dtypes.float32)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        kind = "square matrices" if square else "matrices"
+        raise ShapeError(f"linalg.{name} of shape {x.shape}; expected {kind} in the last two axes")
+    return x
+
+
+def pair_of(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+    x, y = promote_inexact(f"linalg.{name}", a, b)
+    if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4:
+        x, y = convert(x, dtypes.float32), convert(y, dtypes.float32)
+    return x, y
+
+
+def symmetrized(x: Array) -> Array:
+    return ops.mul(ops.add(x, m.adjoint(x)), scalar(0.5, x.dtype))
+
+
+def cholesky(a, *, upper=False, symmetrize_input=True):
+    """The lower triangular L with L L^H = a (or the upper one with U^H U = a); nan if there is none.
+
+    >>> import fnx.numpy as jnp
+    >>> cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float64)
+    """
+    x = matrix_of("cholesky", a, square=True)
+    x = symmetrized(x) if symmetrize_input else m.adjoint(x) if upper else x
+    out = prims.cholesky(x)
+    return m.adjoint(out) if upper else out
+
+
+def qr(a, mode="reduced"):
+    """Orthonormal Q and upper triangular R with Q R = a; with mode 'raw' LAPACK's reflections."""
+    x = matrix_of("qr", a)
+    if mode == "raw":  # as NumPy gives it, transposed
+        packed, taus = reflections.Geqrf()(x)
+        return QRResult(m.swap(packed), taus)
+    if mode not in ("reduced", "full", "complete", "r"):
+        raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete', 'r' or 'raw'")
+    q, r = spectral.QR(mode == "complete")(x)
+    return r if mode == "r" else QRResult(q, r)
+
+
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
+    """U, singular values in decreasing order, and V^H, with U S V^H = a."""
+    x = matrix_of("svd", a)
+    if subset_by_index is not None:
+        raise InvalidValue("svd with subset_by_index is not supported; slice the result")
+    if hermitian:
+        return _hermitian_svd(x, compute_uv)
+    if not compute_uv:
+        return spectral.SVD(False, False)(x)[0]
+    s, u, vh = spectral.SVD(bool(full_matrices), True)(x)
+    return SVDResult(u, s, vh)
+
+
+def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
+    w, v = eigh(x)
+    from fnx.numpy.choice import take_along_axis
+    from fnx.numpy.sorting import argsort
+
+    size = ufuncs.abs(w)
+    order = argsort(size, -1, descending=True)
+    s = take_along_axis(size, order, -1)
+    if not compute_uv:
+        return s
+    u = take_along_axis(v, expand_dims(order, -2), -1)
+    signs = take_along_axis(ufuncs.where3(ufuncs.less(w, 0), -1.0, 1.0), order, -1)
+    v = ufuncs.multiply(u, convert(expand_dims(signs, -2), u.dtype))
+    return SVDResult(u, s, m.adjoint(v))
+
+
+def svdvals(x, /):
+    """Singular values in decreasing order."""
+    return svd(x, compute_uv=False)
+
+
+def eigh(a, UPLO=None, symmetrize_input=True):
+    """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices."""
+    x = matrix_of("eigh", a, square=True)
+    if UPLO not in (None, "L", "U"):
+        raise InvalidValue(f"eigh with UPLO={UPLO!r}; expected 'L' or 'U'")
+    x = symmetrized(x) if symmetrize_input else x
+    v, w = spectral.Eigh(UPLO != "U")(x)
+    return EighResult(w, v)
+
+
+def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
+    """Ascending eigenvalues of Hermitian matrices."""
+    return eigh(a, UPLO, symmetrize_input)[0]
+
+
+def eig(a):
+    """Eigenvalues and right eigenvectors (columns), complex."""
+    w, v = spectral.Eig(False, True)(matrix_of("eig", a, square=True))
+    return EigResult(w, v)
+
+
+def eigvals(a):
+    """Eigenvalues, complex."""
+    return spectral.Eig(False, False)(matrix_of("eigvals", a, square=True))[0]
