@@ -1,5 +1,6 @@
-"""Loops that should become vectors do: in the assembly stand calls of vector functions."""
+"""Loops that should become vectors do: in the assembly stand vectors, or calls of vector functions."""
 
+import platform
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
+from fnx.lowering.emit import emit_llvm
 
 
 def triads(x, y):
@@ -40,7 +42,8 @@ def rows(x, y):
 @pytest.mark.parametrize(
     ("f", "shape"), [(triads, (40, 40, 40)), (neighbours, (90, 70)), (rows, (90, 70))]
 )
-def test_costly_functions_are_called_on_vectors(f, shape):
+def test_costly_functions_are_called_on_vectors(f, shape, monkeypatch):
+    monkeypatch.setattr(emit_llvm, "INLINED", 0)
     x, y = np.random.default_rng(0).normal(size=(2, *shape))
     asm = jax.jit(f).lower(x, y).as_text("asm")
     functions = re.split(r"^\w[\w.]*:", asm, flags=re.MULTILINE)
@@ -48,3 +51,15 @@ def test_costly_functions_are_called_on_vectors(f, shape):
     assert calling
     for text in calling:
         assert "fnx_v_tanh_float64_w" in text
+
+
+@pytest.mark.parametrize("f", [neighbours, rows])
+def test_short_functions_are_part_of_loops(f):
+    x, y = np.random.default_rng(0).normal(size=(2, 90, 70))
+    lowered = jax.jit(f).lower(x, y)
+    assert "fnx_v_" not in lowered.as_text("llvm")
+    if platform.machine() == "x86_64":
+        # The quotient of tanh, in a loop of its own: one of numbers alone would be divsd.
+        assert "divpd" in lowered.as_text("asm")
+    wanted = f(x, y)
+    np.testing.assert_allclose(lowered.compile()(x, y), wanted, rtol=1e-13, atol=1e-14)

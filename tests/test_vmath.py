@@ -9,7 +9,7 @@ import pytest
 import fnx
 from fnx.core.scalar import Expr, var
 from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
-from fnx.lowering.emit import vector_names
+from fnx.lowering.emit import emit_llvm, vector_names
 from fnx.lowering.emit.vmath import USUAL, VMATH
 from fnx.lowering.runtime import compiler, vlib
 
@@ -64,6 +64,15 @@ def test_single_agrees_with_double(op):
     assert (same | known).all()
     ulp = np.spacing(np.maximum(abs(nearest[known]), np.float32(2.0**-126))).astype("float64")
     assert (abs(got[known] - want[known]) <= (BOUND[op] + 0.01) * ulp).all()
+
+
+@pytest.mark.parametrize("op", sorted(SAMPLES))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_calls_give_the_bits_of_what_is_inlined(op, dtype, monkeypatch):
+    arrays = inputs(op, dtype, 50)
+    inlined = evaluate(op, arrays)
+    monkeypatch.setattr(emit_llvm, "INLINED", 0)
+    np.testing.assert_array_equal(evaluate(op, arrays), inlined)
 
 
 # --- special values ----------------------------------------------------------------------------

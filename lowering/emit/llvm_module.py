@@ -27,6 +27,7 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[tuple[str, str], str] = field(default_factory=dict)
     shared: bool = True  # whether mathematical functions are those that all programs share
+    inlined: frozenset[tuple[str, str]] = frozenset()  # but for these
     variants: dict[str, list[str]] = field(default_factory=dict)
     metadata: list[str] = field(default_factory=list)
     _known: dict[Any, str] = field(default_factory=dict)
@@ -93,7 +94,8 @@ class Module:
     def helper(self, op: str, dtype: str) -> str:
         """The name of the function of an operation, printed when it is first asked for."""
         name = self.helpers.get((op, dtype))
-        if name is None and self.shared and vector_names.exists(op, dtype):
+        shared = self.shared and vector_names.exists(op, dtype) and (op, dtype) not in self.inlined
+        if name is None and shared:
             name = self.helpers[op, dtype] = self._shared(op, dtype)
         if name is None:
             name, text, declarations, needs = helper_text(op, dtype, self.has_half, self.shared)
