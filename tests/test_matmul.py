@@ -24,7 +24,9 @@ def routine(dtype, bits):
         pytest.skip(f"this CPU has no vectors of {bits} bits")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processor, "vector_bits", lambda: bits)
-        return KIND(matmul.address.__wrapped__(dtype)), matmul.work_elements
+        return KIND(
+            matmul._code.__wrapped__(dtype).addresses[matmul.name(dtype)]
+        ), matmul.work_elements
 
 
 def multiply(f, a, b):

@@ -95,7 +95,7 @@ SOME = {"float64": ORDERS, "complex128": ORDERS, "float32": [4, 6, 20], "complex
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cholesky_of_all_orders(dtype):
     report = agrees(*[(cholesky, positive(n, dtype=dtype)) for n in SOME[dtype]])
-    assert "potrf" in report
+    assert "fnx_cholesky" in report or "potrf" in report
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,7 +1,8 @@
-"""Cholesky, triangular systems, LU and linear systems by LAPACK, one matrix of a stack after the other.
+"""Cholesky, triangular systems, LU and linear systems, one matrix of a stack after the other.
 
-LAPACK's matrices are column-major. Where that does not matter, a routine is told that it sees
-transposed matrices; LU works on transposed copies.
+Real matrices are left to fnx's own routines (dense.py), others to LAPACK, whose matrices are
+column-major. Where that does not matter, a routine is told that it sees transposed matrices; LU
+works on transposed copies.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,14 @@ from fnx.lowering.build.values import Handle, Stored
 from fnx.lowering.build.views import Matrices, View, matrices, offset, view
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
 
-from . import small, small_lu
+from . import dense, small, small_lu
 from .stacks import (
     at,
     call,
     columns,
     const,
     each,
+    filled,
     finish,
     in_place,
     info,
@@ -56,18 +58,20 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         return
     lives = in_place(builder, a, out)
     out.state = lives
-    failed = info(builder)
+
+    def factored(matrix: Ref) -> tuple[Stmt, Expr]:
+        """The call, and whether there is no factor."""
+        if dense.exists(a.dtype):
+            return dense.cholesky(builder, matrix, n)
+        failed = info(builder)
+        # What is lower in rows is upper in columns.
+        args = ["U", n, matrix, n, Ref(failed, ZERO)]
+        written = [lives.buffer, failed]
+        return call(builder, symbol("potrf", a.dtype), args, written), not_zero(failed, ZERO)
 
     def one(t: Expr) -> list[Stmt]:
         matrix = nth(lives, t, n * n)
-        # What is lower in rows is upper in columns.
-        potrf = call(
-            builder,
-            symbol("potrf", a.dtype),
-            ["U", n, matrix, n, Ref(failed, ZERO)],
-            [lives.buffer, failed],
-        )
-        bad = not_zero(failed, ZERO)
+        potrf, bad = factored(matrix)
 
         def clear(i: Expr) -> list[Stmt]:
             row = scalar.add(matrix.index, scalar.mul(i, scalar.size(n)))
@@ -175,6 +179,10 @@ def _trsm(
         op = "N" if kept else "C" if f.conjugated else "T"
         args = [half, op, unit, n, a, leading, b, 1]
         return call(builder, symbol("trsv", dtype, "blas"), args, [lives.buffer])
+    if dense.exists(dtype):
+        strides = (1, leading) if f.transposing else (leading, 1)
+        lower = f.lower != f.transposing
+        return dense.solve(builder, a, strides, lower, f.unit, b, shape, left)
     op = "N" if not f.transposing else "C" if f.conjugated else "T"
     side = "R" if left else "L"
     args = [side, half, op, unit, cols, rows, const(1, dtype), a, leading, b, cols]
@@ -197,13 +205,18 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     if max(rows, cols) <= small_lu.LOOPS:
         small_lu.lu(builder, a, outs)
         return
-    factors = columns(builder, a)
+    own = dense.exists(a.dtype)
+    factors = in_place(builder, a, out) if own else columns(builder, a)
     swaps = place(builder, pivots)
     permutation = place(builder, order)
     failed = info(builder)
 
     def one(t: Expr) -> list[Stmt]:
         where = nth(swaps, t, k)
+        reorder = permute(where, nth(permutation, t, rows), rows, k)
+        if own:
+            matrix = nth(factors, t, rows * cols)
+            return [dense.lu(builder, matrix, rows, cols, where), *reorder]
         getrf = call(
             builder,
             symbol("getrf", a.dtype),
@@ -213,14 +226,17 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         return [
             getrf,
             loop(k, lambda i: [minus_one(swaps, scalar.add(where.index, i))], vector=True),
-            *permute(where, nth(permutation, t, rows), rows, k),
+            *reorder,
         ]
 
     each(builder, count, one)
     finish(builder, pivots)
     finish(builder, order)
-    shape = (*lead, cols, rows)
-    result(builder, out, transposed(factors, shape), "lu")
+    if own:
+        out.state = factors
+        finish(builder, out)
+    else:
+        result(builder, out, transposed(factors, (*lead, cols, rows)), "lu")
 
 
 def lu_pivots_to_permutation(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -310,23 +326,25 @@ def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         place(builder, out)
         finish(builder, out)
         return
-    factors = columns(builder, a)  # type: ignore[arg-type]
+    own = dense.exists(a.dtype)
+    copied = filled(builder, a.shape, a.dtype, a) if own else columns(builder, a)  # type: ignore
+    factors: Stored = copied
     lives = in_place(builder, b, out)  # type: ignore[arg-type]
     out.state = lives
     swaps, failed = work(builder, "int32", n), info(builder)
-    v = View(factors.buffer, factors.base, ())
-    form = Matrices(v, True, n)
+    form = Matrices(View(factors.buffer, factors.base, ()), not own, n)
 
     def one(t: Expr) -> list[Stmt]:
         address = nth(factors, t, n * n)
         rhs = nth(lives, t, n * cols)
-        getrf = call(
-            builder,
-            symbol("getrf", a.dtype),
-            [n, n, address, n, at(swaps), Ref(failed, ZERO)],
-            [factors.buffer, swaps.buffer, failed],
+        written = [factors.buffer, swaps.buffer, failed]
+        args = [n, n, address, n, at(swaps), Ref(failed, ZERO)]
+        getrf = (
+            dense.lu(builder, address, n, n, at(swaps))
+            if own
+            else call(builder, symbol("getrf", a.dtype), args, written)
         )
-        swap = _swap_rows(at(swaps), 1, rhs, n, cols, False)
+        swap = _swap_rows(at(swaps), 0 if own else 1, rhs, n, cols, False)
         return [getrf, swap, *_two_triangles(builder, address, form, rhs, lives, (n, cols), False)]
 
     each(builder, prod(lead), one)

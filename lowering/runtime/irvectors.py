@@ -1,5 +1,7 @@
 """Writing LLVM IR with vectors of this CPU's width, the last of a row under a mask."""
 
+from collections.abc import Sequence
+
 from fnx.lowering.emit.vector_names import TYPE
 from fnx.lowering.target import processor
 
@@ -16,15 +18,16 @@ def exists(dtype: str) -> bool:
 class Vectors:
     """What is written for one dtype; `size` bytes an element, `lanes` of them in a vector."""
 
-    def __init__(self, dtype: str):
-        self.module = Module()
+    def __init__(self, dtype: str, lanes: int = 0, module: Module | None = None):
+        self.module = module or Module()
         self.size = DTYPES[dtype]
-        self.lanes = processor.vector_bits() // 8 // self.size
+        self.lanes = lanes or processor.vector_bits() // 8 // self.size
         self.t = TYPE[dtype]
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}f{8 * self.size}"
         self.mask = f"<{self.lanes} x i1>"
         self.bytes = self.size * self.lanes
+        self.zero = Value(self.v, "zeroinitializer")
 
     def mask_of(self, f: Function, lanes: Value) -> Value:
         """A mask of the first so many lanes."""
@@ -40,9 +43,7 @@ class Vectors:
 
     def masked_load(self, f: Function, place: Value, mask: Value) -> Value:
         routine = f"llvm.masked.load.{self.suffix}.p0"
-        return f.call(
-            routine, self.v, place, i32(self.size), mask, Value(self.v, "zeroinitializer")
-        )
+        return f.call(routine, self.v, place, i32(self.size), mask, self.zero)
 
     def masked_store(self, f: Function, x: Value, place: Value, mask: Value) -> None:
         f.call(f"llvm.masked.store.{self.suffix}.p0", "void", x, place, i32(self.size), mask)
@@ -52,3 +53,33 @@ class Vectors:
 
     def scaled(self, f: Function, elements: Value) -> Value:
         return f.mul(elements, self.size)
+
+    def save(self, f: Function, x: Value, place: Value) -> None:
+        f.do(f"store {x}, {place}, align {self.size}")
+
+    def times(self, f: Function, x: Value, y: Value) -> Value:
+        return f.emit(x.type, f"fmul {x}, {y.name}")
+
+    def minus_product(self, f: Function, c: Value, x: Value, y: Value) -> Value:
+        """c - x y, rounded once."""
+        negative = f.emit(x.type, f"fneg {x}")
+        return f.call(f"llvm.fma.{self.suffix}", self.v, negative, y, c)
+
+    def transposed(self, f: Function, x: Sequence[Value]) -> list[Value]:
+        """The columns of as many rows as there are lanes."""
+        x, step = list(x), 1
+        while step < self.lanes:
+            y = list(x)
+            for i in range(self.lanes):
+                if i & step:
+                    continue
+                low = [e if not e & step else e - step + self.lanes for e in range(self.lanes)]
+                high = [e + step if not e & step else e + self.lanes for e in range(self.lanes)]
+                for at, numbers in ((i, low), (i + step, high)):
+                    chosen = ", ".join(f"i32 {e}" for e in numbers)
+                    y[at] = f.emit(
+                        self.v,
+                        f"shufflevector {x[i]}, {x[i + step]}, <{self.lanes} x i32> <{chosen}>",
+                    )
+            x, step = y, 2 * step
+        return x

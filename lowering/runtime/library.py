@@ -103,18 +103,27 @@ def _product(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
         from . import matmul, matvec
 
-        return (matmul if routine == "gemm" else matvec).address(dtype)
+        return matvec.address(dtype) if routine == "gemv" else matmul.address(dtype, routine)
+
+    return address
+
+
+def _dense(routine: str, dtype: str) -> Callable[[], int]:
+    def address() -> int:
+        from . import dense
+
+        return dense.address(routine, dtype)
 
     return address
 
 
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
-RUNTIME |= {
-    f"fnx_{routine}_{dtype}": _product(routine, dtype)
-    for routine in ("gemm", "gemv")
-    for dtype in ("float32", "float64")
-}
+for _dtype in ("float32", "float64"):
+    for _routine in ("gemm", "gemm_minus", "gemv"):
+        RUNTIME[f"fnx_{_routine}_{_dtype}"] = _product(_routine, _dtype)
+    for _routine in ("solve_left", "solve_right", "cholesky", "lu"):
+        RUNTIME[f"fnx_{_routine}_{_dtype}"] = _dense(_routine, _dtype)
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 
 

@@ -2,7 +2,7 @@
 
 `void fnx_gemm_<dtype>(m, n, k, a, row, column, b, row, column, c, leading, work)` writes A B to C. Rows
 and columns are that many elements apart, one of the two being 1; rows of C are contiguous. `work` has
-`work_elements(n, k)` elements.
+`work_elements(n, k)` elements. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
 A tile of C, eight or four rows of up to three vectors, is kept in registers while columns of A and
 rows of B are multiplied, for up to `DEPTH` indices between them. B is packed for that, block by block,
@@ -24,12 +24,13 @@ WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
 PIECE = 1 << 18  # multiplications that are worth a task of their own
+GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 MOST_ROWS = 8
 PARTS = "m k a row column block c leading base extra slivers add lanes".split()
 
 
-def name(dtype: str) -> str:
-    return f"fnx_gemm_{dtype}"
+def name(dtype: str, routine: str = "gemm") -> str:
+    return f"fnx_{routine}_{dtype}"
 
 
 def work_elements(n: int, k: int, dtype: str) -> int:
@@ -39,15 +40,21 @@ def work_elements(n: int, k: int, dtype: str) -> int:
 
 
 @once
-def address(dtype: str) -> int:
-    """The address of the routine."""
+def address(dtype: str, routine: str = "gemm") -> int:
+    """The address of a routine: gemm or gemm_minus."""
+    return _code(dtype).addresses[name(dtype, routine)]
+
+
+@once
+def _code(dtype: str) -> machine.Code:
     from . import threads
 
     imports = {"fnx_parallel_for": threads.address()}
     label = f"{name(dtype)} {processor.vector_bits()}"
-    made = machine.code(lambda: text(dtype), [name(dtype)], imports, "routine", label)
+    exports = [name(dtype), name(dtype, "gemm_minus")]
+    made = machine.code(lambda: text(dtype), exports, imports, "routine", label)
     machine.keep_forever(made.keep)
-    return made.addresses[name(dtype)]
+    return made
 
 
 def text(dtype: str) -> str:
@@ -67,7 +74,12 @@ class _Routine(Vectors):
         self.pack()
         self.pack_transposed()
         self.rows_task()
-        self.gemm(name(dtype))
+        self.gemm()
+        for routine, add, factor in (("gemm", 0, "1.0"), ("gemm_minus", 1, "-1.0")):
+            public = name(dtype, routine)
+            with Function(self.module, public, "void", *GEMM, public=True) as f:
+                f.call("gemm", "void", *f.args, i64(add), Value(self.t, factor))
+                f.ret()
 
     # --- a tile of C
 
@@ -120,14 +132,15 @@ class _Routine(Vectors):
     # --- packing
 
     def pack(self) -> None:
-        """Copy k rows of B, so that what each column of tiles reads is contiguous.
+        """Copy k rows of B times a factor, so that what each column of tiles reads is contiguous.
 
         Arguments: k, b, bytes from row to row, tiles, vectors of most, how many have one more, columns
-        that exist, target.
+        that exist, target, factor.
         """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "i64", "i64", "ptr"]
+        kinds = ["i64", "ptr", "i64", "i64", "i64", "i64", "i64", "ptr", self.t]
         with Function(self.module, "pack", "void", *kinds) as f:
-            k, b, row, slivers, base, extra, columns, target = f.args
+            k, b, row, slivers, base, extra, columns, target, number = f.args
+            factor = self.splat(f, number)
             vectors = f.add(f.mul(base, slivers), extra)
             last = f.sub(vectors, 1)
             mask = self.mask_of(f, f.sub(columns, f.mul(last, self.lanes)))
@@ -144,10 +157,10 @@ class _Routine(Vectors):
                     whole = f.sub(width, ends)
                     with f.loop(whole) as v:
                         x = self.load(f, f.index(source.get(), v, self.bytes))
-                        f.do(f"store {x}, {f.index(to, v, self.bytes)}, align {self.size}")
+                        self.save(f, self.times(f, x, factor), f.index(to, v, self.bytes))
                     with f.when(f.compare("ne", ends, 0)):
                         x = self.masked_load(f, f.index(source.get(), whole, self.bytes), mask)
-                        f.do(f"store {x}, {f.index(to, whole, self.bytes)}, align {self.size}")
+                        self.save(f, self.times(f, x, factor), f.index(to, whole, self.bytes))
                     source.set(f.at(source.get(), across))
                     place.set(f.at(place.get(), f.mul(across, k)))
             f.ret()
@@ -155,11 +168,12 @@ class _Routine(Vectors):
     def pack_transposed(self) -> None:
         """The same where the elements of a column of B are contiguous, columns being apart.
 
-        Arguments: k, b, bytes from column to column, width, columns, target.
+        Arguments: k, b, bytes from column to column, width, columns, target, factor.
         """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr"]
+        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", self.t]
         with Function(self.module, "pack_transposed", "void", *kinds) as f:
-            k, b, column, width, columns, target = f.args
+            k, b, column, width, columns, target, number = f.args
+            factor = self.splat(f, number)
             across = f.mul(width, self.bytes)
             whole = f.binary("sdiv", k, self.lanes)
             done = f.mul(whole, self.lanes)
@@ -170,36 +184,28 @@ class _Routine(Vectors):
                 full = f.compare("sge", left, self.lanes)
                 with f.choice(full) as (yes, no):
                     with yes, f.loop(whole) as block:
-                        self.transpose(f, first, column, place, across, block)
+                        self.transpose(f, first, column, place, across, block, factor)
                     with no:
-                        self.one_by_one(f, first, column, place, across, i64(0), done, left)
-                self.one_by_one(f, first, column, place, across, done, k, left)
+                        self.one_by_one(f, first, column, place, across, i64(0), done, left, number)
+                self.one_by_one(f, first, column, place, across, done, k, left, number)
             f.ret()
 
     def transpose(
-        self, f: Function, b: Value, column: Value, target: Value, across: Value, block: Value
+        self,
+        f: Function,
+        b: Value,
+        column: Value,
+        target: Value,
+        across: Value,
+        block: Value,
+        factor: Value,
     ) -> None:
         """A square block of as many rows and columns as there are lanes."""
         source = f.index(b, block, self.bytes)
         x = [self.load(f, f.at(source, f.mul(column, j))) for j in range(self.lanes)]
-        step = 1
-        while step < self.lanes:
-            y = list(x)
-            for i in range(self.lanes):
-                if i & step:
-                    continue
-                low = [e if not e & step else e - step + self.lanes for e in range(self.lanes)]
-                high = [e + step if not e & step else e + self.lanes for e in range(self.lanes)]
-                for at, numbers in ((i, low), (i + step, high)):
-                    chosen = ", ".join(f"i32 {e}" for e in numbers)
-                    y[at] = f.emit(
-                        self.v,
-                        f"shufflevector {x[i]}, {x[i + step]}, <{self.lanes} x i32> <{chosen}>",
-                    )
-            x, step = y, 2 * step
         start = f.at(target, f.mul(f.mul(block, self.lanes), across))
-        for p, vector in enumerate(x):
-            f.do(f"store {vector}, {f.at(start, f.mul(across, p))}, align {self.size}")
+        for p, vector in enumerate(self.transposed(f, x)):
+            self.save(f, self.times(f, vector, factor), f.at(start, f.mul(across, p)))
 
     def one_by_one(
         self,
@@ -211,15 +217,16 @@ class _Routine(Vectors):
         start: Value,
         end: Value,
         left: Value,
+        factor: Value,
     ) -> None:
         """Rows from start to end of one vector, zero beyond the columns that exist."""
         with f.loop(end, start) as p:
             place, source = f.at(target, f.mul(p, across)), f.index(b, p, self.size)
-            f.do(f"store {self.v} zeroinitializer, {place}, align {self.size}")
+            self.save(f, self.zero, place)
             few = f.choose(f.compare("slt", left, self.lanes), left, i64(self.lanes))
             with f.loop(few) as j:
                 x = f.load(f.at(source, f.mul(j, column)), 0, self.t)
-                f.store(x, f.index(place, j, self.size))
+                f.store(self.times(f, x, factor), f.index(place, j, self.size))
 
     # --- a block
 
@@ -303,23 +310,24 @@ class _Routine(Vectors):
             rest = f.sub(total, start)
             yield start, f.choose(f.compare("slt", rest, most), rest, i64(most))
 
-    def gemm(self, public: str) -> None:
-        kinds = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
-        with Function(self.module, public, "void", *kinds, public=True) as f:
-            m, n, k, a, row, column, b, row_b, column_b, c, leading, work = f.args
+    def gemm(self) -> None:
+        """The blocks one after the other; two more arguments: whether to add to C, and a factor."""
+        with Function(self.module, "gemm", "void", *GEMM, "i64", self.t) as f:
+            m, n, k, a, row, column, b, row_b, column_b, c, leading, work, add, factor = f.args
             total = f.binary("sdiv", f.add(n, self.lanes - 1), self.lanes)
             context = f.slot("i64", len(PARTS))
             given = {"m": m, "row": row, "column": column, "block": work}
             given["leading"] = self.scaled(f, leading)
             with self.blocks(f, k, DEPTH) as (low, depth):
-                given |= {"k": depth, "a": f.at(a, self.scaled(f, f.mul(low, column))), "add": low}
+                given |= {"k": depth, "a": f.at(a, self.scaled(f, f.mul(low, column)))}
+                given["add"] = f.add(low, add)
                 with self.blocks(f, total, VECTORS) as (first, vectors):
                     left = f.mul(first, self.lanes)
                     start = f.add(f.mul(low, row_b), f.mul(left, column_b))
                     source, columns = f.at(b, self.scaled(f, start)), f.sub(n, left)
                     given["c"] = f.at(c, self.scaled(f, left))
                     given |= self.columns(f, vectors, columns)
-                    self.pack_block(f, given, source, row_b, column_b, columns)
+                    self.pack_block(f, given, source, row_b, column_b, columns, factor)
                     for number, part in enumerate(PARTS):
                         f.store(given[part], context, 8 * number)
                     rounds = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
@@ -350,12 +358,14 @@ class _Routine(Vectors):
         row: Value,
         column: Value,
         columns: Value,
+        factor: Value,
     ) -> None:
         """The columns of a block of B, one tile's width after the other."""
         with f.choice(f.compare("eq", column, 1)) as (yes, no):
             with yes:
                 shape = (p["slivers"], p["base"], p["extra"], columns)
-                f.call("pack", "void", p["k"], source, self.scaled(f, row), *shape, p["block"])
+                given = (source, self.scaled(f, row), *shape, p["block"], factor)
+                f.call("pack", "void", p["k"], *given)
             with no:
                 apart = self.scaled(f, column)
                 place, left = f.variable("ptr", p["block"]), f.variable("i64", columns)
@@ -363,7 +373,7 @@ class _Routine(Vectors):
                 with f.loop(p["slivers"]) as s:
                     width = self.width(f, p, s)
                     here = f.mul(width, self.lanes)
-                    given = (width, left.get(), place.get())
+                    given = (width, left.get(), place.get(), factor)
                     f.call("pack_transposed", "void", p["k"], start.get(), apart, *given)
                     place.set(f.at(place.get(), f.mul(f.mul(p["k"], width), self.bytes)))
                     start.set(f.at(start.get(), f.mul(apart, here)))
