@@ -350,3 +350,30 @@ def test_threads_share_small_arrays_in_memory():
     wanted = np.exp(-x * depth) / depth
     found = fnx.jit(lambda x, d: jnp.exp(-x * d) * (1.0 / d))(x, depth)
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16])
+def test_short_rows_are_vectors(n):
+    """Written out, or unrolled too early, their elements would be gathered and scattered."""
+    x, c = (np.random.default_rng(k).normal(size=(s, n)) for k, s in enumerate((40, 20)))
+    w = np.random.default_rng(2).normal(size=(40, 20))
+    apart = lambda x, c: (x[:, None] - c[None]) ** 2
+    weighted = lambda x, c, w: jnp.sum((x[:, None] - c[None]) * w[:, :, None], axis=0)
+    for fn, args in ((apart, (x, c)), (weighted, (x, c, w))):
+        lowered = fnx.jit(fn).lower(*map(jnp.asarray, args))
+        found = np.asarray(lowered.compile()(*map(jnp.asarray, args)))
+        np.testing.assert_allclose(found, np.asarray(fn(*map(jnp.asarray, args))), rtol=1e-12)
+        rows = [line for line in lowered.as_text("kernel").splitlines() if f"< {n}:" in line]
+        assert (n < 4) or any("vector" in line and "unroll" in line for line in rows)
+        if n > 3:
+            assert "scatter" not in lowered.as_text("asm")
+
+
+def test_pieces_of_short_rows_are_written_out():
+    """What the index of a short row decides is decided once."""
+    x = jnp.linspace(0, 1, 60)
+    fn = lambda x: jnp.stack([x, x + 1, x * 2, jnp.sin(x), -x, x], axis=-1)
+    text = fnx.jit(fn).lower(x).as_text("kernel")
+    assert text.count("sin(") == 1
+    assert "for i1 < 6" not in text
+    np.testing.assert_allclose(np.asarray(fnx.jit(fn)(x)), np.asarray(fn(x)), rtol=1e-15)

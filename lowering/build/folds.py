@@ -374,8 +374,10 @@ class Folds(Nests):
             values = f.fold.combine(tuple(accs), self._values_at(f, list(group.vars)))
             body += _all_at_once(places, values)
         for k in reversed(range(len(group.shape))):
-            inner = k == len(group.shape) - 1
-            body = [Loop(group.vars[k], scalar.size(group.shape[k]), body, vector=inner)]
+            n, inner = group.shape[k], k == len(group.shape) - 1
+            # Unrolled before the vectoriser comes, a short row would be elements far apart.
+            whole = inner and self._lanes() // 2 <= n <= fuse.SMALL
+            body = [Loop(group.vars[k], scalar.size(n), body, vector=inner, unroll=int(whole))]
         self._nest(body, [])
 
 

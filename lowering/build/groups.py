@@ -16,7 +16,7 @@ from fnx.lowering.ir import walk
 from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
-from . import fuse, reuse, tiles
+from . import fuse, reuse, short, tiles
 from .values import Folding, Handle, NeedsFlush, Pending, Shape
 
 
@@ -127,9 +127,11 @@ class Nests:
         reused = reuse.choose(self.builder, group, self.stores)
         stores = [self._store(m) for m in self.stores]
         dims = list(zip(group.vars, group.shape, strict=True))
-        flat = self._collapse(stores)
+        flat, rows = self._collapse(stores), False
         if flat is not None:
             dims, stores = flat
+        elif short.rows_are_vectors(stores, group.vars, group.shape):
+            rows = True
         elif self._wants_unroll():
             dims, stores = self._unroll() or (dims, stores)
         else:
@@ -138,7 +140,8 @@ class Nests:
                 self._nest(tiles.loops(self.builder, dims, stores, across), [])
                 return
         body = reuse.read_first(stores) if reused else list(stores)
-        self._nest(self._loops(dims, body), [])
+        # Unrolled before the vectoriser comes, a short row would be elements far apart.
+        self._nest(self._loops(dims, body, unroll=int(rows)), [])
 
     def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
         """One loop over all elements, where everything is read and stored at the same position."""
@@ -170,11 +173,11 @@ class Nests:
             return None
         return list(zip(outer, group.shape[:-1], strict=True)), stores
 
-    def _loops(self, dims: list[tuple[Expr, int]], body: list[Stmt]) -> list[Stmt]:
+    def _loops(self, dims: list[tuple[Expr, int]], body: list[Stmt], unroll: int = 0) -> list[Stmt]:
         """Loops around a body, the last axis innermost."""
         inner = True
         for var, n in reversed(dims):
-            body = [Loop(var, scalar.size(n), body, vector=inner)]
+            body = [Loop(var, scalar.size(n), body, vector=inner, unroll=unroll * inner)]
             inner = False
         return body
 

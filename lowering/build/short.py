@@ -1,0 +1,40 @@
+"""Short rows: whether a short last axis of a nest is computed as vectors, or written out.
+
+Written out, each element of a row is a vector of its own along the axis before, gathered and
+scattered with the row's length between its elements.
+"""
+
+from fnx.core.scalar import Expr
+from fnx.lowering.emit import vector_names
+from fnx.lowering.ir.expressions import nodes
+from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir.kernel import Store
+
+from . import fuse, views
+from .values import Shape
+
+
+def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bool:
+    """Whether what is read and written along a short last axis lies side by side.
+
+    Not if its index decides something, and no vectors that are half empty of costly functions.
+    """
+    if len(shape) < 2 or not 4 <= shape[-1] <= fuse.SMALL:
+        return False
+    exprs = list(nodes([e for s in stores for e in (s.value, s.index)]))
+    costly = shape[-1] <= fuse.UNROLLED_AXIS and any(
+        vector_names.exists(e.op, e.dtype) for e in exprs
+    )
+    row = shape[-1] * max(itemsize(s.buffer.dtype) for s in stores)
+    if row < (fuse.COSTLY_ROW if costly else fuse.SHORT_ROW):
+        return False
+    if any(e.dtype == "bool" and _is_of(e, index[-1]) for e in exprs):
+        return False
+    positions = [s.index for s in stores] + [e.args[0] for e in exprs if e.op == "load"]
+    found = [views.linear(p, {id(index[-1]): 0}) for p in positions]
+    return all(f is not None and f[1].get(0, 0) in (0, 1) for f in found)
+
+
+def _is_of(e: Expr, index: Expr) -> bool:
+    """Whether an expression is one of an index, other than through what is read there."""
+    return e is index or e.op != "load" and any(_is_of(a, index) for a in e.args)
