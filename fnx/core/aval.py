@@ -1,5 +1,6 @@
 """Abstract values: what is known of an array while it is traced."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,7 @@ class ShapedArray:
 
     @property
     def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

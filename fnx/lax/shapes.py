@@ -1,5 +1,6 @@
 """Shape functions of fnx.lax: broadcast, reshape, transpose, slice, pad, concatenate, and kin."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,9 +91,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     lo = start_dimension + x.ndim if start_dimension < 0 else start_dimension
     hi = x.ndim if stop_dimension is None else stop_dimension
     hi = hi + x.ndim if hi < 0 else hi
-    size = 1
-    for n in x.shape[lo:hi]:
-        size *= n
+    size = math.prod(x.shape[lo:hi])
     return reshape(x, (*x.shape[:lo], size, *x.shape[hi:]))
 
 

@@ -13,7 +13,7 @@ from fnx.numpy import indexing, ufuncs
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
 from fnx.numpy.indexing import BadIndex, Plan, wrap
-from fnx.numpy.places import _need_known, nonzero
+from fnx.numpy.places import need_known, nonzero
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import moveaxis, ravel, reshape
@@ -44,7 +44,7 @@ from fnx.ops.sorting import Sort
 from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
 
 
-def _take_static(x: Array, places: np.ndarray, axis: int) -> Array:
+def take_static(x: Array, places: np.ndarray, axis: int) -> Array:
     entries: list[Any] = [slice(0, n, 1) for n in x.shape]
     entries[axis] = places
     return indexing.read(x, Plan((), x.shape, tuple(entries)))
@@ -225,7 +225,7 @@ def choose(a, choices, out=None, mode="raise"):
     xs = _broadcast_arrays("choose", [at, *promote("choose", *choices)])
     n = len(xs) - 1
     if mode == "raise":
-        known = _need_known(at, "choose", "pass mode='clip' or 'wrap'")
+        known = need_known(at, "choose", "pass mode='clip' or 'wrap'")
         if ((known < 0) | (known >= n)).any():
             raise InvalidValue(
                 f"invalid entry of choose: a number outside of 0..{n - 1}; pass mode='clip' or 'wrap'"
@@ -246,7 +246,7 @@ def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
         x, axis = ravel(x), 0
     k = canonical_axis(axis, x.ndim)
     if size is None:
-        places = np.nonzero(_need_known(mask, "compress"))[0]
+        places = np.nonzero(need_known(mask, "compress"))[0]
         return (
             take(x, places, k, mode="clip")
             if len(places)
@@ -291,7 +291,7 @@ def insert(arr, obj, values, axis=None):
     mask = np.ones(n + count, bool)
     mask[at] = False
     source[mask], source[at] = np.arange(n), n + order
-    return _take_static(Concatenate(k)(x, v), source, k)
+    return take_static(Concatenate(k)(x, v), source, k)
 
 
 def _insert_traced(x: Array, at: Array, v: Array, axis: int) -> Array:
@@ -323,7 +323,7 @@ def delete(arr, obj, axis=None, *, assume_unique_indices=False):
         return _delete_traced(x, ravel(obj), k)
     keep = np.ones(x.shape[k], bool)
     keep[obj if isinstance(obj, slice) else np.asarray(obj)] = False
-    return _take_static(x, np.nonzero(keep)[0], k)
+    return take_static(x, np.nonzero(keep)[0], k)
 
 
 def _delete_traced(x: Array, at: Array, axis: int) -> Array:
@@ -357,7 +357,7 @@ def trim_zeros(filt, trim="fb", axis=None):
     x = to_array(filt, "trim_zeros") if not isinstance(filt, (list, tuple)) else array(filt)
     if not x.ndim:
         return x
-    known = _need_known(x, "trim_zeros", "it cannot be traced")
+    known = need_known(x, "trim_zeros", "it cannot be traced")
     kept = np.nonzero(known)
     axes = range(x.ndim) if axis is None else canonical_axes(axis, x.ndim)
     entries: list[Any] = [slice(None)] * x.ndim
@@ -387,7 +387,7 @@ def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None)
     parts = [array(p) for p in multi_index]
     if mode == "raise":
         for p, n in zip(parts, sizes, strict=True):
-            known = _need_known(p, "ravel_multi_index", "pass mode='clip' or 'wrap'")
+            known = need_known(p, "ravel_multi_index", "pass mode='clip' or 'wrap'")
             if ((known < 0) | (known >= n)).any():
                 raise InvalidValue(
                     f"invalid entry of ravel_multi_index: a position outside of an axis of size {n}; "

@@ -11,7 +11,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import where
 from fnx.numpy.creation import array
-from fnx.numpy.places import _need_known
+from fnx.numpy.places import need_known
 from fnx.numpy.ranges import linspace
 from fnx.numpy.reduce import max as max_
 from fnx.numpy.reduce import min as min_
@@ -39,7 +39,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     if at.ndim != 1:
         raise InvalidValue(f"bincount of shape {at.shape}; expected a vector")
     if length is None:
-        known = _need_known(at, "bincount", "pass length=, the static length of the result")
+        known = need_known(at, "bincount", "pass length=, the static length of the result")
         top = max(int(known.max()), 0) + 1 if known.size else 0
         length = max(top, int(minlength))
     at = ufuncs.clip(convert(at, INT), 0, None)

@@ -8,7 +8,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import averages, reduce, ufuncs
-from fnx.numpy.choice import _take_static
+from fnx.numpy.choice import take_static
 from fnx.numpy.creation import array, full
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.ranges import linspace
@@ -110,7 +110,7 @@ def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: 
         turned = places % period
         last = period if mode == "reflect" else period - 1
         source = np.minimum(turned, last - turned)
-    return _take_static(x, source, axis)
+    return take_static(x, source, axis)
 
 
 def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:

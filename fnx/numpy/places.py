@@ -21,7 +21,7 @@ from fnx.ops.broadcast import full as _full
 # --- places -------------------------------------------------------------------------------------
 
 
-def _need_known(
+def need_known(
     x: Array, name: str, hint: str = "pass size=, the static length of the result"
 ) -> np.ndarray:
     if isinstance(x, Tracer) and x.owner.concrete(x) is None:
@@ -38,7 +38,7 @@ def nonzero(a, *, size=None, fill_value=None):
     if not x.ndim:
         raise ShapeError("nonzero of an array of rank 0; expected an axis: jnp.atleast_1d(x)")
     if size is None:
-        known = _need_known(x, "nonzero")
+        known = need_known(x, "nonzero")
         return tuple([array(p) for p in np.nonzero(np.atleast_1d(known))])
     x = reshape_to(x, x.shape or (1,))
     mask = ravel(ufuncs.truth(x))

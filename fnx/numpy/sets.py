@@ -12,12 +12,12 @@ from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
-from fnx.numpy.places import _need_known, nonzero
+from fnx.numpy.places import need_known, nonzero
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import any as any_
 from fnx.numpy.reduce import sum as sum_
 from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel
-from fnx.numpy.sorting import _keys, argsort, searchsorted, sort
+from fnx.numpy.sorting import argsort, searchsorted, sort, sort_keys
 from fnx.numpy.util import (
     INT,
     convert,
@@ -48,7 +48,7 @@ def unique(
     del sorted
     x = to_array(ar, "unique")
     if size is None:
-        known = _need_known(x, "unique")
+        known = need_known(x, "unique")
         if dtypes.NAME.get(x.dtype) == "bfloat16":
             known = known.astype(np.float32)
         found = np.unique(
@@ -82,7 +82,7 @@ def _unique_static(
     width = columns.shape[1]
     if n == 0 or width == 0:
         raise InvalidValue(f"unique with size= of an empty array of shape {shape}")
-    keys = [key for j in range(width) for key in _keys(columns[:, j])]
+    keys = [key for j in range(width) for key in sort_keys(columns[:, j])]
     order = Sort(0, True, len(keys))(*keys, arange(n))[-1]
     ordered = take(rows, order, 0, mode="clip")
     flat = reshape_to(ordered, (n, width))
@@ -189,7 +189,7 @@ def _known_pair(name: str, ar1: Any, ar2: Any, size: Any) -> tuple[Array, Array]
     x, y = promote(name, ar1, ar2)
     if size is None:
         for z in (x, y):
-            _need_known(z, name)
+            need_known(z, name)
     return ravel(x), ravel(y)
 
 

@@ -33,7 +33,7 @@ def _sortable(a: Any, axis: Any, name: str) -> tuple[Array, int]:
     return x, canonical_axis(axis, x.ndim)
 
 
-def _keys(x: Array) -> list[Array]:
+def sort_keys(x: Array) -> list[Array]:
     """What complex numbers are sorted by: the real, then the imaginary part."""
     return [ops.real(x), ops.imag(x)] if dtypes.is_complex(x.dtype) else [x]
 
@@ -47,7 +47,7 @@ def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """
     _no_order(order)
     x, k = _sortable(a, axis, "sort")
-    keys = _keys(x)
+    keys = sort_keys(x)
     if len(keys) == 1:
         out = Sort(k, stable, 1)(x)[0]
     else:
@@ -72,7 +72,7 @@ def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False,
     if descending:
         # Equal elements keep their order: sort the reversed array, and read it backwards.
         x, places = flip(x, k), flip(places, k)
-    keys = _keys(x)
+    keys = sort_keys(x)
     out = Sort(k, stable, len(keys))(*keys, places)[-1]
     out = flip(out, k) if descending else out
     return out if dtype is None else convert(out, dtypes.canonical(dtype))

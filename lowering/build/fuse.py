@@ -63,10 +63,7 @@ def weight(name: str) -> int:
 
 
 def is_small(shape: tuple[int, ...]) -> bool:
-    size = 1
-    for n in shape:
-        size *= n
-    return size <= SMALL
+    return prod(shape) <= SMALL
 
 
 def is_bulk(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:

@@ -1,6 +1,7 @@
 """Elements by index: how points, pieces, reshapes and folds become registers, pulls or members."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -161,9 +162,7 @@ def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) ->
 def fold(
     builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> None:
-    size = 1
-    for n in r.shape:
-        size *= n
+    size = prod(r.shape)
     short = all(n <= fuse.SMALL for n in r.shape)  # longer axes are run-time parameters
     if short and all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
         if all(fuse.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):

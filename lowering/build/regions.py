@@ -7,6 +7,7 @@ new, that change roles after each round: a variable holds where the old one begi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -388,9 +389,7 @@ def _at_step(x: Handle, t: Expr) -> Handle:
     shape = x.shape[1:]
     state: Any
     if isinstance(x.state, Stored):
-        size = 1
-        for n in shape:
-            size *= n
+        size = prod(shape)
         state = _step_of(x.state, size, t)
     else:
         state = Pull(lambda *index: x(t, *index), 0)

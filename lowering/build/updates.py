@@ -1,5 +1,6 @@
 """Updates and cumulative folds: nests whose rounds read what earlier rounds wrote."""
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -31,9 +32,7 @@ def update(
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Handle = r.operand  # type: ignore[assignment]
-    count = 1
-    for n in r.shape:
-        count *= n
+    count = prod(r.shape)
     if fuse.is_small(out.shape) and count * out.size <= _REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
@@ -176,9 +175,7 @@ def _rounds(
             return [store] if inside.attr else []
         return [If(inside, [store], [])]
 
-    count = 1
-    for n in r.shape:
-        count *= n
+    count = prod(r.shape)
     if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
         body = []
         for ix in static_indices(r.shape):

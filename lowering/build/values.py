@@ -1,6 +1,7 @@
 """How a value of a jaxpr exists while its program is built: in registers, in memory, or not yet."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from fnx.core import scalar
@@ -133,10 +134,7 @@ class Handle:
 
     @property
     def size(self) -> int:
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
+        return prod(self.shape)
 
     def __repr__(self) -> str:
         return f"{self.dtype}{list(self.shape)} in {type(self.state).__name__}"

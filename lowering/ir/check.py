@@ -1,6 +1,7 @@
 """Checks a program of the Kernel IR: types, scopes, buffers. For tests and debugging."""
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any, NoReturn
 
 from fnx.core import scalar
@@ -221,9 +222,7 @@ class _Checker:
             self.ref(r)
             if dtype != r.buffer.dtype:
                 self.fail(f"{r.buffer!r} of {r.buffer.dtype} is passed as {dtype}")
-            count = 1
-            for n in shape:
-                count *= n
+            count = prod(shape)
             if count > r.buffer.size:
                 self.fail(f"shape {shape} has {count} elements, {r.buffer!r} has {r.buffer.size}")
 

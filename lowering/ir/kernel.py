@@ -85,7 +85,7 @@ class Store(Stmt):
 
 @dataclass(eq=False)
 class Loop(Stmt):
-    """for index in range(start, start + extent): carries are values that live in registers.
+    """for index in range(extent): carries are values that live in registers.
 
     `carries[k]` is a variable: `init[k]` at first, then `yields[k]` of the round before; after the
     loop the same variable stands for the last value. `reassociate` allows reductions in any order

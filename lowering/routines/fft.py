@@ -1,5 +1,6 @@
 """Fourier transforms: one call of a native driver with a plan, which is made when a program is loaded."""
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
@@ -7,7 +8,7 @@ from fnx.lowering.build.values import Handle
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
 from fnx.lowering.runtime import fft_plan, pocketfft
 
-from .stacks import at, const, finish, place, prod, work
+from .stacks import at, const, finish, place, work
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder

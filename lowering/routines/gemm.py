@@ -4,6 +4,7 @@ Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for compl
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -24,7 +25,6 @@ from .stacks import (
     is_complex,
     loop,
     place,
-    prod,
     result,
     work,
 )

@@ -5,6 +5,7 @@ and needs no test for the end of a run. Short lanes are sorted in registers.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
@@ -15,7 +16,7 @@ from fnx.lowering.ir.kernel import Copy, If, Let, Loop, Ref, Stmt, Store, While
 
 from . import sort_order as order
 from .sort_order import Less, Values
-from .stacks import each_item, loop, prod
+from .stacks import each_item, loop
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder

@@ -1,5 +1,6 @@
 """Factorizations by reflections that stay packed beside their results, by LAPACK."""
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -17,7 +18,6 @@ from .stacks import (
     info,
     is_complex,
     nth,
-    prod,
     result,
     symbol,
     transposed,

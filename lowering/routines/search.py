@@ -1,6 +1,7 @@
 """Elements that are found by loops of their own, such as samples that are drawn until one is accepted."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
@@ -8,7 +9,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle, Shape, Stored
 from fnx.lowering.ir.kernel import Fill, Loop, Stmt, Store, While
 
-from .stacks import at, each_item, finish, loop, named, place, prod, work
+from .stacks import at, each_item, finish, loop, named, place, work
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder

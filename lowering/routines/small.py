@@ -4,6 +4,7 @@ A call of LAPACK costs a microsecond; these cost less, and stacks of small matri
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
@@ -12,7 +13,7 @@ from fnx.lowering.build import fuse
 from fnx.lowering.build.values import Handle, Pending, static_indices
 from fnx.lowering.ir.kernel import Stmt, Store
 
-from .stacks import const, each_item, finish, is_complex, loop, named, nan, place, prod
+from .stacks import const, each_item, finish, is_complex, loop, named, nan, place
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder

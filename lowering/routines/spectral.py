@@ -4,6 +4,7 @@ The routines work on transposed copies, so that results are those of the primiti
 the signs of vectors. Where one fails, its matrix's results are nan.
 """
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -28,7 +29,6 @@ from .stacks import (
     not_zero,
     nth,
     place,
-    prod,
     result,
     symbol,
     transposed,

@@ -35,13 +35,6 @@ REAL = {"complex64": "float32", "complex128": "float64"}
 _NUMPY = {"float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16", "int32": "i4"}
 
 
-def prod(shape: Sequence[int]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
-
-
 def is_complex(dtype: str) -> bool:
     return dtype in REAL
 

@@ -5,6 +5,7 @@ column-major. Where that does not matter, a routine is told that it sees transpo
 works on transposed copies.
 """
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
@@ -32,7 +33,6 @@ from .stacks import (
     nth,
     permute,
     place,
-    prod,
     result,
     swapped,
     symbol,

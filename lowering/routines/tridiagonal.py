@@ -1,6 +1,7 @@
 """Tridiagonal systems by elimination with partial pivoting, as loops."""
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
@@ -9,7 +10,7 @@ from fnx.lowering.build.values import Handle, Stored
 from fnx.lowering.ir.kernel import Stmt, Store
 
 from .small_lu import exchanged, pivot_size
-from .stacks import const, each, finish, loop, named, nth, place, prod, work
+from .stacks import const, each, finish, loop, named, nth, place, work
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder

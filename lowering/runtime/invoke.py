@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,7 @@ class Spec:
 
     @property
     def bytes(self) -> int:
-        count = self.dtype.itemsize
-        for extent in self.shape:
-            count *= extent
-        return count
+        return prod(self.shape) * self.dtype.itemsize
 
     def accept(self, x: Any) -> np.ndarray:
         """`x` as an array that the native code may read."""
