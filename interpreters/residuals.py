@@ -8,6 +8,7 @@ anyway costs nothing to compute later instead of earlier.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
@@ -79,7 +80,7 @@ def choose(
         again = graph.node()  # on the sink's side: computed again
         weight = 0.0
         if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
-            weight = recompute_cost(e, loops)
+            weight = recompute_cost(_for(e, outs) if loops else e, loops)
         if weight > 0:
             graph.edge(source, again, weight)
         for a in set(e.inputs):
@@ -100,6 +101,16 @@ def choose(
     for e in eqns:
         stored += [v for v in e.outs if v in makes and nodes[v] in late and makes[v] not in late]
     return stored, [r for r in rewinds if groups[r.start] in late]
+
+
+def _for(e: Eqn, outs: Sequence[Var]) -> Eqn:
+    """The equation, as far as these results need it."""
+    if e.prim.name != "scan" or len(outs) == len(e.outs):
+        return e
+    prim: Any = e.prim
+    small, ins, left = prim.prune(tuple([v in outs for v in e.outs]))
+    kept, made = zip(e.inputs, ins), zip(e.outs, left)
+    return Eqn(small, [a for a, k in kept if k], [v for v, k in made if k], e.source)
 
 
 def _bytes(v: Var) -> float:

@@ -21,6 +21,7 @@ from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.ops.basic import broadcast_axis, reshape, zeros
 
 from .batching import axis_names, batch_jaxpr, place_axis
+from .blocks import length_of_blocks, linearize_in_blocks
 from .call import (
     Backend,
     check_operands,
@@ -192,6 +193,9 @@ class Scan(Primitive):
         tangents, mask = self._tangents(tangents, lambda nz: pieces(nz).mask)
         nonzero = given(tangents)
         parts = pieces(nonzero)
+        block = length_of_blocks(self, parts)
+        if block is not None:
+            return linearize_in_blocks(self, block, primals, tangents)
         n = len(self.jaxpr.outs)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         kc = [k for k in parts.inputs if k < self.consts]

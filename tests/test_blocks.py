@@ -1,0 +1,156 @@
+"""Long loops whose arrays change as a whole: their derivative keeps them block by block."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.interpreters import blocks
+
+RNG = np.random.default_rng(9)
+M, N = 6, 5
+A = jnp.asarray(RNG.normal(size=(M, N)))
+K = np.arange(N)
+
+
+def gram_schmidt(a, length=N):
+    """Modified Gram-Schmidt: one array changes as a whole, two in places."""
+
+    def direction(k, state):
+        a, q, r = state
+        norm = jnp.sqrt(jnp.sum(a[:, k] ** 2))
+        unit = a[:, k] / norm
+        share = jnp.where(k < K, unit @ a, 0.0)
+        q = q.at[:, k].set(unit * (1.0 + k))
+        return a - unit[:, None] * share[None, :], q, r.at[k].set(share).at[k, k].set(norm)
+
+    start = (a, jnp.zeros((M, N)), jnp.zeros((N, N)))
+    _, q, r = lax.fori_loop(0, length, direction, start)
+    return jnp.sum(jnp.sin(q)) + jnp.sum(r**2)
+
+
+def rows(reverse, length):
+    """Rows in and out, a counter, and a number of each round that has no slope."""
+
+    def f(a):
+        def step(state, x):
+            i, a = state
+            a = jnp.sin(a) * (1 + 0.1 * x) + 0.01 * i
+            return (i + 1, a), (jnp.sum(a * x), i * 2, a[0])
+
+        xs = jnp.outer(jnp.arange(1.0, length + 1), a[0, :1])[:, :, None]
+        (i, last), (sums, _numbers, firsts) = lax.scan(step, (0, a), xs, reverse=reverse)
+        return jnp.sum(last) + jnp.sum(sums**2) + jnp.vdot(firsts, jnp.cos(firsts)) + 0.0 * i
+
+    return f
+
+
+def mixed(a):
+    """A row whose slope reaches it only from the first rounds of the loop."""
+
+    def step(state, x):
+        a, b = state
+        return (jnp.cos(a) * x, jnp.tanh(b + a)), (a * 2, b)
+
+    (a, b), (ys, zs) = lax.scan(step, (a, jnp.zeros_like(a)), np.linspace(0.5, 1, 11))
+    return jnp.sum(a * b) + jnp.sum(ys[3] * zs[-1])
+
+
+PROGRAMS = {
+    "gram_schmidt": lambda: gram_schmidt,
+    "rows": lambda: rows(False, 11),
+    "rows, from the other end": lambda: rows(True, 11),
+    "whole blocks alone": lambda: rows(False, 12),
+    "mixed": lambda: mixed,
+}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Blocks for small arrays and few rounds."""
+    for name in ("LONG", "STATE", "TOTAL"):
+        monkeypatch.setattr(blocks, name, 4)
+    used = []
+    original = blocks.in_blocks
+
+    def counting(scan, size):
+        used.append(size)
+        return original(scan, size)
+
+    monkeypatch.setattr(blocks, "in_blocks", counting)
+    return used
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("how", ["grad", "hessian-vector", "forward of grad", "lanes", "linear"])
+def test_derivatives_are_those_of_the_plain_loop(name, how, monkeypatch, small):
+    v = jnp.asarray(np.random.default_rng(3).normal(size=A.shape))
+
+    def derivative():
+        f = PROGRAMS[name]()
+        if how == "grad":
+            return fnx.jit(fnx.grad(f))(A)
+        if how == "hessian-vector":
+            return fnx.jit(fnx.grad(lambda a: jnp.vdot(fnx.grad(f)(a), v)))(A)
+        if how == "forward of grad":
+            return fnx.jvp(fnx.grad(f), (A,), (v,))[1]
+        if how == "lanes":
+            return fnx.vmap(fnx.jit(fnx.grad(f)))(jnp.stack([A, A + 0.1]))
+        return fnx.linearize(f, A)[1](v)
+
+    found = derivative()
+    assert small
+    monkeypatch.setattr(blocks, "LONG", 10**9)
+    small.clear()
+    want = derivative()
+    assert not small
+    np.testing.assert_allclose(found, want, rtol=1e-11, atol=1e-12)
+
+
+def test_memory_grows_with_the_square_root():
+    """A nonlinear diffusion of 400 steps keeps some fifty states."""
+    n, length = 80, 400
+
+    def loss(u):
+        def step(_, u):
+            flow = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 1) - 2 * u
+            return u + 0.1 * (flow + u * (1 - u * u))
+
+        return jnp.sum(lax.fori_loop(0, length, step, u))
+
+    u = jnp.ones((n, n))
+    memory = fnx.jit(fnx.grad(loss)).lower(u).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 60 * u.nbytes
+
+
+def test_what_costs_more_than_it_stores_is_stored():
+    """Products of matrices are not computed twice, and short loops store each round."""
+    w = jnp.asarray(RNG.normal(size=(64, 64)) / 8)
+
+    def loss(h, length):
+        return jnp.sum(lax.fori_loop(0, length, lambda _, h: jnp.tanh(w @ h), h))
+
+    def states(f):
+        h = jnp.ones((64, 32))
+        memory = fnx.jit(fnx.grad(f)).lower(h).compile().memory_analysis()
+        return memory.temp_size_in_bytes / h.nbytes
+
+    assert 400 <= states(lambda h: loss(h, 400)) < 420
+
+
+def test_callbacks_are_called_once_for_each_round(small):
+    """Rounds with effects are not run again."""
+    seen = []
+
+    def loss(a):
+        def step(_, a):
+            fnx.debug.callback(seen.append, a[0, 0])
+            return jnp.sin(a)
+
+        return jnp.sum(lax.fori_loop(0, 12, step, a))
+
+    fnx.jit(fnx.grad(loss))(A).block_until_ready()
+    fnx.effects_barrier()
+    assert len(seen) == 12
+    assert not small
