@@ -24,6 +24,8 @@ DATA = {
     "Q": rng.uniform(0.05, 0.95, size=(3, 4)),
     "K": rng.integers(0, 6, size=(3, 4)),
     "V": rng.normal(size=5),
+    "X": rng.normal(size=(2, 37, 3)),
+    "Y": rng.normal(size=(2, 37, 3)) + 1j * rng.normal(size=(2, 37, 3)),
     "W": np.array([0.1, 0.5, 0.9, 2.0]),
     "M": M,
     "S": M @ M.T + 4 * np.eye(4),
@@ -57,6 +59,19 @@ linalg.eigh_tridiagonal(V, W, eigvals_only=True) | linalg.solve_sylvester(M, S, 
 linalg.leslie(V, W) | linalg.convolution_matrix(V, 4, "same") | linalg.svd(A, compute_uv=False)
 linalg.helmert(4) | linalg.dft(4) | signal.convolve(V, W)
 signal.convolve(A, B[:, :2], mode="valid") | signal.correlate(V, W, mode="same")
+signal.welch(X, 2.5, nperseg=16, axis=1) | signal.welch(X[0, :, 0], nperseg=9, average="median")
+signal.welch(X, 2.5, "boxcar", 15, 4, 20, "linear", False, "spectrum", 1, "median")
+signal.welch(Y, nperseg=9, axis=-2, return_onesided=False, detrend=False)
+signal.csd(X, X[::-1], nperseg=8, noverlap=3, axis=1, average="median")
+signal.csd(Y, X[:, :30], 2.0, "hamming", nperseg=8, axis=1, return_onesided=False)
+signal.stft(X, 2.5, np.hanning(10), 10, 4, 12, axis=1)
+signal.stft(Y[0].T, nperseg=7, return_onesided=False)
+signal.correlate2d(Y[0, :2], Y[1, :5], mode="valid")
+signal.stft(X[0, :, 0], nperseg=8, boundary="even", padded=False, detrend="constant")
+signal.stft(X, nperseg=8, boundary="odd", axis=1) | signal.stft(X, nperseg=9, boundary=None, axis=1)
+signal.istft(signal.stft(X[0, :, 0], nperseg=9, noverlap=6)[2], nperseg=9, noverlap=6)
+signal.istft(signal.stft(X, nperseg=8, axis=1)[2], 2.0, nperseg=8, freq_axis=1)
+signal.istft(Y, 3.0, nperseg=20, noverlap=5, input_onesided=False, time_axis=0, freq_axis=1)
 signal.correlate2d(A, B) | signal.convolve2d(A, B, mode="same")
 signal.fftconvolve(A, B, mode="same") | signal.fftconvolve(A, B, mode="valid") | signal.detrend(A)
 signal.detrend(A, type="constant") | signal.detrend(V, bp=2) | fft.dct(A)
@@ -95,6 +110,17 @@ def test_agrees_with_scipy(text):
     theirs = eval(text, {"np": np, **DATA, **{n: getattr(scipy, n) for n in names}})
     ours = eval(text, {"np": np, **DATA, **{n: getattr(fnx.scipy, n) for n in names}})
     check(ours, theirs)
+
+
+def test_a_signal_from_its_short_time_spectra():
+    x = DATA["X"][0, :, 0]
+    spectra = fnx.jit(lambda x: fnx.scipy.signal.stft(x, nperseg=8)[2])(x)
+    np.testing.assert_allclose(fnx.scipy.signal.istft(spectra)[1][:37], x, atol=1e-12)
+    power = lambda x: jnp.sum(fnx.scipy.signal.welch(x, nperseg=8)[1] ** 2)
+    slope = fnx.grad(power)(x)
+    assert slope @ x == pytest.approx(4 * power(x))  # of degree 4
+    with pytest.raises(ValueError, match="nfft >= nperseg"):
+        fnx.scipy.signal.stft(x, nperseg=8, nfft=4)
 
 
 def test_map_coordinates_in_a_constant_field():

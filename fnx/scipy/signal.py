@@ -14,6 +14,7 @@ from fnx.numpy import ufuncs as u
 from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.tiling import flip
 from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
+from fnx.scipy.spectra import csd, istft, stft, welch
 
 _MODES = ("full", "same", "valid")
 
@@ -123,6 +124,9 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=N
     del precision
     _plain_border("correlate2d", in1, in2, boundary, fillvalue)
     x, y = _pair("correlate2d", in1, in2, mode)
+    if mode == "valid" and all(m <= n for m, n in zip(x.shape, y.shape)) and x.shape != y.shape:
+        # SciPy exchanges them, and conjugates the one that comes second then.
+        return flip(correlate2d(y, x, mode))
     # Reversed twice: of two middles SciPy takes the other one here.
     return flip(_convolved("correlate2d", flip(x), u.conjugate(y), mode))
 
@@ -157,6 +161,10 @@ __all__ = [
     "convolve2d",
     "correlate",
     "correlate2d",
+    "csd",
     "detrend",
     "fftconvolve",
+    "istft",
+    "stft",
+    "welch",
 ]
