@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fnx.lowering.runtime import dense, matmul
+from fnx.lowering.runtime import dense, irvectors, matmul
 from fnx.lowering.target import processor
 
-if not dense.exists("float64"):
+if not irvectors.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
 
 TOLERANCE = {"float32": 1e-5, "float64": 2e-14}

@@ -8,10 +8,10 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.runtime import matmul, threads
+from fnx.lowering.runtime import irvectors, matmul, threads
 from fnx.lowering.target import processor
 
-if not matmul.exists("float64"):
+if not irvectors.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
 
 I, P = ctypes.c_int64, ctypes.c_void_p

@@ -10,8 +10,6 @@ from fnx.lowering.runtime import dense
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
-exists = dense.exists
-
 
 def _space(builder: "Builder", m: int, n: int, dtype: str) -> Ref:
     return Ref(builder.new_buffer(dtype, dense.work_elements(m, n, dtype)), scalar.size(0))

@@ -13,7 +13,7 @@ from fnx.lowering.build import fuse
 from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.build.views import Matrices, matrices, offset, view
 from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
-from fnx.lowering.runtime import matmul, matvec
+from fnx.lowering.runtime import irvectors, matmul, matvec
 
 from .stacks import (
     LETTER,
@@ -308,9 +308,9 @@ def _product(
     m, n, k, dtype = p.m, p.n, p.k, p.dtype
     one, zero = const(1, dtype), const(0, dtype)
     letter = f"blas:{LETTER[dtype]}"
-    if n == 1 and matmul.exists(dtype) and (b.transposed or b.leading == 1):
+    if n == 1 and irvectors.exists(dtype) and (b.transposed or b.leading == 1):
         return _own_vector(m, k, a, x, y, c)
-    if m == 1 and n > 1 and matmul.exists(dtype) and (not a.transposed or a.leading == 1):
+    if m == 1 and n > 1 and irvectors.exists(dtype) and (not a.transposed or a.leading == 1):
         return _own_vector(n, k, Matrices(b.view, not b.transposed, b.leading), y, x, c)
     if n == 1:
         shape = ["N", m, k] if a.transposed else ["T", k, m]
@@ -322,7 +322,7 @@ def _product(
         step = a.leading if a.transposed else 1
         args = [*shape, one, y, b.leading, x, step, zero, c, 1]
         return call(builder, letter + "gemv", args, [c.buffer])
-    if matmul.exists(dtype):
+    if irvectors.exists(dtype):
         return _own_product(builder, p, a, x, b, y, c)
     ops = ["T" if b.transposed else "N", "T" if a.transposed else "N"]
     args = [*ops, n, m, k, one, y, b.leading, x, a.leading, zero, c, n]

@@ -13,6 +13,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle, Stored
 from fnx.lowering.build.views import Matrices, View, matrices, offset, view
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
+from fnx.lowering.runtime import irvectors
 
 from . import dense, small, small_lu
 from .stacks import (
@@ -61,7 +62,7 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
     def factored(matrix: Ref) -> tuple[Stmt, Expr]:
         """The call, and whether there is no factor."""
-        if dense.exists(a.dtype):
+        if irvectors.exists(a.dtype):
             return dense.cholesky(builder, matrix, n)
         failed = info(builder)
         # What is lower in rows is upper in columns.
@@ -179,7 +180,7 @@ def _trsm(
         op = "N" if kept else "C" if f.conjugated else "T"
         args = [half, op, unit, n, a, leading, b, 1]
         return call(builder, symbol("trsv", dtype, "blas"), args, [lives.buffer])
-    if dense.exists(dtype):
+    if irvectors.exists(dtype):
         strides = (1, leading) if f.transposing else (leading, 1)
         lower = f.lower != f.transposing
         return dense.solve(builder, a, strides, lower, f.unit, b, shape, left)
@@ -205,7 +206,7 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     if max(rows, cols) <= small_lu.LOOPS:
         small_lu.lu(builder, a, outs)
         return
-    own = dense.exists(a.dtype)
+    own = irvectors.exists(a.dtype)
     factors = in_place(builder, a, out) if own else columns(builder, a)
     swaps = place(builder, pivots)
     permutation = place(builder, order)
@@ -326,7 +327,7 @@ def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         place(builder, out)
         finish(builder, out)
         return
-    own = dense.exists(a.dtype)
+    own = irvectors.exists(a.dtype)
     copied = filled(builder, a.shape, a.dtype, a) if own else columns(builder, a)  # type: ignore
     factors: Stored = copied
     lives = in_place(builder, b, out)  # type: ignore[arg-type]

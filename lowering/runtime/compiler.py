@@ -15,8 +15,9 @@ from functools import wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
+from fnx.lowering.target.processor import processor
 
-from . import cache, crew
+from . import crew
 
 _session = threading.RLock()
 os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread may hold it
@@ -84,7 +85,7 @@ def _target_machine(quick: bool) -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     settings = {"reloc": "pic", "codemodel": "small", "jit": True}
-    cpu, features = cache.processor()
+    cpu, features = processor()
     # LLVM avoids 512-bit vectors on Intel's CPUs, the first of which ran slower with them.
     # Those with VBMI do not; there 512 bits take 0.5 to 0.75 of the time of 256.
     if "+avx512vbmi," in features:

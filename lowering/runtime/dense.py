@@ -7,12 +7,13 @@ use, of `work_elements`; triangles are read by two strides, one of which is 1, s
 transposed; `backward` says that a triangle is an upper one, to be solved from its end.
 """
 
+from fnx.lowering.emit.llvm_types import float_text
 from fnx.lowering.target import processor
 
 from . import machine, matmul
 from .compiler import once
 from .irtext import Function, Value, i32, i64
-from .irvectors import DTYPES, Vectors, exists  # noqa: F401 (whether there are routines for a dtype)
+from .irvectors import DTYPES, Vectors
 
 NAMES = ("solve_left", "solve_right", "cholesky", "lu")
 BLOCK = 8
@@ -46,11 +47,8 @@ def address(routine: str, dtype: str) -> int:
 def _code(dtype: str) -> machine.Code:
     product = "gemm_minus"
     imports = {matmul.name(dtype, product): matmul.address(dtype, product)}
-    label = f"dense {dtype} {processor.vector_bits()}"
     exports = [name(routine, dtype) for routine in NAMES]
-    made = machine.code(lambda: text(dtype), exports, imports, "routine", label)
-    machine.keep_forever(made.keep)
-    return made
+    return machine.routine(f"dense {dtype}", lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:
@@ -399,8 +397,9 @@ class _Routines:
         one = Value(self.t, "1.0")
         # The inverse of a tiny number overflows: then both are made larger first.
         tiny = {4: 2.0**-126, 8: 2.0**-1022}[self.size]
-        small = f.emit("i1", f"fcmp olt {size}, {_hex(tiny)}")
-        up = f.choose(small, Value(self.t, _hex({4: 2.0**24, 8: 2.0**54}[self.size])), one)
+        scale = {4: 2.0**24, 8: 2.0**54}[self.size]
+        small = f.emit("i1", f"fcmp olt {size}, {float_text(tiny.hex(), 'float64')}")
+        up = f.choose(small, Value(self.t, float_text(scale.hex(), "float64")), one)
         large = f.choose(is_zero, one, f.emit(self.t, f"fmul {pivot}, {up.name}"))
         up = kit.splat(f, f.choose(is_zero, one, up))
         inverse = kit.splat(f, self.inverse(f, large))
@@ -505,10 +504,3 @@ class _Routines:
             with f.loop(steps) as i:
                 place = f.index(later, i, 4)
                 f.store(f.add(f.load(place, 0, "i32"), shift), place)
-
-
-def _hex(x: float) -> str:
-    """A number as LLVM IR spells it exactly, of either dtype."""
-    import struct
-
-    return f"0x{struct.pack('>d', x).hex().upper()}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from fnx.lowering.target import processor
+
 from . import cache, parts
 from .compiler import compile_text, session, target_machine
 
@@ -184,6 +186,16 @@ def _linker() -> Any:
     linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
     keep_forever(linker)
     return linker
+
+
+def routine(
+    name: str, text: Callable[[], str], exports: Sequence[str], imports: Mapping[str, int]
+) -> Code:
+    """The loaded code of a routine of fnx's own; it stays, since programs hold bare addresses."""
+    # Tests write routines for other vectors than this CPU's.
+    made = code(text, exports, imports, "routine", f"{name} {processor.vector_bits()}")
+    keep_forever(made.keep)
+    return made
 
 
 def keep_forever(owner: Any) -> None:

@@ -18,7 +18,7 @@ from fnx.lowering.target import processor
 from . import machine
 from .compiler import once
 from .irtext import Function, Value, i64
-from .irvectors import DTYPES, Vectors, exists  # noqa: F401 (whether there is a routine for a dtype)
+from .irvectors import DTYPES, Vectors
 
 WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
@@ -50,11 +50,8 @@ def _code(dtype: str) -> machine.Code:
     from . import threads
 
     imports = {"fnx_parallel_for": threads.address()}
-    label = f"{name(dtype)} {processor.vector_bits()}"
     exports = [name(dtype), name(dtype, "gemm_minus")]
-    made = machine.code(lambda: text(dtype), exports, imports, "routine", label)
-    machine.keep_forever(made.keep)
-    return made
+    return machine.routine(name(dtype), lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:

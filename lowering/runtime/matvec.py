@@ -33,9 +33,7 @@ def address(dtype: str) -> int:
     from . import threads
 
     imports = {"fnx_parallel_for": threads.address()}
-    label = f"{name(dtype)} {processor.vector_bits()}"
-    made = machine.code(lambda: text(dtype), [name(dtype)], imports, "routine", label)
-    machine.keep_forever(made.keep)
+    made = machine.routine(name(dtype), lambda: text(dtype), [name(dtype)], imports)
     return made.addresses[name(dtype)]
 
 
