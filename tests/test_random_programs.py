@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 from programs import Random
+from programs_wide import Wide
 
 import fnx
 import fnx.numpy as jnp
@@ -23,8 +24,8 @@ def seeds(few: int, share: float) -> range:
     return range(START, START + (int(FUZZ * share) if FUZZ else few))
 
 
-def program(seed: int, dtype: str = "float64", **options):
-    f, args = Random(seed, dtype).program(**options)
+def program(seed: int, dtype: str = "float64", kinds: type[Random] = Random, **options):
+    f, args = kinds(seed, dtype).program(**options)
     return (lambda *xs: f(jnp, lax, *xs)), [jnp.asarray(a) for a in args]
 
 
@@ -127,6 +128,45 @@ def test_products_of_transformations(seed, word):
         expected = transformed(*args)
     with config.check():
         agree(fnx.jit(transformed)(*args), expected, 1e-7)
+
+
+@pytest.mark.parametrize("seed", seeds(12, 0.2))
+def test_more_kinds_of_steps(seed):
+    f, args = program(50_000 + seed, kinds=Wide, length=7)
+    with fnx.disable_jit():
+        expected = f(*args)
+    with config.check():
+        agree(fnx.jit(f)(*args), expected, 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(5, 0.1))
+def test_lanes_of_more_kinds_of_steps(seed):
+    f, args = program(60_000 + seed, kinds=Wide, length=6)
+    rows = [jnp.stack([a * (1.0 - 0.3 * k) for k in range(3)]) for a in args]
+    with fnx.disable_jit():
+        lanes = [f(*[r[k] for r in rows]) for k in range(3)]
+    expected = [np.stack([np.asarray(x) for x in column]) for column in zip(*lanes, strict=True)]
+    agree(fnx.vmap(f)(*rows), expected, 1e-9)
+    with config.check():
+        agree(fnx.jit(fnx.vmap(f))(*rows), expected, 1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds(5, 0.1))
+def test_gradients_of_more_kinds_of_steps(seed):
+    f, args = program(70_000 + seed, kinds=Wide, length=6, smooth=True)
+
+    def loss(*xs):
+        return sum(jnp.sum(jnp.tanh(y) * y) for y in f(*xs))
+
+    gradient = fnx.grad(loss, argnums=tuple(range(len(args))))
+    with fnx.disable_jit():
+        expected = gradient(*args)
+    with config.check():
+        agree(fnx.jit(gradient)(*args), expected, 1e-8)
+    moved = tuple(jnp.asarray(d) for d in directions(args))
+    along = float(fnx.jvp(loss, tuple(args), moved)[1])
+    found = sum(float(np.sum(np.asarray(g) * d)) for g, d in zip(expected, moved))
+    assert found == pytest.approx(along, rel=1e-8, abs=1e-8)
 
 
 def directions(args):
