@@ -1,0 +1,237 @@
+"""Control flow as LLVM blocks: loops, branches, and what happens when a program is cancelled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir.expressions import combining
+from fnx.lowering.ir.kernel import Stmt
+
+from . import llvm_types as lt
+from .llvm_function import Function
+from .llvm_module import Module
+from .llvm_types import Operand
+
+_POLL_WORK = 1 << 24  # operations between two questions whether to stop
+
+
+class Flow(Function):
+    """A function whose code is statements in blocks; `top`: the entry of a program."""
+
+    def __init__(
+        self, module: Module, parent: Function | None = None, home: Any = None, top: bool = False
+    ):
+        super().__init__(module, parent, home)
+        self.top = top
+        self.exits: set[str] = set()
+
+    def statements(self, body: Sequence[Stmt]) -> None:
+        """Print a block."""
+        raise NotImplementedError
+
+    def scoped(self, body: Sequence[Stmt], results: Sequence[Expr]) -> list[Operand]:
+        """A block in a scope of its own: what it yields."""
+        with self.scope():
+            return self.run(body, results)
+
+    def run(self, body: Sequence[Stmt], results: Sequence[Expr]) -> list[Operand]:
+        self.statements(body)
+        return [self.value(e) for e in results]
+
+    def jump(self, label: str) -> None:
+        self.put(f"br label %{label}")
+
+    def branch(self, cond: str, on_true: str, on_false: str, meta: str = "") -> None:
+        self.put(f"br i1 {cond}, label %{on_true}, label %{on_false}{meta}")
+
+    def before(self, stmt: Stmt) -> None:
+        """What a structured statement writes is not known any more, inside it and after it."""
+        for buffer in walk.all_writes(stmt):
+            self.kill(buffer)
+
+    # --- phis -----------------------------------------------------------------------------------
+
+    def phis(self, dtypes: Sequence[str]) -> tuple[list[Operand], int]:
+        """Names for values that depend on where control comes from; their lines are filled later."""
+        at, names = len(self.lines), []
+        for dtype in dtypes:
+            pair = [self.fresh() for _ in lt.types(dtype)]
+            self.lines += [""] * len(pair)
+            names.append(lt.whole(pair))
+        return names, at
+
+    def fill(
+        self,
+        at: int,
+        names: Sequence[Operand],
+        dtypes: Sequence[str],
+        sources: Sequence[tuple[str, Sequence[Operand]]],
+    ) -> None:
+        """Fill the lines of phis: `sources` are (block, operands)."""
+        for k, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
+            for j, t in enumerate(lt.types(dtype)):
+                choices = [f"[ {lt.parts(ops[k])[j]}, %{label} ]" for label, ops in sources]
+                self.lines[at] = f"  {lt.parts(name)[j]} = phi {t} {', '.join(choices)}"
+                at += 1
+
+    # --- loops ----------------------------------------------------------------------------------
+
+    def loop(self, s: kernel.Loop) -> None:
+        extent = self.value(s.extent)
+        init = [self.value(e) for e in s.init]
+        known = s.extent.attr if s.extent.op in ("size", "const") else None
+        if known is not None and known <= 0:
+            for variable, operand in zip(s.carries, init, strict=True):
+                self.bind(variable, operand)
+            return
+        self.before(s)
+        self.rounds(s, extent, init, sure=known is not None)
+
+    def rounds(
+        self, s: kernel.Loop, extent: str, init: list[Operand], sure: bool, start: str = "0"
+    ) -> None:
+        """The loop itself, turned over: the test stands at the end. `sure`: at least one round."""
+        dtypes = [c.dtype for c in s.carries]
+        before, body = self.block, self.label()
+        number = self.module.next_number()
+        done = self.label()
+        if sure:
+            self.jump(body)
+        else:
+            self.branch(self.op(f"icmp slt i64 {start}, {extent}"), body, done)
+        self.start(body)
+        (k,), index_at = self.phis(["int64"])
+        carried, at = self.phis(dtypes)
+        outer_groups, outer_fast = self.groups, self.fast
+        if s.vector:
+            self.groups = (*self.groups, number)
+        if s.reassociate:
+            self.fast = self.fast | combining(s.carries, s.yields)
+        with self.scope():
+            self.bind(s.index, self._backwards(k, extent) if s.reverse else k)
+            for variable, name in zip(s.carries, carried, strict=True):
+                self.bind(variable, name)
+            yields = self.run(s.body, s.yields)
+        self.groups, self.fast = outer_groups, outer_fast
+        if s.poll:
+            self.poll(k, s)
+        following, last = self.fresh(), self.fresh()
+        self.put(f"{following} = add nuw nsw i64 {k}, 1")
+        self.put(f"{last} = icmp eq i64 {following}, {extent}")
+        end = self.block
+        self.branch(
+            last, done, body, self.module.loop(number, number if s.vector else None, s.unroll)
+        )
+        self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
+        self.fill(at, carried, dtypes, [(before, init), (end, yields)])
+        self.start(done)
+        results, at = self.phis(dtypes)
+        sources = [(end, yields)] if sure else [(before, init), (end, yields)]
+        self.fill(at, results, dtypes, sources)
+        for variable, name in zip(s.carries, results, strict=True):
+            self.bind(variable, name)
+
+    def _backwards(self, k: str, extent: str) -> str:
+        last = self.op(f"sub i64 {extent}, 1")
+        return self.op(f"sub nsw i64 {last}, {k}")
+
+    def while_(self, s: kernel.While) -> None:
+        init = [self.value(e) for e in s.init]
+        self.before(s)
+        dtypes = [c.dtype for c in s.carries]
+        before, head, body, done = self.block, self.label(), self.label(), self.label()
+        self.jump(head)
+        self.start(head)
+        polls = s.poll
+        (count,), count_at = self.phis(["int64"] if polls else []) if polls else ((None,), 0)
+        carried, at = self.phis(dtypes)
+        with self.scope():
+            for variable, name in zip(s.carries, carried, strict=True):
+                self.bind(variable, name)
+            self.statements(s.before)
+            self.branch(self.value(s.cond), body, done)
+            self.start(body)
+            yields = self.scoped(s.body, s.yields)
+        if polls:
+            self.poll(count, s)
+            following = self.fresh()
+            self.put(f"{following} = add nuw nsw i64 {count}, 1")
+            self.fill(count_at, [count], ["int64"], [(before, ["0"]), (self.block, [following])])
+        self.fill(at, carried, dtypes, [(before, init), (self.block, yields)])
+        self.jump(head)
+        self.start(done)
+        for variable, name in zip(s.carries, carried, strict=True):
+            self.bind(variable, name)
+
+    def poll(self, round_: str, s: Any) -> None:
+        """Every so many rounds, ask whether to stop."""
+        inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
+        period = max(1, _POLL_WORK // walk.work(inner))
+        mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
+        ask, on = self.label(), self.label()
+        masked, due = self.fresh(), self.fresh()
+        self.put(f"{masked} = and i64 {round_}, {mask}")
+        self.put(f"{due} = icmp eq i64 {masked}, {mask}")
+        self.branch(due, ask, on)
+        self.start(ask)
+        answer, go_on = self.fresh(), self.fresh()
+        self.put(f"{answer} = call i32 {self.symbol('fnx_poll')}()")
+        if not self.top:  # those around must learn of it, and threads beside
+            told, either = self.fresh(), self.fresh()
+            self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+            self.put(f"{either} = or i32 {answer}, {told}")
+            answer = either
+        self.put(f"{go_on} = icmp eq i32 {answer}, 0")
+        self.exits.add("cancelled")
+        self.branch(go_on, on, "cancelled")
+        self.start(on)
+
+    def stopped(self) -> str:
+        """The address of a number that is not 0 once a function has been cancelled."""
+        found = self.memo.get("stopped")
+        if found is None and self.parent is not None:
+            found = self.capture(self.parent.stopped(), "ptr")  # type: ignore[attr-defined]
+        elif found is None:
+            found = self.slot("alloca i32, align 4")
+            self.head.append(f"  store i32 0, ptr {found}, align 4")
+        self.memo["stopped"] = found
+        return found
+
+    def cancelled(self, result: str = "void") -> None:
+        """The end of a function that was cancelled."""
+        if "cancelled" in self.exits:
+            self.start("cancelled")
+            self.put(f"store atomic i32 1, ptr {self.stopped()} monotonic, align 4")
+            self.put("ret void" if result == "void" else f"ret {result} poison")
+
+    def unless_cancelled(self, inner: "Flow") -> None:
+        """After a call of a function that may have been cancelled."""
+        if "cancelled" not in inner.exits:
+            return
+        told, go_on, on = self.fresh(), self.fresh(), self.label()
+        self.put(f"{told} = load atomic i32, ptr {self.stopped()} monotonic, align 4")
+        self.put(f"{go_on} = icmp eq i32 {told}, 0")
+        self.exits.add("cancelled")
+        self.branch(go_on, on, "cancelled")
+        self.start(on)
+
+    # --- branches -------------------------------------------------------------------------------
+
+    def if_(self, s: kernel.If) -> None:
+        cond = self.value(s.cond)
+        self.before(s)
+        then, orelse, done = self.label(), self.label(), self.label()
+        dtypes = [r.dtype for r in s.results]
+        self.branch(cond, then, orelse)
+        sources = []
+        for label, body, results in ((then, s.then, s.on_true), (orelse, s.orelse, s.on_false)):
+            self.start(label)
+            values = self.scoped(body, results)
+            sources.append((self.block, values))
+            self.jump(done)
+        self.start(done)
+        names, at = self.phis(dtypes)
+        self.fill(at, names, dtypes, sources)
+        for variable, name in zip(s.results, names, strict=True):
+            self.bind(variable, name)
