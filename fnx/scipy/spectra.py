@@ -16,6 +16,7 @@ from fnx.numpy.padding import pad
 from fnx.numpy.shapes import concatenate, moveaxis
 from fnx.numpy.statistics import median
 from fnx.numpy.util import canonical_axis, promote_inexact
+from fnx.scipy.trends import detrend as without_trend
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +84,7 @@ def _trend(detrend: Any, x: Array, axis: int) -> Array:
         return x
     if callable(detrend):
         return moveaxis(detrend(moveaxis(x, -1, axis)), axis, -1)
-    from fnx.scipy.signal import detrend as remove
-
-    return remove(x, axis=-1, type=detrend)
+    return without_trend(x, axis=-1, type=detrend)
 
 
 def _spectra(
