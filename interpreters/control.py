@@ -34,11 +34,12 @@ from .call import (
     undefined,
 )
 from .costs import hoistable
-from .counted import as_scan, ranges_of
+from .counted import as_scan, count_of, ranges_of
 from .jvp import has_tangent, jvp_jaxpr
 from .lanes import guarded, may_part, one_by_one, worth_parting
 from .linearize import linearize_jaxpr, transpose_jaxpr
 from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
+from .rounds import fits, linearize_in_blocks
 from .scan import Scan
 from .simplify import dce, used_inputs
 from .trace import trace_closed
@@ -362,12 +363,15 @@ class While(Primitive):
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         counted = as_scan(self, ranges_of(primals), Scan)
-        if counted is not None:
+        if counted is not None and fits(counted, tangents):
             operands = counted.operands(primals)
             outs, touts = counted.scan.linearize(operands, tuple(counted.tangents(tangents)))
             k = counted.count.carry
             results = counted.results(primals, operands[0], outs)
             return tuple(results), (*touts[:k], None, *touts[k:])
+        count = count_of(self)
+        if count is not None:
+            return linearize_in_blocks(self, count, Scan, primals, tangents)
         # Tangents take a second loop, from the same start, so that results do not wait for them.
         _, touts = self._jvp(primals, tangents, _in_two_parts)
         return self(*primals), touts

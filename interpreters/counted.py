@@ -123,7 +123,19 @@ def _as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | No
     found = most_rounds(loop, count, ranges) if count is not None else None
     if count is None or found is None:
         return None
-    most, counter = found
+    return _scan_of(loop, count, *found, ranges, kind)
+
+
+def scan_of_rounds(loop: "While", count: Count, length: int, kind: "type[Scan]") -> "Counted":
+    """The scan of so many rounds at most, of a loop of which no more is known."""
+    operands = loop.cond_consts + len(loop.body_jaxpr.inputs)
+    return _scan_of(loop, count, length, None, (None,) * operands, kind)
+
+
+def _scan_of(
+    loop: "While", count: Count, most: int, counter: Interval | None, ranges: Ranges,
+    kind: "type[Scan]",
+) -> "Counted":  # fmt: skip
     body, m, k = simplify(loop.body_jaxpr), loop.body_consts, count.carry
     v = body.inputs[m + k]
     eqns, row = list(body.eqns), v
@@ -165,12 +177,15 @@ class Counted:
         rounds = add(rounds, number(more)) if more else rounds
         rounds = div(rounds, number(abs(step))) if abs(step) > 1 else rounds
         rounds = max_(rounds, number(0))
-        dtype = first.dtype
+        rest = [x for j, x in enumerate(carry) if j != self.count.carry]
+        return [rounds, *b, *rest, self.rows(first)]
+
+    def rows(self, first: Array) -> Array:
+        """The counter in the rounds from where it is `first`."""
+        step, dtype = self.count.step, first.dtype
         rows = Iota(0, dtype, (self.scan.length,))()
         rows = mul(rows, scalar(step, dtype)) if step != 1 else rows
-        rows = add(rows, ConvertElementType(dtype)(first))
-        rest = [x for j, x in enumerate(carry) if j != self.count.carry]
-        return [rounds, *b, *rest, rows]
+        return add(rows, ConvertElementType(dtype)(first))
 
     def results(self, values: Sequence[Array], rounds: Array, outs: Sequence[Array]) -> list[Array]:
         """Those of the loop, from those of the scan."""

@@ -101,22 +101,30 @@ def batch_of_counts(scan: "Scan", size: int, args: tuple, axes: tuple) -> tuple[
 
 
 def _masked(scan: "Scan") -> "Scan":
-    """The scan of all rounds, with a further row, their numbers; those too many change nothing."""
+    """The scan of all rounds, with a further row, their numbers; those too many change nothing.
+
+    They read zeros: their rows may hold anything, of which derivatives could make nan.
+    """
     body = scan.jaxpr
 
     def run(*args: Array) -> list[Array]:
         *own, t = args
         on = lt(t, own[0])
-        outs = eval_jaxpr(body, own)
+        consts, carry, xs = scan.parts(own)
+        outs = eval_jaxpr(body, [*consts, *carry, *(_where(on, x, zeros(x.aval)) for x in xs)])
         rest = [zeros(y.aval) for y in outs[scan.carry :]]
-        before = [*scan.parts(own)[1], *rest]
-        flags = [Broadcast(y.shape, ())(on) if y.shape else on for y in outs]
-        return [select_n(f, x, y) for f, x, y in zip(flags, before, outs, strict=True)]
+        return [_where(on, y, x) for x, y in zip([*carry, *rest], outs, strict=True)]
 
-    if "masked" not in body.memo:
+    key = ("masked", scan.consts, scan.carry)
+    if key not in body.memo:
         avals = [*body.in_avals, body.in_avals[0]]
-        body.memo["masked"] = trace_closed(run, avals, what="vmap", name=body.name)
-    return replace(scan, jaxpr=body.memo["masked"], counted=False)
+        body.memo[key] = trace_closed(run, avals, what="vmap", name=body.name)
+    return replace(scan, jaxpr=body.memo[key], counted=False)
+
+
+def _where(on: Array, x: Array, y: Array) -> Array:
+    flag = Broadcast(x.shape, ())(on) if x.shape else on
+    return select_n(flag, y, x)
 
 
 # --- branches ----------------------------------------------------------------------------------

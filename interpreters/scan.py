@@ -63,7 +63,7 @@ class Scan(Primitive):
     Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
     which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
     first constant, which the body does not read, says how many rounds are run, of `length` at most;
-    rows that have none are left alone in xs, and zeros in ys.
+    rows that have none are left alone in xs and hold anything in ys, so nobody may read them.
     """
 
     jaxpr: Jaxpr

@@ -54,8 +54,8 @@ def _known_stacks(e: Eqn, outer: dict[Var, Eqn]) -> dict[int, Literal]:
     for k in range(prim.carry):
         value = _number(e.inputs[n + k], outer)
         array = body.inputs[n + k]
-        if value is None or (prim.counted and value.value._value.any()):  # type: ignore
-            continue  # rows of no round are zeros
+        if value is None:
+            continue
         for result in range(prim.carry, len(body.outs)):
             reader = maker.get(body.outs[result])  # type: ignore[call-overload]
             if reader is None or not isinstance(reader.prim, (DynamicSlice, Gather)):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fnx.core.array import Array
-from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.ops.basic import scalar, zeros
 from fnx.ops.broadcast import full
@@ -26,6 +26,7 @@ from fnx.ops.select import gt, lt, select_n
 from .call import only, spread, undefined
 from .linearize import backward_jaxpr
 from .rewrite import dependent
+from .scan import Scan
 from .simplify import dce, used_inputs
 from .trace import trace
 
@@ -144,7 +145,7 @@ class _Reverse:
     def _back(self, rounds: Array, state: State) -> State:
         """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants."""
         depth, m = self.base * self.levels + 1, len(state)
-        stack = [_put(full((depth, *x.shape), 0, x.dtype), _number(0), x) for x in self.start]
+        stack = _stacks(self.start, depth)
         numbers = full((depth,), 0, _INT)  # of rounds before the states on the stack
 
         def back(t: Array, top: Array, numbers: Array, *rest: Array) -> State:
@@ -197,6 +198,13 @@ class _Reverse:
         new = only(self.linear_b, back[:nb])
         total = [s if g is None else add(s, g) for s, g in zip(state[m : m + sums], new)]
         return [*ct, *total, *state[m + sums :]]
+
+
+def _stacks(x: State, depth: int) -> State:
+    """Room for so many states, with one in front; nobody reads the others before they are written."""
+    inputs = [Var(v.aval) for v in (_number(1), *x)]
+    body = Jaxpr(inputs, (), inputs[1:])
+    return list(Scan(body, len(inputs), 0, depth, counted=True)(_number(1), *x))
 
 
 def _put(slots: Array, k: Array, x: Array) -> Array:

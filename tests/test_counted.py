@@ -221,26 +221,6 @@ def test_lanes_that_speak_to_each_other_run_all_rounds():
         np.testing.assert_allclose(slope[k], want, rtol=1e-7)
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3, 5])
-def test_rows_of_no_round_are_zeros(rounds):
-    """In the reference and in native code; in both directions."""
-    from fnx.interpreters.scan import Scan
-
-    body = fnx.make_jaxpr(lambda n, c, x: (c * x, c + x))(0, 1.0, 1.0).jaxpr
-    for reverse in (False, True):
-        prim = Scan(body, 1, 1, 5, reverse, counted=True)
-        x = np.arange(1.0, 6.0)
-        args = [np.int64(rounds), 2.0, x]
-        last, ys = fnx.jit(lambda *a, prim=prim: prim(*map(jnp.asarray, a)))(*args)
-        plain_last, plain_ys = prim(*map(jnp.asarray, args))
-        carry, want = 2.0, np.zeros(5)
-        for t in range(rounds)[:: -1 if reverse else 1]:
-            carry, want[t] = carry * x[t], carry + x[t]
-        for found in ((last, ys), (plain_last, plain_ys)):
-            agree(found[0], carry)
-            agree(found[1], want)
-
-
 def test_a_bound_that_nobody_knows_still_works():
     def f(n, x):
         return lax.fori_loop(0, n, lambda i, y: jnp.sin(y + x), x)

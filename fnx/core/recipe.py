@@ -211,7 +211,7 @@ class Loop(Recipe):
     """Operands: constants, carry, xs; `jaxpr`: (constants, carry, x) -> (carry, y), `length` times.
 
     Results: the last carry, then the stacked ys. `reverse` runs from the last x to the first. With
-    `counted`, the first constant says how many rounds are run; the other rows of ys are zeros.
+    `counted`, the first constant says how many rounds are run; the other rows of ys hold anything.
     """
 
     jaxpr: Any

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Fill, Let, Loop, Ref, Stmt, While
+from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
 
 from . import fuse, order
 from .lanes import lanes
@@ -63,7 +63,7 @@ class Rows:
 
 
 def _stacked_carries(
-    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], t: Expr
+    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], t: Expr, rounds: Expr
 ) -> dict[int, tuple[int, Rows]]:
     """Carries whose values the loop stacks, by number: which result that is, and the rows."""
     found: dict[int, tuple[int, Rows]] = {}
@@ -73,10 +73,10 @@ def _stacked_carries(
         if k < 0 or k in found or out.target is not None or out.hint is not None:
             continue
         size = atom.aval.size
-        if fuse.is_small(atom.aval.shape) or not r.length or r.counted:
+        if fuse.is_small(atom.aval.shape) or not r.length:
             continue
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
-        ends = [scalar.size(0), scalar.size(size * r.length)]
+        ends = [scalar.size(0), scalar.mul(scalar.size(size), rounds)]
         first, last = ends[::-1] if r.reverse else ends
         stack = Stored(buffer, scalar.size(size if r.reverse else 0))
         other = Stored(buffer, scalar.size(0 if r.reverse else size))
@@ -269,7 +269,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     anew = computed_anew(r.jaxpr, old, r.jaxpr.outs[: r.carry])
     t = scalar.counter("t", r.length)
     extent = _extent(builder, r, consts)
-    kept = _stacked_carries(builder, r, outs, t)
+    kept = _stacked_carries(builder, r, outs, t, extent)
     rows = {k: own for k, (_, own) in kept.items()}
     carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew, rows)
     places = {y: own.stack for y, own in kept.values()}
@@ -279,7 +279,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
-    if lanes(builder, r, consts, xs, stacks, _at_step):
+    if not r.counted and lanes(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:
         body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
@@ -297,8 +297,6 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
         )
     else:
         carries.skip()
-    if r.counted:
-        _clear_rest(builder, r, outs, stacks, extent)
     carries.finish()
     for out in outs[r.carry :]:
         if fuse.is_small(out.shape):
@@ -314,19 +312,6 @@ def _extent(builder: "Builder", r: recipe.Loop, consts: Sequence[Handle]) -> Exp
     extent = scalar.var("int64", "n")
     builder.emit(Let([extent], [scalar.clamp(scalar.size(0), wish, length)]))
     return extent
-
-
-def _clear_rest(
-    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], stacks: Sequence[Stored], n: Expr
-) -> None:
-    """Zeros for the rows of no round."""
-    rest = scalar.sub(scalar.size(r.length), n)
-    for out, stack in zip(outs[r.carry :], stacks, strict=True):
-        row = out.size // r.length if r.length else 0
-        if row:
-            at = Ref(stack.buffer, scalar.add(stack.base, scalar.mul(n, scalar.size(row))))
-            count = scalar.mul(rest, scalar.size(row))
-            builder.emit(Fill(at, count, scalar.const(0, out.dtype)))
 
 
 def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:

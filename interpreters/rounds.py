@@ -1,0 +1,100 @@
+"""While loops that count to an end that nobody knows: a loop over blocks of rounds, each of them a scan.
+
+Reverse mode keeps the states between blocks, and what a scan keeps within one: about as much work as
+for a scan of all rounds, in memory that does not grow with their number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.ops.basic import scalar
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise import add, min_, mul, sub
+from fnx.ops.select import lt
+
+from .call import given
+from .counted import Count, Counted, scan_of_rounds
+from .linearize import linearize_jaxpr
+from .trace import trace_closed
+
+if TYPE_CHECKING:
+    from .control import While
+    from .scan import Scan
+
+_INT = np.dtype(np.int64)
+_FEW = 1 << 12  # rounds: a row for each of them is never too much
+_ALL = 1 << 27  # bytes of rows for all rounds, if they are more
+_BLOCK = 1 << 24  # bytes of rows for the rounds of a block
+_LEAST, _MOST = 16, 1 << 10  # rounds of a block
+
+
+def fits(counted: Counted, tangents: Sequence) -> bool:
+    """Whether a derivative may keep rows for all rounds that are possible."""
+    rounds = counted.scan.length
+    return rounds <= _FEW or rounds * _bytes_of_row(counted, tangents) <= _ALL
+
+
+def _bytes_of_row(counted: Counted, tangents: Sequence) -> float:
+    """What the derivative of a scan keeps for each round; at least a byte."""
+    scan = replace(counted.scan, length=_FEW)
+    inputs = [Var(a) for a in scan.abstract_operands()]
+    outs = [Var(a) for a in scan.abstract(*[v.aval for v in inputs])]
+    jaxpr = Jaxpr(inputs, [Eqn(scan, inputs, outs)], outs)
+    forward = linearize_jaxpr(jaxpr, given(counted.tangents(tangents)))[0]
+    rows = {v for v in forward.outs[len(outs) :] if v.aval.shape[:1] == (_FEW,)}
+    return max(sum(v.aval.nbytes for v in rows) / _FEW, 1)
+
+
+def linearize_in_blocks(
+    loop: "While", count: Count, kind: "type[Scan]", primals: Sequence, tangents: Sequence
+) -> tuple[tuple, tuple]:
+    """Results and tangents of a loop that counts."""
+    counted, size = scan_of_rounds(loop, count, _LEAST, kind), _LEAST
+    row = _bytes_of_row(counted, tangents)
+    while size < _MOST and 2 * size * row <= _BLOCK:
+        size *= 2
+    counted = replace(counted, scan=replace(counted.scan, length=size))
+    rounds, *operands, _ = counted.operands(primals)
+    first = loop.parts(primals)[2][count.carry]
+    n = loop.body_consts
+    zero = scalar(0, _INT)
+    values = (rounds, rounds, first, *operands[:n], zero, *operands[n:])
+    _, *given_tangents, _ = counted.tangents(tangents)
+    blocks = _blocks(counted, [x.aval for x in values])
+    t_in = (None, None, None, *given_tangents[:n], None, *given_tangents[n:])
+    _, touts = blocks.linearize(values, t_in)
+    k = count.carry
+    return loop(*primals), (*touts[1 : k + 1], None, *touts[k + 1 :])
+
+
+def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
+    """Over (rounds before, carries), with the constants: rounds, first counter, those of the scan."""
+    scan, loop, memo = counted.scan, counted.loop, counted.scan.jaxpr.memo
+    n, size, step = loop.body_consts, scan.length, counted.count.step
+    key = ("blocks", size, step, *avals)
+    if key not in memo:
+
+        def run(rounds: Array, first: Array, *rest: Array) -> list[Array]:
+            b, done, carry = rest[:n], rest[n], rest[n + 1 :]
+            here = min_(sub(rounds, done), scalar(size, _INT))
+            way = ConvertElementType(first.dtype)(mul(done, scalar(step, _INT)))
+            rows = counted.rows(add(way, first))
+            return [add(done, here), *scan(here, *b, *carry, rows)]
+
+        number = ShapedArray((), _INT)
+        rounds, done, more = Var(number), Var(number), Var(ShapedArray((), dtypes.bool_))
+        carry = [Var(a) for a in avals[n + 4 :]]
+        cond = Jaxpr([rounds, done, *carry], [Eqn(lt, [done, rounds], [more])], [more])
+        memo[key] = cond, trace_closed(run, avals[1:], what="grad", name=scan.jaxpr.name)
+    cond, body = memo[key]
+    most = loop.most and -(-loop.most // size)
+    return replace(
+        loop, cond_jaxpr=cond, cond_consts=1, body_jaxpr=body, body_consts=n + 2, most=most
+    )
