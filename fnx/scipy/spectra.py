@@ -90,7 +90,7 @@ def _trend(detrend: Any, x: Array, axis: int) -> Array:
 def _spectra(
     name: str,
     signals: list[Array],
-    cut: tuple,
+    cut: tuple[Any, Any, Any, Any],
     detrend: Any,
     onesided: bool,
     axis: int,
