@@ -58,5 +58,5 @@ def test_pages_name_files_that_exist(repository):
     ]
     for page in ("README.md", "docs/design.md", "docs/differences.md", "benchmarks/README.md"):
         text = (repository / page).read_text(encoding="utf-8")
-        for name in re.findall(r"`([\w/]+\.py)`", text):
+        for name in re.findall(r"(?<![\w/*])[\w/]+\.py\b", text):
             assert any(path.endswith(f"/{name}") for path in paths), f"{page} names {name}"
