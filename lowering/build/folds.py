@@ -33,8 +33,9 @@ class Folds(Nests):
             results *= group.shape[k]
         inner = self._contiguous() if len(axes) < len(group.shape) else None
         if results <= fuse.SMALL:
-            if kept == [len(group.shape) - 1] and results >= fuse.FEW_LANES:
-                self._fold_lanes(results)
+            side_by_side = kept == [len(group.shape) - 1] or kept == [inner] and self._moves(inner)
+            if side_by_side and results >= fuse.FEW_LANES:
+                self._fold_lanes(kept[0])
             else:
                 self._fold_registers(kept, list(axes))
         elif inner in axes and (len(axes) == 1 or self._reassociates()):
@@ -231,19 +232,19 @@ class Folds(Nests):
         loops = self._fold_loops(rest, body, inner, list(accs), again, reassociate)
         return [Loop(var, scalar.size(n), loops, accs, init, inner, reassociate=reassociate)]
 
-    def _fold_lanes(self, lanes: int) -> None:
-        """Few results along the last axis: accumulators side by side on the stack, as vectors."""
+    def _fold_lanes(self, axis: int) -> None:
+        """Few results along an axis: accumulators side by side on the stack, as vectors."""
         group, builder = self.group, self.builder
         for f in group.folds:
             for handle in f.handles:
                 handle.state = handle.target or builder.new_stored(handle)
-        outer = list(group.vars[:-1])
+        whole, lanes = list(group.vars), group.shape[axis]
         pieces = [
-            self._lane_piece(n, lambda lane, lo=lo: [*outer, _plus(lane, lo)])
+            self._lane_piece(n, lambda lane, lo=lo: _with(whole, axis, _plus(lane, lo)))
             for lo, n in _powers(lanes, self._lanes())
         ]
         rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
-        for var, n in reversed(list(zip(group.vars[:-1], group.shape[:-1], strict=True))):
+        for var, n in reversed(_without(list(zip(whole, group.shape, strict=True)), axis)):
             rows = [Loop(var, scalar.size(n), rows)]
         before, after = ([s for p in pieces for s in p[k]] for k in (0, 2))
         self._nest([*before, *rows, *after], [])
@@ -264,10 +265,7 @@ class Folds(Nests):
         start = scalar.apply("min", start, scalar.size(n - width))  # the last ones overlap
 
         def at(low: int) -> Callable[[Expr], list[Expr]]:
-            whole = list(group.vars)
-            return lambda lane: [
-                *whole[:axis], scalar.add(start, _plus(lane, low)), *whole[axis + 1 :]
-            ]  # fmt: skip
+            return lambda lane: _with(group.vars, axis, scalar.add(start, _plus(lane, low)))
 
         pieces = [self._lane_piece(lanes, at(v * lanes)) for v in range(vectors)]
         rows: list[Stmt] = [stmt for _, body, _ in pieces for stmt in body]
@@ -402,6 +400,14 @@ def _moved(
     exprs = substitute(exprs, dict(zip(old, new, strict=True)))
     rest = iter(exprs[len(values) :])
     return [Store(s.buffer, next(rest), next(rest)) for s in stores], exprs[: len(values)]
+
+
+def _with(values: Sequence[Expr], k: int, value: Expr) -> list[Expr]:
+    return [*values[:k], value, *values[k + 1 :]]
+
+
+def _without(values: list, k: int) -> list:
+    return [*values[:k], *values[k + 1 :]]
 
 
 def _plus(lane: Expr, low: int) -> Expr:
