@@ -63,3 +63,29 @@ def test_short_functions_are_part_of_loops(f):
         assert "divpd" in lowered.as_text("asm")
     wanted = f(x, y)
     np.testing.assert_allclose(lowered.compile()(x, y), wanted, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("f", [lambda x: x - x.mean(0), lambda x: x.T.sum(1), lambda x: x.T.max(1)])
+def test_few_columns_are_read_as_they_lie(f):
+    x = np.random.default_rng(0).normal(size=(5000, 10))
+    lowered = jax.jit(f).lower(x)
+    asm = lowered.as_text("asm")
+    assert "gather" not in asm
+    assert "scatter" not in asm
+    np.testing.assert_allclose(lowered.compile()(x), f(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_few_results_along_any_axis(axes, kept):
+    x = np.random.default_rng(1).normal(size=(70, 60, 50)).transpose(axes)
+    x = x[tuple(slice(9) if k == kept else slice(None) for k in range(3))]
+    reduced = tuple(k for k in range(3) if k != kept)
+
+    def f(x):
+        y = jnp.transpose(x, np.argsort(axes)).transpose(axes)
+        return y.sum(reduced), (y * y).max(reduced), y[..., ::-1].min(reduced)
+
+    wanted = x.sum(reduced), (x * x).max(reduced), x[..., ::-1].min(reduced)
+    for got, want in zip(jax.jit(f)(x), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-10)

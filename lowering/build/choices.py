@@ -5,6 +5,9 @@ a chain of choices between all of them: for the levels of a grid that has eleven
 point. One store an element, once for all points, makes that a load.
 """
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
@@ -12,13 +15,14 @@ from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.formats import KIND
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
 
-from .storage import Storage
+if TYPE_CHECKING:
+    from .storage import Storage
 
 _FEW = 4  # elements up to which choices cost no more than a load
 _WORTH = 16  # operations for each element of an array from which on a nest is worth the stores
 
 
-def in_memory(builder: Storage) -> None:
+def in_memory(builder: "Storage") -> None:
     """Rewrite all nests of a program."""
     for stmt in walk.statements(builder.block):
         if isinstance(stmt, Nest) and all(map(_is_plain, walk.statements(stmt.body))):
@@ -29,8 +33,8 @@ def _is_plain(stmt: Stmt) -> bool:
     return type(stmt) in walk.REWRITTEN
 
 
-def _rewrite(builder: Storage, nest: Nest) -> None:
-    chains = _chains(nest)
+def _rewrite(builder: "Storage", nest: Nest) -> None:
+    chains = _chains(walk.nodes(nest.body))
     if not chains:
         return
     work = walk.work(nest.body)
@@ -57,10 +61,21 @@ def _rewrite(builder: Storage, nest: Nest) -> None:
         nest.body[:] = [*stores, *(walk.rewritten(s, new) for s in nest.body)]
 
 
-def _chains(nest: Nest) -> dict[Expr, tuple[Expr, tuple[Expr, ...]]]:
+def comparisons(nodes: Iterable[Expr]) -> set[Expr]:
+    """What the choices among expressions compare that may become loads."""
+    found: set[Expr] = set()
+    for e, (_, elements) in _chains(nodes).items():
+        if len(elements) > _FEW:
+            for _ in elements[1:]:
+                found.add(e.args[0])
+                e = e.args[2]
+    return found
+
+
+def _chains(nodes: Iterable[Expr]) -> dict[Expr, tuple[Expr, tuple[Expr, ...]]]:
     """The choices between consecutive elements from the first on, by position."""
     found = {}
-    for head in walk.nodes(nest.body):
+    for head in nodes:
         e, elements = head, []
         position = _position(e, 0)
         if position is None:

@@ -260,7 +260,8 @@ class Folds(Nests):
                 handle.state = handle.target or builder.new_stored(handle)
         n, lanes = group.shape[axis], self._lanes()
         vectors = min(fuse.SIDE_BY_SIDE, n // lanes)
-        number, width = scalar.var("int64", "t"), vectors * lanes
+        width = vectors * lanes
+        number = scalar.counter("t", -(-n // width))
         start = scalar.mul(number, scalar.const(width, "int64"))
         start = scalar.apply("min", start, scalar.size(n - width))  # the last ones overlap
 
@@ -286,7 +287,7 @@ class Folds(Nests):
     ) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
         """One vector: how its accumulators begin, what each row adds, where they go."""
         group = self.group
-        lane = scalar.var("int64", "l")
+        lane = scalar.counter("l", lanes)
         point = at(lane)
         group.allow(point)
         before: list[Stmt] = []

@@ -10,14 +10,15 @@ from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Store
 
-from . import fuse, views
+from . import choices, fuse, views
 from .values import Shape
 
 
 def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bool:
     """Whether what is read and written along a short last axis lies side by side.
 
-    Not if its index decides something, and no vectors that are half empty of costly functions.
+    Not if its index decides something, other than which element of a small array is read, and no
+    vectors that are half empty of costly functions.
     """
     if len(shape) < 2 or not 4 <= shape[-1] <= fuse.SMALL:
         return False
@@ -28,7 +29,8 @@ def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bo
     row = shape[-1] * max(itemsize(s.buffer.dtype) for s in stores)
     if row < (fuse.COSTLY_ROW if costly else fuse.SHORT_ROW):
         return False
-    if any(e.dtype == "bool" and _is_of(e, index[-1]) for e in exprs):
+    laid = choices.comparisons(exprs)
+    if any(e.dtype == "bool" and e not in laid and _is_of(e, index[-1]) for e in exprs):
         return False
     positions = [s.index for s in stores] + [e.args[0] for e in exprs if e.op == "load"]
     found = [views.linear(p, {id(index[-1]): 0}) for p in positions]

@@ -74,16 +74,14 @@ def loops(
     exprs = [*far, *(e for s in body for e in (s.index, s.value))]
     (across, m), (along, n) = dims[axis], dims[last]
     rows, columns = min(fuse.TILE[0], m), min(fuse.TILE[1], n)
-    block, i, length = scalar.var("int64", "t"), scalar.var("int64", "i"), scalar.size(rows)
+    block, i = scalar.counter("t", -(-m // rows)), scalar.counter("i", rows)
+    length = scalar.size(rows)
     start = scalar.mul(block, scalar.size(rows))
     if m % rows:
         length = scalar.apply("min", scalar.sub(scalar.size(m), start), length)
     exprs = substitute(exprs, {across: scalar.add(start, i)})
-    other, j, width = (
-        scalar.var("int64", "t"),
-        scalar.var("int64", "j"),
-        scalar.const(columns, "int64"),
-    )
+    other, j = scalar.counter("t", -(-n // columns)), scalar.counter("j", columns)
+    width = scalar.const(columns, "int64")
     start = scalar.mul(other, scalar.size(columns))
     if n % columns:  # vectors want tiles of one length: the last one overlaps
         start = scalar.apply("min", start, scalar.size(n - columns))
