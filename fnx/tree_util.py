@@ -14,12 +14,18 @@ from typing import Any, TypeVar
 import optree
 from optree import PyTreeSpec as PyTreeDef
 
-from fnx.core.errors import FnxError, InvalidValue
+from fnx.core.errors import InvalidValue
+from fnx.tree_keys import DictKey as DictKey
+from fnx.tree_keys import FlattenedIndexKey as FlattenedIndexKey
+from fnx.tree_keys import GetAttrKey as GetAttrKey
+from fnx.tree_keys import KeyPath as KeyPath
+from fnx.tree_keys import SequenceKey as SequenceKey
+from fnx.tree_keys import key_of
+from fnx.tree_keys import keystr as keystr
 
 _SPACE = "fnx"
 _flatten = optree.tree_flatten
 C = TypeVar("C", bound=type)
-KeyPath = tuple[Any, ...]
 IsLeaf = Callable[[Any], bool] | None
 
 
@@ -200,61 +206,6 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
 # --- paths -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SequenceKey:
-    """The place of a child in a list or tuple."""
-
-    idx: int
-
-    def __str__(self) -> str:
-        return f"[{self.idx!r}]"
-
-
-@dataclass(frozen=True)
-class DictKey:
-    """The place of a child in a dict."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[{self.key!r}]"
-
-
-@dataclass(frozen=True)
-class GetAttrKey:
-    """The place of a child in an object: its attribute."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f".{self.name}"
-
-
-@dataclass(frozen=True)
-class FlattenedIndexKey:
-    """The place of a child of a class registered without keys."""
-
-    key: Any
-
-    def __str__(self) -> str:
-        return f"[<flat index {self.key}>]"
-
-
-_KEYS = (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)
-
-
-def _key(entry: optree.PyTreeEntry) -> Any:
-    if isinstance(entry, optree.NamedTupleEntry):
-        return GetAttrKey(entry.field)
-    if isinstance(entry, optree.SequenceEntry):
-        return SequenceKey(entry.entry)
-    if isinstance(entry, optree.MappingEntry):
-        return DictKey(entry.entry)
-    if not isinstance(entry.entry, int):
-        return entry.entry  # from a class that was registered with keys
-    return FlattenedIndexKey(entry.entry)
-
-
 def tree_flatten_with_path(
     tree: Any, is_leaf: Callable | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
@@ -262,7 +213,7 @@ def tree_flatten_with_path(
     if is_leaf_takes_path and is_leaf is not None:
         return _flatten_by_path(tree, is_leaf)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
-    paths = [tuple(map(_key, accessor)) for accessor in accessors]
+    paths = [tuple(map(key_of, accessor)) for accessor in accessors]
     return list(zip(paths, leaves, strict=True)), _sorted(treedef)
 
 
@@ -299,24 +250,6 @@ def tree_map_with_path(
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     columns = [treedef.flatten_up_to(r) for r in rest]
     return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
-
-
-def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text.
-
-    >>> keystr((DictKey("a"), SequenceKey(0)))
-    "['a'][0]"
-    >>> keystr((DictKey("a"), SequenceKey(0)), simple=True, separator="/")
-    'a/0'
-    """
-    return separator.join(map(_simple if simple else str, keys))
-
-
-def _simple(key: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if isinstance(key, _KEYS) and hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
 
 
 # --- classes that are nodes --------------------------------------------------------------------
@@ -490,13 +423,6 @@ optree.register_pytree_node(
     lambda func, children: Partial(func, *children[0], **children[1]),
     namespace=_SPACE,
 )
-
-
-# --- errors ------------------------------------------------------------------------------------
-
-
-class TreeMismatch(FnxError, TypeError, ValueError):
-    """Two trees whose structures should be equal are not."""
 
 
 def describe_difference(expected: Any, found: Any) -> str:

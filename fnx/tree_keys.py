@@ -1,0 +1,81 @@
+"""Paths in trees: a key for each step from a node to a child, and how paths are written."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import optree
+
+KeyPath = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """The place of a child in a list or tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+
+@dataclass(frozen=True)
+class DictKey:
+    """The place of a child in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """The place of a child in an object: its attribute."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+
+@dataclass(frozen=True)
+class FlattenedIndexKey:
+    """The place of a child of a class registered without keys."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[<flat index {self.key}>]"
+
+
+_KEYS = (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)
+
+
+def key_of(entry: optree.PyTreeEntry) -> Any:
+    if isinstance(entry, optree.NamedTupleEntry):
+        return GetAttrKey(entry.field)
+    if isinstance(entry, optree.SequenceEntry):
+        return SequenceKey(entry.entry)
+    if isinstance(entry, optree.MappingEntry):
+        return DictKey(entry.entry)
+    if not isinstance(entry.entry, int):
+        return entry.entry  # from a class that was registered with keys
+    return FlattenedIndexKey(entry.entry)
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """A path as text.
+
+    >>> keystr((DictKey("a"), SequenceKey(0)))
+    "['a'][0]"
+    >>> keystr((DictKey("a"), SequenceKey(0)), simple=True, separator="/")
+    'a/0'
+    """
+    return separator.join(map(_simple if simple else str, keys))
+
+
+def _simple(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if isinstance(key, _KEYS) and hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
