@@ -25,6 +25,7 @@ from .llvm_module import Module, Param, helper_text
 from .llvm_types import Operand
 
 ENTRY = "entry"
+_MANY_CALLS = 100  # of kernels
 _GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
 
 
@@ -53,7 +54,8 @@ def emit(program: Program) -> Emitted:
             body.start(label)
             body.put(f"ret i32 {code}")
     arguments = ", ".join(f"ptr noalias readonly {x}" for x in ("%args", "%params"))
-    head = f"define i32 @{ENTRY}({arguments}, ptr %workspace, ptr %control) nounwind {{"
+    quickly = " optnone noinline" if _hands_on(body.lines) else ""
+    head = f"define i32 @{ENTRY}({arguments}, ptr %workspace, ptr %control) nounwind{quickly} {{"
     module.functions.append("\n".join([head, "entry:", *body.head, *body.lines, "}", ""]))
     return Emitted(module.text(), module.params, kernels=body.kernels)
 
@@ -73,6 +75,15 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
         return frozenset()
     lines = sum(helper_text(op, dtype, has_half(), True)[1].count("\n") for op, dtype in calls)
     return frozenset(calls if lines <= INLINED else ())
+
+
+def _hands_on(lines: Sequence[str]) -> bool:
+    """Whether a function does little but call others, so often that optimising it takes seconds.
+
+    LLVM's time grows with the square of the calls in a block.
+    """
+    calls = sum([" call " in line for line in lines])
+    return calls > _MANY_CALLS and len(lines) < 8 * calls
 
 
 # --- which statements become functions ---------------------------------------------------------
