@@ -116,6 +116,7 @@ PASSES = {
     "program": None,
     "function": ("always_inliner", "instruction_combine", "new_gvn", "dead_code_elimination"),
     "routine": ("sroa", "instruction_combine", "loop_rotate", "simplify_cfg"),
+    "rare": ("always_inliner",),
     "glue": ("sroa", "simplify_cfg", "instruction_combine"),
 }
 
@@ -167,7 +168,7 @@ def _emitted(module: Any, machine: Any, as_object: bool) -> bytes:
 
 def compile_text(text: str, kind: str = "program", as_object: bool = True) -> bytes:
     """The object code of an LLVM module, or its assembly."""
-    with session(), target_machine(quick=kind == "glue") as machine:
+    with session(), target_machine(quick=kind in ("rare", "glue")) as machine:
         return _emitted(_optimized(text, kind, machine), machine, as_object)
 
 

@@ -3,7 +3,7 @@
 A variant is compiled when a program first needs it and kept on disk like any other program. Its
 text is that of the scalar function with every type widened. Functions that have a cheaper way for
 usual arguments branch to it if all elements are such; for float64 the other way, which
-is long, is compiled for scalars only and called for each lane.
+is long and rarely gone, is compiled for scalars only, quickly, and called for each lane.
 """
 
 import re
@@ -11,9 +11,10 @@ import re
 from fnx.core.errors import CompileError
 from fnx.lowering.emit.vector_names import BRANCHING, TYPE, exists, name, parse
 
-from . import machine
+from . import crew, machine
 from .compiler import once
 
+RARE = -1  # in place of a number of lanes: the way for unusual arguments
 _SCALAR = r"double|float|i64|i32|i16|i8|i1"
 _LITERAL = r"0x[0-9A-Fa-f]+|-?\d+|true|false"
 
@@ -66,16 +67,15 @@ rare:
 def _variant(op: str, dtype: str, w: int) -> str:
     """The text of an exported function."""
     name = _symbol(op, dtype, w)
-    if op not in BRANCHING:
-        return _public(_function(op, dtype, name, w))
+    if op not in BRANCHING or w == RARE:
+        return _public(_function(op, dtype, name, max(w, 0)))
     parts = [_function(op + end, dtype, name + end, w) for end in (".is_usual", ".usual")]
     t, i1, all_usual = TYPE[dtype], "i1", "%all = and i1 %each, true"
     rare = f"{name}_rare"
-    if w and dtype == "float64":  # its rare code is long
-        parts.append(_lane_by_lane(rare, f"{_symbol(op, dtype, 0)}_rare", t, w))
+    if w and dtype == "float64":
+        parts.append(_lane_by_lane(rare, _symbol(op, dtype, RARE), t, w))
     elif dtype == "float64":
-        text = _public(_function(op, dtype, rare, 0))
-        parts.append(text.replace(" nounwind {", " optnone noinline nounwind {"))
+        parts.append(f"declare {t} @{rare}({t})")
     else:
         parts.append(_function(op, dtype, rare, w))
     if w:
@@ -122,6 +122,8 @@ def _split(args: str) -> list[str]:
 
 
 def _symbol(op: str, dtype: str, w: int) -> str:
+    if w == RARE:
+        return f"{name(op, dtype)}_rare"
     return f"{name(op, dtype)}_w{w}" if w else name(op, dtype)
 
 
@@ -143,14 +145,16 @@ def _text(op: str, dtype: str, w: int) -> str:
 @once
 def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     """The code of one variant, which stays: programs hold bare addresses."""
-    symbol, rare = _symbol(op, dtype, w), f"{_symbol(op, dtype, 0)}_rare"
-    shares_rare = op in BRANCHING and dtype == "float64"
-    exports = [symbol, rare] if shares_rare and not w else [symbol]
+    symbol, rare = _symbol(op, dtype, w), _symbol(op, dtype, RARE)
+    calls_rare = op in BRANCHING and dtype == "float64" and w != RARE
 
-    def imports(binary: bytes) -> dict[str, int | None]:
-        return {rare: address(rare)} if shares_rare and w else {}
+    def imports(binary: bytes) -> dict[str, int]:
+        return {rare: address(rare)} if calls_rare else {}
 
-    code = machine.code(lambda: _text(op, dtype, w), exports, imports, "function", symbol)
+    if calls_rare:
+        crew.soon(address, rare)
+    kind = "rare" if w == RARE else "function"
+    code = machine.code(lambda: _text(op, dtype, w), [symbol], imports, kind, symbol)
     machine.keep_forever(code.keep)
     return code
 
@@ -158,4 +162,8 @@ def _loaded(op: str, dtype: str, w: int) -> machine.Code:
 def address(symbol: str) -> int | None:
     """The address of a function of this library, which is compiled if need be."""
     found = parse(symbol)
-    return _loaded(*found).addresses.get(symbol) if found else None
+    if found is None:
+        return None
+    op, dtype, w = found
+    w = RARE if symbol.endswith("_rare") else w
+    return _loaded(op, dtype, w).addresses[_symbol(op, dtype, w)]
