@@ -53,7 +53,7 @@ class Compiled:
         self.jaxpr, self.donated = jaxpr, donated
         self.seconds: dict[str, float] = {}
         self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
-        name = None if config.check.value or donated else digest.of(jaxpr)
+        name = None if config.check.value else digest.of(jaxpr, self.donated)
         start = time.perf_counter()
         found = load.recall(name, *self._types)
         if found is None:
@@ -67,9 +67,8 @@ class Compiled:
         """The executable, by all passes."""
 
         def last() -> None:
-            inputs, outputs = self._types
-            outputs = [spec for k, spec in enumerate(outputs) if k not in self.program.aliases]
-            self.executable = load.load(self.emitted, inputs, outputs, self.program.workspace, name)
+            p = self.program
+            self.executable = load.load(self.emitted, *self._types, p.workspace, name, p.aliases)
 
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
         for stage, run in {**passes, "load": last}.items():
@@ -117,10 +116,10 @@ class Compiled:
     @cached_property
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
-        if not (self.donated and self.program.aliases):
+        if not self.executable.aliases:
             return self.executable.fast
         weak = [v.aval.weak_type for v in self.jaxpr.outs]
-        return donation.calling(self.executable.fast, self.program.aliases, weak)
+        return donation.calling(self.executable.fast, self.executable.aliases, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         outs = self.fast(args)

@@ -8,7 +8,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.interpreters import rounds
 from fnx.interpreters.scan import Scan
-from fnx.jit import BACKEND
+from fnx.jitted import BACKEND
 
 N = 6
 RNG = np.random.default_rng(11)

@@ -95,6 +95,10 @@ def f(a, x):
     y = lax.scan(lambda c, t: (jnp.sin(c) * t, c.sum()), x, jnp.arange(3.0))[1]
     return jnp.linalg.solve(a @ a.T, x), y
 out = fnx.jit(fnx.grad(lambda a, x: sum(v.sum() for v in f(a, x))))(np.eye(40) + 1, np.ones(40))
+given = jnp.arange(30.0)
+update = fnx.jit(lambda x, y: (y * 2.0, x.at[3:9].set(1.5)), donate_argnums=0)
+out = jnp.append(out, jnp.concatenate(update(given, jnp.ones(5))))
+assert given.is_deleted()
 heavy = [n for n in ("fnx.lowering.build.builder", "fnx.lowering.emit.emit_llvm", "numba", "scipy.linalg")
          if n in sys.modules]
 print(json.dumps([out.tolist(), fnx.compile_stats()["kernels_compiled"], heavy]))

@@ -88,6 +88,7 @@ class Executable:
         self._calls_back = any(name in code.imports for name in library.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
+        self.aliases: dict[int, int] = {}  # further results, by number, and the inputs they are in
         self.release_gil = self._is_long() if release_gil is None else release_gil
 
     def _number(self, param: Any) -> int:

@@ -6,7 +6,7 @@ later process need not generate the code to find it.
 
 import contextlib
 import marshal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -24,12 +24,16 @@ Specs = Sequence[tuple]
 
 @dataclass(frozen=True)
 class Image:
-    """A program on disk: the key of its code, the run time's routines that this calls, its numbers."""
+    """A program on disk: the key of its code, the run time's routines that this calls, its numbers.
+
+    `aliases`: the number of a result, and that of the input in whose memory it is left.
+    """
 
     code: str
     imports: tuple[str, ...]
     params: tuple
     workspace: int
+    aliases: tuple[tuple[int, int], ...]
 
 
 def load(
@@ -38,11 +42,12 @@ def load(
     outputs: Specs,
     workspace_bytes: int,
     name: bytes | None = None,
+    aliases: Mapping[int, int] | None = None,
 ) -> "invoke.Executable":
     """The executable of an emitted program (`text`, `params`) on arrays of these shapes and dtypes.
 
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
-    by `name`.
+    by `name`. Results that `aliases` names are left in inputs.
     """
     with machine.session():
         for param in emitted.params:
@@ -50,11 +55,12 @@ def load(
                 crew.soon(library.resolve, param[1])
         runtime = library.Runtime(emitted.text)
         code, memory_hit = machine.program(emitted.text, (ENTRY,), runtime)
+    pairs = tuple(sorted((aliases or {}).items()))
+    image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes, pairs)
     if name is not None:
-        image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes)
         with contextlib.suppress(ValueError):  # it calls back into this process
             cache.put(_key(name), marshal.dumps(astuple(image)))
-    return _executable(code, memory_hit, emitted.params, inputs, outputs, workspace_bytes)
+    return _executable(code, memory_hit, image, inputs, outputs)
 
 
 def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "invoke.Executable | None":
@@ -65,7 +71,7 @@ def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "invoke.Executa
     image = Image(*marshal.loads(found))
     try:
         code, hit = machine.program("", (ENTRY,), library.addresses(image.imports), image.code)
-        return _executable(code, hit, image.params, inputs, outputs, image.workspace)
+        return _executable(code, hit, image, inputs, outputs)
     except (machine.CacheMiss, CompileError):  # or a routine is gone with an older NumPy or SciPy
         return None
 
@@ -75,13 +81,16 @@ def _key(name: bytes) -> str:
 
 
 def _executable(
-    code: machine.Code, hit: bool, params: Sequence, inputs: Specs, outputs: Specs, workspace: int
+    code: machine.Code, hit: bool, image: Image, inputs: Specs, outputs: Specs
 ) -> "invoke.Executable":
-    return invoke.Executable(
+    aliases = dict(image.aliases)
+    made = invoke.Executable(
         code,
-        params,
+        image.params,
         [invoke.Spec.of(*spec) for spec in inputs],
-        [invoke.Spec.of(*spec) for spec in outputs],
-        workspace,
+        [invoke.Spec.of(*spec) for k, spec in enumerate(outputs) if k not in aliases],
+        image.workspace,
         memory_hit=hit,
     )
+    made.aliases = aliases
+    return made
