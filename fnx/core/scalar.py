@@ -16,7 +16,7 @@ Conventions:
 """
 
 import math
-from collections.abc import Callable
+import operator
 from typing import Any
 
 
@@ -238,14 +238,7 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
     return node(op, "bool", (a, b)) if known is None else const(known, "bool")
 
 
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "eq": lambda m, n: m == n,
-    "ne": lambda m, n: m != n,
-    "lt": lambda m, n: m < n,
-    "le": lambda m, n: m <= n,
-    "gt": lambda m, n: m > n,
-    "ge": lambda m, n: m >= n,
-}
+_COMPARE = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 
 
 def select(pred: Expr, on_true: Expr, on_false: Expr) -> Expr:
@@ -292,11 +285,13 @@ TERNARY = frozenset({"fma"})  # fma(a, b, c) = a * b + c, rounded once
 _TO_REAL = {"complex64": "float32", "complex128": "float64"}
 _TO_COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
+_FOLDED = {"add": add, "sub": sub, "mul": mul}
+
 
 def apply(op: str, *args: Expr, attr: Any = None) -> Expr:
     """Any operation of UNARY, BINARY or TERNARY; folds nothing but index arithmetic."""
-    if op in ("add", "sub", "mul"):
-        return {"add": add, "sub": sub, "mul": mul}[op](*args)
+    if op in _FOLDED:
+        return _FOLDED[op](*args)
     if op in _COMPARE:
         return compare(op, *args)
     dtype = args[0].dtype
