@@ -19,6 +19,7 @@ from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.ops.basic import broadcast_axis, reshape, zeros
+from fnx.ops.permute import Reshape
 
 from .batching import axis_names, batch_jaxpr, place_axis
 from .blocks import length_of_blocks, linearize_in_blocks
@@ -286,7 +287,8 @@ class Scan(Primitive):
         """Equations that do the same with less in the loop, if there are such."""
         key = ("expand", self)
         if key not in self.jaxpr.memo:
-            self.jaxpr.memo[key] = _expand(self)
+            once = self.length == 1 and not self.counted
+            self.jaxpr.memo[key] = _inlined(self) if once else _expand(self)
         return self.jaxpr.memo[key]
 
     def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
@@ -352,6 +354,17 @@ def _expand(scan: Scan) -> Jaxpr | None:
     new = spread(rest, outs[: inner.carry])
     back = [c if f else o for f, c, o in zip(fixed, carry, new)]
     return Jaxpr(operands, eqns, [*back, *outs[inner.carry :]], name=scan.jaxpr.name)
+
+
+def _inlined(scan: Scan) -> Jaxpr:
+    """The only round of a loop, without the loop."""
+    operands = [Var(a) for a in scan.abstract_operands()]
+    consts, carry, xs = scan.parts(operands)
+    eqns: list[Eqn] = []
+    rows = [bind_into(eqns, Reshape(x.aval.shape[1:]), [x])[0] for x in xs]
+    outs = splice(scan.jaxpr, [*consts, *carry, *rows], eqns)
+    ys = [bind_into(eqns, Reshape((1, *y.aval.shape)), [y])[0] for y in outs[scan.carry :]]
+    return Jaxpr(operands, eqns, [*outs[: scan.carry], *ys], name=scan.jaxpr.name)
 
 
 def _prune(scan: Scan, used: Mask) -> tuple[Jaxpr, int, int, Mask, Mask]:

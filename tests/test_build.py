@@ -377,3 +377,67 @@ def test_pieces_of_short_rows_are_written_out():
     assert text.count("sin(") == 1
     assert "for i1 < 6" not in text
     np.testing.assert_allclose(np.asarray(fnx.jit(fn)(x)), np.asarray(fn(x)), rtol=1e-15)
+
+
+def sweep(u, flux, levels):
+    """Thomas's algorithm along the last axis, level by level."""
+
+    def down(k, carry):
+        c, d = carry
+        pivot = 1.0 / (2.0 + flux[:, :, k] - flux[:, :, k - 1] * c[:, :, k - 1])
+        c = c.at[:, :, k].set(flux[:, :, k] * pivot)
+        return c, d.at[:, :, k].set((u[:, :, k] + flux[:, :, k - 1] * d[:, :, k - 1]) * pivot)
+
+    def up(k, d):
+        k = levels - 2 - k
+        return d.at[:, :, k].add(c[:, :, k] * d[:, :, k + 1])
+
+    c = jnp.zeros_like(u).at[:, :, 0].set(flux[:, :, 0] / 2.0)
+    d = jnp.zeros_like(u).at[:, :, 0].set(u[:, :, 0] / 2.0)
+    c, d = lax.fori_loop(1, levels, down, (c, d))
+    return lax.fori_loop(0, levels - 1, up, d)
+
+
+def test_sweeps_along_the_last_axis_go_row_by_row():
+    shape = (70, 80, 40)
+    u, flux = np.random.default_rng(0).uniform(size=(2, *shape))
+    p = program(lambda u, flux: sweep(u, flux, shape[2]), u, flux)
+    assert not any(isinstance(s, Loop) for s in p.body)
+    rows = [s for s in p.body if isinstance(s, Nest) and s.name.endswith("rows")]
+    assert [n.body[0].extent.attr for n in rows] == [70, 70]
+    found = fnx.jit(lambda u, flux: sweep(u, flux, shape[2]))(u, flux)
+    c, d = np.zeros(shape), np.zeros(shape)
+    for k in range(shape[2]):
+        before = flux[:, :, k - 1] if k else 0.0 * u[:, :, 0]
+        pivot = 1.0 / (2.0 + (flux[:, :, k] if k else 0.0) - before * c[:, :, k - 1])
+        c[:, :, k] = flux[:, :, k] * pivot
+        d[:, :, k] = (u[:, :, k] + before * d[:, :, k - 1]) * pivot
+    for k in range(shape[2] - 2, -1, -1):
+        d[:, :, k] += c[:, :, k] * d[:, :, k + 1]
+    np.testing.assert_allclose(found, d, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_that_meet_stay_in_steps():
+    def mixed(u):
+        def step(k, u):
+            return u.at[:, :, k].set(u[:, :, k - 1] + jnp.roll(u[:, :, k - 1], 1, axis=0))
+
+        return lax.fori_loop(1, 40, step, u)
+
+    u = np.random.default_rng(0).uniform(size=(70, 80, 40))
+    assert any(isinstance(s, Loop) for s in program(mixed, u).body)
+    wanted = u.copy()
+    for k in range(1, 40):
+        wanted[:, :, k] = wanted[:, :, k - 1] + np.roll(wanted[:, :, k - 1], 1, axis=0)
+    np.testing.assert_allclose(fnx.jit(mixed)(u), wanted, rtol=1e-13)
+
+
+def test_a_loop_of_one_round_is_no_loop():
+    def once(x):
+        return lax.scan(lambda c, row: (c + row, c * row), x[0], x[None, 1])
+
+    assert not any(isinstance(s, Loop) for s in program(once, SQUARE).body)
+    for found, wanted in zip(
+        fnx.jit(once)(SQUARE), (SQUARE[0] + SQUARE[1], SQUARE[:1] * SQUARE[1])
+    ):
+        np.testing.assert_allclose(found, wanted)

@@ -12,7 +12,7 @@ from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
 from . import boxes
-from .order import box_chains, overwritten, readers_first
+from .order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
 from .values import OWN, Handle, Registers, Stored
 
@@ -75,13 +75,19 @@ class Builder(Storage):
     def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:
         """A value, and those that it is made of by updates in which they die, the last first."""
         scope = self.scope
-        maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        maker = {v: k for k, e in enumerate(jaxpr.eqns) for v in e.outs}
         found = [var] if var not in scope.handles else []
-        while var in maker and len(maker[var].outs) == 1 and overwritten(maker[var]):
-            (var,) = overwritten(maker[var])
-            if var not in maker or var in scope.handles or len(scope.uses.get(var, [])) != 1:
+        while var in maker:
+            k = maker[var]
+            before = taken_over(jaxpr.eqns[k], var)
+            if before is None or before not in maker or before in scope.handles:
                 break
-            found.append(var)
+            uses = scope.uses.get(before, [])
+            alone = len(uses) == 1 or saves_readers(jaxpr.eqns[k])
+            if not alone or -1 in uses or max(uses) > k or uses.count(k) != 1:
+                break
+            found.append(before)
+            var = before
         return found
 
     def _enter(self, given: Handle) -> Handle:

@@ -18,6 +18,9 @@ _UPDATES = frozenset(
 )
 
 
+_BOXES = ("slice_set", "slice_add")
+
+
 def overwritten(eqn: Eqn) -> list[Var]:
     """The operands that an equation may overwrite, if they are dead by then."""
     prim = eqn.prim
@@ -30,6 +33,26 @@ def overwritten(eqn: Eqn) -> list[Var]:
     else:
         return []
     return [a for a in found if type(a) is Var and a.aval.shape]
+
+
+def taken_over(eqn: Eqn, out: Var) -> Var | None:
+    """The operand whose memory a certain result may take."""
+    prim, k = eqn.prim, eqn.outs.index(out)
+    if prim.name in _UPDATES:
+        at = 0
+    elif prim.name == "scan" and k < prim.carry:  # type: ignore[attr-defined]
+        at = prim.consts + k  # type: ignore[attr-defined]
+    elif prim.name == "while":
+        at = prim.cond_consts + prim.body_consts + k  # type: ignore[attr-defined]
+    else:
+        return None
+    found = eqn.inputs[at]
+    return found if type(found) is Var and found.aval.shape else None
+
+
+def saves_readers(eqn: Eqn) -> bool:
+    """Whether an update is sure to let who reads its operand go first: loops and boxes may not."""
+    return eqn.prim.name in _UPDATES and eqn.prim.name not in _BOXES
 
 
 _MOVES = frozenset(
@@ -84,7 +107,7 @@ def is_stored_first(eqn: Eqn) -> bool:
 
 def _changes_bulk(eqn: Eqn) -> bool:
     """Whether an equation replaces or adds to a box without gaps, of most of an array."""
-    if eqn.prim.name not in ("slice_set", "slice_add"):
+    if eqn.prim.name not in _BOXES:
         return False
     whole, part = (a.aval.shape for a in eqn.inputs)
     return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]

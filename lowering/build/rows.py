@@ -161,11 +161,11 @@ def _is_plain(loop: Loop) -> bool:
 class Access:
     """Where one round of outer loops touches a buffer: strides of the loops, and a range of offsets."""
 
-    def __init__(self, base: Expr | None, strides: tuple[int, ...], low: int, high: int):
+    def __init__(self, base: frozenset, strides: tuple[int, ...], low: int, high: int):
         self.base, self.strides, self.low, self.high = base, strides, low, high
 
 
-def _accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | None]]:
+def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | None]]:
     """The accesses of a block to each buffer; None where it may be anywhere."""
     extents = {
         s.index: s.extent.attr
@@ -183,13 +183,14 @@ def _accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access |
         parts = views.linear(position, axes)
         if parts is None:
             return None
-        base, strides = parts
-        low = high = base.attr if base.op == "size" else 0
+        strides = parts[1]
+        base, low = views.terms(parts[0])
+        high = low
         for k, v in enumerate(inner, len(index)):
             reach = strides.get(k, 0) * (extents[v] - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
         outer = tuple(strides.get(k, 0) for k in range(len(index)))
-        return Access(None if base.op == "size" else base, outer, low, high)
+        return Access(base, outer, low, high)
 
     for s in walk.statements(body):
         for e in nodes(walk.expressions(s)):
@@ -200,13 +201,13 @@ def _accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access |
     return found
 
 
-def _apart(accesses: list[Access | None], shape: list[int]) -> bool:
+def apart(accesses: list[Access | None], shape: list[int]) -> bool:
     """Whether different rounds of the outer loops touch different elements."""
     first = accesses[0]
     if first is None:
         return False
     for a in accesses:
-        if a is None or a.base is not first.base or a.strides != first.strides:
+        if a is None or a.base != first.base or a.strides != first.strides:
             return False
     span = max(a.high for a in accesses if a) - min(a.low for a in accesses if a)
     for stride, n in sorted(zip(first.strides, shape, strict=True)):
@@ -286,12 +287,12 @@ class Cluster:
         rows = [_row(b) for b in (*self.bodies, body)]
         if min(rows) == 1 and max(rows) < LONG_ROW:
             return False
-        mine = _accesses([s for b in self.bodies for s in b], self.index)
+        mine = accesses([s for b in self.bodies for s in b], self.index)
         written = {b for body_ in (*self.bodies, body) for s in body_ for b in walk.all_writes(s)}
-        for buffer, found in _accesses(body, self.index).items():
-            if buffer in written and not _apart([*mine.pop(buffer, []), *found], shape):
+        for buffer, found in accesses(body, self.index).items():
+            if buffer in written and not apart([*mine.pop(buffer, []), *found], shape):
                 return False
-        if not all(_apart(found, shape) for b, found in mine.items() if b in written):
+        if not all(apart(found, shape) for b, found in mine.items() if b in written):
             return False  # sums over the outer loops
         self.members.append(new)
         self.bodies.append(body)
@@ -315,9 +316,9 @@ class Cluster:
         for x in nests:
             for b in walk.buffers(x.body):
                 count[b] = count.get(b, 0) + 1
-        for buffer, found in _accesses(body, self.index).items():
+        for buffer, found in accesses(body, self.index).items():
             own = buffer.space == "workspace" and count.get(buffer) == uses.get(buffer)
-            if own and _apart(found, self.shape):
+            if own and apart(found, self.shape):
                 body = _kept(builder, body, buffer, found, self.index)
         for b, n in count.items():
             uses[b] -= n - 1

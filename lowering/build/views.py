@@ -70,18 +70,24 @@ def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
     return None if _mentions(e, axes) else (e, {})
 
 
+_NUMBERS = ("size", "const", "literal")
+
+
 def terms(e: Expr) -> tuple[frozenset, int]:
     """Multiples of leaves, and a number: the same for equal sums."""
-    parts: dict[int, int] = {}
+    parts: dict[Expr, int] = {}
     total, todo = 0, [(e, 1)]
     while todo:
         at, factor = todo.pop()
-        if at.op in ("size", "const", "literal"):
+        if at.op in _NUMBERS:
             total += factor * at.attr
         elif at.op in ("add", "sub"):
             todo += [(at.args[0], factor), (at.args[1], factor if at.op == "add" else -factor)]
+        elif at.op == "mul" and any(a.op in _NUMBERS for a in at.args):
+            number, other = sorted(at.args, key=lambda a: a.op not in _NUMBERS)
+            todo.append((other, factor * number.attr))
         else:
-            parts[id(at)] = parts.get(id(at), 0) + factor
+            parts[at] = parts.get(at, 0) + factor
     return frozenset((k, n) for k, n in parts.items() if n), total
 
 
