@@ -30,6 +30,8 @@ IsLeaf = Callable[[Any], bool] | None
 
 
 class _Unspecified:
+    """What an argument is that was not given, where None means something."""
+
     def __repr__(self) -> str:
         return "<unspecified>"
 

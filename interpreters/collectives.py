@@ -191,6 +191,8 @@ def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, t
 
 @dataclass(frozen=True)
 class _PExtremum(Collective):
+    """The largest or smallest value of all lanes."""
+
     axes: tuple[Name, ...]
     axis_index_groups: Groups = None
     reduction: ClassVar[type[Primitive]] = Max

@@ -119,6 +119,8 @@ class CapturedRefs(InvalidValue):
 
 
 class _Return(Primitive):
+    """Named by errors where a value is returned, and no primitive uses it."""
+
     name = "return"
 
 

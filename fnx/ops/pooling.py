@@ -117,6 +117,8 @@ class ReduceWindowSum(_ReduceWindow):
 
 @dataclass(frozen=True)
 class _WindowExtremum(_ReduceWindow):
+    """The largest or smallest element of each window."""
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x,), (t,) = primals, tangents
         return (self(x),), (WindowGather(**vars(self), select=self.kind)(t, x),)

@@ -108,6 +108,8 @@ def _dtype(name: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class _ReduceExtremum(Reduction):
+    """The largest or smallest element."""
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         # The tangent is shared evenly by all elements that are the extremum.
         (x,), (t,) = primals, tangents
@@ -190,6 +192,8 @@ def _before(x: Array, reverse: bool) -> Array:
 
 @dataclass(frozen=True)
 class _ReduceBits(Reduction):
+    """A bitwise operation over all elements."""
+
     accepts = INTEGRAL
 
 

@@ -98,6 +98,8 @@ class ScatterMul(AnyScatter):
 
 @dataclass(frozen=True)
 class _ScatterExtremum(AnyScatter):
+    """The larger, or smaller, of what is there and what is written."""
+
     def abstract(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> tuple:  # type: ignore[override]
         if dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"{self.name} of dtype {x.dtype}, which is not ordered")

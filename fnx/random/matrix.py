@@ -57,6 +57,8 @@ def multivariate_normal(
 
 
 class _Shaped:
+    """Something of which the shape alone is known."""
+
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
 

@@ -34,6 +34,8 @@ class OptimizeResults(NamedTuple):
 
 
 class _State(NamedTuple):
+    """Where BFGS is: a point, the function and its gradient there, and what is known of the Hessian."""
+
     x: Array
     f: Array
     g: Array
@@ -44,6 +46,8 @@ class _State(NamedTuple):
 
 
 class _Search(NamedTuple):
+    """Where a line search is: its step, the bounds on it, and the point that it leads to."""
+
     step: Array
     low: Array
     high: Array

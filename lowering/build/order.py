@@ -174,6 +174,8 @@ def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
 
 
 class _Scheduler:
+    """Puts the equations of one jaxpr in order, each after what it waits for."""
+
     def __init__(self, jaxpr: Jaxpr):
         self.maker = {v: e for e in jaxpr.eqns for v in e.outs}
         self.place = {id(e): k for k, e in enumerate(jaxpr.eqns)}

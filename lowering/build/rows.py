@@ -50,6 +50,8 @@ def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
 
 
 class _Fuser:
+    """Fuses the nests of a program; `uses`: how many touch a buffer."""
+
     def __init__(self, builder: "Storage", uses: dict[Buffer, int]):
         self.builder, self.uses = builder, uses
 

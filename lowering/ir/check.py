@@ -31,6 +31,8 @@ def check(program: Program) -> None:
 
 
 class _Checker:
+    """A walk through a program: which variables are known, and where it is."""
+
     def __init__(self, program: Program):
         self.program = program
         self.known: list[set[Expr]] = [set()]  # variables, by scope

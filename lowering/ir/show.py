@@ -77,6 +77,8 @@ def _number(e: Expr) -> str:
 
 
 class _Text:
+    """The lines of a program, and the names of its values."""
+
     def __init__(self, program: Program):
         self.program = program
         self.names = _Names({})

@@ -26,6 +26,8 @@ def _text() -> str:
 
 
 class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("method", ctypes.c_void_p),

@@ -36,6 +36,8 @@ def _operator(a: Any, what: str) -> Callable:
 
 
 class _Tolerance(NamedTuple):
+    """How small a residual is to become, relative to the right side's norm, and absolutely."""
+
     relative: Any
     absolute: Any
 
