@@ -386,6 +386,44 @@ def branches_of_different_types():
     return lax.cond(True, lambda: 1.0, lambda: ones(2))  # here
 
 
+# --- sizes -------------------------------------------------------------------------------------
+
+
+@raises(TypeError, ValueError, words="(-1,)")
+def an_iota_of_negative_length():
+    return lax.iota("int32", -1)  # here
+
+
+@raises(TypeError, ValueError, words="(1, 3, -1, 4)")
+def a_negative_number_of_tiles():
+    return jnp.tile(ones((3, 4)), -1)  # here
+
+
+@raises(TypeError, ValueError, words="-2")
+def a_negative_number_of_classes():
+    return fnx.nn.one_hot(jnp.arange(3), -2)  # here
+
+
+@raises(ValueError, words="(1, 2, 3) (3, 4)")
+def a_padding_of_three_numbers():
+    return jnp.pad(ones((3, 4)), (1, 2, 3))  # here
+
+
+@raises(TypeError, words="float() (3,) float64")
+def a_number_of_an_array():
+    return float(ones(3))  # here
+
+
+@raises(ValueError, words="[(3,), (4,)]")
+def keys_of_different_shapes():
+    return jnp.lexsort((ones(3), ones(4)))  # here
+
+
+@raises(ValueError, words="0 parts")
+def a_split_into_no_parts():
+    return jnp.array_split(ones(4), 0)  # here
+
+
 # --- missing rules and callbacks ---------------------------------------------------------------
 
 

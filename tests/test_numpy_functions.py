@@ -219,6 +219,8 @@ def test_static_sizes():
     check(run(lambda x: jnp.bincount(x, length=4))(x), np.array([2, 1, 0, 2]))
     check(run(lambda x: jnp.repeat(x, x, total_repeat_length=7))(x), np.repeat(x, x))
     check(run(lambda x: jnp.intersect1d(x, np.array([1, 3, 5]), size=2))(x), np.array([1, 3]))
+    some = lambda x: jnp.intersect1d(x, np.array([3, 5]), size=3)  # filled up with its least
+    check(run(some)(x), np.array([3, 3, 3]))
     check(run(lambda x: jnp.argwhere(x, size=3))(x), np.array([[0], [2], [4]]))
 
 

@@ -123,13 +123,22 @@ class ConcreteArray(Array):
         return bool(self._value)
 
     def __int__(self) -> int:
-        return int(self._value)
+        return self._number(int)
 
     def __float__(self) -> float:
-        return float(self._value)
+        return self._number(float)
 
     def __complex__(self) -> complex:
-        return complex(self._value)
+        return self._number(complex)
+
+    def _number(self, kind: Any) -> Any:
+        try:
+            return kind(self._value)
+        except TypeError:
+            raise TypeMismatch(
+                f"{kind.__name__}() of an array of shape {self.shape} and dtype {self.dtype}; expected "
+                "one number, in an array of rank 0"
+            ) from None
 
     def __index__(self) -> int:
         return self._value.__index__()

@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import averages, reduce, ufuncs
 from fnx.numpy.choice import take_static
 from fnx.numpy.creation import array, full
@@ -36,7 +36,13 @@ def pad(array, pad_width, mode="constant", **kwargs):
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(k, pad_width.get(k - x.ndim, 0)) for k in range(x.ndim)]
         pad_width = [w if np.ndim(w) else (w, w) for w in pad_width]
-    width = np.broadcast_to(np.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+    try:
+        width = np.broadcast_to(np.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+    except ValueError:
+        raise ShapeError(
+            f"pad_width {pad_width} of an array of shape {x.shape}; expected a number, a pair, or a "
+            "pair an axis"
+        ) from None
     if any(w < 0 for pair in width for w in pair):
         raise InvalidValue(f"pad_width {pad_width} has a negative entry; slice to crop")
     if callable(mode):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import linalg, reduce, ufuncs
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
@@ -133,7 +133,7 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     """The polynomial of degree `deg` that fits points best, by least squares."""
     x, y = promote_inexact("polyfit", x, y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or deg < 0:
-        raise InvalidValue(f"polyfit of degree {deg} of points of shapes {x.shape} and {y.shape}")
+        raise ShapeError(f"polyfit of degree {deg} of points of shapes {x.shape} and {y.shape}")
     n = x.shape[0]
     rcond = n * float(np.finfo(x.dtype).eps) if rcond is None else rcond
     lhs, rhs = vander(x, deg + 1), y

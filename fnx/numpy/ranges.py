@@ -290,6 +290,8 @@ def vander(x, N=None, increasing=False):
     """Powers of x, one per column."""
     x = to_array(x, "vander")
     n = x.shape[0] if N is None else int(N)
+    if n < 0:
+        raise InvalidValue(f"vander with N={n}; expected at least 0 columns")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
     if not dtypes.is_inexact(x.dtype):
         powers = convert(powers, x.dtype)

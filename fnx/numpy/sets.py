@@ -244,6 +244,8 @@ def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=Non
     ordered = take(x, places, mode="clip")
     fresh = concatenate([_full((1,), True, dtypes.bool_), ordered[1:] != ordered[:-1]])
     keep = ufuncs.logical_and(fresh, isin(ordered, y))
+    if fill_value is None and x.shape[0]:  # the least one of the result; 0 if there is none
+        fill_value = sum_(where(keep & (cumsum(keep) == 1), ordered, convert(0, ordered.dtype)))
     out = _set_result(ordered, keep, size, fill_value)
     if not return_indices:
         return out

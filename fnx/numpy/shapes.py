@@ -403,6 +403,8 @@ def array_split(ary, indices_or_sections, axis=0):
     n = x.shape[k]
     if np.ndim(indices_or_sections) == 0:
         parts = operator.index(indices_or_sections)
+        if parts < 1:
+            raise InvalidValue(f"array_split into {parts} parts; expected at least 1")
         sizes = tuple([n // parts + (i < n % parts) for i in range(parts)])
         return list(Split(k, sizes)(x))
     ends = [slice(operator.index(i)).indices(n)[1] for i in indices_or_sections]

@@ -4,7 +4,7 @@ from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.shapes import ravel
@@ -83,6 +83,8 @@ def lexsort(keys, axis=-1):
     xs = [to_array(k, "lexsort") for k in keys]
     if not xs:
         raise TypeMismatch("lexsort needs at least one key")
+    if any(x.shape != xs[0].shape for x in xs):
+        raise ShapeError(f"lexsort of shapes {[x.shape for x in xs]}; expected keys of one shape")
     if not xs[0].ndim:
         return scalar(0, INT)
     k = canonical_axis(axis, xs[0].ndim)

@@ -20,6 +20,12 @@ from fnx.ops.linear import Linear
 Shape = tuple[int, ...]
 
 
+def check_sizes(name: str, shape: Shape) -> None:
+    """Raise for a shape that has negative sizes."""
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"{name} with shape {shape}; expected sizes of at least 0")
+
+
 @dataclass(frozen=True)
 class Broadcast(Linear):
     """Axis k of the operand becomes axis `broadcast_dimensions[k]` of `shape`; the rest repeats."""
@@ -30,6 +36,7 @@ class Broadcast(Linear):
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         shape, dims = self.shape, self.broadcast_dimensions
+        check_sizes(self.name, shape)
         if (
             len(dims) != len(x.shape)
             or any(not 0 <= d < len(shape) for d in dims)
@@ -57,7 +64,11 @@ class Broadcast(Linear):
             x = x.reshape(inner)
             if x.shape == shape:
                 return x
-        out = np.empty(shape, x.dtype)
+        try:
+            out = np.empty(shape, x.dtype)
+        except ValueError:
+            check_sizes(self.name, shape)
+            raise
         out[...] = x
         return out
 

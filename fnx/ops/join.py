@@ -12,7 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe
-from fnx.ops.broadcast import Shape, broadcast_axis, without, zeros
+from fnx.ops.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
 from fnx.ops.permute import move_axis
 from fnx.ops.slice import Slice
 
@@ -146,6 +146,7 @@ class Iota(Primitive):
     name = "iota"
 
     def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        check_sizes(self.name, self.shape)
         if not 0 <= self.dimension < len(self.shape) or self.dtype == dtypes.bool_:
             raise InvalidValue(
                 f"iota of dtype {self.dtype} along axis {self.dimension} of shape {self.shape}; "
@@ -154,6 +155,7 @@ class Iota(Primitive):
         return (ShapedArray(self.shape, self.dtype),)
 
     def impl(self) -> np.ndarray:  # type: ignore[override]
+        check_sizes(self.name, self.shape)
         line = np.arange(self.shape[self.dimension]).astype(self.dtype)
         if len(self.shape) == 1:
             return line
