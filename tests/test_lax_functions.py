@@ -1,0 +1,221 @@
+"""Functions of fnx.lax: what operands they take, and what they give."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+RUN = pytest.mark.parametrize("run", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+
+
+@RUN
+def test_axes_of_size_one_are_repeated(run):
+    a, b = np.arange(3.0).reshape(3, 1), np.arange(1.0, 5.0).reshape(1, 4)
+    np.testing.assert_array_equal(run(lax.add)(a, b), a + b)
+    np.testing.assert_array_equal(run(lax.lt)(a, b), a < b)
+    np.testing.assert_allclose(run(lax.pow)(a, b), a**b)
+    np.testing.assert_allclose(run(fnx.grad(lambda x: lax.mul(x, b).sum()))(a), np.full((3, 1), 10))
+    assert run(lax.betainc)(np.ones((3, 1)), b, 0.5).shape == (3, 4)
+    for wrong in (lambda: lax.add(a, np.ones(4)), lambda: lax.add(np.ones((3, 2)), b)):
+        with pytest.raises(TypeError):
+            run(wrong)()
+    with pytest.raises(TypeError):
+        run(lax.clamp)(a, np.ones((3, 4)), b)
+
+
+def test_conv_transpose_by_the_padding_of_the_convolution():
+    x, w = np.random.default_rng(0).normal(size=(2, 5, 3)), np.ones((4, 3, 2))
+    found = lax.conv_transpose(x, w, (2,), [(1, 1)], use_consistent_padding=True)
+    same = lax.conv_transpose(x, w, (2,), [(2, 2)])
+    np.testing.assert_allclose(found, same)
+    assert found.shape == (2, 10, 2)  # 2 (5 - 1) + 4 - 1 - 1
+
+
+@RUN
+def test_patches_times_a_kernel_are_the_convolution(run):
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 6, 7, 3)), rng.normal(size=(2, 3, 3, 4))
+    layout = ("NHWC", "HWIO", "NHWC")
+    options = {"window_strides": (1, 2), "padding": "SAME", "dimension_numbers": layout}
+    patches = run(lambda x: lax.conv_general_dilated_patches(x, (2, 3), **options))(x)
+    plain = lax.conv_general_dilated(x, w, **options)
+    np.testing.assert_allclose(patches @ w.transpose(2, 0, 1, 3).reshape(18, 4), plain)
+    everywhere = np.broadcast_to(w.transpose(2, 0, 1, 3).reshape(1, 1, 18, 4), (6, 4, 18, 4))
+    local = run(lambda x, w: lax.conv_general_dilated_local(x, w, filter_shape=(2, 3), **options))
+    np.testing.assert_allclose(local(x, everywhere), plain)
+    assert lax.conv_general_shape_tuple(x.shape, w.shape, (1, 2), "SAME", layout) == plain.shape
+    enlarged = lax.conv_transpose(x, w, (1, 2), "VALID", dimension_numbers=layout)
+    found = lax.conv_transpose_shape_tuple(x.shape, w.shape, (1, 2), "VALID", layout)
+    assert found == enlarged.shape
+    folded = lax.reduce_window(x[0, ..., 0], 0.0, lax.add, (2, 3), (1, 2), "SAME")
+    assert lax.reduce_window_shape_tuple((6, 7), (2, 3), (1, 2), "SAME") == folded.shape
+
+
+@RUN
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_mulhi_is_the_upper_half_of_products(run, dtype):
+    info, rng = np.iinfo(dtype), np.random.default_rng(1)
+    a, b = rng.integers(info.min, info.max, (2, 50), dtype, endpoint=True)
+    a[:3], b[:3] = (info.min, info.max, info.min), (info.min, info.max, info.max)
+    expected = [int(x) * int(y) >> info.bits for x, y in zip(a, b)]
+    assert np.asarray(run(lax.mulhi)(a, b)).tolist() == expected
+
+
+@RUN
+def test_ragged_dot(run):
+    rng = np.random.default_rng(2)
+    x, w, sizes = rng.normal(size=(7, 4)), rng.normal(size=(3, 4, 5)), np.array([2, 0, 4])
+    expected = np.concatenate([x[:2] @ w[0], x[2:6] @ w[2], np.zeros((1, 5))])
+    np.testing.assert_allclose(run(lax.ragged_dot)(x, w, sizes), expected)
+    fnx.test_util.check_grads(lambda x, w: lax.ragged_dot(x, w, sizes), (x, w), 1)
+
+
+@RUN
+def test_windows_of_several_arrays_are_folded_together(run):
+    x = np.random.default_rng(3).normal(size=(5, 6))
+
+    def first_largest(a, b):
+        keep = a[0] >= b[0]
+        return tuple(jnp.where(keep, p, q) for p, q in zip(a, b))
+
+    numbers = np.arange(30).reshape(5, 6)
+    f = lambda x: lax.reduce_window(
+        (x, numbers), (-np.inf, -1), first_largest, (2, 3), (1, 3), "VALID"
+    )
+    values, where = run(f)(x)
+    assert values.shape == (4, 2)
+    np.testing.assert_array_equal(x.ravel()[where], values)
+    np.testing.assert_array_equal(values[0], [x[:2, :3].max(), x[:2, 3:].max()])
+
+
+@RUN
+def test_small_functions_of_lax(run):
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(run(lambda x: lax.stack([x, x], axis=1))(x), np.stack([x, x], 1))
+    parts = run(lambda x: lax.unstack(x, axis=1))(x)
+    np.testing.assert_array_equal(parts, x.T)
+    assert int(run(lambda a: lax.mul(a, a, out_dtype=np.int32))(np.int8(100))) == 10000
+    assert run(lax.dot)(np.ones((2, 3), "int16"), np.ones(3, "float32")).dtype == np.float32
+    assert not lax.full((2,), 1.0, float).weak_type
+    dims = lax.ScatterDimensionNumbers((), (0,), (0,))
+    found = run(
+        lambda x: lax.scatter_apply(x, np.array([[1], [1]]), jnp.exp, dims, update_shape=(2,))
+    )(np.zeros(3))
+    np.testing.assert_array_equal(found, [0.0, 1.0, 0.0])
+    assert float(lax.platform_dependent(3.0, cpu=lambda x: 2 * x, default=lambda x: x)) == 6.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: lax.squeeze(np.ones((1, 3)), (0, 0)),
+        lambda: lax.expand_dims(np.ones(3), (0, 0)),
+        lambda: lax.broadcast_in_dim(np.ones((2, 2)), (2,), (0, 1)),
+        lambda: lax.broadcast_in_dim(np.ones((2, 2)), (2, 2), (0, 0)),
+        lambda: lax.argmin(np.ones((2, 2)), 0, np.float32),
+        lambda: lax.dynamic_slice(np.ones((2, 2)), (0.0, 0), (1, 1)),
+        lambda: lax.reduce({"x": np.ones(5)}, {"y": 0.0}, lambda a, b: a, [0]),
+        lambda: lax.reduce(np.ones(5), np.ones(5), lambda a, b: a, [0]),
+        lambda: lax.reduce_window(np.ones(2), 0.0, lax.add, (0,), (1,)),
+        lambda: lax.reduce_window(np.ones(2), 0.0, lax.add, (1,), (0,)),
+    ],
+)
+def test_arguments_of_lax_that_mean_nothing_are_refused(wrong):
+    with pytest.raises((TypeError, ValueError)):
+        wrong()
+
+
+def test_profiler_writes_a_profile_for_pstats(tmp_path):
+    import pstats
+
+    with fnx.profiler.trace(tmp_path), fnx.profiler.StepTraceAnnotation("step", step_num=1):
+        fnx.jit(lambda x: x + 1.0)(2.0)
+    assert pstats.Stats(str(tmp_path / "python.pstats")).total_calls > 0
+    with pytest.raises(RuntimeError, match="no profile"):
+        fnx.profiler.stop_trace()
+
+
+@RUN
+def test_vmap_hands_on_what_is_not_mapped_whatever_it_is(run):
+    apply = fnx.vmap(lambda f, x, how: f(x) if how == "once" else f(f(x)), in_axes=(None, 0, None))
+    double = lambda x: 2.0 * x
+    np.testing.assert_array_equal(run(lambda x: apply(double, x, "once"))(jnp.ones(2)), [2.0, 2.0])
+    np.testing.assert_array_equal(run(lambda x: apply(double, x, "twice"))(jnp.ones(2)), [4.0, 4.0])
+    with pytest.raises(TypeError, match="arrays"):
+        fnx.vmap(lambda f, x: x)(double, jnp.ones(2))
+    with pytest.raises(TypeError, match="in_axes"):
+        fnx.vmap(lambda x: x["a"], in_axes={"a": 0})
+
+
+def test_static_arguments_by_number_and_by_name_are_those_alone():
+    seen = []
+
+    def f(x, y):
+        seen.append((isinstance(x, int), isinstance(y, int)))
+        return 1.0
+
+    fnx.jit(f, static_argnums=(0,), static_argnames=("y",))(1, y=2)
+    fnx.jit(f, static_argnums=(0,), static_argnames=())(x=1, y=2)
+    fnx.jit(f, static_argnums=(0,))(x=1, y=2)
+    assert seen == [(True, True), (False, False), (True, False)]
+    for kind in ("static", "donate"):
+        with pytest.raises(ValueError, match="by position alone"):
+            fnx.jit(lambda a, /, b: a, **{f"{kind}_argnames": "a"})
+
+
+def test_traced_values_are_copied_as_themselves():
+    import copy
+
+    assert float(fnx.jit(lambda x: copy.deepcopy([x])[0] + copy.copy(x))(1.0)) == 2.0
+
+
+def test_enumerations_of_numbers_are_numbers():
+    import enum
+
+    kind = enum.IntEnum("kind", {"two": 2})
+    assert int(fnx.jit(lambda x, k: x + k)(1, kind.two)) == 3
+
+
+def test_compiled_functions_cannot_be_transformed():
+    compiled = fnx.jit(lambda x: 2.0 * x).lower(1.0).compile()
+    assert float(compiled(3.0)) == 6.0
+    for transformed in (lambda: fnx.grad(compiled)(1.0), lambda: fnx.jit(compiled)(1.0)):
+        with pytest.raises(TypeError, match="inside a transformation"):
+            transformed()
+
+
+def test_each_device_of_a_pmap_calls_back_for_itself():
+    calls = []
+
+    def host(x):
+        calls.append(np.shape(x))
+        return np.sin(x)
+
+    f = fnx.pmap(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
+    np.testing.assert_allclose(f(jnp.ones(1)), np.sin([1.0]))
+    assert calls == [()]
+    with pytest.raises(TypeError, match="float64"):
+        fnx.linear_transpose(lambda x: 2.0 * x, 1.0)(jnp.arange(1)[0])
+
+
+def test_shard_map_hands_on_what_is_not_cut_whatever_it_is():
+    mesh, spec = fnx.make_mesh((1,), ("i",)), fnx.P("i")
+    f = lambda apply, x: apply(x)
+    mapped = fnx.shard_map(f, mesh=mesh, in_specs=(None, spec), out_specs=spec)
+    np.testing.assert_array_equal(mapped(lambda x: 2.0 * x, jnp.ones(2)), [2.0, 2.0])
+    struct = fnx.ShapeDtypeStruct((2,), "float32").update(shape=(3,))
+    assert struct == fnx.ShapeDtypeStruct.like(jnp.ones(3, "float32"))
+
+
+@RUN
+def test_what_branches_pass_on_stays_the_same_for_all_lanes(run):
+    def f(x, y):
+        branch = lambda k: lambda x, y: (x * k, y)
+        return lax.cond(x < 2, branch(2), branch(3), x, y)
+
+    mapped = fnx.vmap(f, in_axes=(0, None), out_axes=(0, None))
+    x, y = run(mapped)(jnp.arange(4), 3.0)
+    np.testing.assert_array_equal(x, [0, 2, 6, 9])
+    assert float(y) == 3.0
