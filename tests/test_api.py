@@ -5,15 +5,14 @@ import importlib
 import pickle
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
 import pytest
+from trees import equal
 
 import fnx
 import fnx.numpy as jnp
-from fnx import lax
 from fnx.core import later
 
 # The names of jax, beside those of its modules, that two or more of forty projects use.
@@ -82,173 +81,6 @@ def test_an_unknown_name_is_an_attribute_error():
         fnx.no_such_name
     assert "grad" in dir(fnx)
     assert not [n for n in dir(fnx) if n.startswith("_")]
-
-
-def equal(a, b):
-    if isinstance(a, fnx.Array):
-        a, b = [a], [np.asarray(b)]
-    for x, y in zip(fnx.tree.leaves(a), fnx.tree.leaves(b), strict=True):
-        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-12)
-
-
-# --- derivatives -------------------------------------------------------------------------------
-
-
-def test_value_and_grad_of_pytrees_with_aux():
-    Params = namedtuple("Params", "w b")
-
-    def loss(params, x, scale=1.0):
-        y = scale * (params.w @ x + params.b["bias"])
-        return jnp.sum(y**2), {"y": y, "text": "kept"}
-
-    params = Params(jnp.arange(4.0).reshape(2, 2), {"bias": jnp.ones(2)})
-    (value, aux), grads = fnx.value_and_grad(loss, has_aux=True)(params, jnp.ones(2), scale=2.0)
-    assert isinstance(grads, Params)
-    assert aux["text"] == "kept"
-    equal(aux["y"], [4.0, 12.0])
-    assert float(value) == 160.0
-    equal(grads.b["bias"], [16.0, 48.0])
-    equal(grads.w, [[16.0, 16.0], [48.0, 48.0]])
-    only, aux = fnx.grad(loss, has_aux=True)(params, jnp.ones(2), scale=2.0)
-    equal(only, grads)
-    assert float(aux["y"][0]) == 4.0  # usable after the transformation
-
-
-@pytest.mark.parametrize(("argnums", "expected"), [
-    (0, 3.0), (1, 2.0), ((0, 1), (3.0, 2.0)), ((1,), (2.0,)), (-1, 2.0), ([1, 0], (2.0, 3.0)),
-])  # fmt: skip
-def test_argnums(argnums, expected):
-    found = fnx.grad(lambda x, y: x * y, argnums)(2.0, 3.0)
-    assert type(found) is type(expected) or isinstance(found, fnx.Array)
-    equal(found, expected)
-
-
-def test_grad_keeps_dtypes_and_gives_strong_types():
-    for dtype in ("float32", "float64", "float16", "bfloat16"):
-        g = fnx.grad(lambda x: jnp.sum(x * 2.0))(jnp.ones(3, dtype))
-        assert g.dtype == jnp.ones(1, dtype).dtype
-    assert not fnx.grad(lambda x: x * x)(3.0).weak_type
-
-
-def test_grad_with_integer_arguments_allowed():
-    g = fnx.grad(lambda p: p["x"] * p["n"], allow_int=True)({"x": 2.0, "n": 3})
-    assert float(g["x"]) == 3.0
-    assert g["n"].dtype == fnx.dtypes.float0
-
-
-def test_holomorphic_and_complex_derivatives():
-    z = 1.0 + 2.0j
-    assert complex(fnx.grad(lambda z: z**2, holomorphic=True)(z)) == pytest.approx(2 * z)
-    # For a real function of a complex number, JAX's convention: df/dx - i df/dy.
-    _, pull = fnx.vjp(lambda z: jnp.abs(z) ** 2, z)
-    assert complex(pull(1.0)[0]) == pytest.approx(2 * np.conj(z))
-    size = lambda z: jnp.sum(jnp.abs(z) ** 2)
-    zs = jnp.array([z, -1j])
-    slope = 2 * np.conj(np.asarray(zs))
-    np.testing.assert_allclose(fnx.jit(fnx.grad(size))(zs), slope)
-    np.testing.assert_allclose(fnx.jacrev(lambda z: jnp.abs(z) ** 2)(zs), np.diag(slope))
-    _, pull = fnx.vjp(lambda x: jnp.exp(1j * x), 0.3)
-    assert pull(1.0 + 0.0j)[0].dtype == np.float64
-
-
-def test_vjp_and_jvp_agree_with_linearize_and_linear_transpose():
-    f = lambda x, y: {"a": jnp.sin(x) * y, "b": jnp.sum(x)}
-    x, y = jnp.arange(3.0), jnp.asarray(2.0)
-    out, pull = fnx.vjp(f, x, y)
-    tangents = (jnp.ones(3), jnp.asarray(0.5))
-    _, moved = fnx.jvp(f, (x, y), tangents)
-    out2, push = fnx.linearize(f, x, y)
-    equal(push(*tangents), moved)
-    equal(out, out2)
-    ct = {"a": jnp.array([1.0, 2.0, 3.0]), "b": jnp.asarray(4.0)}
-    equal(fnx.linear_transpose(push, x, y)(ct), pull(ct))
-    left = sum(float(jnp.sum(a * b)) for a, b in zip(pull(ct), tangents, strict=True))
-    right = float(jnp.sum(ct["a"] * moved["a"]) + ct["b"] * moved["b"])
-    assert left == pytest.approx(right)
-
-
-def test_vjp_with_aux_and_integer_arguments():
-    out, pull, aux = fnx.vjp(lambda x, n: (x * n, n + 1), 3.0, 4, has_aux=True)
-    assert (float(out), int(aux)) == (12.0, 5)
-    gx, gn = pull(2.0)
-    assert float(gx) == 8.0
-    assert gn.dtype == fnx.dtypes.float0
-
-
-def test_jvp_with_integers_and_aux():
-    zero = np.zeros((), fnx.dtypes.float0)
-    y, dy, aux = fnx.jvp(lambda x, n: (x * n, x + n), (3.0, 4), (1.0, zero), has_aux=True)
-    assert (float(y), float(dy), float(aux)) == (12.0, 4.0, 7.0)
-
-
-def test_pull_functions_can_be_used_often_and_in_lanes():
-    _, pull = fnx.vjp(lambda x: x**3, jnp.arange(3.0))
-    rows = fnx.vmap(pull)(jnp.eye(3))[0]
-    equal(rows, np.diag([0.0, 3.0, 12.0]))
-    equal(pull(jnp.ones(3))[0], [0.0, 3.0, 12.0])
-
-
-def test_a_pull_function_can_leave_jit():
-    def f(p, n):
-        return jnp.sum(jnp.tanh(p["w"] * p["b"])) * n
-
-    p = {"w": jnp.arange(3.0), "b": 0.3}
-    expected = fnx.grad(f)(p, 2)
-    out, pull = fnx.jit(lambda p: fnx.vjp(lambda q: f(q, 2), p))(p)
-    assert float(out) == pytest.approx(float(f(p, 2)))
-    equal(pull(1.0)[0], expected)
-    equal(fnx.jit(lambda g, ct: g(ct))(pull, 2.0)[0], fnx.tree.map(lambda x: 2 * x, expected))
-    _, eager = fnx.vjp(f, p, 2)
-    assert all(isinstance(x, fnx.Array) for x in fnx.tree.leaves(eager))
-    equal(fnx.tree.map(lambda x: x, eager)(1.0)[0], expected)
-    equal(eager(1.0)[0], expected)
-    doubled = fnx.jit(fnx.grad(lambda s: fnx.vjp(lambda q: f(q, s), p)[1](1.0)[0]["b"]))(2.0)
-    assert float(doubled) == pytest.approx(float(expected["b"]) / 2)
-
-
-def test_jacobians_of_pytrees():
-    f = lambda p: {"s": p["a"] * p["b"], "t": jnp.sum(p["a"])}
-    p = {"a": jnp.arange(3.0), "b": jnp.asarray(2.0)}
-    forward, reverse = fnx.jacfwd(f)(p), fnx.jacrev(f)(p)
-    equal(forward, reverse)
-    assert forward["s"]["a"].shape == (3, 3)
-    equal(forward["s"]["b"], np.arange(3.0))
-    both = fnx.jacrev(lambda x, y: x * y, argnums=(0, 1))(jnp.ones(2), jnp.ones(2))
-    equal(both, (np.eye(2), np.eye(2)))
-    for jacobian in (fnx.jacfwd, fnx.jacrev):
-        value, aux = jacobian(lambda x: (x * x, {"n": x}), has_aux=True)(jnp.ones(2))
-        equal(value, 2 * np.eye(2))
-        equal(aux["n"], np.ones(2))
-
-
-def test_hessian_shapes_and_jit():
-    f = lambda x: jnp.sum(jnp.sin(x) * x[::-1])
-    x = jnp.arange(4.0) * 0.3
-    h = fnx.hessian(f)(x)
-    equal(h, fnx.jit(fnx.hessian(f))(x))
-    equal(h, np.asarray(h).T)
-    tree = fnx.hessian(lambda p: p["a"] ** 2 * p["b"])({"a": 2.0, "b": 3.0})
-    equal(tree, {"a": {"a": 6.0, "b": 4.0}, "b": {"a": 4.0, "b": 0.0}})
-
-
-def test_check_grads_finds_a_wrong_rule():
-    @fnx.custom_jvp
-    def f(x):
-        return jnp.sin(x)
-
-    f.defjvp(lambda primals, tangents: (f(*primals), 0.9 * jnp.cos(primals[0]) * tangents[0]))
-    with pytest.raises(AssertionError):
-        fnx.test_util.check_grads(f, (0.3,), order=1)
-    fnx.test_util.check_grads(jnp.sin, (0.3,), order=3)
-    fnx.test_util.check_grads(lambda a, b: {"x": a @ b}, (jnp.eye(2), jnp.ones(2)), order=2)
-    with pytest.raises(AssertionError):
-        fnx.test_util.check_grads(lambda x: lax.stop_gradient(x) * x, (0.3,), 1, modes=["rev"])
-
-
-def test_check_grads_of_complex_functions():
-    z = jnp.array([0.3 + 0.2j, -1.0 + 0.5j])
-    fnx.test_util.check_grads(lambda z: z**3 + jnp.exp(z), (z,), order=2)
-    fnx.test_util.check_grads(lambda z: jnp.real(z * jnp.conj(z)), (z,), order=1, modes=["rev"])
 
 
 # --- vmap --------------------------------------------------------------------------------------
