@@ -4,6 +4,8 @@ Transposition makes such loops for the cotangents of constants. Starting from th
 array of zeros and a pass over the whole array; the terms are then added one by one.
 """
 
+from typing import Any
+
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 
 _ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
@@ -11,7 +13,7 @@ _ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
 
 def accumulate(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with sums moved into the loops that make their terms."""
-    if not any(e.prim.name == "scan" for e in jaxpr.eqns):
+    if not any(e.prim.name in ("scan", "while") for e in jaxpr.eqns):
         return jaxpr
     uses = _uses(jaxpr)
     maker = {v: e for e in jaxpr.eqns for v in e.outs}
@@ -58,16 +60,29 @@ def _uses(jaxpr: Jaxpr) -> dict[Atom, int]:
 
 def _zero_accumulator(loop: Eqn, term: Atom, maker: dict[Var, Eqn]) -> int | None:
     """The number of the operand that is zeros and only added to, whose last value is `term`."""
-    prim = loop.prim
-    if prim.name != "scan":
-        return None
     k = loop.outs.index(term)  # type: ignore[arg-type]
-    if k >= prim.carry:  # type: ignore[attr-defined]
+    operand = _operand_of(loop, k)
+    if operand is None or not _is_zeros(loop.inputs[operand], maker):
         return None
-    operand = prim.consts + k  # type: ignore[attr-defined]
-    if not _is_zeros(loop.inputs[operand], maker):
-        return None
-    return operand if _only_added_to(prim.jaxpr, operand, k) else None  # type: ignore[attr-defined]
+    return operand if _loop_adds(loop, operand, k) else None
+
+
+def _operand_of(loop: Eqn, carry: int) -> int | None:
+    """The number of the operand that a loop's carry starts from."""
+    prim: Any = loop.prim
+    if prim.name == "while":
+        return prim.cond_consts + prim.body_consts + carry
+    return prim.consts + carry if prim.name == "scan" and carry < prim.carry else None
+
+
+def _loop_adds(loop: Eqn, operand: int, carry: int) -> bool:
+    """Whether a loop does nothing with a carry but to add to it."""
+    prim: Any = loop.prim
+    if prim.name == "scan":
+        return _only_added_to(prim.jaxpr, operand, carry)
+    if _uses(prim.cond_jaxpr).get(prim.cond_jaxpr.inputs[prim.cond_consts + carry]):
+        return False
+    return _only_added_to(prim.body_jaxpr, prim.body_consts + carry, carry)
 
 
 def _is_zeros(atom: Atom, maker: dict[Var, Eqn]) -> bool:
@@ -92,11 +107,9 @@ def _only_added_to(body: Jaxpr, operand: int, result: int) -> bool:
             if not e.outs[0].aval.like(at.aval):
                 return False
             at = e.outs[0]
-        elif e.prim.name == "scan":
-            inner = k - e.prim.consts  # type: ignore[attr-defined]
-            if not 0 <= inner < e.prim.carry:  # type: ignore[attr-defined]
-                return False
-            if not _only_added_to(e.prim.jaxpr, k, inner):  # type: ignore[attr-defined]
+        elif e.prim.name in ("scan", "while"):
+            inner = next((j for j in range(len(e.outs)) if _operand_of(e, j) == k), None)
+            if inner is None or not _loop_adds(e, k, inner):
                 return False
             at = e.outs[inner]
         else:

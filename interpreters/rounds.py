@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _INT = np.dtype(np.int64)
 _FEW = 1 << 12  # rounds: a row for each of them is never too much
 _ALL = 1 << 27  # bytes of rows for all rounds, if they are more
+_VIRTUAL = 1 << 31  # bytes of rows of which most are never touched
 _BLOCK = 1 << 24  # bytes of rows for the rounds of a block
 _LEAST, _MOST = 16, 1 << 10  # rounds of a block
 
@@ -41,15 +42,25 @@ def fits(counted: Counted, tangents: Sequence) -> bool:
     return rounds <= _FEW or rounds * _bytes_of_row(counted, tangents) <= _ALL
 
 
+def fits_inside(scan: "Scan", nonzero: Sequence[bool]) -> bool:
+    """Whether a derivative may keep what it would: rows of loops inside are rarely all used."""
+    return _bytes_of_rows(scan, nonzero) <= _VIRTUAL
+
+
 def _bytes_of_row(counted: Counted, tangents: Sequence) -> float:
     """What the derivative of a scan keeps for each round; at least a byte."""
     scan = replace(counted.scan, length=_FEW)
+    return max(_bytes_of_rows(scan, given(counted.tangents(tangents))) / _FEW, 1)
+
+
+def _bytes_of_rows(scan: "Scan", nonzero: Sequence[bool]) -> int:
+    """What the derivative of a scan keeps for all rounds."""
     inputs = [Var(a) for a in scan.abstract_operands()]
     outs = [Var(a) for a in scan.abstract(*[v.aval for v in inputs])]
     jaxpr = Jaxpr(inputs, [Eqn(scan, inputs, outs)], outs)
-    forward = linearize_jaxpr(jaxpr, given(counted.tangents(tangents)))[0]
-    rows = {v for v in forward.outs[len(outs) :] if v.aval.shape[:1] == (_FEW,)}
-    return max(sum(v.aval.nbytes for v in rows) / _FEW, 1)
+    forward = linearize_jaxpr(jaxpr, tuple(nonzero))[0]
+    rows = {v for v in forward.outs[len(outs) :] if v.aval.shape[:1] == (scan.length,)}
+    return sum(v.aval.nbytes for v in rows if v not in forward.inputs)
 
 
 def linearize_in_blocks(

@@ -41,6 +41,7 @@ from .lanes import batch_of_counts
 from .residuals import Split, split
 from .rewind import Rewound, rewound
 from .rewrite import bind_into, dependent, reads, splice, with_zeros
+from .rounds import fits_inside
 from .scan_reverse import (
     count_rows,
     counters_of,
@@ -173,7 +174,9 @@ class Scan(Primitive):
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         small = simplify(self.jaxpr)
         if holds_while(small):
-            small = counted_loops(small, ranges_inside(self, ranges_of(primals)), Scan)
+            new = counted_loops(small, ranges_inside(self, ranges_of(primals)), Scan)
+            known = self.with_jaxpr(new, self.consts, self.carry)
+            small = new if new is not small and fits_inside(known, given(tangents)) else small
         if small is not self.jaxpr:
             return self.with_jaxpr(small, self.consts, self.carry).linearize(primals, tangents)
         fixed = fixed_carries(self)

@@ -145,8 +145,8 @@ class _Reverse:
     def _back(self, rounds: Array, state: State) -> State:
         """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants."""
         depth, m = self.base * self.levels + 1, len(state)
-        stack = _stacks(self.start, depth)
-        numbers = full((depth,), 0, _INT)  # of rounds before the states on the stack
+        # The numbers are of rounds before the states on the stack.
+        numbers, *stack = _stacks([_number(0), *self.start], depth)
 
         def back(t: Array, top: Array, numbers: Array, *rest: Array) -> State:
             before = sub(t, _number(1))

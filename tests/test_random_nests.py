@@ -121,6 +121,7 @@ class Nest:
     def loop(self, depth):
         body = [self.statement(depth + 1) for _ in range(self.rng.integers(1, 4))]
         low, high = self.bounds(depth)
+        secret = depth > 0 and self.rng.random() < 0.25
 
         def run(s, at):
             def step(k, s):
@@ -128,7 +129,10 @@ class Nest:
                     s = statement(s, (*at, k))
                 return s
 
-            return lax.fori_loop(low(at), high(at), step, s)
+            end = high(at)
+            if secret:  # a number of which nothing is known
+                end = end - (s[0][0, 0] > 1e9).astype(int)
+            return lax.fori_loop(low(at), end, step, s)
 
         return run
 
