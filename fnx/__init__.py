@@ -33,12 +33,14 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_gradient as custom_gradient
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
+    from fnx.derivatives import fwd_and_bwd as fwd_and_bwd
     from fnx.derivatives import grad as grad
     from fnx.derivatives import jvp as jvp
     from fnx.derivatives import linear_transpose as linear_transpose
     from fnx.derivatives import linearize as linearize
     from fnx.derivatives import value_and_grad as value_and_grad
     from fnx.derivatives import vjp as vjp
+    from fnx.dtypes import float0 as float0
     from fnx.jacobians import hessian as hessian
     from fnx.jacobians import jacfwd as jacfwd
     from fnx.jacobians import jacobian as jacobian
@@ -57,6 +59,13 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.placement import devices as devices
     from fnx.placement import local_device_count as local_device_count
     from fnx.placement import local_devices as local_devices
+    from fnx.placement import make_array_from_callback as make_array_from_callback
+    from fnx.placement import (
+        make_array_from_process_local_data as make_array_from_process_local_data,
+    )
+    from fnx.placement import (
+        make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+    )
     from fnx.placement import process_count as process_count
     from fnx.placement import process_index as process_index
     from fnx.refs import Ref as Ref
@@ -108,14 +117,16 @@ _NAMES = {
     "fnx.ad_checkpoint": "checkpoint checkpoint_policies remat",
     "fnx.callbacks": "pure_callback",
     "fnx.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
-    "fnx.derivatives": "grad jvp linear_transpose linearize value_and_grad vjp",
+    "fnx.derivatives": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
+    "fnx.dtypes": "float0",
     "fnx.jacobians": "hessian jacfwd jacobian jacrev",
     "fnx.jitted": "clear_caches jit",
     "fnx.lanes": "vmap",
     "fnx.nans": "debug_nans",
     "fnx.placement": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
-        "device_get device_put devices local_device_count local_devices process_count "
+        "device_get device_put devices local_device_count local_devices make_array_from_callback "
+        "make_array_from_process_local_data make_array_from_single_device_arrays process_count "
         "process_index"
     ),
     "fnx.refs": "Ref empty_ref freeze new_ref",
@@ -136,8 +147,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint cache custom_derivatives debug dtypes errors experimental flatten_util image lax nn "
-    "numpy ops profiler random scipy sharding test_util tree tree_util typing"
+    "ad_checkpoint cache custom_derivatives debug dlpack dtypes errors experimental flatten_util image "
+    "lax nn numpy ops profiler random scipy sharding test_util tree tree_util typing"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
 _later.add("fnx", "fnx.aot", "stages", modules=True)

@@ -21,6 +21,7 @@ from fnx.flat import (
     flat_function,
     flatten_arrays,
     name_of,
+    split_args,
     wraps,
 )
 from fnx.interpreters import jvp as jvp_
@@ -185,6 +186,34 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     pull = _Pull(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
     y = tree_util.tree_unflatten(structures[0], outs)
     return (y, pull, aux.lowered()) if has_aux else (y, pull)
+
+
+def fwd_and_bwd(
+    fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable, Callable]:
+    """`vjp` as two functions, compiled unless `jitted` is false: one that gives the result and
+    residuals (and aux), and one of residuals and a cotangent that gives the gradients.
+
+    >>> forward, backward = fwd_and_bwd(lambda a, b: a * b, argnums=(0, 1))
+    >>> y, residuals = forward(2.0, 5.0)
+    >>> backward(residuals, 1.0)
+    (Array(5., dtype=float64), Array(2., dtype=float64))
+    """
+    check_callable(fun, "fwd_and_bwd")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        chosen, picked = split_args(fun, argnums, args, kwargs, "fwd_and_bwd")
+        return vjp(chosen, *picked, has_aux=has_aux)
+
+    def backward(residuals: Any, ct: Any) -> Any:
+        grads = residuals(ct)
+        return grads[0] if isinstance(argnums, int) else grads
+
+    if not jitted:
+        return forward, backward
+    from fnx.jitted import jit
+
+    return jit(forward), jit(backward)
 
 
 @dataclass(frozen=True, eq=False)

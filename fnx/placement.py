@@ -1,5 +1,6 @@
 """Devices: the CPU of this process, under one number or (setting `num_devices`) several."""
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from fnx import tree_util
 from fnx.core import config
 from fnx.core.array import Array, as_array
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.methods import DEVICE, CpuDevice
 
 Device = CpuDevice
@@ -75,6 +77,47 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
 def device_get(x: Any) -> Any:
     """The leaves of a pytree as NumPy arrays."""
     return tree_util.tree_map(lambda a: np.asarray(a) if isinstance(a, Array) else a, x)
+
+
+def make_array_from_callback(
+    shape: Any, sharding: Any, data_callback: Callable, dtype: Any = None
+) -> Array:
+    """The array whose part at an index (a tuple of slices) `data_callback` gives; here all of it.
+
+    >>> make_array_from_callback((3,), None, lambda index: np.arange(3)[index])
+    Array([0, 1, 2], dtype=int64)
+    """
+    del sharding
+    shape = tuple(shape)
+    found = _checked(data_callback((slice(None),) * len(shape)), shape, "make_array_from_callback")
+    return found if dtype is None else found.astype(dtype)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Any = None
+) -> Any:
+    """The leaves of a pytree as arrays: this process has all data."""
+    del sharding, global_shape
+    return tree_util.tree_map(as_array, local_data)
+
+
+def make_array_from_single_device_arrays(
+    shape: Any, sharding: Any, arrays: Sequence[Array], *, dtype: Any = None
+) -> Array:
+    """The array that the one array of a device makes."""
+    del sharding
+    name = "make_array_from_single_device_arrays"
+    if len(arrays) != 1:
+        raise InvalidValue(f"{name} of {len(arrays)} arrays; expected one: arrays are not cut here")
+    found = _checked(arrays[0], tuple(shape), name)
+    return found if dtype is None else found.astype(dtype)
+
+
+def _checked(x: Any, shape: tuple, name: str) -> Array:
+    found = as_array(x)
+    if found.shape != shape:
+        raise ShapeError(f"{name} got an array of shape {found.shape}; expected {shape}")
+    return found
 
 
 def block_until_ready(x: Any) -> Any:

@@ -180,6 +180,33 @@ def all_leaves(iterable: Iterable, is_leaf: IsLeaf = None) -> bool:
     return optree.all_leaves(iterable, is_leaf, namespace=_SPACE)
 
 
+def is_tree_node(typ: type) -> bool:
+    """Whether instances of a class are nodes of pytrees.
+
+    >>> is_tree_node(dict), is_tree_node(int)
+    (True, False)
+    """
+    found = optree.register_pytree_node.get(typ, namespace=_SPACE)
+    return found is not None or optree.is_namedtuple_class(typ)
+
+
+def flatten_one_level(tree: Any) -> tuple[list, Any]:
+    """The children of a node, and what else it is made of; ValueError for leaves.
+
+    >>> flatten_one_level({"b": 1, "a": (2, 3)})
+    ([(2, 3), 1], ('a', 'b'))
+    """
+    if not is_tree_node(type(tree)):
+        raise InvalidValue(f"a {type(tree).__name__} is a leaf, not a node: {tree!r:.60}")
+    if isinstance(tree, (tuple, list)) and not hasattr(tree, "_fields"):
+        return list(tree), None
+    if type(tree) is dict:
+        names = sorted(tree)
+        return [tree[k] for k in names], tuple(names)
+    children, data, *_ = optree.tree_flatten_one_level(tree, namespace=_SPACE)
+    return list(children), data
+
+
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether a structure is that of a single leaf."""
     return treedef.num_nodes == 1 and treedef.num_leaves == 1

@@ -422,3 +422,14 @@ def test_a_rule_may_use_a_jitted_function_that_has_rules_on_its_tangents():
         np.testing.assert_allclose(wrap(fnx.grad(f))(0.7), np.cos(0.7))
         np.testing.assert_allclose(wrap(fnx.grad(fnx.grad(f)))(0.7), -np.sin(0.7))
         np.testing.assert_allclose(wrap(fnx.vmap(fnx.grad(f)))(jnp.ones(2)), np.cos(np.ones(2)))
+
+
+def test_arrays_of_parts():
+    whole = np.arange(6.0).reshape(2, 3)
+    made = fnx.make_array_from_callback((2, 3), None, lambda index: whole[index])
+    np.testing.assert_array_equal(made, whole)
+    again = fnx.make_array_from_single_device_arrays((2, 3), made.sharding, [made])
+    np.testing.assert_array_equal(again, whole)
+    with pytest.raises(ValueError, match=r"\(3, 2\)"):
+        fnx.make_array_from_single_device_arrays((3, 2), made.sharding, [made])
+    np.testing.assert_array_equal(fnx.make_array_from_process_local_data(None, whole), whole)

@@ -98,6 +98,21 @@ def test_jvp_with_integers_and_aux():
     assert (float(y), float(dy), float(aux)) == (12.0, 4.0, 7.0)
 
 
+@pytest.mark.parametrize("jitted", [True, False])
+def test_forward_and_backward_as_two_functions(jitted):
+    f = lambda x, w: (jnp.sin(x @ w), x)
+    forward, backward = fnx.fwd_and_bwd(f, argnums=(0, 1), has_aux=True, jitted=jitted)
+    x, w = jnp.arange(6.0).reshape(2, 3), jnp.ones((3, 3))
+    for scale in (1.0, 2.0):
+        y, residuals, aux = forward(x, scale * w)
+        expected, pull = fnx.vjp(lambda x, w: f(x, w)[0], x, scale * w)
+        np.testing.assert_allclose(y, expected, rtol=1e-14)
+        np.testing.assert_array_equal(aux, x)
+        for a, b in zip(backward(residuals, y), pull(y), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-14)
+    assert fnx.fwd_and_bwd(jnp.sin, 0)[1](fnx.vjp(jnp.sin, 0.0)[1], 2.0) == 2.0
+
+
 def test_pull_functions_can_be_used_often_and_in_lanes():
     _, pull = fnx.vjp(lambda x: x**3, jnp.arange(3.0))
     rows = fnx.vmap(pull)(jnp.eye(3))[0]

@@ -112,6 +112,21 @@ def test_agrees_with_scipy(text):
     check(ours, theirs)
 
 
+def test_spherical_harmonics():
+    n = rng.integers(0, 9, 40)
+    m = rng.integers(-n, n + 1)
+    theta, phi = rng.uniform(0, np.pi, 40), rng.uniform(0, 2 * np.pi, 40)
+    expected = scipy.special.sph_harm_y(n, m, theta, phi)
+    check(fnx.scipy.special.sph_harm_y(n, m, theta, phi), expected)
+    compiled = fnx.jit(fnx.scipy.special.sph_harm_y, static_argnames="n_max")
+    check(compiled(n, m, theta, phi, n_max=8), expected)
+    slope = fnx.grad(lambda t: fnx.scipy.special.sph_harm_y(5, -3, t, 0.4, n_max=5).real)(0.3)
+    assert slope == pytest.approx(0.20990472882736175)
+    assert not np.any(fnx.scipy.special.sph_harm_y(2, 3, 0.3, 0.4))
+    with pytest.raises(TypeError, match="n_max"):
+        compiled(n, m, theta, phi)
+
+
 def test_a_signal_from_its_short_time_spectra():
     x = DATA["X"][0, :, 0]
     spectra = fnx.jit(lambda x: fnx.scipy.signal.stft(x, nperseg=8)[2])(x)

@@ -231,6 +231,18 @@ def test_dataclasses():
         tree_util.register_dataclass(Two, data_fields=["a"], meta_fields=["b"])
 
 
+def test_one_level():
+    one = tree_util.flatten_one_level
+    assert one({"b": 1, "a": (2, 3)}) == ([(2, 3), 1], ("a", "b"))
+    assert one(((1, 2), 3))[0] == [(1, 2), 3]
+    assert one(tree_util.Partial(max, 1))[0] == [(1,), {}]
+    with pytest.raises(ValueError, match="leaf"):
+        one(3)
+    kinds = tuple, dict, type(None), tree_util.Partial, int, str
+    nodes = [tree_util.is_tree_node(t) for t in kinds]
+    assert nodes == [True] * 4 + [False] * 2
+
+
 def test_prefixes():
     assert tree_util.broadcast_prefix([1, 2], [(0, 0), 0]) == [1, 1, 2]
     assert tree.broadcast([1, 2], [(0, 0), 0]) == [(1, 1), 2]

@@ -3,5 +3,6 @@
 from fnx.scipy.special.bessel import *
 from fnx.scipy.special.elementary import *
 from fnx.scipy.special.gammas import *
+from fnx.scipy.special.harmonics import *
 from fnx.scipy.special.integrals import *
 from fnx.scipy.special.normal import *
