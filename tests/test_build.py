@@ -441,3 +441,18 @@ def test_a_loop_of_one_round_is_no_loop():
         fnx.jit(once)(SQUARE), (SQUARE[0] + SQUARE[1], SQUARE[:1] * SQUARE[1])
     ):
         np.testing.assert_allclose(found, wanted)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_reductions_of_one_array_are_one_pass_whatever_stands_between_them(axis):
+    def f(x):
+        mean, variance = x.mean(axis), x.var(axis)
+        return mean, variance, x.max(axis), (x**3).sum(axis), variance.sum(), (mean * x).min(axis)
+
+    x = SQUARE[:, :40]
+    p = program(f, x)
+    reading = [n for n in walk.statements(p.body) if isinstance(n, Nest)]
+    reading = [n for n in reading if p.inputs[0] in walk.buffers(n.body)]
+    assert len(reading) <= 2
+    for got, want in zip(fnx.jit(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)

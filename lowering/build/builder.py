@@ -11,7 +11,7 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
-from . import boxes
+from . import boxes, together
 from .order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
 from .values import OWN, Handle, Registers, Stored
@@ -41,7 +41,7 @@ class Builder(Storage):
         wishes: dict[Var, Stored] | None = None,
     ) -> list[Handle]:
         """Build a jaxpr in the current block; the handles of its outputs."""
-        jaxpr = readers_first(jaxpr)
+        jaxpr = readers_first(together.reductions(jaxpr))
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.handles[var] = self._enter(given)

@@ -1,0 +1,99 @@
+"""Reductions of one array follow one another, so that a nest makes them in one pass.
+
+Between the mean of an array and its maximum may stand the mean of squares, which waits for the first:
+then the array would be read three times, not twice.
+"""
+
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
+
+from . import fuse
+
+_REDUCTIONS = frozenset(
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split()
+)
+_SPREADS = frozenset("broadcast_in_dim reshape expand_dims squeeze".split())
+_FEW = 8  # equations that go with a reduction: elementwise, and spreading what is smaller
+
+
+def reductions(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with reductions moved up to earlier ones over the same axes of the same values."""
+    waiting = [e for e in jaxpr.eqns if _is_reduction(e)]
+    if len(waiting) < 2:
+        return jaxpr
+    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    done: set[int] = set()
+    order: list[Eqn] = []
+
+    def place(eqn: Eqn) -> None:
+        done.add(id(eqn))
+        order.append(eqn)
+
+    for eqn in jaxpr.eqns:
+        if id(eqn) in done:
+            continue
+        place(eqn)
+        if not _is_reduction(eqn):
+            continue
+        results, sources = set(eqn.outs), _sources(eqn, maker)
+        for other in waiting:
+            if id(other) in done or _kind(other) != _kind(eqn):
+                continue
+            needed = _needed(other, maker, done, results)
+            if needed is not None and not sources.isdisjoint(_sources(other, maker)):
+                for e in needed:
+                    place(e)
+                results.update(other.outs)
+    return Jaxpr(jaxpr.inputs, order, jaxpr.outs, jaxpr.consts, jaxpr.name)
+
+
+def _is_reduction(eqn: Eqn) -> bool:
+    return eqn.prim.name in _REDUCTIONS and not fuse.is_small_aval(eqn.inputs[0].aval)
+
+
+def _kind(eqn: Eqn) -> tuple:
+    return eqn.inputs[0].aval.shape, tuple(sorted(eqn.prim.axes))  # type: ignore[attr-defined]
+
+
+def _sources(eqn: Eqn, maker: dict[Var, Eqn]) -> set[Var]:
+    """The arrays that a reduction reads, through elementwise operations."""
+    found: set[Var] = set()
+    todo, seen = list(eqn.inputs), set()
+    while todo:
+        atom = todo.pop()
+        if type(atom) is not Var or atom in seen or fuse.is_small_aval(atom.aval):
+            continue
+        seen.add(atom)
+        made = maker.get(atom)
+        if made is not None and made.prim.elementwise:
+            todo += made.inputs
+        else:
+            found.add(atom)
+    return found
+
+
+def _needed(eqn: Eqn, maker: dict[Var, Eqn], done: set[int], results: set[Var]) -> list[Eqn] | None:
+    """An equation and the few that it waits for, in order; None if it waits for anything else."""
+    found: list[Eqn] = []
+    seen: set[int] = set()
+    todo = [(eqn, False)]
+    while todo:
+        e, ready = todo.pop()
+        if ready:
+            found.append(e)
+            continue
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        moves = e is eqn or e.prim.elementwise or e.prim.name in _SPREADS
+        if len(seen) > _FEW or not moves:
+            return None
+        todo.append((e, True))
+        for atom in e.inputs:
+            if type(atom) is not Var:
+                continue
+            if atom in results:
+                return None
+            made = maker.get(atom)
+            if made is not None and id(made) not in done:
+                todo.append((made, False))
+    return found
