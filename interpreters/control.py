@@ -22,6 +22,7 @@ from fnx.ops.reduction import ReduceOr
 from fnx.ops.select import clamp, eq, select_n
 
 from .batching import batch_jaxpr, place_axis
+from .branches import adding_branches, filled, transpose_adding, union
 from .call import (
     Backend,
     check_operands,
@@ -38,31 +39,15 @@ from .counted import as_scan, count_of, ranges_of
 from .jvp import has_tangent, jvp_jaxpr
 from .lanes import guarded, may_part, one_by_one, worth_parting
 from .linearize import linearize_jaxpr, transpose_jaxpr
-from .rewrite import bind_into, reads, splice, with_zeros, zeros_into
+from .rewrite import bind_into, reads, splice, zeros_into
 from .rounds import fits, linearize_in_blocks
 from .scan import Scan
 from .simplify import dce, used_inputs
+from .sink import sunk_jaxpr
 from .trace import trace_closed
 from .while_reverse import transpose_while
 
 Mask = tuple[bool, ...]
-
-
-def union(masks: Sequence[Mask]) -> Mask:
-    """Where any of the masks is true."""
-    return tuple([any(column) for column in zip(*masks)])
-
-
-def _filled(
-    jaxpr: Jaxpr, plain: int, made: Mask, mask: Mask, avals: Sequence[ShapedArray]
-) -> Jaxpr:
-    """A jaxpr of `plain` results and then those in `made`, with zeros for the rest of `mask`."""
-    if made == mask:
-        return jaxpr
-    eqns = list(jaxpr.eqns)
-    outs: Sequence = spread(made, jaxpr.outs[plain:])
-    full = with_zeros(eqns, outs, avals)
-    return Jaxpr(jaxpr.inputs, eqns, [*jaxpr.outs[:plain], *only(mask, full)], name=jaxpr.name)
 
 
 @dataclass(frozen=True)
@@ -109,7 +94,7 @@ class Cond(Primitive):
         mask = union([made for _, made in parts])
         avals = [a.tangent() for a in self.branches[0].out_avals]
         n = len(avals)
-        branches = [_filled(j, n, made, mask, avals) for j, made in parts]
+        branches = [filled(j, n, made, mask, avals) for j, made in parts]
         outs = self.with_branches(branches)(*primals, *only(nonzero, tangents[1:]))
         return outs[:n], spread(mask, outs[n:])
 
@@ -125,10 +110,13 @@ class Cond(Primitive):
 
     def transpose(self, cts: tuple, index: Array, *args: Any) -> tuple:  # type: ignore[override]
         linear, nonzero = undefined(args), given(cts)
+        added = adding_branches(self, linear, nonzero)
+        if added is not None:
+            return transpose_adding(self, added, cts, index, args)
         parts = [transpose_jaxpr(b, linear, nonzero) for b in self.branches]
         mask = union([made for _, made in parts])
         avals = only(linear, self.branches[0].in_avals)
-        branches = [_filled(j, 0, made, mask, avals) for j, made in parts]
+        branches = [filled(j, 0, made, mask, avals) for j, made in parts]
         values = [a for a, lin in zip(args, linear) if not lin]
         outs = self.with_branches(branches)(index, *values, *only(nonzero, cts))
         return (None, *spread(linear, spread(mask, outs)))
@@ -174,6 +162,14 @@ class Cond(Primitive):
                 jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
                 cases.append(eval_jaxpr(jaxpr, [taken, *own]))
         return _with_passed([_choose(index, case) for case in zip(*cases)], passed)
+
+    def expand(self) -> Jaxpr | None:
+        """Equations that do the same with updates of arrays after the branch, if there are any."""
+        key = ("expand", self.branches)
+        memo = self.branches[0].memo
+        if key not in memo:
+            memo[key] = None if self.effects else sunk_jaxpr(self)
+        return memo[key]
 
     def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
         """Without the results that nobody needs, and the operands that no branch reads."""
@@ -246,7 +242,7 @@ def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr
         heads = [by_input.get(k) or Var(a) for k, a in enumerate(in_avals) if reads[k]]
         middle = [by_place.get(k) or Var(a) for k, a in enumerate(slots)]
         body = Jaxpr([*heads, *middle, *own[m + p.stored :]], p.linear.eqns, p.linear.outs)
-        linear.append(_filled(body, 0, p.mask, mask, avals))
+        linear.append(filled(body, 0, p.mask, mask, avals))
     memo[key] = forward, linear, reads, mask
     return memo[key]
 
@@ -350,7 +346,7 @@ class While(Primitive):
             carry = more
         n, m = self.body_consts, len(carry)
         avals = [a.tangent() for a in self.body_jaxpr.out_avals]
-        body = _filled(body, m, made, carry, avals)
+        body = filled(body, m, made, carry, avals)
         v, t = body.inputs[: n + m], body.inputs[n + m :]
         tb = sum(b)
         inputs = [*v[:n], *t[:tb], *v[n:], *t[tb:]]

@@ -305,24 +305,34 @@ def linearize_jaxpr(
 
 
 def transpose_jaxpr(
-    jaxpr: Jaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...]
+    jaxpr: Jaxpr,
+    linear: tuple[bool, ...],
+    nonzero: tuple[bool, ...],
+    summed: tuple[bool, ...] | None = None,
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
     """(values of the nonlinear inputs, nonzero cotangents) -> nonzero cotangents of linear inputs.
 
-    Also says which of the linear inputs have a cotangent.
+    Also says which of the linear inputs have a cotangent. Those of linear inputs that are `summed`
+    are added to further inputs, which follow the values.
     """
-    key = ("transpose", linear, nonzero)
+    summed = (False,) * sum(linear) if summed is None else summed
+    key = ("transpose", linear, nonzero, summed)
     if key not in jaxpr.memo:
         n = linear.count(False)
+        m = n + sum(summed)
         mask: list[bool] = []
 
         def run(*args: Array) -> list[Array]:
-            values, cts = iter(args[:n]), iter(args[n:])
+            values, totals, cts = iter(args[:n]), iter(args[n:m]), iter(args[m:])
+            seeds = iter([next(totals) if s else None for s in summed])
             full = [
                 Undefined(a) if lin else next(values)
                 for a, lin in zip(jaxpr.in_avals, linear, strict=True)
             ]
-            back = backward_jaxpr(jaxpr, full, [next(cts) if nz else None for nz in nonzero])
+            starts = [next(seeds) if lin else None for lin in linear]
+            back = backward_jaxpr(
+                jaxpr, full, [next(cts) if nz else None for nz in nonzero], starts
+            )
             back = [ct for ct, lin in zip(back, linear, strict=True) if lin]
             mask.extend(ct is not None for ct in back)
             return [ct for ct in back if ct is not None]
@@ -330,6 +340,8 @@ def transpose_jaxpr(
         avals: list[ShapedArray] = [
             a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin
         ]
+        own = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if lin]
+        avals += [a.tangent() for a, s in zip(own, summed, strict=True) if s]
         avals += [a for a, nz in zip(jaxpr.out_avals, nonzero, strict=True) if nz]
         new = trace_closed(run, avals, what="transpose", name=jaxpr.name)
         jaxpr.memo[key] = new, tuple(mask)

@@ -95,6 +95,8 @@ class Nest:
     def statement(self, depth):
         if depth < self.depth and self.rng.random() < (0.9 if depth == 0 else 0.45):
             return self.loop(depth)
+        if depth and self.rng.random() < 0.2:
+            return self.branch(depth)
         which, i, j = self.pick(0, 1), self.index(depth), self.index(depth)
         value, one = self.vector(depth), self.scalar(depth)
         new = lambda s, a: (a, s[1]) if which == 0 else (s[0], a)
@@ -133,6 +135,18 @@ class Nest:
             if secret:  # a number of which nothing is known
                 end = end - (s[0][0, 0] > 1e9).astype(int)
             return lax.fori_loop(low(at), end, step, s)
+
+        return run
+
+    def branch(self, depth):
+        """One statement or another, or nothing, as the counters say."""
+        i, j = self.index(depth), self.index(depth)
+        one = self.statement(self.depth)
+        other = self.pick(lambda s, at: s, self.statement(self.depth))
+
+        def run(s, at):
+            at = (*at, *(at[-1] for _ in range(self.depth - len(at))))
+            return lax.cond(i(at) > j(at), lambda s: one(s, at), lambda s: other(s, at), s)
 
         return run
 
