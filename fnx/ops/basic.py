@@ -7,7 +7,6 @@ from fnx.ops.broadcast import (
     insert_axes,
     ones,
     scalar,
-    sum_to_shape,
     zeros,
 )
 from fnx.ops.convert import convert
@@ -27,6 +26,5 @@ __all__ = [
     "reshape",
     "scalar",
     "slice_axis",
-    "sum_to_shape",
     "zeros",
 ]

@@ -248,16 +248,6 @@ def insert_axes(x: Array, axes: Shape) -> Array:
     return Broadcast(tuple(shape), tuple(dims))(x)
 
 
-def sum_to_shape(x: Array, shape: Shape) -> Array:
-    """The transpose of `broadcast_to`: sum over the axes along which `shape` was repeated."""
-    if x.shape == shape:
-        return x
-    lead = len(x.shape) - len(shape)
-    ones_ = [k for k, n in enumerate(shape) if n == 1 and x.shape[k + lead] != 1]
-    total = Sum((*range(lead), *[k + lead for k in ones_]))(x)
-    return insert_axes(total, tuple(ones_)) if ones_ else total
-
-
 __all__ = [
     "NARROW",
     "Broadcast",
@@ -270,7 +260,6 @@ __all__ = [
     "insert_axes",
     "ones",
     "scalar",
-    "sum_to_shape",
     "without",
     "zeros",
 ]

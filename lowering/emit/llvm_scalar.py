@@ -282,24 +282,6 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
 }
 _LEAVES: dict[str, Printer] = {"const": _const, "size": _size, "literal": _literal, "load": _load}
 
-# Functions of the C library, for what has no formula of its own.
-LIBM = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "cbrt erf erfc lgamma pow atan2".split()
-)
-
-
-def _libm(op: str, dtype: str) -> Printer:
-    t = REGISTER[dtype]
-    name = op if dtype == "float64" else op + "f"
-
-    def emit(code: "Function", e: Expr) -> Operand:
-        types = ", ".join([t] * len(e.args))
-        code.module.declare("@" + name, f"declare {t} @{name}({types}) nounwind willreturn")
-        return code.op(f"call {t} @{name}({', '.join(f'{t} {code.memo[a]}' for a in e.args)})")
-
-    return emit
-
 
 def _expanded(code: "Function", e: Expr) -> Operand:
     flags = code.flags
@@ -335,6 +317,4 @@ def printer(op: str, dtype: str, result: str) -> Printer:
         return _function
     if expand.is_derived(op, dtype):
         return _expanded
-    if op in LIBM and KIND[dtype] == "f":
-        return _libm(op, dtype)
     raise NotImplementedError(f"there is no native code for {op} on {dtype}")

@@ -13,7 +13,6 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded, wrapped
 
 from . import expand
-from .llvm_scalar import LIBM
 
 if TYPE_CHECKING:
     from .emit_numba import Printer
@@ -350,10 +349,6 @@ def _derived(p: "Printer", e: Expr) -> str:
     return p.inline(expand.derived(e))
 
 
-def _libm(p: "Printer", e: Expr) -> str:
-    return _typed(e.dtype, f"math.{e.op}({', '.join(p.operands(e, bare=False))})")
-
-
 def _special(p: "Printer", e: Expr) -> str:
     p.module.runtime.add("special")
     name, part = e.attr
@@ -414,6 +409,4 @@ def form(op: str, dtype: str, result: str) -> Form:
         return _function
     if expand.is_derived(op, dtype):
         return _derived
-    if op in LIBM:
-        return _libm
     raise NotImplementedError(f"there is no Numba code for {op} on {dtype}")

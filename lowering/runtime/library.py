@@ -221,23 +221,11 @@ def _process() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-@lru_cache(maxsize=1)
-def _vector_math() -> ctypes.CDLL | None:
-    """glibc's vector functions; they exist on x86-64 Linux only."""
-    try:
-        return ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
-    except OSError:
-        return None
-
-
 def _c(name: str) -> int | None:
-    for found in (_process(), _vector_math() if name.startswith("_ZGV") else None):
-        try:
-            if found is not None:
-                return ctypes.cast(getattr(found, name), ctypes.c_void_p).value
-        except AttributeError:
-            continue
-    return None
+    try:
+        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value
+    except AttributeError:
+        return None
 
 
 _PLACES = {"fnx": _runtime, "blas": _blas, "lapack": _lapack, "libm": _c}
