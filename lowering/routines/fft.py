@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fnx.core import recipe, scalar
 from fnx.lowering.build.values import Handle
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
-from fnx.lowering.runtime import fft_plan, pocketfft
+from fnx.lowering.runtime import pocketfft
 
 from .stacks import at, const, finish, place, work
 
@@ -20,6 +20,8 @@ def known(r: recipe.Library) -> bool:
 
 
 def fft(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    from fnx.lowering.runtime import fft_plan
+
     kind, lengths = r.params
     (x,), (out,) = r.operands, outs
     source = builder.store(x)  # type: ignore[arg-type]

@@ -40,7 +40,10 @@ def session() -> Iterator[crew.Crew]:
 
 
 def once(function: Callable) -> Callable:
-    """The function, computed once for each argument, by one thread of those that ask."""
+    """The function, computed once for each argument, by one thread of those that ask.
+
+    Its `soon` lets the crew of this thread compute what will be asked for.
+    """
     values: dict[Hashable, Any] = {}
     locks: dict[Hashable, Any] = {}
     os.register_at_fork(after_in_child=locks.clear)
@@ -54,7 +57,11 @@ def once(function: Callable) -> Callable:
                     values[key] = function(*key)
         return values[key]
 
-    of.values = values  # type: ignore[attr-defined]
+    def soon(*key: Hashable) -> None:
+        if key not in values:
+            crew.soon(of, *key)
+
+    of.values, of.soon = values, soon  # type: ignore[attr-defined]
     return of
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from fnx.core.errors import CompileError
 
-from . import crew
 from .compiler import once
 
 
@@ -146,7 +145,7 @@ class Runtime:
     def soon(self, binary: bytes) -> None:
         """Have the routines ready that an object uses."""
         for name in self._used(binary):
-            crew.soon(resolve, f"fnx:{name}")
+            resolve.soon(f"fnx:{name}")
 
 
 def addresses(names: Sequence[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fnx.core.errors import CompileError
 
-from . import cache, crew, invoke, library, machine
+from . import cache, invoke, library, machine, native
 
 ENTRY = "entry"
 stats = machine.stats
@@ -50,9 +50,10 @@ def load(
     by `name`. Results that `aliases` names are left in inputs.
     """
     with machine.session():
+        native.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
-                crew.soon(library.resolve, param[1])
+                library.resolve.soon(param[1])
         runtime = library.Runtime(emitted.text)
         code, memory_hit = machine.program(emitted.text, (ENTRY,), runtime)
     pairs = tuple(sorted((aliases or {}).items()))

@@ -135,9 +135,11 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
         return binary
 
     with session() as crew:
-        tasks = [crew.start(made, part) for part in parts.split(text, 4)]
+        first, *others = parts.split(text, 4)
+        tasks = [crew.start(made, part) for part in others]
+        binaries = [made(first)]
         crew.work()
-        binaries = [task.result() for task in tasks]
+        binaries += [task.result() for task in tasks]
         crew.work()
     return binaries
 

@@ -11,7 +11,7 @@ import re
 from fnx.core.errors import CompileError
 from fnx.lowering.emit.vector_names import BRANCHING, TYPE, exists, name, parse
 
-from . import crew, machine
+from . import machine
 from .compiler import once
 
 RARE = -1  # in place of a number of lanes: the way for unusual arguments
@@ -152,7 +152,7 @@ def _loaded(op: str, dtype: str, w: int) -> machine.Code:
         return {rare: address(rare)} if calls_rare else {}
 
     if calls_rare:
-        crew.soon(address, rare)
+        _loaded.soon(op, dtype, RARE)
     kind = "rare" if w == RARE else "function"
     code = machine.code(lambda: _text(op, dtype, w), [symbol], imports, kind, symbol)
     machine.keep_forever(code.keep)
