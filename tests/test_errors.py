@@ -424,6 +424,31 @@ def a_split_into_no_parts():
     return jnp.array_split(ones(4), 0)  # here
 
 
+@raises(ValueError, words="(2,) (0, 1)")
+def lengths_of_fewer_axes_than_are_transformed():
+    return jnp.fft.fft2(ones((4, 4)), s=(2,), axes=(0, 1))  # here
+
+
+@raises(ValueError, words="[0, 1] fftn")
+def an_fft_along_a_list():
+    return jnp.fft.fft(ones((4, 4)), axis=[0, 1])  # here
+
+
+@raises(ValueError, words="half ortho")
+def an_unknown_norm():
+    return jnp.fft.hfft(ones(4), norm="half")  # here
+
+
+@raises(ValueError, words="(3,) (3, 4)")
+def an_fft_of_another_length():
+    return lax.fft(ones((3, 4)), "fft", (3,))  # here
+
+
+@raises(ValueError, words="foo irfft")
+def an_unknown_kind_of_fft():
+    return lax.fft(ones((3, 4)), "foo", (4,))  # here
+
+
 # --- missing rules and callbacks ---------------------------------------------------------------
 
 

@@ -4,9 +4,11 @@ import enum
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import ShapeError
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.lax.elementwise import ge, lt, select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
@@ -130,6 +132,10 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     """The Fourier transform over the last axes."""
     kind = fft_type.name.lower() if isinstance(fft_type, FftType) else str(fft_type).lower()
     x = to_array(x, "fft")
-    if kind == "rfft" or dtypes.is_complex(x.dtype):
-        return FFT(kind, tuple(int(n) for n in fft_lengths))(x)
-    return FFT(kind, tuple(int(n) for n in fft_lengths))(convert(x, dtypes.complex_of(x.dtype)))
+    if isinstance(fft_lengths, (int, np.integer)):
+        raise TypeMismatch(f"fft_lengths {fft_lengths}; expected one length an axis, in a sequence")
+    transform = FFT(kind, tuple(int(n) for n in fft_lengths))
+    if kind != "rfft" and not dtypes.is_complex(x.dtype):
+        x = convert(x, dtypes.complex_of(x.dtype))
+    transform.abstract(x.aval)  # evaluation would cut or fill up
+    return transform(x)

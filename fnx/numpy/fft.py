@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
 from fnx.numpy.shapes import moveaxis
@@ -54,6 +54,13 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
     x = _prepared(kind, to_array(a, kind))
     if axes is None:
         axes = range(x.ndim) if s is None else range(x.ndim - len(s), x.ndim)
+    axes = [-1 if k is None else k for k in axes]
+    if not all(isinstance(k, (int, np.integer)) for k in axes):
+        raise InvalidValue(f"{kind} along axis {axes[0]}; expected one axis: fftn takes several")
+    if s is not None and len(s) != len(axes):
+        raise ShapeError(
+            f"{kind} with lengths {tuple(s)} along axes {tuple(axes)}; expected as many"
+        )
     axes = tuple([k + x.ndim if k < 0 else k for k in axes])
     canonical_axes(tuple(set(axes)), x.ndim)
     if len(set(axes)) != len(axes):
@@ -121,12 +128,12 @@ _OTHER = {None: "forward", "backward": "forward", "forward": "backward", "ortho"
 
 def hfft(a, n=None, axis=-1, norm=None):
     """The transform, which is real, of a signal with Hermitian symmetry."""
-    return irfft(ufuncs.conj(a), n, axis, _OTHER[norm])
+    return irfft(ufuncs.conj(a), n, axis, _OTHER.get(norm, norm))
 
 
 def ihfft(a, n=None, axis=-1, norm=None):
     """The inverse of `hfft`."""
-    return ufuncs.conj(rfft(a, n, axis, _OTHER[norm]))
+    return ufuncs.conj(rfft(a, n, axis, _OTHER.get(norm, norm)))
 
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None):
