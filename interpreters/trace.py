@@ -165,19 +165,3 @@ def trace_closed(
     n = len(consts)
     made = [Eqn(Constant(c), (), (v,)) for c, v in zip(consts, jaxpr.inputs)]
     return Jaxpr(jaxpr.inputs[n:], [*made, *jaxpr.eqns], jaxpr.outs, name=jaxpr.name)
-
-
-def dce(jaxpr: Jaxpr, used: Sequence[bool] | None = None) -> tuple[Jaxpr, list[bool]]:
-    """Without the equations that no used output needs; and which inputs are still read.
-
-    The inputs stay as they are, unused ones too.
-    """
-    outs = [o for k, o in enumerate(jaxpr.outs) if used is None or used[k]]
-    live = {o for o in outs if type(o) is Var}
-    eqns = []
-    for eqn in reversed(jaxpr.eqns):
-        if eqn.prim.effects or any(v in live for v in eqn.outs):
-            eqns.append(eqn)
-            live.update(a for a in eqn.inputs if type(a) is Var)
-    kept = Jaxpr(jaxpr.inputs, eqns[::-1], outs, jaxpr.consts, jaxpr.name)
-    return kept, [v in live for v in jaxpr.inputs]

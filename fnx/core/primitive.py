@@ -112,8 +112,3 @@ class Primitive:
     def params(self) -> dict[str, Any]:
         """The static parameters, for printing."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
-
-
-def bind_all(prim: Primitive, args: Sequence[Array]) -> tuple[Array, ...]:
-    """`prim.bind` of a list."""
-    return current.get().process(prim, tuple(args))

@@ -96,11 +96,6 @@ def _lanes_first(size: int, args: tuple, axes: tuple) -> list[Array]:
     ]
 
 
-def argsort(x: Array, axis: int, stable: bool = True) -> Array:
-    """The positions, int64, that sort x along an axis."""
-    return Sort(axis, stable, 1)(x, Iota(axis, _INT, x.shape)())[1]
-
-
 @dataclass(frozen=True)
 class TopK(Primitive):
     """The k largest elements along an axis, largest first, and their positions (int32).

@@ -47,7 +47,7 @@ def update(
                         builder.store(h)
         builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
-        if h is not operand and not isinstance(h.state, Registers) and reads(builder, h, operand):
+        if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
             if not _reads_own_places(builder, r, operand):
                 builder.store(h)
     place = place_of_update(builder, operand, out)
@@ -79,7 +79,7 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
         return False
     if not (_in_place(operand, out) and builder.dies(operand)):
         return True
-    overwrites = any(reads(builder, h, operand) for h in inputs if h is not operand)
+    overwrites = any(_reads(builder, h, operand) for h in inputs if h is not operand)
     return overwrites and not _reads_own_places(builder, r, operand)
 
 
@@ -102,7 +102,7 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     return all(here(e.args[0]) for e in nodes([value]) if e.op == "load" and e.attr is buffer)
 
 
-def reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
+def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
     if not isinstance(operand.state, Stored):
         return False
     if isinstance(h.state, Stored):

@@ -178,13 +178,6 @@ def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Sto
     return updates.place_of_update(builder, h, out)
 
 
-def apart(builder: "Builder", h: Handle, target: Handle) -> Handle:
-    """An operand that can be read while `target`, another operand, is overwritten in its place."""
-    if updates.reads(builder, h, target):
-        builder.store(h)
-    return h
-
-
 # --- statements --------------------------------------------------------------------------------
 
 
