@@ -164,6 +164,7 @@ _later.add("fnx.ops", "fnx.segment", "segment_sum segment_prod segment_max segme
 _later.add("fnx.numpy.util", "fnx.derivatives", "value_and_grad")
 _later.add("fnx.numpy.util", "fnx.control_flow", "scan while_loop")
 _later.add("fnx.numpy.util", "fnx.lanes", "vmap")
+_later.along("fnx.numpy", "fnx.jitted fnx.derivatives fnx.lanes")
 
 
 def _shards(x: Array) -> _Any:

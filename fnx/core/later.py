@@ -5,12 +5,24 @@ import sys
 from typing import Any
 
 _known: dict[str, dict[str, tuple[str, str]]] = {}
+_company: dict[str, list[str]] = {}
 
 
 def add(package: str, module: str, names: str, modules: bool = False) -> None:
     """Let a package have names that a module defines, or that are names of the module itself."""
     for name in names.split():
         _known.setdefault(package, {})[name] = module, "" if modules else name
+
+
+def along(package: str, modules: str) -> None:
+    """Let modules above a package be imported with it: nobody uses it without them."""
+    _company[package] = modules.split()
+
+
+def bring(package: str) -> None:
+    """Import what comes along with a package; its last statement."""
+    for module in _company.get(package, ()):
+        importlib.import_module(module)
 
 
 def names(package: str) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as _np
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.core.dtypes import bfloat16 as _bfloat16
+from fnx.core.later import bring as _bring
 from fnx.numpy import fft, linalg
 from fnx.numpy.arithmetic import *
 from fnx.numpy.averages import *
@@ -85,4 +86,5 @@ def load(file, *args, **kwargs):
 
 _install(_members())
 _serve(_sys.modules[__name__])
+_bring(__name__)
 _serve_keys(globals())

@@ -5,11 +5,10 @@ file is a miss. Files appear whole (written aside, then renamed), so that proces
 """
 
 import contextlib
-import hashlib
 import importlib.util
+import itertools
 import os
 import re
-import tempfile
 import time
 import warnings
 from dataclasses import dataclass
@@ -17,6 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from fnx.core import config
+
+try:  # hashlib would load OpenSSL too, which takes longer than all that is hashed here
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 from fnx.lowering.target.processor import processor
 
 _MAGIC = b"fnxcache"
@@ -71,7 +75,7 @@ def enabled() -> bool:
 
 def key(*parts: str | bytes, sources: bool = True) -> str:
     """A name for what depends on `parts`, on the compiler, on the CPU, and on fnx's `sources`."""
-    digest = hashlib.blake2b(environment(), digest_size=_DIGEST)
+    digest = blake2b(environment(), digest_size=_DIGEST)
     if sources:
         digest.update(fingerprint().encode())
     for part in parts:
@@ -94,7 +98,7 @@ def environment() -> bytes:
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
-    digest = hashlib.blake2b(digest_size=_DIGEST)
+    digest = blake2b(digest_size=_DIGEST)
     for package in ("fnx", "fnx.interpreters", "fnx.lowering"):
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -131,7 +135,7 @@ def get(name: str) -> bytes | None:
 
 
 def _checksum(payload: bytes) -> bytes:
-    return hashlib.blake2b(payload, digest_size=_DIGEST).digest()
+    return blake2b(payload, digest_size=_DIGEST).digest()
 
 
 def _renew(path: Path) -> None:
@@ -161,7 +165,8 @@ def put(name: str, payload: bytes) -> bool:
 def _write(path: Path, data: bytes) -> None:
     """Write a file aside and rename it, so that nobody sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=_ASIDE, dir=path.parent)
+    temporary = path.parent / f"{_ASIDE}{os.getpid()}-{next(_serial)}-{time.time_ns():x}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -172,6 +177,7 @@ def _write(path: Path, data: bytes) -> None:
         raise
 
 
+_serial = itertools.count()
 _state = {"warned": False, "writes": 0}
 
 
