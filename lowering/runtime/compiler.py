@@ -24,8 +24,8 @@ os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread m
 
 
 @contextmanager
-def session() -> Iterator[crew.Crew]:
-    """LLVM for this thread and a crew that it leads.
+def session(helpers: bool = False) -> Iterator[crew.Crew]:
+    """LLVM for this thread and a crew that it leads, with helpers where much is to be compiled.
 
     LLVM's options are process-wide: Numba does not compile meanwhile, nor do other threads.
     """
@@ -35,7 +35,7 @@ def session() -> Iterator[crew.Crew]:
         return
     numba = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
-    with _session, lock, _fewer_passes(), crew.gathered() as made:
+    with _session, lock, _fewer_passes(), crew.gathered(helpers) as made:
         yield made
 
 

@@ -42,9 +42,10 @@ class Task:
 
 
 class Crew:
-    """Tasks, and threads that are started as tasks come."""
+    """Tasks, and threads, `most` with their leader, that are started as tasks come."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._tasks: deque[Task] = deque()
         self._waiting = threading.Semaphore(0)
         self._helpers: list[threading.Thread] = []
@@ -57,7 +58,7 @@ class Crew:
         with self._lock:
             if self._open:
                 self._tasks.append(task)
-                if len(self._helpers) < size() - 1:
+                if len(self._helpers) < self.most - 1:
                     self._helpers.append(threading.Thread(target=self._help, daemon=True))
                     self._helpers[-1].start()
                 self._waiting.release()
@@ -109,9 +110,9 @@ def current() -> Crew | None:
 
 
 @contextmanager
-def gathered() -> Iterator[Crew]:
-    """A crew led by this thread."""
-    made = _here.crew = Crew()
+def gathered(helpers: bool = True) -> Iterator[Crew]:
+    """A crew led by this thread, which may be alone."""
+    made = _here.crew = Crew(size() if helpers else 1)
     try:
         yield made
     finally:
@@ -122,5 +123,5 @@ def gathered() -> Iterator[Crew]:
 def soon(function: Callable, *args: Any) -> None:
     """Let the crew of this thread, if there is one, make a call whose value is asked for later."""
     crew = current()
-    if crew is not None and size() > 1:
+    if crew is not None and crew.most > 1:
         crew.start(function, *args)

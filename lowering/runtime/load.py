@@ -49,7 +49,7 @@ def load(
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
     by `name`. Results that `aliases` names are left in inputs.
     """
-    with machine.session():
+    with machine.session(helpers=True):
         native.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":

@@ -134,7 +134,7 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
             soon(binary)
         return binary
 
-    with session() as crew:
+    with session(helpers=True) as crew:
         first, *others = parts.split(text, 4)
         tasks = [crew.start(made, part) for part in others]
         binaries = [made(first)]
