@@ -62,6 +62,7 @@ signal.convolve(A, B[:, :2], mode="valid") | signal.correlate(V, W, mode="same")
 signal.welch(X, 2.5, nperseg=16, axis=1) | signal.welch(X[0, :, 0], nperseg=9, average="median")
 signal.welch(X, 2.5, "boxcar", 15, 4, 20, "linear", False, "spectrum", 1, "median")
 signal.welch(Y, nperseg=9, axis=-2, return_onesided=False, detrend=False)
+signal.csd(X, X, nperseg=8, axis=1)
 signal.csd(X, X[::-1], nperseg=8, noverlap=3, axis=1, average="median")
 signal.csd(Y, X[:, :30], 2.0, "hamming", nperseg=8, axis=1, return_onesided=False)
 signal.stft(X, 2.5, np.hanning(10), 10, 4, 12, axis=1)
@@ -134,6 +135,7 @@ def test_a_signal_from_its_short_time_spectra():
     power = lambda x: jnp.sum(fnx.scipy.signal.welch(x, nperseg=8)[1] ** 2)
     slope = fnx.grad(power)(x)
     assert slope @ x == pytest.approx(4 * power(x))  # of degree 4
+    assert fnx.scipy.signal.csd(x, x, nperseg=8)[1].dtype == complex
     with pytest.raises(ValueError, match="nfft >= nperseg"):
         fnx.scipy.signal.stft(x, nperseg=8, nfft=4)
 

@@ -165,7 +165,6 @@ def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, det
         return_onesided=True, scaling="density", axis=-1, average="mean"):  # fmt: skip
     """Frequencies, and the cross power of two signals by Welch's averages over segments."""
     cut = window, nperseg, noverlap, nfft
-    y = None if y is x else y
     return _power("csd", x, y, fs, cut, detrend, return_onesided, scaling, axis, average)
 
 
