@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from fnx import tree_util
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.methods import DEVICE, CpuDevice
+from fnx.ops.convert import convert
 
 Device = CpuDevice
 _device = lru_cache(maxsize=None)(Device)
@@ -90,7 +91,7 @@ def make_array_from_callback(
     del sharding
     shape = tuple(shape)
     found = _checked(data_callback((slice(None),) * len(shape)), shape, "make_array_from_callback")
-    return found if dtype is None else found.astype(dtype)
+    return found if dtype is None else convert(found, dtypes.canonical(dtype))
 
 
 def make_array_from_process_local_data(
@@ -110,7 +111,7 @@ def make_array_from_single_device_arrays(
     if len(arrays) != 1:
         raise InvalidValue(f"{name} of {len(arrays)} arrays; expected one: arrays are not cut here")
     found = _checked(arrays[0], tuple(shape), name)
-    return found if dtype is None else found.astype(dtype)
+    return found if dtype is None else convert(found, dtypes.canonical(dtype))
 
 
 def _checked(x: Any, shape: tuple, name: str) -> Array:
