@@ -15,6 +15,7 @@ from fnx.ops.linalg import (
 )
 from fnx.ops.reflections import Gehrd, Geqrf, Sytrd
 from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
+from fnx.ops.triangular import CholeskyCotangent, CholeskyTangent
 from fnx.ops.tridiagonal import tridiagonal_solve
 
 _rng = np.random.default_rng(11)
@@ -104,6 +105,11 @@ SAMPLES = [
         Determinant(),
         (_DET, *lu.impl(_DET)[:2]),
         diff=(False, False, False),  # the factors would have to change with the matrix
+    ),
+    *(
+        Sample(prim, (np.linalg.cholesky(_positive(*n)), _f(*n, n[-1])))
+        for prim in (CholeskyTangent(), CholeskyCotangent())
+        for n in ((3,), (2, 12), (35,))
     ),
     Sample(Determinant(log=True), (_DET, *lu.impl(_DET)[:2]), diff=(False, False, False)),
     *_no_derivatives(),

@@ -15,7 +15,7 @@ from fnx.lowering.routines import stacks
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.linalg import LU, LUPivotsToPermutation, LUSolve, solve
 from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
-from fnx.ops.triangular import TriangularSolve, cholesky
+from fnx.ops.triangular import CholeskyCotangent, CholeskyTangent, TriangularSolve, cholesky
 from fnx.ops.tridiagonal import tridiagonal_solve
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
@@ -447,6 +447,33 @@ def test_lengths_of_work_arrays_are_asked_for():
 
 
 # --- derivatives and loops ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [9, 17, 40, 100])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_slopes_of_cholesky_factors(n, dtype):
+    l = np.linalg.cholesky(positive(n, dtype=dtype)).astype(dtype)
+    l = np.stack([l, 2 * l]) + 7 * np.triu(np.ones((n, n), dtype), 1)  # what is not read
+    t = random(2, n, n, dtype=dtype)
+    report = agrees((CholeskyTangent(), l, t), (CholeskyCotangent(), l, t), factor=1e5)
+    assert "host call" not in report
+    inner = [np.vdot(np.tril(t), p.impl(l, t)) for p in (CholeskyTangent(), CholeskyCotangent())]
+    np.testing.assert_allclose(*inner, rtol=1e-3 if dtype == "float32" else 1e-10)
+
+
+def test_second_derivatives_of_cholesky_factors():
+    """Of orders at which tangents are routines, and below; they agree on a block diagonal matrix."""
+    a, b = positive(5), positive(6)
+    both = np.zeros((11, 11))
+    both[:5, :5], both[5:, 5:] = a, b
+    loss = lambda x: jnp.sum(jnp.sin(jnp.linalg.cholesky(x)))
+    hvp = lambda x, v: fnx.jvp(fnx.grad(loss), (x,), (v,))[1]
+    reverse = lambda x, v: fnx.grad(lambda x: jnp.vdot(fnx.grad(loss)(x), v))(x)
+    for slope in (hvp, reverse):
+        whole = run(lambda x, slope=slope: (slope(x, x @ x),), both)[0][0]
+        for part, x in ((whole[:5, :5], a), (whole[5:, 5:], b)):
+            found = run(lambda x, slope=slope: (slope(x, x @ x),), x)[0][0]
+            close(part, found, 1e5)
 
 
 @pytest.mark.parametrize("n", [3, 7, 20])

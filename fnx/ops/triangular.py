@@ -21,7 +21,7 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.ops import matrix as m
 from fnx.ops.basic import add_any, broadcast_axis, move_axis, scalar
-from fnx.ops.elementwise import conj, mul, neg, sub
+from fnx.ops.elementwise import add, conj, mul, neg, sub
 from fnx.ops.permute import Reshape
 
 Shape = tuple[int, ...]
@@ -102,18 +102,118 @@ class Cholesky(Stacked):
         return (c.T if info == 0 else np.tril(nans_like(a)),)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        l = self(primals[0])
-        t = m.hermitian_of_lower(tangents[0])
-        t = _SOLVE_RIGHT_ADJOINT(l, t)
-        t = m.tril(_SOLVE_LOWER(l, t))
-        half = sub(t, mul(scalar(0.5, l.dtype), mul(t, m.eye(t.shape, t.dtype))))
-        return (l,), (m.matmul(l, half),)
+        l, t = self(primals[0]), tangents[0]
+        if l.shape[-1] > WRITTEN_OUT and not dtypes.is_complex(l.dtype):
+            return (l,), (CholeskyTangent()(l, t),)
+        return (l,), (m.matmul(l, _half(_between(l, m.hermitian_of_lower(t)))),)
 
     def lower(self, a: Operand) -> Recipe:  # type: ignore[override]
         return Library("cholesky", (a,))
 
 
 cholesky = Cholesky()
+WRITTEN_OUT = 8  # up to this order, the tangent of a factor is made of systems and products
+
+
+def _between(l: Array, s: Array) -> Array:
+    """L^-1 S L^-H."""
+    return _SOLVE_LOWER(l, _SOLVE_RIGHT_ADJOINT(l, s))
+
+
+def _around(l: Array, s: Array) -> Array:
+    """L^-T S L^-1."""
+    return _SOLVE_TRANSPOSED(l, _SOLVE_RIGHT(l, s))
+
+
+def _half(x: Array) -> Array:
+    """The lower triangle, of the diagonal the half."""
+    t = m.tril(x)
+    return sub(t, mul(scalar(0.5, t.dtype), mul(t, m.eye(t.shape, t.dtype))))
+
+
+def _folded(x: Array) -> Array:
+    """What is above the diagonal added to what is below: the transpose of hermitian_of_lower."""
+    return add(m.tril(x), m.swap(m.triu(x, 1)))
+
+
+@dataclass(frozen=True)
+class CholeskyTangent(Stacked):
+    """L' from the Cholesky factors L of real matrices A and the lower triangles of A'; linear in A'.
+
+    L' = L half(L^-1 A' L^-T), where half is the lower triangle with half of the diagonal. Native code:
+    Library("cholesky_tangent", (l, t)).
+    """
+
+    name = "cholesky_tangent"
+
+    def abstract(self, l: ShapedArray, t: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        m.check_matrices(self.name, l, square=True)
+        if t.shape != l.shape or t.dtype != l.dtype:
+            raise ShapeError(f"{self.name} of factors {l} and changes {t}; expected the same twice")
+        return (l.strong(),)
+
+    def impl(self, l: np.ndarray, t: np.ndarray) -> np.ndarray:  # type: ignore[override]
+        return each(self._one, l, t, ranks=(2, 2))[0] if l.size else t
+
+    @staticmethod
+    def _one(l: np.ndarray, t: np.ndarray) -> tuple[np.ndarray]:
+        trsm, l = lapack("trsm", l.dtype), np.tril(l)
+        s = np.tril(t) + np.tril(t, -1).T
+        x = trsm(1.0, l, trsm(1.0, l, s, lower=1), side=1, lower=1, trans_a=1)
+        return (l @ (np.tril(x) - np.diag(np.diag(x) / 2)),)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (l, t), (tl, tt) = primals, tangents
+        found = self(l, t)
+        change = None if tt is None else self(l, tt)
+        if tl is not None:
+            tl = m.tril(tl)
+            x = _between(l, m.hermitian_of_lower(t))
+            kx = m.matmul(_SOLVE_LOWER(l, tl), x)
+            less = m.matmul(l, _half(add(kx, m.swap(kx))))
+            more = sub(m.matmul(tl, _half(x)), less)
+            change = more if change is None else add_any(change, more)
+        return (found,), (change,)
+
+    def transpose(self, cts: tuple, l: Array, t: Undefined) -> tuple:  # type: ignore[override]
+        return None, CholeskyCotangent()(l, cts[0])
+
+    def lower(self, l: Operand, t: Operand) -> Recipe:  # type: ignore[override]
+        return Library(self.name, (l, t))
+
+
+@dataclass(frozen=True)
+class CholeskyCotangent(CholeskyTangent):
+    """The transpose of CholeskyTangent: cotangents of the lower triangles of A from those of L.
+
+    Native code: Library("cholesky_cotangent", (l, g)).
+    """
+
+    name = "cholesky_cotangent"
+
+    @staticmethod
+    def _one(l: np.ndarray, t: np.ndarray) -> tuple[np.ndarray]:
+        trsm, l = lapack("trsm", l.dtype), np.tril(l)
+        q = np.tril(l.T @ np.tril(t))
+        q -= np.diag(np.diag(q) / 2)
+        w = trsm(1.0, l, trsm(1.0, l, q, lower=1, trans_a=1), side=1, lower=1)
+        return (np.tril(w) + np.triu(w, 1).T,)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (l, g), (tl, tg) = primals, tangents
+        found = self(l, g)
+        change = None if tg is None else self(l, tg)
+        if tl is not None:
+            tl, g = m.tril(tl), m.tril(g)
+            w = _around(l, _half(m.matmul(m.swap(l), g)))
+            k = _SOLVE_RIGHT(l, tl)
+            more = _around(l, _half(m.matmul(m.swap(tl), g)))
+            more = sub(sub(more, m.matmul(m.swap(k), w)), m.matmul(w, k))
+            change = _folded(more) if change is None else add_any(change, _folded(more))
+        return (found,), (change,)
+
+    def transpose(self, cts: tuple, l: Array, t: Undefined) -> tuple:  # type: ignore[override]
+        return None, CholeskyTangent()(l, cts[0])
 
 
 # --- triangular systems ------------------------------------------------------------------------
@@ -227,6 +327,8 @@ class TriangularSolve(Primitive):
 
 
 _SOLVE_LOWER = TriangularSolve(True, True)
+_SOLVE_RIGHT = TriangularSolve(False, True)
+_SOLVE_TRANSPOSED = TriangularSolve(True, True, transpose_a=True)
 _SOLVE_RIGHT_ADJOINT = TriangularSolve(False, True, transpose_a=True, conjugate_a=True)
 
 

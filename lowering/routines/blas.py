@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 from fnx.lowering.build.values import Handle
+from fnx.lowering.runtime import irvectors
 
 from . import fft, gemm, reflections, sort, spectral, triangular, tridiagonal
 from .stacks import LETTER, constant, same_bytes
@@ -27,6 +28,7 @@ _LAPACK: dict[str, Routine] = {
     **tridiagonal.ROUTINES,
 }
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})
+_OWN = frozenset({"cholesky_tangent", "cholesky_cotangent"})  # that LAPACK does not have
 
 
 def known(r: recipe.Library) -> bool:
@@ -35,6 +37,8 @@ def known(r: recipe.Library) -> bool:
         return fft.known(r)
     if r.name in _ANY_DTYPE or r.name in _INTEGERS:
         return True
+    if r.name in _OWN:
+        return irvectors.exists(r.operands[0].dtype)
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
 
 

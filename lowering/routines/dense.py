@@ -52,3 +52,13 @@ def lu(builder: "Builder", a: Ref, rows: int, cols: int, pivots: Ref) -> CallLib
     """L and U in place of a matrix; pivots from 0."""
     work = _space(builder, rows, cols, a.buffer.dtype)
     return _call("lu", [rows, cols, a, cols, pivots, work], [a, pivots, work])
+
+
+def slope(builder: "Builder", routine: str, l: Ref, t: Ref, n: int) -> CallLibrary:
+    """The tangent of a Cholesky factor in place of the matrix's, or its cotangent's transpose."""
+    dtype = t.buffer.dtype
+    space, work = (
+        Ref(builder.new_buffer(dtype, n * n), scalar.size(0)),
+        _space(builder, n, n, dtype),
+    )
+    return _call(routine, [n, l, n, t, n, space, work], [t, space, work])

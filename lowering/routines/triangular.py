@@ -75,10 +75,7 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         potrf, bad = factored(matrix)
 
         def clear(i: Expr) -> list[Stmt]:
-            row = scalar.add(matrix.index, scalar.mul(i, scalar.size(n)))
-            more = scalar.add(i, scalar.size(1))
-            rest = Ref(lives.buffer, scalar.add(row, more))
-            zeros = Fill(rest, scalar.sub(scalar.size(n), more), const(0, a.dtype))
+            row, more, zeros = _zeros_above(matrix, i, n)
             nans = Fill(Ref(lives.buffer, row), more, nan(a.dtype))
             return [zeros, If(bad, [nans], [])]
 
@@ -86,6 +83,34 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
     if n:
         each(builder, prod(a.shape[:-2]), one)
+    finish(builder, out)
+
+
+def _zeros_above(matrix: Ref, i: Expr, n: int) -> tuple[Expr, Expr, Stmt]:
+    """Where row i begins, how much of it is up to the diagonal, and zeros for the rest."""
+    row = scalar.add(matrix.index, scalar.mul(i, scalar.size(n)))
+    more = scalar.add(i, scalar.size(1))
+    rest = Ref(matrix.buffer, scalar.add(row, more))
+    left = scalar.sub(scalar.size(n), more)
+    return row, more, Fill(rest, left, const(0, matrix.buffer.dtype))
+
+
+def cholesky_slope(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """A tangent, or a cotangent, in place of its lower triangle."""
+    l, t = r.operands
+    (out,) = outs
+    n = t.shape[-1]
+    factors = builder.store(l)  # type: ignore[arg-type]
+    lives = in_place(builder, t, out, factors)  # type: ignore[arg-type]
+    out.state = lives
+
+    def one(index: Expr) -> list[Stmt]:
+        matrix, factor = nth(lives, index, n * n), nth(factors, index, n * n)
+        call_ = dense.slope(builder, r.name, factor, matrix, n)
+        return [call_, loop(n, lambda i: [_zeros_above(matrix, i, n)[2]])]
+
+    if n:
+        each(builder, prod(t.shape[:-2]), one)
     finish(builder, out)
 
 
@@ -354,6 +379,8 @@ def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 ROUTINES = {
     "cholesky": cholesky,
+    "cholesky_tangent": cholesky_slope,
+    "cholesky_cotangent": cholesky_slope,
     "triangular_solve": triangular_solve,
     "lu": lu,
     "lu_pivots_to_permutation": lu_pivots_to_permutation,

@@ -17,7 +17,7 @@ from .irvectors import DTYPES, Vectors
 
 NAMES = ("solve_left", "solve_right", "cholesky", "lu")
 BLOCK = 8
-SQUARE = 32  # of a symmetric product both triangles are computed up to this size
+SQUARE = 32  # where one triangle of a product is wanted, up to this size all is computed
 # rows, columns, triangle, its strides, B, its rows apart, unit diagonal?, backward?, work
 SOLVE = "i64 i64 ptr i64 i64 ptr i64 i64 i64 ptr".split()
 # order, matrix, its rows apart, work; the result is not 0 if a pivot is not positive
@@ -56,28 +56,13 @@ def text(dtype: str) -> str:
     return str(_Routines(dtype).module)
 
 
-class _Routines:
-    """Writes the functions of one dtype. Strides are in elements."""
+class Kit:
+    """What routines are written with. Strides are in elements."""
 
     def __init__(self, dtype: str):
         self.dtype, self.wide = dtype, Vectors(dtype)
         self.module = self.wide.module
-        self.block = Vectors(dtype, BLOCK, self.module)
         self.t, self.size = self.wide.t, self.wide.size
-        self.width = 2 if processor.vector_bits() == 512 else 1  # vectors of a row in registers
-        self.triangle()
-        self.left_block()
-        self.right_block()
-        self.solve("left")
-        self.solve("right")
-        self.cholesky_block()
-        self.symmetric_product()
-        self.cholesky()
-        self.panel()
-        self.swap_rows()
-        self.lu()
-
-    # --- pieces
 
     def of(self, f: Function, base: Value, elements: Value) -> Value:
         return f.at(base, f.mul(elements, self.size))
@@ -105,6 +90,49 @@ class _Routines:
 
     def inverse(self, f: Function, x: Value) -> Value:
         return f.emit(self.t, f"fdiv {self.t} 1.0, {x.name}")
+
+    def lower_product(self) -> None:
+        """The lower triangle of C minus A B; what is above it is overwritten too, here and there.
+
+        Arguments: order, columns of A, A, its strides, B, its strides, C, its rows apart, work.
+        """
+        kinds = "i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
+        with Function(self.module, "lower_product", "void", *kinds) as f:
+            n, k, a, row, column, b, row_b, column_b, c, leading, work = f.args
+            with f.when(f.compare("sle", n, SQUARE)):
+                self.minus_product(f, n, *f.args)
+                f.ret()
+            first, second = self.halves(f, n)
+            lower, below = (self.of(f, x, f.mul(s, first)) for x, s in ((a, row), (c, leading)))
+            left, strides = (a, row, column), (row_b, column_b)
+            f.call("lower_product", "void", first, k, *left, b, *strides, c, leading, work)
+            left = (lower, row, column)
+            self.minus_product(f, second, first, k, *left, b, *strides, below, leading, work)
+            corner, right = self.of(f, below, first), self.of(f, b, f.mul(column_b, first))
+            f.call(
+                "lower_product", "void", second, k, *left, right, *strides, corner, leading, work
+            )
+            f.ret()
+
+
+class _Routines(Kit):
+    """Writes the functions of one dtype."""
+
+    def __init__(self, dtype: str):
+        super().__init__(dtype)
+        self.block = Vectors(dtype, BLOCK, self.module)
+        self.width = 2 if processor.vector_bits() == 512 else 1  # vectors of a row in registers
+        self.triangle()
+        self.left_block()
+        self.right_block()
+        self.solve("left")
+        self.solve("right")
+        self.cholesky_block()
+        self.lower_product()
+        self.cholesky()
+        self.panel()
+        self.swap_rows()
+        self.lu()
 
     # --- triangular systems
 
@@ -296,27 +324,6 @@ class _Routines:
                     kit.masked_store(f, x, line, kit.mask_of(f, i64(r + 1)))
             f.ret(f.convert("zext", f.negate(good), "i64"))
 
-    def symmetric_product(self) -> None:
-        """C minus A A', of which the lower triangle is wanted; what is above it is overwritten.
-
-        Arguments: order, columns of A, A, its rows apart, C, its rows apart, work.
-        """
-        kinds = "i64 i64 ptr i64 ptr i64 ptr".split()
-        with Function(self.module, "symmetric_product", "void", *kinds) as f:
-            n, k, a, row, c, leading, work = f.args
-            one = i64(1)
-            with f.when(f.compare("sle", n, SQUARE)):
-                self.minus_product(f, n, n, k, a, row, one, a, one, row, c, leading, work)
-                f.ret()
-            first, second = self.halves(f, n)
-            lower, below = (self.of(f, x, f.mul(s, first)) for x, s in ((a, row), (c, leading)))
-            f.call("symmetric_product", "void", first, k, a, row, c, leading, work)
-            factors = (lower, row, one, a, one, row)
-            self.minus_product(f, second, first, k, *factors, below, leading, work)
-            corner = self.of(f, below, first)
-            f.call("symmetric_product", "void", second, k, lower, row, corner, leading, work)
-            f.ret()
-
     def cholesky(self) -> None:
         """The lower factor in place of a lower triangle: CHOLESKY."""
         public = name("cholesky", self.dtype)
@@ -332,8 +339,8 @@ class _Routines:
             corner = self.of(f, below, first)
             shape = (second, first, a, i64(1), leading, below, leading, i64(0), i64(0))
             f.call(name("solve_right", self.dtype), "void", *shape, work)
-            args = (second, first, below, leading, corner, leading, work)
-            f.call("symmetric_product", "void", *args)
+            factors = (below, leading, i64(1), below, i64(1), leading)
+            f.call("lower_product", "void", second, first, *factors, corner, leading, work)
             f.ret(f.call(public, "i64", second, corner, leading, work))
 
     # --- LU

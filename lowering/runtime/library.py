@@ -109,19 +109,21 @@ def _product(routine: str, dtype: str) -> Callable[[], int]:
 
 def _dense(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from . import dense
+        from . import dense, dense_slopes
 
-        return dense.address(routine, dtype)
+        module = dense if routine in _DENSE else dense_slopes
+        return module.address(routine, dtype)
 
     return address
 
 
+_DENSE = ("solve_left", "solve_right", "cholesky", "lu")
 RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 for _dtype in ("float32", "float64"):
     for _routine in ("gemm", "gemm_minus", "gemv"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _product(_routine, _dtype)
-    for _routine in ("solve_left", "solve_right", "cholesky", "lu"):
+    for _routine in (*_DENSE, "cholesky_tangent", "cholesky_cotangent"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _dense(_routine, _dtype)
 _DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
 

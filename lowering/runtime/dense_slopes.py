@@ -1,0 +1,177 @@
+"""Tangents and cotangents of Cholesky factors in rows: the algorithm of dense.py, forwards and backwards.
+
+Each is computed in place of its lower triangle; L and it are read and written there alone. What is
+above the diagonal is overwritten. Iain Murray, "Differentiation of the Cholesky decomposition" (2016).
+"""
+
+from . import dense, machine, matmul
+from .compiler import once
+from .dense import BLOCK, Kit
+from .irtext import Function, Value, i64
+
+NAMES = ("cholesky_tangent", "cholesky_cotangent")
+# order, L, its rows apart, tangent or cotangent, its rows apart, a square matrix of space, work
+SLOPE = "i64 ptr i64 ptr i64 ptr ptr".split()
+
+
+@once
+def address(routine: str, dtype: str) -> int:
+    """The address of a routine."""
+    return _code(dtype).addresses[dense.name(routine, dtype)]
+
+
+@once
+def _code(dtype: str) -> machine.Code:
+    imports = {matmul.name(dtype, "gemm_minus"): matmul.address(dtype, "gemm_minus")}
+    imports[dense.name("solve_right", dtype)] = dense.address("solve_right", dtype)
+    exports = [dense.name(routine, dtype) for routine in NAMES]
+    text = lambda: str(_Slopes(dtype).module)
+    return machine.routine(f"dense slopes {dtype}", text, exports, imports)
+
+
+class _Slopes(Kit):
+    """Writes the functions of one dtype."""
+
+    def __init__(self, dtype: str):
+        super().__init__(dtype)
+        self.lower_product()
+        self.mirror()
+        self.tangent_block()
+        self.cotangent_block()
+        self.tangent()
+        self.cotangent()
+
+    def get(self, f: Function, place: Value) -> Value:
+        return f.load(place, 0, self.t)
+
+    def op(self, f: Function, name: str, x: Value, y: Value) -> Value:
+        return f.emit(self.t, f"{name} {x}, {y.name}")
+
+    def subtract(self, f: Function, place: Value, *factors: Value) -> None:
+        """Take a product from what is there."""
+        f.store(self.op(f, "fsub", self.get(f, place), self.op(f, "fmul", *factors)), place)
+
+    def mirror(self) -> None:
+        """Copy a lower triangle, and add its transpose (twice?) or zeros above the diagonal.
+
+        Arguments: order, triangle, its rows apart, target in rows of that order, symmetric?
+        """
+        with Function(self.module, "mirror", "void", *"i64 ptr i64 ptr i64".split()) as f:
+            n, a, leading, target, symmetric = f.args
+            zero = Value(self.t, "0.0")
+            both = f.compare("ne", symmetric, 0)
+            with f.loop(n) as i:
+                with f.loop(i) as j:
+                    x = self.get(f, self.element(f, a, leading, i, j))
+                    f.store(x, self.element(f, target, n, i, j))
+                    f.store(f.choose(both, x, zero), self.element(f, target, n, j, i))
+                x = self.get(f, self.element(f, a, leading, i, i))
+                twice = self.op(f, "fadd", x, x)
+                f.store(f.choose(both, twice, x), self.element(f, target, n, i, i))
+            f.ret()
+
+    def tangent_block(self) -> None:
+        """At most eight rows: order, L, its rows apart, tangent, its rows apart."""
+        with Function(self.module, "tangent_block", "void", *SLOPE[:-2]) as f:
+            n, l, row, t, leading = f.args
+            at = lambda i, j: (self.element(f, l, row, i, j), self.element(f, t, leading, i, j))
+            with f.loop(n) as k:
+                pivot, change = at(k, k)
+                d = self.get(f, pivot)
+                half = self.op(f, "fmul", Value(self.t, "0.5"), self.inverse(f, d))
+                inverse = self.inverse(f, d)
+                dk = self.op(f, "fmul", self.get(f, change), half)
+                f.store(dk, change)
+                after = f.add(k, 1)
+                with f.loop(n, after) as i:
+                    x, place = at(i, k)
+                    self.subtract(f, place, self.get(f, x), dk)
+                    f.store(self.op(f, "fmul", self.get(f, place), inverse), place)
+                with f.loop(n, after) as i:
+                    x, dx = (self.get(f, p) for p in at(i, k))
+                    with f.loop(f.add(i, 1), after) as j:
+                        y, dy = (self.get(f, p) for p in at(j, k))
+                        self.subtract(f, at(i, j)[1], dx, y)
+                        self.subtract(f, at(i, j)[1], x, dy)
+            f.ret()
+
+    def cotangent_block(self) -> None:
+        """At most eight rows: order, L, its rows apart, cotangent, its rows apart."""
+        with Function(self.module, "cotangent_block", "void", *SLOPE[:-2]) as f:
+            n, l, row, g, leading = f.args
+            at = lambda i, j: (self.element(f, l, row, i, j), self.element(f, g, leading, i, j))
+            with f.loop(n) as number:
+                k = f.sub(f.sub(n, 1), number)
+                after = f.add(k, 1)
+                with f.loop(n, after) as i:
+                    x, gx = at(i, k)
+                    with f.loop(f.add(i, 1), after) as j:
+                        y, gy = at(j, k)
+                        s = self.get(f, at(i, j)[1])
+                        self.subtract(f, gx, s, self.get(f, y))
+                        self.subtract(f, gy, s, self.get(f, x))
+                pivot, whole = at(k, k)
+                inverse = self.inverse(f, self.get(f, pivot))
+                with f.loop(n, after) as i:
+                    x, gx = at(i, k)
+                    b = self.op(f, "fmul", self.get(f, gx), inverse)
+                    f.store(b, gx)
+                    self.subtract(f, whole, self.get(f, x), b)
+                half = self.op(f, "fmul", Value(self.t, "0.5"), inverse)
+                f.store(self.op(f, "fmul", self.get(f, whole), half), whole)
+            f.ret()
+
+    def parts(self, f: Function, a: Value, leading: Value, first: Value) -> tuple[Value, Value]:
+        """What is below the first rows' block, and the last corner."""
+        below = self.of(f, a, f.mul(leading, first))
+        return below, self.of(f, below, first)
+
+    def tangent(self) -> None:
+        """L' of L L' = A, from A': SLOPE."""
+        public = dense.name(NAMES[0], self.dtype)
+        with Function(self.module, public, "void", *SLOPE, public=True) as f:
+            n, l, row, t, leading, space, work = f.args
+            one, zero = i64(1), i64(0)
+            with f.when(f.compare("sle", n, BLOCK)):
+                f.call("tangent_block", "void", *f.args[:-2])
+                f.ret()
+            first, second = self.halves(f, n)
+            (l21, l22), (t21, t22) = (
+                self.parts(f, x, s, first) for x, s in ((l, row), (t, leading))
+            )
+            f.call(public, "void", first, l, row, t, leading, space, work)
+            f.call("mirror", "void", first, t, leading, space, zero)
+            factors = (l21, row, one, space, one, first)
+            self.minus_product(f, second, first, first, *factors, t21, leading, work)
+            shape = (second, first, l, one, row, t21, leading, zero, zero)
+            f.call(dense.name("solve_right", self.dtype), "void", *shape, work)
+            for a, b in ((t21, l21), (l21, t21)):
+                strides = (leading, row) if a is t21 else (row, leading)
+                factors = (a, strides[0], one, b, one, strides[1])
+                f.call("lower_product", "void", second, first, *factors, t22, leading, work)
+            f.call(public, "void", second, l22, row, t22, leading, space, work)
+            f.ret()
+
+    def cotangent(self) -> None:
+        """The cotangent of A from that of L: SLOPE."""
+        public = dense.name(NAMES[1], self.dtype)
+        with Function(self.module, public, "void", *SLOPE, public=True) as f:
+            n, l, row, g, leading, space, work = f.args
+            one = i64(1)
+            with f.when(f.compare("sle", n, BLOCK)):
+                f.call("cotangent_block", "void", *f.args[:-2])
+                f.ret()
+            first, second = self.halves(f, n)
+            (l21, l22), (g21, g22) = (
+                self.parts(f, x, s, first) for x, s in ((l, row), (g, leading))
+            )
+            f.call(public, "void", second, l22, row, g22, leading, space, work)
+            f.call("mirror", "void", second, g22, leading, space, one)
+            factors = (space, second, one, l21, row, one)
+            self.minus_product(f, second, first, second, *factors, g21, leading, work)
+            shape = (second, first, l, row, one, g21, leading, i64(0), one)
+            f.call(dense.name("solve_right", self.dtype), "void", *shape, work)
+            factors = (g21, one, leading, l21, row, one)
+            f.call("lower_product", "void", first, second, *factors, g, leading, work)
+            f.call(public, "void", first, l, row, g, leading, space, work)
+            f.ret()
