@@ -301,6 +301,18 @@ def test_permutations_of_pivots():
     agrees((LUPivotsToPermutation(40), pivots), (LUPivotsToPermutation(4), pivots[1]))
 
 
+@pytest.mark.parametrize("n", [3, 9, 20])
+def test_one_triangle_for_many_vectors_is_one_system(n):
+    b = random(30, 2, n, 1)
+    a = positive(n)
+    for low, transposed, unit in product((True, False), repeat=3):
+        prim = TriangularSolve(True, low, transposed, False, unit)
+        fn = lambda a, b, prim=prim: (prim(jnp.broadcast_to(a, (30, 2, n, n)), b),)
+        (found,), report = run(fn, a, b)
+        close(found, prim.impl(np.broadcast_to(a, (30, 2, n, n)), b), 1e4)
+        assert "trsv" not in report
+
+
 # --- failures ----------------------------------------------------------------------------------
 
 

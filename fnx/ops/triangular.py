@@ -273,12 +273,11 @@ class TriangularSolve(Primitive):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (a, b), (ta, tb) = primals, tangents
         x = self(a, b)
-        t = None if tb is None else self(a, tb)
-        if ta is not None:
+        if ta is not None:  # one solution for both changes
             ta = self._read(ta)
             change = m.matmul(ta, x) if self.left_side else m.matmul(x, ta)
-            change = neg(self(a, change))
-            t = change if t is None else add_any(t, change)
+            tb = neg(change) if tb is None else sub(tb, change)
+        t = None if tb is None else self(a, tb)
         return (x,), (t,)
 
     def _read(self, a: Array) -> Array:

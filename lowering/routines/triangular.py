@@ -160,6 +160,16 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
         form = _Triangle(lower, transposing, unit)
         form.conjugated = True
 
+    count = prod(lead)
+    if left and b.shape[-1] == 1 and count > 1 and not any(strides) and irvectors.exists(b.dtype):
+        # One matrix for all vectors, which lie in rows: X op(A)' = B.
+        form.transposing = not form.transposing
+        address, rows = Ref(matrix.view.buffer, matrix.view.base), at(lives)
+        call_ = _trsm(builder, form, address, matrix.leading, rows, lives, (count, n), False)
+        builder.emit(call_)
+        finish(builder, out)
+        return
+
     def one(t: Expr) -> list[Stmt]:
         address = Ref(matrix.view.buffer, scalar.add(matrix.view.base, offset(t, lead, strides)))
         rhs = nth(lives, t, prod(b.shape[-2:]))
