@@ -283,7 +283,9 @@ def _operand(
         found = v and matrices(v, h.shape, rows, cols)
         if found:
             return _Operand(found, [found.view.strides[k] for k in batch])
-    order = (*batch, *rows, *cols)
+    # What lies side by side where it is made lies side by side in the copy.
+    turned = bool(cols) and h.ndim - 1 in rows
+    order = (*batch, *cols, *rows) if turned else (*batch, *rows, *cols)
     shape = tuple(h.shape[k] for k in order)
     inverse = [order.index(k) for k in range(h.ndim)]
     copies = builder.copies.setdefault(h, {})
@@ -293,10 +295,11 @@ def _operand(
             builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
         )
         copies[order, dtype] = builder.block, stored
-    nb, nr = len(batch), len(rows)
+    nb, middle = len(batch), len(batch) + len(cols if turned else rows)
     v = view(builder, Handle(shape, dtype, stored))
     assert v is not None
-    found = matrices(v, shape, range(nb, nb + nr), range(nb + nr, len(shape)))
+    groups = range(nb, middle), range(middle, len(shape))
+    found = matrices(v, shape, *(groups[::-1] if turned else groups))
     assert found is not None
     return _Operand(found, v.strides[:nb])
 
