@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fnx.core.array import Array
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.ops.basic import scalar, zeros
 from fnx.ops.broadcast import full
@@ -25,7 +25,7 @@ from fnx.ops.select import gt, lt, select_n
 
 from .call import only, spread, undefined
 from .linearize import backward_jaxpr
-from .rewrite import dependent
+from .rewrite import dependent, zeros_into
 from .scan import Scan
 from .simplify import dce, used_inputs
 from .trace import trace
@@ -143,7 +143,18 @@ class _Reverse:
     # --- backward
 
     def _back(self, rounds: Array, state: State) -> State:
-        """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants."""
+        """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants.
+
+        If there are any, in a loop of one round: lanes with numbers of rounds of their own take it
+        one after the other, and share one stack.
+        """
+
+        def once(t: Array, *state: Array) -> State:
+            return [_number(0), *self._all_back(t, list(state))]
+
+        return self._while(1, lambda t, *_: gt(t, _number(0)), once, [rounds, *state])[1:]
+
+    def _all_back(self, rounds: Array, state: State) -> State:
         depth, m = self.base * self.levels + 1, len(state)
         # The numbers are of rounds before the states on the stack.
         numbers, *stack = _stacks([_number(0), *self.start], depth)
@@ -202,9 +213,11 @@ class _Reverse:
 
 def _stacks(x: State, depth: int) -> State:
     """Room for so many states, with one in front; nobody reads the others before they are written."""
-    inputs = [Var(v.aval) for v in (_number(1), *x)]
-    body = Jaxpr(inputs, (), inputs[1:])
-    return list(Scan(body, len(inputs), 0, depth, counted=True)(_number(1), *x))
+    rounds = Var(_number(0).aval)
+    eqns: list[Eqn] = []
+    body = Jaxpr([rounds], eqns, [zeros_into(eqns, v.aval) for v in x])
+    room = Scan(body, 1, 0, depth, counted=True)(_number(0))  # rows of no round: nobody clears them
+    return [_put(slots, _number(0), v) for slots, v in zip(room, x)]
 
 
 def _put(slots: Array, k: Array, x: Array) -> Array:

@@ -128,3 +128,12 @@ def test_memory_does_not_grow_with_the_rounds():
     assert compiled.memory_analysis().temp_size_in_bytes < 1 << 18
     known = fnx.grad(lambda u: f(u, 3000))(jnp.full(3, 0.5))
     np.testing.assert_allclose(compiled(jnp.full(3, 0.5), 3000), known, rtol=1e-12)
+
+
+def test_lanes_share_one_stack():
+    """Each lane goes back over its own rounds, one after the other."""
+    lanes = fnx.jit(fnx.vmap(fnx.grad(newton)))
+    x = jnp.linspace(1.0, 50.0, 500)
+    memory = lanes.lower(x).compile().memory_analysis().temp_size_in_bytes
+    assert memory < (1 << 18) + 10 * x.nbytes
+    np.testing.assert_allclose(lanes(x), x ** (-2 / 3) / 3, rtol=1e-9)
