@@ -40,7 +40,7 @@ from .jvp import has_tangent, jvp_jaxpr
 from .lanes import guarded, may_part, one_by_one, worth_parting
 from .linearize import linearize_jaxpr, transpose_jaxpr
 from .rewrite import bind_into, reads, splice, zeros_into
-from .rounds import fits, linearize_in_blocks
+from .rounds import fits, linearize_counting, linearize_in_blocks
 from .scan import Scan
 from .simplify import dce, used_inputs
 from .sink import sunk_jaxpr
@@ -278,6 +278,7 @@ class While(Primitive):
     body_consts: int
     backend: Backend | None = field(default=None, compare=False, repr=False)
     most: int | None = field(default=None, repr=False)  # it runs no more rounds than these
+    by_states: bool = field(default=False, repr=False)  # reverse mode keeps states between rounds
     name = "while"
     multiple_results = True
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
@@ -358,6 +359,14 @@ class While(Primitive):
         return loop, carry
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        if not self.by_states:
+            return self._by_scans(primals, tangents)
+        # Tangents take a second loop, from the same start, so that results do not wait for them.
+        _, touts = self._jvp(primals, tangents, _in_two_parts)
+        return self(*primals), touts
+
+    def _by_scans(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        """Results and tangents, by a scan of all rounds or by scans of blocks of them."""
         counted = as_scan(self, ranges_of(primals), Scan)
         if counted is not None and fits(counted, tangents):
             operands = counted.operands(primals)
@@ -366,11 +375,9 @@ class While(Primitive):
             results = counted.results(primals, operands[0], outs)
             return tuple(results), (*touts[:k], None, *touts[k:])
         count = count_of(self)
-        if count is not None:
-            return linearize_in_blocks(self, count, Scan, primals, tangents)
-        # Tangents take a second loop, from the same start, so that results do not wait for them.
-        _, touts = self._jvp(primals, tangents, _in_two_parts)
-        return self(*primals), touts
+        if count is None:
+            return linearize_counting(self, Scan, primals, tangents)
+        return linearize_in_blocks(self, count, Scan, primals, tangents)
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         if not any(isinstance(a, Undefined) for a in args):

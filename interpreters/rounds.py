@@ -1,4 +1,4 @@
-"""While loops that count to an end that nobody knows: a loop over blocks of rounds, each of them a scan.
+"""While loops whose end nobody knows: a loop over blocks of rounds, each of them a scan.
 
 Reverse mode keeps the states between blocks, and what a scan keeps within one: about as much work as
 for a scan of all rounds, in memory that does not grow with their number.
@@ -13,14 +13,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.ops.basic import scalar
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.elementwise import add, min_, mul, sub
 from fnx.ops.select import lt
 
 from .call import given
-from .counted import Count, Counted, scan_of_rounds
+from .counted import Count, Counted, count_of, scan_of_rounds
 from .linearize import linearize_jaxpr
 from .trace import trace_closed
 
@@ -85,6 +85,47 @@ def linearize_in_blocks(
     return loop(*primals), (*touts[1 : k + 1], None, *touts[k + 1 :])
 
 
+def linearize_counting(
+    loop: "While", kind: "type[Scan]", primals: Sequence, tangents: Sequence
+) -> tuple[tuple, tuple]:
+    """Results and tangents of a loop that does not count: its rounds are counted as it runs."""
+    c, b, carry = loop.parts(primals)
+    _, tb, tcarry = loop.parts(tangents)
+    ends, counts = _counting(loop)
+    zero = scalar(0, _INT)
+    *outs, rounds = ends(*c, *b, *carry, zero)
+    count = count_of(counts)
+    assert count is not None
+    values, t_in = (rounds, *b, *carry, zero), (None, *tb, *tcarry, None)
+    _, touts = linearize_in_blocks(counts, count, kind, values, t_in)
+    return tuple(outs), touts[:-1]
+
+
+def _counting(loop: "While") -> tuple["While", "While"]:
+    """The loop that also counts its rounds; the loop that runs so many."""
+    key = ("counting", loop)
+    body, cond, memo = loop.body_jaxpr, loop.cond_jaxpr, loop.body_jaxpr.memo
+    if key not in memo:
+        number = ShapedArray((), _INT)
+        k, rounds, following = Var(number), Var(number), Var(number)
+        more = Var(ShapedArray((), dtypes.bool_))
+        one = Literal(scalar(1, _INT))
+        step = Jaxpr(
+            [*body.inputs, k],
+            [*body.eqns, Eqn(add, [k, one], [following])],
+            [*body.outs, following],
+            name=body.name,
+        )
+        test = Jaxpr([*cond.inputs, k], cond.eqns, cond.outs, name=cond.name)
+        carry = [Var(v.aval) for v in body.inputs[loop.body_consts :]]
+        until = Jaxpr([rounds, *carry, k], [Eqn(lt, [k, rounds], [more])], [more])
+        memo[key] = (
+            replace(loop, cond_jaxpr=test, body_jaxpr=step),
+            replace(loop, cond_jaxpr=until, cond_consts=1, body_jaxpr=step),
+        )
+    return memo[key]
+
+
 def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
     """Over (rounds before, carries), with the constants: rounds, first counter, those of the scan."""
     scan, loop, memo = counted.scan, counted.loop, counted.scan.jaxpr.memo
@@ -107,5 +148,6 @@ def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
     cond, body = memo[key]
     most = loop.most and -(-loop.most // size)
     return replace(
-        loop, cond_jaxpr=cond, cond_consts=1, body_jaxpr=body, body_consts=n + 2, most=most
-    )
+        loop, cond_jaxpr=cond, cond_consts=1, body_jaxpr=body, body_consts=n + 2, most=most,
+        by_states=True,
+    )  # fmt: skip

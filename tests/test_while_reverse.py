@@ -137,3 +137,32 @@ def test_lanes_share_one_stack():
     memory = lanes.lower(x).compile().memory_analysis().temp_size_in_bytes
     assert memory < (1 << 18) + 10 * x.nbytes
     np.testing.assert_allclose(lanes(x), x ** (-2 / 3) / 3, rtol=1e-9)
+
+
+@pytest.mark.parametrize("limit", [0.0, 40.0, 700.0])
+def test_arrays_that_are_updated_until_a_condition_fails(limit):
+    """What a block keeps is what its rounds overwrite, not the array."""
+    n = 60
+
+    def row(i, a, s):
+        new = jnp.sin(a[(i - 1) % n]) + a[i % n] * 0.5 + 0.1
+        return a.at[i % n].set(new), s + jnp.sum(new**2)
+
+    def f(a):
+        step = lambda v: (v[0] + 1, *row(*v))
+        k, a, s = lax.while_loop(lambda v: v[2] < limit, step, (0, a, 0.0))
+        return jnp.sum(jnp.cos(a)) + s, k
+
+    a = jnp.sin(jnp.arange(n * 20.0)).reshape(n, 20)
+    rounds = int(f(a)[1])
+
+    def known(a):
+        a, s = lax.fori_loop(0, rounds, lambda i, v: row(i, *v), (a, 0.0))
+        return jnp.sum(jnp.cos(a)) + s
+
+    assert rounds > 0 or limit == 0.0
+    for g in (fnx.grad(f, has_aux=True), fnx.jit(fnx.grad(f, has_aux=True))):
+        np.testing.assert_allclose(g(a)[0], fnx.grad(known)(a), rtol=1e-11, atol=1e-13)
+    d = jnp.cos(a)
+    second = lambda f: fnx.jit(lambda a: fnx.jvp(fnx.grad(f), (a,), (d,))[1])(a)
+    np.testing.assert_allclose(second(lambda a: f(a)[0]), second(known), rtol=1e-9, atol=1e-11)

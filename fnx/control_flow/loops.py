@@ -215,8 +215,8 @@ def _rows(x: Array, start: int, stop: int) -> Array:
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
 
-    In reverse mode rounds are run again from checkpoints, in memory that does not grow with their
-    number; where an integer counts them, as in `fori_loop`, blocks of rounds are.
+    In reverse mode blocks of rounds are run again from checkpoints, in memory that does not grow with
+    their number.
     TypeError for a condition that is not a scalar bool, or a val of other types.
 
     >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
