@@ -385,7 +385,9 @@ def test_loops_ask_whether_to_stop(monkeypatch):
 
     address = ctypes.cast(poll, ctypes.c_void_p).value
     resolve = library.resolve
-    monkeypatch.setattr(library, "resolve", lambda s: address if s == "fnx_poll" else resolve(s))
+    found = {"fnx_poll": address}
+    monkeypatch.setattr(library, "resolve", lambda s: found.get(s) or resolve(s))
+    library.resolve.soon = lambda s: None  # no crew computes what is found here
     x, y = arguments(("x", F8, 1), ("y", F8, 1))
     i, c = var("int64", "i"), var(F8, "c")
     step = apply("sin", apply("add", c, load(x, size(0), F8)))
