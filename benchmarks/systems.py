@@ -84,6 +84,9 @@ def kernels_compiled(module: Any) -> int:
 def environment(threads: int | None, cache: str, jax_cache: str | None = None) -> dict[str, str]:
     """The environment of a worker: thread counts of every library, and where caches lie."""
     env = dict(os.environ, FNX_CACHE_DIR=cache, JAX_PLATFORMS="cpu")
+    # OpenBLAS's threads go on looking for work for 2^26 cycles and more, and hold the CPU that the
+    # threads of the next contender need. 2^20 cycles, some 0.3 ms, are ample between two calls.
+    env["OPENBLAS_THREAD_TIMEOUT"] = "20"
     if threads is not None:
         names = ("OMP", "OPENBLAS", "MKL", "NUMBA", "FNX")
         env.update({f"{n}_NUM_THREADS": str(threads) for n in names})
