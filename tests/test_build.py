@@ -456,3 +456,23 @@ def test_reductions_of_one_array_are_one_pass_whatever_stands_between_them(axis)
     assert len(reading) <= 2
     for got, want in zip(fnx.jit(f)(x), f(x), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_what_is_shared_in_indices_and_choices_is_walked_once():
+    """Expressions whose parts are used twice at each of many steps: walked as trees, without end."""
+
+    def doubled(i, x):
+        for _ in range(70):
+            i = i + i
+        return x[i % 11] + x[(i ^ (i >> 3)) % 11]
+
+    def mixed(x):
+        for k in range(40):
+            x = jnp.where(x > 0.1 * k, x * x, x + x)
+        return x * jnp.where(jnp.arange(8) > x, 2.0, x)
+
+    x = np.linspace(0.0, 1.0, 11)
+    i = np.arange(300)
+    np.testing.assert_array_equal(fnx.jit(doubled)(i, x), doubled(jnp.asarray(i), jnp.asarray(x)))
+    rows = np.linspace(0.0, 0.5, 600 * 8).reshape(600, 8)
+    np.testing.assert_allclose(fnx.jit(mixed)(rows), mixed(jnp.asarray(rows)), rtol=1e-12)

@@ -30,13 +30,21 @@ def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bo
     if row < (fuse.COSTLY_ROW if costly else fuse.SHORT_ROW):
         return False
     laid = choices.comparisons(exprs)
-    if any(e.dtype == "bool" and e not in laid and _is_of(e, index[-1]) for e in exprs):
+    if _any_of([e for e in exprs if e.dtype == "bool" and e not in laid], index[-1]):
         return False
     positions = [s.index for s in stores] + [e.args[0] for e in exprs if e.op == "load"]
     found = [views.linear(p, {id(index[-1]): 0}) for p in positions]
     return all(f is not None and f[1].get(0, 0) in (0, 1) for f in found)
 
 
-def _is_of(e: Expr, index: Expr) -> bool:
+def _any_of(roots: list[Expr], index: Expr) -> bool:
     """Whether an expression is one of an index, other than through what is read there."""
-    return e is index or e.op != "load" and any(_is_of(a, index) for a in e.args)
+    seen, todo = set(), list(roots)
+    while todo:
+        e = todo.pop()
+        if e is index:
+            return True
+        if e not in seen and e.op != "load":
+            seen.add(e)
+            todo += e.args
+    return False

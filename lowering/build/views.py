@@ -47,12 +47,27 @@ def view(builder: "Builder", h: Handle) -> View | None:
     return View(element.attr, base, tuple(parts.get(k, 0) for k in range(h.ndim)))
 
 
-def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
-    """An index as a part that depends on no axis, and multiples of axes."""
+Linear = tuple[Expr, dict[int, int]] | None
+
+
+def linear(
+    e: Expr, axes: dict[int, int], known: dict[Expr, Linear] | None = None
+) -> tuple[Expr, dict[int, int]] | None:
+    """An index as a part that depends on no axis, and multiples of axes.
+
+    `known` remembers, so that what many share is walked once.
+    """
+    memory = {} if known is None else known
+    if e not in memory:
+        memory[e] = _linear(e, axes, memory)
+    return memory[e]
+
+
+def _linear(e: Expr, axes: dict[int, int], known: dict[Expr, Linear]) -> Linear:
     if id(e) in axes:
         return scalar.size(0), {axes[id(e)]: 1}
     if e.op in ("add", "sub"):
-        left, right = (linear(a, axes) for a in e.args)
+        left, right = (linear(a, axes, known) for a in e.args)
         if left is None or right is None:
             return None
         sign = 1 if e.op == "add" else -1
@@ -63,7 +78,7 @@ def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
     if e.op == "mul":
         for a, b in (e.args, e.args[::-1]):
             if b.op == "size":
-                inner = linear(a, axes)
+                inner = linear(a, axes, known)
                 if inner is None:
                     return None
                 return scalar.mul(inner[0], b), {k: n * b.attr for k, n in inner[1].items()}
@@ -71,28 +86,48 @@ def linear(e: Expr, axes: dict[int, int]) -> tuple[Expr, dict[int, int]] | None:
 
 
 _NUMBERS = ("size", "const", "literal")
+Terms = tuple[dict[Expr, int], int]
 
 
 def terms(e: Expr) -> tuple[frozenset, int]:
     """Multiples of leaves, and a number: the same for equal sums."""
+    parts, number = _terms(e, {})
+    return frozenset((leaf, n) for leaf, n in parts.items() if n), number
+
+
+def _terms(e: Expr, known: dict[Expr, Terms]) -> Terms:
+    if e in known:
+        return known[e]
     parts: dict[Expr, int] = {}
-    total, todo = 0, [(e, 1)]
+    total, inside = 0, []
+    if e.op in _NUMBERS:
+        total = e.attr
+    elif e.op in ("add", "sub"):
+        inside = [(e.args[0], 1), (e.args[1], 1 if e.op == "add" else -1)]
+    elif e.op == "mul" and any(a.op in _NUMBERS for a in e.args):
+        number, other = sorted(e.args, key=lambda a: a.op not in _NUMBERS)
+        inside = [(other, number.attr)]
+    else:
+        parts[e] = 1
+    for a, factor in inside:
+        more, number = _terms(a, known)
+        total += factor * number
+        for leaf, n in more.items():
+            parts[leaf] = parts.get(leaf, 0) + factor * n
+    known[e] = parts, total
+    return known[e]
+
+
+def _mentions(root: Expr, axes: dict[int, int]) -> bool:
+    seen, todo = set(), [root]
     while todo:
-        at, factor = todo.pop()
-        if at.op in _NUMBERS:
-            total += factor * at.attr
-        elif at.op in ("add", "sub"):
-            todo += [(at.args[0], factor), (at.args[1], factor if at.op == "add" else -factor)]
-        elif at.op == "mul" and any(a.op in _NUMBERS for a in at.args):
-            number, other = sorted(at.args, key=lambda a: a.op not in _NUMBERS)
-            todo.append((other, factor * number.attr))
-        else:
-            parts[at] = parts.get(at, 0) + factor
-    return frozenset((k, n) for k, n in parts.items() if n), total
-
-
-def _mentions(e: Expr, axes: dict[int, int]) -> bool:
-    return id(e) in axes or any(_mentions(a, axes) for a in e.args)
+        e = todo.pop()
+        if id(e) in axes:
+            return True
+        if e not in seen:
+            seen.add(e)
+            todo += e.args
+    return False
 
 
 def collapsed(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> int | None:
