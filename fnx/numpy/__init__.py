@@ -19,6 +19,7 @@ from fnx.numpy.creation import *
 from fnx.numpy.creation import asarray as _asarray
 from fnx.numpy.cumulative import *
 from fnx.numpy.diagonals import *
+from fnx.numpy.division import *
 from fnx.numpy.elementary import *
 from fnx.numpy.folds import *
 from fnx.numpy.functional import *
@@ -50,12 +51,20 @@ printoptions = _np.printoptions
 
 
 def array_repr(arr, max_line_width=None, precision=None, suppress_small=None):
-    """The text of repr(arr)."""
+    """The values as numpy.array_repr prints them.
+
+    >>> jnp.array_repr(jnp.array([0.5, 0.25]))
+    'array([0.5 , 0.25])'
+    """
     return _np.array_repr(_np.asarray(arr), max_line_width, precision, suppress_small)
 
 
 def array_str(a, max_line_width=None, precision=None, suppress_small=None):
-    """The text of str(a)."""
+    """The values as str(a) prints them.
+
+    >>> jnp.array_str(jnp.array([0.5, 0.25]))
+    '[0.5  0.25]'
+    """
     return _np.array_str(_np.asarray(a), max_line_width, precision, suppress_small)
 
 
@@ -63,12 +72,26 @@ array2string = _np.array2string
 
 
 def save(file, arr, allow_pickle=True):
-    """Write an array to a .npy file."""
+    """Write an array to a .npy file.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(3))
+    >>> jnp.load(io.BytesIO(file.getvalue()))
+    Array([0, 1, 2], dtype=int64)
+    """
     _np.save(file, _np.asarray(arr), allow_pickle)
 
 
 def savez(file, *args, allow_pickle=True, **kwds):
-    """Write arrays to a .npz file."""
+    """Write arrays to a .npz file.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.savez(file, x=jnp.arange(3))
+    >>> jnp.load(io.BytesIO(file.getvalue()))["x"]
+    array([0, 1, 2])
+    """
     arrays = [_np.asarray(a) for a in args]
     _np.savez(
         file, *arrays, allow_pickle=allow_pickle, **{k: _np.asarray(v) for k, v in kwds.items()}
@@ -76,7 +99,14 @@ def savez(file, *args, allow_pickle=True, **kwds):
 
 
 def load(file, *args, **kwargs):
-    """Read a .npy file as an array, a .npz file as NumPy arrays."""
+    """Read a .npy file as an array, a .npz file as NumPy arrays.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(3))
+    >>> jnp.load(io.BytesIO(file.getvalue()))
+    Array([0, 1, 2], dtype=int64)
+    """
     found = _np.load(file, *args, **kwargs)
     if not isinstance(found, _np.ndarray) or found.dtype == object:
         return found

@@ -8,12 +8,9 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import TypeMismatch
-from fnx.core.interpreter import Tracer
 from fnx.numpy.util import (
-    broadcast_arrays,
     constant,
     convert,
-    eager,
     fit,
     named,
     promote,
@@ -21,12 +18,10 @@ from fnx.numpy.util import (
     select,
     to_array,
     to_arrays,
-    transformation,
     ufunc_operands,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import full
-from fnx.ops.reduction import ReduceOr
 
 
 def binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:
@@ -106,7 +101,16 @@ multiply = binary(
     ops.and_,
     many=True,
 )
-subtract = binary("subtract", ops.sub, "x1 - x2, element by element.", many=True)
+subtract = binary(
+    "subtract",
+    ops.sub,
+    """x1 - x2, element by element.
+
+    >>> jnp.subtract(jnp.arange(3), 1)
+    Array([-1,  0,  1], dtype=int64)
+    """,
+    many=True,
+)
 maximum = binary(
     "maximum",
     ops.max_,
@@ -127,12 +131,24 @@ minimum = binary(
     """,
     many=True,
 )
-true_divide = float_binary("divide", ops.div, "x1 / x2, in floating point.")
+true_divide = float_binary(
+    "divide",
+    ops.div,
+    """x1 / x2, in floating point.
+
+    >>> jnp.divide(jnp.array([1, 6]), 4)
+    Array([0.25, 1.5 ], dtype=float64)
+    """,
+)
 divide = true_divide
 
 
 def negative(*args, out=None, where=None):
-    """-x."""
+    """-x.
+
+    >>> jnp.negative(jnp.array([1, -2]))
+    Array([-1,  2], dtype=int64)
+    """
     x = to_array(*ufunc_operands("negative", args, 1, out, where), "negative")
     if x.dtype == dtypes.bool_:
         raise TypeMismatch("negative of a bool array; use ~x, or convert it with .astype(int)")
@@ -140,7 +156,11 @@ def negative(*args, out=None, where=None):
 
 
 def positive(x, /):
-    """+x."""
+    """+x.
+
+    >>> jnp.positive(jnp.array([1, -2]))
+    Array([ 1, -2], dtype=int64)
+    """
     return to_array(x, "positive")
 
 
@@ -170,7 +190,11 @@ abs = absolute
 
 
 def fabs(x, /):
-    """The absolute value as a float."""
+    """The absolute value as a float.
+
+    >>> jnp.fabs(jnp.array([1, -2]))
+    Array([1., 2.], dtype=float64)
+    """
     (x,) = promote_inexact("fabs", x)
     return ops.abs_(x)
 
@@ -186,13 +210,21 @@ def square(x, /):
 
 
 def reciprocal(x, /):
-    """1 / x, in floating point."""
+    """1 / x, in floating point.
+
+    >>> jnp.reciprocal(jnp.array([2, 8]))
+    Array([0.5  , 0.125], dtype=float64)
+    """
     (x,) = promote_inexact("reciprocal", x)
     return ops.div(one(x), x)
 
 
 def float_power(x, y, /):
-    """x ** y in float64 or complex128."""
+    """x ** y in float64 or complex128.
+
+    >>> jnp.float_power(jnp.array([2, 4]), -1)
+    Array([0.5 , 0.25], dtype=float64)
+    """
     x, y = promote("float_power", x, y)
     wide = dtypes.complex128 if dtypes.is_complex(x.dtype) else dtypes.float64
     return power(convert(x, wide), convert(y, wide))
@@ -264,77 +296,23 @@ def _int_int_power(x: Array, y: Array) -> Array:
     return total
 
 
-def floor_divide(x1, x2, /):
-    """The largest integer not above x1 / x2."""
-    x, y = fit("floor_divide", numbers("floor_divide", x1, x2))
-    kind = dtypes.kind(x.dtype)
-    if kind == "u":
-        return ops.div(x, y)
-    if kind == "i":
-        q = ops.div(x, y)
-        inexact = ops.ne(ops.rem(x, y), zero(x))
-        below = ops.and_(ops.ne(ops.sign(x), ops.sign(y)), inexact)
-        return select(below, ops.sub(q, one(q)), q)
-    if kind == "c":
-        raise TypeMismatch("floor_divide is not defined for complex numbers")
-    return _float_divmod(x, y)[0]
-
-
-def numbers(name: str, *xs: Any) -> list[Array]:
-    xs = promote(name, *xs)
-    return [convert(x, dtypes.int32) for x in xs] if xs[0].dtype == dtypes.bool_ else xs
-
-
-def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
-    r = ops.rem(x, y)
-    q = ops.div(select(ops.eq(y, zero(y)), x, ops.sub(x, r)), y)
-    wrong = ops.and_(ops.ne(r, zero(r)), ops.ne(ops.sign(y), ops.sign(r)))
-    r = select(wrong, ops.add(r, y), r)
-    q = select(wrong, ops.sub(q, one(q)), q)
-    return ops.Round(0)(q), r
-
-
-def remainder(x1, x2, /):
-    """x1 - x2 * floor(x1 / x2): has the sign of x2."""
-    x, y = fit("remainder", numbers("remainder", x1, x2))
-    kind = dtypes.kind(x.dtype)
-    if kind in "iu":
-        y = select(ops.eq(y, zero(y)), one(y), y)
-    r = ops.rem(x, y)
-    if kind == "u":
-        return r
-    other = ops.ne(ops.lt(r, zero(r)), ops.lt(y, zero(y)))
-    return select(ops.and_(other, ops.ne(r, zero(r))), ops.add(r, y), r)
-
-
-mod = remainder
-
-
-def fmod(x1, x2, /):
-    """The remainder of x1 / x2 with the sign of x1."""
-    x, y = fit("fmod", numbers("fmod", x1, x2))
-    if dtypes.is_integer(x.dtype):
-        y = select(ops.eq(y, zero(y)), one(y), y)
-    return ops.rem(x, y)
-
-
-def divmod(x1, x2, /):
-    """(floor_divide(x1, x2), remainder(x1, x2))."""
-    x, y = fit("divmod", numbers("divmod", x1, x2))
-    if dtypes.is_float(x.dtype):
-        return _float_divmod(x, y)
-    return floor_divide(x, y), remainder(x, y)
-
-
 def fmax(x1, x2):
-    """The larger of x1 and x2; the other one where one is nan."""
+    """The larger of x1 and x2; the other one where one is nan.
+
+    >>> jnp.fmax(jnp.array([1.0, jnp.nan]), 2.0)
+    Array([2., 2.], dtype=float64)
+    """
     x, y = fit("fmax", promote("fmax", x1, x2))
     larger = ops.max_(x, y)
     return _skip_nan(larger, x, y)
 
 
 def fmin(x1, x2):
-    """The smaller of x1 and x2; the other one where one is nan."""
+    """The smaller of x1 and x2; the other one where one is nan.
+
+    >>> jnp.fmin(jnp.array([1.0, jnp.nan]), 2.0)
+    Array([1., 2.], dtype=float64)
+    """
     x, y = fit("fmin", promote("fmin", x1, x2))
     return _skip_nan(ops.min_(x, y), x, y)
 
@@ -345,58 +323,32 @@ def _skip_nan(out: Array, x: Array, y: Array) -> Array:
     return where3(ops.ne(x, x), y, where3(ops.ne(y, y), x, out))
 
 
-# --- integers ----------------------------------------------------------------------------------
-
-
-def gcd(x1, x2):
-    """The greatest common divisor."""
-    x, y = fit("gcd", promote("gcd", x1, x2))
-    _need_integers("gcd", x)
-    x, y = ops.abs_(x) if x.dtype.kind == "i" else x, ops.abs_(y) if y.dtype.kind == "i" else y
-    x, y = broadcast_arrays("gcd", [x, y])
-
-    def step(pair: tuple) -> tuple:  # of Euclid's algorithm
-        x, y = pair
-        done = ops.eq(y, zero(y))
-        return select(done, x, y), select(done, y, ops.rem(x, select(done, one(y), y)))
-
-    if not (isinstance(x, Tracer) or isinstance(y, Tracer)) and eager():
-        while y._value.any():  # type: ignore[attr-defined]
-            x, y = step((x, y))
-        return x
-    left = lambda pair: ReduceOr(tuple(range(y.ndim)))(ops.ne(pair[1], zero(pair[1])))
-    if not y.ndim:
-        left = lambda pair: ops.ne(pair[1], zero(pair[1]))
-    return transformation("while_loop")(left, step, (x, y))[0]
-
-
-def lcm(x1, x2):
-    """The least common multiple."""
-    x, y = fit("lcm", promote("lcm", x1, x2))
-    divisor = gcd(x, y)
-    safe = select(ops.eq(divisor, zero(divisor)), one(divisor), divisor)
-    return ops.mul(absolute(x), ops.div(absolute(y), safe))  # overflows as NumPy's does
-
-
-def _need_integers(name: str, x: Array) -> None:
-    if not dtypes.is_integer(x.dtype):
-        raise TypeMismatch(f"{name} needs integers, not dtype {x.dtype}")
-
-
 def real(val, /):
-    """The real part."""
+    """The real part.
+
+    >>> jnp.real(jnp.array([1 + 2j, 3j]))
+    Array([1., 0.], dtype=float64)
+    """
     x = to_array(val, "real")
     return ops.real(x) if dtypes.is_complex(x.dtype) else x
 
 
 def imag(val, /):
-    """The imaginary part; 0 for real numbers."""
+    """The imaginary part; 0 for real numbers.
+
+    >>> jnp.imag(jnp.array([1 + 2j, 3j]))
+    Array([2., 3.], dtype=float64)
+    """
     x = to_array(val, "imag")
     return ops.imag(x) if dtypes.is_complex(x.dtype) else full(x.shape, 0, x.dtype)
 
 
 def conjugate(x, /):
-    """The complex conjugate."""
+    """The complex conjugate.
+
+    >>> jnp.conjugate(jnp.array([1 + 2j, 3j]))
+    Array([1.-2.j, 0.-3.j], dtype=complex128)
+    """
     x = to_array(x, "conj")
     return ops.conj(x) if dtypes.is_complex(x.dtype) else x
 
@@ -411,19 +363,13 @@ __all__ = [
     "conj",
     "conjugate",
     "divide",
-    "divmod",
     "fabs",
     "float_power",
-    "floor_divide",
     "fmax",
     "fmin",
-    "fmod",
-    "gcd",
     "imag",
-    "lcm",
     "maximum",
     "minimum",
-    "mod",
     "multiply",
     "negative",
     "positive",
@@ -431,7 +377,6 @@ __all__ = [
     "power",
     "real",
     "reciprocal",
-    "remainder",
     "sign",
     "square",
     "subtract",

@@ -62,7 +62,11 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
 
 
 def average(a, axis=None, weights=None, returned=False, keepdims=False):
-    """The mean over axes, weighted."""
+    """The mean over axes, weighted.
+
+    >>> jnp.average(jnp.array([1.0, 2.0, 6.0]), weights=jnp.array([2.0, 1.0, 1.0]))
+    Array(2.5, dtype=float64)
+    """
     if weights is None:
         out = mean(a, axis, keepdims=keepdims)
         x = to_array(a, "average")

@@ -105,6 +105,11 @@ def take_along_axis(
 
     Negative positions count from the end, but for mode "promise_in_bounds"; `wrap_negative_indices`
     says so in so many words.
+
+    >>> x = jnp.array([[10, 30, 20], [60, 40, 50]])
+    >>> jnp.take_along_axis(x, jnp.argmax(x, axis=1, keepdims=True), axis=1)
+    Array([[30],
+           [60]], dtype=int64)
     """
     x, at = to_arrays("take_along_axis", arr, indices)
     if at.dtype.kind not in "iu":
@@ -145,7 +150,13 @@ def _gather_along(x: Array, at: Array, axis: int, mode: Any, fill_value: Any) ->
 
 
 def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
-    """A copy with elements at positions along an axis replaced."""
+    """A copy with elements at positions along an axis replaced.
+
+    >>> x = jnp.array([[10, 30, 20], [60, 40, 50]])
+    >>> jnp.put_along_axis(x, jnp.argmax(x, axis=1, keepdims=True), 0, axis=1, inplace=False)
+    Array([[10,  0, 20],
+           [ 0, 40, 50]], dtype=int64)
+    """
     if inplace:
         raise InvalidValue("put_along_axis cannot change an array in place; pass inplace=False")
     x, at = to_arrays("put_along_axis", arr, indices)
@@ -157,7 +168,11 @@ def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
 
 
 def put(a, ind, v, mode=None, *, inplace=True):
-    """A copy with the elements at flat positions replaced."""
+    """A copy with the elements at flat positions replaced.
+
+    >>> jnp.put(jnp.zeros(4), jnp.array([0, 2]), jnp.array([1.0, 5.0]), inplace=False)
+    Array([1., 0., 5., 0.], dtype=float64)
+    """
     if inplace:
         raise InvalidValue(
             "put cannot change an array in place; pass inplace=False and use the result"
@@ -177,7 +192,12 @@ def put(a, ind, v, mode=None, *, inplace=True):
 
 
 def place(arr, mask, vals, *, inplace=True):
-    """A copy with the elements where a mask holds replaced by values, in their order."""
+    """A copy with the elements where a mask holds replaced by values, in their order.
+
+    >>> mask = jnp.array([True, False, True, False])
+    >>> jnp.place(jnp.arange(4), mask, jnp.array([7, 8]), inplace=False)
+    Array([7, 1, 8, 3], dtype=int64)
+    """
     if inplace:
         raise InvalidValue(
             "place cannot change an array in place; pass inplace=False and use the result"
@@ -205,7 +225,12 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
 
 
 def select(condlist, choicelist, default=0):
-    """For each element the choice whose condition holds first."""
+    """For each element the choice whose condition holds first.
+
+    >>> x = jnp.arange(5)
+    >>> jnp.select([x < 2, x > 3], [x, x**2], default=-1)
+    Array([ 0,  1, -1, -1, 16], dtype=int64)
+    """
     if len(condlist) != len(choicelist) or not len(condlist):
         raise InvalidValue(
             f"select of {len(condlist)} conditions and {len(choicelist)} choices; expected equal "
@@ -219,7 +244,11 @@ def select(condlist, choicelist, default=0):
 
 
 def choose(a, choices, out=None, mode="raise"):
-    """For each element the choice of that number."""
+    """For each element the choice of that number.
+
+    >>> jnp.choose(jnp.array([0, 1, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30])])
+    Array([ 1, 20, 30], dtype=int64)
+    """
     no_out("choose", out)
     at = to_array(a, "choose")
     xs = _broadcast_arrays("choose", [at, *promote("choose", *choices)])
@@ -238,7 +267,12 @@ def choose(a, choices, out=None, mode="raise"):
 
 
 def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
-    """Slices along an axis where a condition holds."""
+    """Slices along an axis where a condition holds.
+
+    >>> jnp.compress(jnp.array([True, False, True]), jnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+    Array([[1, 3],
+           [4, 6]], dtype=int64)
+    """
     no_out("compress", out)
     x = to_array(a, "compress")
     mask = ufuncs.truth(condition, "compress")
@@ -257,12 +291,21 @@ def compress(condition, a, axis=None, *, size=None, fill_value=0, out=None):
 
 
 def extract(condition, arr, *, size=None, fill_value=0):
-    """The elements where a condition holds."""
+    """The elements where a condition holds.
+
+    >>> x = jnp.arange(6)
+    >>> jnp.extract(x % 2 == 1, x)
+    Array([1, 3, 5], dtype=int64)
+    """
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
 def insert(arr, obj, values, axis=None):
-    """Values put in before positions that are known."""
+    """Values put in before positions that are known.
+
+    >>> jnp.insert(jnp.array([1, 2, 3]), 1, 9)
+    Array([1, 9, 2, 3], dtype=int64)
+    """
     x = to_array(arr, "insert")
     obj = to_array(obj, "insert") if hasattr(obj, "__jax_array__") else obj
     if axis is None:
@@ -314,7 +357,11 @@ def _insert_traced(x: Array, at: Array, v: Array, axis: int) -> Array:
 
 
 def delete(arr, obj, axis=None, *, assume_unique_indices=False):
-    """Without the slices at positions that are known."""
+    """Without the slices at positions that are known.
+
+    >>> jnp.delete(jnp.array([1, 2, 3]), 1)
+    Array([1, 3], dtype=int64)
+    """
     x = to_array(arr, "delete")
     if axis is None:
         x, axis = ravel(x), 0
@@ -335,7 +382,12 @@ def _delete_traced(x: Array, at: Array, axis: int) -> Array:
 
 
 def fill_diagonal(a, val, wrap=False, *, inplace=True):
-    """A copy with the diagonal replaced."""
+    """A copy with the diagonal replaced.
+
+    >>> jnp.fill_diagonal(jnp.zeros((2, 2)), 5.0, inplace=False)
+    Array([[5., 0.],
+           [0., 5.]], dtype=float64)
+    """
     if inplace:
         raise InvalidValue("fill_diagonal cannot change an array in place; pass inplace=False")
     if wrap:
@@ -353,7 +405,11 @@ def fill_diagonal(a, val, wrap=False, *, inplace=True):
 
 
 def trim_zeros(filt, trim="fb", axis=None):
-    """Without zeros at the ends (of hyperplanes along `axis`, by default all), of known values."""
+    """Without zeros at the ends (of hyperplanes along `axis`, by default all), of known values.
+
+    >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0]))
+    Array([1, 0, 2], dtype=int64)
+    """
     x = to_array(filt, "trim_zeros") if not isinstance(filt, (list, tuple)) else array(filt)
     if not x.ndim:
         return x
@@ -369,7 +425,11 @@ def trim_zeros(filt, trim="fb", axis=None):
 
 
 def unravel_index(indices, shape):
-    """Flat positions as one position per axis."""
+    """Flat positions as one position per axis.
+
+    >>> jnp.unravel_index(jnp.array([2, 3]), (2, 3))
+    (Array([0, 1], dtype=int64), Array([2, 0], dtype=int64))
+    """
     at = array(indices)
     sizes = canonical_shape(shape)
     total = math.prod(sizes)
@@ -382,7 +442,11 @@ def unravel_index(indices, shape):
 
 
 def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None):
-    """Positions per axis as flat positions."""
+    """Positions per axis as flat positions.
+
+    >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 0])), (2, 3))
+    Array([2, 3], dtype=int64)
+    """
     sizes = canonical_shape(dims)
     parts = [array(p) for p in multi_index]
     if mode == "raise":

@@ -110,14 +110,22 @@ def _batched(x: Array, y: Array, dtype: Any) -> Array:
 
 
 def vdot(a, b, *, precision=None, preferred_element_type=None):
-    """The inner product of all elements, of which the first are conjugated."""
+    """The inner product of all elements, of which the first are conjugated.
+
+    >>> jnp.vdot(jnp.array([1j, 2.0]), jnp.array([1j, 3.0]))
+    Array(7.+0.j, dtype=complex128)
+    """
     x, y = promote("vdot", a, b)
     x, y = (reshape_to(z, (z.aval.size,)) for z in (ufuncs.conj(x), y))
     return dot(x, y, preferred_element_type=preferred_element_type)
 
 
 def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
-    """Inner products along an axis, of which the first is conjugated."""
+    """Inner products along an axis, of which the first is conjugated.
+
+    >>> jnp.vecdot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
+    Array([21., 43.], dtype=float64)
+    """
     x, y = promote("vecdot", x1, x2)
     x, y = moveaxis(x, axis, -1), moveaxis(y, axis, -1)
     _check("vecdot", x, x.ndim - 1, y, y.ndim - 1)
@@ -128,20 +136,32 @@ def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
 
 
 def matvec(x1, x2, /):
-    """Matrices times vectors."""
+    """Matrices times vectors.
+
+    >>> jnp.matvec(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
+    Array([21., 43.], dtype=float64)
+    """
     x, y = promote("matvec", x1, x2)
     return matmul(x, reshape_to(y, (*y.shape, 1)))[..., 0]
 
 
 def vecmat(x1, x2, /):
-    """Conjugated vectors times matrices."""
+    """Conjugated vectors times matrices.
+
+    >>> jnp.vecmat(jnp.array([1.0, 10.0]), jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([31., 42.], dtype=float64)
+    """
     x, y = promote("vecmat", x1, x2)
     x = ufuncs.conj(x)
     return matmul(reshape_to(x, (*x.shape[:-1], 1, x.shape[-1])), y)[..., 0, :]
 
 
 def inner(a, b, *, precision=None, preferred_element_type=None):
-    """Sums of products over the last axes."""
+    """Sums of products over the last axes.
+
+    >>> jnp.inner(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
+    Array([21., 43.], dtype=float64)
+    """
     x, y = promote("inner", a, b)
     if not x.ndim or not y.ndim:
         return ufuncs.multiply(x, y)
@@ -196,7 +216,11 @@ def _many(axes: Any) -> Any:
 
 
 def kron(a, b):
-    """The Kronecker product."""
+    """The Kronecker product.
+
+    >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2, 3]))
+    Array([ 1,  2,  3, 10, 20, 30], dtype=int64)
+    """
     x, y = promote("kron", a, b)
     n = max(x.ndim, y.ndim)
     xs, ys = ((1,) * (n - z.ndim) + z.shape for z in (x, y))
@@ -206,7 +230,11 @@ def kron(a, b):
 
 
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
-    """The cross product of vectors of 2 or 3 components."""
+    """The cross product of vectors of 2 or 3 components.
+
+    >>> jnp.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
+    Array([0., 0., 1.], dtype=float64)
+    """
     x, y = promote("cross", a, b)
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -228,7 +256,11 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 
 
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    """The sum of a diagonal."""
+    """The sum of a diagonal.
+
+    >>> jnp.trace(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(5., dtype=float64)
+    """
     no_out("trace", out)
     from fnx.numpy.reduce import sum
 
@@ -431,7 +463,11 @@ def _permuted(x: Array, term: str, right: str) -> Array:
 
 
 def einsum_path(subscripts, /, *operands, optimize="auto"):
-    """The order in which an einsum contracts, and a report (by opt_einsum)."""
+    """The order in which an einsum contracts, and a report (by opt_einsum).
+
+    >>> jnp.einsum_path("ij,jk,kl->il", jnp.ones((2, 8)), jnp.ones((8, 8)), jnp.ones((8, 2)))[0]
+    [(0, 1), (0, 1)]
+    """
     import opt_einsum
 
     return opt_einsum.contract_path(

@@ -32,7 +32,13 @@ from fnx.ops.broadcast import scalar
 
 
 def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
-    """How often each number 0, 1, 2, ... stands in x; `length` makes the length static."""
+    """How often each number 0, 1, 2, ... stands in x; `length` makes the length static.
+
+    Shape (max(x) + 1,), or that of `length`; under jit `length` must be given.
+
+    >>> jnp.bincount(jnp.array([0, 2, 2, 3]), length=5)
+    Array([1, 0, 2, 1, 0], dtype=int64)
+    """
     at = to_array(x, "bincount")
     if not dtypes.is_integer(at.dtype) and at.dtype != dtypes.bool_:
         raise TypeMismatch(f"bincount of dtype {at.dtype}; expected integers")
@@ -49,7 +55,11 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
 
 
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
-    """The edges of bins of equal width."""
+    """The edges of bins of equal width.
+
+    >>> jnp.histogram_bin_edges(jnp.array([0.0, 3.0, 4.0]), bins=4)
+    Array([0., 1., 2., 3., 4.], dtype=float64)
+    """
     del weights
     if isinstance(bins, str):
         raise InvalidValue(f"histogram with bins={bins!r}; expected a number or edges")
@@ -66,7 +76,11 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
 
 
 def histogram(a, bins=10, range=None, weights=None, density=None):
-    """How many elements lie in each bin, and the bins' edges."""
+    """How many elements lie in each bin, and the bins' edges.
+
+    >>> jnp.histogram(jnp.array([0.1, 0.4, 0.9, 1.0]), bins=2, range=(0.0, 1.0))
+    (Array([2., 2.], dtype=float64), Array([0. , 0.5, 1. ], dtype=float64))
+    """
     x = ravel(to_array(a, "histogram"))
     edges = histogram_bin_edges(x, bins, range, weights)
     x, edges = promote_inexact("histogram", x, edges, strictly=False)
@@ -87,7 +101,13 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
 
 
 def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
-    """`histogramdd` of pairs."""
+    """`histogramdd` of pairs.
+
+    >>> x = jnp.array([0.1, 0.2, 0.9])
+    >>> jnp.histogram2d(x, x, bins=2, range=((0, 1), (0, 1)))[0]
+    Array([[2, 0],
+           [0, 1]], dtype=int64)
+    """
     if isinstance(bins, (list, tuple)):
         bins = bins if len(bins) == 2 else [array(bins)] * 2
     elif np.ndim(bins) == 1:
@@ -98,7 +118,12 @@ def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
 
 
 def histogramdd(sample, bins=10, range=None, weights=None, density=None):
-    """How many points lie in each box of a grid, and the grid's edges."""
+    """How many points lie in each box of a grid, and the grid's edges.
+
+    >>> counts, edges = jnp.histogramdd(jnp.array([[0.1, 0.2, 0.9]]).T, bins=2, range=[(0, 1)])
+    >>> counts, edges[0]
+    (Array([2, 1], dtype=int64), Array([0. , 0.5, 1. ], dtype=float64))
+    """
     points = stack(list(sample), axis=-1) if isinstance(sample, (list, tuple)) else to_array(sample)
     (points,) = promote_inexact("histogramdd", points)
     dims = points.shape[1]

@@ -217,40 +217,71 @@ def _stack_nested(x: Any, dtype: np.dtype) -> Array:
 
 
 def copy(a, order=None):
-    """The array; arrays are immutable, so that none is copied."""
+    """The array; arrays are immutable, so that none is copied.
+
+    >>> jnp.copy(np.arange(3))
+    Array([0, 1, 2], dtype=int64)
+    """
     del order
     return to_array(a, "copy")
 
 
 def astype(x, dtype, /, *, copy=False, device=None):
-    """The array in another dtype; floats become integers by truncation."""
+    """The array in another dtype; floats become integers by truncation.
+
+    >>> jnp.astype(jnp.array([1.7, -1.7]), int)
+    Array([ 1, -1], dtype=int64)
+    """
     del copy, device
     x = to_array(x, "astype")
     return as_type(x, dtypes.canonical(float if dtype is None else dtype))
 
 
 def frombuffer(buffer, dtype=float, count=-1, offset=0):
-    """An array of the bytes of a buffer."""
+    r"""An array of the bytes of a buffer.
+
+    >>> jnp.frombuffer(b"\x01\x02", dtype=jnp.uint8)
+    Array([1, 2], dtype=uint8)
+    """
     return array(np.frombuffer(buffer, dtypes.canonical(dtype), count, offset))
 
 
 def fromiter(*args, **kwargs):
-    """An array of the numbers of an iterable (as numpy.fromiter)."""
+    """An array of the numbers of an iterable (as numpy.fromiter).
+
+    >>> jnp.fromiter((k * k for k in range(4)), dtype=int)
+    Array([0, 1, 4, 9], dtype=int64)
+    """
     return array(np.fromiter(*args, **kwargs))
 
 
 def fromfile(*args, **kwargs):
-    """An array of a file's bytes (as numpy.fromfile)."""
+    """An array of a file's bytes (as numpy.fromfile).
+
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "numbers")
+    >>> np.arange(3.0).tofile(path)
+    >>> jnp.fromfile(path)
+    Array([0., 1., 2.], dtype=float64)
+    """
     return array(np.fromfile(*args, **kwargs))
 
 
 def fromstring(string, dtype=float, count=-1, *, sep):
-    """An array of the numbers in a text (as numpy.fromstring)."""
+    """An array of the numbers in a text (as numpy.fromstring).
+
+    >>> jnp.fromstring("1 2 4", dtype=int, sep=" ")
+    Array([1, 2, 4], dtype=int64)
+    """
     return array(np.fromstring(string, dtypes.canonical(dtype), count, sep=sep))
 
 
 def from_dlpack(x, /, *, device=None, copy=None):
-    """An array of another library's."""
+    """An array of another library's.
+
+    >>> jnp.from_dlpack(np.arange(3.0))
+    Array([0., 1., 2.], dtype=float64)
+    """
     del device, copy
     return array(np.from_dlpack(x))
 
@@ -352,7 +383,11 @@ def ones_like(
 def empty_like(
     prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
 ) -> Array:
-    """Zeros of the shape and dtype of a."""
+    """Zeros of the shape and dtype of a.
+
+    >>> jnp.empty_like(jnp.ones((2, 3))).shape
+    (2, 3)
+    """
     return _like(prototype, 0, dtype, shape)
 
 
@@ -365,7 +400,11 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """A value everywhere in the shape of a."""
+    """A value everywhere in the shape of a.
+
+    >>> jnp.full_like(jnp.arange(3), 7)
+    Array([7, 7, 7], dtype=int64)
+    """
     return _like(a, to_array(fill_value, "full_like"), dtype, shape)
 
 

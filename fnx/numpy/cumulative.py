@@ -51,18 +51,52 @@ cumsum = _cumulative(
     Array([0, 1, 3, 6], dtype=int64)
     """,
 )
-cumprod = _cumulative("cumprod", "cumprod", "The products of all elements up to each one.")
-nancumsum = _cumulative("nancumsum", "cumsum", "`cumsum`, with nan taken for 0.", 0.0)
-nancumprod = _cumulative("nancumprod", "cumprod", "`cumprod`, with nan taken for 1.", 1.0)
+cumprod = _cumulative(
+    "cumprod",
+    "cumprod",
+    """The products of all elements up to each one.
+
+    >>> jnp.cumprod(jnp.array([1, 2, 3, 4]))
+    Array([ 1,  2,  6, 24], dtype=int64)
+    """,
+)
+nancumsum = _cumulative(
+    "nancumsum",
+    "cumsum",
+    """`cumsum`, with nan taken for 0.
+
+    >>> jnp.nancumsum(jnp.array([2.0, jnp.nan, 3.0]))
+    Array([2., 2., 5.], dtype=float64)
+    """,
+    0.0,
+)
+nancumprod = _cumulative(
+    "nancumprod",
+    "cumprod",
+    """`cumprod`, with nan taken for 1.
+
+    >>> jnp.nancumprod(jnp.array([2.0, jnp.nan, 3.0]))
+    Array([2., 2., 6.], dtype=float64)
+    """,
+    1.0,
+)
 
 
 def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
-    """The sums of all elements up to each one, along one axis."""
+    """The sums of all elements up to each one, along one axis.
+
+    >>> jnp.cumulative_sum(jnp.array([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], dtype=int64)
+    """
     return _array_api_cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
-    """The products of all elements up to each one, along one axis."""
+    """The products of all elements up to each one, along one axis.
+
+    >>> jnp.cumulative_prod(jnp.array([1, 2, 3]), include_initial=True)
+    Array([1, 1, 2, 6], dtype=int64)
+    """
     return _array_api_cumulative("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
 
 

@@ -43,12 +43,22 @@ def diag(v, k=0):
 
 
 def diagflat(v, k=0):
-    """The matrix with the elements of an array on diagonal k."""
+    """The matrix with the elements of an array on diagonal k.
+
+    >>> jnp.diagflat(jnp.array([[1, 2]]), 1)
+    Array([[0, 1, 0],
+           [0, 0, 2],
+           [0, 0, 0]], dtype=int64)
+    """
     return diag(ravel(v), k)
 
 
 def diagonal(a, offset=0, axis1=0, axis2=1):
-    """A diagonal of the matrices along two axes, as the last axis."""
+    """A diagonal of the matrices along two axes, as the last axis.
+
+    >>> jnp.diagonal(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int64)
+    """
     x = to_array(a, "diagonal")
     i, j = canonical_axis(axis1, x.ndim), canonical_axis(axis2, x.ndim)
     x = moveaxis(x, (i, j), (-2, -1))
@@ -66,7 +76,11 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 
 def packbits(a, axis=None, bitorder="big"):
-    """Bits packed into bytes."""
+    """Bits packed into bytes.
+
+    >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1]))
+    Array([131], dtype=uint8)
+    """
     x = ufuncs.truth(a, "packbits")
     if axis is None:
         x, axis = ravel(x), 0
@@ -83,7 +97,11 @@ def packbits(a, axis=None, bitorder="big"):
 
 
 def unpackbits(a, axis=None, count=None, bitorder="big"):
-    """Bytes as bits."""
+    """Bytes as bits.
+
+    >>> jnp.unpackbits(jnp.array([131], dtype=jnp.uint8))
+    Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)
+    """
     x = to_array(a, "unpackbits")
     if x.dtype != np.dtype("u1"):
         raise TypeMismatch(f"unpackbits needs uint8, not {x.dtype}")

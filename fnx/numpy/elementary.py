@@ -29,8 +29,11 @@ from fnx.ops.broadcast import full
 # --- what they are made of ----------------------------------------------------------------------
 
 
-def _float_unary(name: str, prim: Any, doc: str) -> Callable:
-    @named(name, doc)
+def _float_unary(name: str, prim: Any, what: str, given: str, gives: str) -> Callable:
+    """A function of floats by its primitive, what it says of itself, and an example."""
+    example = f">>> jnp.{name}(jnp.array({given}))\n    Array({gives}, dtype=float64)"
+
+    @named(name, f"{what}\n\n    {example}\n    ")
     def fn(x, /):
         if type(x) is not ConcreteArray or x.dtype.kind not in "fc":
             (x,) = promote_inexact(name, x)
@@ -39,124 +42,103 @@ def _float_unary(name: str, prim: Any, doc: str) -> Callable:
     return fn
 
 
-arctan2 = float_binary("arctan2", ops.atan2, "The angle of the point (x2, x1), in (-pi, pi].")
+arctan2 = float_binary(
+    "arctan2",
+    ops.atan2,
+    """The angle of the point (x2, x1), in (-pi, pi].
+
+    >>> jnp.arctan2(jnp.array([0.0, 1.0]), jnp.array([1.0, 0.0])) / jnp.pi
+    Array([0. , 0.5], dtype=float64)
+    """,
+)
 atan2 = arctan2
 
 
 def nextafter(x, y, /):
-    """The next float after x towards y."""
+    """The next float after x towards y.
+
+    >>> jnp.nextafter(jnp.float64(1.0), 2.0) - 1 == jnp.finfo(float).eps
+    Array(True, dtype=bool)
+    """
     return ops.nextafter(*fit("nextafter", promote_inexact("nextafter", x, y)))
 
 
 # --- exponentials, trigonometry ----------------------------------------------------------------
 
-sqrt = _float_unary(
-    "sqrt",
-    ops.sqrt,
-    """The square root.
-
-    >>> jnp.sqrt(jnp.array([1.0, 4.0]))
-    Array([1., 2.], dtype=float64)
-    """,
+sqrt = _float_unary("sqrt", ops.sqrt, "The square root.", "[1.0, 4.0]", "[1., 2.]")
+cbrt = _float_unary("cbrt", ops.cbrt, "The cube root.", "[8.0, -27.0]", "[ 2., -3.]")
+exp = _float_unary("exp", ops.exp, "e ** x.", "[0.0, -jnp.inf]", "[1., 0.]")
+exp2 = _float_unary("exp2", ops.exp2, "2 ** x.", "[3.0, -1.0]", "[8. , 0.5]")
+expm1 = _float_unary("expm1", ops.expm1, "exp(x) - 1, exact for small x.", "[1e-20]", "[1.e-20]")
+log = _float_unary("log", ops.log, "The natural logarithm.", "[1.0, jnp.inf]", "[ 0., inf]")
+log1p = _float_unary("log1p", ops.log1p, "log(1 + x), exact for small x.", "[1e-20]", "[1.e-20]")
+sin = _float_unary("sin", ops.sin, "The sine of x in radians.", "[0.0, jnp.pi / 2]", "[0., 1.]")
+cos = _float_unary("cos", ops.cos, "The cosine of x in radians.", "[0.0, jnp.pi]", "[ 1., -1.]")
+tan = _float_unary("tan", ops.tan, "The tangent of x in radians.", "[0.0, jnp.pi / 4]", "[0., 1.]")
+arcsin = _float_unary("arcsin", ops.asin, "The angle whose sine is x.", "[1.0]", "[1.57079633]")
+arccos = _float_unary("arccos", ops.acos, "The angle whose cosine is x.", "[0.0]", "[1.57079633]")
+arctan = _float_unary(
+    "arctan", ops.atan, "The angle whose tangent is x.", "[jnp.inf]", "[1.57079633]"
 )
-cbrt = _float_unary("cbrt", ops.cbrt, "The cube root.")
-exp = _float_unary(
-    "exp",
-    ops.exp,
-    """e ** x.
-
-    >>> jnp.exp(0.0)
-    Array(1., dtype=float64, weak_type=True)
-    """,
-)
-exp2 = _float_unary("exp2", ops.exp2, "2 ** x.")
-expm1 = _float_unary("expm1", ops.expm1, "exp(x) - 1, exact for small x.")
-log = _float_unary(
-    "log",
-    ops.log,
-    """The natural logarithm.
-
-    >>> jnp.log(jnp.array([1.0, jnp.inf]))
-    Array([ 0., inf], dtype=float64)
-    """,
-)
-log1p = _float_unary(
-    "log1p",
-    ops.log1p,
-    """log(1 + x), exact for small x.
-
-    >>> jnp.log1p(1e-20)
-    Array(1.e-20, dtype=float64, weak_type=True)
-    """,
-)
-sin = _float_unary(
-    "sin",
-    ops.sin,
-    """The sine of x in radians.
-
-    >>> jnp.sin(0.0)
-    Array(0., dtype=float64, weak_type=True)
-    """,
-)
-cos = _float_unary(
-    "cos",
-    ops.cos,
-    """The cosine of x in radians.
-
-    >>> jnp.cos(0.0)
-    Array(1., dtype=float64, weak_type=True)
-    """,
-)
-tan = _float_unary("tan", ops.tan, "The tangent of x in radians.")
-arcsin = _float_unary("arcsin", ops.asin, "The angle whose sine is x.")
-arccos = _float_unary("arccos", ops.acos, "The angle whose cosine is x.")
-arctan = _float_unary("arctan", ops.atan, "The angle whose tangent is x.")
-sinh = _float_unary("sinh", ops.sinh, "The hyperbolic sine.")
-cosh = _float_unary("cosh", ops.cosh, "The hyperbolic cosine.")
-tanh = _float_unary(
-    "tanh",
-    ops.tanh,
-    """The hyperbolic tangent.
-
-    >>> jnp.tanh(jnp.array([0.0, 100.0]))
-    Array([0., 1.], dtype=float64)
-    """,
-)
-arcsinh = _float_unary("arcsinh", ops.asinh, "The inverse of the hyperbolic sine.")
-arccosh = _float_unary("arccosh", ops.acosh, "The inverse of the hyperbolic cosine.")
-arctanh = _float_unary("arctanh", ops.atanh, "The inverse of the hyperbolic tangent.")
+sinh = _float_unary("sinh", ops.sinh, "The hyperbolic sine.", "[0.0, jnp.log(2)]", "[0.  , 0.75]")
+cosh = _float_unary("cosh", ops.cosh, "The hyperbolic cosine.", "[0.0, jnp.log(2)]", "[1.  , 1.25]")
+tanh = _float_unary("tanh", ops.tanh, "The hyperbolic tangent.", "[0.0, 100.0]", "[0., 1.]")
+arcsinh = _float_unary("arcsinh", ops.asinh, "The inverse of sinh.", "[0.75]", "[0.69314718]")
+arccosh = _float_unary("arccosh", ops.acosh, "The inverse of cosh.", "[1.25]", "[0.69314718]")
+arctanh = _float_unary("arctanh", ops.atanh, "The inverse of tanh.", "[0.6]", "[0.69314718]")
 asin, acos, atan = arcsin, arccos, arctan
 asinh, acosh, atanh = arcsinh, arccosh, arctanh
 
 
-def _scaled(name: str, inner: Callable | None, factor: float, doc: str) -> Callable:
-    @named(name, doc)
-    def fn(x, /):
-        (x,) = promote_inexact(name, x)
-        return times(x if inner is None else inner(x), factor)
-
-    return fn
-
-
 def log2(x, /):
-    """The logarithm to base 2."""
+    """The logarithm to base 2.
+
+    >>> jnp.log2(jnp.array([1.0, 8.0]))
+    Array([0., 3.], dtype=float64)
+    """
     (x,) = promote_inexact("log2", x)
     return ops.div(ops.log(x), constant(math.log(2), x.dtype))
 
 
 def log10(x, /):
-    """The logarithm to base 10."""
+    """The logarithm to base 10.
+
+    >>> jnp.log10(jnp.array([1.0, 100.0]))
+    Array([0., 2.], dtype=float64)
+    """
     (x,) = promote_inexact("log10", x)
     return ops.div(ops.log(x), constant(math.log(10), x.dtype))
 
 
-deg2rad = _scaled("deg2rad", None, math.pi / 180, "Degrees as radians.")
-rad2deg = _scaled("rad2deg", None, 180 / math.pi, "Radians as degrees.")
+def deg2rad(x, /):
+    """Degrees as radians.
+
+    >>> jnp.deg2rad(jnp.array([90.0, 180.0]))
+    Array([1.57079633, 3.14159265], dtype=float64)
+    """
+    (x,) = promote_inexact("deg2rad", x)
+    return times(x, math.pi / 180)
+
+
+def rad2deg(x, /):
+    """Radians as degrees.
+
+    >>> jnp.rad2deg(jnp.array([jnp.pi / 2, jnp.pi]))
+    Array([ 90., 180.], dtype=float64)
+    """
+    (x,) = promote_inexact("rad2deg", x)
+    return times(x, 180 / math.pi)
+
+
 radians, degrees = deg2rad, rad2deg
 
 
 def sinc(x, /):
-    """sin(pi x) / (pi x), 1 at 0."""
+    """sin(pi x) / (pi x), 1 at 0.
+
+    >>> jnp.sinc(jnp.array([0.0, 0.5, 1.0])).round(6)
+    Array([1.     , 0.63662, 0.     ], dtype=float64)
+    """
     (x,) = promote_inexact("sinc", x)
     pi_x = times(x, math.pi)
     # Near 0 the series, so that derivatives are right there too.
@@ -170,7 +152,13 @@ def sinc(x, /):
 
 
 def hypot(x1, x2, /):
-    """sqrt(x1**2 + x2**2) without overflow on the way."""
+    """sqrt(x1**2 + x2**2) without overflow on the way.
+
+    Raises InvalidValue, a ValueError, for complex numbers.
+
+    >>> jnp.hypot(jnp.array([3.0, 3e200]), jnp.array([4.0, 4e200]))
+    Array([5.e+000, 5.e+200], dtype=float64)
+    """
     x, y = fit("hypot", promote_inexact("hypot", x1, x2))
     if dtypes.is_complex(x.dtype):
         raise InvalidValue("hypot is not defined for complex numbers")
@@ -183,14 +171,22 @@ def hypot(x1, x2, /):
 
 
 def logaddexp(*args, out=None, where=None):
-    """log(exp(x1) + exp(x2)) without overflow."""
+    """log(exp(x1) + exp(x2)) without overflow.
+
+    >>> jnp.logaddexp(jnp.array([0.0, 1000.0]), jnp.array([-jnp.inf, 1000.0]))
+    Array([   0.        , 1000.69314718], dtype=float64)
+    """
     operands = ufunc_operands("logaddexp", args, 2, out, where)
     x, y = fit("logaddexp", promote_inexact("logaddexp", *operands))
     return _logaddexp(x, y, ops.exp, ops.log1p, 1.0)
 
 
 def logaddexp2(*args, out=None, where=None):
-    """log2(2**x1 + 2**x2) without overflow."""
+    """log2(2**x1 + 2**x2) without overflow.
+
+    >>> jnp.logaddexp2(jnp.array([3.0, 2000.0]), jnp.array([3.0, 2000.0]))
+    Array([   4., 2001.], dtype=float64)
+    """
     operands = ufunc_operands("logaddexp2", args, 2, out, where)
     x, y = fit("logaddexp2", promote_inexact("logaddexp2", *operands))
     log2_1p = lambda z: ops.div(ops.log1p(z), constant(math.log(2), z.dtype))
@@ -221,21 +217,33 @@ def _ordered(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 def heaviside(x1, x2, /):
-    """0 for x1 < 0, x2 at 0, 1 for x1 > 0."""
+    """0 for x1 < 0, x2 at 0, 1 for x1 > 0.
+
+    >>> jnp.heaviside(jnp.array([-2.0, 0.0, 2.0]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
     x, y = fit("heaviside", promote_inexact("heaviside", x1, x2))
     step = select(ops.lt(x, zero(x)), zero(x), select(ops.gt(x, zero(x)), one(x), y))
     return select(ops.ne(x, x), x, step)
 
 
 def copysign(x1, x2, /):
-    """x1 with the sign of x2."""
+    """x1 with the sign of x2.
+
+    >>> jnp.copysign(jnp.array([1.0, -2.0]), jnp.array([-0.0, 3.0]))
+    Array([-1.,  2.], dtype=float64)
+    """
     x, y = fit("copysign", promote_inexact("copysign", x1, x2))
     size = ops.abs_(x)
     return select(signbit(y), ops.neg(size), size)
 
 
 def signbit(x, /):
-    """Whether the sign bit is set."""
+    """Whether the sign bit is set.
+
+    >>> jnp.signbit(jnp.array([-1.0, -0.0, 0.0]))
+    Array([ True,  True, False], dtype=bool)
+    """
     x = to_array(x, "signbit")
     kind = dtypes.kind(x.dtype)
     if kind in "bu":
@@ -247,7 +255,11 @@ def signbit(x, /):
 
 
 def ldexp(x1, x2, /):
-    """x1 * 2 ** x2."""
+    """x1 * 2 ** x2.
+
+    >>> jnp.ldexp(jnp.array([0.5, 3.0]), jnp.array([4, -1]))
+    Array([8. , 1.5], dtype=float64)
+    """
     x1, x2 = to_arrays("ldexp", x1, x2)
     (x,) = promote_inexact("ldexp", x1)
     x, n = fit("ldexp", [x, convert(x2, x.dtype)])
@@ -259,7 +271,11 @@ def ldexp(x1, x2, /):
 
 
 def frexp(x, /):
-    """Mantissa in [0.5, 1) and exponent with x = mantissa * 2 ** exponent."""
+    """Mantissa in [0.5, 1) and exponent with x = mantissa * 2 ** exponent.
+
+    >>> jnp.frexp(jnp.array([8.0, 3.0]))
+    (Array([0.5 , 0.75], dtype=float64), Array([4, 2], dtype=int32))
+    """
     (x,) = promote_inexact("frexp", x)
     size = ops.abs_(x)
     plain = ops.and_(ops.is_finite(x), ops.ne(x, zero(x)))
@@ -274,7 +290,11 @@ def frexp(x, /):
 
 
 def modf(x, /, out=None):
-    """Fraction and integer part, both with the sign of x."""
+    """Fraction and integer part, both with the sign of x.
+
+    >>> jnp.modf(jnp.array([2.5, -1.25]))
+    (Array([ 0.5 , -0.25], dtype=float64), Array([ 2., -1.], dtype=float64))
+    """
     no_out("modf", out)
     (x,) = promote_inexact("modf", x)
     whole = trunc(x)
@@ -286,7 +306,11 @@ def modf(x, /, out=None):
 
 
 def angle(z, deg=False):
-    """The argument of complex numbers, in (-pi, pi]."""
+    """The argument of complex numbers, in (-pi, pi].
+
+    >>> jnp.angle(jnp.array([1.0, 1j, -1.0]), deg=True)
+    Array([  0.,  90., 180.], dtype=float64)
+    """
     (z,) = promote_inexact("angle", z)
     re = real(z)
     im = imag(z)

@@ -19,14 +19,22 @@ from fnx.ops.broadcast import scalar
 
 
 class QRResult(NamedTuple):
-    """Orthonormal columns Q and upper triangular R."""
+    """Orthonormal columns Q and upper triangular R.
+
+    >>> jnp.linalg.qr(jnp.eye(2)).R.shape
+    (2, 2)
+    """
 
     Q: Array
     R: Array
 
 
 class SVDResult(NamedTuple):
-    """U, the singular values S, and V^H."""
+    """U, the singular values S, and V^H.
+
+    >>> jnp.linalg.svd(jnp.diag(jnp.array([2.0, 3.0]))).S
+    Array([3., 2.], dtype=float64)
+    """
 
     U: Array
     S: Array
@@ -34,14 +42,22 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """Ascending eigenvalues, and eigenvectors as columns."""
+    """Ascending eigenvalues, and eigenvectors as columns.
+
+    >>> jnp.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues.round(6)
+    Array([1., 3.], dtype=float64)
+    """
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EigResult(NamedTuple):
-    """Eigenvalues, and right eigenvectors as columns."""
+    """Eigenvalues, and right eigenvectors as columns.
+
+    >>> jnp.linalg.eig(jnp.diag(jnp.array([2.0, 3.0]))).eigenvalues
+    Array([2.+0.j, 3.+0.j], dtype=complex128)
+    """
 
     eigenvalues: Array
     eigenvectors: Array
@@ -83,7 +99,15 @@ def cholesky(a, *, upper=False, symmetrize_input=True):
 
 
 def qr(a, mode="reduced"):
-    """Orthonormal Q and upper triangular R with Q R = a; with mode 'raw' LAPACK's reflections."""
+    """Orthonormal Q and upper triangular R with Q R = a; with mode 'raw' LAPACK's reflections.
+
+    Shapes (..., m, n) -> (..., m, k), (..., k, n) with k = min(m, n), or m where mode is 'complete'.
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> q, r = jnp.linalg.qr(a)
+    >>> q.shape, r.shape, bool(jnp.allclose(q @ r, a))
+    ((3, 2), (2, 2), True)
+    """
     x = matrix_of("qr", a)
     if mode == "raw":  # as NumPy gives it, transposed
         packed, taus = reflections.Geqrf()(x)
@@ -95,7 +119,16 @@ def qr(a, mode="reduced"):
 
 
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index=None):
-    """U, singular values in decreasing order, and V^H, with U S V^H = a."""
+    """U, singular values in decreasing order, and V^H, with U S V^H = a.
+
+    Shapes (..., m, n) -> (..., m, m), (..., k), (..., n, n) with k = min(m, n); without
+    `full_matrices` (..., m, k), (..., k), (..., k, n).
+
+    >>> a = jnp.array([[3.0, 0.0], [4.0, 5.0]])
+    >>> u, s, vh = jnp.linalg.svd(a)
+    >>> bool(jnp.allclose(u * s @ vh, a)), jnp.square(s).round(6)
+    (True, Array([45.,  5.], dtype=float64))
+    """
     x = matrix_of("svd", a)
     if subset_by_index is not None:
         raise InvalidValue("svd with subset_by_index is not supported; slice the result")
@@ -124,12 +157,24 @@ def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
 
 
 def svdvals(x, /):
-    """Singular values in decreasing order."""
+    """Singular values in decreasing order.
+
+    >>> jnp.linalg.svdvals(jnp.diag(jnp.array([1.0, -3.0])))
+    Array([3., 1.], dtype=float64)
+    """
     return svd(x, compute_uv=False)
 
 
 def eigh(a, UPLO=None, symmetrize_input=True):
-    """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices."""
+    """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices.
+
+    They are symmetrized first; without `symmetrize_input` only the triangle `UPLO` is read.
+
+    >>> a = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> w, v = jnp.linalg.eigh(a)
+    >>> w.round(6), bool(jnp.allclose(a @ v, v * w))
+    (Array([1., 3.], dtype=float64), True)
+    """
     x = matrix_of("eigh", a, square=True)
     if UPLO not in (None, "L", "U"):
         raise InvalidValue(f"eigh with UPLO={UPLO!r}; expected 'L' or 'U'")
@@ -139,16 +184,30 @@ def eigh(a, UPLO=None, symmetrize_input=True):
 
 
 def eigvalsh(a, UPLO="L", *, symmetrize_input=True):
-    """Ascending eigenvalues of Hermitian matrices."""
+    """Ascending eigenvalues of Hermitian matrices.
+
+    >>> jnp.linalg.eigvalsh(jnp.array([[2.0, 1.0], [1.0, 2.0]])).round(6)
+    Array([1., 3.], dtype=float64)
+    """
     return eigh(a, UPLO, symmetrize_input)[0]
 
 
 def eig(a):
-    """Eigenvalues and right eigenvectors (columns), complex."""
+    """Eigenvalues and right eigenvectors (columns), complex.
+
+    >>> a = jnp.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> w, v = jnp.linalg.eig(a)
+    >>> bool(jnp.allclose(a @ v, v * w)), jnp.abs(w).round(6)
+    (True, Array([1., 1.], dtype=float64))
+    """
     w, v = spectral.Eig(False, True)(matrix_of("eig", a, square=True))
     return EigResult(w, v)
 
 
 def eigvals(a):
-    """Eigenvalues, complex."""
+    """Eigenvalues, complex.
+
+    >>> jnp.linalg.eigvals(jnp.array([[2.0, 1.0], [0.0, 3.0]]))
+    Array([2.+0.j, 3.+0.j], dtype=complex128)
+    """
     return spectral.Eig(False, False)(matrix_of("eigvals", a, square=True))[0]

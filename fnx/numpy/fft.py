@@ -110,34 +110,149 @@ def _many(name: str, kind: str, doc: str) -> Callable:
     return fn
 
 
-fft = _one("fft", "fft", "The discrete Fourier transform along an axis.")
-ifft = _one("ifft", "ifft", "The inverse of `fft`.")
-rfft = _one("rfft", "rfft", "The transform of real numbers: n // 2 + 1 frequencies.")
-irfft = _one("irfft", "irfft", "The inverse of `rfft`.")
-fft2 = _two("fft2", "fft", "The transform along two axes.")
-ifft2 = _two("ifft2", "ifft", "The inverse of `fft2`.")
-rfft2 = _two("rfft2", "rfft", "The transform of real numbers along two axes.")
-irfft2 = _two("irfft2", "irfft", "The inverse of `rfft2`.")
-fftn = _many("fftn", "fft", "The transform along axes, by default all.")
-ifftn = _many("ifftn", "ifft", "The inverse of `fftn`.")
-rfftn = _many("rfftn", "rfft", "The transform of real numbers along axes, by default all.")
-irfftn = _many("irfftn", "irfft", "The inverse of `rfftn`.")
+fft = _one(
+    "fft",
+    "fft",
+    """The discrete Fourier transform along an axis.
+
+    >>> wave = jnp.cos(2 * jnp.pi * jnp.arange(8) / 8)
+    >>> jnp.abs(jnp.fft.fft(wave)).round(6)
+    Array([0., 4., 0., 0., 0., 0., 0., 4.], dtype=float64)
+    """,
+)
+ifft = _one(
+    "ifft",
+    "ifft",
+    """The inverse of `fft`.
+
+    >>> jnp.fft.ifft(jnp.fft.fft(jnp.array([1.0, 2.0, 3.0]))).real.round(6)
+    Array([1., 2., 3.], dtype=float64)
+    """,
+)
+rfft = _one(
+    "rfft",
+    "rfft",
+    """The transform of real numbers: n // 2 + 1 frequencies.
+
+    >>> wave = jnp.cos(2 * jnp.pi * jnp.arange(8) / 8)
+    >>> jnp.abs(jnp.fft.rfft(wave)).round(6)
+    Array([0., 4., 0., 0., 0.], dtype=float64)
+    """,
+)
+irfft = _one(
+    "irfft",
+    "irfft",
+    """The inverse of `rfft`.
+
+    >>> jnp.fft.irfft(jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0])), n=3).round(6)
+    Array([1., 2., 3.], dtype=float64)
+    """,
+)
+fft2 = _two(
+    "fft2",
+    "fft",
+    """The transform along two axes.
+
+    >>> jnp.fft.fft2(jnp.array([[1.0, 2.0], [3.0, 4.0]])).real
+    Array([[10., -2.],
+           [-4.,  0.]], dtype=float64)
+    """,
+)
+ifft2 = _two(
+    "ifft2",
+    "ifft",
+    """The inverse of `fft2`.
+
+    >>> jnp.fft.ifft2(jnp.array([[10.0, -2.0], [-4.0, 2.0]])).real
+    Array([[1.5, 1.5],
+           [2.5, 4.5]], dtype=float64)
+    """,
+)
+rfft2 = _two(
+    "rfft2",
+    "rfft",
+    """The transform of real numbers along two axes.
+
+    >>> jnp.fft.rfft2(jnp.ones((4, 4))).shape
+    (4, 3)
+    """,
+)
+irfft2 = _two(
+    "irfft2",
+    "irfft",
+    """The inverse of `rfft2`.
+
+    >>> jnp.fft.irfft2(jnp.fft.rfft2(jnp.ones((2, 2))))
+    Array([[1., 1.],
+           [1., 1.]], dtype=float64)
+    """,
+)
+fftn = _many(
+    "fftn",
+    "fft",
+    """The transform along axes, by default all.
+
+    >>> jnp.fft.fftn(jnp.ones((2, 2, 2))).real[0, 0, 0]
+    Array(8., dtype=float64)
+    """,
+)
+ifftn = _many(
+    "ifftn",
+    "ifft",
+    """The inverse of `fftn`.
+
+    >>> jnp.fft.ifftn(jnp.fft.fftn(jnp.ones((2, 2)))).real
+    Array([[1., 1.],
+           [1., 1.]], dtype=float64)
+    """,
+)
+rfftn = _many(
+    "rfftn",
+    "rfft",
+    """The transform of real numbers along axes, by default all.
+
+    >>> jnp.fft.rfftn(jnp.ones((4, 4, 6))).shape
+    (4, 4, 4)
+    """,
+)
+irfftn = _many(
+    "irfftn",
+    "irfft",
+    """The inverse of `rfftn`.
+
+    >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.ones((2, 2)))).round(6)
+    Array([[1., 1.],
+           [1., 1.]], dtype=float64)
+    """,
+)
 
 _OTHER = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
 def hfft(a, n=None, axis=-1, norm=None):
-    """The transform, which is real, of a signal with Hermitian symmetry."""
+    """The transform, which is real, of a signal with Hermitian symmetry.
+
+    >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0])).round(6)
+    Array([ 8., -2.,  0., -2.], dtype=float64)
+    """
     return irfft(ufuncs.conj(a), n, axis, _OTHER.get(norm, norm))
 
 
 def ihfft(a, n=None, axis=-1, norm=None):
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`.
+
+    >>> jnp.fft.ihfft(jnp.array([9.0, -2.0, 1.0, -2.0])).real.round(6)
+    Array([1.5, 2. , 3.5], dtype=float64)
+    """
     return ufuncs.conj(rfft(a, n, axis, _OTHER.get(norm, norm)))
 
 
 def fftfreq(n, d=1.0, *, dtype=None, device=None):
-    """The frequencies of `fft`, for samples d apart."""
+    """The frequencies of `fft`, for samples d apart.
+
+    >>> jnp.fft.fftfreq(5, d=0.1)
+    Array([ 0.,  2.,  4., -4., -2.], dtype=float64)
+    """
     out = np.fft.fftfreq(n) / np.asarray(d) if not isinstance(d, Array) else None
     if out is None:
         return ufuncs.divide(array(np.fft.fftfreq(n)), d)
@@ -145,7 +260,11 @@ def fftfreq(n, d=1.0, *, dtype=None, device=None):
 
 
 def rfftfreq(n, d=1.0, *, dtype=None, device=None):
-    """The frequencies of `rfft`, for samples d apart."""
+    """The frequencies of `rfft`, for samples d apart.
+
+    >>> jnp.fft.rfftfreq(5, d=0.1)
+    Array([0., 2., 4.], dtype=float64)
+    """
     out = np.fft.rfftfreq(n) / np.asarray(d) if not isinstance(d, Array) else None
     if out is None:
         return ufuncs.divide(array(np.fft.rfftfreq(n)), d)
@@ -160,12 +279,20 @@ def _shift(x: Any, axes: Any, inverse: bool) -> Array:
 
 
 def fftshift(x, axes=None):
-    """Frequency 0 moved to the middle."""
+    """Frequency 0 moved to the middle.
+
+    >>> jnp.fft.fftshift(jnp.array([0, 1, 2, -2, -1]))
+    Array([-2, -1,  0,  1,  2], dtype=int64)
+    """
     return _shift(x, axes, False)
 
 
 def ifftshift(x, axes=None):
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> jnp.fft.ifftshift(jnp.array([-2, -1, 0, 1, 2]))
+    Array([ 0,  1,  2, -2, -1], dtype=int64)
+    """
     return _shift(x, axes, True)
 
 

@@ -59,7 +59,14 @@ _UNROLLED = 16  # elements of an axis over which a fold of Python's is unrolled,
 
 @runtime_checkable
 class ufunc(Protocol):  # NumPy's name
-    """An elementwise function with NumPy's methods: of two arguments, or `at` of one."""
+    """An elementwise function with NumPy's methods: of two arguments, or `at` of one.
+
+    Made by `frompyfunc`; `jnp.add` and its like are plain functions with these methods.
+
+    >>> larger = jnp.frompyfunc(jnp.maximum, 2, 1, identity=-jnp.inf)
+    >>> larger.accumulate(jnp.array([1.0, 3.0, 2.0]))
+    Array([1., 3., 3.], dtype=float64)
+    """
 
     nin: int
     nout: int

@@ -17,7 +17,12 @@ def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
 
 
 def apply_along_axis(func1d, axis, arr, *args, **kwargs):
-    """A function of vectors applied to all vectors along an axis."""
+    """A function of vectors applied to all vectors along an axis.
+
+    >>> jnp.apply_along_axis(lambda v: v / v.sum(), 0, jnp.array([[1.0, 1.0], [3.0, 1.0]]))
+    Array([[0.25, 0.5 ],
+           [0.75, 0.5 ]], dtype=float64)
+    """
     x = to_array(arr, "apply_along_axis")
     k = canonical_axis(axis, x.ndim)
     fn = lambda v: func1d(v, *args, **kwargs)
@@ -29,7 +34,13 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
 
 
 def apply_over_axes(func, a, axes):
-    """A reduction over axes one after the other, which are kept."""
+    """A reduction over axes one after the other, which are kept.
+
+    >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2])
+    Array([[[8.],
+            [8.],
+            [8.]]], dtype=float64)
+    """
     x = to_array(a, "apply_over_axes")
     for axis in axes if isinstance(axes, (tuple, list)) else (axes,):
         y = func(x, axis=axis)
@@ -62,6 +73,10 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
     """A function of small arrays applied to all of larger ones, whose leading axes broadcast.
 
     `signature` names the axes that the function itself takes and gives: "(n),(n)->()".
+
+    >>> product = jnp.vectorize(lambda a, x: a @ x, signature="(n,m),(m)->(n)")
+    >>> product(jnp.ones((5, 3, 2)), jnp.ones(2)).shape
+    (5, 3)
     """
     if any(not isinstance(k, (str, int)) for k in excluded):
         raise TypeMismatch(f"vectorize with excluded={excluded}; expected names or positions")
@@ -168,7 +183,12 @@ def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
 
 
 def piecewise(x, condlist, funclist, *args, **kw):
-    """By conditions, the values of functions or numbers; the one left over is the default."""
+    """By conditions, the values of functions or numbers; the one left over is the default.
+
+    >>> x = jnp.array([-2.0, 0.5, 3.0])
+    >>> jnp.piecewise(x, [x < 0, x > 1], [0.0, 1.0, lambda v: v])
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
     x = to_array(x, "piecewise")
     if not isinstance(condlist, (list, tuple)):
         conditions = list(asarray(condlist)) if asarray(condlist).ndim > x.ndim else [condlist]

@@ -26,12 +26,21 @@ from fnx.ops.permute import Reshape
 
 
 def mask_indices(n, mask_func, k=0, *, size=None):
-    """Indices at which a mask function of a square matrix of ones is not 0."""
+    """Indices at which a mask function of a square matrix of ones is not 0.
+
+    >>> jnp.mask_indices(3, jnp.triu, 1)
+    (Array([0, 0, 1], dtype=int64), Array([1, 2, 2], dtype=int64))
+    """
     return nonzero(mask_func(ones((n, n)), k), size=size)
 
 
 def ix_(*args):
-    """Vectors as grids for indexing the outer product of positions."""
+    """Vectors as grids for indexing the outer product of positions.
+
+    >>> jnp.arange(12).reshape(3, 4)[jnp.ix_(jnp.array([0, 2]), jnp.array([1, 3]))]
+    Array([[ 1,  3],
+           [ 9, 11]], dtype=int64)
+    """
     xs = to_arrays("ix_", *args)
     outs = []
     for k, x in enumerate(xs):
@@ -56,22 +65,38 @@ def _window(M: int, terms: Sequence[float]) -> Array:
 
 
 def hanning(M):
-    """The Hann window."""
+    """The Hann window.
+
+    >>> jnp.hanning(5).round(6)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
+    """
     return _window(M, (0.5, -0.5))
 
 
 def hamming(M):
-    """The Hamming window."""
+    """The Hamming window.
+
+    >>> jnp.hamming(5).round(6)
+    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float64)
+    """
     return _window(M, (0.54, -0.46))
 
 
 def blackman(M):
-    """The Blackman window."""
+    """The Blackman window.
+
+    >>> jnp.abs(jnp.blackman(5)).round(6)
+    Array([0.  , 0.34, 1.  , 0.34, 0.  ], dtype=float64)
+    """
     return _window(M, (0.42, -0.5, 0.08))
 
 
 def bartlett(M):
-    """The triangular window."""
+    """The triangular window.
+
+    >>> jnp.bartlett(5)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
+    """
     M = int(M)
     if M <= 1:
         return ones(max(M, 0))
@@ -79,7 +104,11 @@ def bartlett(M):
 
 
 def kaiser(M, beta):
-    """The Kaiser window."""
+    """The Kaiser window.
+
+    >>> jnp.kaiser(3, 0.0)
+    Array([1., 1., 1.], dtype=float64)
+    """
     M = int(M)
     if M <= 1:
         return ones(max(M, 0))

@@ -94,7 +94,11 @@ def _lu(x: Array) -> tuple[Array, Array, Array]:
 
 
 def det(a):
-    """Determinants."""
+    """Determinants.
+
+    >>> jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., dtype=float64)
+    """
     x = matrix_of("det", a, square=True)
     n = x.shape[-1]
     if n == 0:
@@ -114,14 +118,23 @@ def _det3(x: Array) -> Array:
 
 
 class SlogdetResult(NamedTuple):
-    """The sign of a determinant and the logarithm of its size."""
+    """The sign of a determinant and the logarithm of its size.
+
+    >>> jnp.linalg.slogdet(-2 * jnp.eye(3)).sign
+    Array(-1., dtype=float64)
+    """
 
     sign: Array
     logabsdet: Array
 
 
 def slogdet(a, *, method=None):
-    """The sign of determinants, and the logarithms of their sizes."""
+    """The sign of determinants, and the logarithms of their sizes.
+
+    >>> sign, log = jnp.linalg.slogdet(1e-200 * jnp.eye(3))  # det itself is less than any float
+    >>> float(sign), bool(jnp.allclose(log, -600 * jnp.log(10.0)))
+    (1.0, True)
+    """
     if method not in (None, "lu", "qr"):
         raise InvalidValue(f"slogdet with method={method!r}; expected 'lu' or 'qr'")
     x = matrix_of("slogdet", a, square=True)
@@ -146,7 +159,15 @@ def slogdet(a, *, method=None):
 
 
 def lstsq(a, b, rcond=None, *, numpy_resid=False):
-    """x that makes |a x - b| least, its residuals, the rank of a, and its singular values."""
+    """x that makes |a x - b| least, its residuals, the rank of a, and its singular values.
+
+    Shapes (m, n), (m,) -> (n,), (1,), (), (min(m, n),); or (m, k) -> (n, k), (k,), ...
+
+    >>> a = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> line, residuals, rank, _ = jnp.linalg.lstsq(a, jnp.array([1.0, 3.0, 5.0]))
+    >>> line.round(6), int(rank)
+    (Array([1., 2.], dtype=float64), 2)
+    """
     x, y = pair_of("lstsq", a, b)
     if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
         raise ShapeError(
@@ -175,7 +196,13 @@ def _eps(x: Array) -> float:
 
 
 def pinv(a, rtol=None, hermitian=False, *, rcond=None):
-    """The pseudo-inverse."""
+    """The pseudo-inverse.
+
+    >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0], [0.0, 4.0]])).shape
+    (2, 3)
+    >>> float(jnp.linalg.pinv(jnp.array([[2.0], [0.0]]))[0, 0].round(6))
+    0.5
+    """
     x = matrix_of("pinv", a)
     rtol = _one_of("pinv", "rcond", rcond, rtol)
     if rtol is None:
@@ -195,7 +222,11 @@ def _one_of(name: str, other: str, given: Any, rtol: Any) -> Any:
 
 
 def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
-    """The number of singular values above a tolerance."""
+    """The number of singular values above a tolerance.
+
+    >>> jnp.linalg.matrix_rank(jnp.array([[1.0, 2.0], [2.0, 4.0]]))
+    Array(1, dtype=int64)
+    """
     x = matrix_of("matrix_rank", M)
     s = svd(x, compute_uv=False, hermitian=hermitian)
     rtol = _one_of("matrix_rank", "tol", tol, rtol)
@@ -206,7 +237,12 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
 
 
 def matrix_power(a, n):
-    """Products of a square matrix with itself; of its inverse for negative n."""
+    """Products of a square matrix with itself; of its inverse for negative n.
+
+    >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [1, 0]]), 10)
+    Array([[89, 55],
+           [55, 34]], dtype=int64)
+    """
     x = to_array(a, "linalg.matrix_power")
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"linalg.matrix_power of shape {x.shape}; expected square matrices")
@@ -226,7 +262,11 @@ def matrix_power(a, n):
 
 
 def multi_dot(arrays, *, precision=None):
-    """The product of matrices in the cheapest order."""
+    """The product of matrices in the cheapest order.
+
+    >>> jnp.linalg.multi_dot([jnp.ones((2, 9)), jnp.ones((9, 9)), jnp.ones(9)])
+    Array([81., 81.], dtype=float64)
+    """
     xs = [to_array(x, "linalg.multi_dot") for x in arrays]
     if len(xs) < 2:
         raise InvalidValue("multi_dot needs at least two arrays")
@@ -245,7 +285,11 @@ def multi_dot(arrays, *, precision=None):
 
 
 def cond(x, p=None):
-    """The condition number."""
+    """The condition number.
+
+    >>> jnp.linalg.cond(jnp.diag(jnp.array([8.0, 2.0])))
+    Array(4., dtype=float64)
+    """
     x = matrix_of("cond", x)
     if p in (None, 2, -2):
         s = svd(x, compute_uv=False)
@@ -258,7 +302,12 @@ def cond(x, p=None):
 
 
 def tensorsolve(a, b, axes=None):
-    """x with tensordot(a, x, x.ndim) = b."""
+    """x with tensordot(a, x, x.ndim) = b.
+
+    >>> a = jnp.eye(6).reshape(2, 3, 6)
+    >>> jnp.linalg.tensorsolve(a, jnp.arange(6.0).reshape(2, 3))
+    Array([0., 1., 2., 3., 4., 5.], dtype=float64)
+    """
     x, y = pair_of("tensorsolve", a, b)
     if axes is not None:
         order = [k for k in range(x.ndim) if k not in axes] + list(axes)
@@ -270,7 +319,11 @@ def tensorsolve(a, b, axes=None):
 
 
 def tensorinv(a, ind=2):
-    """The inverse of `tensordot` with a."""
+    """The inverse of `tensordot` with a.
+
+    >>> jnp.linalg.tensorinv(jnp.eye(6).reshape(2, 3, 6)).shape
+    (6, 2, 3)
+    """
     x = pair_of("tensorinv", a, 0.0)[0]
     if ind <= 0:
         raise InvalidValue(f"tensorinv with ind={ind}; expected at least 1")
@@ -283,37 +336,67 @@ def tensorinv(a, ind=2):
 
 
 def cross(x1, x2, /, *, axis=-1):
-    """The cross product of vectors of 3 components."""
+    """The cross product of vectors of 3 components.
+
+    >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int64)
+    """
     return _cross(x1, x2, axis=axis)
 
 
 def outer(x1, x2, /):
-    """All products of elements of two vectors."""
+    """All products of elements of two vectors.
+
+    >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([1, 10]))
+    Array([[ 1, 10],
+           [ 2, 20]], dtype=int64)
+    """
     return _outer(x1, x2)
 
 
 def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
-    """The product of matrices, or of stacks of them."""
+    """The product of matrices, or of stacks of them.
+
+    >>> jnp.linalg.matmul(jnp.array([[1.0, 2.0]]), jnp.array([[3.0], [4.0]]))
+    Array([[11.]], dtype=float64)
+    """
     return _matmul(x1, x2, preferred_element_type=preferred_element_type)
 
 
 def tensordot(x1, x2, /, *, axes=2, precision=None, preferred_element_type=None):
-    """Sums of products over axes."""
+    """Sums of products over axes.
+
+    >>> jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
     return _tensordot(x1, x2, axes, preferred_element_type=preferred_element_type)
 
 
 def vecdot(x1, x2, /, *, axis=-1, precision=None, preferred_element_type=None):
-    """Inner products along an axis."""
+    """Inner products along an axis.
+
+    >>> jnp.linalg.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 10]))
+    Array([21, 43], dtype=int64)
+    """
     return _vecdot(x1, x2, axis=axis, preferred_element_type=preferred_element_type)
 
 
 def diagonal(x, /, *, offset=0):
-    """Diagonals of the matrices in the last two axes."""
+    """Diagonals of the matrices in the last two axes.
+
+    >>> jnp.linalg.diagonal(jnp.arange(8).reshape(2, 2, 2))
+    Array([[0, 3],
+           [4, 7]], dtype=int64)
+    """
     return _diagonal(x, offset, -2, -1)
 
 
 def trace(x, /, *, offset=0, dtype=None):
-    """Sums of the diagonals of the matrices in the last two axes."""
+    """Sums of the diagonals of the matrices in the last two axes.
+
+    >>> jnp.linalg.trace(jnp.arange(8).reshape(2, 2, 2))
+    Array([ 3, 11], dtype=int64)
+    """
     return contract.trace(x, offset, -2, -1, dtype)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.numpy.arithmetic import absolute, add, binary, imag, multiply, numbers, truth, zero
+from fnx.numpy.arithmetic import absolute, add, binary, imag, multiply, truth, zero
+from fnx.numpy.division import numbers
 from fnx.numpy.util import (
     constant,
     convert,
@@ -52,7 +53,11 @@ def isnan(x, /):
 
 
 def isinf(x, /):
-    """Whether x is an infinity."""
+    """Whether x is an infinity.
+
+    >>> jnp.isinf(jnp.array([1.0, -jnp.inf, jnp.nan]))
+    Array([False,  True, False], dtype=bool)
+    """
     x = to_array(x, "isinf")
     kind = dtypes.kind(x.dtype)
     if kind == "f":
@@ -63,7 +68,11 @@ def isinf(x, /):
 
 
 def isposinf(x, /, out=None):
-    """Whether x is plus infinity."""
+    """Whether x is plus infinity.
+
+    >>> jnp.isposinf(jnp.array([jnp.inf, -jnp.inf]))
+    Array([ True, False], dtype=bool)
+    """
     no_out("isposinf", out)
     x = to_array(x, "isposinf")
     if not dtypes.is_inexact(x.dtype):
@@ -72,7 +81,11 @@ def isposinf(x, /, out=None):
 
 
 def isneginf(x, /, out=None):
-    """Whether x is minus infinity."""
+    """Whether x is minus infinity.
+
+    >>> jnp.isneginf(jnp.array([jnp.inf, -jnp.inf]))
+    Array([False,  True], dtype=bool)
+    """
     no_out("isneginf", out)
     x = to_array(x, "isneginf")
     if not dtypes.is_inexact(x.dtype):
@@ -81,13 +94,21 @@ def isneginf(x, /, out=None):
 
 
 def isreal(x):
-    """Whether the imaginary part is 0."""
+    """Whether the imaginary part is 0.
+
+    >>> jnp.isreal(jnp.array([1.0, 1j]))
+    Array([ True, False], dtype=bool)
+    """
     y = imag(x)
     return ops.eq(y, zero(y))
 
 
 def iscomplex(x):
-    """Whether the imaginary part is not 0."""
+    """Whether the imaginary part is not 0.
+
+    >>> jnp.iscomplex(jnp.array([1.0, 1j]))
+    Array([False,  True], dtype=bool)
+    """
     y = imag(x)
     return ops.ne(y, zero(y))
 
@@ -105,12 +126,66 @@ def _comparison(name: str, prim: Any, strict: Any, doc: str) -> Callable:
     return fn
 
 
-equal = _comparison("equal", ops.eq, None, "x == y, element by element.")
-not_equal = _comparison("not_equal", ops.ne, None, "x != y, element by element.")
-less = _comparison("less", ops.lt, ops.lt, "x < y; complex numbers by real, then imaginary part.")
-less_equal = _comparison("less_equal", ops.le, ops.lt, "x <= y, as `less`.")
-greater = _comparison("greater", ops.gt, ops.gt, "x > y, as `less`.")
-greater_equal = _comparison("greater_equal", ops.ge, ops.gt, "x >= y, as `less`.")
+equal = _comparison(
+    "equal",
+    ops.eq,
+    None,
+    """x == y, element by element.
+
+    >>> jnp.equal(jnp.arange(3), 1)
+    Array([False,  True, False], dtype=bool)
+    """,
+)
+not_equal = _comparison(
+    "not_equal",
+    ops.ne,
+    None,
+    """x != y, element by element.
+
+    >>> jnp.not_equal(jnp.arange(3), 1)
+    Array([ True, False,  True], dtype=bool)
+    """,
+)
+less = _comparison(
+    "less",
+    ops.lt,
+    ops.lt,
+    """x < y; complex numbers by real, then imaginary part.
+
+    >>> jnp.less(jnp.arange(3), 1)
+    Array([ True, False, False], dtype=bool)
+    """,
+)
+less_equal = _comparison(
+    "less_equal",
+    ops.le,
+    ops.lt,
+    """x <= y, as `less`.
+
+    >>> jnp.less_equal(jnp.arange(3), 1)
+    Array([ True,  True, False], dtype=bool)
+    """,
+)
+greater = _comparison(
+    "greater",
+    ops.gt,
+    ops.gt,
+    """x > y, as `less`.
+
+    >>> jnp.greater(jnp.arange(3), 1)
+    Array([False, False,  True], dtype=bool)
+    """,
+)
+greater_equal = _comparison(
+    "greater_equal",
+    ops.ge,
+    ops.gt,
+    """x >= y, as `less`.
+
+    >>> jnp.greater_equal(jnp.arange(3), 1)
+    Array([False,  True,  True], dtype=bool)
+    """,
+)
 
 
 def _logical(name: str, prim: Any, doc: str) -> Callable:
@@ -131,8 +206,24 @@ logical_and = _logical(
     Array([ True, False], dtype=bool)
     """,
 )
-logical_or = _logical("logical_or", ops.or_, "Whether one is true (not 0).")
-logical_xor = _logical("logical_xor", ops.xor, "Whether exactly one is true (not 0).")
+logical_or = _logical(
+    "logical_or",
+    ops.or_,
+    """Whether one is true (not 0).
+
+    >>> jnp.logical_or(jnp.array([True, False]), False)
+    Array([ True, False], dtype=bool)
+    """,
+)
+logical_xor = _logical(
+    "logical_xor",
+    ops.xor,
+    """Whether exactly one is true (not 0).
+
+    >>> jnp.logical_xor(jnp.array([True, False]), True)
+    Array([False,  True], dtype=bool)
+    """,
+)
 
 
 def logical_not(x, /):
@@ -144,13 +235,44 @@ def logical_not(x, /):
     return ops.not_(truth(x, "logical_not"))
 
 
-bitwise_and = binary("bitwise_and", ops.and_, "The bits set in both.", many=True)
-bitwise_or = binary("bitwise_or", ops.or_, "The bits set in one.", many=True)
-bitwise_xor = binary("bitwise_xor", ops.xor, "The bits set in exactly one.", many=True)
+bitwise_and = binary(
+    "bitwise_and",
+    ops.and_,
+    """The bits set in both.
+
+    >>> jnp.bitwise_and(jnp.array([6, 5]), 3)
+    Array([2, 1], dtype=int64)
+    """,
+    many=True,
+)
+bitwise_or = binary(
+    "bitwise_or",
+    ops.or_,
+    """The bits set in one.
+
+    >>> jnp.bitwise_or(jnp.array([6, 5]), 3)
+    Array([7, 7], dtype=int64)
+    """,
+    many=True,
+)
+bitwise_xor = binary(
+    "bitwise_xor",
+    ops.xor,
+    """The bits set in exactly one.
+
+    >>> jnp.bitwise_xor(jnp.array([6, 5]), 3)
+    Array([5, 6], dtype=int64)
+    """,
+    many=True,
+)
 
 
 def left_shift(x, y, /):
-    """Bits moved up by y."""
+    """Bits moved up by y.
+
+    >>> jnp.left_shift(jnp.array([1, 3]), 2)
+    Array([ 4, 12], dtype=int64)
+    """
     return ops.shift_left(*fit("left_shift", numbers("left_shift", x, y)))
 
 
@@ -158,7 +280,11 @@ bitwise_left_shift = left_shift
 
 
 def invert(x, /):
-    """All bits flipped."""
+    """All bits flipped.
+
+    >>> jnp.invert(jnp.array([0, 5]))
+    Array([-1, -6], dtype=int64)
+    """
     return ops.not_(to_array(x, "invert"))
 
 
@@ -166,7 +292,11 @@ bitwise_not = bitwise_invert = invert
 
 
 def right_shift(x1, x2, /):
-    """Bits moved down by x2; signed integers keep their sign."""
+    """Bits moved down by x2; signed integers keep their sign.
+
+    >>> jnp.right_shift(jnp.array([8, -8]), 2)
+    Array([ 2, -2], dtype=int64)
+    """
     x, y = fit("right_shift", numbers("right_shift", x1, x2))
     signed = dtypes.kind(x.dtype) == "i"
     return (ops.shift_right_arithmetic if signed else ops.shift_right_logical)(x, y)
@@ -176,7 +306,11 @@ bitwise_right_shift = right_shift
 
 
 def bitwise_count(x, /):
-    """The number of bits set in |x|."""
+    """The number of bits set in |x|.
+
+    >>> jnp.bitwise_count(jnp.array([7, 8]))
+    Array([3, 1], dtype=uint8)
+    """
     x = to_array(x, "bitwise_count")
     if x.dtype == dtypes.bool_:
         return convert(x, np.dtype("u1"))
@@ -184,7 +318,11 @@ def bitwise_count(x, /):
 
 
 def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether |a - b| <= atol + rtol * |b|."""
+    """Whether |a - b| <= atol + rtol * |b|.
+
+    >>> jnp.isclose(jnp.array([1.0, 1.1]), 1.0 + 1e-9)
+    Array([ True, False], dtype=bool)
+    """
     x, y = fit("isclose", promote("isclose", a, b))
     if not dtypes.is_inexact(x.dtype):
         x, y = promote_inexact("isclose", x, y)

@@ -28,19 +28,32 @@ def _without_nan(x: Array, value: Any) -> tuple[Array, Array | None]:
 
 
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The sum of what is not nan."""
+    """The sum of what is not nan.
+
+    >>> jnp.nansum(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(4., dtype=float64)
+    """
     x, _ = _without_nan(to_array(a, "nansum"), 0)
     return sum(x, axis, dtype, out, keepdims, initial, where)
 
 
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The product of what is not nan."""
+    """The product of what is not nan.
+
+    >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 3.0]))
+    Array(6., dtype=float64)
+    """
     x, _ = _without_nan(to_array(a, "nanprod"), 1)
     return prod(x, axis, dtype, out, keepdims, initial, where)
 
 
 def _nan_extremum(name: str, fn: Callable, worst: float) -> Callable:
-    @named("nan" + name, f"`{name}` of what is not nan; nan where nothing is left.")
+    example = f">>> jnp.nan{name}(jnp.array([jnp.nan, 2.0]))\n    Array(2., dtype=float64)"
+
+    @named(
+        "nan" + name,
+        f"`{name}` of what is not nan; nan where nothing is left.\n\n    {example}\n    ",
+    )
     def nan_fn(a, axis=None, out=None, keepdims=False, initial=None, where=None):
         x, good = _without_nan(to_array(a, name), worst)
         result = fn(x, axis, out, keepdims, initial, where)
@@ -61,7 +74,12 @@ nanmin = _nan_extremum("min", min, math.inf)
 
 
 def _nan_arg(name: str, fn: Callable, worst: float) -> Callable:
-    @named("nan" + name, f"`{name}` of what is not nan; -1 where nothing is left.")
+    example = f">>> jnp.nan{name}(jnp.array([jnp.nan, 2.0]))\n    Array(1, dtype=int64)"
+
+    @named(
+        "nan" + name,
+        f"`{name}` of what is not nan; -1 where nothing is left.\n\n    {example}\n    ",
+    )
     def nan_fn(a, axis=None, out=None, keepdims=None):
         x, good = _without_nan(to_array(a, name), worst)
         place = fn(x, axis, out, keepdims)
@@ -83,14 +101,22 @@ def _good(x: Array, where: Any) -> Array:
 
 
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """The mean of what is not nan."""
+    """The mean of what is not nan.
+
+    >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(2., dtype=float64)
+    """
     x = to_array(a, "nanmean")
     good = _good(x, where)
     return mean(_without_nan(x, 0)[0], axis, dtype, out, keepdims, where=good)
 
 
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The variance of what is not nan."""
+    """The variance of what is not nan.
+
+    >>> jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(1., dtype=float64)
+    """
     (x,) = promote_inexact("nanvar", a)
     good = _good(x, where)
     clean = _without_nan(x, 0)[0]
@@ -98,7 +124,11 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The standard deviation of what is not nan."""
+    """The standard deviation of what is not nan.
+
+    >>> jnp.nanstd(jnp.array([1.0, jnp.nan, 5.0]))
+    Array(2., dtype=float64)
+    """
     return ufuncs.sqrt(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 

@@ -92,12 +92,24 @@ def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    """Norms of the matrices in the last two axes."""
+    """Norms of the matrices in the last two axes.
+
+    >>> jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]]))
+    Array(5., dtype=float64)
+    >>> jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]]), ord=jnp.inf)
+    Array(4., dtype=float64)
+    """
     return norm(x, ord, (-2, -1), keepdims)
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-    """Norms of vectors along axes, by default of all elements."""
+    """Norms of vectors along axes, by default of all elements.
+
+    >>> jnp.linalg.vector_norm(jnp.array([3.0, -4.0]))
+    Array(5., dtype=float64)
+    >>> jnp.linalg.vector_norm(jnp.array([3.0, -4.0]), ord=1)
+    Array(7., dtype=float64)
+    """
     x = to_array(x, "linalg.vector_norm")
     if axis is None or isinstance(axis, (tuple, list)):
         axes = canonical_axes(axis, x.ndim)

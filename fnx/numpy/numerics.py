@@ -63,7 +63,11 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
 
 
 def ediff1d(ary, to_end=None, to_begin=None):
-    """Differences of neighbours of the flat array, with ends put on."""
+    """Differences of neighbours of the flat array, with ends put on.
+
+    >>> jnp.ediff1d(jnp.array([1, 4, 9]), to_end=0)
+    Array([3, 5, 0], dtype=int64)
+    """
     x = ravel(to_array(ary, "ediff1d"))
     parts = [x[1:] - x[:-1]]
     if to_begin is not None:
@@ -136,7 +140,11 @@ def _gradient(x: Array, h: Any, axis: int, order: int) -> Array:
 
 
 def trapezoid(y, x=None, dx=1.0, axis=-1):
-    """The integral by the trapezoidal rule."""
+    """The integral by the trapezoidal rule.
+
+    >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]), x=jnp.array([0.0, 1.0, 2.0]))
+    Array(3., dtype=float64)
+    """
     if x is None:
         (y,) = promote_inexact("trapezoid", y)
         k = canonical_axis(axis, y.ndim)
@@ -155,7 +163,11 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
 
 
 def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
-    """Angles without jumps of a period."""
+    """Angles without jumps of a period.
+
+    >>> jnp.unwrap(jnp.array([0.0, 170.0, 350.0, 20.0]), period=360.0)
+    Array([  0., 170., 350., 380.], dtype=float64)
+    """
     x, full_turn = promote("unwrap", p, period)
     if x.ndim == 0:
         return x
@@ -174,7 +186,11 @@ def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
 
 
 def interp(x, xp, fp, left=None, right=None, period=None):
-    """Linear interpolation in a table of increasing xp."""
+    """Linear interpolation in a table of increasing xp.
+
+    >>> jnp.interp(jnp.array([0.5, 5.0]), jnp.array([0.0, 1.0, 2.0]), jnp.array([0.0, 10.0, 40.0]))
+    Array([ 5., 40.], dtype=float64)
+    """
     if isinstance(xp, (list, tuple)) or isinstance(fp, (list, tuple)):
         xp, fp = array(xp), array(fp)
     x, xp = promote_inexact("interp", x, xp)
@@ -246,7 +262,11 @@ def _prepared(name: str, a: Any, v: Any, mode: str) -> tuple[Array, Array]:
 
 
 def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
-    """The convolution of two vectors."""
+    """The convolution of two vectors.
+
+    >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+    Array([1., 3., 5., 3.], dtype=float64)
+    """
     x, y = _prepared("convolve", a, v, mode)
     if x.shape[0] < y.shape[0]:
         x, y = y, x
@@ -255,7 +275,11 @@ def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
 
 
 def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None):
-    """The cross-correlation of two vectors."""
+    """The cross-correlation of two vectors.
+
+    >>> jnp.correlate(jnp.array([1, 2, 3, 4]), jnp.array([1, 10]))
+    Array([21., 32., 43.], dtype=float64)
+    """
     x, y = _prepared("correlate", a, v, mode)
     y = ufuncs.conj(y)
     turned = x.shape[0] < y.shape[0]
@@ -270,7 +294,11 @@ def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None
 
 
 def i0(x):
-    """The modified Bessel function of the first kind, order 0."""
+    """The modified Bessel function of the first kind, order 0.
+
+    >>> jnp.i0(jnp.array([0.0, 1.0]))
+    Array([1.        , 1.26606588], dtype=float64)
+    """
     (x,) = promote_inexact("i0", x)
     if dtypes.is_complex(x.dtype):
         raise TypeMismatch("i0 of complex numbers is not implemented")
@@ -279,7 +307,11 @@ def i0(x):
 
 
 def spacing(x, /):
-    """The distance to the next larger float."""
+    """The distance to the next larger float.
+
+    >>> jnp.spacing(jnp.float64(1.0)) == jnp.finfo(jnp.float64).eps
+    Array(True, dtype=bool)
+    """
     (x,) = promote_inexact("spacing", x)
     if x.dtype == np.float16:  # as in NumPy, towards the next one above
         return ops.sub(ops.nextafter(x, scalar(math.inf, x.dtype)), x)

@@ -33,7 +33,13 @@ def need_known(
 
 
 def nonzero(a, *, size=None, fill_value=None):
-    """The positions of elements that are not 0, one array per axis; `size` makes the length static."""
+    """The positions of elements that are not 0, one array per axis; `size` makes the length static.
+
+    >>> jnp.nonzero(jnp.array([[0, 1], [2, 0]]))
+    (Array([0, 1], dtype=int64), Array([1, 0], dtype=int64))
+    >>> jnp.nonzero(jnp.array([0, 5, 0, 7]), size=3, fill_value=-1)
+    (Array([ 1,  3, -1], dtype=int64),)
+    """
     x = to_array(a, "nonzero")
     if not x.ndim:
         raise ShapeError("nonzero of an array of rank 0; expected an axis: jnp.atleast_1d(x)")
@@ -62,12 +68,21 @@ def nonzero(a, *, size=None, fill_value=None):
 
 
 def flatnonzero(a, *, size=None, fill_value=None):
-    """The flat positions of elements that are not 0."""
+    """The flat positions of elements that are not 0.
+
+    >>> jnp.flatnonzero(jnp.array([[0, 1], [2, 0]]))
+    Array([1, 2], dtype=int64)
+    """
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a, *, size=None, fill_value=None):
-    """The positions of elements that are not 0, as rows."""
+    """The positions of elements that are not 0, as rows.
+
+    >>> jnp.argwhere(jnp.array([[0, 1], [2, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int64)
+    """
     x = to_array(a, "argwhere")
     places = nonzero(x, size=size, fill_value=fill_value)
     if x.ndim == 0:

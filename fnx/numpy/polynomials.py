@@ -26,7 +26,11 @@ from fnx.ops.slice import Pad
 
 
 def polyval(p, x, *, unroll=16):
-    """The polynomial of coefficients p, highest first, at x, by Horner's rule."""
+    """The polynomial of coefficients p, highest first, at x, by Horner's rule.
+
+    >>> jnp.polyval(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, 3.0]))
+    Array([0., 8.], dtype=float64)
+    """
     del unroll
     p = array(p) if isinstance(p, (list, tuple)) else p
     p, x = promote("polyval", p, x)
@@ -47,14 +51,22 @@ def _padded(x: Array, n: int) -> Array:
 
 
 def polyadd(a1, a2):
-    """The sum of polynomials."""
+    """The sum of polynomials.
+
+    >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
+    Array([1, 1, 2], dtype=int64)
+    """
     x, y = _two_polynomials("polyadd", a1, a2)
     n = max(x.shape[0], y.shape[0])
     return ufuncs.add(_padded(x, n), _padded(y, n))
 
 
 def polysub(a1, a2):
-    """The difference of polynomials."""
+    """The difference of polynomials.
+
+    >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1, 0, 0]))
+    Array([-1,  1,  2], dtype=int64)
+    """
     x, y = _two_polynomials("polysub", a1, a2)
     n = max(x.shape[0], y.shape[0])
     return ufuncs.subtract(_padded(x, n), _padded(y, n))
@@ -66,7 +78,11 @@ def _leading_zeros(x: Array) -> int:
 
 
 def polymul(a1, a2, *, trim_leading_zeros=False):
-    """The product of polynomials."""
+    """The product of polynomials.
+
+    >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
+    Array([ 1,  0, -1], dtype=int64)
+    """
     x, y = _two_polynomials("polymul", a1, a2)
     if trim_leading_zeros:
         x, y = (z[min(_leading_zeros(z), z.shape[0] - 1) :] for z in (x, y))
@@ -76,7 +92,11 @@ def polymul(a1, a2, *, trim_leading_zeros=False):
 
 
 def polydiv(u, v, *, trim_leading_zeros=False):
-    """Quotient and remainder of polynomials."""
+    """Quotient and remainder of polynomials.
+
+    >>> jnp.polydiv(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, 1.0]))
+    (Array([ 1., -1.], dtype=float64), Array([0., 0., 0.], dtype=float64))
+    """
     a, b = _two_polynomials("polydiv", u, v)
     (a, b) = promote_inexact("polydiv", a, b)
     n, m = a.shape[0] - 1, b.shape[0] - 1
@@ -93,7 +113,11 @@ def polydiv(u, v, *, trim_leading_zeros=False):
 
 
 def polyder(p, m=1):
-    """The m-th derivative of a polynomial."""
+    """The m-th derivative of a polynomial.
+
+    >>> jnp.polyder(jnp.array([1.0, 2.0, 3.0]))
+    Array([2., 2.], dtype=float64)
+    """
     p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyder")
     (p,) = promote_inexact("polyder", p)
     for _ in range(m):
@@ -103,7 +127,11 @@ def polyder(p, m=1):
 
 
 def polyint(p, m=1, k=None):
-    """The m-th antiderivative of a polynomial, with constants k."""
+    """The m-th antiderivative of a polynomial, with constants k.
+
+    >>> jnp.polyint(jnp.array([3.0, 2.0]))
+    Array([1.5, 2. , 0. ], dtype=float64)
+    """
     p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyint")
     (p,) = promote_inexact("polyint", p)
     constants = [0] * m if k is None else list(np.broadcast_to(np.asarray(k), (m,)))
@@ -115,7 +143,11 @@ def polyint(p, m=1, k=None):
 
 
 def poly(seq_of_zeros):
-    """The polynomial with these zeros, or the characteristic one of a matrix."""
+    """The polynomial with these zeros, or the characteristic one of a matrix.
+
+    >>> jnp.poly(jnp.array([1.0, -1.0]))
+    Array([ 1.,  0., -1.], dtype=float64)
+    """
     z = array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else to_array(seq_of_zeros)
     (z,) = promote_inexact("poly", z)
     if z.ndim == 2:
@@ -130,7 +162,11 @@ def poly(seq_of_zeros):
 
 
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
-    """The polynomial of degree `deg` that fits points best, by least squares."""
+    """The polynomial of degree `deg` that fits points best, by least squares.
+
+    >>> jnp.polyfit(jnp.array([0.0, 1.0, 2.0]), jnp.array([1.0, 3.0, 5.0]), 1).round(6)
+    Array([2., 1.], dtype=float64)
+    """
     x, y = promote_inexact("polyfit", x, y)
     if x.ndim != 1 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0] or deg < 0:
         raise ShapeError(f"polyfit of degree {deg} of points of shapes {x.shape} and {y.shape}")
@@ -159,7 +195,11 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
 
 
 def roots(p, *, strip_zeros=True):
-    """The zeros of a polynomial, complex; leading zeros are stripped if values are known."""
+    """The zeros of a polynomial, complex; leading zeros are stripped if values are known.
+
+    >>> jnp.sort(jnp.roots(jnp.array([1.0, -3.0, 2.0])).real).round(6)
+    Array([1., 2.], dtype=float64)
+    """
     p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "roots")
     (p,) = promote_inexact("roots", p)
     if p.ndim != 1:

@@ -138,14 +138,22 @@ def _linspace(a: Array, b: Array, num: int, endpoint: bool) -> tuple[Array, Arra
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    """base ** linspace(start, stop, num)."""
+    """base ** linspace(start, stop, num).
+
+    >>> jnp.logspace(0, 2, 3)
+    Array([  1.,  10., 100.], dtype=float64)
+    """
     exponents = linspace(start, stop, num, endpoint, axis=axis)
     out = ufuncs.power(to_array(base, "logspace"), exponents)
     return out if dtype is None else as_type(out, dtypes.canonical(dtype))
 
 
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    """Numbers from start to stop with a constant ratio."""
+    """Numbers from start to stop with a constant ratio.
+
+    >>> jnp.geomspace(1.0, 8.0, 4)
+    Array([1., 2., 4., 8.], dtype=float64)
+    """
     a, b = broadcast_arrays("geomspace", promote_inexact("geomspace", start, stop))
     sign = ops.sign(a)  # of a complex number its direction, from which the logarithms start
     a, b = ops.div(a, sign), ops.div(b, sign)
@@ -178,12 +186,23 @@ def _diagonal(k: Any, shape: tuple[int, ...]) -> Array:
 
 
 def identity(n, dtype=None):
-    """The identity matrix."""
+    """The identity matrix.
+
+    >>> jnp.identity(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
     return eye(n, dtype=dtype)
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below diagonal k, zeros above."""
+    """Ones at and below diagonal k, zeros above.
+
+    >>> jnp.tri(3)
+    Array([[1., 0., 0.],
+           [1., 1., 0.],
+           [1., 1., 1.]], dtype=float64)
+    """
     shape = canonical_shape((N, N if M is None else M))
     wanted = dtypes.canonical(float if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
@@ -198,12 +217,24 @@ def _matrices(name: str, m: Any) -> Array:
 
 
 def tril(m, k=0):
-    """The matrix with zeros above diagonal k."""
+    """The matrix with zeros above diagonal k.
+
+    >>> jnp.tril(jnp.arange(1, 10).reshape(3, 3))
+    Array([[1, 0, 0],
+           [4, 5, 0],
+           [7, 8, 9]], dtype=int64)
+    """
     return matrix.tril(_matrices("tril", m), int(k))
 
 
 def triu(m, k=0):
-    """The matrix with zeros below diagonal k."""
+    """The matrix with zeros below diagonal k.
+
+    >>> jnp.triu(jnp.arange(1, 10).reshape(3, 3))
+    Array([[1, 2, 3],
+           [0, 5, 6],
+           [0, 0, 9]], dtype=int64)
+    """
     return matrix.triu(_matrices("triu", m), int(k))
 
 
@@ -235,7 +266,12 @@ def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
 
 
 def indices(dimensions, dtype=None, sparse=False):
-    """Grids of indices of an array of a shape."""
+    """Grids of indices of an array of a shape.
+
+    >>> jnp.indices((2, 3))[1]
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int64)
+    """
     shape = canonical_shape(dimensions)
     wanted = dtypes.canonical(int if dtype is None else dtype)
     n = len(shape)
@@ -252,34 +288,62 @@ def indices(dimensions, dtype=None, sparse=False):
 
 
 def tril_indices(n, k=0, m=None):
-    """Row and column indices at and below diagonal k."""
+    """Row and column indices at and below diagonal k.
+
+    >>> jnp.arange(9).reshape(3, 3)[jnp.tril_indices(3)]
+    Array([0, 3, 4, 6, 7, 8], dtype=int64)
+    """
     return tuple(map(array, np.tril_indices(n, k, m)))
 
 
 def triu_indices(n, k=0, m=None):
-    """Row and column indices at and above diagonal k."""
+    """Row and column indices at and above diagonal k.
+
+    >>> jnp.arange(9).reshape(3, 3)[jnp.triu_indices(3)]
+    Array([0, 1, 2, 4, 5, 8], dtype=int64)
+    """
     return tuple(map(array, np.triu_indices(n, k, m)))
 
 
 def tril_indices_from(arr, k=0):
-    """`tril_indices` for a matrix."""
+    """`tril_indices` for a matrix.
+
+    >>> m = jnp.arange(4).reshape(2, 2)
+    >>> m[jnp.tril_indices_from(m)]
+    Array([0, 2, 3], dtype=int64)
+    """
     shape = _matrices("tril_indices_from", arr).shape
     return tril_indices(shape[-2], k, shape[-1])
 
 
 def triu_indices_from(arr, k=0):
-    """`triu_indices` for a matrix."""
+    """`triu_indices` for a matrix.
+
+    >>> m = jnp.arange(4).reshape(2, 2)
+    >>> m[jnp.triu_indices_from(m)]
+    Array([0, 1, 3], dtype=int64)
+    """
     shape = _matrices("triu_indices_from", arr).shape
     return triu_indices(shape[-2], k, shape[-1])
 
 
 def diag_indices(n, ndim=2):
-    """Indices of the diagonal."""
+    """Indices of the diagonal.
+
+    >>> jnp.zeros((2, 2)).at[jnp.diag_indices(2)].set(1.0)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
     return (arange(n),) * ndim
 
 
 def diag_indices_from(arr):
-    """Indices of the diagonal of a hypercube."""
+    """Indices of the diagonal of a hypercube.
+
+    >>> m = jnp.arange(9).reshape(3, 3)
+    >>> m[jnp.diag_indices_from(m)]
+    Array([0, 4, 8], dtype=int64)
+    """
     arr = to_array(arr, "diag_indices_from")
     if len(set(arr.shape)) != 1 or arr.ndim < 2:
         raise InvalidValue(f"diag_indices_from needs axes of one size, not shape {arr.shape}")
@@ -287,7 +351,13 @@ def diag_indices_from(arr):
 
 
 def vander(x, N=None, increasing=False):
-    """Powers of x, one per column."""
+    """Powers of x, one per column.
+
+    >>> jnp.vander(jnp.array([1, 2, 3]))
+    Array([[1, 1, 1],
+           [4, 2, 1],
+           [9, 3, 1]], dtype=int64)
+    """
     x = to_array(x, "vander")
     n = x.shape[0] if N is None else int(N)
     if n < 0:
@@ -299,7 +369,12 @@ def vander(x, N=None, increasing=False):
 
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
-    """The array of a function of index grids."""
+    """The array of a function of index grids.
+
+    >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
+    Array([[ 0,  1,  2],
+           [10, 11, 12]], dtype=int64)
+    """
     return function(*indices(shape, dtype=dtype), **kwargs)
 
 

@@ -244,12 +244,20 @@ all = _test(
 
 
 def count_nonzero(a, axis=None, keepdims=False):
-    """The number of elements that are not 0."""
+    """The number of elements that are not 0.
+
+    >>> jnp.count_nonzero(jnp.array([[0, 1], [2, 3]]), axis=0)
+    Array([1, 2], dtype=int64)
+    """
     return sum(ufuncs.truth(a, "count_nonzero"), axis, INT, keepdims=keepdims)
 
 
 def ptp(a, axis=None, out=None, keepdims=False):
-    """The largest less the smallest element."""
+    """The largest less the smallest element.
+
+    >>> jnp.ptp(jnp.array([3.0, 1.0, 8.0]))
+    Array(7., dtype=float64)
+    """
     no_out("ptp", out)
     return ufuncs.subtract(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
@@ -310,7 +318,11 @@ def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 def array_equal(a1, a2, equal_nan=False):
-    """Whether shapes and elements are equal."""
+    """Whether shapes and elements are equal.
+
+    >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1.0, 2.0]))
+    Array(True, dtype=bool)
+    """
     from fnx.numpy.creation import asarray
 
     x, y = asarray(a1), asarray(a2)
@@ -323,7 +335,11 @@ def array_equal(a1, a2, equal_nan=False):
 
 
 def array_equiv(a1, a2):
-    """Whether shapes broadcast and elements are equal."""
+    """Whether shapes broadcast and elements are equal.
+
+    >>> jnp.array_equiv(jnp.array([[1, 2], [1, 2]]), jnp.array([1, 2]))
+    Array(True, dtype=bool)
+    """
     from fnx.numpy.creation import asarray
 
     try:

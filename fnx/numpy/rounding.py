@@ -47,12 +47,33 @@ floor = _rounding(
     Array([ 1., -2.], dtype=float64)
     """,
 )
-ceil = _rounding("ceil", ops.ceil, "The smallest integer not below x.")
-rint = _rounding("rint", ops.Round(1), "The nearest integer, halves to the even one.", False)
+ceil = _rounding(
+    "ceil",
+    ops.ceil,
+    """The smallest integer not below x.
+
+    >>> jnp.ceil(jnp.array([1.5, -1.5]))
+    Array([ 2., -1.], dtype=float64)
+    """,
+)
+rint = _rounding(
+    "rint",
+    ops.Round(1),
+    """The nearest integer, halves to the even one.
+
+    >>> jnp.rint(jnp.array([0.5, 1.5, 1.6]))
+    Array([0., 2., 2.], dtype=float64)
+    """,
+    False,
+)
 
 
 def trunc(x):
-    """x without its fraction."""
+    """x without its fraction.
+
+    >>> jnp.trunc(jnp.array([1.5, -1.5]))
+    Array([ 1., -1.], dtype=float64)
+    """
     x = to_array(x, "trunc")
     if not dtypes.is_inexact(x.dtype):
         return x
@@ -119,7 +140,11 @@ def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
 
 
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
-    """nan becomes `nan`, infinities the largest finite numbers or what is given."""
+    """nan becomes `nan`, infinities the largest finite numbers or what is given.
+
+    >>> jnp.nan_to_num(jnp.array([1.0, jnp.nan, jnp.inf]), posinf=9.0)
+    Array([1., 0., 9.], dtype=float64)
+    """
     del copy
     x = to_array(x, "nan_to_num")
     if not dtypes.is_inexact(x.dtype):

@@ -69,14 +69,22 @@ def _to_numpy(x: Any) -> Any:
 
 
 def finfo(dtype: Any) -> Any:
-    """The limits of a float dtype."""
+    """The limits of a float dtype.
+
+    >>> float(jnp.finfo(jnp.float64).eps) == 2.0**-52
+    True
+    """
     found = _to_numpy(dtype)
     found = dtypes.canonical(found if not isinstance(found, Array) else found.dtype)
     return ml_dtypes.finfo(found) if found == dtypes.bfloat16 else np.finfo(found)
 
 
 def iinfo(int_type: Any) -> Any:
-    """The limits of an integer dtype."""
+    """The limits of an integer dtype.
+
+    >>> jnp.iinfo(jnp.int8).min, jnp.iinfo(jnp.int8).max
+    (-128, 127)
+    """
     return np.iinfo(dtypes.canonical(_to_numpy(int_type)))
 
 
@@ -89,7 +97,11 @@ class prng_key(extended):
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
-    """Whether a dtype is of a kind: issubdtype(float32, floating); random keys are a `prng_key`."""
+    """Whether a dtype is of a kind: issubdtype(float32, floating); random keys are a `prng_key`.
+
+    >>> jnp.issubdtype(jnp.float32, jnp.floating), jnp.issubdtype(jnp.float32, jnp.integer)
+    (True, False)
+    """
     if getattr(arg1, "extended", None) == "prng_key":
         return arg2 is arg1 or (isinstance(arg2, type) and issubclass(prng_key, arg2))
     if isinstance(arg2, type) and issubclass(arg2, extended):
@@ -107,7 +119,11 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:  # type: ignore[valid-type]
-    """Whether a dtype is of a kind of the array API: "real floating", "integral", ..."""
+    """Whether a dtype is of a kind of the array API: "real floating", "integral", ...
+
+    >>> jnp.isdtype(jnp.int32, "integral"), jnp.isdtype(jnp.int32, ("real floating", "bool"))
+    (True, False)
+    """
     found = dtypes.canonical(_to_numpy(dtype))
     kinds = kind if isinstance(kind, tuple) else (kind,)
     words = {
@@ -131,24 +147,40 @@ def result_type(*args: Any) -> np.dtype:
 
 
 def promote_types(a: Any, b: Any) -> np.dtype:
-    """The dtype to which two dtypes are promoted."""
+    """The dtype to which two dtypes are promoted.
+
+    >>> jnp.promote_types(jnp.int32, jnp.float32)
+    dtype('float32')
+    """
     return result_type(a, b)
 
 
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:  # type: ignore[valid-type]
-    """Whether NumPy would convert a dtype to another."""
+    """Whether NumPy would convert a dtype to another.
+
+    >>> jnp.can_cast(jnp.int32, jnp.float64), jnp.can_cast(jnp.float64, jnp.int32)
+    (True, False)
+    """
     a = from_.dtype if isinstance(from_, Array) else _to_numpy(from_)
     return np.can_cast(a, _to_numpy(to), casting)
 
 
 def isscalar(element: Any) -> bool:  # type: ignore[valid-type]
-    """Whether it is a number, or an array of rank 0."""
+    """Whether it is a number, or an array of rank 0.
+
+    >>> jnp.isscalar(3.0), jnp.isscalar(jnp.ones(2))
+    (True, False)
+    """
     element = element.__jax_array__() if hasattr(element, "__jax_array__") else element
     return np.isscalar(element) or (isinstance(element, (Array, np.ndarray)) and element.ndim == 0)
 
 
 def iscomplexobj(x: Any) -> bool:  # type: ignore[valid-type]
-    """Whether the dtype is complex."""
+    """Whether the dtype is complex.
+
+    >>> jnp.iscomplexobj(jnp.array([1.0, 2j]))
+    True
+    """
     if x is None:
         return False
     if isinstance(x, (list, tuple)) or hasattr(x, "__jax_array__"):
@@ -157,12 +189,20 @@ def iscomplexobj(x: Any) -> bool:  # type: ignore[valid-type]
 
 
 def isrealobj(x: Any) -> bool:  # type: ignore[valid-type]
-    """Whether the dtype is not complex."""
+    """Whether the dtype is not complex.
+
+    >>> jnp.isrealobj(jnp.array([1.0, 2j]))
+    False
+    """
     return not iscomplexobj(x)
 
 
 def iterable(y: Any) -> bool:  # type: ignore[valid-type]
-    """Whether one can iterate over it."""
+    """Whether one can iterate over it.
+
+    >>> jnp.iterable(jnp.ones(2)), jnp.iterable(3.0)
+    (True, False)
+    """
     return np.iterable(y) and getattr(y, "ndim", 1) != 0
 
 

@@ -44,7 +44,13 @@ def unique(
     fill_value=None,
     sorted=True,
 ):
-    """The different elements, sorted; `size` makes the length static."""
+    """The different elements, sorted; `size` makes the length static.
+
+    >>> jnp.unique(jnp.array([3, 1, 3, 2]), return_counts=True)
+    (Array([1, 2, 3], dtype=int64), Array([1, 1, 2], dtype=int64))
+    >>> jnp.unique(jnp.array([3, 1, 3]), size=4, fill_value=-1)
+    Array([ 1,  3, -1, -1], dtype=int64)
+    """
     del sorted
     x = to_array(ar, "unique")
     if size is None:
@@ -118,7 +124,11 @@ def _differs(x: Array, y: Array, equal_nan: bool) -> Array:
 
 
 def unique_values(x, /, *, size=None, fill_value=None):
-    """The different elements, sorted."""
+    """The different elements, sorted.
+
+    >>> jnp.unique_values(jnp.array([3, 1, 3, 2]))
+    Array([1, 2, 3], dtype=int64)
+    """
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
 
@@ -146,31 +156,54 @@ class UniqueInverse(NamedTuple):
 
 
 def unique_all(x, /, *, size=None, fill_value=None):
-    """The different elements with positions, inverse and counts."""
+    """The different elements with positions, inverse and counts.
+
+    >>> found = jnp.unique_all(jnp.array([3, 1, 3]))
+    >>> found.values, found.indices, found.counts
+    (Array([1, 3], dtype=int64), Array([1, 0], dtype=int64), Array([1, 2], dtype=int64))
+    """
     return UniqueAll(
         *unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
     )
 
 
 def unique_counts(x, /, *, size=None, fill_value=None):
-    """The different elements with their counts."""
+    """The different elements with their counts.
+
+    >>> found = jnp.unique_counts(jnp.array([3, 1, 3]))
+    >>> found.values, found.counts
+    (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
+    """
     found = unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueCounts(*found)
 
 
 def unique_inverse(x, /, *, size=None, fill_value=None):
-    """The different elements with the way back."""
+    """The different elements with the way back.
+
+    >>> found = jnp.unique_inverse(jnp.array([3, 1, 3]))
+    >>> found.values[found.inverse_indices]
+    Array([3, 1, 3], dtype=int64)
+    """
     found = unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
     return UniqueInverse(*found)
 
 
 def union1d(ar1, ar2, *, size=None, fill_value=None):
-    """The elements of either array, sorted."""
+    """The elements of either array, sorted.
+
+    >>> jnp.union1d(jnp.array([1, 2]), jnp.array([5, 2]))
+    Array([1, 2, 5], dtype=int64)
+    """
     return unique(concatenate([ravel(ar1), ravel(ar2)]), size=size, fill_value=fill_value)
 
 
 def isin(element, test_elements, assume_unique=False, invert=False, *, method="auto"):
-    """Whether elements are among others."""
+    """Whether elements are among others.
+
+    >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([2, 4]))
+    Array([False,  True, False], dtype=bool)
+    """
     del assume_unique, method
     x, y = promote("isin", element, test_elements)
     y = ravel(y)
@@ -206,7 +239,11 @@ def _set_result(values: Array, keep: Array, size: Any, fill_value: Any) -> Array
 
 
 def setdiff1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
-    """The elements of the first array that the second one lacks."""
+    """The elements of the first array that the second one lacks.
+
+    >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
+    Array([1, 3], dtype=int64)
+    """
     own = to_array(ar1, "setdiff1d").dtype
     x, y = _known_pair("setdiff1d", ar1, ar2, size)
     if size is None:
@@ -223,7 +260,11 @@ def setdiff1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
 
 
 def setxor1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
-    """The elements of exactly one of two arrays."""
+    """The elements of exactly one of two arrays.
+
+    >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([1, 3], dtype=int64)
+    """
     x, y = _known_pair("setxor1d", ar1, ar2, size)
     if size is None:
         return array(np.setxor1d(np.asarray(x), np.asarray(y), assume_unique))
@@ -235,7 +276,11 @@ def setxor1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
 
 
 def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=None, fill_value=None):
-    """The elements of both arrays, sorted."""
+    """The elements of both arrays, sorted.
+
+    >>> jnp.intersect1d(jnp.array([1, 2, 3]), jnp.array([3, 2, 7]))
+    Array([2, 3], dtype=int64)
+    """
     x, y = _known_pair("intersect1d", ar1, ar2, size)
     if size is None:
         found = np.intersect1d(np.asarray(x), np.asarray(y), assume_unique, return_indices)

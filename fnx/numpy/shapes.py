@@ -52,13 +52,21 @@ def ndim(a):
 
 
 def size(a, axis=None):
-    """The number of elements, or along axes."""
+    """The number of elements, or along axes.
+
+    >>> jnp.size(jnp.ones((2, 3))), jnp.size(jnp.ones((2, 3)), axis=1)
+    (6, 3)
+    """
     sizes = shape(a)
     return math.prod([sizes[k] for k in canonical_axes(axis, len(sizes))])
 
 
 def broadcast_shapes(*shapes):
-    """The shape to which shapes broadcast."""
+    """The shape to which shapes broadcast.
+
+    >>> jnp.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     return common_shape("broadcast_shapes", [canonical_shape(s) for s in shapes])
 
 
@@ -104,7 +112,11 @@ def infer_shape(x: Array, shape: Any) -> tuple[int, ...]:
 
 
 def ravel(a, order="C", *, out_sharding=None):
-    """The elements in one axis."""
+    """The elements in one axis.
+
+    >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 2, 3, 4], dtype=int64)
+    """
     return reshape(a, (-1,) if size(a) else (0,), order)
 
 
@@ -126,7 +138,11 @@ permute_dims = transpose
 
 
 def matrix_transpose(x, /):
-    """Matrices with rows and columns exchanged."""
+    """Matrices with rows and columns exchanged.
+
+    >>> jnp.matrix_transpose(jnp.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
     return swapaxes(x, -1, -2)
 
 
@@ -161,7 +177,11 @@ def swapaxes(a, axis1, axis2):
 
 
 def rollaxis(a, axis, start=0):
-    """An axis moved before another."""
+    """An axis moved before another.
+
+    >>> jnp.rollaxis(jnp.ones((2, 3, 4)), 2).shape
+    (4, 2, 3)
+    """
     x = to_array(a, "rollaxis")
     k = canonical_axis(axis, x.ndim)
     start = start + x.ndim if start < 0 else start
@@ -199,19 +219,31 @@ def expand_dims(a, axis):
 
 
 def atleast_1d(*arys):
-    """Arrays with at least one axis."""
+    """Arrays with at least one axis.
+
+    >>> jnp.atleast_1d(5)
+    Array([5], dtype=int64, weak_type=True)
+    """
     outs = [reshape_to(x, x.shape or (1,)) for x in to_arrays("atleast_1d", *arys)]
     return outs[0] if len(outs) == 1 else outs
 
 
 def atleast_2d(*arys):
-    """Arrays with at least two axes, new ones first."""
+    """Arrays with at least two axes, new ones first.
+
+    >>> jnp.atleast_2d(jnp.array([1, 2]))
+    Array([[1, 2]], dtype=int64)
+    """
     outs = [reshape_to(x, (*(1,) * (2 - x.ndim), *x.shape)) for x in to_arrays("atleast_2d", *arys)]
     return outs[0] if len(outs) == 1 else outs
 
 
 def atleast_3d(*arys):
-    """Arrays with at least three axes."""
+    """Arrays with at least three axes.
+
+    >>> jnp.atleast_3d(jnp.array([1, 2])).shape
+    (1, 2, 1)
+    """
     outs = []
     for x in to_arrays("atleast_3d", *arys):
         s = {0: (1, 1, 1), 1: (1, *x.shape, 1), 2: (*x.shape, 1)}.get(x.ndim, x.shape)
@@ -240,7 +272,11 @@ def broadcast_to(array, shape, *, out_sharding=None):
 
 
 def broadcast_arrays(*args):
-    """Arrays in their common shape."""
+    """Arrays in their common shape.
+
+    >>> [x.shape for x in jnp.broadcast_arrays(jnp.ones((2, 1)), jnp.ones(3))]
+    [(2, 3), (2, 3)]
+    """
     return _broadcast_arrays("broadcast_arrays", to_arrays("broadcast_arrays", *args))
 
 
@@ -288,7 +324,11 @@ def concatenate(arrays, axis=0, dtype=None):
 
 
 def concat(arrays, /, *, axis=0):
-    """As `concatenate`."""
+    """As `concatenate`.
+
+    >>> jnp.concat([jnp.array([1, 2]), jnp.array([3])])
+    Array([1, 2, 3], dtype=int64)
+    """
     return concatenate(arrays, axis)
 
 
@@ -313,7 +353,11 @@ def stack(arrays, axis=0, out=None, dtype=None):
 
 
 def unstack(x, /, *, axis=0):
-    """The slices along an axis."""
+    """The slices along an axis.
+
+    >>> jnp.unstack(jnp.array([[1, 2], [3, 4]]), axis=1)
+    (Array([1, 3], dtype=int64), Array([2, 4], dtype=int64))
+    """
     x = moveaxis(to_array(x, "unstack"), axis, 0)
     return tuple([x[k] for k in range(x.shape[0])])
 
@@ -341,19 +385,35 @@ def hstack(tup, dtype=None):
 
 
 def dstack(tup, dtype=None):
-    """Arrays joined along axis 2."""
+    """Arrays joined along axis 2.
+
+    >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[[1, 3],
+            [2, 4]]], dtype=int64)
+    """
     xs = atleast_3d(*_sequence("dstack", tup))
     return concatenate(xs if isinstance(xs, list) else [xs], 2, dtype)
 
 
 def column_stack(tup):
-    """Vectors as columns."""
+    """Vectors as columns.
+
+    >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[1, 3],
+           [2, 4]], dtype=int64)
+    """
     xs = [reshape_to(x, (x.size, 1)) if x.ndim < 2 else x for x in _sequence("column_stack", tup)]
     return concatenate(xs, 1)
 
 
 def block(arrays):
-    """Nested lists of blocks joined, the innermost along the last axis."""
+    """Nested lists of blocks joined, the innermost along the last axis.
+
+    >>> jnp.block([[jnp.eye(2), jnp.zeros((2, 1))], [jnp.ones((1, 3))]])
+    Array([[1., 0., 0.],
+           [0., 1., 0.],
+           [1., 1., 1.]], dtype=float64)
+    """
 
     def depth(x: Any) -> int:
         return 1 + max([depth(y) for y in x]) if isinstance(x, list) else 0
@@ -375,7 +435,12 @@ def block(arrays):
 
 
 def append(arr, values, axis=None):
-    """Arrays joined, flat by default."""
+    """Arrays joined, flat by default.
+
+    >>> jnp.append(jnp.array([[1, 2]]), jnp.array([[3, 4]]), axis=0)
+    Array([[1, 2],
+           [3, 4]], dtype=int64)
+    """
     return concatenate([to_array(arr, "append"), to_array(values, "append")], axis)
 
 
@@ -397,7 +462,11 @@ def split(ary, indices_or_sections, axis=0):
 
 
 def array_split(ary, indices_or_sections, axis=0):
-    """Parts that are nearly equal, or that end at indices."""
+    """Parts that are nearly equal, or that end at indices.
+
+    >>> jnp.array_split(jnp.arange(5), 2)
+    [Array([0, 1, 2], dtype=int64), Array([3, 4], dtype=int64)]
+    """
     x = to_array(ary, "array_split")
     k = canonical_axis(axis, x.ndim)
     n = x.shape[k]
@@ -416,17 +485,29 @@ def array_split(ary, indices_or_sections, axis=0):
 
 
 def hsplit(ary, indices_or_sections):
-    """`split` along axis 1 (0 of vectors)."""
+    """`split` along axis 1 (0 of vectors).
+
+    >>> jnp.hsplit(jnp.arange(4), 2)
+    [Array([0, 1], dtype=int64), Array([2, 3], dtype=int64)]
+    """
     return split(ary, indices_or_sections, 0 if ndim(ary) == 1 else 1)
 
 
 def vsplit(ary, indices_or_sections):
-    """`split` along axis 0."""
+    """`split` along axis 0.
+
+    >>> jnp.vsplit(jnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1, 2]], dtype=int64), Array([[3, 4]], dtype=int64)]
+    """
     return split(ary, indices_or_sections, 0)
 
 
 def dsplit(ary, indices_or_sections):
-    """`split` along axis 2."""
+    """`split` along axis 2.
+
+    >>> [part.shape for part in jnp.dsplit(jnp.ones((2, 3, 4)), 2)]
+    [(2, 3, 2), (2, 3, 2)]
+    """
     return split(ary, indices_or_sections, 2)
 
 

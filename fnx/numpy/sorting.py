@@ -79,7 +79,11 @@ def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False,
 
 
 def lexsort(keys, axis=-1):
-    """The positions that sort by several keys, the last one first."""
+    """The positions that sort by several keys, the last one first.
+
+    >>> jnp.lexsort((jnp.array([3, 1, 2]), jnp.array([0, 1, 0])))
+    Array([2, 0, 1], dtype=int64)
+    """
     xs = [to_array(k, "lexsort") for k in keys]
     if not xs:
         raise TypeMismatch("lexsort needs at least one key")
@@ -93,18 +97,31 @@ def lexsort(keys, axis=-1):
 
 
 def sort_complex(a):
-    """Complex numbers sorted by real, then imaginary part."""
+    """Complex numbers sorted by real, then imaginary part.
+
+    >>> jnp.sort_complex(jnp.array([2 + 1j, 1 + 5j, 2 - 1j]))
+    Array([1.+5.j, 2.-1.j, 2.+1.j], dtype=complex128)
+    """
     x = to_array(a, "sort_complex")
     return sort(convert(x, dtypes.complex_of(x.dtype)))
 
 
 def partition(a, kth, axis=-1):
-    """The elements with the kth at its place, smaller ones before, larger ones after."""
+    """The elements with the kth at its place, smaller ones before, larger ones after.
+
+    >>> jnp.partition(jnp.array([7, 1, 5, 3]), 1)[1]
+    Array(3, dtype=int64)
+    """
     return sort(a, axis)
 
 
 def argpartition(a, kth, axis=-1):
-    """The positions that partition."""
+    """The positions that partition.
+
+    >>> x = jnp.array([7, 1, 5, 3])
+    >>> x[jnp.argpartition(x, 1)[1]]
+    Array(3, dtype=int64)
+    """
     return argsort(a, axis)
 
 
@@ -154,7 +171,11 @@ def _nan_last(before: Any, x: Array, y: Array) -> Array:
 
 
 def digitize(x, bins, right=False, *, method=None):
-    """The bin of each x, for bins that increase or decrease."""
+    """The bin of each x, for bins that increase or decrease.
+
+    >>> jnp.digitize(jnp.array([0.5, 1.5, 9.0]), jnp.array([1.0, 2.0]))
+    Array([0, 1, 2], dtype=int64)
+    """
     del method
     edges = to_array(bins, "digitize")
     x = to_array(x, "digitize")

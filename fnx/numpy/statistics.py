@@ -60,7 +60,11 @@ def nanquantile(
     *,
     weights=None,
 ):
-    """`quantile` of what is not nan."""
+    """`quantile` of what is not nan.
+
+    >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 2.0, 3.0]), 0.5)
+    Array(2., dtype=float64)
+    """
     no_out("nanquantile", out)
     return _quantile(a, q, axis, method, keepdims, weights, skip_nan=True)
 
@@ -77,7 +81,11 @@ def percentile(
     weights=None,
     out_sharding=None,
 ):
-    """`quantile` of q / 100."""
+    """`quantile` of q / 100.
+
+    >>> jnp.percentile(jnp.array([0.0, 10.0, 20.0]), jnp.array([25, 50]))
+    Array([ 5., 10.], dtype=float64)
+    """
     no_out("percentile", out)
     return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=False)
 
@@ -93,7 +101,11 @@ def nanpercentile(
     *,
     weights=None,
 ):
-    """`percentile` of what is not nan."""
+    """`percentile` of what is not nan.
+
+    >>> jnp.nanpercentile(jnp.array([0.0, jnp.nan, 20.0]), 25)
+    Array(5., dtype=float64)
+    """
     no_out("nanpercentile", out)
     return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=True)
 
@@ -104,13 +116,21 @@ def _percent(q: Any) -> Array:
 
 
 def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-    """The middle value, or the mean of the two middle ones."""
+    """The middle value, or the mean of the two middle ones.
+
+    >>> jnp.median(jnp.array([7.0, 1.0, 3.0, 5.0]))
+    Array(4., dtype=float64)
+    """
     no_out("median", out)
     return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=False)
 
 
 def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
-    """`median` of what is not nan."""
+    """`median` of what is not nan.
+
+    >>> jnp.nanmedian(jnp.array([7.0, jnp.nan, 3.0]))
+    Array(5., dtype=float64)
+    """
     no_out("nanmedian", out)
     return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=True)
 
@@ -211,7 +231,12 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
 
 
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
-    """The covariance matrix of variables that are rows (or columns)."""
+    """The covariance matrix of variables that are rows (or columns).
+
+    >>> jnp.cov(jnp.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
     x = to_array(m, "cov")
     if x.ndim > 2 or (y is not None and np.ndim(y) > 2):
         raise InvalidValue(f"cov of shape {x.shape}; expected at most 2 axes")
@@ -255,7 +280,12 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
 
 
 def corrcoef(x, y=None, rowvar=True, dtype=None):
-    """The matrix of correlation coefficients."""
+    """The matrix of correlation coefficients.
+
+    >>> jnp.corrcoef(jnp.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).round(6)
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
     c = cov(x, y, rowvar, dtype=dtype)
     if c.ndim == 0:
         return ufuncs.divide(c, c)

@@ -118,24 +118,44 @@ def _roll_axis(x: Array, by: Any, axis: int) -> Array:
 
 
 def flip(m, axis=None):
-    """Elements in reverse order along axes, by default all."""
+    """Elements in reverse order along axes, by default all.
+
+    >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=0)
+    Array([[3, 4],
+           [1, 2]], dtype=int64)
+    """
     x = to_array(m, "flip")
     axes = canonical_axes(axis, x.ndim)
     return Rev(axes)(x) if axes else x
 
 
 def fliplr(m):
-    """Columns in reverse order."""
+    """Columns in reverse order.
+
+    >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int64)
+    """
     return flip(m, 1)
 
 
 def flipud(m):
-    """Rows in reverse order."""
+    """Rows in reverse order.
+
+    >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
+    Array([[3, 4],
+           [1, 2]], dtype=int64)
+    """
     return flip(m, 0)
 
 
 def rot90(m, k=1, axes=(0, 1)):
-    """Rotated by 90 degrees, k times, from the first axis toward the second."""
+    """Rotated by 90 degrees, k times, from the first axis toward the second.
+
+    >>> jnp.rot90(jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int64)
+    """
     x = to_array(m, "rot90")
     a, b = canonical_axes(tuple(axes), x.ndim)
     turns = k % 4
@@ -147,7 +167,12 @@ def rot90(m, k=1, axes=(0, 1)):
 
 
 def resize(a, new_shape):
-    """Elements repeated, or cut off, to fill a shape."""
+    """Elements repeated, or cut off, to fill a shape.
+
+    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 4))
+    Array([[1, 2, 3, 1],
+           [2, 3, 1, 2]], dtype=int64)
+    """
     x = ravel(a)
     new = canonical_shape(new_shape)
     n = math.prod(new)

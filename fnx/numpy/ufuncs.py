@@ -3,6 +3,7 @@
 
 from fnx.numpy.arithmetic import *
 from fnx.numpy.arithmetic import one, times, truth, where3, zero
+from fnx.numpy.division import *
 from fnx.numpy.elementary import *
 from fnx.numpy.logic import *
 from fnx.numpy.rounding import *

@@ -1,0 +1,156 @@
+"""Division of integers and floats into quotient and remainder; common divisors and multiples."""
+
+from typing import Any
+
+from fnx.core import dtypes
+from fnx.core.array import Array
+from fnx.core.errors import TypeMismatch
+from fnx.core.interpreter import Tracer
+from fnx.numpy.arithmetic import absolute, one, zero
+from fnx.numpy.util import (
+    broadcast_arrays,
+    convert,
+    eager,
+    fit,
+    promote,
+    select,
+    transformation,
+)
+from fnx.ops import elementwise as ops
+from fnx.ops.reduction import ReduceOr
+
+
+def floor_divide(x1, x2, /):
+    """The largest integer not above x1 / x2.
+
+    >>> jnp.floor_divide(jnp.array([7, -7]), 2)
+    Array([ 3, -4], dtype=int64)
+    """
+    x, y = fit("floor_divide", numbers("floor_divide", x1, x2))
+    kind = dtypes.kind(x.dtype)
+    if kind == "u":
+        return ops.div(x, y)
+    if kind == "i":
+        q = ops.div(x, y)
+        inexact = ops.ne(ops.rem(x, y), zero(x))
+        below = ops.and_(ops.ne(ops.sign(x), ops.sign(y)), inexact)
+        return select(below, ops.sub(q, one(q)), q)
+    if kind == "c":
+        raise TypeMismatch("floor_divide is not defined for complex numbers")
+    return _float_divmod(x, y)[0]
+
+
+def numbers(name: str, *xs: Any) -> list[Array]:
+    xs = promote(name, *xs)
+    return [convert(x, dtypes.int32) for x in xs] if xs[0].dtype == dtypes.bool_ else xs
+
+
+def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
+    r = ops.rem(x, y)
+    q = ops.div(select(ops.eq(y, zero(y)), x, ops.sub(x, r)), y)
+    wrong = ops.and_(ops.ne(r, zero(r)), ops.ne(ops.sign(y), ops.sign(r)))
+    r = select(wrong, ops.add(r, y), r)
+    q = select(wrong, ops.sub(q, one(q)), q)
+    return ops.Round(0)(q), r
+
+
+def remainder(x1, x2, /):
+    """x1 - x2 * floor(x1 / x2): has the sign of x2.
+
+    >>> jnp.remainder(jnp.array([7, -7]), 3)
+    Array([1, 2], dtype=int64)
+    """
+    x, y = fit("remainder", numbers("remainder", x1, x2))
+    kind = dtypes.kind(x.dtype)
+    if kind in "iu":
+        y = select(ops.eq(y, zero(y)), one(y), y)
+    r = ops.rem(x, y)
+    if kind == "u":
+        return r
+    other = ops.ne(ops.lt(r, zero(r)), ops.lt(y, zero(y)))
+    return select(ops.and_(other, ops.ne(r, zero(r))), ops.add(r, y), r)
+
+
+mod = remainder
+
+
+def fmod(x1, x2, /):
+    """The remainder of x1 / x2 with the sign of x1.
+
+    >>> jnp.fmod(jnp.array([7, -7]), 3)
+    Array([ 1, -1], dtype=int64)
+    """
+    x, y = fit("fmod", numbers("fmod", x1, x2))
+    if dtypes.is_integer(x.dtype):
+        y = select(ops.eq(y, zero(y)), one(y), y)
+    return ops.rem(x, y)
+
+
+def divmod(x1, x2, /):
+    """(floor_divide(x1, x2), remainder(x1, x2)).
+
+    >>> jnp.divmod(jnp.array([7, -7]), 3)
+    (Array([ 2, -3], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    x, y = fit("divmod", numbers("divmod", x1, x2))
+    if dtypes.is_float(x.dtype):
+        return _float_divmod(x, y)
+    return floor_divide(x, y), remainder(x, y)
+
+
+def gcd(x1, x2):
+    """The greatest common divisor.
+
+    Raises TypeMismatch, a TypeError, for floats.
+
+    >>> jnp.gcd(jnp.array([12, 20]), 8)
+    Array([4, 4], dtype=int64)
+    """
+    x, y = fit("gcd", promote("gcd", x1, x2))
+    _need_integers("gcd", x)
+    x, y = ops.abs_(x) if x.dtype.kind == "i" else x, ops.abs_(y) if y.dtype.kind == "i" else y
+    x, y = broadcast_arrays("gcd", [x, y])
+
+    def step(pair: tuple) -> tuple:  # of Euclid's algorithm
+        x, y = pair
+        done = ops.eq(y, zero(y))
+        return select(done, x, y), select(done, y, ops.rem(x, select(done, one(y), y)))
+
+    if not (isinstance(x, Tracer) or isinstance(y, Tracer)) and eager():
+        while y._value.any():  # type: ignore[attr-defined]
+            x, y = step((x, y))
+        return x
+    left = lambda pair: ReduceOr(tuple(range(y.ndim)))(ops.ne(pair[1], zero(pair[1])))
+    if not y.ndim:
+        left = lambda pair: ops.ne(pair[1], zero(pair[1]))
+    return transformation("while_loop")(left, step, (x, y))[0]
+
+
+def lcm(x1, x2):
+    """The least common multiple.
+
+    Raises TypeMismatch, a TypeError, for floats.
+
+    >>> jnp.lcm(jnp.array([4, 6]), 10)
+    Array([20, 30], dtype=int64)
+    """
+    x, y = fit("lcm", promote("lcm", x1, x2))
+    divisor = gcd(x, y)
+    safe = select(ops.eq(divisor, zero(divisor)), one(divisor), divisor)
+    return ops.mul(absolute(x), ops.div(absolute(y), safe))  # overflows as NumPy's does
+
+
+def _need_integers(name: str, x: Array) -> None:
+    if not dtypes.is_integer(x.dtype):
+        raise TypeMismatch(f"{name} needs integers, not dtype {x.dtype}")
+
+
+__all__ = [
+    "divmod",
+    "floor_divide",
+    "fmod",
+    "gcd",
+    "lcm",
+    "mod",
+    "remainder",
+]
