@@ -14,7 +14,11 @@ from fnx.numpy.util import canonical_axis, canonical_shape, promote_inexact, to_
 
 
 class ResizeMethod(enum.Enum):
-    """How pixels are interpolated."""
+    """How pixels are interpolated.
+
+    >>> fnx.image.resize(jnp.array([1.0, 2.0]), (4,), fnx.image.ResizeMethod.NEAREST)
+    Array([1., 1., 2., 2.], dtype=float64)
+    """
 
     NEAREST = 0
     LINEAR = 1
@@ -160,6 +164,10 @@ def scale_and_translate(
     """Results at i show the image at (i - translation) / scale, along each of the `spatial_dims`.
 
     `scale` and `translation` are vectors that may be traced; pixels from outside are 0.
+
+    >>> line, double, by = jnp.array([1.0, 2.0]), jnp.array([2.0]), jnp.array([0.0])
+    >>> fnx.image.scale_and_translate(line, (4,), (0,), double, by, "linear")
+    Array([1.  , 1.25, 1.75, 2.  ], dtype=float64)
     """
     del precision
     shape = canonical_shape(shape)

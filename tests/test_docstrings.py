@@ -22,7 +22,7 @@ MODULES = sorted(
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     module = importlib.import_module(name)
-    names = {"np": np, "fnx": fnx, "jnp": jnp}
+    names = {"np": np, "fnx": fnx, "jnp": jnp, "lax": lax}
     result = doctest.testmod(module, extraglobs=names, optionflags=OPTIONS)
     assert result.failed == 0
 

@@ -9,6 +9,7 @@ from fnx.lax.convolutions import *
 from fnx.lax.elementwise import *
 from fnx.lax.gathers import *
 from fnx.lax.parallel import *
+from fnx.lax.parameterized import *
 from fnx.lax.patches import *
 from fnx.lax.platforms import *
 from fnx.lax.primitives import *
@@ -23,30 +24,50 @@ DotDimensionNumbers = _Any
 
 
 class RoundingMethod:
-    """How lax.round treats halves."""
+    """How lax.round treats halves.
+
+    >>> lax.round(jnp.array([0.5]), lax.RoundingMethod.AWAY_FROM_ZERO)
+    Array([1.], dtype=float64)
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
 
 
 def with_sharding_constraint(x: _Any, shardings: _Any) -> _Any:
-    """`x` itself: there is one device."""
+    """`x` itself: there is one device.
+
+    >>> lax.with_sharding_constraint(jnp.arange(3), None)
+    Array([0, 1, 2], dtype=int64)
+    """
     del shardings
     return x
 
 
 def optimization_barrier(operand: _Any) -> _Any:
-    """`operand` itself."""
+    """`operand` itself.
+
+    >>> lax.optimization_barrier((jnp.arange(3), 2.0))
+    (Array([0, 1, 2], dtype=int64), 2.0)
+    """
     return operand
 
 
 def empty(shape: _Any, dtype: _Any, *, out_sharding: _Any = None) -> _Any:
-    """Zeros of a shape and dtype."""
+    """Zeros of a shape and dtype.
+
+    >>> lax.empty((2, 3), float).shape
+    (2, 3)
+    """
     return full(shape, 0, dtype)  # noqa: F405
 
 
 def dtype(x: _Any) -> _Any:
-    """The dtype of an array or a number."""
+    """The dtype of an array or a number.
+
+    >>> lax.dtype(1.0), lax.dtype(jnp.ones(2, "float32"))
+    (dtype('float64'), dtype('float32'))
+    """
     from fnx.numpy.util import type_of_any
 
     return _canonical(type_of_any(x)[0])

@@ -23,7 +23,11 @@ __all__ = [
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Layouts such as ("NHWC", "HWIO", "NHWC") as axis numbers."""
+    """Layouts such as ("NHWC", "HWIO", "NHWC") as axis numbers.
+
+    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).lhs_spec
+    (0, 3, 1, 2)
+    """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
     rank = len(lhs_shape)
@@ -63,7 +67,12 @@ def conv_general_dilated(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """General convolution, as XLA defines it (a correlation: the kernel is not flipped)."""
+    """General convolution, as XLA defines it (a correlation: the kernel is not flipped).
+
+    >>> x = jnp.arange(5.0).reshape(1, 1, 5)
+    >>> lax.conv_general_dilated(x, jnp.array([[[1.0, 0.0, -1.0]]]), (1,), "VALID")
+    Array([[[-2., -2., -2.]]], dtype=float64)
+    """
     del precision, out_sharding
     x, w = to_array(lhs, "conv_general_dilated"), to_array(rhs, "conv_general_dilated", 1)
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
@@ -97,7 +106,12 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Convolution with the default layout (batch, features, space)."""
+    """Convolution with the default layout (batch, features, space).
+
+    >>> lax.conv(jnp.ones((1, 1, 4, 4)), jnp.ones((1, 1, 3, 3)), (1, 1), "VALID")
+    Array([[[[9., 9.],
+             [9., 9.]]]], dtype=float64)
+    """
     return conv_general_dilated(
         lhs,
         rhs,
@@ -118,7 +132,12 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Convolution with dilations and the default layout."""
+    """Convolution with dilations and the default layout.
+
+    >>> x, kernel = jnp.ones((1, 1, 3)), jnp.ones((1, 1, 2))
+    >>> lax.conv_with_general_padding(x, kernel, (1,), [(1, 0)], None, None)
+    Array([[[1., 2., 2.]]], dtype=float64)
+    """
     return conv_general_dilated(
         lhs,
         rhs,
@@ -142,7 +161,12 @@ def conv_transpose(
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
 ) -> Array:
-    """The transpose of a convolution with these strides: it enlarges."""
+    """The transpose of a convolution with these strides: it enlarges.
+
+    >>> x, kernel = jnp.ones((1, 2, 1)), jnp.array([1.0, 5.0]).reshape(2, 1, 1)
+    >>> lax.conv_transpose(x, kernel, (2,), "VALID", dimension_numbers=("NHC", "HIO", "NHC")).ravel()
+    Array([5., 1., 5., 1.], dtype=float64)
+    """
     x, w = to_array(lhs, "conv_transpose"), to_array(rhs, "conv_transpose", 1)
     spatial = x.ndim - 2
     if dimension_numbers is None:

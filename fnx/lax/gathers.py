@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.lax.elementwise import full, full_like, neg, select
+from fnx.lax.elementwise import neg
+from fnx.lax.parameterized import full, full_like, select
 from fnx.numpy.indexing import getitem
 from fnx.numpy.util import named, to_array
 from fnx.ops.indexing import Gather, ScatterAdd
@@ -38,7 +39,13 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Array:
-    """Windows of the operand at start indices."""
+    """Windows of the operand at start indices.
+
+    >>> rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, (1, 2))
+    Array([[4, 5],
+           [0, 1]], dtype=int64)
+    """
     x, i = to_array(operand, "gather"), to_array(start_indices, "gather", 1)
     kind = GatherScatterMode.from_any(mode)
     prim = Gather(
@@ -52,8 +59,15 @@ def gather(
     return prim(x, i)
 
 
-def _scatter(name: str, prim: Callable) -> Callable:
-    @named(name, "The operand with windows at the scatter indices combined with the updates.")
+def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
+    doc = f"""The operand with windows at the scatter indices {what} the updates.
+
+    >>> one = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.{name}(jnp.array([1.0, 2.0, 3.0]), jnp.array([[2], [0]]), jnp.array([5.0, 0.0]), one)
+    Array({gives}, dtype=float64)
+    """
+
+    @named(name, doc)
     def fn(
         operand: Any,
         scatter_indices: Any,
@@ -86,7 +100,13 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: Any = None,
 ) -> Array:
-    """The operand with `func` of its elements at the scatter indices, applied once to each."""
+    """The operand with `func` of its elements at the scatter indices, applied once to each.
+
+    >>> one = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x, at = jnp.array([1.0, 4.0, 9.0]), jnp.array([[2], [1]])
+    >>> lax.scatter_apply(x, at, jnp.sqrt, one, update_shape=(2,))
+    Array([1., 2., 3.], dtype=float64)
+    """
     x = to_array(operand, "scatter_apply")
     there = scatter(
         full_like(x, False, bool), scatter_indices, full(update_shape, True), dimension_numbers,
@@ -95,22 +115,36 @@ def scatter_apply(
     return select(there, to_array(func(x)), x)
 
 
-scatter = _scatter("scatter", Scatter)
-scatter_add = _scatter("scatter_add", ScatterAdd)
-scatter_mul = _scatter("scatter_mul", ScatterMul)
-scatter_min = _scatter("scatter_min", ScatterMin)
-scatter_max = _scatter("scatter_max", ScatterMax)
+scatter = _scatter("scatter", Scatter, "replaced by", "[0., 2., 5.]")
+scatter_add = _scatter("scatter_add", ScatterAdd, "increased by", "[1., 2., 8.]")
+scatter_mul = _scatter("scatter_mul", ScatterMul, "multiplied by", "[ 0.,  2., 15.]")
+scatter_min = _scatter(
+    "scatter_min", ScatterMin, "replaced, where they are larger, by", "[0., 2., 3.]"
+)
+scatter_max = _scatter(
+    "scatter_max", ScatterMax, "replaced, where they are smaller, by", "[1., 2., 5.]"
+)
 
 
 def scatter_sub(
     operand: Any, scatter_indices: Any, updates: Any, *args: Any, **kwargs: Any
 ) -> Array:
-    """The operand with updates subtracted."""
+    """The operand with updates subtracted.
+
+    >>> one = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_sub(jnp.zeros(3), jnp.array([[2], [2]]), jnp.array([1.0, 4.0]), one)
+    Array([ 0.,  0., -5.], dtype=float64)
+    """
     return scatter_add(operand, scatter_indices, neg(to_array(updates)), *args, **kwargs)
 
 
 def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Array:
-    """Positions along several axes at once."""
+    """Positions along several axes at once.
+
+    >>> lax.index_take(jnp.arange(12).reshape(3, 4), jnp.array([[2, 0]]), axes=(0,))
+    Array([[ 8,  9, 10, 11],
+           [ 0,  1,  2,  3]], dtype=int64)
+    """
     index: list = [slice(None)] * to_array(src).ndim
     for axis, i in zip(axes, idxs, strict=True):
         index[axis] = i

@@ -14,7 +14,11 @@ from fnx.ops.tridiagonal import tridiagonal_solve as _tridiagonal_solve
 
 
 class SvdAlgorithm(enum.Enum):
-    """Names of algorithms that `svd` accepts; LAPACK's divide and conquer computes all of them."""
+    """Names of algorithms that `svd` accepts; LAPACK's divide and conquer computes all of them.
+
+    >>> lax.linalg.svd(jnp.eye(2), compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.QR)
+    Array([1., 1.], dtype=float64)
+    """
 
     DEFAULT = "default"
     QR = "QR"
@@ -24,7 +28,11 @@ class SvdAlgorithm(enum.Enum):
 
 
 class EigImplementation(enum.Enum):
-    """Names of libraries that `eig` accepts; LAPACK computes all of them."""
+    """Names of libraries that `eig` accepts; LAPACK computes all of them.
+
+    >>> lax.linalg.EigImplementation.LAPACK in lax.linalg.EigImplementation
+    True
+    """
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -32,7 +40,11 @@ class EigImplementation(enum.Enum):
 
 
 class EighImplementation(enum.Enum):
-    """Names of algorithms that `eigh` accepts; LAPACK's divide and conquer computes all of them."""
+    """Names of algorithms that `eigh` accepts; LAPACK's divide and conquer computes all of them.
+
+    >>> lax.linalg.EighImplementation.QR in lax.linalg.EighImplementation
+    True
+    """
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -46,7 +58,12 @@ def _symmetric(x: Array, wanted: bool) -> Array:
 
 
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular L with L Lᴴ = x; nan where x is not positive definite."""
+    """The lower triangular L with L Lᴴ = x; nan where x is not positive definite.
+
+    >>> lax.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float64)
+    """
     return ops.cholesky(_symmetric(to_array(x, "cholesky"), symmetrize_input))
 
 
@@ -60,7 +77,13 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """The x with op(a) x = b, or x op(a) = b, where a is triangular; b may be a vector."""
+    """The x with op(a) x = b, or x op(a) = b, where a is triangular; b may be a vector.
+
+    >>> lower = jnp.array([[2.0, 0.0], [1.0, 4.0]])
+    >>> lax.linalg.triangular_solve(lower, jnp.array([[2.0], [9.0]]), left_side=True, lower=True)
+    Array([[1.],
+           [2.]], dtype=float64)
+    """
     a, b = to_array(a, "triangular_solve"), to_array(b, "triangular_solve", 1)
     vector = b.ndim == a.ndim - 1
     if vector:
@@ -77,19 +100,34 @@ def triangular_solve(
 
 
 def lu(x: Any) -> tuple[Array, Array, Array]:
-    """The LU decomposition with partial pivoting: (lu, pivots, permutation)."""
+    """The LU decomposition with partial pivoting: (lu, pivots, permutation).
+
+    >>> packed, pivots, order = lax.linalg.lu(jnp.array([[1.0, 2.0], [4.0, 4.0]]))
+    >>> packed, order
+    (Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float64), Array([1, 0], dtype=int32))
+    """
     return ops.lu(to_array(x, "lu"))
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
-    """The permutation that row exchanges make."""
+    """The permutation that row exchanges make.
+
+    >>> lax.linalg.lu_pivots_to_permutation(jnp.array([2, 2, 2]), 3)
+    Array([2, 0, 1], dtype=int32)
+    """
     return ops.LUPivotsToPermutation(int(permutation_size))(to_array(pivots))
 
 
 def qr(
     x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None
 ) -> tuple:
-    """The QR decomposition."""
+    """The QR decomposition.
+
+    >>> q, r = lax.linalg.qr(jnp.ones((3, 2)), full_matrices=False)
+    >>> q.shape, r.shape
+    ((3, 2), (2, 2))
+    """
     del use_magma
     return spectral.QR(bool(full_matrices), bool(pivoting))(to_array(x, "qr"))
 
@@ -102,7 +140,11 @@ def svd(
     subset_by_index: Any = None,
     algorithm: Any = None,
 ) -> Any:
-    """The singular value decomposition: (u, s, vᴴ), or s alone."""
+    """The singular value decomposition: (u, s, vᴴ), or s alone.
+
+    >>> lax.linalg.svd(jnp.diag(jnp.array([2.0, 3.0])), compute_uv=False)
+    Array([3., 2.], dtype=float64)
+    """
     del algorithm
     if subset_by_index is not None and full_matrices and compute_uv:
         raise InvalidValue("svd with subset_by_index and full_matrices=True; expected one of them")
@@ -127,7 +169,12 @@ def eigh(
     subset_by_index: Any = None,
     implementation: Any = None,
 ) -> tuple[Array, Array]:
-    """Eigenvectors and eigenvalues, ascending, of Hermitian matrices: (v, w), in this order."""
+    """Eigenvectors and eigenvalues, ascending, of Hermitian matrices: (v, w), in this order.
+
+    >>> vectors, values = lax.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> values.round(6)
+    Array([1., 3.], dtype=float64)
+    """
     del sort_eigenvalues, implementation
     x = _symmetric(to_array(x, "eigh"), symmetrize_input)
     v, w = spectral.Eigh(bool(lower))(x)
@@ -142,7 +189,11 @@ def eig(
     compute_right_eigenvectors: bool = True,
     **_: Any,
 ) -> list[Array]:
-    """Eigenvalues and, as asked for, left and right eigenvectors."""
+    """Eigenvalues and, as asked for, left and right eigenvectors.
+
+    >>> lax.linalg.eig(jnp.diag(jnp.array([2.0, 3.0])))[0]
+    Array([2.+0.j, 3.+0.j], dtype=complex128)
+    """
     prim = spectral.Eig(bool(compute_left_eigenvectors), bool(compute_right_eigenvectors))
     return list(prim(to_array(x, "eig")))
 
@@ -154,14 +205,26 @@ def schur(
     sort_eig_vals: bool = False,
     select_callable: Any = None,
 ) -> list[Array]:
-    """The Schur decomposition: (T, Z) with x = Z T Zᴴ."""
+    """The Schur decomposition: (T, Z) with x = Z T Zᴴ.
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> t, z = lax.linalg.schur(a)
+    >>> bool(jnp.allclose(z @ t @ z.T, a))
+    True
+    """
     if sort_eig_vals or select_callable is not None:
         raise InvalidValue("schur does not sort eigenvalues; expected sort_eig_vals=False")
     return list(spectral.Schur(bool(compute_schur_vectors))(to_array(x, "schur")))
 
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
-    """The x with A x = b for tridiagonal A: lower, main and upper diagonals, each of d's length."""
+    """The x with A x = b for tridiagonal A: lower, main and upper diagonals, each of d's length.
+
+    >>> off, diagonal = jnp.array([0.0, 1.0]), jnp.array([2.0, 2.0])
+    >>> lax.linalg.tridiagonal_solve(off, diagonal, off[::-1], jnp.array([[3.0], [3.0]]))
+    Array([[1.],
+           [1.]], dtype=float64)
+    """
     if perturb_singular:
         raise InvalidValue("tridiagonal_solve does not perturb; expected perturb_singular=False")
     return _tridiagonal_solve(*(to_array(x, "tridiagonal_solve") for x in (dl, d, du, b)))
@@ -171,17 +234,32 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
 
 def geqrf(a: Any) -> tuple[Array, Array]:
-    """R above the diagonal, reflections below it, and their factors tau, for `householder_product`."""
+    """R above the diagonal, reflections below it, and their factors tau, for `householder_product`.
+
+    >>> packed, taus = lax.linalg.geqrf(jnp.ones((3, 2)))
+    >>> packed.shape, taus.shape
+    ((3, 2), (2,))
+    """
     return tuple(reflections.Geqrf()(to_array(a, "geqrf")))
 
 
 def hessenberg(a: Any) -> tuple[Array, Array]:
-    """The upper Hessenberg form of square matrices, with reflections below it, and their taus."""
+    """The upper Hessenberg form of square matrices, with reflections below it, and their taus.
+
+    >>> packed, taus = lax.linalg.hessenberg(jnp.ones((3, 3)))
+    >>> packed.shape, taus.shape
+    ((3, 3), (2,))
+    """
     return tuple(reflections.Gehrd()(to_array(a, "hessenberg")))
 
 
 def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
-    """Hermitian matrices made tridiagonal: packed with reflections, the diagonals d and e, taus."""
+    """Hermitian matrices made tridiagonal: packed with reflections, the diagonals d and e, taus.
+
+    >>> packed, d, e, taus = lax.linalg.tridiagonal(jnp.diag(jnp.array([1.0, 2.0, 3.0])))
+    >>> d, e
+    (Array([1., 2., 3.], dtype=float64), Array([0., 0.], dtype=float64))
+    """
     return tuple(reflections.Sytrd(bool(lower))(to_array(a, "tridiagonal")))
 
 
@@ -204,7 +282,13 @@ def _reflections(a: Any, taus: Any, name: str) -> tuple[Array, Array]:
 
 
 def householder_product(a: Any, taus: Any) -> Array:
-    """The first columns, as many as `a` has, of the product of the reflections in it."""
+    """The first columns, as many as `a` has, of the product of the reflections in it.
+
+    >>> packed, taus = lax.linalg.geqrf(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
+    >>> q = lax.linalg.householder_product(packed, taus)
+    >>> bool(jnp.allclose(q.T @ q, jnp.eye(2)))
+    True
+    """
     v, t = _reflections(a, taus, "householder_product")
     shape = to_array(a).shape
     first = matrix.adjoint(v[..., : shape[-1], :])
@@ -213,7 +297,14 @@ def householder_product(a: Any, taus: Any) -> Array:
 
 
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Array:
-    """Q c, or c Q with left=False, for the product Q of reflections; Qᴴ with `transpose`."""
+    """Q c, or c Q with left=False, for the product Q of reflections; Qᴴ with `transpose`.
+
+    >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
+    >>> packed, taus = lax.linalg.geqrf(a)
+    >>> r = lax.linalg.ormqr(packed, taus, a, transpose=True)
+    >>> bool(jnp.allclose(r, jnp.triu(packed)))
+    True
+    """
     v, t = _reflections(a, taus, "ormqr")
     c = to_array(c, "ormqr", 2)
     t = matrix.adjoint(t) if transpose else t
@@ -234,7 +325,12 @@ def symmetric_product(
     beta: float = 0.0,
     symmetrize_output: bool = False,
 ) -> Array:
-    """alpha A Aᵀ + beta C for symmetric C, of which only the lower triangle counts."""
+    """alpha A Aᵀ + beta C for symmetric C, of which only the lower triangle counts.
+
+    >>> lax.linalg.symmetric_product(jnp.array([[1.0], [2.0]]), jnp.zeros((2, 2)), symmetrize_output=True)
+    Array([[1., 2.],
+           [2., 4.]], dtype=float64)
+    """
     a, c = to_array(a_matrix, "symmetric_product"), to_array(c_matrix, "symmetric_product", 1)
     product = mul(scalar(alpha, a.dtype), matrix.matmul(a, matrix.swap(a)))
     out = add(product, mul(scalar(beta, c.dtype), c))
@@ -244,7 +340,11 @@ def symmetric_product(
 
 
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
-    """The upper triangular factor of Rᵀ R + w wᵀ, from the upper triangular R."""
+    """The upper triangular factor of Rᵀ R + w wᵀ, from the upper triangular R.
+
+    >>> lax.linalg.cholesky_update(jnp.array([[3.0]]), jnp.array([4.0]))
+    Array([[5.]], dtype=float64)
+    """
     r, w = to_array(r_matrix, "cholesky_update"), to_array(w_vector, "cholesky_update", 1)
     product = add(
         matrix.matmul(matrix.swap(r), r),

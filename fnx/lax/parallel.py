@@ -150,10 +150,16 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     return tree_util.tree_map(lambda v: v / count, total)
 
 
-def _extremum(name: str, prim: Any, which: str) -> Callable:
-    doc = f"The {which} over the lanes of a named axis, or of several, element by element."
+def _extremum(name: str, prim: Any, which: str, gives: str) -> Callable:
+    doc = f"""The {which} over the lanes of a named axis, or of several, element by element.
 
-    @named(name, f"{doc}\n\n    NameError for a name that is not bound.\n    ")
+    NameError for a name that is not bound.
+
+    >>> fnx.vmap(lambda x: lax.{name}(x, "i"), axis_name="i")(jnp.array([1, 5, 2]))
+    Array({gives}, dtype=int64)
+    """
+
+    @named(name, doc)
     def fn(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         names = _names(axis_name)
         groups = _groups(axis_index_groups, names)
@@ -162,8 +168,8 @@ def _extremum(name: str, prim: Any, which: str) -> Callable:
     return fn
 
 
-pmax = _extremum("pmax", ops.PMax, "largest")
-pmin = _extremum("pmin", ops.PMin, "smallest")
+pmax = _extremum("pmax", ops.PMax, "largest", "[5, 5, 5]")
+pmin = _extremum("pmin", ops.PMin, "smallest", "[1, 1, 1]")
 
 
 # --- exchanges ---------------------------------------------------------------------------------
@@ -224,7 +230,11 @@ def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
 
 
 def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
-    """`x` itself: what differs between lanes is found out, and not declared."""
+    """`x` itself: what differs between lanes is found out, and not declared.
+
+    >>> fnx.vmap(lambda x: lax.pcast(x, "i", to="varying"), axis_name="i")(jnp.arange(3))
+    Array([0, 1, 2], dtype=int64)
+    """
     if to not in ("varying", "reduced", "unreduced"):
         raise InvalidValue(f"pcast to={to!r}; expected 'varying', 'reduced' or 'unreduced'")
     if axis_name is not None:
@@ -233,7 +243,11 @@ def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
 
 
 def pvary(x: Tree, axis_name: Any) -> Tree:
-    """`x` itself, as `pcast(x, axis_name, to="varying")`."""
+    """`x` itself, as `pcast(x, axis_name, to="varying")`.
+
+    >>> fnx.vmap(lambda x: lax.pvary(x, "i"), axis_name="i")(jnp.arange(3))
+    Array([0, 1, 2], dtype=int64)
+    """
     return pcast(x, axis_name, to="varying")
 
 
@@ -344,5 +358,10 @@ def all_to_all(
 
 
 def pswapaxes(x: Tree, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Tree:
-    """Exchange the named axis with an axis of `x` of the same size."""
+    """Exchange the named axis with an axis of `x` of the same size.
+
+    >>> fnx.vmap(lambda x: lax.pswapaxes(x, "i", 0), axis_name="i")(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int64)
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)

@@ -31,7 +31,12 @@ def conv_general_dilated_patches(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """What a convolution's kernel sees at each place, as features: of each channel all its window."""
+    """What a convolution's kernel sees at each place, as features: of each channel all its window.
+
+    >>> lax.conv_general_dilated_patches(jnp.arange(4.0).reshape(1, 1, 4), (2,), (1,), "VALID")
+    Array([[[0., 1., 2.],
+            [1., 2., 3.]]], dtype=float64)
+    """
     x = to_array(lhs, "conv_general_dilated_patches")
     window = tuple(int(n) for n in filter_shape)
     rank = len(window) + 2
@@ -60,6 +65,10 @@ def conv_general_dilated_local(
     """A convolution with a kernel for each place of the result.
 
     The axes of `rhs` are those of a kernel: results, channels and their windows, then places.
+
+    >>> x, kernels = jnp.ones((1, 1, 3)), jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 2, 2)
+    >>> lax.conv_general_dilated_local(x, kernels, (1,), "VALID", (2,))
+    Array([[[4., 6.]]], dtype=float64)
     """
     x, w = to_array(lhs, "conv_general_dilated_local"), to_array(rhs, "rhs", 1)
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
@@ -73,7 +82,11 @@ def conv_general_dilated_local(
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[list[int], ...]:
-    """The orders of axes that bring layouts such as ("NHWC", "HWIO", "NHWC") to batch, features, space."""
+    """The orders of axes that bring layouts such as ("NHWC", "HWIO", "NHWC") to batch, features, space.
+
+    >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
+    ([0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2])
+    """
     rank = len(dimension_numbers[0])
     numbers = conv_dimension_numbers((0,) * rank, (0,) * rank, dimension_numbers)
     return tuple([list(spec) for spec in numbers])
@@ -96,7 +109,12 @@ def _out_shape(
 def conv_general_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
 ) -> tuple[int, ...]:
-    """The shape of a convolution's result."""
+    """The shape of a convolution's result.
+
+    >>> layouts = ("NHWC", "HWIO", "NHWC")
+    >>> lax.conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 4), (2, 2), "SAME", layouts)
+    (1, 4, 4, 4)
+    """
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     ones = (1,) * len(window_strides)
     return _out_shape(lhs_shape, rhs_shape, window_strides, padding, numbers, ones)
@@ -105,7 +123,12 @@ def conv_general_shape_tuple(
 def conv_transpose_shape_tuple(
     lhs_shape: Sizes, rhs_shape: Sizes, window_strides: Sizes, padding: Any, dimension_numbers: Any
 ) -> tuple[int, ...]:
-    """The shape of the result of `conv_transpose`."""
+    """The shape of the result of `conv_transpose`.
+
+    >>> layouts = ("NHWC", "HWIO", "NHWC")
+    >>> lax.conv_transpose_shape_tuple((1, 8, 8, 3), (3, 3, 3, 4), (2, 2), "SAME", layouts)
+    (1, 16, 16, 4)
+    """
     numbers = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     if isinstance(padding, str):
         windows = [rhs_shape[k] for k in numbers.rhs_spec[2:]]
@@ -122,7 +145,11 @@ def reduce_window_shape_tuple(
     base_dilation: Sizes | None = None,
     window_dilation: Sizes | None = None,
 ) -> tuple[int, ...]:
-    """The shape of the result of `reduce_window`."""
+    """The shape of the result of `reduce_window`.
+
+    >>> lax.reduce_window_shape_tuple((8, 8), (3, 3), (1, 1), [(0, 0), (1, 1)])
+    (6, 8)
+    """
     ones = (1,) * len(operand_shape)
     sizes = [dilated(n, d) for n, d in zip(operand_shape, base_dilation or ones, strict=True)]
     window = [dilated(n, d) for n, d in zip(window_dimensions, window_dilation or ones)]

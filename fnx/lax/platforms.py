@@ -11,14 +11,22 @@ from fnx.core.errors import InvalidValue
 
 
 class AccuracyMode(enum.Enum):
-    """Accepted where JAX asks for it; functions have one accuracy."""
+    """Accepted where JAX asks for it; functions have one accuracy.
+
+    >>> lax.exp(jnp.array([0.0]), accuracy=lax.AccuracyMode.HIGHEST)
+    Array([1.], dtype=float64)
+    """
 
     DEFAULT = 0
     HIGHEST = 1
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Accepted where JAX asks for it; products are computed in the dtype of their operands."""
+    """Accepted where JAX asks for it; products are computed in the dtype of their operands.
+
+    >>> lax.dot(jnp.ones(2), jnp.ones(2), precision=lax.DotAlgorithmPreset.F64_F64_F64)
+    Array(2., dtype=float64)
+    """
 
     DEFAULT = 0
     ANY_F8_ANY_F8_F32 = 1
@@ -56,7 +64,11 @@ def platform_dependent(
 
 
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
-    """The function `decomposition` itself: names of operations are for other compilers."""
+    """The function `decomposition` itself: names of operations are for other compilers.
+
+    >>> lax.composite(lambda x: x + 1, name="my.increment")(jnp.array([1.0]))
+    Array([2.], dtype=float64)
+    """
     del name, version
 
     def composed(*args: Any, **attributes: Any) -> Any:
@@ -66,18 +78,29 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
 
 
 def create_token(_: Any = None) -> Array:
-    """A value that orders effects elsewhere; here they have the order of the program."""
+    """A value that orders effects elsewhere; here they have the order of the program.
+
+    >>> lax.create_token().shape
+    (0,)
+    """
     return ConcreteArray(np.zeros(0, bool))
 
 
 def after_all(*operands: Any) -> Array:
-    """A token after others."""
+    """A token after others.
+
+    >>> lax.after_all(lax.create_token(), lax.create_token()).shape
+    (0,)
+    """
     del operands
     return create_token()
 
 
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
-    """Does nothing: JAX keeps what computes `val` for its side effects, which here are kept anyway."""
+    """Does nothing: JAX keeps what computes `val` for its side effects, which here are kept anyway.
+
+    >>> lax.dce_sink(jnp.array([1.0]))
+    """
     del val, prevent_mlir_dce
 
 

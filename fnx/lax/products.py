@@ -9,7 +9,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.lax.elementwise import ge, lt, select
+from fnx.lax.elementwise import ge, lt
+from fnx.lax.parameterized import select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
 from fnx.numpy.util import promote, to_array
@@ -30,7 +31,11 @@ __all__ = [
 
 
 class Precision(enum.Enum):
-    """Accepted where JAX asks for it; products are always computed in full precision."""
+    """Accepted where JAX asks for it; products are always computed in full precision.
+
+    >>> lax.dot(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]), precision=lax.Precision.HIGHEST)
+    Array(11., dtype=float64)
+    """
 
     DEFAULT = 0
     HIGH = 1
@@ -49,6 +54,10 @@ def dot_general(
     """Products summed over contracted axes, element by element along batch axes.
 
     `dimension_numbers`: ((lhs contracted, rhs contracted), (lhs batch, rhs batch)).
+
+    >>> x, y = jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))
+    >>> lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,)))).shape
+    (5, 2, 4)
     """
     del precision, out_sharding
     x, y = to_array(lhs, "dot_general"), to_array(rhs, "dot_general", 1)
@@ -67,7 +76,11 @@ def dot(
     dimension_numbers: Any = None,
     **_: Any,
 ) -> Array:
-    """Vector and matrix products."""
+    """Vector and matrix products.
+
+    >>> lax.dot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
+    Array([21., 43.], dtype=float64)
+    """
     del args, precision
     x, y = to_array(lhs, "dot"), to_array(rhs, "dot", 1)
     if dimension_numbers is None:
@@ -78,7 +91,11 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
-    """Matrix products of stacks of matrices."""
+    """Matrix products of stacks of matrices.
+
+    >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
     x, y = to_array(lhs, "batch_matmul"), to_array(rhs, "batch_matmul", 1)
     batch = tuple(range(x.ndim - 2))
     return dot_general(x, y, (((x.ndim - 1,), (y.ndim - 2,)), (batch, batch)), precision)
@@ -96,6 +113,12 @@ def ragged_dot(
     """Rows of `lhs` [m, k] times the matrix of their group in `rhs` [g, k, n]; group follows group.
 
     Rows behind the last group are zero. It is one product of matrices, g times as long.
+
+    >>> rows, matrices = jnp.ones((3, 1)), jnp.array([[[2.0]], [[5.0]]])
+    >>> lax.ragged_dot(rows, matrices, jnp.array([1, 2]))
+    Array([[2.],
+           [5.],
+           [5.]], dtype=float64)
     """
     del out_sharding
     x, w, sizes = (to_array(a, "ragged_dot", k) for k, a in enumerate((lhs, rhs, group_sizes)))
@@ -120,7 +143,11 @@ def ragged_dot(
 
 
 class FftType(enum.IntEnum):
-    """Kinds of Fourier transforms."""
+    """Kinds of Fourier transforms.
+
+    >>> lax.fft(jnp.ones(4), lax.FftType.RFFT, (4,)).real
+    Array([4., 0., 0.], dtype=float64)
+    """
 
     FFT = 0
     IFFT = 1
@@ -129,7 +156,11 @@ class FftType(enum.IntEnum):
 
 
 def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
-    """The Fourier transform over the last axes."""
+    """The Fourier transform over the last axes.
+
+    >>> lax.fft(jnp.array([1.0, 0.0, 0.0, 0.0], dtype=complex), "FFT", (4,)).real
+    Array([1., 1., 1., 1.], dtype=float64)
+    """
     kind = fft_type.name.lower() if isinstance(fft_type, FftType) else str(fft_type).lower()
     x = to_array(x, "fft")
     if isinstance(fft_lengths, (int, np.integer)):

@@ -25,8 +25,10 @@ def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(canonical_axis(k, ndim) for k in axes))
 
 
-def _reduction(name: str, prim: Callable) -> Callable:
-    @named(name, f"The {name.split('_')[1]} over axes.")
+def _reduction(name: str, prim: Callable, what: str, gives: str) -> Callable:
+    example = f">>> lax.{name}(jnp.array([[6, 3], [1, 1]]), (1,))\n    Array({gives}, dtype=int64)"
+
+    @named(name, f"{what} over axes.\n\n    {example}\n    ")
     def fn(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
         del out_sharding
         x = to_array(operand, name)
@@ -35,13 +37,19 @@ def _reduction(name: str, prim: Callable) -> Callable:
     return fn
 
 
-reduce_sum = _reduction("reduce_sum", Sum)
-reduce_max = _reduction("reduce_max", ops.Max)
-reduce_min = _reduction("reduce_min", ops.Min)
-reduce_prod = _reduction("reduce_prod", ops.Prod)
-reduce_and = _reduction("reduce_and", ops.ReduceAnd)
-reduce_or = _reduction("reduce_or", ops.ReduceOr)
-reduce_xor = _reduction("reduce_xor", ops.ReduceXor)
+reduce_sum = _reduction("reduce_sum", Sum, "The sum", "[9, 2]")
+reduce_max = _reduction("reduce_max", ops.Max, "The largest element", "[6, 1]")
+reduce_min = _reduction("reduce_min", ops.Min, "The smallest element", "[3, 1]")
+reduce_prod = _reduction("reduce_prod", ops.Prod, "The product", "[18,  1]")
+reduce_and = _reduction(
+    "reduce_and", ops.ReduceAnd, "The bits set in all elements, or whether all hold,", "[2, 1]"
+)
+reduce_or = _reduction(
+    "reduce_or", ops.ReduceOr, "The bits set in an element, or whether one holds,", "[7, 1]"
+)
+reduce_xor = _reduction(
+    "reduce_xor", ops.ReduceXor, "The bits set in an odd number of elements", "[5, 0]"
+)
 
 
 def _index_dtype(dtype: Any) -> np.dtype:
@@ -52,19 +60,32 @@ def _index_dtype(dtype: Any) -> np.dtype:
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """The index of the first largest element along an axis."""
+    """The index of the first largest element along an axis.
+
+    >>> lax.argmax(jnp.array([[1, 5, 2]]), 1, jnp.int32)
+    Array([1], dtype=int32)
+    """
     x = to_array(operand, "argmax")
     return ops.ArgMax((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """The index of the first smallest element along an axis."""
+    """The index of the first smallest element along an axis.
+
+    >>> lax.argmin(jnp.array([[3, 5, 2]]), 1, jnp.int32)
+    Array([2], dtype=int32)
+    """
     x = to_array(operand, "argmin")
     return ops.ArgMin((canonical_axis(axis, x.ndim),), _index_dtype(index_dtype))(x)
 
 
-def _cumulative(name: str) -> Callable:
-    @named(name, f"The {name} along an axis, from its end if `reverse`.")
+def _cumulative(name: str, what: str, gives: str) -> Callable:
+    example = f">>> lax.{name}(jnp.array([2.0, 3.0, 1.0]))\n    Array({gives}, dtype=float64)"
+
+    @named(
+        name,
+        f"{what} up to each element of an axis, from its end if `reverse`.\n\n    {example}\n    ",
+    )
     def fn(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
         x = to_array(operand, name)
         return Cumulative(name, canonical_axis(axis, x.ndim), bool(reverse))(x)
@@ -72,8 +93,12 @@ def _cumulative(name: str) -> Callable:
     return fn
 
 
-cumsum, cumprod, cummax, cummin, cumlogsumexp = (
-    _cumulative(n) for n in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+cumsum = _cumulative("cumsum", "The sums", "[2., 5., 6.]")
+cumprod = _cumulative("cumprod", "The products", "[2., 6., 6.]")
+cummax = _cumulative("cummax", "The largest elements", "[2., 3., 3.]")
+cummin = _cumulative("cummin", "The smallest elements", "[2., 2., 1.]")
+cumlogsumexp = _cumulative(
+    "cumlogsumexp", "log(sum(exp(x)))", "[2.        , 3.31326169, 3.40760596]"
 )
 
 
@@ -110,7 +135,11 @@ def reduce(
     dimensions: Sequence[int],
     out_sharding: Any = None,
 ) -> Any:
-    """Folds pytrees of arrays over axes with an associative operation on pytrees of scalars."""
+    """Folds pytrees of arrays over axes with an associative operation on pytrees of scalars.
+
+    >>> lax.reduce(jnp.array([[1.0, 2.0], [3.0, 4.0]]), 1.0, lax.mul, (1,))
+    Array([ 2., 12.], dtype=float64)
+    """
     del out_sharding
     xs, inits, structure = _with_inits("reduce", operands, init_values)
     jaxpr = _scalar_jaxpr(computation, [ShapedArray((), x.dtype) for x in xs], structure)
@@ -145,7 +174,11 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: Any,
 ) -> list[tuple[int, int]]:
-    """The numbers that "SAME", "SAME_LOWER" or "VALID" stand for."""
+    """The numbers that "SAME", "SAME_LOWER" or "VALID" stand for.
+
+    >>> lax.padtype_to_pads((8,), (3,), (2,), "SAME")
+    [(0, 1)]
+    """
     if not isinstance(padding, str):
         return [(int(lo), int(hi)) for lo, hi in padding]
     kind = padding.upper()
@@ -174,6 +207,9 @@ def reduce_window(
     """Folds of windows; `computation` is lax.add, lax.max, lax.min, or any operation on scalars.
 
     Pytrees of arrays, with first values alike, are folded together by an operation on two such trees.
+
+    >>> lax.reduce_window(jnp.array([1, 5, 2, 4]), 0, lax.max, (2,))
+    Array([5, 5, 4], dtype=int64)
     """
     xs, inits, structure = _with_inits("reduce_window", operand, init_value)
     x = xs[0]
@@ -254,7 +290,11 @@ def _general_window(
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """An array, or several together by the first `num_keys` of them, sorted along an axis."""
+    """An array, or several together by the first `num_keys` of them, sorted along an axis.
+
+    >>> lax.sort((jnp.array([3, 1, 2]), jnp.array([30, 10, 20])))
+    (Array([1, 2, 3], dtype=int64), Array([10, 20, 30], dtype=int64))
+    """
     many = isinstance(operand, (tuple, list))
     xs = [to_array(x, "sort", k) for k, x in enumerate(operand if many else [operand])]
     axis = canonical_axis(dimension, xs[0].ndim)
@@ -263,24 +303,40 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple:
-    """Keys sorted along an axis, and values in the same order."""
+    """Keys sorted along an axis, and values in the same order.
+
+    >>> lax.sort_key_val(jnp.array([3, 1, 2]), jnp.array([30, 10, 20]))
+    (Array([1, 2, 3], dtype=int64), Array([10, 20, 30], dtype=int64))
+    """
     return sort((keys, values), dimension, is_stable, 1)
 
 
 def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Array]:
-    """The k largest elements along an axis, largest first, and their indices (int32)."""
+    """The k largest elements along an axis, largest first, and their indices (int32).
+
+    >>> lax.top_k(jnp.array([3, 9, 5]), 2)
+    [Array([9, 5], dtype=int64), Array([1, 2], dtype=int32)]
+    """
     del is_stable  # equal elements come in the order of their indices
     x = to_array(operand, "top_k")
     return list(checked(sorting.TopK(int(k), canonical_axis(axis, x.ndim)), x))
 
 
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:
-    """The k largest elements and their indices; exact here."""
+    """The k largest elements and their indices; exact here.
+
+    >>> lax.approx_max_k(jnp.array([3.0, 9.0, 5.0]), 2)[0]
+    Array([9., 5.], dtype=float64)
+    """
     return tuple(top_k(operand, k, axis=reduction_dimension))
 
 
 def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:
-    """The k smallest elements and their indices; exact here."""
+    """The k smallest elements and their indices; exact here.
+
+    >>> lax.approx_min_k(jnp.array([3.0, 9.0, 5.0]), 2)[0]
+    Array([3., 5.], dtype=float64)
+    """
     from fnx.ops.elementwise import neg
 
     values, indices = top_k(neg(to_array(operand)), k, axis=reduction_dimension)

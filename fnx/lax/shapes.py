@@ -27,7 +27,11 @@ def _ints(xs: Any) -> tuple[int, ...]:
 
 
 def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
-    """The shape to which shapes broadcast."""
+    """The shape to which shapes broadcast.
+
+    >>> lax.broadcast_shapes((2, 1), (1, 3))
+    (2, 3)
+    """
     from fnx.numpy.util import common_shape
 
     return common_shape("broadcast_shapes", [tuple(s) for s in shapes])
@@ -36,21 +40,34 @@ def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
 def broadcast_in_dim(
     operand: Any, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """The operand repeated: its axis k becomes axis `broadcast_dimensions[k]` of `shape`."""
+    """The operand repeated: its axis k becomes axis `broadcast_dimensions[k]` of `shape`.
+
+    >>> lax.broadcast_in_dim(jnp.array([1, 2]), (2, 3), (0,))
+    Array([[1, 1, 1],
+           [2, 2, 2]], dtype=int64)
+    """
     del out_sharding
     x = to_array(operand, "broadcast_in_dim")
     return checked(Broadcast(_ints(shape), _ints(broadcast_dimensions)), x)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """The operand with new leading axes."""
+    """The operand with new leading axes.
+
+    >>> lax.broadcast(jnp.array([1, 2]), (3,)).shape
+    (3, 2)
+    """
     x = to_array(operand, "broadcast")
     sizes = _ints(sizes)
     return Broadcast((*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))(x)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Array:
-    """The array with leading axes of size 1, up to `rank`."""
+    """The array with leading axes of size 1, up to `rank`.
+
+    >>> lax.broadcast_to_rank(jnp.array([1, 2]), 3).shape
+    (1, 1, 2)
+    """
     x = to_array(x, "broadcast_to_rank")
     if rank < x.ndim:
         raise InvalidValue(f"broadcast_to_rank: an array of rank {x.ndim} to the lower rank {rank}")
@@ -60,13 +77,22 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
 def broadcasted_iota(
     dtype: Any, shape: Shape, dimension: int, *, out_sharding: Any = None
 ) -> Array:
-    """0, 1, 2, ... along an axis of `shape`."""
+    """0, 1, 2, ... along an axis of `shape`.
+
+    >>> lax.broadcasted_iota(int, (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int64)
+    """
     shape = _ints(shape)
     return Iota(canonical_axis(dimension, len(shape)), dtypes.canonical(dtype), shape)()
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """0, 1, ..., size - 1."""
+    """0, 1, ..., size - 1.
+
+    >>> lax.iota(jnp.float32, 3)
+    Array([0., 1., 2.], dtype=float32)
+    """
     return Iota(0, dtypes.canonical(dtype), (int(size),))()
 
 
@@ -77,7 +103,12 @@ def reshape(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """The elements in row-major order (of `dimensions`, if given) in another shape."""
+    """The elements in row-major order (of `dimensions`, if given) in another shape.
+
+    >>> lax.reshape(jnp.arange(4), (2, 2))
+    Array([[0, 1],
+           [2, 3]], dtype=int64)
+    """
     x = to_array(operand, "reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)
@@ -86,7 +117,11 @@ def reshape(
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """Consecutive axes made one."""
+    """Consecutive axes made one.
+
+    >>> lax.collapse(jnp.ones((2, 3, 4)), 1).shape
+    (2, 12)
+    """
     x = to_array(operand, "collapse")
     lo = start_dimension + x.ndim if start_dimension < 0 else start_dimension
     hi = x.ndim if stop_dimension is None else stop_dimension
@@ -96,7 +131,11 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 def squeeze(array: Any, dimensions: Sequence[int] | None = None) -> Array:
-    """Without axes of size 1 (all of them, if `dimensions` is None)."""
+    """Without axes of size 1 (all of them, if `dimensions` is None).
+
+    >>> lax.squeeze(jnp.ones((1, 3, 1)), (2,)).shape
+    (1, 3)
+    """
     x = to_array(array, "squeeze")
     if dimensions is None:
         axes = tuple(k for k, n in enumerate(x.shape) if n == 1)
@@ -115,7 +154,11 @@ def _distinct(dimensions: Sequence[int], rank: int) -> list[int]:
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
-    """With axes of size 1 at these places of the result."""
+    """With axes of size 1 at these places of the result.
+
+    >>> lax.expand_dims(jnp.ones(3), (0, 2)).shape
+    (1, 3, 1)
+    """
     x = to_array(array, "expand_dims")
     rank = x.ndim + len(tuple(dimensions))
     axes = set(_distinct(dimensions, rank))
@@ -127,20 +170,33 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Array:
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Array:
-    """The axes in another order."""
+    """The axes in another order.
+
+    >>> lax.transpose(jnp.array([[1, 2], [3, 4]]), (1, 0))
+    Array([[1, 3],
+           [2, 4]], dtype=int64)
+    """
     x = to_array(operand, "transpose")
     perm = _ints(permutation)
     return x if perm == tuple(range(x.ndim)) and x.ndim == len(perm) else Transpose(perm)(x)
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Array:
-    """Reversed along axes."""
+    """Reversed along axes.
+
+    >>> lax.rev(jnp.arange(3), (0,))
+    Array([2, 1, 0], dtype=int64)
+    """
     x = to_array(operand, "rev")
     return Rev(tuple(canonical_axis(k, x.ndim) for k in dimensions))(x)
 
 
 def concatenate(operands: Any, dimension: int) -> Array:
-    """Arrays joined along an axis; dtypes must be equal."""
+    """Arrays joined along an axis; dtypes must be equal.
+
+    >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], 0)
+    Array([1, 2, 3], dtype=int64)
+    """
     xs = [to_array(x, "concatenate", k) for k, x in enumerate(operands)]
     if not xs:
         raise InvalidValue("concatenate needs at least one array")
@@ -148,32 +204,53 @@ def concatenate(operands: Any, dimension: int) -> Array:
 
 
 def stack(operands: Any, axis: int = 0) -> Array:
-    """Arrays joined along a new axis."""
+    """Arrays joined along a new axis.
+
+    >>> lax.stack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int64)
+    """
     return concatenate([expand_dims(x, (axis,)) for x in operands], axis)
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
-    """The arrays that lie along an axis."""
+    """The arrays that lie along an axis.
+
+    >>> lax.unstack(jnp.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int64), Array([3, 4], dtype=int64))
+    """
     x = to_array(x, "unstack")
     k = canonical_axis(axis, x.ndim)
     return tuple([squeeze(part, (k,)) for part in split(x, (1,) * x.shape[k], k)])
 
 
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """Consecutive parts along an axis."""
+    """Consecutive parts along an axis.
+
+    >>> lax.split(jnp.arange(5), (2, 3))
+    [Array([0, 1], dtype=int64), Array([2, 3, 4], dtype=int64)]
+    """
     x = to_array(operand, "split")
     return list(checked(Split(canonical_axis(axis, x.ndim), _ints(sizes)), x))
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Array:
-    """Repeated along each axis."""
+    """Repeated along each axis.
+
+    >>> lax.tile(jnp.array([1, 2]), (2,))
+    Array([1, 2, 1, 2], dtype=int64)
+    """
     from fnx.numpy import tiling
 
     return tiling.tile(operand, tuple(reps))
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
-    """In a field of `padding_value`: (low, high, interior) for each axis; negative ones crop."""
+    """In a field of `padding_value`: (low, high, interior) for each axis; negative ones crop.
+
+    >>> lax.pad(jnp.array([1, 2, 3]), 0, [(2, 0, 1)])
+    Array([0, 0, 1, 0, 2, 0, 3], dtype=int64)
+    """
     x = to_array(operand, "pad")
     value = (
         constant(padding_value, x.dtype)
@@ -190,7 +267,11 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 def slice(
     operand: Any, start_indices: Shape, limit_indices: Shape, strides: Shape | None = None
 ) -> Array:
-    """The elements from start to limit, with strides, of each axis."""
+    """The elements from start to limit, with strides, of each axis.
+
+    >>> lax.slice(jnp.arange(10), (1,), (8,), (3,))
+    Array([1, 4, 7], dtype=int64)
+    """
     x = to_array(operand, "slice")
     step = None if strides is None else _ints(strides)
     return checked(Slice(_ints(start_indices), _ints(limit_indices), step), x)
@@ -199,7 +280,12 @@ def slice(
 def slice_in_dim(
     operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Array:
-    """A slice along one axis, with Python's meaning of None and negative bounds."""
+    """A slice along one axis, with Python's meaning of None and negative bounds.
+
+    >>> lax.slice_in_dim(jnp.arange(6).reshape(2, 3), 1, None, axis=1)
+    Array([[1, 2],
+           [4, 5]], dtype=int64)
+    """
     x = to_array(operand, "slice_in_dim")
     k = canonical_axis(axis, x.ndim)
     n = x.shape[k]
@@ -217,7 +303,12 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """One static position of an axis."""
+    """One static position of an axis.
+
+    >>> lax.index_in_dim(jnp.arange(6).reshape(2, 3), -1, axis=1)
+    Array([[2],
+           [5]], dtype=int64)
+    """
     x = to_array(operand, "index_in_dim")
     k = canonical_axis(axis, x.ndim)
     i = canonical_axis(index, x.shape[k], "index")
@@ -264,7 +355,11 @@ def _start(i: Any, n: int, negative: bool, dtype: np.dtype) -> Array:
 def dynamic_slice(
     operand: Any, start_indices: Any, slice_sizes: Shape, *, allow_negative_indices: Any = True
 ) -> Array:
-    """The slice of static sizes that begins at the start indices, moved inside the operand."""
+    """The slice of static sizes that begins at the start indices, moved inside the operand.
+
+    >>> lax.dynamic_slice(jnp.arange(6), (jnp.array(5),), (3,))
+    Array([3, 4, 5], dtype=int64)
+    """
     x = to_array(operand, "dynamic_slice")
     starts = _starts(x, start_indices, allow_negative_indices)
     return checked(DynamicSlice(_ints(slice_sizes)), x, *starts)
@@ -273,7 +368,11 @@ def dynamic_slice(
 def dynamic_update_slice(
     operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True
 ) -> Array:
-    """The operand with the slice that begins at the start indices replaced."""
+    """The operand with the slice that begins at the start indices replaced.
+
+    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,))
+    Array([0., 1., 1., 0.], dtype=float64)
+    """
     x = to_array(operand, "dynamic_update_slice")
     u = (
         constant(update, x.dtype)
@@ -299,7 +398,11 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """A dynamic slice along one axis."""
+    """A dynamic slice along one axis.
+
+    >>> lax.dynamic_slice_in_dim(jnp.arange(6), 2, 3)
+    Array([2, 3, 4], dtype=int64)
+    """
     x = to_array(operand, "dynamic_slice_in_dim")
     sizes = list(x.shape)
     sizes[canonical_axis(axis, x.ndim)] = int(slice_size)
@@ -315,7 +418,11 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """One dynamic position of an axis."""
+    """One dynamic position of an axis.
+
+    >>> lax.dynamic_index_in_dim(jnp.arange(6).reshape(2, 3), 1, axis=0)
+    Array([[3, 4, 5]], dtype=int64)
+    """
     x = to_array(operand, "dynamic_index_in_dim")
     out = dynamic_slice_in_dim(x, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else squeeze(out, (canonical_axis(axis, x.ndim),))
@@ -324,7 +431,12 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
-    """A dynamic slice along one axis replaced."""
+    """A dynamic slice along one axis replaced.
+
+    >>> lax.dynamic_update_slice_in_dim(jnp.zeros((2, 3)), jnp.ones((2, 1)), 1, axis=1)
+    Array([[0., 1., 0.],
+           [0., 1., 0.]], dtype=float64)
+    """
     x = to_array(operand, "dynamic_update_slice_in_dim")
     at = _at(x, start_index, axis)
     return dynamic_update_slice(x, update, at, allow_negative_indices=allow_negative_indices)
@@ -333,7 +445,11 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Array:
-    """One dynamic position of an axis replaced."""
+    """One dynamic position of an axis replaced.
+
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros(4), 7.0, 2, axis=0)
+    Array([0., 0., 7., 0.], dtype=float64)
+    """
     x = to_array(operand, "dynamic_update_index_in_dim")
     k = canonical_axis(axis, x.ndim)
     u = constant(update, x.dtype) if type(update) in PYTHON else to_array(update, "update", 1)

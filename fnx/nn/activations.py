@@ -28,11 +28,7 @@ def relu(x):
     """
     x = u.positive(x)
     zero = constant(0, x.dtype)
-    return select(ops.le(x, zero), _zeros(x), x)
-
-
-def _zeros(x: Array) -> Array:
-    return constant(0, x.dtype)
+    return select(ops.le(x, zero), zero, x)
 
 
 def relu6(x):
