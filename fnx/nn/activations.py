@@ -16,7 +16,11 @@ def _float(name: str, x: Any) -> Array:
 
 
 def identity(x):
-    """x."""
+    """x.
+
+    >>> fnx.nn.identity(jnp.array([-1.0, 2.0]))
+    Array([-1.,  2.], dtype=float64)
+    """
     return u.positive(x)
 
 
@@ -32,7 +36,11 @@ def relu(x):
 
 
 def relu6(x):
-    """min(max(x, 0), 6), with derivative 0 at both ends."""
+    """min(max(x, 0), 6), with derivative 0 at both ends.
+
+    >>> fnx.nn.relu6(jnp.array([-1.0, 2.0, 9.0]))
+    Array([0., 2., 6.], dtype=float64)
+    """
     x = _float("relu6", x)
     six = constant(6, x.dtype)
     return select(ops.ge(x, six), six, relu(x))
@@ -57,30 +65,50 @@ def softplus(x):
 
 
 def sparse_plus(x):
-    """0 below -1, x above 1, a parabola between."""
+    """0 below -1, x above 1, a parabola between.
+
+    >>> fnx.nn.sparse_plus(jnp.array([-2.0, 0.0, 2.0]))
+    Array([0.  , 0.25, 2.  ], dtype=float64)
+    """
     x = _float("sparse_plus", x)
     return u.where3(x <= -1.0, 0.0, u.where3(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 def sparse_sigmoid(x):
-    """The derivative of `sparse_plus`: a ramp from 0 at -1 to 1 at 1."""
+    """The derivative of `sparse_plus`: a ramp from 0 at -1 to 1 at 1.
+
+    >>> fnx.nn.sparse_sigmoid(jnp.array([-2.0, 0.5, 2.0]))
+    Array([0.  , 0.75, 1.  ], dtype=float64)
+    """
     return 0.5 * u.clip(_float("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 def squareplus(x, b=4):
-    """(x + sqrt(x**2 + b)) / 2."""
+    """(x + sqrt(x**2 + b)) / 2.
+
+    >>> fnx.nn.squareplus(jnp.array([0.0, 1.5]))
+    Array([1., 2.], dtype=float64)
+    """
     x = _float("squareplus", x)
     return (x + u.sqrt(u.square(x) + b)) / 2
 
 
 def soft_sign(x):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> fnx.nn.soft_sign(jnp.array([-1.0, 3.0]))
+    Array([-0.5 ,  0.75], dtype=float64)
+    """
     x = _float("soft_sign", x)
     return x / (u.abs(x) + 1)
 
 
 def silu(x):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    >>> fnx.nn.silu(jnp.array([0.0, 1.0]))
+    Array([0.        , 0.73105858], dtype=float64)
+    """
     x = _float("silu", x)
     return ops.mul(x, ops.logistic(x))
 
@@ -89,54 +117,90 @@ swish = silu
 
 
 def mish(x):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    >>> fnx.nn.mish(jnp.array([0.0, 1.0]))
+    Array([0.        , 0.86509839], dtype=float64)
+    """
     x = _float("mish", x)
     return x * u.tanh(softplus(x))
 
 
 def log_sigmoid(x):
-    """log(sigmoid(x)), without cancellation."""
+    """log(sigmoid(x)), without cancellation.
+
+    >>> fnx.nn.log_sigmoid(jnp.array([-1000.0, 0.0]))
+    Array([-1.00000000e+03, -6.93147181e-01], dtype=float64)
+    """
     return u.negative(softplus(u.negative(_float("log_sigmoid", x))))
 
 
 def elu(x, alpha=1.0):
-    """x above 0, alpha (exp(x) - 1) below."""
+    """x above 0, alpha (exp(x) - 1) below.
+
+    >>> fnx.nn.elu(jnp.array([-1.0, 2.0]))
+    Array([-0.63212056,  2.        ], dtype=float64)
+    """
     x = _float("elu", x)
     above = x > 0
     return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x)))
 
 
 def celu(x, alpha=1.0):
-    """x above 0, alpha (exp(x / alpha) - 1) below."""
+    """x above 0, alpha (exp(x / alpha) - 1) below.
+
+    >>> fnx.nn.celu(jnp.array([-1.0, 2.0]), alpha=2.0)
+    Array([-0.78693868,  2.        ], dtype=float64)
+    """
     x = _float("celu", x)
     above = x > 0
     return u.where3(above, x, alpha * u.expm1(u.where3(above, 0.0, x) / alpha))
 
 
 def selu(x):
-    """`elu`, scaled so that variances are kept (Klambauer et al. 2017)."""
+    """`elu`, scaled so that variances are kept (Klambauer et al. 2017).
+
+    >>> fnx.nn.selu(jnp.array([-1.0, 2.0]))
+    Array([-1.11133074,  2.10140197], dtype=float64)
+    """
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 def leaky_relu(x, negative_slope=0.01):
-    """x above 0, negative_slope * x below."""
+    """x above 0, negative_slope * x below.
+
+    >>> fnx.nn.leaky_relu(jnp.array([-1.0, 2.0]))
+    Array([-0.01,  2.  ], dtype=float64)
+    """
     x = _float("leaky_relu", x)
     return u.where3(x >= 0, x, negative_slope * x)
 
 
 def hard_tanh(x):
-    """x, cut off at -1 and 1."""
+    """x, cut off at -1 and 1.
+
+    >>> fnx.nn.hard_tanh(jnp.array([-2.0, 0.5]))
+    Array([-1. ,  0.5], dtype=float64)
+    """
     x = _float("hard_tanh", x)
     return u.where3(x > 1, 1.0, u.where3(x < -1, -1.0, x))
 
 
 def hard_sigmoid(x):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    >>> fnx.nn.hard_sigmoid(jnp.array([-3.0, 0.0, 3.0]))
+    Array([0. , 0.5, 1. ], dtype=float64)
+    """
     return relu6(_float("hard_sigmoid", x) + 3.0) / 6.0
 
 
 def hard_silu(x):
-    """x * hard_sigmoid(x)."""
+    """x * hard_sigmoid(x).
+
+    >>> fnx.nn.hard_silu(jnp.array([0.0, 1.5, 4.0]))
+    Array([0.   , 1.125, 4.   ], dtype=float64)
+    """
     x = _float("hard_silu", x)
     return x * hard_sigmoid(x)
 
@@ -145,7 +209,11 @@ hard_swish = hard_silu
 
 
 def gelu(x, approximate=True):
-    """x times the normal distribution function of x, or its approximation by tanh."""
+    """x times the normal distribution function of x, or its approximation by tanh.
+
+    >>> fnx.nn.gelu(jnp.array([0.0, 1.0]), approximate=False)
+    Array([0.        , 0.84134475], dtype=float64)
+    """
     x = _float("gelu", x)
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
@@ -154,7 +222,11 @@ def gelu(x, approximate=True):
 
 
 def glu(x, axis=-1):
-    """The first half along an axis times the sigmoid of the second."""
+    """The first half along an axis times the sigmoid of the second.
+
+    >>> fnx.nn.glu(jnp.array([1.0, 2.0, 0.0, 0.0]))
+    Array([0.5, 1. ], dtype=float64)
+    """
     x = _float("glu", x)
     n = x.shape[axis]
     if n % 2:
@@ -165,12 +237,20 @@ def glu(x, axis=-1):
 
 
 def tanh(x, /):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> fnx.nn.tanh(jnp.array([0.0, 100.0]))
+    Array([0., 1.], dtype=float64)
+    """
     return u.tanh(x)
 
 
 def log1mexp(x):
-    """log(1 - exp(-x)) for x > 0, without cancellation (Maechler 2012)."""
+    """log(1 - exp(-x)) for x > 0, without cancellation (Maechler 2012).
+
+    >>> fnx.nn.log1mexp(jnp.array([1e-20, jnp.log(2)]))
+    Array([-46.05170186,  -0.69314718], dtype=float64)
+    """
     x = _float("log1mexp", x)
     small = x < math.log(2)
     return u.where3(

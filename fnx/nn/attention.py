@@ -32,6 +32,10 @@ def dot_product_attention(
 
     query has shape (batch, T, heads, features), key and value (batch, S, kv_heads, features), bias
     and mask broadcast to (batch, heads, T, S); the batch axis may be left out of all three.
+
+    >>> x = jnp.ones((1, 4, 2, 8))
+    >>> fnx.nn.dot_product_attention(x, x, x, is_causal=True).shape
+    (1, 4, 2, 8)
     """
     del implementation
     q, k, v = promote_inexact("dot_product_attention", query, key, value)

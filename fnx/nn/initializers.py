@@ -17,7 +17,12 @@ from fnx.ops import elementwise as ops
 
 
 class Initializer(Protocol):
-    """(key, shape, dtype) -> array."""
+    """(key, shape, dtype) -> array.
+
+    >>> make: fnx.nn.initializers.Initializer = fnx.nn.initializers.he_normal()
+    >>> make(fnx.random.key(0), (4, 3)).shape
+    (4, 3)
+    """
 
     def __call__(
         self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None
@@ -25,19 +30,31 @@ class Initializer(Protocol):
 
 
 def zeros(key, shape, dtype=None, out_sharding=None):
-    """Zeros; the key is not read."""
+    """Zeros; the key is not read.
+
+    >>> fnx.nn.initializers.zeros(fnx.random.key(0), (2,))
+    Array([0., 0.], dtype=float64)
+    """
     del key
     return creation.zeros(shape, dtype)
 
 
 def ones(key, shape, dtype=None, out_sharding=None):
-    """Ones; the key is not read."""
+    """Ones; the key is not read.
+
+    >>> fnx.nn.initializers.ones(fnx.random.key(0), (2,))
+    Array([1., 1.], dtype=float64)
+    """
     del key
     return creation.ones(shape, dtype)
 
 
 def constant(value, dtype=None):
-    """An initializer of a constant."""
+    """An initializer of a constant.
+
+    >>> fnx.nn.initializers.constant(3.0)(fnx.random.key(0), (2,))
+    Array([3., 3.], dtype=float64)
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         del key
@@ -56,7 +73,12 @@ def _times(x: Array, scale: Any) -> Array:
 
 
 def uniform(scale=1e-2, dtype=None):
-    """An initializer of numbers uniform in [0, scale)."""
+    """An initializer of numbers uniform in [0, scale).
+
+    >>> x = fnx.nn.initializers.uniform(0.1)(fnx.random.key(0), (1000,))
+    >>> bool((x >= 0).all() & (x < 0.1).all())
+    True
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         return _times(random.uniform(key, shape, _float(dtype)), scale)
@@ -65,7 +87,12 @@ def uniform(scale=1e-2, dtype=None):
 
 
 def normal(stddev=1e-2, dtype=None):
-    """An initializer of normal numbers."""
+    """An initializer of normal numbers.
+
+    >>> x = fnx.nn.initializers.normal(0.5)(fnx.random.key(0), (2000,))
+    >>> float(x.std().round(1))
+    0.5
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         return _times(random.normal(key, shape, _float(dtype)), stddev)
@@ -74,7 +101,12 @@ def normal(stddev=1e-2, dtype=None):
 
 
 def truncated_normal(stddev=1e-2, dtype=None, lower=-2.0, upper=2.0):
-    """An initializer of normal numbers between two bounds, in units of stddev."""
+    """An initializer of normal numbers between two bounds, in units of stddev.
+
+    >>> x = fnx.nn.initializers.truncated_normal(0.1)(fnx.random.key(0), (1000,))
+    >>> bool((abs(x) <= 0.2 / 0.8796).all())
+    True
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         return _times(random.truncated_normal(key, lower, upper, shape, _float(dtype)), stddev)
@@ -127,6 +159,10 @@ _DISCS = {"uniform": _uniform_disc, "truncated_normal": _normal_disc}
 def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
     """An initializer whose variance is scale / fan, with mode "fan_in", "fan_out", "fan_avg",
     "fan_geo_avg", and distribution "normal", "truncated_normal" or "uniform".
+
+    >>> init = fnx.nn.initializers.variance_scaling(1.0, "fan_in", "normal")
+    >>> float((init(fnx.random.key(0), (100, 50)).std() * 10).round(1))  # 1 / sqrt(100), times 10
+    1.0
     """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
@@ -159,7 +195,13 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
 
 
 def _scaled(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
-    @named(name, doc)
+    spread = "(fnx.random.key(0), (100, 100)).std() * 10"
+    example = f">>> x = fnx.nn.initializers.{name}(){spread}\n    >>> float(x.round(1))"
+
+    @named(
+        name,
+        f"{doc} Variance {scale:g} / {mode}.\n\n    {example}\n    {math.sqrt(scale):.1f}\n    ",
+    )
     def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None):
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
@@ -183,7 +225,12 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 
 
 def orthogonal(scale=1.0, column_axis=-1, dtype=None):
-    """An initializer of matrices with orthonormal rows or columns, uniformly distributed."""
+    """An initializer of matrices with orthonormal rows or columns, uniformly distributed.
+
+    >>> q = fnx.nn.initializers.orthogonal()(fnx.random.key(0), (3, 3))
+    >>> bool(jnp.allclose(q @ q.T, jnp.eye(3)))
+    True
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         if len(shape) < 2:
@@ -206,7 +253,12 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
 
 
 def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
-    """An initializer of convolutions: orthogonal at the centre, 0 around it (Xiao et al. 2018)."""
+    """An initializer of convolutions: orthogonal at the centre, 0 around it (Xiao et al. 2018).
+
+    >>> kernel = fnx.nn.initializers.delta_orthogonal()(fnx.random.key(0), (3, 2, 2))
+    >>> bool(jnp.allclose(kernel[1] @ kernel[1].T, jnp.eye(2))), float(abs(kernel[0]).sum())
+    (True, 0.0)
+    """
 
     def init(key, shape, dtype=dtype, out_sharding=None):
         if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:

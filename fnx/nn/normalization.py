@@ -55,7 +55,11 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
 
 
 def logmeanexp(x, axis=None, where=None, keepdims=False):
-    """log(mean(exp(x))) over axes, without overflow."""
+    """log(mean(exp(x))) over axes, without overflow.
+
+    >>> fnx.nn.logmeanexp(jnp.array([1000.0, 1000.0]))
+    Array(1000., dtype=float64)
+    """
     x = to_array(x, "logmeanexp")
     total = logsumexp(x, axis, where=where, keepdims=keepdims)
     if where is None:
@@ -83,7 +87,11 @@ def softmax(x, axis=-1, where=None, initial=-math.inf):
 
 
 def log_softmax(x, axis=-1, where=None, initial=-math.inf):
-    """The logarithm of `softmax`, without cancellation."""
+    """The logarithm of `softmax`, without cancellation.
+
+    >>> fnx.nn.log_softmax(jnp.array([0.0, 0.0]))
+    Array([-0.69314718, -0.69314718], dtype=float64)
+    """
     (x,) = promote_inexact("log_softmax", x)
     axes = canonical_axes(axis, x.ndim)
     top = ops.stop_gradient(reduce.max(x, axes, keepdims=True, initial=initial, where=where))
@@ -98,7 +106,11 @@ def log_softmax(x, axis=-1, where=None, initial=-math.inf):
 def standardize(
     x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm="fast"
 ):
-    """x less its mean, divided by the square root of its variance + epsilon."""
+    """x less its mean, divided by the square root of its variance + epsilon.
+
+    >>> fnx.nn.standardize(jnp.array([1.0, 2.0, 3.0]), epsilon=0.0)
+    Array([-1.22474487,  0.        ,  1.22474487], dtype=float64)
+    """
     (x,) = promote_inexact("standardize", x)
     axes = canonical_axes(axis, x.ndim)
     if mean is None:

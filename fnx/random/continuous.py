@@ -79,7 +79,12 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Normal numbers, given that they lie in the open interval (lower, upper)."""
+    """Normal numbers, given that they lie in the open interval (lower, upper).
+
+    >>> x = fnx.random.truncated_normal(fnx.random.key(0), -1.0, 2.0, (1000,))
+    >>> bool((x > -1).all() & (x < 2).all())
+    True
+    """
     words = words_of(key, "truncated_normal")
     dtype = float_dtype(dtype, "truncated_normal")
     shape, (lower, upper) = parameters("truncated_normal", shape, dtype, lower, upper)
@@ -90,7 +95,11 @@ def truncated_normal(
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Exponential numbers of rate 1."""
+    """Exponential numbers of rate 1.
+
+    >>> float(fnx.random.exponential(fnx.random.key(0), (2000,)).mean().round(1))
+    1.0
+    """
     words = words_of(key, "exponential")
     return exponential_of(words, canonical_shape(shape), float_dtype(dtype, "exponential"))
 
@@ -100,7 +109,11 @@ def exponential_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Laplace numbers of mean 0 and scale 1."""
+    """Laplace numbers of mean 0 and scale 1.
+
+    >>> float(abs(fnx.random.laplace(fnx.random.key(0), (2000,))).mean().round(1))
+    1.0
+    """
     words, dtype = words_of(key, "laplace"), float_dtype(dtype, "laplace")
     low = float(-1.0 + ml_dtypes.finfo(dtype).epsneg)
     u = uniform_between(words, canonical_shape(shape), dtype, low, 1.0)
@@ -108,7 +121,11 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Logistic numbers of mean 0 and scale 1."""
+    """Logistic numbers of mean 0 and scale 1.
+
+    >>> fnx.random.logistic(fnx.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     words, dtype = words_of(key, "logistic"), float_dtype(dtype, "logistic")
     u = uniform_between(words, canonical_shape(shape), dtype, _tiny(dtype), 1.0)
     return sub(log(u), log1p(neg(u)))
@@ -126,7 +143,11 @@ def gumbel(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Gumbel numbers; `mode="high"` uses twice as many bits, for the far tails."""
+    """Gumbel numbers; `mode="high"` uses twice as many bits, for the far tails.
+
+    >>> fnx.random.gumbel(fnx.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
     words, dtype = words_of(key, "gumbel"), float_dtype(dtype, "gumbel")
     return gumbel_of(words, canonical_shape(shape), dtype, mode)
 
@@ -143,7 +164,12 @@ def gumbel_of(words: Array, shape: Shape, dtype: np.dtype, mode: str | None = No
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Cauchy numbers of location 0 and scale 1."""
+    """Cauchy numbers of location 0 and scale 1.
+
+    >>> x = fnx.random.cauchy(fnx.random.key(0), (2000,))  # there is no mean, but a median
+    >>> float(jnp.median(abs(x)).round(1))
+    1.0
+    """
     words, dtype = words_of(key, "cauchy"), float_dtype(dtype, "cauchy")
     low = float(ml_dtypes.finfo(dtype).eps)
     u = uniform_between(words, canonical_shape(shape), dtype, low, 1.0)
@@ -153,7 +179,11 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Pareto numbers of shape parameter b, at least 1."""
+    """Pareto numbers of shape parameter b, at least 1.
+
+    >>> bool((fnx.random.pareto(fnx.random.key(0), 3.0, (1000,)) >= 1).all())
+    True
+    """
     words, dtype = words_of(key, "pareto"), float_dtype(dtype, "pareto")
     shape, (b,) = parameters("pareto", shape, dtype, b)
     return exp(div(exponential_of(words, shape, dtype), b))
@@ -162,7 +192,12 @@ def pareto(
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Rayleigh numbers of a scale."""
+    """Rayleigh numbers of a scale.
+
+    >>> x = fnx.random.rayleigh(fnx.random.key(0), 2.0, (2000,))
+    >>> float((x**2).mean().round(0))  # 2 * scale**2
+    8.0
+    """
     words, dtype = words_of(key, "rayleigh"), float_dtype(dtype, "rayleigh")
     shape, (scale,) = parameters("rayleigh", shape, dtype, scale)
     return mul(scale, sqrt(_times(-2.0, log(unit_interval(words, shape, dtype)))))
@@ -171,7 +206,11 @@ def rayleigh(
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Array:
-    """Weibull numbers of a scale and a concentration."""
+    """Weibull numbers of a scale and a concentration.
+
+    >>> float(fnx.random.weibull_min(fnx.random.key(0), 3.0, 1.0, (2000,)).mean().round(0))
+    3.0
+    """
     words, dtype = words_of(key, "weibull_min"), float_dtype(dtype, "weibull_min")
     u = unit_interval(words, canonical_shape(shape), dtype)
     power = 1.0 / parameter(concentration, dtype)
@@ -179,7 +218,11 @@ def weibull_min(
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Maxwell numbers: lengths of vectors of three normal numbers."""
+    """Maxwell numbers: lengths of vectors of three normal numbers.
+
+    >>> float((fnx.random.maxwell(fnx.random.key(0), (2000,)) ** 2).mean().round(0))
+    3.0
+    """
     words, dtype = words_of(key, "maxwell"), float_dtype(dtype, "maxwell")
     return maxwell_of(words, canonical_shape(shape), dtype)
 
@@ -192,7 +235,11 @@ def maxwell_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
 ) -> Array:
-    """Maxwell numbers with random signs, scaled and moved."""
+    """Maxwell numbers with random signs, scaled and moved.
+
+    >>> fnx.random.double_sided_maxwell(fnx.random.key(0), 0.0, 1.0, (2, 3)).shape
+    (2, 3)
+    """
     words, dtype = words_of(key, "double_sided_maxwell"), float_dtype(dtype, "double_sided_maxwell")
     loc, scale = parameter(loc, dtype), parameter(scale, dtype)
     own = np.broadcast_shapes(loc.shape, scale.shape)
@@ -204,7 +251,11 @@ def double_sided_maxwell(
 def wald(
     key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Wald (inverse Gaussian) numbers of a mean, of scale 1."""
+    """Wald (inverse Gaussian) numbers of a mean, of scale 1.
+
+    >>> float(fnx.random.wald(fnx.random.key(0), 2.0, (2000,)).mean().round(0))
+    2.0
+    """
     words, dtype = words_of(key, "wald"), float_dtype(dtype, "wald")
     shape, (mean,) = parameters("wald", shape, dtype, mean)
     first, second = split_words(words)
@@ -226,7 +277,12 @@ def triangular(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Numbers of the triangular density between left and right that is highest at mode."""
+    """Numbers of the triangular density between left and right that is highest at mode.
+
+    >>> x = fnx.random.triangular(fnx.random.key(0), 0.0, 1.0, 2.0, (2000,))
+    >>> float(x.mean().round(1))
+    1.0
+    """
     words, dtype = words_of(key, "triangular"), float_dtype(dtype, "triangular")
     shape, (left, mode, right) = parameters("triangular", shape, dtype, left, mode, right)
     u = unit_interval(words, shape, dtype)
@@ -239,7 +295,12 @@ def triangular(
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """exp(sigma x) for normal numbers x."""
+    """exp(sigma x) for normal numbers x.
+
+    >>> x = fnx.random.lognormal(fnx.random.key(0), 0.5, (2000,))
+    >>> float(jnp.log(x).std().round(1))
+    0.5
+    """
     words, dtype = words_of(key, "lognormal"), float_dtype(dtype, "lognormal", inexact=True)
     shape, (sigma,) = parameters("lognormal", shape, dtype, sigma)
     return exp(mul(normal_of(words, shape, dtype), sigma))
@@ -248,7 +309,11 @@ def lognormal(
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Numbers of coins of probability p thrown until the first True, in an integer dtype."""
+    """Numbers of coins of probability p thrown until the first True, in an integer dtype.
+
+    >>> float(fnx.random.geometric(fnx.random.key(0), 0.25, (2000,)).mean().round(0))
+    4.0
+    """
     words, dtype = words_of(key, "geometric"), int_dtype(dtype, "geometric")
     inexact = dtypes.to_inexact(getattr(p, "dtype", dtypes.default_for("f")))
     shape, (p,) = parameters("geometric", shape, inexact, p)

@@ -55,6 +55,11 @@ def categorical(
 
     `shape` ends with the shape of logits without the axis. Without `replace`, its leading axes are
     drawn from the categories without repetition.
+
+    >>> logits = jnp.log(jnp.array([0.1, 0.7, 0.2]))
+    >>> x = fnx.random.categorical(fnx.random.key(0), logits, shape=(2000,))
+    >>> (jnp.bincount(x) / 2000).round(1)
+    Array([0.1, 0.7, 0.2], dtype=float64)
     """
     words = words_of(key, "categorical")
     logits = logits if isinstance(logits, Array) else as_array(logits)
@@ -130,7 +135,11 @@ def _take(x: Array, index: Array, axis: int) -> Array:
 
 
 def shuffle(key: Any, x: Any, axis: int = 0) -> Array:
-    """An array in random order along an axis; each line has an order of its own."""
+    """An array in random order along an axis; each line has an order of its own.
+
+    >>> jnp.sort(fnx.random.shuffle(fnx.random.key(0), jnp.arange(4)))
+    Array([0, 1, 2, 3], dtype=int64)
+    """
     return permutation(key, x, axis, independent=True)
 
 
@@ -143,7 +152,12 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Array:
-    """Elements (along an axis) of an array, or integers below a, with probabilities p."""
+    """Elements (along an axis) of an array, or integers below a, with probabilities p.
+
+    >>> x = fnx.random.choice(fnx.random.key(0), jnp.array([10, 20, 30]), (3,), replace=False)
+    >>> jnp.sort(x)
+    Array([10, 20, 30], dtype=int64)
+    """
     words = words_of(key, "choice")
     if isinstance(shape, int):
         raise TypeMismatch(f"shape of choice must be a sequence of integers, not {shape}")
@@ -200,14 +214,22 @@ def _weighted(words: Array, n: int, shape: Shape, replace: bool, p: Any, mode: s
 def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Poisson numbers of rate lam (rounded to float32), in an integer dtype."""
+    """Poisson numbers of rate lam (rounded to float32), in an integer dtype.
+
+    >>> float(fnx.random.poisson(fnx.random.key(0), 3.0, (2000,)).mean().round(0))
+    3.0
+    """
     words, dtype = words_of(key, "poisson"), int_dtype(dtype, "poisson")
     _, (lam,) = parameters("poisson", shape, dtypes.float32, lam)
     return RandomPoisson(dtype)(words, lam)
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
-    """Numbers of successes of n trials of probability p, in a float dtype."""
+    """Numbers of successes of n trials of probability p, in a float dtype.
+
+    >>> float(fnx.random.binomial(fnx.random.key(0), 10, 0.3, (2000,)).mean().round(0))
+    3.0
+    """
     words, dtype = words_of(key, "binomial"), float_dtype(dtype, "binomial")
     inexact = dtypes.to_inexact(as_array(p).dtype)
     _, (n, p) = parameters("binomial", shape, inexact, n, p)
@@ -217,7 +239,12 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 def multinomial(
     key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: Any = 1
 ) -> Array:
-    """How often each category (the last axis of p) came in n trials."""
+    """How often each category (the last axis of p) came in n trials.
+
+    >>> counts = fnx.random.multinomial(fnx.random.key(0), 1000, jnp.array([0.25, 0.75]))
+    >>> counts.shape, float(counts.sum())
+    ((2,), 1000.0)
+    """
     words, dtype = words_of(key, "multinomial"), float_dtype(dtype, "multinomial")
     p = as_array(p)
     p = convert(p, dtypes.to_inexact(p.dtype))

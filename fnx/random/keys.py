@@ -47,7 +47,11 @@ KEY_DTYPE = KeyDType()
 
 
 class KeyArray:
-    """An array of random keys; a pytree with one leaf, the array of their words."""
+    """An array of random keys; a pytree with one leaf, the array of their words.
+
+    >>> fnx.random.split(fnx.random.key(0), 3).shape
+    (3,)
+    """
 
     __slots__ = ("words",)
     __hash__ = None  # type: ignore[assignment]  # == is elementwise
@@ -291,31 +295,53 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
 
 
 def key_data(keys: Any) -> Array:
-    """The words of keys: dtype uint32, one more axis of length 2."""
+    """The words of keys: dtype uint32, one more axis of length 2.
+
+    >>> fnx.random.key_data(fnx.random.key(7))
+    Array([0, 7], dtype=uint32)
+    """
     return words_of(keys, "key_data", many=True)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """Keys from their words, an array of shape (..., 2) and dtype uint32."""
+    """Keys from their words, an array of shape (..., 2) and dtype uint32.
+
+    >>> words = fnx.random.key_data(fnx.random.key(7))
+    >>> bool(fnx.random.wrap_key_data(words) == fnx.random.key(7))
+    True
+    """
     check_impl(impl)
     check_impl(dtype)
     return KeyArray(words_of(key_bits_array, "wrap_key_data", many=True))
 
 
 def key_dtype(impl: Any = None) -> KeyDType:
-    """The dtype of arrays of keys."""
+    """The dtype of arrays of keys.
+
+    >>> fnx.random.key_dtype() == fnx.random.key(0).dtype
+    True
+    """
     check_impl(impl)
     return KEY_DTYPE
 
 
 def key_impl(keys: Any) -> str:
-    """The name of the generator of keys."""
+    """The name of the generator of keys.
+
+    >>> fnx.random.key_impl(fnx.random.key(0))
+    'threefry2x32'
+    """
     words_of(keys, "key_impl", many=True)
     return IMPL
 
 
 def clone(key: Any) -> Any:
-    """The same key, to be used on purpose a second time."""
+    """The same key, to be used on purpose a second time.
+
+    >>> key = fnx.random.key(0)
+    >>> bool(fnx.random.clone(key) == key)
+    True
+    """
     return key
 
 

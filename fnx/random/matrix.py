@@ -32,6 +32,11 @@ def multivariate_normal(
     """Normal vectors of a mean (..., n) and a covariance (..., n, n): shape (*shape, n).
 
     `method` says how the covariance is factored; "eigh" and "svd" take singular ones.
+
+    >>> cov = jnp.array([[1.0, 0.9], [0.9, 1.0]])
+    >>> x = fnx.random.multivariate_normal(fnx.random.key(0), jnp.zeros(2), cov, (2000,))
+    >>> float(jnp.corrcoef(x.T)[0, 1].round(1))
+    0.9
     """
     words = words_of(key, "multivariate_normal")
     if method not in _METHODS:
@@ -86,7 +91,12 @@ def orthogonal(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Orthogonal (unitary) matrices of shape (*shape, n, m), uniform by the Haar measure."""
+    """Orthogonal (unitary) matrices of shape (*shape, n, m), uniform by the Haar measure.
+
+    >>> q = fnx.random.orthogonal(fnx.random.key(0), 3)
+    >>> bool(jnp.allclose(q @ q.T, jnp.eye(3)))
+    True
+    """
     words, dtype = words_of(key, "orthogonal"), float_dtype(dtype, "orthogonal", inexact=True)
     shape, columns = canonical_shape(shape), n if m is None else m
     tall, wide = max(n, columns), min(n, columns)

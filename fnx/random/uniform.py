@@ -80,7 +80,11 @@ def split_words(words: Array, n: int = 2) -> list[Array]:
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Uniform random bits, as unsigned integers of `dtype` (default uint64)."""
+    """Uniform random bits, as unsigned integers of `dtype` (default uint64).
+
+    >>> fnx.random.bits(fnx.random.key(0), (2,), "uint8")
+    Array([167, 146], dtype=uint8)
+    """
     found = dtypes.default_for("u") if dtype is None else dtypes.canonical(dtype)
     if dtypes.kind(found) != "u":
         raise InvalidValue(f"dtype argument to bits must be an unsigned integer dtype, not {found}")
@@ -157,6 +161,9 @@ def randint(
 
     Remainders of twice as many random bits as the dtype has (at least 64): the bias is of the order
     of span / 2 ** 64. Where maxval <= minval the result is minval.
+
+    >>> fnx.random.randint(fnx.random.key(0), (5,), 0, 10)
+    Array([5, 1, 5, 7, 3], dtype=int64)
     """
     words = words_of(key, "randint")
     dtype, shape = int_dtype(dtype, "randint"), canonical_shape(shape)
@@ -212,7 +219,12 @@ def bernoulli(
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """-1 or 1, with probability 1/2 each."""
+    """-1 or 1, with probability 1/2 each.
+
+    >>> x = fnx.random.rademacher(fnx.random.key(0), (100,))
+    >>> jnp.unique(x)
+    Array([-1,  1], dtype=int64)
+    """
     coins = bernoulli(key, 0.5, canonical_shape(shape))
     dtype = dtypes.canonical(int if dtype is None else dtype)
     return convert(2 * convert(coins, dtypes.default_for("i")) - 1, dtype)
