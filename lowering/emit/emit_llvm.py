@@ -47,7 +47,7 @@ def emit(program: Program) -> Emitted:
     module = Module(homes=stack_homes(program), has_half=has_half(), inlined=inlined(program))
     body = Body(module, top=True)
     body.kernels = []
-    body.statements(program.body)
+    body.run(program.body, ())
     body.put("ret i32 0")
     for label, code in (("cancelled", 1), ("failed", 2)):
         if label in body.exits:
@@ -148,8 +148,14 @@ class Body(Flow):
         self.shares = isinstance(home, kernel.Nest)  # may still hand a loop to threads
 
     def statements(self, body: Sequence[Stmt]) -> None:
-        for stmt in body:
+        """Print a block."""
+        packs = self.packs
+        for k, stmt in enumerate(body):
+            if packs is not None:
+                packs.at = k
             _PRINT[type(stmt)](self, stmt)
+        if packs is not None:
+            packs.at = len(body)
 
     # --- simple statements ----------------------------------------------------------------------
 
@@ -295,9 +301,9 @@ class Body(Flow):
             return
         self.before(s)
         inner = Body(self.module, self, s)
-        inner.statements(s.body)
+        operands = inner.run(s.body, s.results)
         dtypes = [r.dtype for r in s.results]
-        flat = [x for e in s.results for x in lt.parts(inner.value(e))]
+        flat = [x for operand in operands for x in lt.parts(operand)]
         kinds = [t for d in dtypes for t in lt.types(d)]
         struct = f"{{ {', '.join(kinds)} }}" if kinds else "void"
         value = "poison"

@@ -9,9 +9,11 @@ from fnx.lowering.ir.expressions import combining
 from fnx.lowering.ir.kernel import Stmt
 
 from . import llvm_types as lt
+from . import packs, vector_names
 from .llvm_function import Function
 from .llvm_module import Module
 from .llvm_types import Operand
+from .packs import Packs
 
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
@@ -25,6 +27,8 @@ class Flow(Function):
         super().__init__(module, parent, home)
         self.top = top
         self.exits: set[str] = set()
+        self.packs: Packs | None = None  # of the block that is being printed
+        self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
 
     def statements(self, body: Sequence[Stmt]) -> None:
         """Print a block."""
@@ -36,8 +40,48 @@ class Flow(Function):
             return self.run(body, results)
 
     def run(self, body: Sequence[Stmt], results: Sequence[Expr]) -> list[Operand]:
+        """A block, and what it yields."""
+        outer = self.packs
+        self.packs = None if self.in_vector else Packs(body, results)
         self.statements(body)
-        return [self.value(e) for e in results]
+        found = [self.value(e) for e in results]
+        self.packs = outer
+        return found
+
+    def call_function(self, e: Expr) -> Operand:
+        """With it those that can be called together, as one vector."""
+        shared = self.module.shared and (e.op, e.dtype) not in self.module.inlined
+        if self.packs is None or self.stale or not shared:
+            return super().call_function(e)
+        calls = [x for x in self.packs.ready(e) if not self._is_known(x)]
+        if len(calls) < 2:
+            return super().call_function(e)
+        for x in calls:
+            for a in x.args:
+                self.value(a)
+        start, found = 0, []
+        for width in packs.widths(len(calls), e.dtype):
+            found += self._call_together(calls[start : start + width], width)
+            start += width
+        for x, operand in zip(calls[1:], found[1:], strict=True):
+            self.enter(x, operand)
+        return found[0]
+
+    def _is_known(self, e: Expr) -> bool:
+        return e in self.memo or self.parent is not None and self.known_outside(e)
+
+    def _call_together(self, calls: list[Expr], width: int) -> list[Operand]:
+        t = vector_names.TYPE[calls[0].dtype]
+        name, vector = self.module.helper(calls[0].op, calls[0].dtype), f"<{width} x {t}>"
+        vectors = []
+        for operands in zip(*[x.args for x in calls]):
+            found = "poison"
+            for lane in range(width):  # lanes without a call of their own repeat the first one
+                x = self.memo[operands[lane if lane < len(calls) else 0]]
+                found = self.op(f"insertelement {vector} {found}, {t} {x}, i64 {lane}")
+            vectors.append(f"{vector} {found}")
+        result = self.op(f"call {vector} {name}_w{width}({', '.join(vectors)})")
+        return [self.op(f"extractelement {vector} {result}, i64 {k}") for k in range(len(calls))]
 
     def jump(self, label: str) -> None:
         self.put(f"br label %{label}")
@@ -103,7 +147,8 @@ class Flow(Function):
         self.start(body)
         (k,), index_at = self.phis(["int64"])
         carried, at = self.phis(dtypes)
-        outer_groups, outer_fast = self.groups, self.fast
+        outer_groups, outer_fast, outer_vector = self.groups, self.fast, self.in_vector
+        self.in_vector = s.vector
         if s.vector:
             self.groups = (*self.groups, number)
         if s.reassociate:
@@ -113,7 +158,7 @@ class Flow(Function):
             for variable, name in zip(s.carries, carried, strict=True):
                 self.bind(variable, name)
             yields = self.run(s.body, s.yields)
-        self.groups, self.fast = outer_groups, outer_fast
+        self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
         if s.poll:
             self.poll(k, s)
         following, last = self.fresh(), self.fresh()
@@ -149,8 +194,8 @@ class Flow(Function):
         with self.scope():
             for variable, name in zip(s.carries, carried, strict=True):
                 self.bind(variable, name)
-            self.statements(s.before)
-            self.branch(self.value(s.cond), body, done)
+            (cond,) = self.run(s.before, [s.cond])
+            self.branch(cond, body, done)
             self.start(body)
             yields = self.scoped(s.body, s.yields)
         if polls:

@@ -5,6 +5,7 @@ What remains when a loop is done eight elements at a time is done one by one: of
 compute a few elements twice. There is less to compile then, too: no loop for the rest.
 """
 
+from dataclasses import replace
 from math import inf
 
 from fnx.core import scalar
@@ -17,13 +18,19 @@ from fnx.lowering.ir.kernel import Loop, Store
 from . import vector_names
 
 _VECTOR = 64  # bytes
-_SHORT = 16  # elements up to which loops are left to LLVM, which unrolls them
+_SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
+_FEW = 4  # elements of which a vector of a costly function is made at least
 _LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 
 
 def whole(loop: Loop) -> Loop:
     """A vector loop as one over vectors, if it may compute elements twice; others as they are."""
-    if not loop.vector or loop.carries or loop.unroll or not _is_known(loop.extent):
+    if not loop.vector or loop.unroll or not _is_known(loop.extent):
+        return loop
+    if loop.extent.attr <= _SHORT:
+        # Unrolled before the vectoriser comes, it would not become a vector.
+        return replace(loop, unroll=1) if _is_costly(loop) else loop
+    if loop.carries:
         return loop
     stores = [s for s in loop.body if isinstance(s, Store)]
     if len(stores) != len(loop.body):
@@ -33,7 +40,7 @@ def whole(loop: Loop) -> Loop:
     if written & read or any(b.space == "stack" for b in written | read):
         return loop
     lanes, longest = _lanes(exprs)
-    if not lanes or not _SHORT < loop.extent.attr <= longest:
+    if not lanes or loop.extent.attr > longest:
         return loop
     width, n = scalar.size(lanes), loop.extent
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
@@ -44,13 +51,19 @@ def whole(loop: Loop) -> Loop:
     start = scalar.apply("min", scalar.mul(number, width), last)
     new = replacing({loop.index: scalar.add(start, lane)})
     body = [walk.rewritten(s, new) for s in stores]
-    # Unrolled before the vectoriser comes, it would not become a vector.
     inner = Loop(lane, width, body, vector=True, unroll=1)
     return Loop(number, vectors, [inner], parallel=loop.parallel)
 
 
 def _is_known(extent: Expr) -> bool:
     return extent.op == "size"
+
+
+def _is_costly(loop: Loop) -> bool:
+    """Whether each round of a loop calls mathematical functions, and a vector has lanes for some."""
+    if loop.extent.attr < _FEW or any(walk.blocks(s) for s in loop.body):
+        return False
+    return any(vector_names.exists(e.op, e.dtype) for e in walk.nodes([loop]))
 
 
 def _lanes(exprs: list[Expr]) -> tuple[int, float]:

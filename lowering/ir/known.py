@@ -67,13 +67,17 @@ class Known:
                 stack += pending
                 continue
             stack.pop()
-            memo[e] = self.evaluated(e)
-            if op in LEAVES:
-                continue
-            self.log.append(e)
-            if op == "load" or self.deps:
-                self._depends(e)
+            self.enter(e, self.evaluated(e))
         return memo[root]
+
+    def enter(self, e: Expr, operand: Any) -> None:
+        """A node is known from here on in this scope."""
+        self.memo[e] = operand
+        if e.op in LEAVES:
+            return
+        self.log.append(e)
+        if e.op == "load" or self.deps:
+            self._depends(e)
 
     def _depends(self, e: Expr) -> None:
         deps = self.deps

@@ -1,0 +1,74 @@
+"""Packs: calls of one mathematical function with several arguments, made as one call of its vector variant.
+
+LLVM's loop vectoriser makes vectors of loops. Values in registers - a state of a few numbers, the
+elements of a small array - are straight code, where four exponentials take four times as long as one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Stmt, Store
+
+from . import vector_names
+
+_STRAIGHT = (Let, Eval, Store)
+
+
+class Packs:
+    """The calls of a block that can be made together.
+
+    `fellows[e]` are those with the function of `e` and as many such calls below them: none of them
+    needs another. `after[e]` is the number of the statement after which its variables are known.
+    """
+
+    def __init__(self, body: Sequence[Stmt], results: Iterable[Expr]):
+        self.at = 0  # the statement that is being printed
+        self.fellows: dict[Expr, list[Expr]] = {}
+        self.after: dict[Expr, int] = {}
+        self._depth: dict[Expr, int] = {}
+        bound = {v: k for k, s in enumerate(body) for v in walk.defined(s)}
+        written = {b for s in body for b in walk.all_writes(s)}
+        read: dict[Expr, frozenset[Buffer]] = {}
+        groups: dict[tuple[str, str, int], list[Expr]] = {}
+        roots = [e for s in body if isinstance(s, _STRAIGHT) for e in walk.expressions(s)]
+        for e in self._upwards([*roots, *results], bound):
+            # What reads memory that is written here has its place among the writes.
+            if is_costly(e) and not (written and buffers_read([e], read) & written):
+                groups.setdefault((e.op, e.dtype, self._depth[e]), []).append(e)
+        for group in groups.values():
+            if len(group) > 1:
+                self.fellows.update(dict.fromkeys(group, group))
+
+    def _upwards(self, roots: list[Expr], bound: dict[Expr, int]) -> Iterable[Expr]:
+        """All nodes, operands first; enters how many calls are below each, and where it is known."""
+        stack, depth, after = roots[::-1], self._depth, self.after
+        while stack:
+            e = stack[-1]
+            if e not in depth:
+                below = [a for a in e.args if a not in depth]
+                if below:
+                    stack += below[::-1]
+                    continue
+                depth[e] = max([depth[a] + is_costly(a) for a in e.args], default=0)
+                after[e] = max([after[a] for a in e.args], default=bound.get(e, -1))
+                yield e
+            stack.pop()
+
+    def ready(self, e: Expr) -> list[Expr]:
+        """The calls to be made with that of `e`, itself first: those whose variables are known."""
+        group = self.fellows.get(e, ())
+        return [e, *(x for x in group if x is not e and self.after[x] < self.at)]
+
+
+def is_costly(e: Expr) -> bool:
+    return vector_names.exists(e.op, e.dtype)
+
+
+def widths(count: int, dtype: str) -> list[int]:
+    """How many lanes the vectors for so many calls have; the last may be partly empty."""
+    known = vector_names.widths(dtype)
+    small, large = min(known), max(known)
+    full, rest = divmod(count, large)
+    return [large] * full + ([small if rest <= small else large] if rest else [])
