@@ -224,7 +224,7 @@ def test_same_code_as_numbas_generator():
 
     generator = Generator("theirs")
     ours = compiler.compile_text(axpy())
-    with compiler._fewer_passes():
+    with compiler.session(), compiler.target_machine():
         module = compiler.parse(axpy(), generator._tm)
         builder = generator._pass_builder(opt=2)
         builder.getModulePassManager().run(module, builder)

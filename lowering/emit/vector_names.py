@@ -5,14 +5,11 @@ Instead it calls `fnx_v_sin_float64`, and the attribute "vector-function-abi-var
 loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vlib.py.
 """
 
-import re
-
 from fnx.lowering.target.processor import vector_bits
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
 TYPE = {"float32": "float", "float64": "double"}
 BRANCHING = {"sin", "cos", "tan"}  # those with a cheaper way for usual arguments (vmath.USUAL)
-_NAME = re.compile(r"fnx_v_(\w+?)_(float32|float64)(?:_w(\d+)|_rare)?")
 
 
 def widths(dtype: str) -> list[int]:
@@ -34,10 +31,14 @@ def name(op: str, dtype: str) -> str:
 
 def parse(symbol: str) -> tuple[str, str, int] | None:
     """Operation, dtype and lanes (0: scalar) of a function's name; None for other names."""
-    found = _NAME.fullmatch(symbol)
-    if found is None or found[3] and int(found[3]) not in widths(found[2]):
-        return None
-    return found[1], found[2], int(found[3] or 0)
+    for dtype in TYPE:
+        op, found, end = symbol.removeprefix("fnx_v_").partition(f"_{dtype}")
+        if not found or not symbol.startswith("fnx_v_"):
+            continue
+        for lanes in (0, *widths(dtype)):
+            if end == (f"_w{lanes}" if lanes else "") or end == "_rare":
+                return op, dtype, lanes
+    return None
 
 
 def declaration(op: str, dtype: str, arity: int) -> tuple[list[str], str, list[str]]:

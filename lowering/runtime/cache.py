@@ -8,7 +8,9 @@ import contextlib
 import importlib.util
 import itertools
 import os
+import platform
 import re
+import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ try:  # hashlib would load OpenSSL too, which takes longer than all that is hash
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
-from fnx.lowering.target.processor import processor
+from fnx.lowering.target import processor
 
 _MAGIC = b"fnxcache"
 _DIGEST = 20
@@ -56,6 +58,10 @@ def folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _default_folder() -> Path:
+    # What platformdirs would say here; to import it takes longer than to load a program.
+    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
+    if sys.platform == "linux" and (not chosen or os.path.isabs(chosen)):
+        return Path(chosen or os.path.expanduser("~/.cache"), "fnx")
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
@@ -87,12 +93,19 @@ def key(*parts: str | bytes, sources: bool = True) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> bytes:
-    """What all keys depend on: the compiler's version, and the CPU."""
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    words = [llvm.get_process_triple(), *processor(), llvmlite.__version__]
+    """What all keys depend on: the compiler's version, the platform, and the CPU."""
+    words = [_compiler(), sys.platform, platform.machine(), *processor.identity()]
     return "\0".join(words).encode()
+
+
+def _compiler() -> str:
+    """What tells the compiler's version, if possible without importing it."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        package = importlib.util.find_spec("llvmlite").origin  # type: ignore[union-attr]
+        return Path(package).with_name("_version.py").read_text("utf-8")  # type: ignore[arg-type]
+    import llvmlite
+
+    return llvmlite.__version__
 
 
 @lru_cache(maxsize=1)
@@ -213,14 +226,14 @@ def _files() -> list[tuple[float, int, Path]]:
 
 
 _ASIDE = ".tmp-"
-_SHARD = re.compile(r"[0-9a-f]{2}")
-_FILE = re.compile(rf"[0-9a-f]{{{2 * _DIGEST}}}|\.tmp-.*")
+_SHARD = r"[0-9a-f]{2}"
+_FILE = rf"[0-9a-f]{{{2 * _DIGEST}}}|\.tmp-.*"
 
 
-def _list(place: Path, pattern: re.Pattern) -> list[Path]:
+def _list(place: Path, pattern: str) -> list[Path]:
     """What lies in a folder under a name of ours."""
     try:
-        return [place / name for name in os.listdir(place) if pattern.fullmatch(name)]
+        return [place / name for name in os.listdir(place) if re.fullmatch(pattern, name)]
     except OSError:
         return []
 

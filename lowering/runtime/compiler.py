@@ -35,7 +35,7 @@ def session(helpers: bool = False) -> Iterator[crew.Crew]:
         return
     numba = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
-    with _session, lock, _fewer_passes(), crew.gathered(helpers) as made:
+    with _session, lock, _all_passes_afterwards(), crew.gathered(helpers) as made:
         yield made
 
 
@@ -70,7 +70,8 @@ _idle: dict[bool, deque] = {False: deque(), True: deque()}  # target machines, b
 
 @contextmanager
 def target_machine(quick: bool = False) -> Iterator[Any]:
-    """A target machine that nobody else uses meanwhile."""
+    """A target machine that nobody else uses meanwhile, within a session."""
+    _leave_out_passes()
     try:
         machine = _idle[quick].pop()
     except IndexError:
@@ -193,19 +194,34 @@ def assembly(text: str, kind: str = "program") -> str:
 _LEFT_OUT = {"disable-lsr": ("true", "false"), "enable-load-in-loop-pre": ("false", "true")}
 
 
-@contextmanager
-def _fewer_passes() -> Iterator[None]:
-    """Leave out passes that cost more than they bring."""
-    import llvmlite.binding as llvm
+_options = {"ours": False}
+_options_lock = threading.Lock()
+os.register_at_fork(after_in_child=_options_lock._at_fork_reinit)
 
-    # Not tried before LLVM 20; it ends the process if it does not know an option.
-    if llvm.llvm_version_info[0] < 20:
-        yield
-        return
-    for option, (ours, _) in _LEFT_OUT.items():
-        llvm.set_option("fnx", f"-{option}={ours}")
+
+def _leave_out_passes() -> None:
+    """Leave out passes that cost more than they bring, until the session ends."""
+    with _options_lock:
+        if not _options["ours"]:
+            _set_options(0)
+            _options["ours"] = True
+
+
+@contextmanager
+def _all_passes_afterwards() -> Iterator[None]:
+    # A session in which nothing is compiled, since all is on disk, does not import LLVM.
     try:
         yield
     finally:
-        for option, (_, default) in _LEFT_OUT.items():
-            llvm.set_option("fnx", f"-{option}={default}")
+        if _options["ours"]:
+            _set_options(1)
+            _options["ours"] = False
+
+
+def _set_options(which: int) -> None:
+    import llvmlite.binding as llvm
+
+    # Not tried before LLVM 20; it ends the process if it does not know an option.
+    if llvm.llvm_version_info[0] >= 20:
+        for option, values in _LEFT_OUT.items():
+            llvm.set_option("fnx", f"-{option}={values[which]}")

@@ -125,7 +125,7 @@ for _dtype in ("float32", "float64"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _product(_routine, _dtype)
     for _routine in (*_DENSE, "cholesky_tangent", "cholesky_cotangent"):
         RUNTIME[f"fnx_{_routine}_{_dtype}"] = _dense(_routine, _dtype)
-_DECLARED = re.compile(r"^declare [^@\n]*@(fnx_\w+)\(", re.MULTILINE)
+_DECLARED = r"^declare [^@\n]*@(fnx_\w+)\("
 
 
 class Runtime:
@@ -135,7 +135,9 @@ class Runtime:
     """
 
     def __init__(self, text: str):
-        self.declared = sorted(set(_DECLARED.findall(text))) if "@fnx_" in text else []
+        self.declared = []
+        if "@fnx_" in text:
+            self.declared = sorted(set(re.findall(_DECLARED, text, re.MULTILINE)))
 
     def _used(self, binary: bytes) -> list[str]:
         # An object lists the names of its symbols, each ended by a zero.

@@ -22,7 +22,7 @@ warm_up = machine.warm_up
 Specs = Sequence[tuple]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Image:
     """A program on disk: the key of its code, the run time's routines that this calls, its numbers.
 

@@ -1,4 +1,8 @@
-"""From LLVM text to machine code in memory: compiled once, kept on disk, linked by LLVM's JIT linker."""
+"""From LLVM text to machine code in memory: compiled once, kept on disk.
+
+On Linux and x86-64 what is kept is a linked image (`elf.py`, `image.py`), so that a process that finds
+its code on disk needs no LLVM. Elsewhere it is object files, which LLVM's JIT linker links each time.
+"""
 
 import ctypes
 import itertools
@@ -8,21 +12,22 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from fnx.lowering.target import processor
 
-from . import cache, parts
+from . import cache
 from .compiler import compile_text, session, target_machine
+from .image import Image
 
-PIPELINE = "8"  # names the compiler's settings in keys of the cache; change it with them
+PIPELINE = "9"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
 _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Code:
     """Machine code in memory: the addresses of its functions, and how it came there."""
 
@@ -32,7 +37,7 @@ class Code:
     llvm_seconds: float
     load_seconds: float
     imports: tuple[str, ...]  # the routines that it was told the addresses of
-    keep: Any = field(repr=False, default=None)  # unloads the code when it dies
+    keep: Any  # unloads the code when it dies
 
 
 _lock = threading.RLock()
@@ -100,20 +105,16 @@ def _code(
     key: str, text: str | Callable[[], str], exports: Sequence[str], imports: Imports, kind: str
 ) -> Code:
     start = time.perf_counter()
-    found, llvm_seconds, origin = cache.get(key), 0.0, "disk"
-    if found is not None:
-        try:
-            linked = link(_unpacked(found), exports, imports)
-        except RuntimeError:
-            found = None  # whatever it is, it is not this program: compile anew
-    if found is None:
+    data, llvm_seconds, origin = cache.get(key), 0.0, "disk"
+    linked = None if data is None else _from_disk(data, exports, imports)
+    if linked is None:
         if not text:
             raise CacheMiss(key)
         begin = time.perf_counter()
         binaries, origin = _compiled(_made(text), kind, imports), "compiled"
         llvm_seconds = time.perf_counter() - begin
-        linked = link(binaries, exports, imports)
-        cache.put(key, _packed(binaries))
+        linked, data = _linked(binaries, exports, imports)
+        cache.put(key, data)
     spent = time.perf_counter() - start - llvm_seconds
     addresses, known, keep = linked
     return Code(key, addresses, origin, llvm_seconds, spent, known, keep)
@@ -134,6 +135,8 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
             soon(binary)
         return binary
 
+    from . import parts
+
     with session(helpers=True) as crew:
         first, *others = parts.split(text, 4)
         tasks = [crew.start(made, part) for part in others]
@@ -141,19 +144,6 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
         crew.work()
         binaries += [task.result() for task in tasks]
         crew.work()
-    return binaries
-
-
-def _packed(binaries: Sequence[bytes]) -> bytes:
-    return b"".join([struct.pack("<Q", len(b)) + b for b in binaries])
-
-
-def _unpacked(data: bytes) -> list[bytes]:
-    binaries = []
-    while data:
-        size = int.from_bytes(data[:8], "little")
-        binaries.append(data[8 : 8 + size])
-        data = data[8 + size :]
     return binaries
 
 
@@ -167,27 +157,10 @@ def forget() -> None:
 
 def warm_up() -> None:
     """Import what compiling needs, so that the first program does not wait for it."""
-    with session(), target_machine(), _lock:
-        _linker()
+    from . import elf, parts  # noqa: F401
 
-
-# --- link: LLVM's JIT linker -------------------------------------------------------------------
-
-_serial = itertools.count()
-
-
-@lru_cache(maxsize=1)
-def _linker() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        opt=0, reloc="pic", codemodel="small", jit=True
-    )
-    linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
-    keep_forever(linker)
-    return linker
+    with session(), target_machine():
+        pass
 
 
 def routine(
@@ -205,16 +178,73 @@ def keep_forever(owner: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
-def link(
-    binaries: Sequence[bytes], exports: Sequence[str], imports: Imports = None
-) -> tuple[dict[str, int], tuple[str, ...], Any]:
-    """Addresses of the functions that objects export, their imports, and what keeps them loaded."""
+# --- linking -----------------------------------------------------------------------------------
+
+_IMAGE, _OBJECTS = b"I", b"O"  # what an entry of the cache holds
+
+
+# Code in memory: addresses of its exports, the routines told to it, what keeps it there.
+_Linked = tuple[dict[str, int], tuple[str, ...], Any]
+
+
+def _from_disk(data: bytes, exports: Sequence[str], imports: Imports) -> _Linked | None:
+    """An entry's code; None if it is not what is wanted, or not of use here."""
+    try:
+        if data[:1] == _IMAGE:
+            image = Image.unpacked(data[1:])
+            return _placed(image, imports) if set(exports) == set(image.exports) else None
+        return _by_llvm(_unpacked(data[1:]), exports, imports) if data[:1] == _OBJECTS else None
+    except (RuntimeError, OSError, LookupError, ValueError, EOFError, TypeError):
+        return None
+
+
+def _linked(
+    binaries: Sequence[bytes], exports: Sequence[str], imports: Imports
+) -> tuple[_Linked, bytes]:
+    """The code of objects in memory, and the entry that later processes find."""
+    from . import elf
+
+    try:
+        image = elf.image(binaries, exports)
+        return _placed(image, imports), _IMAGE + image.packed()
+    except (elf.Unlinked, OSError, LookupError):
+        return _by_llvm(binaries, exports, imports), _OBJECTS + _packed(binaries)
+
+
+def _placed(image: Image, imports: Imports) -> _Linked:
+    known = _known(imports, "".join([f"{name}\0" for name in image.names]).encode())
+    addresses, keep = image.place(known)
+    return addresses, tuple(known), keep
+
+
+def _known(imports: Imports, names: bytes) -> Mapping[str, int]:
+    return imports(names) if callable(imports) else imports or {}
+
+
+def _packed(binaries: Sequence[bytes]) -> bytes:
+    return b"".join([struct.pack("<Q", len(b)) + b for b in binaries])
+
+
+def _unpacked(data: bytes) -> list[bytes]:
+    binaries = []
+    while data:
+        size = int.from_bytes(data[:8], "little")
+        binaries.append(data[8 : 8 + size])
+        data = data[8 + size :]
+    return binaries
+
+
+_serial = itertools.count()
+
+
+def _by_llvm(binaries: Sequence[bytes], exports: Sequence[str], imports: Imports) -> _Linked:
+    """The code of objects, by LLVM's JIT linker."""
     from llvmlite.binding import JITLibraryBuilder
 
     builder = JITLibraryBuilder().add_current_process()
     for binary in binaries:
         builder.add_object_img(binary)
-    known = imports(b"".join(binaries)) if callable(imports) else imports or {}
+    known = _known(imports, b"".join(binaries))
     for name, address in known.items():
         builder.import_symbol(name, address)
     for name in exports:
@@ -222,3 +252,17 @@ def link(
     with _lock:
         tracker = builder.link(_linker(), f"fnx{next(_serial)}")
     return {name: tracker[name] for name in exports}, tuple(known), tracker
+
+
+@lru_cache(maxsize=1)
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        opt=0, reloc="pic", codemodel="small", jit=True
+    )
+    linker = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
+    keep_forever(linker)
+    return linker

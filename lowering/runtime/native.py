@@ -3,7 +3,6 @@
 import ctypes
 import os
 import sys
-import sysconfig
 import threading
 from functools import lru_cache
 from typing import Any
@@ -93,11 +92,12 @@ def loaded() -> Wrapper | None:
 
 def _layout_is_known() -> bool:
     """Whether the offsets of `wrapper` are those of this interpreter and this NumPy."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or not sys.platform.startswith("linux"):
         return False
-    if sysconfig.get_config_var("Py_TRACE_REFS") or ctypes.sizeof(ctypes.c_void_p) != 8:
+    # Builds without the GIL, and those that count references for debugging.
+    if "t" in sys.abiflags or hasattr(sys, "getobjects"):
         return False
-    if not sys.platform.startswith("linux"):
+    if ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     array, leaf = np.arange(6.0).reshape(2, 3), object()
     shape = ctypes.cast(_word(array, layout.DIMENSIONS), ctypes.POINTER(ctypes.c_int64))

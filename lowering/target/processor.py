@@ -3,6 +3,10 @@
 import os
 from functools import lru_cache
 
+from . import cpuid
+
+_VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+
 
 def processor() -> tuple[str, str]:
     """Name and features of the CPU to compile for; Numba's variables of the environment rule."""
@@ -23,7 +27,19 @@ def processor() -> tuple[str, str]:
 
 @lru_cache(maxsize=1)
 def _features() -> frozenset[str]:
+    """The features of the CPU, at least those that are asked for here."""
+    asked = None if any(name in os.environ for name in _VARIABLES) else cpuid.features()
+    if asked is not None:
+        return asked
     return frozenset(processor()[1].split(","))
+
+
+def identity() -> tuple[str, ...]:
+    """Words that are the same where `processor` is, found without LLVM if possible."""
+    answers = cpuid.answers()
+    if answers is None:
+        return processor()
+    return repr(answers), *[os.environ.get(name, "") for name in _VARIABLES]
 
 
 @lru_cache(maxsize=1)
