@@ -2,6 +2,7 @@
 
 import operator
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -280,3 +281,25 @@ def test_methods_of_ufuncs(name):
 
 def test_array_namespace_is_the_module():
     assert jnp.ones(2).__array_namespace__() is jnp
+
+
+@pytest.mark.parametrize("exponent", [s * (n + 0.5) for n in range(4) for s in (1, -1)])
+def test_powers_of_halves(exponent):
+    """By square roots: within 2 ulp over the whole range, and NumPy's values at its edges."""
+    f = fnx.jit(lambda x: x**exponent)
+    x = np.exp(np.random.default_rng(0).uniform(-190, 190, 400))
+    got = np.asarray(f(x))
+    for v, value in zip(x, got, strict=True):
+        exact = mpmath.mpf(float(v)) ** mpmath.mpf(exponent)
+        if 1e-300 < exact < 1e308:
+            assert abs(mpmath.mpf(float(value)) - exact) <= 2 * np.spacing(float(exact)), v
+    single = np.exp(np.random.default_rng(1).uniform(-20, 20, 4000)).astype("float32")
+    exact = single.astype(float) ** exponent
+    kept = (exact > 1e-37) & (exact < 3e38)
+    error = np.abs(np.asarray(f(single)) - exact) / np.spacing(exact.astype("float32"))
+    assert error[kept].max() <= 2
+    edges = np.array([0.0, np.inf, np.nan, -1.0, 1.0, 5e-324, 1e-310, 1e308, 1e-200, 1e200])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(f(edges), edges**exponent, rtol=1e-15)
+        if abs(exponent) > 0.5:  # those have operations of their own, which treat -0 as IEEE does
+            np.testing.assert_array_equal(f(-edges[:2]), (-edges[:2]) ** exponent)
