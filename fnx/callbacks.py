@@ -87,6 +87,12 @@ def io_callback(
     """As `pure_callback`, of a function with side effects: it runs each time the program comes to it.
 
     Calls happen in the order of the program, `ordered` or not.
+
+    >>> from fnx.experimental import io_callback
+    >>> log = []
+    >>> fnx.jit(lambda x: io_callback(lambda v: log.append(float(v)), None, x))(2.0)
+    >>> log
+    [2.0]
     """
     del sharding, ordered
     options = {"vmap_method": "sequential", "effects": True}

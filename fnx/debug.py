@@ -17,6 +17,13 @@ def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: An
 
     Under vmap it is called for each lane; derivatives call it on primal values. Calls happen in the
     order of the program, `ordered` or not.
+
+    >>> seen = []
+    >>> def double(x):
+    ...     fnx.debug.callback(lambda v: seen.append(float(v)), x)
+    ...     return 2 * x
+    >>> float(fnx.jit(double)(3.0)), seen
+    (6.0, [3.0])
     """
     del ordered
     check_callable(callback, "debug.callback")
@@ -76,7 +83,12 @@ class _Anything:
 
 
 def breakpoint(*args: Any, **kwargs: Any) -> None:
-    """Enter Python's debugger when the program comes here; the arguments are its values to look at."""
+    """Enter Python's debugger when the program comes here; the arguments are its values to look at.
+
+    >>> def step(x):
+    ...     fnx.debug.breakpoint(x)  # a debugger opens here when it runs; "up" leads to x
+    ...     return 2 * x
+    """
 
     def stop(*values: Any, **named: Any) -> None:
         builtins.breakpoint()
@@ -85,13 +97,21 @@ def breakpoint(*args: Any, **kwargs: Any) -> None:
 
 
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
-    """Say where an array is: on the one device that there is."""
+    """Say where an array is: on the one device that there is.
+
+    >>> fnx.debug.visualize_array_sharding(jnp.ones((2, 3)))
+    CPU 0: (2, 3)
+    """
     del kwargs
     sys.stdout.write(f"CPU 0: {tuple(arr.shape)}\n")
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable) -> None:
-    """Call `callback` with the sharding of a value: that of the one device."""
+    """Call `callback` with the sharding of a value: that of the one device.
+
+    >>> fnx.debug.inspect_array_sharding(jnp.ones(2), callback=lambda s: print(type(s).__name__))
+    SingleDeviceSharding
+    """
     from fnx.sharding import SingleDeviceSharding
 
     del value

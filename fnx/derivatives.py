@@ -364,7 +364,12 @@ def _tangent(t: Array | None, aval: ShapedArray) -> Any:
 
 @entrance
 def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
-    """The result of `fun(*primals)` and the linear function that is its derivative there."""
+    """The result of `fun(*primals)` and the linear function that is its derivative there.
+
+    >>> y, tangent_of = fnx.linearize(jnp.square, 3.0)
+    >>> float(y), float(tangent_of(1.0)), float(tangent_of(10.0))
+    (9.0, 6.0, 60.0)
+    """
     check_callable(fun, "linearize")
     aux = Aux(fun, has_aux)
     leaves, treedef = flatten_arrays(primals, "arguments of linearize")
@@ -380,7 +385,12 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
 
 
 def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -> Callable:
-    """The transpose of a linear function; `primals` are arrays or ShapeDtypeStructs."""
+    """The transpose of a linear function; `primals` are arrays or ShapeDtypeStructs.
+
+    >>> transposed = fnx.linear_transpose(lambda x: jnp.stack([x, 2 * x]), 0.0)
+    >>> transposed(jnp.array([1.0, 10.0]))
+    (Array(21., dtype=float64),)
+    """
     del reduce_axes
     check_callable(fun, "linear_transpose")
     leaves, treedef = tree_util.tree_flatten(primals)

@@ -18,20 +18,32 @@ from fnx.numpy.scalar_types import (
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dtype:
-    """The dtype of arrays that are asked to have this one."""
+    """The dtype of arrays that are asked to have this one.
+
+    >>> fnx.dtypes.canonicalize_dtype(float)
+    dtype('float64')
+    """
     del allow_extended_dtype
     return canonical(dtype)
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """How many bits a number of a dtype has."""
+    """How many bits a number of a dtype has.
+
+    >>> fnx.dtypes.itemsize_bits("float32")
+    32
+    """
     if dtype is None:
         raise InvalidValue("itemsize_bits of None; expected a dtype")
     return 8 * canonical(dtype).itemsize
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python type of the numbers of an array or scalar."""
+    """The Python type of the numbers of an array or scalar.
+
+    >>> fnx.dtypes.scalar_type_of(jnp.arange(3))
+    <class 'int'>
+    """
     kind = np.result_type(x).kind
     return {"b": bool, "i": int, "u": int, "f": float, "c": complex}[kind]
 

@@ -288,7 +288,10 @@ def jit(
 
 
 def clear_caches() -> None:
-    """Forget every traced and compiled program of this process; the cache on disk stays."""
+    """Forget every traced and compiled program of this process; the cache on disk stays.
+
+    >>> fnx.clear_caches()
+    """
     for f in list(_jitted):
         f.clear_cache()
 

@@ -22,6 +22,9 @@ def devices(backend: str | None = None) -> list[Device]:
 
     There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
     over devices. They share the process's memory and threads.
+
+    >>> fnx.devices()
+    [CpuDevice(id=0)]
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"there is no {backend!r} device; fnx runs on: cpu")
@@ -31,7 +34,11 @@ def devices(backend: str | None = None) -> list[Device]:
 def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
-    """The devices of this process."""
+    """The devices of this process.
+
+    >>> fnx.local_devices() == fnx.devices()
+    True
+    """
     del process_index, host_id
     return devices(backend)
 
@@ -49,19 +56,31 @@ local_device_count = device_count
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process: 0."""
+    """The number of this process: 0.
+
+    >>> fnx.process_index()
+    0
+    """
     del backend
     return 0
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that work together: 1."""
+    """The number of processes that work together: 1.
+
+    >>> fnx.process_count()
+    1
+    """
     del backend
     return 1
 
 
 def default_backend() -> str:
-    """The platform that programs are compiled for."""
+    """The platform that programs are compiled for.
+
+    >>> fnx.default_backend()
+    'cpu'
+    """
     return "cpu"
 
 
@@ -76,7 +95,11 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a pytree as NumPy arrays."""
+    """The leaves of a pytree as NumPy arrays.
+
+    >>> fnx.device_get({"x": jnp.ones(2)})
+    {'x': array([1., 1.])}
+    """
     return tree_util.tree_map(lambda a: np.asarray(a) if isinstance(a, Array) else a, x)
 
 
@@ -97,7 +120,11 @@ def make_array_from_callback(
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None
 ) -> Any:
-    """The leaves of a pytree as arrays: this process has all data."""
+    """The leaves of a pytree as arrays: this process has all data.
+
+    >>> fnx.make_array_from_process_local_data(None, np.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
     del sharding, global_shape
     return tree_util.tree_map(as_array, local_data)
 
@@ -105,7 +132,11 @@ def make_array_from_process_local_data(
 def make_array_from_single_device_arrays(
     shape: Any, sharding: Any, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """The array that the one array of a device makes."""
+    """The array that the one array of a device makes.
+
+    >>> fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)])
+    Array([1., 1.], dtype=float64)
+    """
     del sharding
     name = "make_array_from_single_device_arrays"
     if len(arrays) != 1:
@@ -122,10 +153,18 @@ def _checked(x: Any, shape: tuple, name: str) -> Array:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x` itself: results are ready when a call returns."""
+    """`x` itself: results are ready when a call returns.
+
+    >>> fnx.block_until_ready(jnp.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
     return x
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x` itself: arrays are on the host."""
+    """`x` itself: arrays are on the host.
+
+    >>> fnx.copy_to_host_async(jnp.ones(2))
+    Array([1., 1.], dtype=float64)
+    """
     return x

@@ -44,6 +44,11 @@ class Ref:
     """A place for an array of one shape and dtype; made by `new_ref`.
 
     `ref[index]` reads, `ref[index] = x` writes, as `.at[index].set` does; `ref[...]` is the whole.
+
+    >>> total = fnx.new_ref(jnp.zeros(2))
+    >>> total[0] += 3.0
+    >>> total[...]
+    Array([3., 0.], dtype=float64)
     """
 
     __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_value")
@@ -130,14 +135,24 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
-    """A mutable reference to an array of a shape and dtype, which holds zeros."""
+    """A mutable reference to an array of a shape and dtype, which holds zeros.
+
+    >>> fnx.empty_ref(fnx.ShapeDtypeStruct((2,), float))[...]
+    Array([0., 0.], dtype=float64)
+    """
     from fnx.flat import aval_like
 
     return new_ref(zeros(aval_like(ty).strong()), memory_space=memory_space)
 
 
 def freeze(ref: Ref) -> Array:
-    """The array that a Ref holds, at the end of its life."""
+    """The array that a Ref holds, at the end of its life.
+
+    >>> ref = fnx.new_ref(jnp.zeros(2))
+    >>> ref[1] = 5.0
+    >>> fnx.freeze(ref)
+    Array([0., 5.], dtype=float64)
+    """
     x = ref.value
     ref._frozen = True
     return x

@@ -15,6 +15,9 @@ def compile_stats() -> dict[str, int]:
     """How many native programs this process compiled, read from the disk, and found in memory.
 
     `kernels_compiled` counts those that LLVM compiled.
+
+    >>> sorted(fnx.compile_stats())
+    ['disk_hits', 'kernels_compiled', 'memory_hits']
     """
     from fnx.lowering.runtime import machine
 
@@ -30,6 +33,10 @@ def compile_report(fun: Callable, *args: Any, **kwargs: Any) -> str:
     """What the native program of a function on these arguments is made of.
 
     Kernels and what fused in them, calls of libraries and of the host, bytes, times.
+
+    >>> report = fnx.compile_report(lambda x: jnp.sum(x**2), jnp.ones(1000))
+    >>> report.splitlines()[1].strip()
+    'kernel k1_reduce_sum: [1000] reduce_sum'
     """
     check_callable(fun, "compile_report")
     jitted = fun if isinstance(fun, Jitted) else jit(fun)
@@ -37,21 +44,35 @@ def compile_report(fun: Callable, *args: Any, **kwargs: Any) -> str:
 
 
 def set_num_threads(n: int) -> None:
-    """How many threads a native program may use; ValueError below 1."""
+    """How many threads a native program may use; ValueError below 1.
+
+    >>> before = fnx.get_num_threads()
+    >>> fnx.set_num_threads(1)
+    >>> fnx.get_num_threads()
+    1
+    >>> fnx.set_num_threads(before)
+    """
     from fnx.lowering.runtime import threads
 
     threads.set_num_threads(n)
 
 
 def get_num_threads() -> int:
-    """How many threads a native program may use."""
+    """How many threads a native program may use.
+
+    >>> fnx.get_num_threads() >= 1
+    True
+    """
     from fnx.lowering.runtime import threads
 
     return threads.get_num_threads()
 
 
 def release_memory() -> None:
-    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    """Give the memory of freed arrays, which is kept for later ones, back to the system.
+
+    >>> fnx.release_memory()
+    """
     from fnx.lowering.runtime import invoke
 
     invoke.release_memory()
@@ -59,7 +80,16 @@ def release_memory() -> None:
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Within it, operations on known values are computed at once, inside jit too."""
+    """Within it, operations on known values are computed at once, inside jit too.
+
+    >>> @fnx.jit
+    ... def scaled(x):
+    ...     with fnx.ensure_compile_time_eval():
+    ...         if jnp.sqrt(4.0) == 2.0:  # known while tracing
+    ...             return 2 * x
+    >>> float(scaled(3.0))
+    6.0
+    """
     with use(KnownAtOnce(current.get())):
         yield
 
@@ -81,13 +111,21 @@ class KnownAtOnce(Interpreter):
 
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
-    """JAX's scopes of names, which profilers show; it has no effect here."""
+    """JAX's scopes of names, which profilers show; it has no effect here.
+
+    >>> with fnx.named_scope("step"):
+    ...     x = jnp.sin(0.0)
+    """
     del name
     yield
 
 
 def named_call(fun: Callable, *, name: str | None = None) -> Callable:
-    """The function under another name; its arguments may be any Python values."""
+    """The function under another name; its arguments may be any Python values.
+
+    >>> fnx.named_call(lambda x: x + 1, name="increment").__name__
+    'increment'
+    """
     check_callable(fun, "named_call")
 
     @wraps(fun)
@@ -99,9 +137,16 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
 
 
 def typeof(x: Any) -> ShapedArray:
-    """The abstract value of an array: shape, dtype, whether it is weakly typed."""
+    """The abstract value of an array: shape, dtype, whether it is weakly typed.
+
+    >>> fnx.typeof(jnp.ones((2, 3)))
+    ShapedArray(float64[2,3])
+    """
     return aval_like(x)
 
 
 def effects_barrier() -> None:
-    """Nothing to wait for: effects have happened when a call returns."""
+    """Nothing to wait for: effects have happened when a call returns.
+
+    >>> fnx.effects_barrier()
+    """

@@ -83,12 +83,24 @@ config = Config()
 
 
 def enable_x64(new_val: bool = True) -> AbstractContextManager[None]:
-    """Within it Python numbers become float64 and int64 (True), or float32 and int32 (False)."""
+    """Within it Python numbers become float64 and int64 (True), or float32 and int32 (False).
+
+    >>> with fnx.enable_x64(False):
+    ...     x = jnp.array([1.0])
+    >>> x.dtype
+    dtype('float32')
+    """
     return _config.default_float32(not new_val)
 
 
 def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
-    """Within it jitted functions, and the bodies of loops, run as plain Python, operation by operation."""
+    """Within it jitted functions, and the bodies of loops, run as plain Python, operation by operation.
+
+    >>> with fnx.disable_jit():
+    ...     x = fnx.jit(lambda x: -x if x < 0 else x)(-2.0)
+    >>> float(x)
+    2.0
+    """
     return _config.disable_jit(disable)
 
 
@@ -123,17 +135,34 @@ def numpy_dtype_promotion(new_val: str = "standard") -> AbstractContextManager[N
     """Within it ("strict") arrays of different dtypes do not meet: TypePromotionError, a ValueError.
 
     Python numbers adapt to the array that they meet, if they are of no wider kind.
+
+    >>> with fnx.numpy_dtype_promotion("strict"):
+    ...     x = jnp.ones(2) * 3  # but not with an array of another dtype
+    >>> x
+    Array([3., 3.], dtype=float64)
     """
     return _config.numpy_dtype_promotion(_one_of(new_val, "standard", "strict"))
 
 
 def numpy_rank_promotion(new_val: str = "allow") -> AbstractContextManager[None]:
-    """Within it broadcasting does not add axes ("raise"), or says that it does ("warn")."""
+    """Within it broadcasting does not add axes ("raise"), or says that it does ("warn").
+
+    >>> with fnx.numpy_rank_promotion("raise"):
+    ...     x = jnp.ones((2, 2)) * 2.0  # but not with an array of shape (2,)
+    >>> x.shape
+    (2, 2)
+    """
     return _config.numpy_rank_promotion(_one_of(new_val, "allow", "warn", "raise"))
 
 
 def enable_checks(new_val: bool = True) -> AbstractContextManager[None]:
-    """Within it jaxprs and Kernel IR are checked between passes, as FNX_CHECK=1 has it."""
+    """Within it jaxprs and Kernel IR are checked between passes, as FNX_CHECK=1 has it.
+
+    >>> with fnx.enable_checks():
+    ...     x = fnx.jit(jnp.sum)(jnp.ones(3))
+    >>> float(x)
+    3.0
+    """
     return _config.check(new_val)
 
 

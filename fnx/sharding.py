@@ -54,7 +54,12 @@ def spec_names(spec: Sequence[Any]) -> list[tuple[str, ...]]:
 
 
 class AxisType(Enum):
-    """How an axis of a mesh is used; it makes no difference on one device."""
+    """How an axis of a mesh is used; it makes no difference on one device.
+
+    >>> mesh = fnx.make_mesh((1,), ("x",), axis_types=(fnx.sharding.AxisType.Auto,))
+    >>> mesh.axis_types
+    (<AxisType.Auto: 'auto'>,)
+    """
 
     Auto = "auto"
     Explicit = "explicit"
@@ -119,7 +124,11 @@ class Mesh(_AnyMesh):
 
 
 class AbstractMesh(_AnyMesh):
-    """A mesh without devices."""
+    """A mesh without devices.
+
+    >>> fnx.sharding.AbstractMesh((2, 4), ("x", "y")).size
+    8
+    """
 
     def __init__(
         self, axis_sizes: Sequence[int], axis_names: Sequence[str], axis_types: Any = None, **_: Any
@@ -145,7 +154,13 @@ class _SetMesh:
 
 
 def set_mesh(mesh: "Mesh | AbstractMesh | None") -> Any:
-    """Make `mesh` the one that shard_map finds: from now on, or within a `with`."""
+    """Make `mesh` the one that shard_map finds: from now on, or within a `with`.
+
+    >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
+    ...     names = fnx.sharding.get_mesh().axis_names
+    >>> names
+    ('x',)
+    """
     return _SetMesh(_mesh.set(mesh), mesh)
 
 
@@ -153,13 +168,23 @@ use_abstract_mesh = set_mesh
 
 
 def get_mesh() -> Mesh:
-    """The mesh that was set; an empty one if there is none."""
+    """The mesh that was set; an empty one if there is none.
+
+    >>> fnx.sharding.get_mesh().empty
+    True
+    """
     mesh = _mesh.get()
     return mesh if isinstance(mesh, Mesh) else Mesh(np.empty((), object), ())
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh that was set, without its devices; an empty one if there is none."""
+    """The mesh that was set, without its devices; an empty one if there is none.
+
+    >>> with fnx.set_mesh(fnx.make_mesh((1,), ("x",))):
+    ...     mesh = fnx.sharding.get_abstract_mesh()
+    >>> mesh
+    AbstractMesh('x': 1)
+    """
     mesh = _mesh.get()
     if mesh is None:
         return AbstractMesh((), ())
@@ -167,12 +192,20 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """The leaves of a pytree as arrays."""
+    """The leaves of a pytree as arrays.
+
+    >>> fnx.sharding.reshard(np.ones(2), None)
+    Array([1., 1.], dtype=float64)
+    """
     return device_put(xs, out_shardings)
 
 
 def _same_function(f: Callable | None = None, /, **options: Any) -> Any:
-    """The function itself; without one, a decorator. Types of mesh axes make no difference here."""
+    """The function itself; without one, a decorator. Types of mesh axes make no difference here.
+
+    >>> fnx.sharding.auto_axes(abs, axes="x")(-1.0)
+    1.0
+    """
     del options
     return f if f is not None else lambda g: g
 
@@ -181,7 +214,11 @@ auto_axes = explicit_axes = _same_function
 
 
 class Sharding:
-    """Base of all shardings."""
+    """Base of all shardings.
+
+    >>> isinstance(jnp.ones(2).sharding, fnx.sharding.Sharding)
+    True
+    """
 
     @property
     def device_set(self) -> set[Device]:
@@ -201,7 +238,11 @@ class Sharding:
 
 
 class SingleDeviceSharding(Sharding):
-    """All of an array on one device."""
+    """All of an array on one device.
+
+    >>> fnx.sharding.SingleDeviceSharding().shard_shape((4, 2))
+    (4, 2)
+    """
 
     def __init__(self, device: Device | None = None, **_: Any):
         self.device = device or devices()[0]
@@ -221,7 +262,12 @@ class SingleDeviceSharding(Sharding):
 
 
 class NamedSharding(Sharding):
-    """Axes of an array along axes of a mesh."""
+    """Axes of an array along axes of a mesh.
+
+    >>> mesh = fnx.make_mesh((1,), ("x",))
+    >>> fnx.NamedSharding(mesh, fnx.P("x")).shard_shape((4, 2))
+    (4, 2)
+    """
 
     def __init__(self, mesh: Mesh, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
         self.mesh, self.spec = mesh, spec
@@ -255,7 +301,11 @@ def make_mesh(
     *,
     devices: Any = None,
 ) -> Mesh:
-    """A mesh of this shape; ValueError if it needs more devices than there are."""
+    """A mesh of this shape; ValueError if it needs more devices than there are.
+
+    >>> fnx.make_mesh((1, 1), ("x", "y"))
+    Mesh('x': 1, 'y': 1)
+    """
     found = list(devices) if devices is not None else _all_devices()
     needed = int(np.prod(axis_shapes, dtype=int))
     if needed > len(found):

@@ -10,7 +10,11 @@ KeyPath = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class SequenceKey:
-    """The place of a child in a list or tuple."""
+    """The place of a child in a list or tuple.
+
+    >>> fnx.tree.leaves_with_path([5])[0][0]
+    (SequenceKey(idx=0),)
+    """
 
     idx: int
 
@@ -20,7 +24,11 @@ class SequenceKey:
 
 @dataclass(frozen=True)
 class DictKey:
-    """The place of a child in a dict."""
+    """The place of a child in a dict.
+
+    >>> fnx.tree.leaves_with_path({"a": 5})[0][0]
+    (DictKey(key='a'),)
+    """
 
     key: Any
 
@@ -30,7 +38,11 @@ class DictKey:
 
 @dataclass(frozen=True)
 class GetAttrKey:
-    """The place of a child in an object: its attribute."""
+    """The place of a child in an object: its attribute.
+
+    >>> fnx.tree_util.keystr((fnx.tree_util.GetAttrKey("x"),))
+    '.x'
+    """
 
     name: str
 
@@ -40,7 +52,11 @@ class GetAttrKey:
 
 @dataclass(frozen=True)
 class FlattenedIndexKey:
-    """The place of a child of a class registered without keys."""
+    """The place of a child of a class registered without keys.
+
+    >>> fnx.tree_util.keystr((fnx.tree_util.FlattenedIndexKey(0),))
+    '[<flat index 0>]'
+    """
 
     key: Any
 

@@ -138,7 +138,11 @@ def tree_reduce(
 def tree_reduce_associative(
     operation: Callable, tree: Any, *, identity: Any = _UNSPECIFIED, is_leaf: IsLeaf = None
 ) -> Any:
-    """Fold the leaves in a balanced tree of pairs; `operation` must be associative."""
+    """Fold the leaves in a balanced tree of pairs; `operation` must be associative.
+
+    >>> fnx.tree.reduce_associative(lambda a, b: a + b, {"a": 1, "b": [2, 3]})
+    6
+    """
     level = tree_leaves(tree, is_leaf)
     if not level:
         if identity is _UNSPECIFIED:
@@ -151,14 +155,23 @@ def tree_reduce_associative(
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
-    """Whether all leaves are true."""
+    """Whether all leaves are true.
+
+    >>> fnx.tree.all({"a": True, "b": [True, False]})
+    False
+    """
     return all(tree_leaves(tree, is_leaf))
 
 
 def tree_transpose(
     outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
 ) -> Any:
-    """A tree of trees, turned inside out."""
+    """A tree of trees, turned inside out.
+
+    >>> pair, triple = fnx.tree.structure((0, 0)), fnx.tree.structure({"a": 0, "b": 0})
+    >>> fnx.tree.transpose(pair, triple, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))
+    {'a': (1, 3), 'b': (2, 4)}
+    """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     outer = outer_treedef.num_leaves
     if inner_treedef is None:
@@ -176,7 +189,11 @@ def tree_transpose(
 
 
 def all_leaves(iterable: Iterable, is_leaf: IsLeaf = None) -> bool:
-    """Whether no element is a node."""
+    """Whether no element is a node.
+
+    >>> fnx.tree_util.all_leaves([1, 2.0]), fnx.tree_util.all_leaves([1, (2, 3)])
+    (True, False)
+    """
     return optree.all_leaves(iterable, is_leaf, namespace=_SPACE)
 
 
@@ -208,27 +225,48 @@ def flatten_one_level(tree: Any) -> tuple[list, Any]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether a structure is that of a single leaf."""
+    """Whether a structure is that of a single leaf.
+
+    >>> fnx.tree_util.treedef_is_leaf(fnx.tree.structure(1.0))
+    True
+    """
     return treedef.num_nodes == 1 and treedef.num_leaves == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of a node's children."""
+    """The structures of a node's children.
+
+    >>> [child.num_leaves for child in fnx.tree_util.treedef_children(fnx.tree.structure((1, [2, 3])))]
+    [1, 2]
+    """
     return treedef.children()
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees."""
+    """The structure of a tuple of trees.
+
+    >>> leaf = fnx.tree.structure(0)
+    >>> fnx.tree_util.treedef_tuple([leaf, leaf]) == fnx.tree.structure((1, 2))
+    True
+    """
     return optree.treespec_tuple(treedefs, namespace=_SPACE)
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
-    """`full_tree`'s structure, where each leaf is the one of `prefix_tree` above it."""
+    """`full_tree`'s structure, where each leaf is the one of `prefix_tree` above it.
+
+    >>> fnx.tree.broadcast({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
+    {'a': [1, 1], 'b': 2}
+    """
     return optree.tree_broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
 
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list:
-    """The leaves of a tree prefix, each as often as `full_tree` has leaves below it."""
+    """The leaves of a tree prefix, each as often as `full_tree` has leaves below it.
+
+    >>> fnx.tree_util.broadcast_prefix({"a": 1, "b": 2}, {"a": [0, 0], "b": 0})
+    [1, 1, 2]
+    """
     return optree.broadcast_prefix(prefix_tree, full_tree, is_leaf, namespace=_SPACE)
 
 
@@ -238,7 +276,12 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
 def tree_flatten_with_path(
     tree: Any, is_leaf: Callable | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
-    """Pairs of path and leaf, and the structure."""
+    """Pairs of path and leaf, and the structure.
+
+    >>> pairs, structure = fnx.tree.flatten_with_path({"a": 1, "b": [2, 3]})
+    >>> [(fnx.tree_util.keystr(path), leaf) for path, leaf in pairs]
+    [("['a']", 1), ("['b'][0]", 2), ("['b'][1]", 3)]
+    """
     if is_leaf_takes_path and is_leaf is not None:
         return _flatten_by_path(tree, is_leaf)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
@@ -267,7 +310,11 @@ def _flatten_by_path(tree: Any, is_leaf: Callable) -> tuple[list, PyTreeDef]:
 def tree_leaves_with_path(
     tree: Any, is_leaf: Callable | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """Pairs of path and leaf."""
+    """Pairs of path and leaf.
+
+    >>> [fnx.tree_util.keystr(path) for path, _ in fnx.tree.leaves_with_path({"a": 1, "b": [2]})]
+    ["['a']", "['b'][0]"]
+    """
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -275,7 +322,11 @@ def tree_map_with_path(
     f: Callable, tree: Any, *rest: Any, is_leaf: Callable | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:  # fmt: skip
-    """As `tree_map`, of a function that gets the leaf's path first."""
+    """As `tree_map`, of a function that gets the leaf's path first.
+
+    >>> fnx.tree.map_with_path(lambda path, x: (len(path), x), {"a": 1, "b": [2]})
+    {'a': (1, 1), 'b': [(2, 2)]}
+    """
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     columns = [treedef.flatten_up_to(r) for r in rest]
     return treedef.unflatten([f(path, x, *xs) for (path, x), *xs in zip(pairs, *columns)])
@@ -294,6 +345,14 @@ def register_pytree_node(
 
     `unflatten_func(data, children)` must accept any objects as children. The static data are
     compared with == and hashed. ValueError if the class is registered already.
+
+    >>> class Pair:
+    ...     def __init__(self, x, y):
+    ...         self.x, self.y = x, y
+    >>> register = fnx.tree_util.register_pytree_node
+    >>> register(Pair, lambda p: ((p.x, p.y), None), lambda _, children: Pair(*children))
+    >>> fnx.tree.map(lambda x: 2 * x, Pair(1, 2)).y
+    4
     """
     if flatten_with_keys_func is None:
         flatten: Callable = flatten_func
@@ -312,7 +371,20 @@ def register_pytree_node(
 
 
 def register_pytree_node_class(cls: C) -> C:
-    """Make a class with `tree_flatten()` and classmethod `tree_unflatten(data, children)` a node."""
+    """Make a class with `tree_flatten()` and classmethod `tree_unflatten(data, children)` a node.
+
+    >>> @fnx.tree_util.register_pytree_node_class
+    ... class Circle:
+    ...     def __init__(self, radius):
+    ...         self.radius = radius
+    ...     def tree_flatten(self):
+    ...         return (self.radius,), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, data, children):
+    ...         return cls(*children)
+    >>> fnx.tree.leaves(Circle(3.0))
+    [3.0]
+    """
     register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore
     return cls
 
@@ -323,7 +395,17 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[Any, Iterable], Any],
     flatten_func: Callable | None = None,
 ) -> None:
-    """As `register_pytree_node`, where flattening gives pairs of key and child."""
+    """As `register_pytree_node`, where flattening gives pairs of key and child.
+
+    >>> key = fnx.tree_util.GetAttrKey("real")
+    >>> class Real:
+    ...     def __init__(self, real):
+    ...         self.real = real
+    >>> flatten = lambda r: (((key, r.real),), None)
+    >>> fnx.tree_util.register_pytree_with_keys(Real, flatten, lambda _, c: Real(*c))
+    >>> fnx.tree_util.keystr(fnx.tree.leaves_with_path(Real(1.0))[0][0])
+    '.real'
+    """
     register_pytree_node(nodetype, flatten_func or _bare, unflatten_func, flatten_with_keys)
 
 
@@ -332,7 +414,20 @@ def _bare(x: Any) -> tuple:
 
 
 def register_pytree_with_keys_class(cls: C) -> C:
-    """As `register_pytree_node_class`, for a class with `tree_flatten_with_keys()`."""
+    """As `register_pytree_node_class`, for a class with `tree_flatten_with_keys()`.
+
+    >>> @fnx.tree_util.register_pytree_with_keys_class
+    ... class Height:
+    ...     def __init__(self, metres):
+    ...         self.metres = metres
+    ...     def tree_flatten_with_keys(self):
+    ...         return ((fnx.tree_util.GetAttrKey("metres"), self.metres),), None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, data, children):
+    ...         return cls(*children)
+    >>> fnx.tree_util.keystr(fnx.tree.leaves_with_path(Height(1.0))[0][0])
+    '.metres'
+    """
     register_pytree_with_keys(
         cls,
         lambda x: x.tree_flatten_with_keys(),
@@ -350,6 +445,15 @@ def register_dataclass(
     """Make a dataclass a node whose children are `data_fields`; `meta_fields` are static.
 
     Without lists, fields are children unless their metadata say `static=True`.
+
+    >>> import dataclasses
+    >>> @fnx.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Spring:
+    ...     stiffness: float
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> fnx.tree.leaves(Spring(2.0, "left"))
+    [2.0]
     """
     if data_fields is None or meta_fields is None:
         if not is_dataclass(nodetype):
@@ -400,7 +504,14 @@ def _check_fields(nodetype: type, given: set[str], dropped: set[str]) -> None:
 
 
 def register_static(cls: C) -> C:
-    """Make a class a node without leaves: its objects, which must be hashable, are static data."""
+    """Make a class a node without leaves: its objects, which must be hashable, are static data.
+
+    >>> @fnx.tree_util.register_static
+    ... class Mode(str):
+    ...     pass
+    >>> fnx.tree.leaves((Mode("fast"), 1.0))
+    [1.0]
+    """
     register_pytree_node(cls, lambda x: ((), x), lambda x, _: x)
     return cls
 
@@ -455,7 +566,11 @@ optree.register_pytree_node(
 
 
 def describe_difference(expected: Any, found: Any) -> str:
-    """Where the structures of two trees first differ, in words; '' if they are equal."""
+    """Where the structures of two trees first differ, in words; '' if they are equal.
+
+    >>> fnx.tree_util.describe_difference((1, 2), (1, [2]))
+    "; it lacks the leaf '[1]' and has the leaf '[1][0]'"
+    """
     a, b = tree_structure(expected), tree_structure(found)
     if a == b:
         return ""

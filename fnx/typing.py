@@ -9,7 +9,11 @@ from fnx.core.array import Array
 
 @runtime_checkable
 class SupportsDType(Protocol):
-    """Has a dtype."""
+    """Has a dtype.
+
+    >>> isinstance(jnp.ones(2), fnx.typing.SupportsDType)
+    True
+    """
 
     @property
     def dtype(self) -> np.dtype: ...

@@ -23,7 +23,12 @@ jnp: Any = numpy  # arrays get their methods when it is imported, which type che
 
 
 class CheckError(FnxError, ValueError):
-    """A check failed."""
+    """A check failed.
+
+    >>> from fnx.experimental import checkify
+    >>> issubclass(checkify.JaxRuntimeError, Exception)
+    True
+    """
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,11 @@ class Error:
     """Which check failed first, if any: `get()` is its message or None, `throw()` raises it.
 
     A pytree, so that transformed functions can return it; `code` is the number of the site, or 0.
+
+    >>> from fnx.experimental import checkify
+    >>> error, _ = checkify.checkify(jnp.log, errors=checkify.nan_checks)(-1.0)
+    >>> error.get() is not None
+    True
     """
 
     def __init__(self, code: Any, values: Sequence, sites: tuple[Site, ...]):
@@ -164,7 +174,16 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """As `check`, of which nothing is left without checkify."""
+    """As `check`, of which nothing is left without checkify.
+
+    >>> from fnx.experimental import checkify
+    >>> def root(x):
+    ...     checkify.debug_check(x >= 0, "negative: {x}", x=x)
+    ...     return jnp.sqrt(x)
+    >>> error, y = checkify.checkify(root)(4.0)
+    >>> error.get() is None, float(y), float(root(9.0))
+    (True, 2.0, 3.0)
+    """
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 

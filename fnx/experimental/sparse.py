@@ -28,7 +28,12 @@ __all__ = [
 
 
 class JAXSparse:
-    """Base of sparse arrays: a shape, and arrays of data and indices."""
+    """Base of sparse arrays: a shape, and arrays of data and indices.
+
+    >>> from fnx.experimental import sparse
+    >>> isinstance(sparse.eye(3), sparse.JAXSparse)
+    True
+    """
 
     shape: tuple[int, ...]
     data: Any
@@ -288,7 +293,13 @@ def _product(m: BCOO, x: Any) -> Array:
 
 
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
-    """The sum over axes, sparse."""
+    """The sum over axes, sparse.
+
+    >>> from fnx.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 4.0]]))
+    >>> sparse.bcoo_reduce_sum(m, axes=(1,)).todense()
+    Array([2., 7.], dtype=float64)
+    """
     gone = {k % mat.ndim for k in axes}
     left = [k for k in range(mat.ndim) if k not in gone]
     # What lies outside along an axis that disappears must not come in.
@@ -302,12 +313,23 @@ bcoo_fromdense = BCOO.fromdense
 
 
 def bcoo_todense(mat: BCOO) -> Array:
-    """The dense array."""
+    """The dense array.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.bcoo_todense(sparse.BCOO.fromdense(jnp.array([0.0, 2.0])))
+    Array([0., 2.], dtype=float64)
+    """
     return mat.todense()
 
 
 def todense(arr: Any) -> Array:
-    """A sparse array as a dense one; others as they are."""
+    """A sparse array as a dense one; others as they are.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.todense(sparse.eye(2))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
     return arr.todense() if isinstance(arr, JAXSparse) else jnp.asarray(arr)
 
 
@@ -401,7 +423,12 @@ def empty(
     index_dtype: Any = np.int32,
     sparse_format: str = "bcoo",
 ) -> Any:
-    """A sparse array of zeros: it stores nothing."""
+    """A sparse array of zeros: it stores nothing.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.empty((2, 3)).nse
+    0
+    """
     found = BCOO((jnp.zeros(0, dtype), jnp.zeros((0, len(shape)), index_dtype)), shape=shape)
     return _as_format(found, sparse_format)
 
@@ -410,7 +437,13 @@ def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = np.int32,
     sparse_format: str = "bcoo",
 ) -> Any:  # fmt: skip
-    """Ones along a diagonal."""
+    """Ones along a diagonal.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.eye(2).todense()
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
     M = N if M is None else M
     count = max(0, min(N, M - k) if k >= 0 else min(N + k, M))
     along = np.arange(count, dtype=index_dtype)
@@ -441,7 +474,12 @@ def random_bcoo(
     generator: Callable = random.uniform,
     **kwds: Any,
 ) -> BCOO:
-    """A sparse array with random elements at random places: `nse` of them, or that part of all."""
+    """A sparse array with random elements at random places: `nse` of them, or that part of all.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.random_bcoo(fnx.random.key(0), (10, 10), nse=0.1).nse
+    10
+    """
     if n_batch or n_dense:
         raise InvalidValue("random_bcoo with batch or dense axes, which BCOO does not have here")
     size = int(np.prod(shape, dtype=int))
@@ -457,6 +495,11 @@ def random_bcoo(
 
 
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
-    """`f` itself: sparse arrays go through transformations as pytrees, and have operators of their own."""
+    """`f` itself: sparse arrays go through transformations as pytrees, and have operators of their own.
+
+    >>> from fnx.experimental import sparse
+    >>> sparse.sparsify(lambda m, v: m @ v)(sparse.eye(2), jnp.array([1.0, 2.0]))
+    Array([1., 2.], dtype=float64)
+    """
     del use_tracer
     return f

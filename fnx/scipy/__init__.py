@@ -1,6 +1,7 @@
 """SciPy's functions on arrays that can be traced, differentiated, batched and compiled."""
 
 from fnx.scipy import (
+    cluster,
     fft,
     integrate,
     interpolate,

@@ -69,14 +69,22 @@ def _along(fn: Any, x: Array, n: int | None, axis: int, norm: str | None) -> Arr
 
 
 def dct(x, type=2, n=None, axis=-1, norm=None):
-    """The discrete cosine transform along an axis, cut off or filled with zeros to length n."""
+    """The discrete cosine transform along an axis, cut off or filled with zeros to length n.
+
+    >>> fnx.scipy.fft.dct(jnp.array([1.0, 1.0, 1.0])).round(6)[0]
+    Array(6., dtype=float64)
+    """
     _checked("dct", type, norm)
     (x,) = promote_inexact("dct", x)
     return _along(_dct, x, n, canonical_axis(axis, x.ndim), norm)
 
 
 def idct(x, type=2, n=None, axis=-1, norm=None):
-    """The inverse of `dct`."""
+    """The inverse of `dct`.
+
+    >>> fnx.scipy.fft.idct(fnx.scipy.fft.dct(jnp.array([1.0, 2.0, 3.0]))).round(6)
+    Array([1., 2., 3.], dtype=float64)
+    """
     _checked("idct", type, norm)
     (x,) = promote_inexact("idct", x)
     return _along(_idct, x, n, canonical_axis(axis, x.ndim), norm)
@@ -96,12 +104,21 @@ def _many(name: str, fn: Any, x: Any, type: int, s: Any, axes: Any, norm: str | 
 
 
 def dctn(x, type=2, s=None, axes=None, norm=None):
-    """`dct` along several axes, by default all."""
+    """`dct` along several axes, by default all.
+
+    >>> fnx.scipy.fft.dctn(jnp.ones((2, 2)))[0, 0].round(6)
+    Array(16., dtype=float64)
+    """
     return _many("dctn", _dct, x, type, s, axes, norm)
 
 
 def idctn(x, type=2, s=None, axes=None, norm=None):
-    """The inverse of `dctn`."""
+    """The inverse of `dctn`.
+
+    >>> fnx.scipy.fft.idctn(fnx.scipy.fft.dctn(jnp.array([[1.0, 2.0], [3.0, 4.0]]))).round(6)
+    Array([[1., 2.],
+           [3., 4.]], dtype=float64)
+    """
     return _many("idctn", _idct, x, type, s, axes, norm)
 
 

@@ -53,7 +53,11 @@ def _centered(x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def fftconvolve(in1, in2, mode="full", axes=None):
-    """The convolution of two arrays of equal rank, by the FFT."""
+    """The convolution of two arrays of equal rank, by the FFT.
+
+    >>> fnx.scipy.signal.fftconvolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0])).round(6)
+    Array([1., 3., 5., 3.], dtype=float64)
+    """
     x, y = _pair("fftconvolve", in1, in2, mode)
     if not x.ndim:
         return x * y
@@ -98,7 +102,11 @@ def convolve(in1, in2, mode="full", method="auto", precision=None):
 
 
 def correlate(in1, in2, mode="full", method="auto", precision=None):
-    """The correlation of two arrays of equal rank: the convolution with in2 reversed and conjugated."""
+    """The correlation of two arrays of equal rank: the convolution with in2 reversed and conjugated.
+
+    >>> fnx.scipy.signal.correlate(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 10.0]))
+    Array([10., 21., 32.,  3.], dtype=float64)
+    """
     x, y = _pair("correlate", in1, in2, mode)
     return convolve(x, flip(u.conjugate(y)), mode, method, precision)
 
@@ -111,14 +119,24 @@ def _plain_border(name: str, in1: Any, in2: Any, boundary: str, fillvalue: Any) 
 
 
 def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=None):
-    """The convolution of two matrices."""
+    """The convolution of two matrices.
+
+    >>> fnx.scipy.signal.convolve2d(jnp.eye(2), jnp.ones((2, 2)), mode="same")
+    Array([[1., 1.],
+           [1., 2.]], dtype=float64)
+    """
     del precision
     _plain_border("convolve2d", in1, in2, boundary, fillvalue)
     return _convolved("convolve2d", in1, in2, mode)
 
 
 def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=None):
-    """The correlation of two matrices."""
+    """The correlation of two matrices.
+
+    >>> fnx.scipy.signal.correlate2d(jnp.eye(3), jnp.eye(2), mode="valid")
+    Array([[2., 0.],
+           [0., 2.]], dtype=float64)
+    """
     del precision
     _plain_border("correlate2d", in1, in2, boundary, fillvalue)
     x, y = _pair("correlate2d", in1, in2, mode)

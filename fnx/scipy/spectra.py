@@ -163,21 +163,38 @@ def _power(
 
 def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant",
         return_onesided=True, scaling="density", axis=-1, average="mean"):  # fmt: skip
-    """Frequencies, and the cross power of two signals by Welch's averages over segments."""
+    """Frequencies, and the cross power of two signals by Welch's averages over segments.
+
+    >>> x = jnp.sin(2 * jnp.pi * 5 * jnp.arange(256) / 64)
+    >>> f, power = fnx.scipy.signal.csd(x, x, fs=64.0, nperseg=64)
+    >>> float(f[jnp.argmax(abs(power))])
+    5.0
+    """
     cut = window, nperseg, noverlap, nfft
     return _power("csd", x, y, fs, cut, detrend, return_onesided, scaling, axis, average)
 
 
 def welch(x, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant",
           return_onesided=True, scaling="density", axis=-1, average="mean"):  # fmt: skip
-    """Frequencies, and the power of a signal by Welch's averages over segments."""
+    """Frequencies, and the power of a signal by Welch's averages over segments.
+
+    >>> x = jnp.sin(2 * jnp.pi * 5 * jnp.arange(256) / 64)
+    >>> f, power = fnx.scipy.signal.welch(x, fs=64.0, nperseg=64)
+    >>> float(f[jnp.argmax(power)])
+    5.0
+    """
     cut = window, nperseg, noverlap, nfft
     return _power("welch", x, None, fs, cut, detrend, return_onesided, scaling, axis, average)
 
 
 def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detrend=False,
          return_onesided=True, boundary="zeros", padded=True, axis=-1):  # fmt: skip
-    """Frequencies, times of segments, and their transforms: times are along a new last axis."""
+    """Frequencies, times of segments, and their transforms: times are along a new last axis.
+
+    >>> f, t, z = fnx.scipy.signal.stft(jnp.ones(64), nperseg=16)
+    >>> f.shape, t.shape, z.shape
+    ((9,), (9,), (9, 9))
+    """
     cut = window, nperseg, noverlap, nfft
     (x,) = promote_inexact("stft", x)
     axis = canonical_axis(axis, x.ndim) - x.ndim
@@ -194,7 +211,13 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
 
 def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, input_onesided=True,
           boundary=True, time_axis=-1, freq_axis=-2):  # fmt: skip
-    """Times, and the signal whose `stft` is nearest to Zxx."""
+    """Times, and the signal whose `stft` is nearest to Zxx.
+
+    >>> x = jnp.arange(64.0)
+    >>> _, back = fnx.scipy.signal.istft(fnx.scipy.signal.stft(x, nperseg=16)[2], nperseg=16)
+    >>> bool(jnp.allclose(back, x))
+    True
+    """
     (z,) = promote_inexact("istft", Zxx)
     if z.ndim < 2:
         raise InvalidValue(f"istft of shape {z.shape}; expected axes of frequencies and of times")

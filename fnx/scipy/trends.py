@@ -12,7 +12,11 @@ from fnx.numpy.util import canonical_axis, promote_inexact
 
 
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):
-    """Less the mean, or the line of least squares between break points `bp`, along an axis."""
+    """Less the mean, or the line of least squares between break points `bp`, along an axis.
+
+    >>> abs(fnx.scipy.signal.detrend(jnp.array([1.0, 3.0, 5.0])).round(6))
+    Array([0., 0., 0.], dtype=float64)
+    """
     if overwrite_data is not None:
         raise NotImplementedError("detrend has no overwrite_data: arrays are immutable")
     if type not in ("constant", "linear"):

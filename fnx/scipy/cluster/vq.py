@@ -8,7 +8,12 @@ from fnx.numpy.util import promote_inexact
 
 
 def vq(obs, code_book, check_finite=True):
-    """For each observation the number (int32) of the nearest code, and the distance to it."""
+    """For each observation the number (int32) of the nearest code, and the distance to it.
+
+    >>> codes = jnp.array([[0.0, 0.0], [10.0, 0.0]])
+    >>> fnx.scipy.cluster.vq.vq(jnp.array([[1.0, 0.0], [10.0, 3.0]]), codes)
+    (Array([0, 1], dtype=int32), Array([1., 3.], dtype=float64))
+    """
     del check_finite
     x, codes = promote_inexact("vq", obs, code_book)
     if x.ndim != codes.ndim or x.ndim not in (1, 2) or x.shape[1:] != codes.shape[1:]:

@@ -9,12 +9,21 @@ from fnx.scipy.linalg.special_matrices import *
 
 
 def det(a, overwrite_a=False, check_finite=True):
-    """Determinants."""
+    """Determinants.
+
+    >>> fnx.scipy.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array(-2., dtype=float64)
+    """
     del overwrite_a, check_finite
     return _det(a)
 
 
 def inv(a, overwrite_a=False, check_finite=True):
-    """Inverses."""
+    """Inverses.
+
+    >>> fnx.scipy.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float64)
+    """
     del overwrite_a, check_finite
     return _inv(a)

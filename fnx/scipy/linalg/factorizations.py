@@ -45,19 +45,38 @@ def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
 
 
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
-    """A Cholesky factor and whether it is the lower one, for `cho_solve`."""
+    """A Cholesky factor and whether it is the lower one, for `cho_solve`.
+
+    >>> factor, lower = fnx.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+    >>> jnp.tril(factor), lower
+    (Array([[2., 0.],
+           [1., 2.]], dtype=float64), True)
+    """
     return cholesky(a, lower, overwrite_a, check_finite), lower
 
 
 def lu_factor(a, overwrite_a=False, check_finite=True):
-    """L and U in one matrix, and the rows (int32) that were exchanged, for `lu_solve`."""
+    """L and U in one matrix, and the rows (int32) that were exchanged, for `lu_solve`.
+
+    >>> fnx.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 4.0]]))
+    (Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float64), Array([1, 1], dtype=int32))
+    """
     del overwrite_a, check_finite
     lu, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
     return lu, pivots
 
 
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
-    """(P, L, U) with P L U = a, or (P L, U) with `permute_l`."""
+    """(P, L, U) with P L U = a, or (P L, U) with `permute_l`.
+
+    >>> a = jnp.array([[1.0, 2.0], [4.0, 4.0]])
+    >>> p, l, u = fnx.scipy.linalg.lu(a)
+    >>> l, u
+    (Array([[1.  , 0.  ],
+           [0.25, 1.  ]], dtype=float64), Array([[4., 4.],
+           [0., 1.]], dtype=float64))
+    """
     del overwrite_a, check_finite
     x = matrices("lu", a)
     *lead, rows, columns = x.shape
@@ -71,7 +90,13 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
 
 
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
-    """(Q, R) with Q R = a; (R,) with mode 'r'; with `pivoting` a further P with Q R = a[:, P]."""
+    """(Q, R) with Q R = a; (R,) with mode 'r'; with `pivoting` a further P with Q R = a[:, P].
+
+    >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
+    >>> q, r = fnx.scipy.linalg.qr(a)
+    >>> bool(jnp.allclose(q @ r, a)), float(abs(r[0, 0]).round(6))
+    (True, 5.0)
+    """
     del overwrite_a, lwork, check_finite
     if mode not in ("full", "r", "economic"):
         raise InvalidValue(f"qr with mode={mode!r}; expected 'full', 'r' or 'economic'")
@@ -82,7 +107,13 @@ def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_fini
 def qr_multiply(
     a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False
 ):
-    """c Q (or Q c with mode 'left') and R, for the economic Q R = a; with `pivoting` also P."""
+    """c Q (or Q c with mode 'left') and R, for the economic Q R = a; with `pivoting` also P.
+
+    >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
+    >>> q, r = fnx.scipy.linalg.qr_multiply(a, jnp.eye(2))
+    >>> bool(jnp.allclose(q @ r, a))
+    True
+    """
     del overwrite_a, overwrite_c
     if mode not in ("right", "left"):
         raise InvalidValue(f"qr_multiply with mode={mode!r}; expected 'right' or 'left'")
@@ -101,7 +132,11 @@ def svd(
     check_finite=True,
     lapack_driver="gesdd",
 ):
-    """(U, s, V^H) with U diag(s) V^H = a, or s alone."""
+    """(U, s, V^H) with U diag(s) V^H = a, or s alone.
+
+    >>> fnx.scipy.linalg.svd(jnp.diag(jnp.array([2.0, 3.0])), compute_uv=False)
+    Array([3., 2.], dtype=float64)
+    """
     del overwrite_a, check_finite, lapack_driver
     return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
@@ -118,7 +153,12 @@ def eigh(
     type=1,
     check_finite=True,
 ):
-    """Ascending eigenvalues of Hermitian matrices and, unless `eigvals_only`, eigenvectors."""
+    """Ascending eigenvalues of Hermitian matrices and, unless `eigvals_only`, eigenvectors.
+
+    >>> w, v = fnx.scipy.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> w.round(6)
+    Array([1., 3.], dtype=float64)
+    """
     del overwrite_a, overwrite_b, turbo, check_finite
     for what, given in (
         ("b", b is not None),
@@ -132,7 +172,12 @@ def eigh(
 
 
 def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None, tol=None):
-    """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals."""
+    """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals.
+
+    >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
+    >>> fnx.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True).round(6)
+    Array([1., 3.], dtype=float64)
+    """
     del tol
     if not eigvals_only:
         raise NotImplementedError("eigh_tridiagonal gives eigenvalues only: eigvals_only=True")
@@ -151,7 +196,13 @@ def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None,
 
 
 def schur(a, output="real"):
-    """(T, Z) with a = Z T Z^H and T upper triangular (real: with 2x2 blocks)."""
+    """(T, Z) with a = Z T Z^H and T upper triangular (real: with 2x2 blocks).
+
+    >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> t, z = fnx.scipy.linalg.schur(a)
+    >>> bool(jnp.allclose(z @ t @ z.T, a)), float(abs(t[1, 0]))
+    (True, 0.0)
+    """
     if output not in ("real", "complex"):
         raise InvalidValue(f"schur with output={output!r}; expected 'real' or 'complex'")
     x = matrices("schur", a, square=True)
@@ -162,7 +213,13 @@ def schur(a, output="real"):
 
 
 def rsf2csf(T, Z, check_finite=True):
-    """The complex Schur form, from a real one; leading axes broadcast."""
+    """The complex Schur form, from a real one; leading axes broadcast.
+
+    >>> t, z = fnx.scipy.linalg.schur(jnp.array([[0.0, 1.0], [-1.0, 0.0]]))
+    >>> t, z = fnx.scipy.linalg.rsf2csf(t, z)
+    >>> jnp.sort(jnp.diag(t).imag).round(6), float(abs(t[1, 0]))
+    (Array([-1.,  1.], dtype=float64), 0.0)
+    """
     del check_finite
     t, z = promote_inexact("rsf2csf", T, Z)
     dtype = dtypes.complex_of(t.dtype)
@@ -207,7 +264,12 @@ def _rotated(t: Array, z: Array) -> tuple[Array, Array]:
 
 
 def hessenberg(a, *, calc_q=False, overwrite_a=False, check_finite=True):
-    """The upper Hessenberg H with a = Q H Q^H and, with `calc_q`, Q."""
+    """The upper Hessenberg H with a = Q H Q^H and, with `calc_q`, Q.
+
+    >>> h = fnx.scipy.linalg.hessenberg(jnp.arange(9.0).reshape(3, 3))
+    >>> float(h[2, 0]), float(jnp.trace(h).round(6))
+    (0.0, 12.0)
+    """
     del overwrite_a, check_finite
     x = matrices("hessenberg", a, square=True)
     one = _hessenberg
@@ -249,7 +311,15 @@ def _reflection(x: Array, below: np.ndarray, first: np.ndarray) -> tuple[Array, 
 
 
 def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):
-    """(U, P) with a = U P (side 'left': a = P U), U unitary and P positive semidefinite."""
+    """(U, P) with a = U P (side 'left': a = P U), U unitary and P positive semidefinite.
+
+    >>> a = jnp.array([[0.0, -2.0], [3.0, 0.0]])
+    >>> u, p = fnx.scipy.linalg.polar(a)
+    >>> u.round(6) + 0.0, p.round(6) + 0.0
+    (Array([[ 0., -1.],
+           [ 1.,  0.]], dtype=float64), Array([[3., 0.],
+           [0., 2.]], dtype=float64))
+    """
     del eps, max_iterations
     if side not in ("right", "left"):
         raise InvalidValue(f"polar with side={side!r}; expected 'right' or 'left'")

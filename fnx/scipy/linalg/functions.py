@@ -89,7 +89,13 @@ def _expm(a: Array, triangular: bool, limit: int) -> Array:
 
 
 def expm_frechet(A, E, *, method=None, compute_expm=True):
-    """The exponential of A, and its derivative in the direction E."""
+    """The exponential of A, and its derivative in the direction E.
+
+    >>> a, e = jnp.zeros((2, 2)), jnp.eye(2)
+    >>> fnx.scipy.linalg.expm_frechet(a, e, compute_expm=False)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float64)
+    """
     del method
     a, e = promote_inexact("expm_frechet", A, E)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2] or a.shape != e.shape:
@@ -104,7 +110,12 @@ def expm_frechet(A, E, *, method=None, compute_expm=True):
 
 
 def sqrtm(A, blocksize=1):
-    """The principal square root of a square matrix, complex."""
+    """The principal square root of a square matrix, complex.
+
+    >>> fnx.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real
+    Array([[2., 0.],
+           [0., 3.]], dtype=float64)
+    """
     if blocksize > 1:
         raise NotImplementedError("sqrtm with blocksize > 1; expected 1")
     x = matrices("sqrtm", A, square=True)
@@ -156,7 +167,13 @@ def _commuting_system(t: Array, f: Array, diagonal: Array, j: Any) -> tuple[Arra
 
 
 def funm(A, func, disp=True):
-    """`func`, a function of numbers, of a square matrix; with disp=False also an estimate of the error."""
+    """`func`, a function of numbers, of a square matrix; with disp=False also an estimate of the error.
+
+    >>> a = jnp.array([[1.0, 1.0], [0.0, 2.0]])
+    >>> fnx.scipy.linalg.funm(a, lambda x: x**2).real.round(6)
+    Array([[1., 3.],
+           [0., 4.]], dtype=float64)
+    """
     x = matrices("funm", A, square=True)
     if x.ndim != 2:
         raise ShapeError(f"funm of shape {x.shape}; expected one square matrix")

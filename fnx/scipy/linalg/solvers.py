@@ -76,7 +76,12 @@ def solve_triangular(
 
 
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
-    """The x with a x = b, from the factor of a that `cho_factor` gave."""
+    """The x with a x = b, from the factor of a that `cho_factor` gave.
+
+    >>> factor = fnx.scipy.linalg.cho_factor(jnp.array([[4.0, 2.0], [2.0, 5.0]]))
+    >>> fnx.scipy.linalg.cho_solve(factor, jnp.array([6.0, 7.0])).round(6)
+    Array([1., 1.], dtype=float64)
+    """
     del overwrite_b, check_finite
     factor, lower = c_and_lower
     y = solve_triangular(factor, b, trans=0 if lower else 2, lower=lower)
@@ -84,7 +89,12 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 
 
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
-    """The x with op(a) x = b, from the factors of a that `lu_factor` gave."""
+    """The x with op(a) x = b, from the factors of a that `lu_factor` gave.
+
+    >>> factors = fnx.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 4.0]]))
+    >>> fnx.scipy.linalg.lu_solve(factors, jnp.array([3.0, 8.0]))
+    Array([1., 1.], dtype=float64)
+    """
     del overwrite_b, check_finite
     if trans not in (0, 1, 2):
         raise InvalidValue(f"lu_solve with trans={trans!r}; expected 0, 1 or 2")
@@ -135,7 +145,13 @@ def solve(
 
 
 def solve_sylvester(A, B, C, *, method="schur", tol=1e-8):
-    """The X with A X + X B = C; leading axes broadcast."""
+    """The X with A X + X B = C; leading axes broadcast.
+
+    >>> a, b = jnp.diag(jnp.array([1.0, 2.0])), jnp.eye(2)
+    >>> fnx.scipy.linalg.solve_sylvester(a, b, jnp.ones((2, 2))).round(6)
+    Array([[0.5     , 0.5     ],
+           [0.333333, 0.333333]], dtype=float64)
+    """
     del tol
     if method not in ("schur", "eigen"):
         raise InvalidValue(f"solve_sylvester with method={method!r}; expected 'schur' or 'eigen'")

@@ -47,7 +47,13 @@ def _along(values: Array, places: np.ndarray) -> Array:
 
 
 def toeplitz(c, r=None):
-    """Constant diagonals: `c` is the first column, `r` (its conjugate, if not given) the first row."""
+    """Constant diagonals: `c` is the first column, `r` (its conjugate, if not given) the first row.
+
+    >>> fnx.scipy.linalg.toeplitz(jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [2, 1, 2],
+           [3, 2, 1]], dtype=int64)
+    """
     if r is None:
         (c,) = _vectors("toeplitz", c)
         r = u.conjugate(c)
@@ -61,7 +67,13 @@ def toeplitz(c, r=None):
 
 
 def hankel(c, r=None):
-    """Constant antidiagonals: `c` is the first column, `r` (zeros, if not given) the last row."""
+    """Constant antidiagonals: `c` is the first column, `r` (zeros, if not given) the last row.
+
+    >>> fnx.scipy.linalg.hankel(jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [2, 3, 0],
+           [3, 0, 0]], dtype=int64)
+    """
     (c,) = _vectors("hankel", c)
     r = creation.zeros_like(c) if r is None else r
     c, r = _vectors("hankel", c, r)
@@ -72,14 +84,25 @@ def hankel(c, r=None):
 
 
 def circulant(c):
-    """Columns that are rotations of `c`."""
+    """Columns that are rotations of `c`.
+
+    >>> fnx.scipy.linalg.circulant(jnp.array([1, 2, 3]))
+    Array([[1, 3, 2],
+           [2, 1, 3],
+           [3, 2, 1]], dtype=int64)
+    """
     (c,) = _vectors("circulant", c)
     n = c.shape[-1]
     return _along(c, (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1))
 
 
 def leslie(f, s):
-    """A population's matrix: fecundities in the first row, survivals below the diagonal."""
+    """A population's matrix: fecundities in the first row, survivals below the diagonal.
+
+    >>> fnx.scipy.linalg.leslie(jnp.array([0.1, 2.0]), jnp.array([0.5]))
+    Array([[0.1, 2. ],
+           [0.5, 0. ]], dtype=float64)
+    """
     f, s = _vectors("leslie", f, s)
     n = f.shape[-1]
     if s.shape[-1] != n - 1 or n < 2:
@@ -91,7 +114,12 @@ def leslie(f, s):
 
 
 def companion(a):
-    """The companion matrix of a polynomial, highest power first."""
+    """The companion matrix of a polynomial, highest power first.
+
+    >>> fnx.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0]))
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float64)
+    """
     (a,) = _vectors("companion", a)
     if a.shape[-1] < 2:
         raise InvalidValue(f"companion of shape {a.shape}; expected at least two coefficients")
@@ -102,13 +130,23 @@ def companion(a):
 
 
 def fiedler(a):
-    """|a[i] - a[j]|."""
+    """|a[i] - a[j]|.
+
+    >>> fnx.scipy.linalg.fiedler(jnp.array([1, 4, 6]))
+    Array([[0, 3, 5],
+           [3, 0, 2],
+           [5, 2, 0]], dtype=int64)
+    """
     (a,) = _vectors("fiedler", a)
     return u.abs(a[..., :, None] - a[..., None, :])
 
 
 def fiedler_companion(a):
-    """A pentadiagonal matrix with the roots of a polynomial (highest power first) as eigenvalues."""
+    """A pentadiagonal matrix with the roots of a polynomial (highest power first) as eigenvalues.
+
+    >>> fnx.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0])).shape
+    (2, 2)
+    """
     (a,) = _vectors("fiedler_companion", a)
     *lead, n = a.shape
     n -= 1
@@ -130,7 +168,14 @@ def fiedler_companion(a):
 
 
 def convolution_matrix(a, n, mode="full"):
-    """The matrix whose product with a vector of length n is its convolution with `a`."""
+    """The matrix whose product with a vector of length n is its convolution with `a`.
+
+    >>> fnx.scipy.linalg.convolution_matrix(jnp.array([1, 2]), 3)
+    Array([[1, 0, 0],
+           [2, 1, 0],
+           [0, 2, 1],
+           [0, 0, 2]], dtype=int64)
+    """
     if not np.ndim(a):
         raise ShapeError("convolution_matrix of a scalar; expected a vector")
     (a,) = _vectors("convolution_matrix", a)
@@ -158,13 +203,23 @@ def _float_matrix(x: np.ndarray) -> Array:
 
 
 def hilbert(n):
-    """1 / (i + j + 1)."""
+    """1 / (i + j + 1).
+
+    >>> fnx.scipy.linalg.hilbert(2)
+    Array([[1.        , 0.5       ],
+           [0.5       , 0.33333333]], dtype=float64)
+    """
     k = np.arange(int(n))
     return _float_matrix(1 / (k[:, None] + k[None, :] + 1))
 
 
 def invhilbert(n):
-    """The inverse of `hilbert`."""
+    """The inverse of `hilbert`.
+
+    >>> fnx.scipy.linalg.invhilbert(2)
+    Array([[ 4., -6.],
+           [-6., 12.]], dtype=float64)
+    """
     n = int(n)
     c = math.comb
     rows = [
@@ -182,7 +237,13 @@ def invhilbert(n):
 
 
 def pascal(n, kind=None):
-    """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'."""
+    """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'.
+
+    >>> fnx.scipy.linalg.pascal(3)
+    Array([[1., 1., 1.],
+           [1., 2., 3.],
+           [1., 3., 6.]], dtype=float64)
+    """
     kind = "symmetric" if kind is None else kind
     n = int(n)
     lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
@@ -193,7 +254,12 @@ def pascal(n, kind=None):
 
 
 def invpascal(n, kind=None):
-    """The inverse of `pascal`."""
+    """The inverse of `pascal`.
+
+    >>> fnx.scipy.linalg.invpascal(2)
+    Array([[ 2., -1.],
+           [-1.,  1.]], dtype=float64)
+    """
     kind = "symmetric" if kind is None else kind
     lower = np.asarray(pascal(n, "lower"))
     k = np.arange(int(n))
@@ -207,7 +273,12 @@ def invpascal(n, kind=None):
 
 
 def helmert(n, full=False):
-    """Orthogonal rows that compare each element with the mean of those before it."""
+    """Orthogonal rows that compare each element with the mean of those before it.
+
+    >>> h = fnx.scipy.linalg.helmert(3, full=True)
+    >>> bool(jnp.allclose(h @ h.T, jnp.eye(3)))
+    True
+    """
     n = int(n)
     if n < 1:
         raise InvalidValue(f"helmert of {n}; expected a positive size")
@@ -220,7 +291,12 @@ def helmert(n, full=False):
 
 
 def hadamard(n, dtype=int):
-    """The matrix of signs of orthogonal rows, for powers of two."""
+    """The matrix of signs of orthogonal rows, for powers of two.
+
+    >>> fnx.scipy.linalg.hadamard(2)
+    Array([[ 1,  1],
+           [ 1, -1]], dtype=int64)
+    """
     n = int(n)
     if n < 1 or n & (n - 1):
         raise InvalidValue(f"hadamard of {n}; expected a power of two")
@@ -231,7 +307,12 @@ def hadamard(n, dtype=int):
 
 
 def dft(n, scale=None, *, dtype=None):
-    """The matrix of the discrete Fourier transform; scale 'sqrtn' or 'n' divides by it."""
+    """The matrix of the discrete Fourier transform; scale 'sqrtn' or 'n' divides by it.
+
+    >>> fnx.scipy.linalg.dft(2).real.round(6)
+    Array([[ 1.,  1.],
+           [ 1., -1.]], dtype=float64)
+    """
     n = int(n)
     if scale not in (None, "sqrtn", "n"):
         raise InvalidValue(f"dft with scale={scale!r}; expected None, 'sqrtn' or 'n'")

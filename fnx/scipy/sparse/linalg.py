@@ -141,6 +141,11 @@ def bicgstab(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
 
     Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` steps (10 per unknown). `M`
     approximates the inverse of A.
+
+    >>> a = jnp.array([[4.0, 1.0], [0.0, 2.0]])
+    >>> x, _ = fnx.scipy.sparse.linalg.bicgstab(lambda v: a @ v, jnp.array([5.0, 2.0]))
+    >>> x.round(4)
+    Array([1., 1.], dtype=float64)
     """
     return _solve(_bicgstab, A, b, x0, _Tolerance(tol, atol), maxiter, M, False)
 
@@ -190,6 +195,11 @@ def gmres(
 
     Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` restarts (10 per unknown). `M`
     approximates the inverse of A.
+
+    >>> a = jnp.array([[4.0, 1.0], [0.0, 2.0]])
+    >>> x, _ = fnx.scipy.sparse.linalg.gmres(lambda v: a @ v, jnp.array([5.0, 2.0]))
+    >>> x.round(4)
+    Array([1., 1.], dtype=float64)
     """
     if solve_method not in ("batched", "incremental"):
         raise InvalidValue(

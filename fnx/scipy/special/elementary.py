@@ -21,7 +21,11 @@ def expit(x):
 
 
 def logit(x):
-    """log(x / (1 - x)), the inverse of `expit`."""
+    """log(x / (1 - x)), the inverse of `expit`.
+
+    >>> fnx.scipy.special.logit(jnp.array([0.5, 0.75]))
+    Array([0.        , 1.09861229], dtype=float64)
+    """
     (x,) = promote_inexact("logit", x)
     return u.log(x / (1.0 - x))
 
@@ -36,18 +40,30 @@ def xlogy(x, y):
 
 
 def xlog1py(x, y):
-    """x log(1 + y), which is 0 where x is 0."""
+    """x log(1 + y), which is 0 where x is 0.
+
+    >>> fnx.scipy.special.xlog1py(jnp.array([0.0, 2.0]), jnp.array([-1.0, 1.0]))
+    Array([0.        , 1.38629436], dtype=float64)
+    """
     return _xlog1py(*fit("xlog1py", promote_inexact("xlog1py", x, y)))
 
 
 def entr(x):
-    """-x log(x); 0 at 0, -inf below."""
+    """-x log(x); 0 at 0, -inf below.
+
+    >>> fnx.scipy.special.entr(jnp.array([0.5, -1.0]))
+    Array([0.34657359,       -inf], dtype=float64)
+    """
     (x,) = promote_inexact("entr", x)
     return u.where3(x < 0, -math.inf, -xlogy(x, x))
 
 
 def rel_entr(p, q):
-    """p log(p / q); 0 where p is 0 and q is not negative, inf where either is negative."""
+    """p log(p / q); 0 where p is 0 and q is not negative, inf where either is negative.
+
+    >>> fnx.scipy.special.rel_entr(jnp.array([0.0, 2.0]), jnp.array([1.0, 1.0]))
+    Array([0.        , 1.38629436], dtype=float64)
+    """
     p, q = promote_inexact("rel_entr", p, q)
     both = u.logical_and(p > 0, q > 0)
     zero = u.logical_and(p == 0, q >= 0)
@@ -57,19 +73,31 @@ def rel_entr(p, q):
 
 
 def kl_div(p, q):
-    """p log(p / q) - p + q; inf where either is negative."""
+    """p log(p / q) - p + q; inf where either is negative.
+
+    >>> fnx.scipy.special.kl_div(jnp.array([1.0, 2.0]), jnp.array([1.0, 1.0]))
+    Array([0.        , 0.38629436], dtype=float64)
+    """
     p, q = promote_inexact("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x, lmbda):
-    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0."""
+    """(x**lmbda - 1) / lmbda, and log(x) where lmbda is 0.
+
+    >>> fnx.scipy.special.boxcox(jnp.array([4.0, 4.0]), jnp.array([0.5, 0.0]))
+    Array([2.        , 1.38629436], dtype=float64)
+    """
     x, power = promote_inexact("boxcox", x, lmbda)
     return _boxcox(u.log(x), power)
 
 
 def boxcox1p(x, lmbda):
-    """((1 + x)**lmbda - 1) / lmbda, and log(1 + x) where lmbda is 0."""
+    """((1 + x)**lmbda - 1) / lmbda, and log(1 + x) where lmbda is 0.
+
+    >>> fnx.scipy.special.boxcox1p(jnp.array([3.0, 1e-20]), jnp.array([0.5, 0.0]))
+    Array([2.e+00, 1.e-20], dtype=float64)
+    """
     x, power = promote_inexact("boxcox1p", x, lmbda)
     return _boxcox(u.log1p(x), power)
 
@@ -81,12 +109,20 @@ def _boxcox(log_x, power):
 
 
 def softmax(x, /, *, axis=None):
-    """exp(x) / sum(exp(x)) over axes, by default over all."""
+    """exp(x) / sum(exp(x)) over axes, by default over all.
+
+    >>> fnx.scipy.special.softmax(jnp.array([0.0, jnp.log(3.0)]))
+    Array([0.25, 0.75], dtype=float64)
+    """
     return normalization.softmax(x, axis)
 
 
 def log_softmax(x, /, *, axis=None):
-    """The logarithm of `softmax`, without cancellation."""
+    """The logarithm of `softmax`, without cancellation.
+
+    >>> fnx.scipy.special.log_softmax(jnp.array([0.0, 1000.0]))
+    Array([-1000.,     0.], dtype=float64)
+    """
     return normalization.log_softmax(x, axis)
 
 

@@ -29,6 +29,9 @@ def loggamma(x):
     """The logarithm of the gamma function; nan where real numbers are negative.
 
     Of complex numbers, the branch that is real for positive ones and has its cut along negative ones.
+
+    >>> fnx.scipy.special.loggamma(jnp.array([5.0, 0.5]))
+    Array([3.17805383, 0.57236494], dtype=float64)
     """
     (x,) = _floats("loggamma", x)
     if dtypes.is_complex(x.dtype):
@@ -37,7 +40,11 @@ def loggamma(x):
 
 
 def gammasgn(x):
-    """The sign of the gamma function: 1 for x > 0, alternating below, nan at poles."""
+    """The sign of the gamma function: 1 for x > 0, alternating below, nan at poles.
+
+    >>> fnx.scipy.special.gammasgn(jnp.array([1.5, -0.5, -1.5]))
+    Array([ 1., -1.,  1.], dtype=float64)
+    """
     (x,) = _floats("gammasgn", x)
     floor = u.floor(x)
     one = constant(1, x.dtype, False)
@@ -90,12 +97,20 @@ def _complex_loggamma(z):
 
 
 def digamma(x):
-    """The derivative of the logarithm of the gamma function."""
+    """The derivative of the logarithm of the gamma function.
+
+    >>> fnx.scipy.special.digamma(jnp.array([1.0, 2.0]))
+    Array([-0.57721566,  0.42278434], dtype=float64)
+    """
     return prims.digamma(*_floats("digamma", x))
 
 
 def polygamma(n, x):
-    """The derivative of order n of `digamma`."""
+    """The derivative of order n of `digamma`.
+
+    >>> fnx.scipy.special.polygamma(1, jnp.array([1.0]))
+    Array([1.64493407], dtype=float64)
+    """
     n_dtype = to_array(n, "polygamma").dtype
     if not dtypes.is_integer(n_dtype) and not dtypes.is_float(n_dtype):
         raise TypeMismatch(f"polygamma of order of dtype {n_dtype}; expected integers or floats")
@@ -103,7 +118,11 @@ def polygamma(n, x):
 
 
 def zeta(x, q=None):
-    """The Hurwitz zeta function: the sum of (k + q)**-x."""
+    """The Hurwitz zeta function: the sum of (k + q)**-x.
+
+    >>> fnx.scipy.special.zeta(jnp.array([2.0, 4.0]), 1.0)
+    Array([1.64493407, 1.08232323], dtype=float64)
+    """
     if q is None:
         raise NotImplementedError(
             "zeta of one argument, the Riemann zeta function; expected zeta(x, q)"
@@ -112,17 +131,29 @@ def zeta(x, q=None):
 
 
 def gammainc(a, x):
-    """The regularized lower incomplete gamma function."""
+    """The regularized lower incomplete gamma function.
+
+    >>> fnx.scipy.special.gammainc(1.0, jnp.array([0.0, jnp.log(2.0)]))
+    Array([0. , 0.5], dtype=float64)
+    """
     return prims.igamma(*_floats("gammainc", a, x))
 
 
 def gammaincc(a, x):
-    """The regularized upper incomplete gamma function."""
+    """The regularized upper incomplete gamma function.
+
+    >>> fnx.scipy.special.gammaincc(1.0, jnp.array([0.0, jnp.log(2.0)]))
+    Array([1. , 0.5], dtype=float64)
+    """
     return prims.igammac(*_floats("gammaincc", a, x))
 
 
 def betaln(a, b):
-    """The logarithm of the absolute value of the beta function."""
+    """The logarithm of the absolute value of the beta function.
+
+    >>> fnx.scipy.special.betaln(jnp.array([2.0]), 3.0)
+    Array([-2.48490665], dtype=float64)
+    """
     a, b = promote_inexact("betaln", a, b)
     a, b = u.minimum(a, b), u.maximum(a, b)
     plain = prims.lgamma(b) - prims.lgamma(u.add(a, b))
@@ -147,19 +178,31 @@ def _stirling_rest(x):
 
 
 def beta(a, b):
-    """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    """The beta function, gamma(a) gamma(b) / gamma(a + b).
+
+    >>> fnx.scipy.special.beta(jnp.array([2.0]), 3.0)
+    Array([0.08333333], dtype=float64)
+    """
     a, b = promote_inexact("beta", a, b)
     sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
     return sign * u.exp(betaln(a, b))
 
 
 def betainc(a, b, x):
-    """The regularized incomplete beta function."""
+    """The regularized incomplete beta function.
+
+    >>> fnx.scipy.special.betainc(2.0, 1.0, jnp.array([0.5]))
+    Array([0.25], dtype=float64)
+    """
     return prims.regularized_incomplete_beta(*_floats("betainc", a, b, x))
 
 
 def multigammaln(a, d):
-    """The logarithm of the multivariate gamma function of integer dimension d."""
+    """The logarithm of the multivariate gamma function of integer dimension d.
+
+    >>> fnx.scipy.special.multigammaln(jnp.array([2.0]), 2)
+    Array([0.45158271], dtype=float64)
+    """
     (a,) = _floats("multigammaln", a)
     d = int(d)
     shifts = a[..., None] - np.arange(d).astype(np.float32).astype(a.dtype) / 2
@@ -168,7 +211,11 @@ def multigammaln(a, d):
 
 
 def factorial(n, exact=False):
-    """n!, in floating point; 0 where n is negative."""
+    """n!, in floating point; 0 where n is negative.
+
+    >>> fnx.scipy.special.factorial(jnp.array([0, 4, -1]))
+    Array([ 1., 24.,  0.], dtype=float64)
+    """
     if exact:
         raise NotImplementedError("factorial with exact=True; results are arrays of floats")
     (n,) = _floats("factorial", n)
@@ -176,7 +223,11 @@ def factorial(n, exact=False):
 
 
 def comb(N, k, *, repetition=False):
-    """Binomial coefficients, in floating point: the ways to choose k of N; 0 outside 0 <= k <= N."""
+    """Binomial coefficients, in floating point: the ways to choose k of N; 0 outside 0 <= k <= N.
+
+    >>> fnx.scipy.special.comb(4, jnp.array([0, 2, 5]))
+    Array([1., 6., 0.], dtype=float64)
+    """
     n, k = promote_inexact("comb", N, k)
     nothing = u.logical_and(n == 0, k == 0)
     if repetition:  # of nothing there is one empty choice
@@ -188,14 +239,22 @@ def comb(N, k, *, repetition=False):
 
 
 def poch(z, m):
-    """The rising factorial: gamma(z + m) / gamma(z)."""
+    """The rising factorial: gamma(z + m) / gamma(z).
+
+    >>> fnx.scipy.special.poch(jnp.array([3.0]), 2.0)
+    Array([12.], dtype=float64)
+    """
     z, m = promote_inexact("poch", z, m)
     sign = gammasgn(z) * gammasgn(z + m)
     return u.where3(m == 0, 1.0, sign * u.exp(prims.lgamma(z + m) - prims.lgamma(z)))
 
 
 def bernoulli(n):
-    """The Bernoulli numbers B0, ..., Bn, an array of n + 1 floats."""
+    """The Bernoulli numbers B0, ..., Bn, an array of n + 1 floats.
+
+    >>> fnx.scipy.special.bernoulli(4)
+    Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float64)
+    """
     from fnx.numpy.creation import asarray
 
     n = int(n)

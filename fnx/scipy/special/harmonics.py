@@ -20,6 +20,10 @@ def sph_harm_y(
     """The spherical harmonic of degree n and order m at polar angle theta and azimuth phi.
 
     Arguments broadcast. `n_max` is the largest degree, which compiled functions have to be told.
+
+    >>> y00 = fnx.scipy.special.sph_harm_y(jnp.array([0]), jnp.array([0]), 0.5, 1.0, n_max=0)
+    >>> bool(jnp.allclose(y00, 0.5 / jnp.sqrt(jnp.pi)))
+    True
     """
     if diff_n is not None:
         raise NotImplementedError("sph_harm_y has no diff_n; differentiate it with fnx.grad")

@@ -29,33 +29,57 @@ def erf(x):
 
 
 def erfc(x):
-    """1 - erf(x), without cancellation."""
+    """1 - erf(x), without cancellation.
+
+    >>> fnx.scipy.special.erfc(jnp.array([0.0, 10.0]))
+    Array([1.00000000e+00, 2.08848758e-45], dtype=float64)
+    """
     return prims.erfc(_float("erfc", x))
 
 
 def erfinv(x):
-    """The inverse of `erf`."""
+    """The inverse of `erf`.
+
+    >>> fnx.scipy.special.erfinv(fnx.scipy.special.erf(jnp.array([0.25, 1.0])))
+    Array([0.25, 1.  ], dtype=float64)
+    """
     return prims.erf_inv(_float("erfinv", x))
 
 
 def erfcx(x):
-    """exp(x**2) erfc(x), without overflow."""
+    """exp(x**2) erfc(x), without overflow.
+
+    >>> fnx.scipy.special.erfcx(jnp.array([0.0, 1000.0]))
+    Array([1.00000000e+00, 5.64189301e-04], dtype=float64)
+    """
     return integrals.erfcx(_float("erfcx", x))
 
 
 def dawsn(x):
-    """Dawson's integral: exp(-x**2) times the integral of exp(t**2) from 0 to x."""
+    """Dawson's integral: exp(-x**2) times the integral of exp(t**2) from 0 to x.
+
+    >>> fnx.scipy.special.dawsn(jnp.array([0.0, 1.0]))
+    Array([0.        , 0.53807951], dtype=float64)
+    """
     return integrals.dawsn(*promote_inexact("dawsn", x))
 
 
 def wofz(z):
-    """The Faddeeva function: exp(-z**2) erfc(-iz)."""
+    """The Faddeeva function: exp(-z**2) erfc(-iz).
+
+    >>> fnx.scipy.special.wofz(jnp.array([1j])).real
+    Array([0.42758358], dtype=float64)
+    """
     (z,) = promote_inexact("wofz", z)
     return integrals.wofz(z.astype(dtypes.complex_of(z.dtype)))
 
 
 def owens_t(h, a):
-    """Owen's T function: the probability of X > h and 0 < Y < a X for standard normal X, Y."""
+    """Owen's T function: the probability of X > h and 0 < Y < a X for standard normal X, Y.
+
+    >>> fnx.scipy.special.owens_t(0.0, jnp.array([1.0]))
+    Array([0.125], dtype=float64)
+    """
     return integrals.owens_t(*fit("owens_t", promote_inexact("owens_t", h, a)))
 
 
@@ -69,12 +93,20 @@ def ndtr(x):
 
 
 def ndtri(p):
-    """The inverse of `ndtr`: the quantiles of the standard normal distribution."""
+    """The inverse of `ndtr`: the quantiles of the standard normal distribution.
+
+    >>> fnx.scipy.special.ndtri(jnp.array([0.5, 0.975]))
+    Array([0.        , 1.95996398], dtype=float64)
+    """
     return integrals.ndtri(_float("ndtri", p))
 
 
 def log_ndtr(x, series_order=3):
-    """The logarithm of `ndtr`; far to the left by an asymptotic series of `series_order` terms."""
+    """The logarithm of `ndtr`; far to the left by an asymptotic series of `series_order` terms.
+
+    >>> fnx.scipy.special.log_ndtr(jnp.array([0.0, -50.0]))
+    Array([-6.93147181e-01, -1.25483136e+03], dtype=float64)
+    """
     if not isinstance(series_order, int):
         raise TypeMismatch(f"log_ndtr with series_order={series_order!r}; expected an integer")
     if not 0 <= series_order <= 30:

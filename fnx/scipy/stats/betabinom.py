@@ -8,7 +8,11 @@ from fnx.scipy.stats.common import floats, inside
 
 
 def logpmf(k, n, a, b, loc=0):
-    """The logarithm of the probabilities."""
+    """The logarithm of the probabilities.
+
+    >>> fnx.scipy.stats.betabinom.logpmf(jnp.arange(3), 2, 1.0, 1.0)
+    Array([-1.09861229, -1.09861229, -1.09861229], dtype=float64)
+    """
     k, n, a, b, loc = floats("betabinom.logpmf", k, n, a, b, loc)
     y = u.floor(k) - loc
     ways = -u.log1p(n) - special.betaln(n - y + 1, y + 1)
@@ -18,5 +22,9 @@ def logpmf(k, n, a, b, loc=0):
 
 
 def pmf(k, n, a, b, loc=0):
-    """The probabilities."""
+    """The probabilities.
+
+    >>> fnx.scipy.stats.betabinom.pmf(jnp.arange(3), 2, 1.0, 1.0)
+    Array([0.33333333, 0.33333333, 0.33333333], dtype=float64)
+    """
     return u.exp(logpmf(k, n, a, b, loc))

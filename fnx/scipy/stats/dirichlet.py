@@ -9,7 +9,11 @@ from fnx.scipy.stats.common import floats, inside
 
 
 def logpdf(x, alpha):
-    """The logarithm of the density at points of the simplex: the components along the first axis."""
+    """The logarithm of the density at points of the simplex: the components along the first axis.
+
+    >>> fnx.scipy.stats.dirichlet.logpdf(jnp.array([0.2, 0.8]), jnp.array([1.0, 2.0]))
+    Array(0.47000363, dtype=float64)
+    """
     x, alpha = floats("dirichlet.logpdf", x, alpha)
     if alpha.ndim != 1:
         raise ShapeError(f"dirichlet with alpha of shape {alpha.shape}; expected a vector")
@@ -29,5 +33,9 @@ def logpdf(x, alpha):
 
 
 def pdf(x, alpha):
-    """The density."""
+    """The density.
+
+    >>> fnx.scipy.stats.dirichlet.pdf(jnp.array([0.2, 0.8]), jnp.array([1.0, 2.0]))
+    Array(1.6, dtype=float64)
+    """
     return u.exp(logpdf(x, alpha))

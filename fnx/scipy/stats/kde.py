@@ -25,6 +25,10 @@ class gaussian_kde:
     """A density of points `dataset`, (dimensions, points): a normal one around each, weighted.
 
     `bw_method`: 'scott' (default), 'silverman', a number, or a function of the estimate.
+
+    >>> density = fnx.scipy.stats.gaussian_kde(jnp.array([-1.0, 0.0, 1.0]))
+    >>> float(density.integrate_box_1d(-100.0, 0.0).round(6))
+    0.5
     """
 
     neff: Any

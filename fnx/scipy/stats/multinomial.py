@@ -8,7 +8,11 @@ from fnx.scipy.stats.common import floats, inside
 
 
 def logpmf(x, n, p):
-    """The logarithm of the probabilities: counts and probabilities along the last axis."""
+    """The logarithm of the probabilities: counts and probabilities along the last axis.
+
+    >>> fnx.scipy.stats.multinomial.logpmf(jnp.array([1, 1]), 2, jnp.array([0.5, 0.5]))
+    Array(-0.69314718, dtype=float64)
+    """
     (p,) = floats("multinomial.logpmf", p)
     x, n = (v.astype(p.dtype) for v in to_arrays("multinomial.logpmf", x, n))
     found = special.gammaln(n + 1) + reduce.sum(
@@ -18,5 +22,9 @@ def logpmf(x, n, p):
 
 
 def pmf(x, n, p):
-    """The probabilities."""
+    """The probabilities.
+
+    >>> fnx.scipy.stats.multinomial.pmf(jnp.array([1, 1]), 2, jnp.array([0.5, 0.5]))
+    Array(0.5, dtype=float64)
+    """
     return u.exp(logpmf(x, n, p))

@@ -12,7 +12,11 @@ from fnx.scipy.stats.common import floats
 
 
 def logpdf(x, mean, cov, allow_singular=None):
-    """The logarithm of the density: components along the last axis; a scalar `cov` is a variance."""
+    """The logarithm of the density: components along the last axis; a scalar `cov` is a variance.
+
+    >>> fnx.scipy.stats.multivariate_normal.logpdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2))
+    Array(-1.83787707, dtype=float64)
+    """
     if allow_singular is not None:
         raise NotImplementedError("multivariate_normal with allow_singular; expected None")
     x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
@@ -40,5 +44,9 @@ def logpdf(x, mean, cov, allow_singular=None):
 
 
 def pdf(x, mean, cov):
-    """The density."""
+    """The density.
+
+    >>> fnx.scipy.stats.multivariate_normal.pdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2))
+    Array(0.15915494, dtype=float64)
+    """
     return u.exp(logpdf(x, mean, cov))

@@ -6,7 +6,11 @@ from fnx.scipy.stats.common import floats, inside
 
 
 def logpmf(k, n, p, loc=0):
-    """The logarithm of the probabilities."""
+    """The logarithm of the probabilities.
+
+    >>> fnx.scipy.stats.nbinom.logpmf(jnp.array([0, 1]), 1, 0.5)
+    Array([-0.69314718, -1.38629436], dtype=float64)
+    """
     k, n, p, loc = floats("nbinom.logpmf", k, n, p, loc)
     y = k - loc
     ways = special.gammaln(n + y) - special.gammaln(n) - special.gammaln(y + 1)
@@ -14,5 +18,9 @@ def logpmf(k, n, p, loc=0):
 
 
 def pmf(k, n, p, loc=0):
-    """The probabilities."""
+    """The probabilities.
+
+    >>> fnx.scipy.stats.nbinom.pmf(jnp.array([0, 1]), 1, 0.5)
+    Array([0.5 , 0.25], dtype=float64)
+    """
     return u.exp(logpmf(k, n, p, loc))

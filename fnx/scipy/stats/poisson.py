@@ -11,7 +11,11 @@ from fnx.scipy.stats.common import floats, inside
 
 
 def logpmf(k, mu, loc=0):
-    """The logarithm of the probabilities; -inf where k is not an integer or less than loc."""
+    """The logarithm of the probabilities; -inf where k is not an integer or less than loc.
+
+    >>> fnx.scipy.stats.poisson.logpmf(jnp.array([0, 1]), 1.0)
+    Array([-1., -1.], dtype=float64)
+    """
     k, mu, loc = floats("poisson.logpmf", k, mu, loc)
     x = k - loc
     found = special.xlogy(x, mu) - special.gammaln(x + 1) - mu
@@ -19,19 +23,31 @@ def logpmf(k, mu, loc=0):
 
 
 def pmf(k, mu, loc=0):
-    """The probabilities."""
+    """The probabilities.
+
+    >>> fnx.scipy.stats.poisson.pmf(jnp.array([0, 1]), 1.0)
+    Array([0.36787944, 0.36787944], dtype=float64)
+    """
     return u.exp(logpmf(k, mu, loc))
 
 
 def cdf(k, mu, loc=0):
-    """The distribution function."""
+    """The distribution function.
+
+    >>> fnx.scipy.stats.poisson.cdf(jnp.array([0, 1]), 1.0)
+    Array([0.36787944, 0.73575888], dtype=float64)
+    """
     k, mu, loc = floats("poisson.cdf", k, mu, loc)
     x = k - loc
     return u.where3(x < 0, 0.0, special.gammaincc(u.maximum(u.floor(x) + 1, 0.5), mu))
 
 
 def entropy(mu, loc=0):
-    """The entropy, in nats."""
+    """The entropy, in nats.
+
+    >>> fnx.scipy.stats.poisson.entropy(jnp.array([1.0]))
+    Array([1.30484224], dtype=float64)
+    """
     mu, loc = floats("poisson.entropy", mu, loc)
     k = np.arange(400).astype(mu.dtype)
     terms = special.xlogy(k, mu[..., None]) - special.gammaln(k + 1) - mu[..., None]

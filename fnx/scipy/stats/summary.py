@@ -18,7 +18,11 @@ from fnx.numpy.util import promote_inexact, to_array
 
 
 class ModeResult(NamedTuple):
-    """The most common values, and how often they occur."""
+    """The most common values, and how often they occur.
+
+    >>> fnx.scipy.stats.mode(jnp.array([1, 3, 3])).count
+    Array(2, dtype=int64)
+    """
 
     mode: Array
     count: Array
@@ -32,7 +36,11 @@ def _propagate(name: str, nan_policy: str) -> None:
 
 
 def mode(a, axis=0, nan_policy="propagate", keepdims=False):
-    """The most common value along an axis, the least of them if there are many, and its count."""
+    """The most common value along an axis, the least of them if there are many, and its count.
+
+    >>> fnx.scipy.stats.mode(jnp.array([3, 1, 3, 1, 2])).mode
+    Array(1, dtype=int64)
+    """
     _propagate("mode", nan_policy)
     x = to_array(a, "mode")
     if axis is None:
@@ -53,7 +61,11 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
 
 
 def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
-    """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or 'ordinal' rank."""
+    """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or 'ordinal' rank.
+
+    >>> fnx.scipy.stats.rankdata(jnp.array([10.0, 30.0, 20.0, 20.0]))
+    Array([1. , 4. , 2.5, 2.5], dtype=float64, weak_type=True)
+    """
     _propagate("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
         raise InvalidValue(
@@ -83,7 +95,11 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
 
 
 def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
-    """The standard error of the mean along an axis."""
+    """The standard error of the mean along an axis.
+
+    >>> fnx.scipy.stats.sem(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    Array(0.64549722, dtype=float64)
+    """
     if nan_policy not in ("propagate", "omit"):
         raise InvalidValue(f"sem with nan_policy={nan_policy!r}; expected 'propagate' or 'omit'")
     (x,) = promote_inexact("sem", a)

@@ -8,7 +8,11 @@ from fnx.scipy.stats.common import floats
 
 
 def logpdf(x, df, loc=0, scale=1):
-    """The logarithm of the density."""
+    """The logarithm of the density.
+
+    >>> fnx.scipy.stats.t.logpdf(jnp.array([0.0, 1.0]), 1.0)
+    Array([-1.14472989, -1.83787707], dtype=float64)
+    """
     x, df, loc, scale = floats("t.logpdf", x, df, loc, scale)
     y, half = (x - loc) / scale, df / 2
     norm = (
@@ -21,5 +25,9 @@ def logpdf(x, df, loc=0, scale=1):
 
 
 def pdf(x, df, loc=0, scale=1):
-    """The density."""
+    """The density.
+
+    >>> fnx.scipy.stats.t.pdf(jnp.array([0.0, 1.0]), 1.0)
+    Array([0.31830989, 0.15915494], dtype=float64)
+    """
     return u.exp(logpdf(x, df, loc, scale))

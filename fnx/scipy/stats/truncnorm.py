@@ -28,7 +28,11 @@ def _standard(name, x, a, b, loc, scale):
 
 
 def logpdf(x, a, b, loc=0, scale=1):
-    """The logarithm of the density; nan where a >= b."""
+    """The logarithm of the density; nan where a >= b.
+
+    >>> fnx.scipy.stats.truncnorm.logpdf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([-0.53722339,        -inf], dtype=float64)
+    """
     y, a, b, scale = _standard("truncnorm.logpdf", x, a, b, loc, scale)
     found = norm.logpdf(y) - u.log(scale) - _log_mass(a, b)
     found = inside(u.logical_and(y >= a, y <= b), found)
@@ -36,12 +40,20 @@ def logpdf(x, a, b, loc=0, scale=1):
 
 
 def pdf(x, a, b, loc=0, scale=1):
-    """The density."""
+    """The density.
+
+    >>> fnx.scipy.stats.truncnorm.pdf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([0.58436857, 0.        ], dtype=float64)
+    """
     return u.exp(logpdf(x, a, b, loc, scale))
 
 
 def logcdf(x, a, b, loc=0, scale=1):
-    """The logarithm of the distribution function; nan where a >= b."""
+    """The logarithm of the distribution function; nan where a >= b.
+
+    >>> fnx.scipy.stats.truncnorm.logcdf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([-0.69314718,  0.        ], dtype=float64)
+    """
     y, a, b, _ = _standard("truncnorm.logcdf", x, a, b, loc, scale)
     inner = u.logical_and(y > a, y < b)
     safe = u.where3(inner, y, 0.5 * (u.clip(a, -9.0, 9.0) + u.clip(b, -9.0, 9.0)))
@@ -53,16 +65,28 @@ def logcdf(x, a, b, loc=0, scale=1):
 
 
 def cdf(x, a, b, loc=0, scale=1):
-    """The distribution function."""
+    """The distribution function.
+
+    >>> fnx.scipy.stats.truncnorm.cdf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([0.5, 1. ], dtype=float64)
+    """
     return u.exp(logcdf(x, a, b, loc, scale))
 
 
 def logsf(x, a, b, loc=0, scale=1):
-    """The logarithm of 1 - cdf."""
+    """The logarithm of 1 - cdf.
+
+    >>> fnx.scipy.stats.truncnorm.logsf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([-0.69314718,        -inf], dtype=float64)
+    """
     x, a, b, loc, scale = floats("truncnorm.logsf", x, a, b, loc, scale)
     return logcdf(-x, -b, -a, -loc, scale)
 
 
 def sf(x, a, b, loc=0, scale=1):
-    """1 - cdf, without cancellation."""
+    """1 - cdf, without cancellation.
+
+    >>> fnx.scipy.stats.truncnorm.sf(jnp.array([0.0, 2.0]), -1.0, 1.0)
+    Array([0.5, 0. ], dtype=float64)
+    """
     return u.exp(logsf(x, a, b, loc, scale))
