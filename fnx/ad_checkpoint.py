@@ -39,8 +39,7 @@ def checkpoint(
     The rest is computed again when the derivative is. Loops (`scan`) choose what to store by
     themselves, so that they seldom need it.
 
-    >>> from fnx.api import grad
-    >>> grad(checkpoint(lambda x: x * x * x))(2.0)
+    >>> fnx.grad(fnx.checkpoint(lambda x: x * x * x))(2.0)
     Array(12., dtype=float64)
     """
     del concrete, prevent_cse

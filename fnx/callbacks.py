@@ -62,9 +62,7 @@ def pure_callback(
     "sequential" calls it for each lane, "expand_dims" and "broadcast_all" once with a leading axis.
     It may run any number of times, or not at all. NotImplementedError under grad: give it a rule.
 
-    >>> import numpy as np
-    >>> from fnx.staging import ShapeDtypeStruct
-    >>> pure_callback(np.sin, ShapeDtypeStruct((), float), 0.0)
+    >>> fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct((), float), 0.0)
     Array(0., dtype=float64)
     """
     del sharding

@@ -168,14 +168,13 @@ class custom_jvp(_WithRule):
     `nondiff_argnums` come first. Or `defjvps(rule0, ...)` with one rule `(t, out, *primals)` or None
     for each argument. The rule must be linear in the tangents.
 
-    >>> @custom_jvp
+    >>> @fnx.custom_jvp
     ... def f(x):
     ...     return x * x
     >>> @f.defjvp
     ... def rule(primals, tangents):
     ...     return f(*primals), 10.0 * tangents[0]
-    >>> from fnx.api import grad
-    >>> grad(f)(3.0)
+    >>> fnx.grad(f)(3.0)
     Array(10., dtype=float64)
     """
 
@@ -270,12 +269,11 @@ class custom_vjp(_WithRule):
     with a cotangent for each argument (None: zero). Arguments at `nondiff_argnums` come first in
     `bwd`. TypeError in forward mode.
 
-    >>> @custom_vjp
+    >>> @fnx.custom_vjp
     ... def clip_gradient(x):
     ...     return x
     >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (ct * 0.5,))
-    >>> from fnx.api import grad
-    >>> grad(clip_gradient)(3.0)
+    >>> fnx.grad(clip_gradient)(3.0)
     Array(0.5, dtype=float64)
     """
 
@@ -399,11 +397,10 @@ def _cotangent(ct: Any, aval: ShapedArray, what: str) -> Array | None:
 def custom_gradient(fun: Callable) -> Callable:
     """A function that returns its result and the function from its cotangent to those of arguments.
 
-    >>> @custom_gradient
+    >>> @fnx.custom_gradient
     ... def f(x):
     ...     return x * x, lambda ct: 10.0 * ct
-    >>> from fnx.api import grad
-    >>> grad(f)(3.0)
+    >>> fnx.grad(f)(3.0)
     Array(10., dtype=float64)
     """
 
@@ -430,7 +427,7 @@ def custom_gradient(fun: Callable) -> Callable:
 def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Array]]:
     """A function that takes the traced values that `fun` closed over as further arguments; and those.
 
-    >>> f, consts = closure_convert(lambda x: 2.0 * x, 1.0)
+    >>> f, consts = fnx.closure_convert(lambda x: 2.0 * x, 1.0)
     >>> float(f(3.0, *consts))
     6.0
     """

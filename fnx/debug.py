@@ -52,7 +52,6 @@ _format = _Formatter().format
 def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Print a text with the values of traced arrays, each time the program comes here.
 
-    >>> import fnx
     >>> def f(x):
     ...     fnx.debug.print("x is {x}", x=x)
     ...     return 2 * x

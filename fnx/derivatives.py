@@ -111,7 +111,7 @@ def value_and_grad(
     the structure, shapes and dtypes of the arguments; that of a complex argument x + iy is
     df/dx - i df/dy. TypeError for integer arguments and for results that are not scalar.
 
-    >>> value_and_grad(lambda x: x**2)(3.0)
+    >>> fnx.value_and_grad(lambda x: x**2)(3.0)
     (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64))
     """
     del reduce_axes
@@ -150,7 +150,7 @@ def grad(
 ) -> Callable:
     """The gradient of a function with a scalar result; arguments as in `value_and_grad`.
 
-    >>> grad(lambda x: x**3)(2.0)
+    >>> fnx.grad(lambda x: x**3)(2.0)
     Array(12., dtype=float64)
     """
     check_callable(fun, "grad")
@@ -169,7 +169,7 @@ def grad(
 def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence = ()) -> Any:
     """The result of `fun(*primals)` and a function from its cotangent to those of `primals`.
 
-    >>> y, pull = vjp(lambda a, b: a * b, 2.0, 5.0)
+    >>> y, pull = fnx.vjp(lambda a, b: a * b, 2.0, 5.0)
     >>> pull(1.0)
     (Array(5., dtype=float64), Array(2., dtype=float64))
     """
@@ -194,7 +194,7 @@ def fwd_and_bwd(
     """`vjp` as two functions, compiled unless `jitted` is false: one that gives the result and
     residuals (and aux), and one of residuals and a cotangent that gives the gradients.
 
-    >>> forward, backward = fwd_and_bwd(lambda a, b: a * b, argnums=(0, 1))
+    >>> forward, backward = fnx.fwd_and_bwd(lambda a, b: a * b, argnums=(0, 1))
     >>> y, residuals = forward(2.0, 5.0)
     >>> backward(residuals, 1.0)
     (Array(5., dtype=float64), Array(2., dtype=float64))
@@ -334,7 +334,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
-    >>> jvp(lambda x: x * x, (3.0,), (1.0,))[1]
+    >>> fnx.jvp(lambda x: x * x, (3.0,), (1.0,))[1]
     Array(6., dtype=float64)
     """
     check_callable(fun, "jvp")

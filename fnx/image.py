@@ -129,7 +129,7 @@ def resize(image, shape, method, antialias=True, precision=None):
 
     With `antialias`, kernels are widened when an axis becomes smaller. Integers become floats.
 
-    >>> resize(np.array([[0.0, 1.0]]), (1, 4), "linear")
+    >>> fnx.image.resize(np.array([[0.0, 1.0]]), (1, 4), "linear")
     Array([[0.  , 0.25, 0.75, 1.  ]], dtype=float64)
     """
     del precision

@@ -57,8 +57,7 @@ def custom_linear_solve(
     `transpose_solve(vecmat, b)`, or a `symmetric` matvec. With `has_aux`, solve returns (x, aux).
     TypeError where functions change types.
 
-    >>> from fnx.ops.elementwise import div
-    >>> custom_linear_solve(lambda x: 4.0 * x, 8.0, lambda mv, b: b / 4.0, symmetric=True)
+    >>> lax.custom_linear_solve(lambda x: 4.0 * x, 8.0, lambda mv, b: b / 4.0, symmetric=True)
     Array(2., dtype=float64)
     """
     leaves, treedef = flatten_arrays(b, "the right-hand side of custom_linear_solve")
@@ -112,10 +111,9 @@ def custom_root(
 
     `tangent_solve(g, y)` solves the linear equation g(x) = y. Neither solver is differentiated.
 
-    >>> root = lambda a: custom_root(
+    >>> root = lambda a: lax.custom_root(
     ...     lambda x: x * x - a, 1.0, lambda f, x: a**0.5, lambda g, y: y / g(1.0))
-    >>> from fnx.api import grad
-    >>> grad(root)(4.0)
+    >>> fnx.grad(root)(4.0)
     Array(0.25, dtype=float64)
     """
     leaves, treedef = flatten_arrays(initial_guess, "the first guess of custom_root")

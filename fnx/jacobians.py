@@ -52,7 +52,7 @@ def jacfwd(
     The result has the structure of `fun`'s result, each leaf a pytree like the arguments, with
     shape (*result, *argument).
 
-    >>> jacfwd(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    >>> fnx.jacfwd(lambda x: x**2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float64)
     """
@@ -100,7 +100,7 @@ def jacrev(
 ) -> Callable:
     """The Jacobian of a function, row by row, by reverse mode; the result as in `jacfwd`.
 
-    >>> jacrev(lambda x: x**2)(jnp.array([1.0, 2.0]))
+    >>> fnx.jacrev(lambda x: x**2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float64)
     """
@@ -147,7 +147,7 @@ def hessian(
 ) -> Callable:
     """The matrix of second derivatives, forward over reverse.
 
-    >>> hessian(lambda x: x**3)(2.0)
+    >>> fnx.hessian(lambda x: x**3)(2.0)
     Array(12., dtype=float64)
     """
     inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)

@@ -259,7 +259,7 @@ def jit(
     in the memory of donated arguments where that can be; such arrays are deleted. TypeError for
     arguments that are not arrays, ValueError for static ones that cannot be hashed.
 
-    >>> jit(lambda x: 2.0 * x)(3.0)
+    >>> fnx.jit(lambda x: 2.0 * x)(3.0)
     Array(6., dtype=float64, weak_type=True)
     """
     options = {"inline": inline, "keep_unused": keep_unused, "compiler": compiler_options}

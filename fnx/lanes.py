@@ -55,8 +55,7 @@ def vmap(
     `in_axes` is an axis, None (not mapped), or a pytree prefix of the positional arguments; keyword
     arguments are mapped over axis 0. `out_axes` likewise, of the result.
 
-    >>> import fnx.numpy as jnp
-    >>> vmap(jnp.dot)(jnp.ones((4, 3)), jnp.ones((4, 3)))
+    >>> fnx.vmap(jnp.dot)(jnp.ones((4, 3)), jnp.ones((4, 3)))
     Array([3., 3., 3., 3.], dtype=float64)
     """
     del spmd_axis_name, sum_match  # they speak of devices, and of how JAX types sums

@@ -99,8 +99,7 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
 
     Compiled functions run as they are; if their results have nans, they run again step by step.
 
-    >>> import fnx.numpy as jnp
-    >>> with debug_nans():  # doctest: +IGNORE_EXCEPTION_DETAIL
+    >>> with fnx.debug_nans():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     jnp.log(-1.0)
     Traceback (most recent call last):
     fnx.nans.NanFound: the operation log made a nan

@@ -46,7 +46,7 @@ def local_devices(
 def device_count(backend: str | None = None) -> int:
     """The number of devices.
 
-    >>> device_count()
+    >>> fnx.device_count()
     1
     """
     return len(devices(backend))
@@ -87,7 +87,7 @@ def default_backend() -> str:
 def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     """The leaves of a pytree as arrays.
 
-    >>> device_put(np.ones(2))
+    >>> fnx.device_put(np.ones(2))
     Array([1., 1.], dtype=float64)
     """
     del device, src
@@ -108,7 +108,7 @@ def make_array_from_callback(
 ) -> Array:
     """The array whose part at an index (a tuple of slices) `data_callback` gives; here all of it.
 
-    >>> make_array_from_callback((3,), None, lambda index: np.arange(3)[index])
+    >>> fnx.make_array_from_callback((3,), None, lambda index: np.arange(3)[index])
     Array([0, 1, 2], dtype=int64)
     """
     del sharding

@@ -121,7 +121,7 @@ AbstractRef = Ref
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
     """A mutable reference to an array.
 
-    >>> total = new_ref(0.0)
+    >>> total = fnx.new_ref(0.0)
     >>> def add(x):
     ...     total[...] += x
     >>> add(2.0), add(3.0)

@@ -115,7 +115,11 @@ def _without_effect(name: str) -> Any:
             config._others[name] = before
 
     manager.__name__ = name
-    manager.__doc__ = f"JAX's setting {name}, which is accepted and means nothing to fnx."
+    manager.__doc__ = f"""JAX's setting {name}, which is accepted and means nothing to fnx.
+
+    >>> with fnx.{name}(None):
+    ...     x = jnp.sin(0.0)
+    """
     return manager
 
 

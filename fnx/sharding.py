@@ -26,7 +26,7 @@ MORE_DEVICES = (
 class PartitionSpec(tuple):
     """Names of mesh axes, or None, for each axis of an array.
 
-    >>> PartitionSpec("data", None)
+    >>> fnx.sharding.PartitionSpec("data", None)
     PartitionSpec('data', None)
     """
 
@@ -91,7 +91,7 @@ class _AnyMesh:
 class Mesh(_AnyMesh):
     """An array of devices with names for its axes; in a `with`, the mesh that shard_map finds.
 
-    >>> Mesh(devices(), ("data",))
+    >>> fnx.sharding.Mesh(fnx.devices(), ("data",))
     Mesh('data': 1)
     """
 

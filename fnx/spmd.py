@@ -42,8 +42,7 @@ def pmap(
     Python values that all lanes share. With `out_axes` None the result of lane 0 is returned. ValueError
     if the mapped axis is longer than there are devices: see the setting `num_devices`.
 
-    >>> import fnx.numpy as jnp
-    >>> pmap(lambda x: 2 * x)(jnp.ones((1, 3)))
+    >>> fnx.pmap(lambda x: 2 * x)(jnp.ones((1, 3)))
     Array([[2., 2., 2.]], dtype=float64)
     """
     del backend, global_arg_shapes
@@ -122,10 +121,8 @@ def shard_map(
     Derivatives taken inside `f` are those of each device's function, as in JAX with check_vma=False:
     sum them yourself.
 
-    >>> import fnx.numpy as jnp
-    >>> from fnx.sharding import P, make_mesh
-    >>> mesh = make_mesh((1,), ("x",))
-    >>> shard_map(lambda a: 2 * a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.ones(2))
+    >>> P, mesh = fnx.P, fnx.make_mesh((1,), ("x",))
+    >>> fnx.shard_map(lambda a: 2 * a, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(jnp.ones(2))
     Array([2., 2.], dtype=float64)
     """
     if f is None:

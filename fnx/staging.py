@@ -21,7 +21,7 @@ from fnx.ops.basic import zeros
 class ShapeDtypeStruct:
     """A shape and a dtype that stand for an array where only those are needed.
 
-    >>> ShapeDtypeStruct((2, 3), "float32")
+    >>> fnx.ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
@@ -110,7 +110,7 @@ def make_jaxpr(
 
     `axis_env` lists named axes and their sizes, for functions that use collectives.
 
-    >>> print(make_jaxpr(lambda x: x * 2.0)(1.0))
+    >>> print(fnx.make_jaxpr(lambda x: x * 2.0)(1.0))
     { lambda ; a:f64[]*. let
         b:f64[]* = mul a 2.0:f64[]*
       in (b,) }
@@ -141,7 +141,7 @@ def _array_of(x: Any) -> Any:
 def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun`'s result, without computing it; it may return such itself.
 
-    >>> eval_shape(lambda x: x @ x.T, jnp.ones((2, 3))).shape
+    >>> fnx.eval_shape(lambda x: x @ x.T, jnp.ones((2, 3))).shape
     (2, 2)
     """
 

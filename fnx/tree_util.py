@@ -44,10 +44,10 @@ _UNSPECIFIED = _Unspecified()
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list, PyTreeDef]:
     """The leaves of a tree, and its structure.
 
-    >>> leaves, treedef = tree_flatten({"b": 2, "a": (1, None)})
+    >>> leaves, treedef = fnx.tree_util.tree_flatten({"b": 2, "a": (1, None)})
     >>> leaves
     [1, 2]
-    >>> tree_unflatten(treedef, [10, 20])
+    >>> fnx.tree_util.tree_unflatten(treedef, [10, 20])
     {'a': (10, None), 'b': 20}
     """
     leaves, treedef = _flatten(tree, is_leaf, namespace=_SPACE)
@@ -86,7 +86,7 @@ def _sorted_node(node: PyTreeDef) -> PyTreeDef:
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
     """The tree of a structure with these leaves; ValueError unless there are as many as it has.
 
-    >>> tree_unflatten(tree_structure({"a": 0}), [5])
+    >>> fnx.tree_util.tree_unflatten(fnx.tree_util.tree_structure({"a": 0}), [5])
     {'a': 5}
     """
     return treedef.unflatten(leaves)
@@ -95,7 +95,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:
     """The leaves of a tree, from left to right.
 
-    >>> tree_leaves({"a": 1, "b": [2, 3]})
+    >>> fnx.tree_util.tree_leaves({"a": 1, "b": [2, 3]})
     [1, 2, 3]
     """
     return optree.tree_leaves(tree, is_leaf, namespace=_SPACE)
@@ -104,7 +104,7 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The structure of a tree: what is left of it without its leaves.
 
-    >>> tree_structure((1, [2])).num_leaves
+    >>> fnx.tree_util.tree_structure((1, [2])).num_leaves
     2
     """
     return _sorted(optree.tree_structure(tree, is_leaf, namespace=_SPACE))
@@ -113,7 +113,7 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
 def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     """The tree of `f(leaf, ...)`; the trees in `rest` must have `tree` as a prefix.
 
-    >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
+    >>> fnx.tree_util.tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
     leaves, treedef = tree_flatten(tree, is_leaf)
@@ -126,7 +126,7 @@ def tree_reduce(
 ) -> Any:
     """Fold the leaves from the left: `function(function(initializer, leaf0), leaf1)` and so on.
 
-    >>> tree_reduce(lambda total, x: total + x, [1, (2, 3)])
+    >>> fnx.tree_util.tree_reduce(lambda total, x: total + x, [1, (2, 3)])
     6
     """
     leaves = tree_leaves(tree, is_leaf)
@@ -200,7 +200,7 @@ def all_leaves(iterable: Iterable, is_leaf: IsLeaf = None) -> bool:
 def is_tree_node(typ: type) -> bool:
     """Whether instances of a class are nodes of pytrees.
 
-    >>> is_tree_node(dict), is_tree_node(int)
+    >>> fnx.tree_util.is_tree_node(dict), fnx.tree_util.is_tree_node(int)
     (True, False)
     """
     found = optree.register_pytree_node.get(typ, namespace=_SPACE)
@@ -210,7 +210,7 @@ def is_tree_node(typ: type) -> bool:
 def flatten_one_level(tree: Any) -> tuple[list, Any]:
     """The children of a node, and what else it is made of; ValueError for leaves.
 
-    >>> flatten_one_level({"b": 1, "a": (2, 3)})
+    >>> fnx.tree_util.flatten_one_level({"b": 1, "a": (2, 3)})
     ([(2, 3), 1], ('a', 'b'))
     """
     if not is_tree_node(type(tree)):
@@ -522,7 +522,7 @@ class Partial(functools.partial):
     The arguments of a functools.partial that it is made of stay that function's own.
 
     >>> from operator import add
-    >>> tree_map(lambda x: 10 * x, Partial(add, 1))(2)
+    >>> fnx.tree_util.tree_map(lambda x: 10 * x, fnx.tree_util.Partial(add, 1))(2)
     12
     """
 

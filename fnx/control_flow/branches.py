@@ -36,7 +36,7 @@ def cond(
     Both are traced and must give equal types. Under vmap with a `pred` that differs between lanes both
     run. TypeError for a predicate that is not a scalar, and for branches of different types.
 
-    >>> cond(3 > 2, lambda x: x + 1, lambda x: x - 1, 10.0)
+    >>> lax.cond(3 > 2, lambda x: x + 1, lambda x: x - 1, 10.0)
     Array(11., dtype=float64, weak_type=True)
     """
     if "operand" in kwargs:
@@ -75,7 +75,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
 
     TypeError for an index that is not a scalar integer, and for branches of different types.
 
-    >>> switch(1, [lambda x: x, lambda x: -x], 2.0)
+    >>> lax.switch(1, [lambda x: x, lambda x: -x], 2.0)
     Array(-2., dtype=float64, weak_type=True)
     """
     if operand is not None:

@@ -54,7 +54,7 @@ def scan(
     keep and compute the rest again. TypeError for carries of other types or structure, ValueError for
     xs of different lengths.
 
-    >>> scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
+    >>> lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
     (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64))
     """
     del _split_transpose
@@ -182,7 +182,7 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
 
     With `batch_size`, so many rows at once by vmap; 0 means one after the other.
 
-    >>> map(lambda x: x * x, np.arange(3.0))
+    >>> lax.map(lambda x: x * x, np.arange(3.0))
     Array([0., 1., 4.], dtype=float64)
     """
     if not batch_size:
@@ -219,7 +219,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     their number.
     TypeError for a condition that is not a scalar bool, or a val of other types.
 
-    >>> while_loop(lambda v: v < 100, lambda v: v * 2, 3)
+    >>> lax.while_loop(lambda v: v < 100, lambda v: v * 2, 3)
     Array(192, dtype=int64, weak_type=True)
     """
     try:
@@ -278,7 +278,7 @@ def fori_loop(
     With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
     `while_loop`, whose gradient takes about as long as that of the scan.
 
-    >>> fori_loop(0, 5, lambda i, total: total + i, 0)
+    >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int64, weak_type=True)
     """
     low, high = as_array(lower), as_array(upper)

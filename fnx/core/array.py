@@ -17,7 +17,12 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 
 
 class Array:
-    """An immutable array of `shape` and `dtype`: concrete numbers, or a tracer that stands for them."""
+    """An immutable array of `shape` and `dtype`: concrete numbers, or a tracer that stands for them.
+
+    >>> x = jnp.zeros(3)
+    >>> x.at[1].set(5.0), x
+    (Array([0., 5., 0.], dtype=float64), Array([0., 0., 0.], dtype=float64))
+    """
 
     __slots__ = ()
     __array_priority__ = 100

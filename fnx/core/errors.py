@@ -13,6 +13,12 @@ class FnxError(Exception):
     """Base of all errors of fnx: what happened, what was expected, how to mend it.
 
     The line of the user's code that was running is added to the message and kept as `source`.
+
+    >>> try:
+    ...     jnp.ones(2) + jnp.ones(3)
+    ... except fnx.errors.FnxError as error:
+    ...     print(type(error).__name__)
+    ShapeError
     """
 
     def __init__(self, message: str, *rest: object):
@@ -21,11 +27,24 @@ class FnxError(Exception):
 
 
 class TypeMismatch(FnxError, TypeError):
-    """Wrong dtypes, shapes or kinds of values where types are checked (JAX raises TypeError)."""
+    """Wrong dtypes, shapes or kinds of values where types are checked (JAX raises TypeError).
+
+    >>> lax.add(jnp.ones(2), jnp.arange(2))
+    Traceback (most recent call last):
+    fnx.core.errors.TypeMismatch: add of operands of dtypes float64, int64; expected equal ...
+    >>> jnp.add(jnp.ones(2), jnp.arange(2))  # fnx.numpy promotes
+    Array([1., 2.], dtype=float64)
+    """
 
 
 class TypePromotionError(TypeMismatch, ValueError):
-    """Arrays of two dtypes meet where the settings forbid it."""
+    """Arrays of two dtypes meet where the settings forbid it.
+
+    >>> with fnx.numpy_dtype_promotion("strict"):
+    ...     jnp.ones(2) + jnp.arange(2)
+    Traceback (most recent call last):
+    fnx.core.errors.TypePromotionError: operands of dtypes float64, int64 (* of Python numbers) ...
+    """
 
 
 class TangentMismatch(TypeMismatch, ValueError):
@@ -33,42 +52,103 @@ class TangentMismatch(TypeMismatch, ValueError):
 
 
 class ShapeError(FnxError, TypeError, ValueError):
-    """Shapes that do not fit together; a TypeError as in JAX and a ValueError as in NumPy."""
+    """Shapes that do not fit together; a TypeError as in JAX and a ValueError as in NumPy.
+
+    >>> jnp.ones(2) + jnp.ones(3)
+    Traceback (most recent call last):
+    fnx.core.errors.ShapeError: add got shapes that do not broadcast: (2,), (3,); axes are ...
+    >>> jnp.ones((2, 1)) + jnp.ones(3)  # all sums of pairs
+    Array([[2., 2., 2.],
+           [2., 2., 2.]], dtype=float64)
+    """
 
 
 class InvalidValue(FnxError, ValueError):
-    """An argument outside what a function accepts (an axis, a mode, a length)."""
+    """An argument outside what a function accepts (an axis, a mode, a length).
+
+    >>> jnp.linalg.qr(jnp.eye(2), mode="fast")
+    Traceback (most recent call last):
+    fnx.core.errors.InvalidValue: qr with mode='fast'; expected 'reduced', 'complete', ...
+    """
 
 
 class TracerArrayConversionError(FnxError, TypeError):
-    """A traced value was asked for its NumPy array, which does not exist while tracing."""
+    """A traced value was asked for its NumPy array, which does not exist while tracing.
+
+    >>> fnx.jit(lambda x: np.asarray(x).sum())(np.ones(3))
+    Traceback (most recent call last):
+    fnx.core.errors.TracerArrayConversionError: ...
+    >>> fnx.jit(lambda x: jnp.asarray(x).sum())(np.ones(3))
+    Array(3., dtype=float64)
+    """
 
 
 class ConcretizationTypeError(FnxError, TypeError):
-    """A traced value was used where Python needs a known number."""
+    """A traced value was used where Python needs a known number.
+
+    >>> fnx.jit(lambda x: float(x))(1.0)
+    Traceback (most recent call last):
+    fnx.core.errors.ConcretizationTypeError: float() of a traced value of ...
+    >>> fnx.jit(lambda x: x.astype(float))(1.0)
+    Array(1., dtype=float64)
+    """
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
     """A Python branch (`if`, `while`, `and`, `assert`) on a traced value.
 
     Use `lax.cond`, `jnp.where` or `lax.while_loop`, or mark the argument static.
+
+    >>> fnx.jit(lambda x: 1.0 if x > 0 else -1.0)(3.0)
+    Traceback (most recent call last):
+    fnx.core.errors.TracerBoolConversionError: the truth of a traced value ...
+    >>> fnx.jit(lambda x: jnp.where(x > 0, 1.0, -1.0))(3.0)
+    Array(1., dtype=float64, weak_type=True)
     """
 
 
 class TracerIntegerConversionError(FnxError, TypeError):
-    """A traced value was used as a Python integer (an index of a list, a length, `range`)."""
+    """A traced value was used as a Python integer (an index of a list, a length, `range`).
+
+    >>> fnx.jit(lambda n: sum(range(n)))(4)
+    Traceback (most recent call last):
+    fnx.core.errors.TracerIntegerConversionError: ...
+    >>> fnx.jit(lambda n: sum(range(n)), static_argnums=0)(4)
+    Array(6, dtype=int64, weak_type=True)
+    """
 
 
 class NonConcreteBooleanIndexError(FnxError, IndexError):
-    """A traced mask as an index: the shape of the result would depend on values."""
+    """A traced mask as an index: the shape of the result would depend on values.
+
+    >>> fnx.jit(lambda x: x[x > 0].sum())(jnp.array([1.0, -1.0]))
+    Traceback (most recent call last):
+    fnx.core.errors.NonConcreteBooleanIndexError: a traced mask of type bool[2] ...
+    >>> fnx.jit(lambda x: jnp.where(x > 0, x, 0).sum())(jnp.array([1.0, -1.0]))
+    Array(1., dtype=float64)
+    """
 
 
 class UnexpectedTracerError(FnxError):
-    """A traced value outlived the transformation that made it (a leak by a side effect)."""
+    """A traced value outlived the transformation that made it (a leak by a side effect).
+
+    >>> kept = []
+    >>> y = fnx.jit(lambda x: kept.append(x))(1.0)
+    >>> kept[0] + 1
+    Traceback (most recent call last):
+    fnx.core.errors.UnexpectedTracerError: a traced value of type f64[]* was used ...
+    """
 
 
 class UnboundAxis(FnxError, NameError):
-    """A collective over a named axis that no vmap, pmap or shard_map around it binds."""
+    """A collective over a named axis that no vmap, pmap or shard_map around it binds.
+
+    >>> lax.psum(1.0, "i")
+    Traceback (most recent call last):
+    fnx.core.errors.UnboundAxis: unbound axis name: i. Axis names that are bound here: none. ...
+    >>> fnx.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(jnp.ones(3))
+    Array([3., 3., 3.], dtype=float64)
+    """
 
 
 class MissingRule(FnxError, NotImplementedError):

@@ -323,9 +323,9 @@ def checkify(f: Callable, errors: frozenset[str] = user_checks) -> Callable:
     `float_checks`, `automatic_checks`, `all_checks`. It can be compiled and batched.
 
     >>> def f(x):
-    ...     check(x > 0, "x must be positive, got {x}", x=x)
+    ...     fnx.experimental.checkify.check(x > 0, "x must be positive, got {x}", x=x)
     ...     return jnp.log(x)
-    >>> error, y = checkify(f)(-1.0)
+    >>> error, y = fnx.experimental.checkify.checkify(f)(-1.0)
     >>> error.get()
     'x must be positive, got -1.0 (`check` failed)'
     """

@@ -15,7 +15,7 @@ def create_device_mesh(
 ) -> np.ndarray:
     """An array of devices of this shape; ValueError if there are not enough.
 
-    >>> create_device_mesh((1, 1)).shape
+    >>> fnx.experimental.mesh_utils.create_device_mesh((1, 1)).shape
     (1, 1)
     """
     names = [str(k) for k in range(len(mesh_shape))]

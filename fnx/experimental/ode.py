@@ -57,7 +57,7 @@ def odeint(
     length. Reverse-mode derivatives with respect to y0, t and args, and what `func` closed over, come
     from the adjoint equation, solved backwards with the same tolerances; there is no forward mode.
 
-    >>> ys = odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0, 2.0]))
+    >>> ys = fnx.experimental.ode.odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0, 2.0]))
     >>> bool(jnp.allclose(ys, jnp.exp(-jnp.array([0.0, 1.0, 2.0]))))
     True
     """

@@ -65,7 +65,7 @@ class BCOO(JAXSparse):
     `nse`, the number of elements that are stored, is part of its type; elements at indices outside of the
     shape count as zero. Products with dense arrays are dense and have derivatives with respect to data.
 
-    >>> m = BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    >>> m = fnx.experimental.sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
     >>> m @ jnp.ones(2)
     Array([2., 3.], dtype=float64)
     """
@@ -108,7 +108,12 @@ class BCOO(JAXSparse):
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> "BCOO":
-        """The elements of a dense array that are not zero; under jit their number `nse` must be given."""
+        """The elements of a dense array that are not zero; under jit their number `nse` must be given.
+
+        >>> from fnx.experimental import sparse
+        >>> sparse.BCOO.fromdense(jnp.array([0.0, 2.0, 0.0])).data
+        Array([2.], dtype=float64)
+        """
         mat = jnp.asarray(mat)
         if nse is None:
             nse = int(jnp.count_nonzero(mat))
@@ -337,7 +342,7 @@ def todense(arr: Any) -> Array:
 class BCSR(JAXSparse):
     """A sparse matrix by rows: `data` and columns `indices` of row r at `indptr[r]` to `indptr[r + 1]`.
 
-    >>> m = BCSR.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    >>> m = fnx.experimental.sparse.BCSR.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
     >>> m.indptr
     Array([0, 1, 2], dtype=int32)
     """

@@ -79,8 +79,7 @@ def _map(fn: Callable[[Array], Any], x: Tree, what: str) -> Tree:
 def axis_size(axis_name: Any) -> int:
     """The number of lanes of a named axis, or of several together; NameError if one is not bound.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: x / axis_size("i"), axis_name="i")(jnp.ones(4))
+    >>> fnx.vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float64)
     """
     if isinstance(axis_name, (tuple, list)):
@@ -94,8 +93,7 @@ def axis_size(axis_name: Any) -> int:
 def axis_index(axis_name: Any) -> Array:
     """The number of the lane along a named axis, an int32; of several axes, the last runs fastest.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: axis_index("i"), axis_name="i")(jnp.ones(3))
+    >>> fnx.vmap(lambda x: lax.axis_index("i"), axis_name="i")(jnp.ones(3))
     Array([0, 1, 2], dtype=int32)
     """
     names = _names(axis_name)
@@ -115,8 +113,7 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     axis, known while tracing. Integers among the names are axes of the operand. NameError for a
     name that is not bound.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: x / psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
+    >>> fnx.vmap(lambda x: x / lax.psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float64)
     """
     given = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
@@ -141,8 +138,7 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     """The mean over the lanes of a named axis, or of several; integers make floats.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: x - pmean(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
+    >>> fnx.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
     Array([-1.,  1.], dtype=float64)
     """
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
@@ -180,9 +176,8 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 
     ValueError if a lane would send or get twice, or is none.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([4.0, 5.0, 6.0]))
-    Array([0., 4., 5.], dtype=float64)
+    >>> fnx.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([4, 5, 6]))
+    Array([0, 4, 5], dtype=int64)
     """
     names = _names(axis_name)
     pairs = tuple([(int(a), int(b)) for a, b in perm])
@@ -209,9 +204,8 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
     """Lane k gets `x` of lane `perm[k]`; ValueError unless `perm` holds each lane once.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([4.0, 5.0, 6.0]))
-    Array([6., 4., 5.], dtype=float64)
+    >>> fnx.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([4, 5, 6]))
+    Array([6, 4, 5], dtype=int64)
     """
     size = axis_size(_names(axis_name))
     if sorted(perm) != list(range(size)):
@@ -222,8 +216,7 @@ def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
 def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
     """All lanes get `x` of lane `source`.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: x - pbroadcast(x, "i", 0), axis_name="i")(jnp.array([4.0, 5.0]))
+    >>> fnx.vmap(lambda x: x - lax.pbroadcast(x, "i", 0), axis_name="i")(jnp.array([4.0, 5.0]))
     Array([0., 1.], dtype=float64)
     """
     return _map(lambda v: all_gather(v, axis_name)[source], x, "pbroadcast")
@@ -262,8 +255,7 @@ def all_gather(
 ) -> Tree:
     """`x` of all lanes, stacked along a new `axis`, or with `tiled` one after the other along an old one.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: all_gather(x, "i"), axis_name="i")(jnp.array([4.0, 5.0]))
+    >>> fnx.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([4.0, 5.0]))
     Array([[4., 5.],
            [4., 5.]], dtype=float64)
     """
@@ -296,8 +288,7 @@ def psum_scatter(
 
     ValueError if the dimension cannot be dealt out to the lanes.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> fnx.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([4., 6.], dtype=float64)
     """
     names = _names(axis_name)
@@ -331,8 +322,7 @@ def all_to_all(
     and `concat_axis` is new. With it, parts are blocks and stay where they are. ValueError if
     `split_axis` cannot be dealt out to the lanes.
 
-    >>> from fnx.lanes import vmap
-    >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> fnx.vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 3.],
            [2., 4.]], dtype=float64)
     """

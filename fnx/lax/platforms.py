@@ -51,7 +51,7 @@ def platform_dependent(
 ) -> Any:
     """The function for the platform "cpu", or else the default, of the arguments.
 
-    >>> platform_dependent(3.0, cpu=lambda x: 2 * x, default=lambda x: x)
+    >>> lax.platform_dependent(3.0, cpu=lambda x: 2 * x, default=lambda x: x)
     6.0
     """
     chosen = per_platform.get("cpu", default)
@@ -107,7 +107,7 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
 def shape_as_value(shape: Sequence[int]) -> Array:
     """A shape as an array of integers.
 
-    >>> shape_as_value((2, 3))
+    >>> lax.shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
     """
     return ConcreteArray(np.array(tuple(shape), np.int32))

@@ -27,7 +27,7 @@ def identity(x):
 def relu(x):
     """max(x, 0), with derivative 0 at 0.
 
-    >>> relu(-1.0)
+    >>> fnx.nn.relu(-1.0)
     Array(0., dtype=float64, weak_type=True)
     """
     x = u.positive(x)
@@ -49,7 +49,7 @@ def relu6(x):
 def sigmoid(x):
     """1 / (1 + exp(-x)).
 
-    >>> sigmoid(0.0)
+    >>> fnx.nn.sigmoid(0.0)
     Array(0.5, dtype=float64, weak_type=True)
     """
     return ops.logistic(_float("sigmoid", x))
@@ -58,7 +58,7 @@ def sigmoid(x):
 def softplus(x):
     """log(1 + exp(x)).
 
-    >>> softplus(jnp.array([-1000.0, 1000.0]))
+    >>> fnx.nn.softplus(jnp.array([-1000.0, 1000.0]))
     Array([   0., 1000.], dtype=float64)
     """
     return u.logaddexp(x, 0.0)

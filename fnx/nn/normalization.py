@@ -21,7 +21,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=Non
 
     With `return_sign` also the sign of the sum, whose size the logarithm then is of.
 
-    >>> logsumexp(jnp.array([1000.0, -jnp.inf]))
+    >>> fnx.nn.logsumexp(jnp.array([1000.0, -jnp.inf]))
     Array(1000., dtype=float64)
     """
     if b is None:
@@ -72,8 +72,7 @@ def logmeanexp(x, axis=None, where=None, keepdims=False):
 def softmax(x, axis=-1, where=None, initial=-math.inf):
     """exp(x) / sum(exp(x)) along axes.
 
-    >>> import fnx.numpy as jnp
-    >>> softmax(jnp.zeros(2))
+    >>> fnx.nn.softmax(jnp.zeros(2))
     Array([0.5, 0.5], dtype=float64)
     """
     (x,) = promote_inexact("softmax", x)
@@ -128,8 +127,7 @@ def standardize(
 def one_hot(x, num_classes, *, dtype=None, axis=-1):
     """For each number k a vector that is 1 at place k and 0 elsewhere; numbers outside give zeros.
 
-    >>> import fnx.numpy as jnp
-    >>> one_hot(jnp.array([0, 2]), 3)
+    >>> fnx.nn.one_hot(jnp.array([0, 2]), 3)
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float64)
     """

@@ -233,7 +233,7 @@ def float_power(x, y, /):
 def power(x1, x2, /):
     """x1 ** x2; a Python integer as exponent is multiplied out.
 
-    >>> power(2.0, 3)
+    >>> jnp.power(2.0, 3)
     Array(8., dtype=float64, weak_type=True)
     """
     kind = type(x2)

@@ -70,7 +70,6 @@ class AtIndex:
     Elements named twice are changed twice, except by `set`, where any one value stays. Indices out
     of bounds change nothing (mode "drop", the default) or are moved inside ("clip").
 
-    >>> import fnx.numpy as jnp
     >>> jnp.zeros(3).at[1].set(5.0)
     Array([0., 5., 0.], dtype=float64)
     """

@@ -42,7 +42,6 @@ def _count(x: Array, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: n
 def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
     """The mean over axes, by default all.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.mean(jnp.arange(4))
     Array(1.5, dtype=float64)
     """

@@ -214,7 +214,7 @@ def place(arr, mask, vals, *, inplace=True):
 def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     """x where the condition holds, else y; with one argument `nonzero`.
 
-    >>> where(array([True, False]), 1, 2)
+    >>> jnp.where(jnp.array([True, False]), 1, 2)
     Array([1, 2], dtype=int64, weak_type=True)
     """
     if x is None and y is None:

@@ -74,7 +74,6 @@ def _check(name: str, x: Array, i: int, y: Array, j: int) -> None:
 def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """The product of matrices, or of stacks of them.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.matmul(jnp.eye(2), jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
@@ -301,7 +300,6 @@ def einsum(
 ):
     """Sums of products by Einstein's convention.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.einsum("ij,j->i", jnp.eye(2), jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """

@@ -40,7 +40,7 @@ def array(
 ) -> Array:
     """An array of numbers, nested lists, NumPy arrays or arrays.
 
-    >>> array([[1, 2], [3, 4]])
+    >>> jnp.array([[1, 2], [3, 4]])
     Array([[1, 2],
            [3, 4]], dtype=int64)
     """
@@ -296,7 +296,7 @@ def _filled(shape: Any, value: Any, dtype: Any) -> Array:
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
     """Zeros of a shape.
 
-    >>> zeros(2)
+    >>> jnp.zeros(2)
     Array([0., 0.], dtype=float64)
     """
     return _filled(shape, 0, dtype)

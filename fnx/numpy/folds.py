@@ -210,7 +210,7 @@ del _name, _fn, _model
 def frompyfunc(func, /, nin, nout, *, identity=None):
     """A function of `nin` numbers as a function of arrays, with the methods of ufuncs.
 
-    >>> frompyfunc(lambda x, y: x + y, 2, 1, identity=0).reduce(array([1, 2, 3]))
+    >>> jnp.frompyfunc(lambda x, y: x + y, 2, 1, identity=0).reduce(jnp.array([1, 2, 3]))
     Array(6, dtype=int64)
     """
     made = functional.vectorize(func)

@@ -53,8 +53,7 @@ from fnx.ops.broadcast import broadcast_to, full, scalar
 def solve(a, b):
     """x with a x = b; b is a vector if it has one axis, else a stack of matrices.
 
-    >>> import fnx.numpy as jnp
-    >>> solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.ones(2))
+    >>> jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.ones(2))
     Array([0.5 , 0.25], dtype=float64)
     """
     x, y = pair_of("solve", a, b)

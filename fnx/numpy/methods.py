@@ -31,7 +31,11 @@ from fnx.ops import elementwise as ops
 
 
 class CpuDevice:
-    """The processor that the arrays are on; under several numbers where a program wants several."""
+    """The processor that the arrays are on; under several numbers where a program wants several.
+
+    >>> jnp.ones(2).device
+    CpuDevice(id=0)
+    """
 
     platform = device_kind = "cpu"
     process_index = host_id = 0

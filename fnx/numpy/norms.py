@@ -22,8 +22,7 @@ from fnx.ops import elementwise as ops
 def norm(x, ord=None, axis=None, keepdims=False):
     """The norm of vectors or matrices; by default the square root of the sum of squares.
 
-    >>> import fnx.numpy as jnp
-    >>> norm(jnp.array([3.0, 4.0]))
+    >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
     Array(5., dtype=float64)
     """
     (x,) = promote_inexact("linalg.norm", x)

@@ -80,7 +80,6 @@ def ediff1d(ary, to_end=None, to_begin=None):
 def gradient(f, *varargs, axis=None, edge_order=None):
     """Central differences inside, one-sided ones at the ends, for each axis.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0]))
     Array([1., 2., 3.], dtype=float64)
     """

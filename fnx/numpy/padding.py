@@ -28,7 +28,6 @@ def pad(array, pad_width, mode="constant", **kwargs):
     """Elements put around, by mode: constant, edge, reflect, symmetric, wrap, empty, linear_ramp,
     maximum, mean, median, minimum, or a function.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.pad(jnp.arange(2), 1)
     Array([0, 0, 1, 0], dtype=int64)
     """

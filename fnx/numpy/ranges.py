@@ -47,7 +47,7 @@ def arange(
 ) -> Array:
     """Numbers from start (0) up to stop, by steps.
 
-    >>> arange(3)
+    >>> jnp.arange(3)
     Array([0, 1, 2], dtype=int64)
     """
     given = [_known(v, "arange") for v in (start, stop, step) if v is not None]
@@ -97,7 +97,7 @@ def linspace(
 ) -> Array:
     """`num` numbers from start to stop, evenly spaced.
 
-    >>> linspace(0.0, 1.0, 3)
+    >>> jnp.linspace(0.0, 1.0, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
     num = int(num)
@@ -166,7 +166,7 @@ def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
 def eye(N, M=None, k=0, dtype=None, *, device=None):
     """Ones on diagonal k, zeros elsewhere.
 
-    >>> eye(2)
+    >>> jnp.eye(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float64)
     """

@@ -117,7 +117,6 @@ def sum(
 ):
     """The sum over axes, by default all.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.sum(jnp.ones((2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float64)
     """

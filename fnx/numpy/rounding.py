@@ -117,7 +117,7 @@ around = round
 def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
     """Values below `min` become `min`, above `max` become `max`.
 
-    >>> clip(5.0, 0.0, 2.0)
+    >>> jnp.clip(5.0, 0.0, 2.0)
     Array(2., dtype=float64, weak_type=True)
     """
     arr = a if arr is None else arr

@@ -14,7 +14,7 @@ from fnx.numpy.util import type_of_any
 class ScalarType:
     """A dtype that can be called: float32(1) is an array of rank 0.
 
-    >>> float32(1)
+    >>> jnp.float32(1)
     Array(1., dtype=float32)
     """
 
@@ -89,11 +89,19 @@ def iinfo(int_type: Any) -> Any:
 
 
 class extended(np.generic):
-    """The kind of dtypes that NumPy does not have."""
+    """The kind of dtypes that NumPy does not have.
+
+    >>> fnx.dtypes.issubdtype(fnx.random.key(0).dtype, fnx.dtypes.extended)
+    True
+    """
 
 
 class prng_key(extended):
-    """The kind of the dtypes of random keys."""
+    """The kind of the dtypes of random keys.
+
+    >>> fnx.dtypes.issubdtype(fnx.random.key(0).dtype, fnx.dtypes.prng_key)
+    True
+    """
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
@@ -140,7 +148,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:  # type: ignore[valid-type]
 def result_type(*args: Any) -> np.dtype:
     """The dtype to which arrays, Python numbers and dtypes are promoted.
 
-    >>> result_type(float32, 1.0)
+    >>> jnp.result_type(jnp.float32, 1.0)
     dtype('float32')
     """
     return dtypes.promote(tuple([type_of_any(_to_numpy(a)) for a in args]))[0]

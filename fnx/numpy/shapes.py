@@ -76,7 +76,6 @@ def broadcast_shapes(*shapes):
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements in another shape, one entry of which may be -1.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.reshape(jnp.arange(4), (2, -1)).shape
     (2, 2)
     """
@@ -304,7 +303,6 @@ def _joined(name: str, arrays: list[Array], dtype: Any) -> list[Array]:
 def concatenate(arrays, axis=0, dtype=None):
     """Arrays joined along an axis that they have.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.concatenate([jnp.array([1, 2]), jnp.array([3])])
     Array([1, 2, 3], dtype=int64)
     """

@@ -41,7 +41,6 @@ def sort_keys(x: Array) -> list[Array]:
 def sort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False):
     """The elements in increasing order along an axis; nan last.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.sort(jnp.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int64)
     """

@@ -41,7 +41,6 @@ def quantile(
 ):
     """The values below which a share q of the elements lies.
 
-    >>> import fnx.numpy as jnp
     >>> jnp.quantile(jnp.array([1.0, 2.0, 3.0]), 0.5)
     Array(2., dtype=float64)
     """

@@ -28,7 +28,11 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which axes are which: lhs (batch, feature, *spatial), rhs (out, in, *spatial), out as lhs."""
+    """Which axes are which: lhs (batch, feature, *spatial), rhs (out, in, *spatial), out as lhs.
+
+    >>> lax.conv_dimension_numbers((1, 3, 8), (4, 3, 2), None)
+    ConvDimensionNumbers(lhs_spec=(0, 1, 2), rhs_spec=(0, 1, 2), out_spec=(0, 1, 2))
+    """
 
     lhs_spec: Shape
     rhs_spec: Shape

@@ -23,6 +23,11 @@ class GatherDimensionNumbers(NamedTuple):
     operand axes of window size 1 that the result lacks; entry k of an index vector counts along
     operand axis `start_index_map[k]`; `operand_batching_dims` go in step with the axes
     `start_indices_batching_dims` of the indices.
+
+    >>> rows = lax.GatherDimensionNumbers((1,), (0,), (0,))  # whole rows, by their numbers
+    >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, (1, 2))
+    Array([[4, 5],
+           [0, 1]], dtype=int64)
     """
 
     offset_dims: Shape
@@ -33,7 +38,12 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """As `GatherDimensionNumbers`, for a scatter: updates take the place of the gather's result."""
+    """As `GatherDimensionNumbers`, for a scatter: updates take the place of the gather's result.
+
+    >>> one = lax.ScatterDimensionNumbers((), (0,), (0,))  # single elements, by their numbers
+    >>> lax.scatter(jnp.zeros(3), jnp.array([[2]]), jnp.array([7.0]), one)
+    Array([0., 0., 7.], dtype=float64)
+    """
 
     update_window_dims: Shape
     inserted_window_dims: Shape
@@ -43,7 +53,12 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to windows that are not wholly inside: moved inside, filled or dropped, or never."""
+    """What happens to windows that are not wholly inside: moved inside, filled or dropped, or never.
+
+    >>> rows = lax.GatherDimensionNumbers((), (0,), (0,))
+    >>> lax.gather(jnp.arange(3), jnp.array([[9]]), rows, (1,), mode=lax.GatherScatterMode.CLIP)
+    Array([2], dtype=int64)
+    """
 
     CLIP = enum.auto()
     FILL_OR_DROP = enum.auto()

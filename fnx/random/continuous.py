@@ -61,8 +61,7 @@ def normal_of(words: Array, shape: Shape, dtype: np.dtype) -> Array:
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Normal numbers of mean 0 and variance 1; complex dtypes share the variance between parts.
 
-    >>> from fnx import random
-    >>> x = random.normal(random.key(0), (10000,))
+    >>> x = fnx.random.normal(fnx.random.key(0), (10000,))
     >>> bool(abs(x.mean()) < 0.05)
     True
     """

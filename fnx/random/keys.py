@@ -276,7 +276,7 @@ def _unsigned(x: Array) -> Array:
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
     """A key from an integer seed, as an array of two uint32 words.
 
-    >>> PRNGKey(42)
+    >>> fnx.random.PRNGKey(42)
     Array([ 0, 42], dtype=uint32)
     """
     check_impl(impl)
@@ -286,7 +286,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
     """A key from an integer seed, as a KeyArray of shape ().
 
-    >>> key(42).shape
+    >>> fnx.random.key(42).shape
     ()
     """
     check_impl(impl)
@@ -351,7 +351,7 @@ def clone(key: Any) -> Any:
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """New keys from one: an array of keys of shape `num`, in the form of `key`.
 
-    >>> split(PRNGKey(0)).shape
+    >>> fnx.random.split(fnx.random.PRNGKey(0)).shape
     (2, 2)
     """
     words = words_of(key, "split")
@@ -364,7 +364,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer, of which 32 bits count.
 
-    >>> fold_in(PRNGKey(0), 1)
+    >>> fnx.random.fold_in(fnx.random.PRNGKey(0), 1)
     Array([ 928981903, 3453687069], dtype=uint32)
     """
     words = words_of(key, "fold_in")

@@ -129,8 +129,7 @@ def uniform(
 ) -> Array:
     """Uniform floats in [minval, maxval), which broadcast to `shape`.
 
-    >>> from fnx import random
-    >>> x = random.uniform(random.key(0), (1000,))
+    >>> x = fnx.random.uniform(fnx.random.key(0), (1000,))
     >>> bool((0 <= x).all() and (x < 1).all())
     True
     """

@@ -17,8 +17,8 @@ class RegularGridInterpolator:
     `points`: one increasing vector per axis; `values`: their shape, then any further axes. `method` is
     'linear' or 'nearest'. Outside the grid results are `fill_value`; None extrapolates.
 
-    >>> import fnx.numpy as jnp
-    >>> f = RegularGridInterpolator((jnp.array([0.0, 1.0, 3.0]),), jnp.array([0.0, 10.0, 30.0]))
+    >>> x, y = jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 30.0])
+    >>> f = fnx.scipy.interpolate.RegularGridInterpolator((x,), y)
     >>> f(jnp.array([[2.0]]))
     Array([20.], dtype=float64)
     """

@@ -48,7 +48,7 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
     `order` 0 takes the nearest element, 1 interpolates linearly. `mode` says what lies outside:
     'constant' (`cval`), 'nearest', 'wrap', 'mirror' or 'reflect'.
 
-    >>> map_coordinates(np.arange(4.0), [np.array([0.5, 2.25])], order=1)
+    >>> fnx.scipy.ndimage.map_coordinates(np.arange(4.0), [np.array([0.5, 2.25])], order=1)
     Array([0.5 , 2.25], dtype=float64)
     """
     x = to_array(input, "map_coordinates")

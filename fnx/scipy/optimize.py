@@ -20,6 +20,11 @@ class OptimizeResults(NamedTuple):
     """What `minimize` found.
 
     `status`: 0 converged, 1 maxiter reached, 3 zoom failed (no further decrease).
+
+    >>> start = jnp.array([0.0])
+    >>> found = fnx.scipy.optimize.minimize(lambda x: jnp.sum((x - 2) ** 2), start, method="BFGS")
+    >>> found.x.round(4), bool(found.success)
+    (Array([2.], dtype=float64), True)
     """
 
     x: Array
@@ -65,8 +70,7 @@ def minimize(fun, x0, args=(), *, method, tol=None, options=None):
     `tol`, or options['gtol'] (1e-5): the norm of the gradient (options['norm'], inf) to reach;
     options['maxiter']: the number of steps, 200 per variable by default. Works under jit and vmap.
 
-    >>> import fnx.numpy as jnp
-    >>> found = minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), method="BFGS")
+    >>> found = fnx.scipy.optimize.minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), method="BFGS")
     >>> jnp.round(found.x, 6)
     Array([3., 3.], dtype=float64)
     """

@@ -90,7 +90,7 @@ def fftconvolve(in1, in2, mode="full", axes=None):
 def convolve(in1, in2, mode="full", method="auto", precision=None):
     """The convolution of two arrays of equal rank; `method` 'direct' (also 'auto') or 'fft'.
 
-    >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    >>> fnx.scipy.signal.convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     Array([1., 3., 2.], dtype=float64)
     """
     del precision

@@ -34,7 +34,7 @@ def matrices(name: str, a: Any, square: bool = False) -> Array:
 def cholesky(a, lower=False, overwrite_a=False, check_finite=True):
     """The upper triangular U with U^H U = a, or the lower L with L L^H = a; nan where there is none.
 
-    >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    >>> fnx.scipy.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
     Array([[2., 1.],
            [0., 2.]], dtype=float64)
     """

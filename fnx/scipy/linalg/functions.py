@@ -62,7 +62,7 @@ def _pade(a: Array, order: int) -> tuple[Array, Array]:
 def expm(A, *, upper_triangular=False, max_squarings=16):
     """The exponential of square matrices, by scaling and squaring; nan if 2**max_squarings is too little.
 
-    >>> expm(np.zeros((2, 2)))
+    >>> fnx.scipy.linalg.expm(np.zeros((2, 2)))
     Array([[1., 0.],
            [0., 1.]], dtype=float64)
     """

@@ -62,7 +62,7 @@ def solve_triangular(
 
     `a` is (..., n, n), `b` (n,) or (..., n, k).
 
-    >>> solve_triangular(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 8.0]))
+    >>> fnx.scipy.linalg.solve_triangular(np.array([[2.0, 1.0], [0.0, 4.0]]), np.array([4.0, 8.0]))
     Array([1., 2.], dtype=float64)
     """
     del overwrite_b, debug, check_finite
@@ -128,7 +128,7 @@ def solve(
 
     `a` is (..., n, n), `b` (n,) or (..., n, k).
 
-    >>> solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
+    >>> fnx.scipy.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float64)
     """
     del overwrite_a, overwrite_b, debug, check_finite

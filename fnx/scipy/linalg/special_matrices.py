@@ -23,7 +23,7 @@ def _vectors(name: str, *xs: Any) -> list[Array]:
 def block_diag(*arrs):
     """Matrices along the diagonal of one matrix, with zeros elsewhere; vectors are rows.
 
-    >>> block_diag(np.ones((1, 2)), 3.0)
+    >>> fnx.scipy.linalg.block_diag(np.ones((1, 2)), 3.0)
     Array([[1., 1., 0.],
            [0., 0., 3.]], dtype=float64)
     """

@@ -103,8 +103,9 @@ def cg(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
     Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` steps (10 per unknown). `M`
     approximates the inverse of A.
 
-    >>> x, _ = cg(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
-    >>> u.round(x, 6)
+    >>> a = jnp.array([[2.0, 0.0], [0.0, 4.0]])
+    >>> x, _ = fnx.scipy.sparse.linalg.cg(a, jnp.array([2.0, 8.0]))
+    >>> x.round(6)
     Array([1., 2.], dtype=float64)
     """
     return _solve(_cg, A, b, x0, _Tolerance(tol, atol), maxiter, M, True)

@@ -14,7 +14,7 @@ from fnx.ops.integrals import xlogy as _xlogy
 def expit(x):
     """1 / (1 + exp(-x)).
 
-    >>> expit(0.0)
+    >>> fnx.scipy.special.expit(0.0)
     Array(0.5, dtype=float64, weak_type=True)
     """
     return ops.logistic(*promote_inexact("expit", x))
@@ -33,7 +33,7 @@ def logit(x):
 def xlogy(x, y):
     """x log(y), which is 0 where x is 0.
 
-    >>> xlogy(0.0, 0.0)
+    >>> fnx.scipy.special.xlogy(0.0, 0.0)
     Array(0., dtype=float64, weak_type=True)
     """
     return _xlogy(*fit("xlogy", promote_inexact("xlogy", x, y)))

@@ -19,7 +19,7 @@ def _floats(name, *xs):
 def gammaln(x):
     """The logarithm of the absolute value of the gamma function.
 
-    >>> gammaln(5.0)
+    >>> fnx.scipy.special.gammaln(5.0)
     Array(3.17805383, dtype=float64, weak_type=True)
     """
     return prims.lgamma(*_floats("gammaln", x))
@@ -59,7 +59,7 @@ def gammasgn(x):
 def gamma(x):
     """The gamma function.
 
-    >>> gamma(5.0)
+    >>> fnx.scipy.special.gamma(5.0)
     Array(24., dtype=float64)
     """
     (x,) = _floats("gamma", x)

@@ -22,7 +22,7 @@ def _float(name, x):
 def erf(x):
     """The error function.
 
-    >>> erf(0.0)
+    >>> fnx.scipy.special.erf(0.0)
     Array(0., dtype=float64, weak_type=True)
     """
     return prims.erf(_float("erf", x))
@@ -86,7 +86,7 @@ def owens_t(h, a):
 def ndtr(x):
     """The standard normal distribution function.
 
-    >>> ndtr(0.0)
+    >>> fnx.scipy.special.ndtr(0.0)
     Array(0.5, dtype=float64, weak_type=True)
     """
     return 0.5 * prims.erfc(_float("ndtr", x) * -math.sqrt(0.5))
