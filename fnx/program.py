@@ -133,7 +133,7 @@ class Program:
             if self.run is None:
                 self.run = _runner(getattr(native, "fast", None), self.consts)
             return outs
-        return list(Jit(self.jaxpr, self.name, BACKEND, self.inline).bind(*args))
+        return list(Jit(self.jaxpr, self.name, BACKEND, self.inline).apply(*args))
 
 
 def _runner(fast: Callable | None, consts: list[Array]) -> Callable | None:

@@ -1,6 +1,8 @@
 """vmap: every value carries its batch axis; a value without one is the same for all lanes."""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
@@ -160,3 +162,98 @@ def batch_jaxpr(
         new = trace_closed(run, avals, what="vmap", name=jaxpr.name)
         jaxpr.memo[key] = new, tuple(mask)
     return jaxpr.memo[key]
+
+
+# --- rules of users' primitives, under JAX's names ---------------------------------------------
+
+not_mapped = None
+BatchTrace = Batch
+fancy_primitive_batchers: dict[Any, Callable] = {}  # (axis data, values, axes, **params)
+
+
+@dataclass(frozen=True)
+class AxisData:
+    """Name and size of the axis that vmap adds."""
+
+    name: Hashable
+    size: int
+    spmd_name: Hashable = None
+    explicit_mesh_axis: Any = None
+
+
+class _Registry:
+    """Rules with fewer arguments, kept among the others."""
+
+    def __init__(self, wrap: Callable[[Any, Callable], Callable]):
+        self.wrap = wrap
+
+    def __setitem__(self, prim: Any, rule: Callable) -> None:
+        fancy_primitive_batchers[prim] = self.wrap(prim, rule)
+
+    def __getitem__(self, prim: Any) -> Callable:
+        return getattr(fancy_primitive_batchers[prim], "given", fancy_primitive_batchers[prim])
+
+    def __delitem__(self, prim: Any) -> None:
+        del fancy_primitive_batchers[prim]
+
+    def __contains__(self, prim: Any) -> bool:
+        return prim in fancy_primitive_batchers
+
+
+def _plain(prim: Any, given: Callable) -> Callable:
+    def rule(data: AxisData, values: Sequence, axes: Sequence, **params: Any) -> tuple:
+        if all(k is None for k in axes):
+            outs = prim.bind(*values, **params)
+            return (outs, [None] * len(outs)) if prim.multiple_results else (outs, None)
+        return given(values, axes, **params)
+
+    rule.given = given  # type: ignore[attr-defined]
+    return rule
+
+
+def _sized(prim: Any, given: Callable) -> Callable:
+    def rule(data: AxisData, values: Sequence, axes: Sequence, **params: Any) -> tuple:
+        return given(data.size, data.name, None, values, axes, **params)
+
+    rule.given = given  # type: ignore[attr-defined]
+    return rule
+
+
+primitive_batchers = _Registry(_plain)  # (values, axes, **params) -> (results, axes)
+axis_primitive_batchers = _Registry(_sized)  # (size, name, None, values, axes, **params)
+
+
+def bdim_at_front(x: Array, axis: int | None, size: int) -> Array:
+    """The value with its lanes along axis 0, made by repetition if there were none."""
+    return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
+
+
+def broadcast(x: Array, size: int, axis: int) -> Array:
+    """The value, repeated along a new axis."""
+    return broadcast_axis(x, size, axis)
+
+
+def _in_front(values: Sequence[Array], axes: Sequence[int | None]) -> list[Array]:
+    size = next(x.shape[k] for x, k in zip(values, axes) if k is not None)
+    return [bdim_at_front(x, k, size) for x, k in zip(values, axes)]
+
+
+def defvectorized(prim: Any) -> None:
+    """Register the rule of a primitive of one operand, or of several with the same axis."""
+
+    def rule(values: Sequence, axes: Sequence, **params: Any) -> tuple:
+        if any(k != axes[0] for k in axes):
+            values, axes = _in_front(values, axes), [0]
+        return prim.bind(*values, **params), axes[0]
+
+    primitive_batchers[prim] = rule
+
+
+def defbroadcasting(prim: Any) -> None:
+    """Register the rule of a primitive whose operands have one shape, or rank 0."""
+
+    def rule(values: Sequence, axes: Sequence, **params: Any) -> tuple:
+        outs = prim.bind(*_in_front(values, axes), **params)
+        return (outs, [0] * len(outs)) if prim.multiple_results else (outs, 0)
+
+    primitive_batchers[prim] = rule

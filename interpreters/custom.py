@@ -115,7 +115,7 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
             staged = replace(prim, jaxpr=jaxpr, consts=len(consts))
-            return staged.bind(*consts, *args)
+            return staged.apply(*consts, *args)
         return it.process(replace(prim, home=it) if isinstance(it, Batch) else prim, tuple(args))
 
 
@@ -178,7 +178,7 @@ class CustomRule(Primitive):
             # The rules of `lanes` want the axes where they were; staged operands have them in front.
             front = tuple([None if k is None else 0 for k in axes[self.consts :]])
             lanes = replace(self.lanes(size, front), jaxpr=jaxpr)
-            outs = lanes.bind(*place)
+            outs = lanes.apply(*place)
         return tuple(outs), (0,) * len(outs)
 
     def lanes(self, size: int, axes: tuple) -> "CustomRule":
@@ -257,7 +257,7 @@ class CustomVJP(CustomRule):
             check_results(outs, self.jaxpr.out_avals, f"fwd of {self.of}")
         avals = tuple([o.aval.tangent() for o in outs])
         pull = Pullback(self.bwd, self.of, len(residuals), mask, avals, self.symbolic)
-        touts = pull.bind(*residuals, *only(mask, tangents))
+        touts = pull.apply(*residuals, *only(mask, tangents))
         return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
 
     def lanes(self, size: int, axes: tuple) -> "CustomVJP":
@@ -407,4 +407,4 @@ class Pullback(Primitive):
         place = [place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
         bwd = in_lanes(self.bwd, size, _Zeros())
-        return replace(self, bwd=bwd, outs=outs).bind(*place), (0,) * len(outs)
+        return replace(self, bwd=bwd, outs=outs).apply(*place), (0,) * len(outs)

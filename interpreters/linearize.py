@@ -42,7 +42,7 @@ class Tape:
                 env[var] = zeros(var.aval) if t is None else t
         for eqn in self.eqns:
             values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
-            env.update(zip(eqn.outs, eqn.prim.bind(*values), strict=True))
+            env.update(zip(eqn.outs, eqn.prim.apply(*values), strict=True))
         return [None if o is None else _read(env, o) for o in self.outs]
 
     def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
@@ -194,7 +194,7 @@ class Known:
             missing = [a for a in e.inputs if type(a) is Var and not self._has(a)]
             todo += missing
             if not missing:
-                outs = e.prim.bind(*[self._value(a) for a in e.inputs])
+                outs = e.prim.apply(*[self._value(a) for a in e.inputs])
                 for out, value in zip(e.outs, outs, strict=True):
                     self.values.setdefault(out, value)
         return self._value(v)
@@ -265,7 +265,7 @@ def backward_jaxpr(
         elif later is not None:
             later.add([eqn])
         else:
-            outs = eqn.prim.bind(*[known[a] if type(a) is Var else a.value for a in eqn.inputs])
+            outs = eqn.prim.apply(*[known[a] if type(a) is Var else a.value for a in eqn.inputs])
             known.update(zip(eqn.outs, outs, strict=True))
     env: dict[Var, Any] = {}
     for v, seed in zip(jaxpr.inputs, seeds or ()):

@@ -62,7 +62,7 @@ class Slot:
         if self.where is not None:
             places = eval_jaxpr(self.where, operands)
             rest = [*places[: self.value], *rest, *places[self.value :]]
-        return self.prim.bind(x, *rest)[0]
+        return self.prim.apply(x, *rest)[0]
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_primitives_are_told_apart():
     nameless = set()
     for sample in all_samples():
         args = [ConcreteArray(np.asarray(a)) for a in sample.args]
-        jaxpr = trace_closed(lambda *xs, p=sample.prim: p.bind(*xs), [a.aval for a in args])
+        jaxpr = trace_closed(lambda *xs, p=sample.prim: p.apply(*xs), [a.aval for a in args])
         found = digest.of(jaxpr)
         if found is None:
             nameless.add(sample.prim.name)

@@ -29,7 +29,7 @@ def array(x):
 
 
 def run(prim, *args):
-    outs = prim.bind(*map(array, args))
+    outs = prim.apply(*map(array, args))
     return [np.asarray(o) for o in outs] if prim.multiple_results else np.asarray(outs[0])
 
 
@@ -151,7 +151,7 @@ def test_an_empty_operand_gathers_fill_only():
 def test_gradient_of_gather_adds_into_repeated_places():
     x, rows = np.arange(12.0).reshape(4, 3), np.array([[1], [1], [3]])
     prim = Gather(ROWS, None, False, FILL, (1, 3), False)
-    _, tape = linearize(lambda x: prim.bind(x, array(rows)), [array(x)], [True])
+    _, tape = linearize(lambda x: prim.apply(x, array(rows)), [array(x)], [True])
     ct = np.arange(9.0).reshape(3, 3)
     expected = np.zeros_like(x)
     np.add.at(expected, rows[:, 0], ct)
@@ -162,7 +162,7 @@ def test_gradient_of_set_goes_to_the_update_that_stays():
     x, u = np.zeros(3), np.array([5.0, 6.0])
     prim = Scatter(as_scatter(ELEMENTS), False, FILL, False)
     at = array([[1], [1]])
-    outs, tape = linearize(lambda x, u: prim.bind(x, at, u), [array(x), array(u)], [True, True])
+    outs, tape = linearize(lambda x, u: prim.apply(x, at, u), [array(x), array(u)], [True, True])
     gx, gu = (np.asarray(g) for g in tape.pull([array([1.0, 1.0, 1.0])]))
     np.testing.assert_array_equal(gx, [1, 0, 1])
     np.testing.assert_array_equal(gu, (u == np.asarray(outs[0])[1]).astype(float))
@@ -172,7 +172,7 @@ def test_gradient_of_products_with_zeros():
     x, u = np.array([2.0, 3.0]), np.array([0.0, 5.0, 0.0, 7.0])
     at = array([[0], [0], [1], [0]])
     prim = ScatterMul(as_scatter(ELEMENTS), False, FILL, False)
-    _, tape = linearize(lambda x, u: prim.bind(x, at, u), [array(x), array(u)], [True, True])
+    _, tape = linearize(lambda x, u: prim.apply(x, at, u), [array(x), array(u)], [True, True])
     gx, gu = (np.asarray(g) for g in tape.pull([array([1.0, 1.0])]))
     np.testing.assert_array_equal(gx, [0, 0])
     np.testing.assert_array_equal(gu, [2 * 5 * 7, 0, 3, 0])

@@ -32,7 +32,7 @@ def array(x):
 
 
 def run(prim, *args):
-    outs = prim.bind(*map(array, args))
+    outs = prim.apply(*map(array, args))
     return [np.asarray(o) for o in outs] if prim.multiple_results else np.asarray(outs[0])
 
 
@@ -202,7 +202,7 @@ def test_solve_and_its_gradient(dtype):
     a, b = positive(2, 4, 4, dtype=dtype), random(2, 4, 3, dtype=dtype)
     x = run(solve, a, b)
     close(a @ x, b, dtype)
-    _, tape = linearize(solve.bind, [array(a), array(b)], [True, True])
+    _, tape = linearize(solve.apply, [array(a), array(b)], [True, True])
     ct = random(2, 4, 3, dtype=dtype, seed=5)
     ga, gb = (np.asarray(g) for g in tape.pull([array(ct)]))
     expected = np.linalg.solve(a.swapaxes(-1, -2), ct)
@@ -268,7 +268,7 @@ def test_eig_and_schur(dtype):
 def test_gradient_of_singular_values_that_are_equal():
     """The sum of singular values is differentiable where they are equal."""
     a = np.eye(3)
-    _, tape = linearize(SVD(False).bind, [array(a)], [True])
+    _, tape = linearize(SVD(False).apply, [array(a)], [True])
     (found,) = tape.pull([array(np.ones(3)), None, None])
     close(np.asarray(found), np.eye(3))
 
@@ -285,7 +285,7 @@ def test_tridiagonal_solve(dtype):
 
 def test_factors_that_are_not_unique_have_no_derivative():
     with pytest.raises(MissingRule, match="not unique"):
-        linearize(SVD(True).bind, [array(random(4, 3))], [True])
+        linearize(SVD(True).apply, [array(random(4, 3))], [True])
 
 
 @pytest.mark.parametrize(

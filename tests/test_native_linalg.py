@@ -73,12 +73,12 @@ def agrees(*cases, factor=100.0):
 
     def fn(*arrays):
         rest = iter(arrays)
-        return [o for p, *operands in cases for o in p.bind(*[next(rest) for _ in operands])]
+        return [o for p, *operands in cases for o in p.apply(*[next(rest) for _ in operands])]
 
     expected = [
         o
         for p, *operands in cases
-        for o in p.bind(*[ConcreteArray(np.asarray(a)) for a in operands])
+        for o in p.apply(*[ConcreteArray(np.asarray(a)) for a in operands])
     ]
     found, report = run(fn, *flat)
     for a, b in zip(found, expected, strict=True):
@@ -203,11 +203,11 @@ def test_eig_and_schur(dtype):
 
 def test_library_results_are_scipys():
     a = random(20, 20)
-    (t, z), _ = run(Schur(True).bind, a)
+    (t, z), _ = run(Schur(True).apply, a)
     want_t, want_z = scipy.linalg.schur(a)
     close(t, want_t, 1e4)
     close(z, want_z, 1e4)
-    (w,), _ = run(Eig(False, False).bind, a)
+    (w,), _ = run(Eig(False, False).apply, a)
     close(np.sort_complex(w), np.sort_complex(scipy.linalg.eigvals(a)), 1e4)
 
 

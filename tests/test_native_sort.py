@@ -66,7 +66,7 @@ def agrees(*cases):
 
     def fn(*arrays):
         rest = iter(arrays)
-        return [o for p, *operands in cases for o in p.bind(*[next(rest) for _ in operands])]
+        return [o for p, *operands in cases for o in p.apply(*[next(rest) for _ in operands])]
 
     expected = [o for p, *operands in cases for o in p.impl(*operands)]
     for found, wanted in zip(run(fn, *flat), expected, strict=True):
@@ -110,7 +110,7 @@ def test_sort_is_stable_at_all_lengths(n, seed):
     # The lengths share their code: most of these only run.
     x = data("float64", n, seed=seed)
     order = np.argsort(x, kind="stable")
-    values, places = run(Sort(0).bind, x, np.arange(n))
+    values, places = run(Sort(0).apply, x, np.arange(n))
     same(places, order)
     same(values, x[order])
 

@@ -88,7 +88,7 @@ def test_abstract_is_what_impl_gives(sample):
     for _, values in versions(sample):
         args = arrays(values)
         avals = sample.prim.abstract(*[a.aval for a in args])
-        outs = sample.prim.bind(*args)
+        outs = sample.prim.apply(*args)
         assert [o.aval for o in outs] == list(avals)
         assert all(o._value.flags.c_contiguous for o in outs)
 
@@ -98,9 +98,9 @@ def test_narrow_dtypes_agree_with_wide_ones(sample):
     for dtype, values in versions(sample):
         if dtypes.kind(dtype) != "f" or dtype.itemsize == 8:
             continue
-        narrow = sample.prim.bind(*arrays(values))
+        narrow = sample.prim.apply(*arrays(values))
         wide_dtype = np.float64
-        wide = sample.prim.bind(
+        wide = sample.prim.apply(
             *arrays([v.astype(wide_dtype) if v.dtype == dtype else v for v in values])
         )
         for a, b in zip(narrow, wide, strict=True):
@@ -165,34 +165,34 @@ class Function:
         self.mask = sample.differentiated
         self.xs = [a for a, d in zip(self.args, self.mask, strict=True) if d]
 
-    def bind(self, *xs: Array) -> list[Array]:
+    def apply(self, *xs: Array) -> list[Array]:
         rest = iter(xs)
         full = [
             next(rest) if d else ConcreteArray(a) for a, d in zip(self.args, self.mask, strict=True)
         ]
-        return [o for o in self.prim.bind(*full) if dtypes.is_inexact(o.dtype)]
+        return [o for o in self.prim.apply(*full) if dtypes.is_inexact(o.dtype)]
 
     def value(self, xs: list[np.ndarray]) -> list[np.ndarray]:
-        return [np.asarray(o) for o in self.bind(*arrays(xs))]
+        return [np.asarray(o) for o in self.apply(*arrays(xs))]
 
     def push(self, ts: list[np.ndarray]) -> Callable:
         """x -> the derivative at x along ts."""
 
         def at(*xs: Array) -> list[Array]:
-            outs, touts = jvp(self.bind, xs, arrays(ts))
+            outs, touts = jvp(self.apply, xs, arrays(ts))
             return [o if t is None else t for o, t in zip(outs, touts, strict=True)], touts
 
         return at
 
     def push_value(self, xs: list[np.ndarray], ts: list[np.ndarray]) -> list[np.ndarray]:
-        outs, touts = jvp(self.bind, arrays(xs), arrays(ts))
+        outs, touts = jvp(self.apply, arrays(xs), arrays(ts))
         return with_zeros(outs, touts)
 
     def pull(self, cts: list[np.ndarray]) -> Callable:
         """x -> the cotangents of x, those that are not zero, and which they are."""
 
         def at(*xs: Array) -> tuple[list[Array], list[bool]]:
-            _, tape = linearize(self.bind, xs, [True] * len(xs))
+            _, tape = linearize(self.apply, xs, [True] * len(xs))
             back = tape.pull(arrays(cts))
             return [g for g in back if g is not None], [g is not None for g in back]
 
@@ -218,7 +218,7 @@ def test_jvp_is_the_slope(sample):
 @SMOOTH
 def test_jvp_keeps_the_results(sample):
     f = Function(sample)
-    outs, _ = jvp(f.bind, arrays(f.xs), arrays(direction(f.xs, 1)))
+    outs, _ = jvp(f.apply, arrays(f.xs), arrays(direction(f.xs, 1)))
     for a, b in zip(outs, f.value(f.xs), strict=True):
         close(a, b)
 
@@ -244,7 +244,7 @@ def test_second_derivatives(sample):
     tolerance = 1e-6 * sample.tolerance
 
     def pushed(*xs: Array) -> list[Array]:
-        _, touts = jvp(f.bind, xs, arrays(ts))
+        _, touts = jvp(f.apply, xs, arrays(ts))
         return [t for t in touts if t is not None]
 
     cts = direction(f.value(f.xs), 6)
@@ -300,11 +300,11 @@ def test_batch_is_a_loop(sample):
             a if k is None else np.stack(many, k)
             for a, many, k in zip(args, lanes, axes, strict=True)
         ]
-        outs, out_axes = batch(sample.prim.bind, 3, arrays(given), axes)
+        outs, out_axes = batch(sample.prim.apply, 3, arrays(given), axes)
         outs = [place_axis(3, o, k, 0) for o, k in zip(outs, out_axes, strict=True)]
         for lane in range(3):
             one = [a if k is None else m[lane] for a, m, k in zip(args, lanes, axes, strict=True)]
-            for out, expected in zip(outs, sample.prim.bind(*arrays(one)), strict=True):
+            for out, expected in zip(outs, sample.prim.apply(*arrays(one)), strict=True):
                 close(np.asarray(out)[lane], expected, 8 * sample.tolerance)
 
 
@@ -320,7 +320,7 @@ def program(sample: Sample):
     def fn(*xs: Array) -> list[Array]:
         outs: list[Array] = []
         for k in range(len(groups)):
-            outs += sample.prim.bind(*xs[k * n : (k + 1) * n])
+            outs += sample.prim.apply(*xs[k * n : (k + 1) * n])
         return outs
 
     jaxpr = trace_closed(fn, [a.aval for a in flat])

@@ -70,6 +70,15 @@ class ShapedArray:
         """The aval of its tangents: the same, but strong."""
         return self.strong()
 
+    def to_tangent_aval(self) -> "ShapedArray":
+        """The same in JAX's interface, where integers have tangents of dtype float0."""
+        if dtypes.is_inexact(self.dtype):
+            return self.strong()
+        return ShapedArray(self.shape, dtypes.float0)
+
+    at_least_vspace = to_tangent_aval
+    strip_weak_type = strong
+
     def like(self, other: "ShapedArray") -> bool:
         """Equal but for weak types."""
         return self.shape == other.shape and self.dtype == other.dtype

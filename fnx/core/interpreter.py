@@ -35,6 +35,11 @@ class Interpreter:
     ended = False  # whether the transformation is over and its tracers are dead
     source: Source | None = None  # where the user called the transformation
 
+    @property
+    def main(self) -> "Interpreter":
+        """Itself: what programs for JAX tell transformations apart by."""
+        return self
+
     def process(self, prim: "Primitive", args: tuple) -> tuple:
         raise NotImplementedError
 
@@ -53,6 +58,11 @@ class Tracer(Array):
     @property
     def weak_type(self) -> bool:
         return self.aval.weak_type
+
+    @property
+    def _trace(self) -> Interpreter:
+        """Its interpreter, under the name that programs for JAX look it up by."""
+        return self.owner
 
     def made_at(self) -> Source | None:
         """Where this value was made."""
@@ -184,8 +194,10 @@ class Eval(Interpreter):
         return (ConcreteArray(_array(outs)),)
 
     def _weak(self, prim: "Primitive", args: tuple, outs: Any) -> tuple:
-        avals = prim.abstract(*[a.aval for a in args])
         many = outs if type(outs) is tuple else (outs,)
+        if all([type(o) is ConcreteArray for o in many]):
+            return many
+        avals = prim.abstract(*[a.aval for a in args])
         return tuple(
             o if type(o) is ConcreteArray else ConcreteArray(_array(o), a.weak_type)
             for o, a in zip(many, avals, strict=True)

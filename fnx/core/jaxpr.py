@@ -35,6 +35,11 @@ class Literal:
     def aval(self) -> ShapedArray:
         return self.value.aval
 
+    @property
+    def val(self) -> Array:
+        """The value, under JAX's name."""
+        return self.value
+
     def __repr__(self) -> str:
         if isinstance(self.value, ConcreteArray) and self.value.ndim == 0:
             return f"{self.value._value.item()}:{self.aval.str_short()}"
@@ -58,7 +63,7 @@ class Eqn:
     ):
         self.prim, self.inputs, self.outs, self.source = prim, tuple(inputs), tuple(outs), source
 
-    primitive = property(lambda self: self.prim)
+    primitive = property(lambda self: self.prim.public)
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outs))
     params = property(lambda self: self.prim.params())

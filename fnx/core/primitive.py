@@ -1,12 +1,12 @@
 """Primitives: a frozen dataclass whose fields are its static parameters and whose methods its rules."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array
+from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.interpreter import current
@@ -49,7 +49,7 @@ class AddTo:
 
 @dataclass(frozen=True)
 class Primitive:
-    """An operation on arrays. Calling it binds it: the current interpreter processes it.
+    """An operation on arrays. Calling it applies it: the current interpreter processes it.
 
     Rules get and return tuples with one entry per operand or result. `None` is the tangent or
     cotangent that is zero. A rule that is missing raises an error that names it.
@@ -58,12 +58,34 @@ class Primitive:
     name = "primitive"  # overridden by a class attribute or a field
     multiple_results = False  # whether calling it returns a tuple
 
-    def bind(self, *args: Array) -> tuple[Array, ...]:
+    def apply(self, *args: Array) -> tuple[Array, ...]:
+        """All results, under the current interpreter."""
         return current.get().process(self, args)
 
     def __call__(self, *args: Array) -> Any:
         outs = current.get().process(self, args)
         return outs if self.multiple_results else outs[0]
+
+    # --- for programs that read jaxprs, as they are written for JAX -----------------------------
+
+    @property
+    def public(self) -> Any:
+        """What an equation says is its primitive."""
+        return self
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """The result, or a list of them with `multiple_results`, of arrays or numbers.
+
+        `params` may say again, or say otherwise, what its own parameters say.
+        """
+        own = self.params()
+        other = {k: v for k, v in params.items() if k not in own or own[k] is not v}
+        outs = (replace(self, **other) if other else self).apply(*map(as_array, args))
+        return list(outs) if self.multiple_results else outs[0]
+
+    def get_bind_params(self, params: dict) -> tuple[list, dict]:
+        """Functions and parameters to bind it with, of those of an equation."""
+        return [], params
 
     # --- rules ----------------------------------------------------------------------------------
 

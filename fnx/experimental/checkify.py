@@ -137,7 +137,7 @@ def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: _State, kinds: Kinds) 
             outs = _control(eqn.prim, values, state, kinds)
         else:
             _before(eqn, values, state, kinds)
-            outs = list(eqn.prim.bind(*values))
+            outs = list(eqn.prim.apply(*values))
             if not subs:
                 _after(eqn, outs, state, kinds)
         env.update(zip(eqn.outs, outs, strict=True))
@@ -201,7 +201,7 @@ def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> lis
         # Rules of users are dropped: the checks inside are more than they know of.
         return _evaluate(prim.jaxpr, values, state, kinds)
     jaxpr, sites, counts = _functional(prim.jaxpr, kinds)
-    outs = prim.with_jaxpr(jaxpr).bind(*values)
+    outs = prim.with_jaxpr(jaxpr).apply(*values)
     n = len(prim.jaxpr.outs)
     state.merge(sites, outs[n], _unflatten(outs[n + 1 :], counts))
     return list(outs[:n])
@@ -227,7 +227,7 @@ def _cond(prim: Cond, values: list[Array], state: _State, kinds: Kinds) -> list[
 
         branches.append(trace_closed(run, jaxpr.in_avals, what="checkify", name=jaxpr.name))
         offset += len(own)
-    outs = prim.with_branches([_strong(b, n) for b in branches]).bind(*values)
+    outs = prim.with_branches([_strong(b, n) for b in branches]).apply(*values)
     state.merge(sites, outs[n], _unflatten(outs[n + 1 :], counts))
     return list(outs[:n])
 
@@ -266,7 +266,7 @@ def _scan(prim: Scan, values: list[Array], state: _State, kinds: Kinds) -> list[
     ins = body.in_avals
     jaxpr = trace_closed(step, [*ins[:m], *avals, *ins[m:]], what="checkify", name=body.name)
     loop = prim.with_jaxpr(jaxpr, prim.consts, prim.carry + w)
-    outs = loop.bind(*values[:m], *_zeros(avals), *values[m:])
+    outs = loop.apply(*values[:m], *_zeros(avals), *values[m:])
     k = prim.carry
     state.merge(sites, outs[k], _unflatten(outs[k + 1 : k + w], counts))
     return [*outs[:k], *outs[k + w :]]
@@ -302,7 +302,7 @@ def _while(prim: While, values: list[Array], state: _State, kinds: Kinds) -> lis
     cond = prim.cond_jaxpr
     cond = Jaxpr([*cond.inputs, *map(Var, avals)], cond.eqns, cond.outs, name=cond.name)
     loop = replace(prim, cond_jaxpr=_silent(cond), body_jaxpr=jaxpr, body_consts=nb + nc)
-    outs = loop.bind(*c, *b, *c, *carry, *_zeros(avals))
+    outs = loop.apply(*c, *b, *c, *carry, *_zeros(avals))
     found = outs[n:]
     state.merge(body_sites, found[0], _unflatten(found[1:split], body_counts))
     state.merge(test_sites, found[split], _unflatten(found[split + 1 :], test_counts))

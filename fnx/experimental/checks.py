@@ -127,7 +127,7 @@ class Check(Primitive):
         return ()
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        return self.bind(*primals), ()
+        return self.apply(*primals), ()
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         args = tuple([x if k is None else move_axis(x, k, 0) for x, k in zip(args, axes)])
@@ -137,7 +137,7 @@ class Check(Primitive):
         else:
             lane, good = jnp.argmin(args[0]), jnp.all(args[0])
         values = [x if k is None else x[lane] for x, k in zip(args[1:], axes[1:])]
-        return self.bind(good, *values), ()
+        return self.apply(good, *values), ()
 
     def lower(self, *operands: Operand) -> Recipe:
         if self.failed:

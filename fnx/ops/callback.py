@@ -72,7 +72,7 @@ class Callback(Primitive):
                 f"a {self.name} has no derivative: fnx cannot look into the Python function. Wrap the call "
                 "in fnx.custom_jvp or fnx.custom_vjp with a rule, or in lax.stop_gradient."
             )
-        return self.bind(*primals), (None,) * len(self.results)
+        return self.apply(*primals), (None,) * len(self.results)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         method = self.vmap_method
@@ -87,12 +87,12 @@ class Callback(Primitive):
         mapped = tuple([k is not None for k in axes])
         wide = tuple([a.update(shape=(size, *a.shape)) for a in self.results])
         if method.startswith("sequential"):
-            outs = replace(self, fn=_EachLane(self.fn, size, mapped), results=wide).bind(*moved)
+            outs = replace(self, fn=_EachLane(self.fn, size, mapped), results=wide).apply(*moved)
         else:
             rows = {"expand_dims": 1, "broadcast_all": size}.get(method)
             if rows is not None:
                 moved = [x if m else broadcast_axis(x, rows, 0) for x, m in zip(moved, mapped)]
-            outs = replace(self, results=wide).bind(*moved)
+            outs = replace(self, results=wide).apply(*moved)
         return outs, (0,) * len(outs)
 
     def lower(self, *operands: Operand) -> Recipe:

@@ -130,7 +130,7 @@ class _Sampler(Primitive):
             broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
             for x, k in zip(args, axes, strict=True)
         ]
-        return self.bind(*moved), (0,)
+        return self.apply(*moved), (0,)
 
     def lower(self, *operands: Operand) -> Recipe:
         keys, *parameters = operands

@@ -31,7 +31,7 @@ class Stacked(Primitive):
     """A primitive on stacks of matrices: lanes are one more leading axis of every operand."""
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        outs = self.bind(*first_lanes(size, args, axes))
+        outs = self.apply(*first_lanes(size, args, axes))
         return outs, (0,) * len(outs)
 
 

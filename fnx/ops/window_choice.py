@@ -62,7 +62,7 @@ class _Chosen(Windowed):
             for x, k in zip(args, axes)
         ]
         more = {k: v for k, v in vars(self).items() if k not in Windowed.__dataclass_fields__}
-        outs = self.with_axis(at, **more).bind(*xs)
+        outs = self.with_axis(at, **more).apply(*xs)
         return outs, (at,) * len(outs)
 
     def fill(self, dtype: np.dtype) -> Any:

@@ -1,0 +1,84 @@
+"""Primitives of users, and jaxprs for programs that read them, under the names of `jax.extend.core`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fnx.core.array import Array, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import current
+from fnx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
+from fnx.core.jaxpr import Eqn as JaxprEqn
+from fnx.core.jaxpr import Jaxpr as Jaxpr
+from fnx.core.jaxpr import Literal as Literal
+from fnx.core.jaxpr import Var as Var
+from fnx.core.jaxpr import check_jaxpr as check_jaxpr
+from fnx.core.jaxpr import eval_jaxpr
+from fnx.core.jaxpr import subjaxprs as _subjaxprs
+from fnx.core.primitive import Undefined
+from fnx.interpreters.foreign import Primitive as Primitive
+from fnx.interpreters.foreign import Zero
+from fnx.lax import primitives as primitives
+from fnx.tree_util import register_pytree_node
+
+__all__ = [
+    "ClosedJaxpr",
+    "Jaxpr",
+    "JaxprEqn",
+    "Literal",
+    "Primitive",
+    "Var",
+    "check_jaxpr",
+    "find_top_trace",
+    "get_opaque_trace_state",
+    "jaxpr_as_fun",
+    "mapped_aval",
+    "primitives",
+    "subjaxprs",
+    "unmapped_aval",
+]
+
+# In rules of users' primitives these stand where arrays would; as pytrees they have none.
+register_pytree_node(Zero, lambda x: ((), x.aval), lambda aval, _: Zero(aval))
+register_pytree_node(Undefined, lambda x: ((), x.aval), lambda aval, _: Undefined(aval))
+
+
+def jaxpr_as_fun(jaxpr: ClosedJaxpr) -> Callable[..., list[Array]]:
+    """The function, from arrays to a list of arrays, that a closed jaxpr is.
+
+    >>> jaxpr_as_fun(fnx.make_jaxpr(lambda x: x * 2.0)(1.0))(3.0)
+    [Array(6., dtype=float64)]
+    """
+    return lambda *args: eval_jaxpr(jaxpr.jaxpr, [*jaxpr.consts, *map(as_array, args)])
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs that equations of a jaxpr carry."""
+    for eqn in jaxpr.eqns:
+        yield from _subjaxprs(eqn.prim)
+
+
+def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
+    """The type of one lane of values of type `aval`, whose lanes lie along `axis`."""
+    del size
+    if axis is None:
+        return aval
+    return aval.update(shape=aval.shape[:axis] + aval.shape[axis + 1 :])
+
+
+def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
+    """The type of `size` lanes, along `axis`, of values of type `aval`."""
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+def find_top_trace(args: Any = ()) -> Any:
+    """The interpreter that processes what is bound now."""
+    del args
+    return current.get()
+
+
+def get_opaque_trace_state(convention: str = "") -> Any:
+    """What is equal as long as the same transformations are at work."""
+    del convention
+    return current.get()
