@@ -333,6 +333,30 @@ def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
     assert text == fnx.jit(f).lower(np.ones((n + 40, n + 40), dtype)).as_text("llvm")
 
 
+def test_a_large_array_that_is_soon_computed_is_not_stored():
+    def limited(u, difference):
+        d = difference(u)
+        s = jnp.where(d[1:] * d[:-1] > 0.0, d[1:] - d[:-1], 0.5 * d[1:])
+        f = u[1:-1] + s * s
+        return f[1:] - f[:-1]
+
+    def slope(u):
+        return u[1:] - u[:-1] + 0.5 * (u[1:] * u[:-1])
+
+    large, small = np.linspace(0.0, 3.0, 200_000), np.linspace(0.0, 3.0, 2_000)
+    assert program(lambda u: limited(u, slope), small).workspace > 0
+    p = program(lambda u: limited(u, slope), large)
+    assert count(p, Nest) == 1
+    assert p.workspace == 0
+    ours = fnx.jit(lambda u: limited(u, slope))
+    np.testing.assert_allclose(ours(large), limited(jnp.array(large), slope), rtol=0, atol=1e-14)
+    # A costly one is computed once, and so is one of many arrays.
+    assert program(lambda u: limited(u, lambda v: slope(jnp.exp(v))), large).workspace > 0
+    many = [large] * 3
+    p = program(lambda *us: limited(us[0], lambda v: slope(v) + slope(us[1]) * us[2][1:]), *many)
+    assert p.workspace > 0
+
+
 def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
     def f(x, depth):
         return x * (1.0 / depth) + jnp.cumsum(depth)

@@ -156,6 +156,23 @@ def test_last_vectors_overlap(n, dtype):
         assert ours.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [18, 39, 47])
+def test_last_vectors_of_rows_on_the_stack_overlap(n, dtype):
+    x = RNG.normal(size=(9, n, n)).astype(dtype)
+
+    def f(np_, x):
+        a = np_.tanh(x[:, 1:] - x[:, :-1])
+        return a[:, 1:] * a[:, :-1]
+
+    ours = jax.jit(lambda x: f(jnp, x))
+    tolerance = 2e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(ours(x), f(np, x), rtol=tolerance, atol=tolerance)
+    stages = ours.lower(x)
+    assert "stack" in stages.as_text("kernel")
+    assert stages.as_text("llvm").count("llvm.smin.i64(") == 3  # two loops, a declaration
+
+
 @pytest.mark.parametrize("shape", [(100, 20, 10), (40, 30, 70), (33, 17, 5)], ids=str)
 @pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 1)])
 def test_reductions_of_transposed_arrays(shape, order):

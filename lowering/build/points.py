@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
 from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Eval, Fill, Loop, Ref, Stmt, Store
 
 from . import fuse, views
@@ -37,10 +39,25 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
                 cost += h.state.cost
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
-    if -1 not in out.consumers and out.target is None and fuse.inlined(cost, uses) and not once:
-        out.state = Pull(r.fn, cost)
-        return
+    if -1 not in out.consumers and out.target is None and not once:
+        if fuse.inlined(cost, uses) or _is_cheaper_again(r.fn, out):
+            out.state = Pull(r.fn, cost)
+            return
     builder.join(out, r.fn, eqn.prim.name)
+
+
+def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
+    """Whether a large value costs less computed at each use than brought from memory."""
+    if out.size * itemsize(out.dtype) < fuse.FAR_BYTES:
+        return False
+    try:
+        e = fn(*[scalar.size(0) if n == 1 else scalar.var("int64") for n in out.shape])
+    except NeedsFlush:
+        return False
+    if len(buffers_read([e])) > fuse.FAR_SOURCES:
+        return False
+    work = walk.simple_work(e)
+    return work is not None and work * len(out.consumers) <= fuse.FAR_WORK
 
 
 def _reads_carry(builder: "Storage", h: Handle) -> bool:

@@ -37,7 +37,7 @@ def whole(loop: Loop) -> Loop:
         return loop
     exprs = [e for s in stores for e in (s.index, s.value)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
-    if written & read or any(b.space == "stack" for b in written | read):
+    if written & read:
         return loop
     lanes, longest = _lanes(exprs)
     if not lanes or loop.extent.attr > longest:

@@ -184,6 +184,24 @@ def _round(body: Iterable[Stmt], results: Iterable[Expr]) -> int:
     return sum(_work(stmt, seen) for stmt in body) + _expression_work(results, seen) + 1
 
 
+def simple_work(e: Expr) -> int | None:
+    """The loads and operations of an expression, without those of indices; None if one is costly."""
+    total, seen, stack = 0, set(), [e]
+    while stack:
+        e = stack.pop()
+        if e in seen or e.op in _CHEAP and not e.args:
+            continue
+        seen.add(e)
+        if e.op == "load":
+            total += 1
+            continue
+        if e.op not in _SIMPLE and e.op not in _CHEAP and e.op != "select":
+            return None
+        total += e.op not in _CHEAP
+        stack += e.args
+    return total
+
+
 def extent(e: Expr) -> int:
     """A loop's number of rounds, if it is known; a guess, if not."""
     return max(e.attr, 0) if e.op in ("size", "const") else _UNKNOWN_EXTENT
