@@ -12,7 +12,7 @@ from fnx.core.primitive import Primitive
 from fnx.ops.basic import zeros
 from fnx.ops.join import Iota
 
-from .trace import trace_closed
+from .trace import StageTracer, trace_closed
 
 
 class Renaming(dict[Var, Atom]):
@@ -64,24 +64,34 @@ def with_zeros(
 
 def counted(jaxpr: Jaxpr, consts: Sequence[Array]) -> tuple[Jaxpr, list[Array]]:
     """The jaxpr with those of its constants computed that only count: 0, 1, 2, ..."""
-    counts = [_counts(x) for x in consts]
+    counts = [_counting(x) for x in consts]
     if not any(counts):
         return jaxpr, list(consts)
     eqns, inputs = [], []
-    for v, counts_up in zip(jaxpr.inputs, counts):
-        if counts_up:
-            eqns.append(Eqn(Iota(0, v.aval.dtype, v.aval.shape), [], [v]))
-        else:
+    for v, made in zip(jaxpr.inputs, counts):
+        if made is None:
             inputs.append(v)
+        else:
+            eqns.append(Eqn(made, [], [v]))
     rest = jaxpr.inputs[jaxpr.consts :]
     new = Jaxpr([*inputs, *rest], [*eqns, *jaxpr.eqns], jaxpr.outs, len(inputs), jaxpr.name)
-    return new, [x for x, c in zip(consts, counts) if not c]
+    return new, [x for x, c in zip(consts, counts) if c is None]
 
 
-def _counts(x: Array) -> bool:
-    if type(x) is not ConcreteArray or x.ndim != 1 or x.dtype.kind not in "iu":
-        return False
-    return x.size > 1 and x._value[-1] == x.size - 1 and bool(np.all(np.diff(x._value) == 1))
+def _counting(x: Array) -> Iota | None:
+    """What makes an array that counts along one axis, and has no others but of size 1."""
+    if x.aval.dtype.kind not in "iu" or max(x.shape, default=1) != x.size or x.size < 2:
+        return None
+    axis = x.shape.index(x.size)
+    if type(x) is StageTracer:
+        maker = next((e for e in x.owner.eqns if x._var in e.outs), None)
+        same = maker is not None and isinstance(maker.prim, Iota)
+        return Iota(axis, x.dtype, x.shape) if same else None
+    if type(x) is not ConcreteArray:
+        return None
+    line = x._value.reshape(-1)
+    counts = line[-1] == x.size - 1 and bool(np.all(np.diff(line) == 1))
+    return Iota(axis, x.dtype, x.shape) if counts else None
 
 
 def live(eqns: Sequence[Eqn], outs: Iterable[Atom], known: Iterable[Var] = ()) -> list[Eqn]:

@@ -53,6 +53,7 @@ from .scan_reverse import (
     without_fixed,
 )
 from .simplify import dce, simplify, used_inputs
+from .spots import spotted
 
 Mask = tuple[bool, ...]
 _EAGER_WORK = 400  # so many equations are evaluated sooner than compiled
@@ -172,7 +173,7 @@ class Scan(Primitive):
     # --- reverse mode ---------------------------------------------------------------------------
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
-        small = simplify(self.jaxpr)
+        small = spotted(simplify(self.jaxpr), self.consts, self.carry)
         if holds_while(small):
             new = counted_loops(small, ranges_inside(self, ranges_of(primals)), Scan)
             known = self.with_jaxpr(new, self.consts, self.carry)
@@ -336,9 +337,9 @@ def _expand(scan: Scan) -> Jaxpr | None:
     """Fixed carries as constants, and what depends on constants alone before the loop."""
     fixed = fixed_carries(scan)
     inner = without_fixed(scan, fixed) if any(fixed) else scan
-    body = inner.jaxpr
+    body = spotted(inner.jaxpr, inner.consts, inner.carry)
     early, late = hoistable(body, inner.consts)
-    if not early and inner is scan:
+    if not early and body is scan.jaxpr:
         return None
     needed = reads(late, body.outs)
     kept = [v for e in early for v in e.outs if v in needed]

@@ -149,6 +149,12 @@ def _linear(
             k = int(x.value._value)  # type: ignore[attr-defined]
             sign = 1 if name == "add" else -1
             return sign * found[0], found[1], k + sign * found[2]
+    if name == "clamp" and all(type(x) is Literal for x in e.inputs[::2]):
+        found = _linear(e.inputs[1], maker, rows, outer)
+        low, high = [int(x.value._value) for x in e.inputs[::2]]  # type: ignore
+        if found is not None:
+            ends = _bounds(found, rows, outer)
+            return found if low <= ends[0] <= ends[1] <= high else None
     if name == "select_n" and len(e.inputs) == 3:
         test = maker.get(e.inputs[0])  # type: ignore[call-overload]
         found = _linear(e.inputs[1], maker, rows, outer)

@@ -16,6 +16,7 @@ from fnx.core.errors import (
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.collectives import bound_axes
+from fnx.interpreters.rewrite import counted
 from fnx.interpreters.trace import trace
 from fnx.ops.convert import ConvertElementType
 
@@ -76,7 +77,7 @@ def trace_body(
         structures.append(structure)
         return arrays
 
-    jaxpr, consts = trace(flat, avals, what=what, name=name_of(fun))
+    jaxpr, consts = counted(*trace(flat, avals, what=what, name=name_of(fun)))
     made = Traced(jaxpr, consts, structures[0])
     if not any(isinstance(c, Tracer) for c in consts):
         known[key] = around, made
