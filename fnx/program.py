@@ -35,16 +35,16 @@ class NativeBackend:
 
     name = "native"
 
-    def compile(self, jaxpr: Jaxpr, donated: Any = ()) -> Any:
+    def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Any:
         if config.backend.value == "reference":
             from fnx.lowering import reference
 
-            return reference.backend.compile(jaxpr, donated)
+            return reference.backend.compile(jaxpr, donated, simplified)
         # A program may be compiled while another is traced, or by a callback of one that runs.
         with _compiling, use(evaluate), _without_collections():
             from fnx.lowering import cpu
 
-            return cpu.backend.compile(jaxpr, donated)
+            return cpu.backend.compile(jaxpr, donated, simplified)
 
 
 BACKEND = NativeBackend()

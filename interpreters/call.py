@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 
@@ -27,14 +28,22 @@ Compiled = Callable[[Sequence[Array]], Sequence[Array]]
 class Backend(Protocol):
     """Makes functions on concrete arrays of jaxprs."""
 
-    def compile(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()) -> Compiled: ...
+    def compile(
+        self,
+        jaxpr: Jaxpr,
+        donated: tuple[int, ...] = (),
+        simplified: Callable[[], Jaxpr] | None = None,
+    ) -> Compiled:
+        """`simplified` makes the jaxpr that is compiled, where the given one is not known already."""
+        ...
 
 
 def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
     key = ("compiled", backend, config.backend.value, donated)
     if key not in jaxpr.memo:
-        jaxpr.memo[key] = backend.compile(simplify(jaxpr, final=True), donated)
+        owner = ref(jaxpr)  # which keeps what is made here, not the other way round
+        jaxpr.memo[key] = backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
     return jaxpr.memo[key]
 
 

@@ -7,7 +7,7 @@ are run: a process that recalls its programs needs none of them.
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
-from fnx.lowering.runtime import donation, load
+from fnx.lowering.runtime import load
 
 from . import digest
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fnx.lowering.ir.kernel import Program
 
     from .report import MemoryAnalysis
+
+Simplified = Callable[[], Jaxpr]
 
 
 @contextmanager
@@ -46,14 +48,21 @@ def _spec(aval: ShapedArray) -> tuple:
 class Compiled:
     """A jaxpr as native code: called with a list of arrays, it gives a list of arrays.
 
-    `seconds` holds the time of each pass, `program` the Kernel IR, `emitted` the LLVM IR.
+    `simplified` makes the jaxpr that is lowered; a program that was seen before is found by the name
+    of the one it is made of. `seconds` holds the time of each pass, `program` the Kernel IR,
+    `emitted` the LLVM IR.
     """
 
-    def __init__(self, jaxpr: Jaxpr, donated: tuple[int, ...] = ()):
-        self.jaxpr, self.donated = jaxpr, donated
+    def __init__(
+        self, jaxpr: Jaxpr, donated: tuple[int, ...] = (), simplified: Simplified | None = None
+    ):
+        self._simplified, self.donated = simplified or (lambda: jaxpr), donated
         self.seconds: dict[str, float] = {}
         self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
-        name = None if config.check.value else digest.of(jaxpr, self.donated)
+        name = None
+        if not config.check.value:
+            # Rules of users have no name, and are not in what is lowered.
+            name = digest.of(jaxpr, donated) or digest.of(self.jaxpr, donated)
         start = time.perf_counter()
         found = load.recall(name, *self._types)
         if found is None:
@@ -89,6 +98,11 @@ class Compiled:
     # --- the passes
 
     @cached_property
+    def jaxpr(self) -> Jaxpr:
+        """What is lowered."""
+        return self._simplified()
+
+    @cached_property
     def _built(self) -> tuple["Program", list[str]]:
         from . import program
 
@@ -118,15 +132,17 @@ class Compiled:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
         if not self.executable.aliases:
             return self.executable.fast
-        weak = [v.aval.weak_type for v in self.jaxpr.outs]
+        from fnx.lowering.runtime import donation
+
+        weak = [weak_type for *_, weak_type in self._types[1]]
         return donation.calling(self.executable.fast, self.executable.aliases, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         outs = self.fast(args)
         if outs is NotImplemented:
             values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
-            avals = self.jaxpr.in_avals
-            outs = self.fast([ConcreteArray(v, a.weak_type) for v, a in zip(values, avals)])
+            avals = self._types[0]
+            outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
         return outs
 
     def kernel_text(self) -> str:
@@ -168,8 +184,10 @@ class Backend:
 
     name = "cpu"
 
-    def compile(self, jaxpr: Jaxpr, donated: Any = ()) -> Compiled:
-        return Compiled(jaxpr, tuple(donated))
+    def compile(
+        self, jaxpr: Jaxpr, donated: Any = (), simplified: Simplified | None = None
+    ) -> Compiled:
+        return Compiled(jaxpr, tuple(donated), simplified)
 
 
 backend = Backend()

@@ -14,7 +14,13 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.dtypes import NAME
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
+
+try:  # as in the cache
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 
 class Nameless(Exception):
@@ -46,8 +52,17 @@ def _jaxpr(jaxpr: Jaxpr) -> tuple:
     return "jaxpr", jaxpr.consts, inputs, tuple(lines), use(jaxpr.outs)
 
 
+def _inner(jaxpr: Jaxpr) -> tuple:
+    """A jaxpr in a primitive, which may be in many."""
+    if "digest" not in jaxpr.memo:
+        data = marshal.dumps(_jaxpr(jaxpr), 2)
+        jaxpr.memo["digest"] = blake2b(data, digest_size=32).digest()
+    return "jaxpr", jaxpr.memo["digest"]
+
+
 def _aval(aval: ShapedArray) -> tuple:
-    return tuple(map(int, aval.shape)), str(aval.dtype), aval.weak_type
+    dtype = aval.dtype
+    return tuple(map(int, aval.shape)), NAME.get(dtype) or str(dtype), aval.weak_type
 
 
 def _literal(atom: Literal) -> tuple:
@@ -120,7 +135,7 @@ def _fields(kind: type) -> list:
 
 _known: dict[type, list] = {}
 _NAMED: dict[type, Any] = {
-    Jaxpr: _jaxpr,
+    Jaxpr: _inner,
     ShapedArray: lambda aval: ("aval", *_aval(aval)),
     types.FunctionType: _function,
     np.ufunc: lambda ufunc: ("ufunc", ufunc.__name__),

@@ -14,6 +14,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config
 from fnx.core.array import ConcreteArray
+from fnx.interpreters import call
 from fnx.interpreters.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.lowering import digest
@@ -116,6 +117,59 @@ def test_a_second_process_runs_no_passes(tmp_path):
     assert first[0] == second[0]
     assert first[1] > 0
     assert second[1:] == [0, []]
+
+
+def test_a_known_program_is_not_simplified(monkeypatch):
+    def make():
+        inner = fnx.jit(lambda x: jnp.sin(x) * 1.375)
+        return fnx.jit(lambda x: (inner(x) + inner(x * 2), 2.0, x.sum()))
+
+    first = make()(X)
+    monkeypatch.setattr(call, "simplify", None)
+    again = make()(X)
+    for a, b in zip(first, again, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.aval == b.aval
+    with pytest.raises(TypeError):
+        fnx.jit(lambda x: jnp.sin(x) * 1.625)(X)
+
+
+def test_a_program_with_rules_of_users_is_known_by_what_is_lowered():
+    def make():
+        @fnx.custom_jvp
+        def f(x):
+            return jnp.sin(x) * 1.1875
+
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+        return fnx.jit(lambda x: f(x) + 1.0).lower(X)
+
+    raw = make().program.jaxpr
+    assert digest.of(raw) is None
+    assert digest.of(simplify(raw, final=True)) is not None
+    first = make().compile()(X)
+    again = make().compile()
+    assert "recall" in again.seconds
+    np.testing.assert_array_equal(first, again(X))
+
+
+def test_simplified_programs_have_the_types_of_what_they_are_made_of():
+    for sample in all_samples():
+        args = [ConcreteArray(np.asarray(a)) for a in sample.args]
+        jaxpr = trace_closed(lambda *xs, p=sample.prim: p.bind(*xs), [a.aval for a in args])
+        simple = simplify(jaxpr, final=True)
+        assert simple.in_avals == jaxpr.in_avals
+        assert simple.out_avals == jaxpr.out_avals
+
+
+def test_a_jaxpr_in_many_places_is_named_once():
+    def twice(f):
+        return fnx.jit(lambda x: f(f(x)))
+
+    f = jnp.sin
+    for _ in range(40):  # a tree of a million million calls
+        f = twice(f)
+    jaxpr = fnx.jit(f).trace(X).jaxpr.jaxpr
+    assert len(digest.of(jaxpr)) < 10_000
 
 
 def test_what_is_shown_of_a_recalled_program():

@@ -188,7 +188,7 @@ def made(text=None):
 
 
 def changed(found, **more):
-    return image.Image(**{**found.__dict__, **more})
+    return found._replace(**more)
 
 
 @pytest.mark.parametrize(

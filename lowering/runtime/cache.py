@@ -13,9 +13,9 @@ import re
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from fnx.core import config
 
@@ -37,8 +37,7 @@ class CacheWarning(RuntimeWarning):
     """The cache of compiled code cannot be written; fnx works on without it."""
 
 
-@dataclass(frozen=True)
-class Info:
+class Info(NamedTuple):
     """What the cache holds: its folder, the number of entries, bytes, and the bound on bytes."""
 
     folder: Path
@@ -111,16 +110,23 @@ def _compiler() -> str:
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
-    digest = blake2b(digest_size=_DIGEST)
+    lines: list[str] = []
     for package in ("fnx", "fnx.interpreters", "fnx.lowering"):
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
-            for folder, folders, files in os.walk(root):
-                folders[:] = sorted(name for name in folders if name != "__pycache__")
-                for name in sorted(files):
-                    stat = os.stat(os.path.join(folder, name))
-                    digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns};".encode())
-    return digest.hexdigest()
+            _stamps(root, lines)
+    return blake2b("\n".join(lines).encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _stamps(place: str, lines: list[str]) -> None:
+    """Name, size and time of each source file below a folder."""
+    with os.scandir(place) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.endswith(".py"):
+                stat = entry.stat()
+                lines.append(f"{entry.name} {stat.st_size} {stat.st_mtime_ns}")
+            elif entry.is_dir() and entry.name != "__pycache__":
+                _stamps(entry.path, lines)
 
 
 # --- entries -----------------------------------------------------------------------------------
@@ -136,26 +142,24 @@ def get(name: str) -> bytes | None:
         return None
     path = _path(name)
     try:
-        data = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            used = os.fstat(file.fileno()).st_mtime
+            data = file.readall()
     except OSError:
         return None
     if data[: len(_MAGIC)] != _MAGIC or _checksum(data[_HEADER:]) != data[len(_MAGIC) : _HEADER]:
         with contextlib.suppress(OSError):
             path.unlink()
         return None
-    _renew(path)
+    # Entries are evicted by age since their last use, which is noted about once a day.
+    if time.time() - used > _FRESH:
+        with contextlib.suppress(OSError):
+            os.utime(path)
     return data[_HEADER:]
 
 
 def _checksum(payload: bytes) -> bytes:
     return blake2b(payload, digest_size=_DIGEST).digest()
-
-
-def _renew(path: Path) -> None:
-    """Entries are evicted by age since their last use, which is noted about once a day."""
-    with contextlib.suppress(OSError):
-        if time.time() - path.stat().st_mtime > _FRESH:
-            os.utime(path)
 
 
 def put(name: str, payload: bytes) -> bool:

@@ -8,9 +8,8 @@ import ctypes
 import marshal
 import struct
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fnx.lowering.target.pages import Pages
 
@@ -18,8 +17,7 @@ _REACH = 1 << 31  # of a call, which holds the distance in 32 bits
 _WORD = (1 << 64) - 1
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Image:
+class Image(NamedTuple):
     """Code, with its constants and tables, then from `writable` on its variables.
 
     `words` are 8 bytes each: where, which of `names` or -1 for the image's own start, and what to
@@ -36,7 +34,7 @@ class Image:
     exports: dict[str, int]
 
     def packed(self) -> bytes:
-        return marshal.dumps(astuple(self))
+        return marshal.dumps(tuple(self))
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Image":

@@ -7,10 +7,9 @@ without the wrapper, on interpreters that it does not know.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ _NUMBERS = (bool, int, float, complex)
 _words = {None: 0, True: id(True), False: id(False)}
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(NamedTuple):
     """What an input must be, or an output will be; `weak_type` None means any."""
 
     shape: tuple[int, ...]

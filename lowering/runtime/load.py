@@ -7,8 +7,7 @@ later process need not generate the code to find it.
 import contextlib
 import marshal
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fnx.core.errors import CompileError
 
@@ -22,8 +21,7 @@ warm_up = machine.warm_up
 Specs = Sequence[tuple]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Image:
+class Image(NamedTuple):  # soon defined: a second process starts with this
     """A program on disk: the key of its code, the run time's routines that this calls, its numbers.
 
     `aliases`: the number of a result, and that of the input in whose memory it is left.
@@ -60,7 +58,7 @@ def load(
     image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes, pairs)
     if name is not None:
         with contextlib.suppress(ValueError):  # it calls back into this process
-            cache.put(_key(name), marshal.dumps(astuple(image)))
+            cache.put(_key(name), marshal.dumps(tuple(image)))
     return _executable(code, memory_hit, image, inputs, outputs)
 
 
