@@ -11,6 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.call import Jit, compiled
+from fnx.tree_util import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
 _compiling = threading.RLock()
@@ -109,8 +110,8 @@ class Program:
         self.donated = tuple([len(consts) + k for k in donated])  # inputs of the jaxpr
         # Arguments -> leaves; None, or KeyError, where their structure is another.
         self.empty = empty or Empty({}, {})
-        self.take: Any = None if self.empty.inputs else treecode.flattener(arguments)
-        build = treecode.builder(structure) or structure.unflatten
+        self.take: Any = None if self.empty.inputs else treecode.flattener(arguments, registered)
+        build = treecode.builder(structure, registered) or structure.unflatten
         self.build = self.empty.building(build) if self.empty.outs else build
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
         self.run: Any = None

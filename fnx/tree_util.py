@@ -9,12 +9,14 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from keyword import iskeyword
 from typing import Any, TypeVar
 
 import optree
 from optree import PyTreeSpec as PyTreeDef
 
 from fnx.core.errors import InvalidValue
+from fnx.core.treecode import Registered
 from fnx.tree_keys import DictKey as DictKey
 from fnx.tree_keys import FlattenedIndexKey as FlattenedIndexKey
 from fnx.tree_keys import GetAttrKey as GetAttrKey
@@ -491,7 +493,21 @@ def register_dataclass(
         return nodetype(**dict(zip(meta, static)), **dict(zip(data, children)))
 
     optree.register_pytree_node(nodetype, flatten, unflatten, namespace=_SPACE)
+    _fields[nodetype] = data, meta
     return nodetype
+
+
+_fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}  # of classes registered by them
+
+
+def registered(kind: type) -> Registered | None:
+    """How objects of a registered class are taken apart and rebuilt; None for other classes."""
+    entry = optree.register_pytree_node.get(kind, namespace=_SPACE)
+    if entry is None or entry.kind != optree.PyTreeKind.CUSTOM:
+        return None
+    names = _fields.get(kind)
+    plain = names is not None and all(n.isidentifier() and not iskeyword(n) for n in sum(names, ()))
+    return Registered(entry.flatten_func, entry.unflatten_func, names if plain else None)
 
 
 def _check_fields(nodetype: type, given: set[str], dropped: set[str]) -> None:

@@ -148,7 +148,6 @@ NUMBERS = [
     ("bool", False, True),
     ("bool", 1, False),
     ("complex128", 1j, False),
-    ("float64", np.float64(2.5), False),
 ]
 
 
@@ -167,6 +166,15 @@ def test_python_numbers(kind, number, fits):
     assert strong.fast([number]) is NotImplemented
     vector = load.load(Emitted(copies([LLVM[kind]])), [((1,), kind, weak)], spec, 0)
     assert vector.fast([number]) is NotImplemented
+
+
+def test_scalars_of_numpy_are_strong():
+    number, spec = np.float64(2.5), [((), "float64", False)]
+    (out,) = load.load(Emitted(copies(["double"])), spec, spec, 0).fast([number])
+    assert out._value == 2.5
+    for other in ([((), "float64", True)], [((1,), "float64", False)], [((), "int64", False)]):
+        executable = load.load(Emitted(copies(["double"])), other, spec, 0)
+        assert executable.fast([number]) is NotImplemented
 
 
 @pytest.mark.parametrize("count", [1, 3, 40, 500])

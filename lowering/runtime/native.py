@@ -113,6 +113,8 @@ def _layout_is_known() -> bool:
         and _word((leaf,), layout.TUPLE_ITEMS) == id(leaf)
         and ctypes.c_int64.from_address(_word(items, layout.ITEMS)).value == id(leaf)
         and ctypes.c_double.from_address(id(number) + layout.FLOAT).value == number
+        and ctypes.c_int8.from_address(id(np.int8(-3)) + layout.FLOAT).value == -3
+        and ctypes.c_double.from_address(id(np.complex128(2j)) + layout.FLOAT + 8).value == 2
         and _word(array.dtype, layout.SCALAR_TYPE) == id(np.float64)
         and ctypes.string_at(id(array.dtype) + layout.BYTE_ORDER, 1) == b"="
         and _numpy_api()[2] == id(np.ndarray)

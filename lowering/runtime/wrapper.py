@@ -158,10 +158,21 @@ def _accept(module: Module) -> None:
             with f.when(f.compare("ne", fits, 0), likely=True):
                 f.store(f.pointer(array, DATA), place)
                 f.ret(i32(1))
+        _numpy_scalar(f, record, leaf, place)
         with f.when(f.compare("eq", f.load(record, 8 * SCALAR), 0)):
             f.ret(i32(0))
         f.store(slot, place)
         f.ret(f.call("scalar", "i32", leaf, record, slot))
+
+
+def _numpy_scalar(f: Function, record: Value, leaf: Value, place: Value) -> None:
+    """A NumPy scalar, np.float64(1), holds its number itself."""
+    kind = f.pointer(f.pointer(record, 8 * DESCR), SCALAR_TYPE)
+    with f.when(f.same(f.pointer(leaf, TYPE), kind)):
+        weak = f.same(f.pointer(record, 8 * WEAK), f.object("_Py_TrueStruct"))
+        with f.unless(f.either(weak, f.compare("ne", f.load(record, 8 * RANK), 0))):
+            f.store(f.at(leaf, FLOAT), place)
+            f.ret(i32(1))
 
 
 # --- outputs -----------------------------------------------------------------------------------
