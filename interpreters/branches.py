@@ -19,7 +19,7 @@ from .rewrite import with_zeros
 from .sink import SMALL, Sunk, sink
 
 if TYPE_CHECKING:
-    from .control import Cond
+    from .cond import Cond
 
 Mask = tuple[bool, ...]
 

@@ -26,8 +26,8 @@ from .simplify import dce, simplify, used_inputs
 from .trace import trace_closed
 
 if TYPE_CHECKING:
-    from .control import While
     from .scan import Scan
+    from .while_loop import While
 
 MANY = 1 << 20  # rounds, from which on a stack of something for each would be too large
 _INT = np.dtype(np.int64)

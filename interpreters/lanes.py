@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 Mask = tuple[bool, ...]
 
 
+def choose(index: Array, cases: Sequence[Array]) -> Array:
+    """Lane by lane, one of the cases."""
+    if cases[0].ndim > 1:
+        index = Broadcast(cases[0].shape, (0,))(index)
+    return select_n(index, *cases) if len(cases) > 1 else cases[0]
+
+
 def may_part(prim: Primitive, size: int) -> bool:
     """Whether lanes may take a primitive that carries jaxprs one after the other.
 

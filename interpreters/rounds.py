@@ -25,8 +25,8 @@ from .linearize import linearize_jaxpr
 from .trace import trace_closed
 
 if TYPE_CHECKING:
-    from .control import While
     from .scan import Scan
+    from .while_loop import While
 
 _INT = np.dtype(np.int64)
 _FEW = 1 << 12  # rounds: a row for each of them is never too much

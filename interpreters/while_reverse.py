@@ -31,7 +31,7 @@ from .simplify import dce, used_inputs
 from .trace import trace
 
 if TYPE_CHECKING:
-    from .control import While
+    from .while_loop import While
 
 _INT = np.dtype(np.int64)
 _LARGEST_BASE, _LEAST_BASE = 1024, 8

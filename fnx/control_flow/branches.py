@@ -17,7 +17,7 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
-from fnx.interpreters.control import Cond
+from fnx.interpreters.cond import Cond
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar

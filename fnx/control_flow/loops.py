@@ -18,9 +18,9 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
-from fnx.interpreters.control import While
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import CapturedRefs
+from fnx.interpreters.while_loop import While
 from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType

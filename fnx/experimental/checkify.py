@@ -19,9 +19,10 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
 from fnx.core.source import at_line
 from fnx.experimental.checks import Check, CheckError, Error, Site, check, check_error, debug_check
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
-from fnx.interpreters.control import Cond, While
+from fnx.interpreters.cond import Cond
 from fnx.interpreters.scan import Scan
 from fnx.interpreters.trace import trace, trace_closed
+from fnx.interpreters.while_loop import While
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.indexing import AnyScatter, Gather
 

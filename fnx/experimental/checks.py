@@ -14,7 +14,7 @@ from fnx.core.dtypes import canonical
 from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
-from fnx.interpreters.control import Cond
+from fnx.interpreters.cond import Cond
 from fnx.ops.basic import move_axis
 from fnx.ops.compose import Program
 from fnx.ops.convert import ConvertElementType

@@ -1,0 +1,243 @@
+"""Cond: branches of which a value chooses one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray
+from fnx.core.errors import TypeMismatch
+from fnx.core.interpreter import Tracer, evaluate, use
+from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
+from fnx.core.primitive import Primitive
+from fnx.core.recipe import Branch, Operand, Recipe
+from fnx.ops.basic import scalar
+from fnx.ops.elementwise import stop_gradient
+from fnx.ops.select import clamp, eq
+
+from .batching import batch_jaxpr, place_axis
+from .branches import adding_branches, filled, transpose_adding, union
+from .call import (
+    Backend,
+    check_operands,
+    given,
+    only,
+    split_call,
+    spread,
+    typed,
+    undefined,
+)
+from .jvp import has_tangent, jvp_jaxpr
+from .lanes import choose, guarded, may_part, one_by_one, worth_parting
+from .linearize import transpose_jaxpr
+from .rewrite import zeros_into
+from .scan import Scan
+from .simplify import dce, used_inputs
+from .sink import sunk_jaxpr
+
+Mask = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Cond(Primitive):
+    """Operand 0, an int32, says which of `branches` is applied to the others; it is clamped."""
+
+    branches: tuple[Jaxpr, ...]
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "cond"
+    multiple_results = True
+    jaxpr_fields = ("branches",)
+
+    def with_branches(self, branches: Sequence[Jaxpr]) -> "Cond":
+        return replace(self, branches=tuple(branches))
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for b in self.branches for e in b.eqns)
+
+    def abstract(self, index: ShapedArray, *avals: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore
+        if index.shape != () or index.dtype != np.dtype(np.int32):
+            raise TypeMismatch(f"cond by an index of type {index}; expected i32[]")
+        first = self.branches[0]
+        for b in self.branches:
+            check_operands(self.name, avals, b.in_avals)
+            if not all(x.like(y) for x, y in zip(b.out_avals, first.out_avals, strict=True)):
+                raise TypeMismatch(
+                    f"branches of cond give {first.out_avals} and {b.out_avals}; expected equal types"
+                )
+        return first.out_avals
+
+    def impl(self, index: np.ndarray, *values: np.ndarray) -> tuple:  # type: ignore[override]
+        branch = self.branches[min(max(int(index), 0), len(self.branches) - 1)]
+        with use(evaluate):
+            outs = eval_jaxpr(branch, [ConcreteArray(v) for v in values])
+        return typed(outs, self.branches[0].out_avals)
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Branch(self.branches)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        nonzero = given(tangents[1:])
+        parts = [jvp_jaxpr(b, nonzero) for b in self.branches]
+        mask = union([made for _, made in parts])
+        avals = [a.tangent() for a in self.branches[0].out_avals]
+        n = len(avals)
+        branches = [filled(j, n, made, mask, avals) for j, made in parts]
+        outs = self.with_branches(branches)(*primals, *only(nonzero, tangents[1:]))
+        return outs[:n], spread(mask, outs[n:])
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        nonzero = given(tangents[1:])
+        forward, linear, reads, mask = _linear_branches(self, nonzero)
+        n = len(self.branches[0].outs)
+        index, *operands = primals
+        outs = self.with_branches(forward)(*primals)
+        kept = only(reads, operands)
+        touts = self.with_branches(linear)(index, *kept, *outs[n:], *only(nonzero, tangents[1:]))
+        return outs[:n], spread(mask, touts)
+
+    def transpose(self, cts: tuple, index: Array, *args: Any) -> tuple:  # type: ignore[override]
+        linear, nonzero = undefined(args), given(cts)
+        added = adding_branches(self, linear, nonzero)
+        if added is not None:
+            return transpose_adding(self, added, cts, index, args)
+        parts = [transpose_jaxpr(b, linear, nonzero) for b in self.branches]
+        mask = union([made for _, made in parts])
+        avals = only(linear, self.branches[0].in_avals)
+        branches = [filled(j, 0, made, mask, avals) for j, made in parts]
+        values = [a for a, lin in zip(args, linear) if not lin]
+        outs = self.with_branches(branches)(index, *values, *only(nonzero, cts))
+        return (None, *spread(linear, spread(mask, outs)))
+
+    def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        (index, *operands), lanes = args, given(axes[1:])
+        operands = [
+            x if k is None else place_axis(size, x, k, 0) for x, k in zip(operands, axes[1:])
+        ]
+        if axes[0] is None:
+            mask = union([batch_jaxpr(b, size, lanes)[1] for b in self.branches])
+            branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
+            outs = self.with_branches(branches)(index, *operands)
+            return outs, spread(mask, [0] * sum(mask))
+        passed = _passed_on(self.branches, lanes, operands)
+        if may_part(self, size) and worth_parting(self.branches):
+            values = [place_axis(size, index, axes[0], 0), *operands]
+            outs = one_by_one(Scan, self, self.backend, size, values, (True, *lanes))
+            return _with_passed(outs, passed)
+        # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
+        # times an infinite slope were nan: there operands have no tangents.
+        shield = [
+            isinstance(x, Tracer) and has_tangent(x.aval) and (has or not x.shape)
+            for x, has in zip(operands, lanes)
+        ]
+        operands = [
+            place_axis(size, x, None, 0) if s and not has else x
+            for x, has, s in zip(operands, lanes, shield)
+        ]
+        lanes = tuple([has or s for has, s in zip(lanes, shield)])
+        cases = []
+        for k, b in enumerate(self.branches):
+            careful = guarded(b)
+            taken = None
+            if any(shield) or careful is not None:
+                taken = _takes(index, k, len(self.branches))
+            own = [
+                choose(taken, (stop_gradient(x), x)) if s else x for x, s in zip(operands, shield)
+            ]
+            if careful is None:
+                cases.append(eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], own))
+            else:
+                jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
+                cases.append(eval_jaxpr(jaxpr, [taken, *own]))
+        return _with_passed([choose(index, case) for case in zip(*cases)], passed)
+
+    def expand(self) -> Jaxpr | None:
+        """Equations that do the same with updates of arrays after the branch, if there are any."""
+        key = ("expand", self.branches)
+        memo = self.branches[0].memo
+        if key not in memo:
+            memo[key] = None if self.effects else sunk_jaxpr(self)
+        return memo[key]
+
+    def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
+        """Without the results that nobody needs, and the operands that no branch reads."""
+        small = [dce(b, used) for b in self.branches]
+        ins = union([used_inputs(b) for b in small])
+        branches = [Jaxpr(only(ins, b.inputs), b.eqns, b.outs, name=b.name) for b in small]
+        return self.with_branches(branches), (True, *ins), used
+
+
+def _passed_on(
+    branches: Sequence[Jaxpr], lanes: Sequence[bool], operands: Sequence[Array]
+) -> list[Array | None]:
+    """The operand without lanes that every branch gives as this result, or None."""
+    found: list[Array | None] = []
+    for column in zip(*[b.outs for b in branches]):
+        where = {b.inputs.index(o) if o in b.inputs else -1 for b, o in zip(branches, column)}
+        k = where.pop()
+        found.append(operands[k] if not where and k >= 0 and not lanes[k] else None)
+    return found
+
+
+def _with_passed(
+    outs: Sequence[Array], passed: Sequence[Array | None]
+) -> tuple[tuple[Array, ...], tuple[int | None, ...]]:
+    """Results with lanes along axis 0, but for those that are operands."""
+    chosen = tuple([o if p is None else p for o, p in zip(outs, passed, strict=True)])
+    return chosen, tuple([0 if p is None else None for p in passed])
+
+
+def _takes(index: Array, k: int, count: int) -> Array:
+    """Which lanes take branch `k` of so many."""
+    last = scalar(count - 1, index.dtype)
+    return eq(clamp(scalar(0, index.dtype), index, last), scalar(k, index.dtype))
+
+
+def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
+    """Branches of the forward cond and of the linear one, which operands the latter reads, and
+    which results have tangents. Branches share places for what they store, by type.
+    """
+    memo = cond.branches[0].memo
+    key = ("linear cond", cond.branches, nonzero)
+    if key in memo:
+        return memo[key]
+    parts = [split_call(b, nonzero) for b in cond.branches]
+    mask = union([p.mask for p in parts])
+    n = len(mask)
+    reads = tuple([any(k in p.inputs for p in parts) for k in range(len(nonzero))])
+    slots: list[ShapedArray] = []
+    places = [_places(p.forward.outs[n:], slots) for p in parts]
+    avals = [a.tangent() for a in cond.branches[0].out_avals]
+    forward, linear = [], []
+    for p, at in zip(parts, places):
+        eqns = list(p.forward.eqns)
+        by_slot = dict(zip(at, p.forward.outs[n:]))
+        stored = [by_slot[k] if k in by_slot else zeros_into(eqns, a) for k, a in enumerate(slots)]
+        outs = [*p.forward.outs[:n], *stored]
+        forward.append(Jaxpr(p.forward.inputs, eqns, outs, name=p.forward.name))
+        own = p.linear.inputs
+        m = len(p.inputs)
+        by_input = dict(zip(p.inputs, own))
+        by_place = dict(zip(at, own[m:]))
+        in_avals = cond.branches[0].in_avals
+        heads = [by_input.get(k) or Var(a) for k, a in enumerate(in_avals) if reads[k]]
+        middle = [by_place.get(k) or Var(a) for k, a in enumerate(slots)]
+        body = Jaxpr([*heads, *middle, *own[m + p.stored :]], p.linear.eqns, p.linear.outs)
+        linear.append(filled(body, 0, p.mask, mask, avals))
+    memo[key] = forward, linear, reads, mask
+    return memo[key]
+
+
+def _places(stored: Sequence[Atom], slots: list[ShapedArray]) -> list[int]:
+    """A slot of the right type for each value; slots that are lacking are added."""
+    taken: list[int] = []
+    for v in stored:
+        aval = v.aval.strong()
+        free = [k for k, a in enumerate(slots) if a == aval and k not in taken]
+        if not free:
+            slots.append(aval)
+            free = [len(slots) - 1]
+        taken.append(free[0])
+    return taken
