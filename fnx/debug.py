@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fnx.callbacks import Flat
 from fnx.flat import check_callable
 from fnx.nans import debug_nans as nans
@@ -60,9 +62,11 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     6.0
     """
     _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
+    options = np.get_printoptions()
 
     def show(*values: Any, **named: Any) -> None:
-        sys.stdout.write(_format(fmt, *values, **named) + "\n")
+        with np.printoptions(**options):
+            sys.stdout.write(_format(fmt, *values, **named) + "\n")
         sys.stdout.flush()
 
     callback(show, *args, ordered=ordered, **kwargs)

@@ -289,3 +289,15 @@ def test_dividing_one_element_touches_that_element():
     np.testing.assert_array_equal(jnp.asarray(x).at[np.array([1, 1])].divide(2.0), [1, 0.5, 3, 4])
     np.testing.assert_array_equal(jnp.asarray(x).at[2].power(2), [1, 2, 9, 4])
     assert jnp.arange(4).at[1].divide(2).dtype == np.float64
+
+
+@pytest.mark.parametrize("index", [[0], [0, [1]], [slice(None)], "a"])
+def test_lists_are_no_indices_of_updates_either(index):
+    x = jnp.arange(6).reshape(2, 3)
+    for use in (
+        lambda: x[index],
+        lambda: x.at[index],
+        lambda: fnx.jit(lambda x: x.at[index].set(0))(x),
+    ):
+        with pytest.raises(TypeError, match=r"fnx\.numpy\.array"):
+            use()

@@ -434,6 +434,15 @@ def test_an_effect_in_a_function_whose_result_nobody_uses():
     assert seen == [3.0, 4.0]
 
 
+def test_debug_print_keeps_the_print_options_of_its_call(capsys):
+    with np.printoptions(precision=2, suppress=True):
+        f = fnx.jit(lambda x: fnx.debug.print("{}", x))
+        f.lower(jnp.ones(3))
+        traced = fnx.make_jaxpr(f)(jnp.ones(3))
+    fnx.core.eval_jaxpr(traced.jaxpr, traced.consts, jnp.array([1.2345, 2.3456, 1e-7]))
+    assert capsys.readouterr().out == "[1.23 2.35 0.  ]\n"
+
+
 def test_debug_print(capsys):
     @fnx.jit
     def f(x):

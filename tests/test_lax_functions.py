@@ -219,3 +219,38 @@ def test_what_branches_pass_on_stays_the_same_for_all_lanes(run):
     x, y = run(mapped)(jnp.arange(4), 3.0)
     np.testing.assert_array_equal(x, [0, 2, 6, 9])
     assert float(y) == 3.0
+
+
+def test_broadcast_in_dim_may_permute():
+    x = np.arange(6.0).reshape(3, 2)
+    out = lax.broadcast_in_dim(x, (2, 3, 4), (1, 0))
+    np.testing.assert_array_equal(out, np.broadcast_to(x.T[:, :, None], (2, 3, 4)))
+    slope = fnx.grad(lambda x: lax.broadcast_in_dim(x, (2, 3, 4), (1, 0))[1].sum())(x)
+    np.testing.assert_array_equal(slope, [[0, 4], [0, 4], [0, 4]])
+    with pytest.raises(ValueError, match="broadcast_dimensions"):
+        lax.broadcast_in_dim(jnp.ones((3, 3)), (3, 3), (0, 0))
+
+
+def test_windows_of_dilated_operands():
+    # "SAME" counts the operand as it was: ceil(4 / 2) windows fit into it, three into the dilated one.
+    out = lax.reduce_window(jnp.ones((4, 6)), 0.0, lax.add, (3, 2), (2, 2), "SAME", (2, 1), (1, 2))
+    np.testing.assert_array_equal(out, [[4, 4, 2]] * 3)
+    x, w = jnp.ones((1, 1, 5, 4)), jnp.ones((1, 1, 3, 2))
+    with pytest.raises(ValueError, match="lhs_dilation"):
+        lax.conv_general_dilated(x, w, (1, 1), "SAME", lhs_dilation=(2, 1))
+
+
+def test_a_transform_over_no_axes_is_none():
+    x = jnp.ones((2, 3), "complex64")
+    assert lax.fft(x, "fft", ()) is x
+
+
+@pytest.mark.parametrize(
+    "dims", [((1,), (0,), (7,)), ((1,), (0, 0), (0,)), ((7,), (0,), (0,)), ((1,), (5,), (0,))]
+)
+def test_axes_of_gathers_and_scatters_must_exist(dims):
+    x, i = jnp.ones((3, 3)), jnp.zeros((2, 1), int)
+    with pytest.raises(TypeError):
+        lax.gather(x, i, lax.GatherDimensionNumbers(*dims), (1, 3))
+    with pytest.raises(TypeError):
+        lax.scatter(x, i, jnp.ones((2, 3)), lax.ScatterDimensionNumbers(*dims))

@@ -303,3 +303,16 @@ def test_powers_of_halves(exponent):
         np.testing.assert_allclose(f(edges), edges**exponent, rtol=1e-15)
         if abs(exponent) > 0.5:  # those have operations of their own, which treat -0 as IEEE does
             np.testing.assert_array_equal(f(-edges[:2]), (-edges[:2]) ** exponent)
+
+
+@pytest.mark.parametrize("name", ["log2", "log10"])
+def test_logarithms_of_complex_infinities_and_zero(name):
+    z = np.array(
+        [0, 1e-300 + 1e-20j, np.inf, complex(-np.inf, 0), complex(0, np.inf), 1e30 + 1e30j]
+    )
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(z)
+    for f in (getattr(jnp, name), fnx.jit(getattr(jnp, name))):
+        found = np.asarray(f(z))
+        np.testing.assert_allclose(found.real, expected.real, rtol=1e-13)
+        np.testing.assert_allclose(found.imag, expected.imag, rtol=1e-13)

@@ -361,3 +361,19 @@ def test_logarithms_of_beta_far_out():
     slope = fnx.vmap(fnx.grad(betaln))(a, b)
     digamma = scipy.special.digamma
     np.testing.assert_allclose(slope, digamma(a) - digamma(a + b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["average", "min", "max", "dense", "ordinal"])
+def test_ranks_of_rows_with_nan(method):
+    x = np.array([[3.0, np.nan, 1.0, 2.0], [1.0, 2.0, 3.0, 1.0]])
+    for axis in (None, 0, 1):
+        expected = scipy.stats.rankdata(x, method, axis=axis)
+        np.testing.assert_array_equal(fnx.scipy.stats.rankdata(x, method, axis=axis), expected)
+
+
+def test_spherical_harmonics_of_negative_polar_angles():
+    n, m = np.array([1, 1, 2, 3]), np.array([-1, 1, 0, -3])
+    theta, phi = np.array([-2.0, -0.5, -1.0, -3.0]), np.array([-4.0, 0.3, 5.0, 1.0])
+    expected = scipy.special.sph_harm_y(n, m, theta, phi)
+    found = fnx.scipy.special.sph_harm_y(n, m, theta, phi, n_max=3)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -291,4 +291,5 @@ def test_types_of_lanes():
     aval = fnx.core.ShapedArray((2, 3), np.dtype("float64"))
     assert jex.mapped_aval(3, 1, aval).shape == (2,)
     assert jex.unmapped_aval(4, 1, aval).shape == (2, 4, 3)
+    assert aval == fnx.core.ShapedArray([2, 3], float)
     assert jex.mapped_aval(3, None, aval) is aval is jex.unmapped_aval(3, None, aval)

@@ -20,8 +20,8 @@ class ShapedArray:
     __slots__ = ("_hash", "dtype", "shape", "weak_type")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False):
-        self.shape = shape
-        self.dtype = dtype
+        self.shape = shape if type(shape) is tuple else tuple(shape)
+        self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.canonical(dtype)
         self.weak_type = weak_type
         self._hash: int | None = None
 

@@ -81,7 +81,12 @@ def conv_general_dilated(
     right = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
     strides = tuple(int(s) for s in window_strides)
     if isinstance(padding, str):
-        sizes = [dilated(x.shape[k], d) for k, d in zip(numbers.lhs_spec[2:], left)]
+        if any(d != 1 for d in left):
+            raise InvalidValue(
+                f"conv_general_dilated with padding={padding!r} and lhs_dilation {left}; expected pairs of "
+                "numbers: what the word means of a dilated operand is not settled"
+            )
+        sizes = [x.shape[k] for k in numbers.lhs_spec[2:]]
         window = [dilated(w.shape[k], d) for k, d in zip(numbers.rhs_spec[2:], right)]
         padding = padtype_to_pads(sizes, window, strides, padding)
     pads = tuple((int(lo), int(hi)) for lo, hi in padding)

@@ -165,6 +165,8 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     x = to_array(x, "fft")
     if isinstance(fft_lengths, (int, np.integer)):
         raise TypeMismatch(f"fft_lengths {fft_lengths}; expected one length an axis, in a sequence")
+    if not len(fft_lengths):
+        return x
     transform = FFT(kind, tuple(int(n) for n in fft_lengths))
     if kind != "rfft" and not dtypes.is_complex(x.dtype):
         x = convert(x, dtypes.complex_of(x.dtype))

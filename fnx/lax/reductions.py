@@ -221,9 +221,8 @@ def reduce_window(
             raise ShapeError(f"reduce_window with {what} {sizes}; expected positive numbers")
     base = ones if base_dilation is None else tuple(base_dilation)
     inner = ones if window_dilation is None else tuple(window_dilation)
-    shape = [dilated(n, d) for n, d in zip(x.shape, base)]
     spread = [dilated(n, d) for n, d in zip(window, inner)]
-    pads = tuple(padtype_to_pads(shape, spread, strides, padding))
+    pads = tuple(padtype_to_pads(x.shape, spread, strides, padding))  # "SAME" as before dilation
     if not tree_util.treedef_is_leaf(structure):
         fold = _on_trees(computation, structure)
         outs = _general_window(xs, inits, fold, window, strides, pads, base, inner)

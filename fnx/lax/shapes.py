@@ -47,8 +47,11 @@ def broadcast_in_dim(
            [2, 2, 2]], dtype=int64)
     """
     del out_sharding
-    x = to_array(operand, "broadcast_in_dim")
-    return checked(Broadcast(_ints(shape), _ints(broadcast_dimensions)), x)
+    x, dims = to_array(operand, "broadcast_in_dim"), _ints(broadcast_dimensions)
+    if len(dims) == x.ndim and list(dims) != sorted(dims):
+        order = sorted(range(x.ndim), key=dims.__getitem__)
+        x, dims = Transpose(tuple(order))(x), tuple(sorted(dims))
+    return checked(Broadcast(_ints(shape), dims), x)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:

@@ -77,6 +77,7 @@ class AtIndex:
     __slots__ = ("array", "index")
 
     def __init__(self, array: Array, index: Any):
+        indexing.refuse_lists(index)
         self.array, self.index = array, index
 
     def __repr__(self) -> str:

@@ -97,7 +97,7 @@ def log2(x, /):
     Array([0., 3.], dtype=float64)
     """
     (x,) = promote_inexact("log2", x)
-    return ops.div(ops.log(x), constant(math.log(2), x.dtype))
+    return _divided_by(ops.log(x), math.log(2))
 
 
 def log10(x, /):
@@ -107,7 +107,15 @@ def log10(x, /):
     Array([0., 2.], dtype=float64)
     """
     (x,) = promote_inexact("log10", x)
-    return ops.div(ops.log(x), constant(math.log(10), x.dtype))
+    return _divided_by(ops.log(x), math.log(10))
+
+
+def _divided_by(x: Array, number: float) -> Array:
+    """Of a complex value both parts: complex division would make NaN of what is infinite."""
+    if not dtypes.is_complex(x.dtype):
+        return ops.div(x, constant(number, x.dtype))
+    part = constant(number, dtypes.real_of(x.dtype))
+    return ops.complex_(ops.div(ops.real(x), part), ops.div(ops.imag(x), part))
 
 
 def deg2rad(x, /):

@@ -204,6 +204,15 @@ def wrap(i: Array, n: int) -> Array:
 # --- reading -----------------------------------------------------------------------------------
 
 
+def refuse_lists(index: Any) -> None:
+    """Raise unless an index is one that JAX's arrays take: lists alone are none."""
+    if isinstance(index, (list, str)):
+        raise BadIndexType(
+            f"an array indexed by {type(index).__name__} {index!r:.40}; expected an array: "
+            "x[fnx.numpy.array(...)]"
+        )
+
+
 def getitem(x: Array, index: Any) -> Array:
     """x[index]: slices, integers, masks, arrays, None and ... as NumPy has them.
 
@@ -213,11 +222,7 @@ def getitem(x: Array, index: Any) -> Array:
         found = _eager(x, index)
         if found is not None:
             return found
-    if isinstance(index, (list, str)):
-        raise BadIndexType(
-            f"an array indexed by {type(index).__name__} {index!r:.40}; expected an array: "
-            "x[fnx.numpy.array(...)]"
-        )
+    refuse_lists(index)
     return read(x, plan(x.shape, index))
 
 

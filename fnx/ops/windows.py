@@ -124,11 +124,17 @@ class Windows:
 
     def check(self, rank: int) -> None:
         dims, operand, sizes = self.dims, self.operand, self.sizes
+        gone = (*dims.collapsed_slice_dims, *dims.operand_batching_dims)
+        groups = gone, dims.start_index_map
         problem = None
         if len(sizes) != len(operand) or any(
             not 0 <= s <= max(n, 1) for s, n in zip(sizes, operand, strict=False)
         ):
             problem = "slice sizes must be one per axis of the operand, and at most its length"
+        elif any(not 0 <= d < len(operand) for g in groups for d in g):
+            problem = f"axes of the operand must lie in [0, {len(operand)})"
+        elif any(len(set(g)) < len(g) for g in groups):
+            problem = "axes of the operand must be distinct"
         elif len(dims.offset_dims) != len(self.window_dims):
             problem = (
                 f"the windows have {len(self.window_dims)} axes that are neither collapsed nor "

@@ -46,6 +46,7 @@ def sph_harm_y(
 def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Array:
     """Legendre functions of cos(theta), normalised on the sphere, for m >= 0; 0 where m > n."""
     x, y = u.cos(theta), u.sin(theta)
+    y = where(y < 0, -y, y)  # as SciPy has them where theta is no polar angle
     start = zeros_like(x + n + m) + np.sqrt(0.25 / np.pi).astype(x.dtype)
 
     def diagonal(k: Any, p: Array) -> Array:

@@ -10,7 +10,7 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import averages, cumulative, nan_reduce, reduce, sorting
 from fnx.numpy import ufuncs as u
-from fnx.numpy.choice import take_along_axis
+from fnx.numpy.choice import take_along_axis, where
 from fnx.numpy.creation import full
 from fnx.numpy.functional import apply_along_axis
 from fnx.numpy.shapes import concatenate
@@ -80,6 +80,11 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
         return x.astype(float)
     order = sorting.argsort(x)
     place = sorting.argsort(order)
+    ranks = _ranks(x, order, place, method)
+    return where(reduce.any(u.isnan(x)), np.nan, ranks) if dtypes.is_inexact(x.dtype) else ranks
+
+
+def _ranks(x: Array, order: Array, place: Array, method: str) -> Array:
     if method == "ordinal":
         return (place + 1).astype(float)
     ranked = x[order]
