@@ -179,6 +179,18 @@ def test_out_of_bounds():
     same(x.at[np.array([0, 5])].add(1.0, mode="drop"), np.array([1.0, 1.0, 2.0]))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit])
+def test_each_index_is_clamped_along_its_own_axis(wrap):
+    x = np.arange(6.0).reshape(2, 3)
+    i, j = np.array([0, 5, 0, -9, 1]), np.array([5, 0, -7, 2, 3])
+    rows, columns = np.array([0, 1, 0, 0, 1]), np.array([2, 0, 0, 2, 2])
+    same(wrap(lambda x, i, j: x[i, j])(jnp.asarray(x), i, j), x[rows, columns])
+    same(wrap(lambda x, j: x[1, j])(jnp.asarray(x), j), x[1, columns])
+    lanes = np.stack([x, x + 10]), np.stack([j, j[::-1]])
+    found = wrap(fnx.vmap(lambda x, j: x[0, j]))(*lanes)
+    same(found, np.stack([x[0, columns], x[0, columns[::-1]] + 10]))
+
+
 def test_static_indices_make_slices_and_no_gather():
     def names(fn):
         return {eqn.prim.name for eqn in fnx.make_jaxpr(fn)(X).eqns}

@@ -198,7 +198,8 @@ class AnyScatter(Primitive):
             if inside or self.mode is not FILL:
                 self._combine(out, box, updates.reshape(w.sizes))
             return
-        at, good = w.positions(indices, self.mode)
+        mode = self.mode if self.mode is FILL else GatherScatterMode.CLIP
+        at, good = w.positions(indices, mode)
         if w.perm is not None:
             updates = updates.transpose(w.made)
         view = out.reshape(*w.before, w.block_size, *w.after)

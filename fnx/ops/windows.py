@@ -204,7 +204,10 @@ class Windows:
         if indices.dtype != _INT:
             indices = indices.astype(_INT)
         if self.plain:
-            return self._one(indices.reshape(self.batch_shape), mode, self.limits[0])
+            start = indices.reshape(self.batch_shape)
+            if mode is GatherScatterMode.PROMISE_IN_BOUNDS:
+                return start, None  # `take` clips
+            return self._one(start, mode, self.limits[0])
         total = inside = None
         for k, d in enumerate(self.dims.start_index_map):
             start, good = self._one(indices[..., k], mode, self.limits[k])
@@ -230,9 +233,7 @@ class Windows:
             if good.all():
                 return start, None
             return np.where(good, start, 0), good
-        if mode is GatherScatterMode.CLIP:
-            return np.minimum(np.maximum(start, 0), limit), None
-        return start, None
+        return np.minimum(np.maximum(start, 0), limit), None
 
     def box(self, indices: np.ndarray) -> tuple[tuple[slice, ...], bool]:
         """The only window (where `single`) as slices of the operand; and whether it is inside."""
