@@ -229,6 +229,20 @@ def test_gmres_solves_systems_that_are_not_symmetric():
         iterative.gmres(jnp.asarray(a), b, solve_method="other")
 
 
+@pytest.mark.parametrize("n", [1, 4, 10])
+@pytest.mark.parametrize("solver", [iterative.bicgstab, iterative.gmres])
+def test_sparse_right_sides_do_not_break_solvers_down(solver, n):
+    matrices = [3 * np.eye(n) + 0.1 * np.roll(np.eye(n), 1, 0)]
+    for seed in range(2):  # of small integers: inner products are zero exactly
+        rng = np.random.default_rng(seed)
+        matrices.append(2 * n * np.eye(n) + rng.integers(-2, 3, (n, n)))
+        matrices.append(matrices[-1] + 1j * rng.integers(-1, 2, (n, n)))
+    for a in matrices:
+        solve = lambda b, a=a: solver(jnp.asarray(a), b, tol=1e-12)[0]
+        columns = fnx.vmap(solve, out_axes=1)(np.eye(n, dtype=a.dtype))
+        check(a @ np.asarray(columns), np.eye(n, dtype=a.dtype))
+
+
 def rosenbrock(x, scale):
     return jnp.sum(scale * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
 

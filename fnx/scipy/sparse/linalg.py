@@ -154,35 +154,39 @@ def bicgstab(A, b, x0=None, *, tol=1e-5, atol=0.0, maxiter=None, M=None):
 def _bicgstab(
     apply: Callable, b: Array, x: Array, target: Array, limit: Any, precondition: Callable
 ) -> Array:
-    shadow = b - apply(x)
+    residual = b - apply(x)
     one = creation.ones((), b.dtype)
     zero = creation.zeros_like(b)
+    tiny = np.finfo(b.dtype).eps ** 2
 
     def go_on(s: tuple) -> Array:
         r, k = s[1], s[-1]
         return u.logical_and(u.logical_and(_square(r) > target, k < limit), k >= 0)
 
     def step(s: tuple) -> tuple:
-        x, r, p, v, rho, alpha, omega, k = s
+        old, r, shadow, p, v, rho, alpha, omega, k = s
         new = contract.vdot(shadow, r)
-        beta = new / rho * (alpha / omega)
-        p = r + beta * (p - omega * v)
+        # A residual at right angles to its shadow leads nowhere: start afresh from here.
+        lost = u.square(u.abs(new)) <= tiny * _square(shadow) * _square(r)
+        shadow = u.where3(lost, r, shadow)
+        new = u.where3(lost, _square(r).astype(b.dtype), new)
+        p = r + u.where3(lost, 0.0, new / rho * (alpha / omega) * (p - omega * v))
         ph = precondition(p)
         v = apply(ph)
         alpha = new / contract.vdot(shadow, v)
         half = r - alpha * v
-        early = _square(half) < target
+        early = _square(half) <= target
         sh = precondition(half)
         t = apply(sh)
         omega = contract.vdot(t, half) / contract.vdot(t, t)
-        x = x + alpha * ph + u.where3(early, 0.0, omega * sh)
+        x = old + alpha * ph + u.where3(early, 0.0, omega * sh)
         r = u.where3(early, half, half - omega * t)
-        broken = u.logical_or(
-            u.logical_and(omega == 0, u.logical_not(early)), u.logical_or(alpha == 0, new == 0)
-        )
-        return x, r, p, v, new, alpha, omega, u.where3(broken, -1, k + 1)
+        stuck = u.logical_and(omega == 0, u.logical_not(early))
+        broken = u.logical_or(stuck, u.logical_not(u.isfinite(_square(r))))
+        x = u.where3(broken, old, x)
+        return x, r, shadow, p, v, new, alpha, omega, u.where3(broken, -1, k + 1)
 
-    start = (x, shadow, zero, zero, one, one, one, creation.asarray(0))
+    start = (x, residual, residual, zero, zero, one, one, one, creation.asarray(0))
     return while_loop(go_on, step, start)[0]
 
 
