@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import recipe
 from fnx.core.jaxpr import Eqn, Var
-from fnx.lowering.build import boxes, branches, fuse, points, products, regions, updates
+from fnx.lowering.build import boxes, branches, fuse, lanewise, points, products, regions, updates
 from fnx.lowering.build.builder import Builder
 from fnx.lowering.build.values import Handle, Shape
 from fnx.lowering.ir.kernel import CallHost, Ref
@@ -15,6 +15,13 @@ from fnx.lowering.routines import blas, search
 
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
+    if builder.scope.position in builder.scope.lanewise:
+        of = blas.functions if isinstance(r, recipe.Library) else lanewise.functions
+        made = of(r, outs)
+        if made is not None:
+            for out, fn in zip(outs, made, strict=True):
+                lanewise.values(builder, eqn, out, fn)
+            return
     match r:
         case recipe.Point():
             points.point(builder, eqn, r, inputs, outs[0])

@@ -11,7 +11,7 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
-from . import boxes, together
+from . import boxes, lanewise, together
 from .order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
 from .values import OWN, Handle, Registers, Stored
@@ -101,6 +101,7 @@ class Builder(Storage):
         handles = self.scope.handles
         self.scope.eqns = jaxpr.eqns
         self.scope.chains, _ = box_chains(jaxpr)
+        self.scope.lanewise = lanewise.equations(jaxpr)
         uses: dict[Var, list[int]] = {}
         for k, eqn in enumerate(jaxpr.eqns):
             for atom in eqn.inputs:

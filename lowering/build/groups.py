@@ -13,7 +13,7 @@ from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import depends_on, replacing
+from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
 from . import fuse, reuse, short, tiles
@@ -24,10 +24,19 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(n for n in shape if n != 1)
 
 
+def places(shape: Shape) -> list[tuple[Expr | None, ...]]:
+    """The elements of one lane: their numbers along short axes, None along long ones."""
+    found: list[tuple] = [()]
+    for n in shape:
+        along = [None] if n > fuse.SMALL else [scalar.size(k) for k in range(n)]
+        found = [(*at, i) for at in found for i in along]
+    return found
+
+
 class Member:
     """A value of the group: its handle, and how an element is computed and where it is stored."""
 
-    __slots__ = ("expr", "fn", "handle", "name", "number", "shape", "target")
+    __slots__ = ("at", "expr", "fn", "handle", "name", "number", "shape", "target")
 
     def __init__(
         self,
@@ -37,9 +46,11 @@ class Member:
         number: int,
         name: str,
         target: Callable[..., tuple[Any, Expr]] | None = None,
+        at: tuple[Expr | None, ...] | None = None,
     ):
         self.shape, self.fn, self.handle, self.number = shape, fn, handle, number
         self.name, self.target = name, target
+        self.at = at  # the index along axes that the group has not, of one element of a lane
         self.expr: Expr
 
 
@@ -53,7 +64,10 @@ class FoldMember:
 
 
 class Group:
-    """One iteration space, its index variables, and what is computed at each point."""
+    """One iteration space, its index variables, and what is computed at each point.
+
+    At a point of lanes may be several elements of a value, which has more axes: short ones.
+    """
 
     def __init__(self, shape: Shape):
         self.shape = squeezed(shape)
@@ -63,20 +77,53 @@ class Group:
         self.axes: tuple[int, ...] | None = None  # of the folds, in the squeezed shape
         self.points: set[tuple[int, ...]] = set()  # ids of indices besides the plain one
         self.open = True
+        self.nodes: set[Expr] = set()  # of what is computed lane by lane
 
-    def index(self, shape: Shape, values: list[Expr] | None = None) -> tuple[Expr, ...]:
-        """The index of an array of `shape` at the group's point."""
+    def index(
+        self,
+        shape: Shape,
+        values: list[Expr] | None = None,
+        at: tuple[Expr | None, ...] | None = None,
+    ) -> tuple[Expr, ...]:
+        """The index of an array of `shape` at the group's point; `at`: along axes it has not."""
         rest = iter(self.vars if values is None else values)
+        if at is not None:
+            return tuple(next(rest) if i is None else i for i in at)
         zero = scalar.size(0)
         return tuple(zero if n == 1 else next(rest) for n in shape)
 
+    def indices(self, shape: Shape) -> list[tuple[Expr, ...]]:
+        """The indices of all elements of an array of `shape` at the group's point."""
+        if squeezed(shape) == self.shape:
+            return [self.index(shape)]
+        return [self.index(shape, at=at) for at in places(shape)]
+
     def covers(self, shape: Shape, index: tuple[Expr, ...]) -> bool:
         """Whether `index` is the group's own point."""
-        key = tuple(id(i) for i, n in zip(index, shape, strict=True) if n != 1)
-        return self.open and (key == tuple(map(id, self.vars)) or key in self.points)
+        if not self.open:
+            return False
+        pairs = list(zip(index, shape, strict=True))
+        key = tuple(id(i) for i, n in pairs if n != 1)
+        if self.nodes and any(n <= fuse.SMALL for _, n in pairs):
+            if all(i.op == "size" for i, n in pairs if n <= fuse.SMALL):
+                key = tuple(id(i) for i, n in pairs if n > fuse.SMALL)
+        return key == tuple(map(id, self.vars)) or key in self.points
 
     def allow(self, values: list[Expr]) -> None:
         self.points.add(tuple(map(id, values)))
+
+    def add_element(
+        self, handle: Handle, fn: Callable[..., Expr], expr: Expr, number: int, name: str, at: Any
+    ) -> None:
+        """One more element of a lane."""
+        member = Member(handle.shape, fn, handle, number, name, at=at)
+        member.expr = expr
+        self.members.append(member)
+        self.nodes.update(nodes([expr], self.nodes))
+
+    def is_full(self) -> bool:
+        """Whether a lane has so many operations that what follows is better done apart."""
+        return len(self.nodes) > fuse.LANE_NODES
 
 
 # --- nests -------------------------------------------------------------------------------------
@@ -107,7 +154,7 @@ class Nests:
 
     # A store of a member at a point: where to, and what.
     def _store(self, m: Member, values: list[Expr] | None = None) -> Store:
-        index = self.group.index(m.shape, values)
+        index = self.group.index(m.shape, values, m.at)
         expr = m.expr if values is None else m.fn(*index)
         if m.target is not None:
             buffer, position = m.target(*index)
@@ -183,7 +230,9 @@ class Nests:
 
     def _nest(self, body: list[Stmt], results: list[Expr]) -> None:
         group = self.group
-        names = [m.name for m in [*self.stores, *group.folds]] or ["nest"]
+        if group.nodes:
+            body = _with_known_strides(body)
+        names = list(dict.fromkeys(m.name for m in [*self.stores, *group.folds])) or ["nest"]
         work = walk.work(body)
         first = body[0] if body else None
         if work >= fuse.NEST_WORK and not results and len(body) == 1:
@@ -198,10 +247,24 @@ class Nests:
         return self.group.axes is not None and 0 not in self.group.axes
 
     def _note(self, names: list[str]) -> str:
-        members = [m.name for m in self.group.members]
+        members = [m.name for m in {id(m.handle): m for m in self.group.members}.values()]
         return (
             f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"
         )
+
+
+def _with_known_strides(body: list[Stmt]) -> list[Stmt]:
+    """A nest of lanes in which the vectoriser knows how far elements and lanes are apart.
+
+    Other sizes are parameters, and code is shared by all of them. How large a problem is, decides
+    over the code anyway.
+    """
+    found = {}
+    for e in walk.nodes(body):
+        if e.op == "size" and fuse.SMALL < e.attr <= fuse.PROBLEM:
+            found[e] = scalar.const(e.attr, "int64")
+    anew = replacing(found)
+    return [walk.rewritten(s, anew) for s in body]
 
 
 __all__ = ["FoldMember", "Folding", "Group", "Member", "Nests"]

@@ -130,7 +130,7 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
 
 def pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
     def choose(*index: Expr) -> Expr:
-        return _piece_at(r.pieces, index)
+        return piece_at(r.pieces, index)
 
     if fuse.is_small(out.shape):
         builder.registers(out, choose)
@@ -233,7 +233,7 @@ def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:
         columns: list[list[Expr]] = [[] for _ in outs]
         kept = [k for k in range(len(r.shape)) if k not in r.axes]
         for at in static_indices(tuple(r.shape[k] for k in kept)):
-            for column, e in zip(columns, _folded(r, kept, at), strict=True):
+            for column, e in zip(columns, folded(r, kept, at), strict=True):
                 column.append(e)
         return columns
 
@@ -252,7 +252,7 @@ def _outlined(
     places = [h.target or builder.new_stored(h) for h in outs]
     kept = [k for k in range(len(r.shape)) if k not in r.axes]
     spots = [scalar.var("int64", "i") for _ in kept]
-    values = _folded(r, kept, spots)
+    values = folded(r, kept, spots)
     body: list[Stmt] = [Eval(list(values))]
     for place, e in zip(places, values, strict=True):
         shape = tuple(r.shape[k] for k in kept)
@@ -267,7 +267,7 @@ def _outlined(
         builder.load_registers(h)
 
 
-def _folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, ...]:
+def folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, ...]:
     """The results at an index of the axes that are kept."""
     accs = r.init
     for along in static_indices(tuple(r.shape[k] for k in r.axes)):
@@ -278,7 +278,7 @@ def _folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, 
     return accs
 
 
-def _piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:
+def piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:
     """The element of the piece that holds `index`: decided now where it can be, else selected."""
     found: Expr | None = None
     for p in reversed(pieces):

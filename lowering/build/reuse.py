@@ -42,8 +42,9 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
                 continue  # another carry's
             if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):
                 continue
-            here = state.position(old.shape, group.index(old.shape))
-            if reads.get(state.buffer) == {id(here)} and _is_dead(builder, state.buffer):
+            own = {id(state.position(old.shape, ix)) for ix in group.indices(old.shape)}
+            read = reads.get(state.buffer)
+            if read is not None and read <= own and _is_dead(builder, state.buffer):
                 h.hint = state
                 taken.add(state.buffer)
                 break

@@ -9,7 +9,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
 
-from . import boxes, fuse, splits
+from . import boxes, fuse, lanewise, splits
 from .folds import Folds
 from .groups import Folding, Group, Member, Nests, squeezed
 from .values import (
@@ -20,6 +20,7 @@ from .values import (
     Registers,
     Shape,
     Stored,
+    memoised,
     static_indices,
 )
 
@@ -34,6 +35,7 @@ class Scope:
         self.groups: list[Group] = []
         self.eqns: tuple[Eqn, ...] = ()
         self.chains: set[int] = set()  # box updates that wait for the next of their chain
+        self.lanewise: set[int] = set()  # numbers of equations that are computed lanewise
         self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
 
 
@@ -130,7 +132,10 @@ class Storage:
     # --- open groups ---
 
     def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
-        """Make a value a member of the open group of its shape."""
+        """Make a value a member of the open group of its shape, or of its lanes."""
+        if out.lanewise:
+            lanewise.join(self, out, fn, name)
+            return
         self.member(out.shape, fn, out, name)
 
     def member(
@@ -152,7 +157,7 @@ class Storage:
             break
         group.members.append(member)
         if handle is not None:
-            handle.state = Pending(group, _memoised(fn))
+            handle.state = Pending(group, memoised(fn))
 
     def group_of(self, shape: Shape) -> Group:
         key = squeezed(shape)
@@ -366,15 +371,3 @@ class Storage:
                         self.store(handle)
             scope = scope.outer
         self.flush_all()
-
-
-def _memoised(fn: Callable[..., Expr]) -> Callable[..., Expr]:
-    memo: dict[tuple, Expr] = {}
-
-    def at(*index: Expr) -> Expr:
-        key = tuple(map(id, index))
-        if key not in memo:
-            memo[key] = fn(*index)
-        return memo[key]
-
-    return at

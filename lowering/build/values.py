@@ -106,6 +106,7 @@ class Handle:
         "consumers",
         "dtype",
         "hint",
+        "lanewise",
         "last_use",
         "scope",
         "shape",
@@ -124,6 +125,7 @@ class Handle:
         self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
         self.last_use: float = -1
         self.scope: Any = None
+        self.lanewise = False  # whether it is computed lane by lane, its short axes written out
 
     def __call__(self, *index: Expr) -> Expr:
         return self.state.read(self.shape, index)
@@ -146,3 +148,16 @@ def static_indices(shape: Shape) -> list[tuple[Expr, ...]]:
     for n in shape:
         found = [(*ix, scalar.size(k)) for ix in found for k in range(n)]
     return found
+
+
+def memoised(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of expressions that remembers what it gave."""
+    memo: dict[tuple, Any] = {}
+
+    def at(*index: Expr) -> Any:
+        key = tuple(map(id, index))
+        if key not in memo:
+            memo[key] = index, fn(*index)  # the index, too: other expressions must not get its ids
+        return memo[key][1]
+
+    return at

@@ -77,7 +77,7 @@ def _linear(e: Expr, axes: dict[int, int], known: dict[Expr, Linear]) -> Linear:
         return scalar.apply(e.op, left[0], right[0]), parts
     if e.op == "mul":
         for a, b in (e.args, e.args[::-1]):
-            if b.op == "size":
+            if b.op in ("size", "const"):
                 inner = linear(a, axes, known)
                 if inner is None:
                     return None

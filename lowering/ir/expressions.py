@@ -1,6 +1,6 @@
 """What scalar expressions are made of: their nodes, what they read, the same with parts replaced."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from fnx.core import scalar
@@ -11,13 +11,13 @@ from .kernel import Buffer
 T = TypeVar("T")
 
 
-def nodes(roots: Iterable[Expr]) -> Iterator[Expr]:
-    """All nodes of expressions, each once."""
+def nodes(roots: Iterable[Expr], known: Container[Expr] = ()) -> Iterator[Expr]:
+    """All nodes of expressions, each once; those below `known` ones are left out."""
     seen: set[Expr] = set()
     stack = list(roots)
     while stack:
         e = stack.pop()
-        if e not in seen:
+        if e not in seen and e not in known:
             seen.add(e)
             yield e
             stack.extend(e.args)

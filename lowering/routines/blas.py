@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe
+from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle
 from fnx.lowering.runtime import irvectors
 
@@ -13,6 +14,7 @@ from .stacks import LETTER, constant, same_bytes
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
+Functions = list[Callable[..., Expr]]
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
 _ANY_DTYPE: dict[str, Routine] = {
     **gemm.ROUTINES,
@@ -27,6 +29,9 @@ _LAPACK: dict[str, Routine] = {
     **reflections.ROUTINES,
     **tridiagonal.ROUTINES,
 }
+_ELEMENTS: dict[str, Callable[[recipe.Library, list[Handle]], Functions | None]] = {
+    "dot_general": gemm.elements,
+}
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})
 _OWN = frozenset({"cholesky_tangent", "cholesky_cotangent"})  # that LAPACK does not have
 
@@ -40,6 +45,12 @@ def known(r: recipe.Library) -> bool:
     if r.name in _OWN:
         return irvectors.exists(r.operands[0].dtype)
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
+
+
+def functions(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+    """The results by index, where they are few operations: of each of many small matrices."""
+    make = _ELEMENTS.get(r.name)
+    return make and make(r, outs)
 
 
 def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:

@@ -3,7 +3,7 @@
 Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for complex ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -142,17 +142,32 @@ def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
     return Handle(h.shape, h.dtype, builder.store(h))
 
 
-def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
+def _element(p: Product, dtype: str) -> Callable[..., Expr]:
+    """An element of the result by index, as one expression."""
     nb, nl = len(p.batch), len(p.left)
 
-    def element(ix: tuple[Expr, ...]) -> Expr:
+    def element(*ix: Expr) -> Expr:
         total = None
         for k in static_indices(p.inner):
             total = _sum(total, *p.term(ix[:nb], ix[nb : nb + nl], k, ix[nb + nl :]))
         assert total is not None
-        return scalar.cast(total, out.dtype)
+        return scalar.cast(total, dtype)
 
-    make = lambda: [element(ix) for ix in static_indices(out.shape)]
+    return element
+
+
+def elements(r: recipe.Library, outs: list[Handle]) -> list[Callable[..., Expr]] | None:
+    """The result by index, if its elements are short sums."""
+    dims, dtype = r.params
+    p = Product(*r.operands, dims, dtype)
+    if not 0 < p.k <= UNROLLED or dtype not in LETTER:
+        return None
+    return [_element(p, outs[0].dtype)]
+
+
+def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
+    element = _element(p, out.dtype)
+    make = lambda: [element(*ix) for ix in static_indices(out.shape)]
     builder.settle_registers(out, builder.evaluated(make))
 
 

@@ -1,0 +1,183 @@
+"""Lanewise: values of many small problems side by side, in one loop over the problems.
+
+A rotation of each of a thousand points is made of arrays of shapes (1000,), (1000, 3), (1000, 3, 3).
+Taken by shapes they are many nests, with arrays of temporaries in between. Here a value has one
+expression for each element of a problem, and all of them belong to the group of the long axes, the
+lanes: they share one loop, in which what is in between lives in registers.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from fnx.core import recipe, scalar
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, subjaxprs
+from fnx.core.recipe import Recipe
+from fnx.core.scalar import Expr
+
+from . import boxes, fuse, points
+from .groups import places
+from .values import Handle, NeedsFlush, Pending, Pull, Shape, memoised
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+Fn = Callable[..., Expr]
+
+
+# --- which equations ---------------------------------------------------------------------------
+
+
+def lanes(shape: Shape) -> Shape:
+    """The long axes of a shape; none if a problem has too many elements for registers."""
+    long = tuple(n for n in shape if n > fuse.SMALL)
+    return long if prod(n for n in shape if n <= fuse.SMALL) <= fuse.PROBLEM else ()
+
+
+def _problem(shape: Shape) -> Shape:
+    """The short axes of a shape."""
+    return tuple(n for n in shape if 1 < n <= fuse.SMALL)
+
+
+def equations(jaxpr: Jaxpr) -> set[int]:
+    """The equations that are computed lanewise.
+
+    Those over the same lanes that hang together, if one of them makes a problem's values of some
+    shape from others: what is elementwise alone is best done in the order of memory.
+    """
+    parent: dict[object, object] = {}
+
+    def root(x: object) -> object:
+        while parent.setdefault(x, x) is not x:
+            x = parent[x]
+        return x
+
+    mixing, found = [], {}
+    for k, eqn in enumerate(jaxpr.eqns):
+        over = {lanes(v.aval.shape) for v in eqn.outs}
+        if len(over) != 1 or () in over or not _is_plain(eqn):
+            continue
+        found[k] = first = eqn.outs[0]
+        mine = {_problem(v.aval.shape) for v in eqn.outs}
+        read = [a for a in eqn.inputs if type(a) is not Literal and lanes(a.aval.shape) in over]
+        for v in (*eqn.outs, *read):
+            parent[root(v)] = root(first)
+        if any(_problem(a.aval.shape) not in mine for a in read):
+            mixing.append(first)
+    roots = {id(root(v)) for v in mixing}
+    return {k for k, v in found.items() if id(root(v)) in roots}
+
+
+def _is_plain(eqn: Eqn) -> bool:
+    """Whether an equation may be computed lane by lane.
+
+    Products with a matrix that all lanes share, whose rows fill vectors, are those of matrices.
+    """
+    if eqn.prim.effects or any(True for _ in subjaxprs(eqn.prim)):
+        return False
+    if eqn.prim.name != "dot_general" or all(lanes(a.aval.shape) for a in eqn.inputs):
+        return True
+    row = _problem(eqn.outs[0].aval.shape)
+    return len(row) != 1 or row[0] < fuse.VECTOR_ROW
+
+
+# --- their elements ----------------------------------------------------------------------------
+
+
+def functions(r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
+    """The outputs of a recipe by index, of which those along short axes are numbers; if it has such."""
+    match r:
+        case recipe.Point():
+            return [r.fn]
+        case recipe.Reshape():
+            fn = _reshaped(r.operand.shape, outs[0].shape, r.operand)
+            return fn and [fn]
+        case recipe.Pieces():
+            return [lambda *index: points.piece_at(r.pieces, index)]
+        case recipe.Fold() if _is_short(r):
+            return _folds(r, len(outs))
+        case recipe.Update() if r.box is not None and _is_whole(*r.box, outs[0].shape):
+            box = (*r.box, r.value, r.combine is not None)
+            return [boxes.Boxes(r.operand, [box], 0, outs[0].shape).fn]
+    return None
+
+
+def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
+    """A reshape that leaves the lanes alone."""
+    at, to = ([k for k, n in enumerate(s) if n > fuse.SMALL] for s in (old, new))
+    cuts = [(*x, len(s)) for x, s in ((at, old), (to, new))]
+    if len(at) != len(to):
+        return None
+    spans = []  # of short axes, between the long ones
+    for (i, j), (m, n) in zip(zip((-1, *at), cuts[0]), zip((-1, *to), cuts[1])):
+        spans.append((old[i + 1 : j], new[m + 1 : n]))
+        if prod(old[i + 1 : j]) != prod(new[m + 1 : n]):
+            return None
+
+    def fn(*index: Expr) -> Expr:
+        found: list[Expr] = []
+        k = 0
+        for before, after in spans:
+            position = scalar.linear_index(index[k : k + len(after)], after)
+            k += len(after)
+            part = []
+            for n in reversed(before):
+                position, i = scalar.divmod_size(position, n)
+                part.append(i)
+            found += part[::-1]
+            if k < len(index):
+                found.append(index[k])
+                k += 1
+        return read(*found)
+
+    return fn
+
+
+def _is_short(r: recipe.Fold) -> bool:
+    """Whether only short axes are reduced, and few terms are to be written out."""
+    few = prod(n for n in r.shape if n <= fuse.SMALL) <= fuse.PROBLEM_TERMS
+    return few and all(r.shape[k] <= fuse.SMALL for k in r.axes)
+
+
+def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
+    kept = [k for k in range(len(r.shape)) if k not in r.axes]
+    at = memoised(lambda *index: points.folded(r, kept, index))
+    return [lambda *index, j=j: at(*index)[j] for j in range(outputs)]
+
+
+def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
+    """Whether a box holds all lanes."""
+    return all(
+        n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True)
+    )
+
+
+# --- their groups ------------------------------------------------------------------------------
+
+
+def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
+    """An output becomes a member of its lanes' group; what is only moved is pulled."""
+    out.lanewise = True
+    fn = memoised(fn)
+    if fuse.weight(eqn.prim.name) == 0 and -1 not in out.consumers and out.target is None:
+        out.state = Pull(fn, 0)
+    else:
+        join(builder, out, fn, eqn.prim.name)
+
+
+def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
+    """Make the elements of a value members of the open group of its lanes."""
+    while True:
+        group = builder.group_of(lanes(out.shape))
+        if group.is_full():
+            builder.flush(group)
+            continue
+        try:
+            made = [(at, fn(*group.index(out.shape, at=at))) for at in places(out.shape)]
+        except NeedsFlush as stop:
+            builder.flush(stop.group)
+            continue
+        break
+    for at, expr in made:
+        group.add_element(out, fn, expr, builder.scope.position, name, at)
+    out.state = Pending(group, fn)
