@@ -29,6 +29,8 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             points.reshape(builder, r, outs[0])
         case recipe.Pieces():
             points.pieces(builder, eqn, r, outs[0])
+        case recipe.Fold() if lanewise.fold(builder, eqn, r, inputs, outs):
+            pass
         case recipe.Fold():
             points.fold(builder, eqn, r, inputs, outs)
         case recipe.Cumulative():

@@ -71,7 +71,7 @@ class Folds(Nests):
             for f in group.folds:
                 self._values_at(f, point)
             for m in self.stores:
-                m.fn(*group.index(m.shape, point))
+                m.fn(*group.index(m.shape, point, m.at))
         except NeedsFlush:
             return False
         return True
@@ -130,9 +130,7 @@ class Folds(Nests):
         # Results come fold by fold, point by point, output by output.
         rest = iter(accs)
         for f in group.folds:
-            columns = [[next(rest) for _ in f.fold.init] for _ in points]
-            for k, handle in enumerate(f.handles):
-                self.builder.settle_registers(handle, [c[k] for c in columns])
+            f.settle(self.builder, [[next(rest) for _ in f.fold.init] for _ in points])
 
     def _reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)

@@ -62,6 +62,11 @@ class FoldMember:
     def __init__(self, fold: Fold, handles: list[Handle], name: str):
         self.fold, self.handles, self.name = fold, handles, name
 
+    def settle(self, builder: Any, results: list[list[Expr]]) -> None:
+        """Its results are in registers: for each element one of each handle."""
+        for k, handle in enumerate(self.handles):
+            builder.settle_registers(handle, [r[k] for r in results])
+
 
 class Group:
     """One iteration space, its index variables, and what is computed at each point.

@@ -8,7 +8,7 @@ lanes: they share one loop, in which what is in between lives in registers.
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, subjaxprs
@@ -16,8 +16,8 @@ from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
 
 from . import boxes, fuse, points
-from .groups import places
-from .values import Handle, NeedsFlush, Pending, Pull, Shape, memoised
+from .groups import Folding, FoldMember, places
+from .values import Handle, NeedsFlush, Pending, Pull, Shape, memoised, static_indices
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -52,8 +52,9 @@ def equations(jaxpr: Jaxpr) -> set[int]:
             x = parent[x]
         return x
 
-    mixing, found = [], {}
+    mixing, found, wide = [], {}, []
     for k, eqn in enumerate(jaxpr.eqns):
+        wide += [a for a in eqn.inputs if _is_summed_up(eqn, a)]
         over = {lanes(v.aval.shape) for v in eqn.outs}
         if len(over) != 1 or () in over or not _is_plain(eqn):
             continue
@@ -64,8 +65,19 @@ def equations(jaxpr: Jaxpr) -> set[int]:
             parent[root(v)] = root(first)
         if any(_problem(a.aval.shape) not in mine for a in read):
             mixing.append(first)
-    roots = {id(root(v)) for v in mixing}
+    roots = {id(root(v)) for v in mixing} - {id(root(v)) for v in wide}
     return {k for k, v in found.items() if id(root(v)) in roots}
+
+
+def _is_summed_up(eqn: Eqn, a: Any) -> bool:
+    """Whether lanes are reduced along some of their axes, or to more numbers than registers hold."""
+    if type(a) is Literal or not lanes(a.aval.shape):
+        return False
+    out = eqn.outs[0].aval.shape
+    rest = [n for n in out if n > fuse.SMALL]
+    if rest:
+        return len(rest) < len(lanes(a.aval.shape))
+    return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
 
 
 def _is_plain(eqn: Eqn) -> bool:
@@ -181,3 +193,78 @@ def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
     for at, expr in made:
         group.add_element(out, fn, expr, builder.scope.position, name, at)
     out.state = Pending(group, fn)
+
+
+# --- reductions over all lanes -----------------------------------------------------------------
+
+
+class _Totals(FoldMember):
+    """A reduction over lanes: an accumulator for each element of the results."""
+
+    def settle(self, builder: "Storage", results: list[list[Expr]]) -> None:
+        count = len(self.handles)
+        for k, handle in enumerate(self.handles):
+            builder.settle_registers(handle, results[0][k::count])
+
+
+def fold(
+    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+) -> bool:
+    """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
+    shape = lanes(r.shape)
+    long = all(k in r.axes for k, n in enumerate(r.shape) if n > fuse.SMALL)
+    if not shape or not long or not all(fuse.is_small(h.shape) for h in outs):
+        return False
+    if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
+        return False
+    few = prod(n for n in r.shape if n <= fuse.SMALL) <= fuse.PROBLEM
+    if not few:
+        return False
+    axes = tuple(range(len(shape)))
+    total = recipe.Fold(shape, axes, r.init * outs[0].size, *_totals(r), r.reassociate)
+    while True:
+        group = builder.group_of(shape)
+        if group.folds and group.axes != axes:
+            builder.flush(group)
+            continue
+        try:
+            total.fn(*group.index(shape))
+        except NeedsFlush as stop:
+            builder.flush(stop.group)
+            continue
+        break
+    group.axes = axes
+    group.folds.append(_Totals(total, outs, eqn.prim.name))
+    for h in outs:
+        h.state = Folding(group)
+    return True
+
+
+def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
+    """The values of a lane, those of an element of the results together; and how they are combined."""
+    kept = tuple(n for k, n in enumerate(r.shape) if k not in r.axes)
+    along = tuple(r.shape[k] if r.shape[k] <= fuse.SMALL else 1 for k in r.axes)
+
+    def fn(*index: Expr) -> tuple[Expr, ...]:
+        found: list[Expr] = []
+        for at in static_indices(kept):
+            for over in static_indices(along):
+                lane, mine, rest = iter(index), iter(at), iter(over)
+                point = []
+                for k, n in enumerate(r.shape):
+                    i = next(rest if k in r.axes else mine)
+                    point.append(next(lane) if n > fuse.SMALL else i)
+                found += r.fn(*point)
+        return tuple(found)
+
+    def combine(accs: tuple[Expr, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        each, count = len(r.init), len(values) // len(accs)
+        found: list[Expr] = []
+        for k in range(0, len(accs), each):
+            acc = accs[k : k + each]
+            for j in range(k * count, (k + each) * count, each):
+                acc = r.combine(acc, values[j : j + each])
+            found += acc
+        return tuple(found)
+
+    return fn, combine
