@@ -222,6 +222,7 @@ class Folds(Nests):
         (var, n), *rest = dims
         if not rest:
             loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
+            loop.vector = bool(body)  # stores are at the round's own point
             if reassociate and 2 * fuse.INTERLEAVED <= n <= fuse.SMALL:
                 loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
             return [loop]

@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
 
@@ -29,9 +29,13 @@ Fn = Callable[..., Expr]
 
 
 def lanes(shape: Shape) -> Shape:
-    """The long axes of a shape; none if a problem has too many elements for registers."""
+    """The long axes of a shape; none if a problem has too many elements for registers.
+
+    On a grid with so many at a point their rows are rather vectors: channels of pictures.
+    """
     long = tuple(n for n in shape if n > fuse.SMALL)
-    return long if prod(n for n in shape if n <= fuse.SMALL) <= fuse.PROBLEM else ()
+    most = fuse.PROBLEM if len(long) == 1 else fuse.SMALL
+    return long if prod(n for n in shape if n <= fuse.SMALL) <= most else ()
 
 
 def _problem(shape: Shape) -> Shape:
@@ -52,9 +56,9 @@ def equations(jaxpr: Jaxpr) -> set[int]:
             x = parent[x]
         return x
 
-    mixing, found, wide = [], {}, []
+    mixing, found, apart = [], {}, []
     for k, eqn in enumerate(jaxpr.eqns):
-        wide += [a for a in eqn.inputs if _is_summed_up(eqn, a)]
+        apart += [v for a in eqn.inputs if _is_of_grids(eqn, a) for v in (a, *eqn.outs)]
         over = {lanes(v.aval.shape) for v in eqn.outs}
         if len(over) != 1 or () in over or not _is_plain(eqn):
             continue
@@ -65,18 +69,20 @@ def equations(jaxpr: Jaxpr) -> set[int]:
             parent[root(v)] = root(first)
         if any(_problem(a.aval.shape) not in mine for a in read):
             mixing.append(first)
-    roots = {id(root(v)) for v in mixing} - {id(root(v)) for v in wide}
+    roots = {id(root(v)) for v in mixing} - {id(root(v)) for v in apart}
     return {k for k, v in found.items() if id(root(v)) in roots}
 
 
-def _is_summed_up(eqn: Eqn, a: Any) -> bool:
-    """Whether lanes are reduced along some of their axes, or to more numbers than registers hold."""
+def _is_of_grids(eqn: Eqn, a: Any) -> bool:
+    """Whether an equation is not for each lane: it reduces lanes along some of their axes, or to more
+    numbers than registers hold, or transposes them.
+    """
     if type(a) is Literal or not lanes(a.aval.shape):
         return False
-    out = eqn.outs[0].aval.shape
-    rest = [n for n in out if n > fuse.SMALL]
-    if rest:
-        return len(rest) < len(lanes(a.aval.shape))
+    before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
+    after = tuple(n for n in out if n > fuse.SMALL)
+    if after:
+        return len(after) < len(before) or (after != before and sorted(after) == sorted(before))
     return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
 
 
@@ -159,9 +165,7 @@ def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
 
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     """Whether a box holds all lanes."""
-    return all(
-        n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True)
-    )
+    return all(n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True))
 
 
 # --- their groups ------------------------------------------------------------------------------
