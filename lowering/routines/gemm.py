@@ -159,7 +159,8 @@ def _element(p: Product, dtype: str) -> Callable[..., Expr]:
 def elements(r: recipe.Library, outs: list[Handle]) -> list[Callable[..., Expr]] | None:
     """The result by index, if its elements are short sums."""
     dims, dtype = r.params
-    p = Product(*r.operands, dims, dtype)
+    lhs, rhs = r.operands
+    p = Product(lhs, rhs, dims, dtype)
     if not 0 < p.k <= UNROLLED or dtype not in LETTER:
         return None
     return [_element(p, outs[0].dtype)]
