@@ -4,7 +4,8 @@ import numpy as np
 from samples import Sample
 
 from fnx.ops.contraction import DotGeneral
-from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated, canonical_numbers
+from fnx.ops.conv_layout import ConvDimensionNumbers, canonical_numbers
+from fnx.ops.convolution import ConvGeneralDilated
 
 _rng = np.random.default_rng(8)
 

@@ -12,7 +12,8 @@ from fnx.core.array import ConcreteArray
 from fnx.core.errors import FnxError, MissingRule, ShapeError, TypeMismatch
 from fnx.interpreters.linearize import linearize
 from fnx.ops.contraction import DotGeneral
-from fnx.ops.convolution import ConvGeneralDilated, canonical_numbers
+from fnx.ops.conv_layout import canonical_numbers
+from fnx.ops.convolution import ConvGeneralDilated
 from fnx.ops.linalg import (
     LUPivotsToPermutation,
     TriangularSolve,

@@ -8,7 +8,8 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.lax.reductions import padtype_to_pads
 from fnx.numpy.util import to_array
-from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated, dilated
+from fnx.ops.conv_layout import ConvDimensionNumbers, dilated
+from fnx.ops.convolution import ConvGeneralDilated
 
 __all__ = [
     "ConvDimensionNumbers",

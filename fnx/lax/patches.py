@@ -15,7 +15,7 @@ from fnx.lax.products import dot_general
 from fnx.lax.reductions import padtype_to_pads
 from fnx.lax.shapes import transpose
 from fnx.numpy.util import to_array
-from fnx.ops.convolution import dilated
+from fnx.ops.conv_layout import dilated
 
 Sizes = Sequence[int]
 

@@ -17,7 +17,7 @@ from fnx.numpy.util import PYTHON, canonical_axis, constant, named, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
 from fnx.ops.broadcast import Sum
-from fnx.ops.convolution import dilated
+from fnx.ops.conv_layout import dilated
 from fnx.ops.cumulative import Cumulative
 
 

@@ -26,7 +26,8 @@ from fnx.numpy.util import (
 )
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, scalar
-from fnx.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated
+from fnx.ops.conv_layout import ConvDimensionNumbers
+from fnx.ops.convolution import ConvGeneralDilated
 from fnx.ops.permute import Reshape
 from fnx.ops.special import bessel_i0e
 

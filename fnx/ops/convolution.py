@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,36 +18,23 @@ from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis, zeros
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program
 from fnx.ops.contraction import accumulator
+from fnx.ops.conv_layout import (
+    ConvDimensionNumbers,
+    Shape,
+    batch_groups,
+    canonical_numbers,
+    dilated,
+    feature_groups,
+    permuted,
+    placed,
+    unpermuted,
+)
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape, Rev, Transpose
 from fnx.ops.slice import Pad, Slice
 from fnx.ops.widen import Cast
 
-Shape = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
-
-
-class ConvDimensionNumbers(NamedTuple):
-    """Which axes are which: lhs (batch, feature, *spatial), rhs (out, in, *spatial), out as lhs.
-
-    >>> lax.conv_dimension_numbers((1, 3, 8), (4, 3, 2), None)
-    ConvDimensionNumbers(lhs_spec=(0, 1, 2), rhs_spec=(0, 1, 2), out_spec=(0, 1, 2))
-    """
-
-    lhs_spec: Shape
-    rhs_spec: Shape
-    out_spec: Shape
-
-
-def canonical_numbers(spatial: int) -> ConvDimensionNumbers:
-    """Batch, feature, space; out, in, space."""
-    axes = tuple(range(spatial + 2))
-    return ConvDimensionNumbers(axes, axes, axes)
-
-
-def dilated(n: int, dilation: int) -> int:
-    """The length of n elements with dilation - 1 holes between neighbours."""
-    return max(0, (n - 1) * dilation + 1) if n else 0
 
 
 @dataclass(frozen=True)
@@ -197,22 +184,22 @@ class ConvGeneralDilated(Primitive):
 
     def transpose(self, cts: tuple, x: Any, w: Any) -> tuple:  # type: ignore[override]
         xs, ws, os = self.dimension_numbers
-        ct = _permuted(cts[0], os)
+        ct = permuted(cts[0], os)
         plain = self._canonical()
         sizes = tuple(x.shape[a] for a in xs[2:])
         kernel = tuple(w.shape[a] for a in ws[2:])
         groups, features = self.groups, x.shape[xs[1]]
         if isinstance(x, Undefined):
             ct = convert(ct, w.dtype)
-            back = plain.pull_lhs(ct, _permuted(w, ws), sizes, groups)
+            back = plain.pull_lhs(ct, permuted(w, ws), sizes, groups)
             if self.batch_group_count > 1:
-                back = _batch_groups(back, groups, features)
-            return _unpermuted(back, xs), None
+                back = batch_groups(back, groups, features)
+            return unpermuted(back, xs), None
         ct = convert(ct, x.dtype)
-        x = _permuted(x, xs)
+        x = permuted(x, xs)
         if self.batch_group_count > 1:
-            x = _feature_groups(x, groups)
-        return None, _unpermuted(plain.pull_rhs(ct, x, kernel, groups), ws)
+            x = feature_groups(x, groups)
+        return None, unpermuted(plain.pull_rhs(ct, x, kernel, groups), ws)
 
     @property
     def groups(self) -> int:
@@ -287,15 +274,15 @@ class ConvGeneralDilated(Primitive):
         groups = self.groups
         if kx is None and groups > 1:
             x, kx = broadcast_axis(x, size, 0), 0
-        x = _permuted(x, xs, kx)
-        w = _permuted(w, ws, kw)
+        x = permuted(x, xs, kx)
+        w = permuted(w, ws, kw)
         if self.batch_group_count > 1:
-            x = _feature_groups(x, groups, kx is not None)
+            x = feature_groups(x, groups, kx is not None)
         if kw is None:  # lanes of lhs are more batch
             lanes, n, *rest = x.shape
             out = self._canonical()(Reshape((lanes * n, *rest))(x), w)
             out = Reshape((lanes, n, *out.shape[1:]))(out)
-            return (_unpermuted(out, os, True),), (0,)
+            return (unpermuted(out, os, True),), (0,)
         lanes, o, *rest = w.shape
         w = Reshape((lanes * o, *rest))(w)  # lanes of rhs are more features, of both more groups
         if kx is not None:
@@ -304,7 +291,7 @@ class ConvGeneralDilated(Primitive):
             groups *= lanes
         out = self._canonical(groups)(x, w)
         out = Reshape((out.shape[0], lanes, o, *out.shape[2:]))(out)
-        return (_unpermuted(move_axis(out, 1, 0), os, True),), (0,)
+        return (unpermuted(move_axis(out, 1, 0), os, True),), (0,)
 
     # --- native code ----------------------------------------------------------------------------
 
@@ -405,15 +392,15 @@ class ConvGeneralDilated(Primitive):
                     strict=True,
                 )
             ]  # fmt: skip
-            return x(*_placed(xs, (batch, channel, *spots)))
+            return x(*placed(xs, (batch, channel, *spots)))
 
         def right(*index: expr.Expr) -> expr.Expr:
             out = group_of(index, features, index[n - 1])
-            return w(*_placed(ws, (out, index[-1], *index[n:-1])))
+            return w(*placed(ws, (out, index[-1], *index[n:-1])))
 
         def place(*index: expr.Expr) -> tuple[expr.Expr, ...]:
             out = group_of(index, features, index[-1])
-            return tuple(_placed(os, (index[1], out, *index[2:-1])))
+            return tuple(placed(os, (index[1], out, *index[2:-1])))
 
         return left, right, place
 
@@ -463,44 +450,3 @@ def _woven(p: Program, parts: list, axis: int, total: int) -> Any:
         return x
     stop = (*shape[:axis], total, *shape[axis + 1 :])
     return p(Slice((0,) * len(shape), stop), x)
-
-
-# --- layouts -----------------------------------------------------------------------------------
-
-
-def _placed(spec: Shape, index: Sequence[expr.Expr]) -> list[expr.Expr]:
-    at = dict(zip(spec, index, strict=True))
-    return [at[a] for a in range(len(spec))]
-
-
-def _transpose(x: Array, perm: Shape) -> Array:
-    return x if perm == tuple(range(len(perm))) else Transpose(perm)(x)
-
-
-def _permuted(x: Array, spec: Shape, lanes: int | None = None) -> Array:
-    """In canonical layout, lanes first if there are any."""
-    if lanes is None:
-        return _transpose(x, tuple(spec))
-    return _transpose(x, (lanes, *(a + (a >= lanes) for a in spec)))
-
-
-def _unpermuted(x: Array, spec: Shape, lanes: bool = False) -> Array:
-    """Back from canonical layout."""
-    back = tuple(sorted(range(len(spec)), key=spec.__getitem__))
-    return _transpose(x, (0, *(a + 1 for a in back)) if lanes else back)
-
-
-def _feature_groups(x: Array, groups: int, lanes: bool = False) -> Array:
-    """Groups of the batch as groups of features, in canonical layout."""
-    k = int(lanes)
-    lead, (n, c, *space) = x.shape[:k], x.shape[k:]
-    x = Reshape((*lead, groups, n // groups, c, *space))(x)
-    x = move_axis(x, k, k + 1)
-    return Reshape((*lead, n // groups, groups * c, *space))(x)
-
-
-def _batch_groups(x: Array, groups: int, features: int) -> Array:
-    """The inverse of `_feature_groups`."""
-    n, _, *space = x.shape
-    x = move_axis(Reshape((n, groups, features, *space))(x), 1, 0)
-    return Reshape((groups * n, features, *space))(x)

@@ -6,7 +6,7 @@ above the diagonal is overwritten. Iain Murray, "Differentiation of the Cholesky
 
 from . import dense, machine, matmul
 from .compiler import once
-from .dense import BLOCK, Kit
+from .dense_kit import BLOCK, Kit
 from .irtext import Function, Value, i64
 
 NAMES = ("cholesky_tangent", "cholesky_cotangent")
