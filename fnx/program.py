@@ -11,7 +11,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.call import Jit, compiled
-from fnx.tree_util import registered
+from fnx.tree_classes import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
 _compiling = threading.RLock()

@@ -45,8 +45,9 @@ register_pytree_node(Undefined, lambda x: ((), x.aval), lambda aval, _: Undefine
 def jaxpr_as_fun(jaxpr: ClosedJaxpr) -> Callable[..., list[Array]]:
     """The function, from arrays to a list of arrays, that a closed jaxpr is.
 
-    >>> jaxpr_as_fun(fnx.make_jaxpr(lambda x: x * 2.0)(1.0))(3.0)
-    [Array(6., dtype=float64)]
+    >>> double = fnx.make_jaxpr(lambda x: x * 2.0)(jnp.ones(2))
+    >>> fnx.extend.core.jaxpr_as_fun(double)(jnp.array([3.0, 4.0]))
+    [Array([6., 8.], dtype=float64)]
     """
     return lambda *args: eval_jaxpr(jaxpr.jaxpr, [*jaxpr.consts, *map(as_array, args)])
 
