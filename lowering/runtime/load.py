@@ -15,7 +15,6 @@ from . import cache, invoke, library, machine, native
 
 ENTRY = "entry"
 stats = machine.stats
-warm_up = machine.warm_up
 
 # (shape, dtype) of an array, or (shape, dtype, weak_type)
 Specs = Sequence[tuple]

@@ -19,7 +19,7 @@ from typing import Any
 from fnx.lowering.target import processor
 
 from . import cache
-from .compiler import compile_text, session, target_machine
+from .compiler import compile_text, session
 from .image import Image
 
 PIPELINE = "9"  # names the compiler's settings in keys of the cache; change it with them
@@ -155,14 +155,6 @@ def forget() -> None:
             _counts[name] = 0
 
 
-def warm_up() -> None:
-    """Import what compiling needs, so that the first program does not wait for it."""
-    from . import elf, parts  # noqa: F401
-
-    with session(), target_machine():
-        pass
-
-
 def routine(
     name: str, text: Callable[[], str], exports: Sequence[str], imports: Mapping[str, int]
 ) -> Code:
@@ -194,7 +186,7 @@ def _from_disk(data: bytes, exports: Sequence[str], imports: Imports) -> _Linked
             image = Image.unpacked(data[1:])
             return _placed(image, imports) if set(exports) == set(image.exports) else None
         return _by_llvm(_unpacked(data[1:]), exports, imports) if data[:1] == _OBJECTS else None
-    except (RuntimeError, OSError, LookupError, ValueError, EOFError, TypeError):
+    except (RuntimeError, OSError, LookupError, ValueError, EOFError, TypeError, struct.error):
         return None
 
 
