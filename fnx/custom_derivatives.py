@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -16,6 +15,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
+from fnx.core.records import dataclass
 from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace

@@ -1,7 +1,6 @@
 """Derivatives: grad and vjp in reverse mode, jvp in forward mode, linearize and linear_transpose."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
+from fnx.core.records import dataclass
 from fnx.flat import (
     Aux,
     Differentiated,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +11,7 @@ from fnx import numpy as jnp
 from fnx import tree_util
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.records import dataclass
 from fnx.flat import flatten_arrays
 
 

@@ -6,7 +6,6 @@ All devices are one CPU, so that shardings move nothing; what a mesh is for is `
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
+from fnx.core.records import dataclass
 from fnx.placement import Device, device_put, devices
 
 _all_devices = devices

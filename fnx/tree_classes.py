@@ -3,13 +3,14 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from keyword import iskeyword
 from typing import Any, TypeVar
 
 import optree
 
 from fnx.core.errors import InvalidValue
+from fnx.core.records import dataclass
 from fnx.core.treecode import Registered
 from fnx.tree_keys import GetAttrKey
 

@@ -1,9 +1,10 @@
 """Paths in trees: a key for each step from a node to a child, and how paths are written."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import optree
+
+from fnx.core.records import dataclass
 
 KeyPath = tuple[Any, ...]
 

@@ -1,7 +1,6 @@
 """vmap: every value carries its batch axis; a value without one is the same for all lanes."""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx.core.array import Array
@@ -9,6 +8,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
+from fnx.core.records import dataclass
 from fnx.core.source import user_source
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.basic import broadcast_axis, move_axis

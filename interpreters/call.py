@@ -1,7 +1,7 @@
 """The jit primitive: a jaxpr that is one operation, compiled when it is evaluated."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 from weakref import ref
 
@@ -15,6 +15,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.core.records import dataclass
 
 from .batching import batch_jaxpr, place_axis
 from .jvp import jvp_jaxpr

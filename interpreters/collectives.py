@@ -6,7 +6,6 @@ operations along the lanes' axis. For all other lanes it is an operation like an
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, UnboundAxis
 from fnx.core.interpreter import Interpreter, current
 from fnx.core.primitive import Primitive
+from fnx.core.records import dataclass
 from fnx.ops.basic import convert, full, move_axis, reshape, scalar, slice_axis
 from fnx.ops.broadcast import Sum
 from fnx.ops.elementwise import div, mul

@@ -5,10 +5,10 @@ before the loops, or after them, makes it contiguous in all rounds.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.records import dataclass
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd
 from fnx.ops.permute import Reshape, Transpose
 

@@ -1,7 +1,7 @@
 """Cond: branches of which a value chooses one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Branch, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import scalar
 from fnx.ops.elementwise import stop_gradient
 from fnx.ops.select import clamp, eq

@@ -6,7 +6,6 @@ rounds only when it runs can store, and restore, for each round what its derivat
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
+from fnx.core.records import dataclass
 from fnx.ops.basic import scalar
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.elementwise import add, div, max_, mul, sub

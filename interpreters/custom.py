@@ -5,7 +5,7 @@ becomes a jaxpr, and the rules stay functions, which are traced when a transform
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
 from fnx.ops.broadcast import Sum
 

@@ -5,7 +5,6 @@ user's parameters, whose rules look for the user's functions when a transformati
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive as Rules
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
 
 from .batching import AxisData, fancy_primitive_batchers

@@ -1,7 +1,7 @@
 """Linear solves with functions of users: A x = b, of which they give A and a way to solve."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fnx.core.errors import TypeMismatch
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import add_any, zeros
 from fnx.ops.elementwise import neg
 

@@ -1,7 +1,6 @@
 """Reduction with an operation of the user's: a jaxpr."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,6 +15,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Point
+from fnx.core.records import dataclass
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.jvp import jvp
 from fnx.interpreters.trace import trace_closed

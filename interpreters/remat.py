@@ -1,7 +1,7 @@
 """checkpoint: a function whose derivative keeps little and computes the rest again."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.linear import Linear
 
 from .batching import batch_jaxpr, place_axis

@@ -7,10 +7,10 @@ anyway costs nothing to compute later instead of earlier.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
+from fnx.core.records import dataclass
 
 from .costs import recompute_cost
 from .linearize import linearize_jaxpr

@@ -6,12 +6,13 @@ what it overwrites at one place, in all its rounds, is kept once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.records import dataclass
 from fnx.ops.dynamic_slice import (
     DynamicSlice,
     DynamicSliceAdd,

@@ -6,7 +6,7 @@ forward, the arrays are first restored to their first values, then updated again
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.core.records import dataclass
 
 from .batching import batch_jaxpr, place_axis
 from .call import check_operands, given, only, run, split_call, spread

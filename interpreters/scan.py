@@ -6,7 +6,7 @@ second runs from the other end.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import broadcast_axis, reshape, zeros
 from fnx.ops.permute import Reshape
 

@@ -1,13 +1,14 @@
 """Reverse mode of scan: the linear loop that reads residuals, and its transpose from the other end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
+from fnx.core.records import dataclass
 from fnx.ops.basic import scalar, zeros
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.elementwise import add, mul, sub

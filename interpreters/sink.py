@@ -6,7 +6,6 @@ was there before, or adds nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
+from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
 from fnx.ops.broadcast import full
 from fnx.ops.dynamic_slice import DynamicSliceAdd, DynamicUpdateSlice

@@ -6,7 +6,6 @@ the index is out of bounds; and of the new values only that part is computed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.join import Iota

@@ -1,7 +1,7 @@
 """While: loops whose number of rounds depends on values."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
 from fnx.ops.reduction import ReduceOr
 

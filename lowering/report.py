@@ -1,7 +1,6 @@
 """What a compiled program is made of, for people: kernels, library and host calls, memory, times."""
 
-from dataclasses import dataclass
-
+from fnx.core.records import dataclass
 from fnx.lowering.build import memory
 from fnx.lowering.ir import walk
 from fnx.lowering.ir.formats import itemsize

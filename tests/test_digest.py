@@ -155,7 +155,7 @@ def test_a_program_with_rules_of_users_is_known_by_what_is_lowered():
 def test_simplified_programs_have_the_types_of_what_they_are_made_of():
     for sample in all_samples():
         args = [ConcreteArray(np.asarray(a)) for a in sample.args]
-        jaxpr = trace_closed(lambda *xs, p=sample.prim: p.bind(*xs), [a.aval for a in args])
+        jaxpr = trace_closed(lambda *xs, p=sample.prim: p.apply(*xs), [a.aval for a in args])
         simple = simplify(jaxpr, final=True)
         assert simple.in_avals == jaxpr.in_avals
         assert simple.out_avals == jaxpr.out_avals

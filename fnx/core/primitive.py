@@ -1,7 +1,7 @@
 """Primitives: a frozen dataclass whose fields are its static parameters and whose methods its rules."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.interpreter import current
 from fnx.core.recipe import Operand, Recipe
+from fnx.core.records import dataclass
 
 
 class Undefined:

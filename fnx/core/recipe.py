@@ -6,9 +6,10 @@ operand is stored or computed on the fly where it is read is lowering's choice, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 
 Shape = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fnx.core.dtypes import canonical
 from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.interpreters.cond import Cond
 from fnx.ops.basic import move_axis
 from fnx.ops.compose import Program

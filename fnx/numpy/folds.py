@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
+from fnx.core.records import dataclass
 from fnx.numpy import arithmetic, elementary, functional, logic, reduce, ufuncs
 from fnx.numpy.at import At
 from fnx.numpy.choice import take

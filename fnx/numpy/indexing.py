@@ -1,7 +1,7 @@
 """Indexing: x[...] and the reading half of x.at[...]; what an index means, as a plan of primitives."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import EllipsisType
 from typing import Any
 
@@ -17,6 +17,7 @@ from fnx.core.errors import (
     TypeMismatch,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
+from fnx.core.records import dataclass
 from fnx.numpy.util import INT, Shape, common_shape, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import broadcast_to, insert_axes, scalar

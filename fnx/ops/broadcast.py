@@ -1,7 +1,7 @@
 """Broadcast and Sum, each the transpose of the other; and what is made of them alone."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.linear import Linear
 

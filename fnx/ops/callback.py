@@ -1,7 +1,7 @@
 """Calls of Python functions from within programs, on NumPy arrays."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fnx.core.errors import MissingRule, ShapeError
 from fnx.core.interpreter import evaluate, use
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import broadcast_axis
 from fnx.ops.permute import move_axis
 

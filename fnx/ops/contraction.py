@@ -1,7 +1,6 @@
 """dot_general: sums of products over any axes, with any batch axes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
@@ -13,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops.basic import add_any, convert
 from fnx.ops.permute import Transpose

@@ -1,6 +1,5 @@
 """Conversions of dtype: by value, by bits, and to fewer bits of precision."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.permute import move_axis
 from fnx.ops.pointwise import FLOAT, Pointwise
 

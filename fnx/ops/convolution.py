@@ -1,7 +1,7 @@
 """conv_general_dilated: convolutions (without flipping) with strides, padding, dilations and groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis, zeros
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program

@@ -1,6 +1,6 @@
 """Cumulative sums, products, extrema and logsumexps; and the recurrence that their tangents obey."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
 from fnx.ops.elementwise import exp, mul, sub
 from fnx.ops.join import Concatenate

@@ -1,7 +1,6 @@
 """Slices at positions that are operands: read, replaced, and added to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops.basic import broadcast_axis, convert, move_axis, zeros
 from fnx.ops.basic import scalar as number

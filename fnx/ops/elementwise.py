@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core import scalar as expr
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.records import dataclass
 from fnx.ops import numeric
 from fnx.ops.broadcast import scalar
 from fnx.ops.convert import (  # noqa: F401  the rest of the family, for its users

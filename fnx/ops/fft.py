@@ -1,6 +1,5 @@
 """Fourier transforms along the last axes."""
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,6 +10,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import full, move_axis, scalar
 from fnx.ops.elementwise import conj, mul, real
 from fnx.ops.shape import Concatenate, Pad

@@ -1,6 +1,5 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops.basic import broadcast_axis, move_axis, zeros
 from fnx.ops.windows import (

@@ -1,6 +1,5 @@
 """Concatenate and split, and arrays made of nothing: iota."""
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
 from fnx.ops.permute import move_axis
 from fnx.ops.slice import Slice

@@ -5,7 +5,6 @@ reverse mode algorithmic differentiation" (2008). All work on stacks of matrices
 axes.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -17,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops import matrix as m
 from fnx.ops.basic import convert, scalar

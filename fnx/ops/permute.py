@@ -1,7 +1,6 @@
 """Reshape, squeeze, transpose and reverse: the same elements in another order or shape."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.core.recipe import Reshape as ReshapeRecipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Shape, check_axes, insert_axes, without
 from fnx.ops.linear import Linear
 

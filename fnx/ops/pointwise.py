@@ -4,7 +4,7 @@ Operands have one shape, or rank 0 beside that shape: a rank-0 operand meets eve
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Sum, broadcast_axis
 from fnx.ops.permute import move_axis
 

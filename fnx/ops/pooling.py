@@ -1,6 +1,5 @@
 """Reductions over sliding windows: sums, and extrema (pooling)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.recipe import Fold, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.broadcast import NARROW
 from fnx.ops.pointwise import NUMBER, dtype_table

@@ -6,7 +6,6 @@ encryption of the 64-bit number i.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops.basic import broadcast_axis, move_axis
 

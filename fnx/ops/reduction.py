@@ -1,7 +1,6 @@
 """Reductions other than the sum: max, min, prod, and, or, xor; and the places of extrema."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.broadcast import (
     NARROW,

@@ -4,13 +4,12 @@ Reflection k is I - tau v v^H; v is 1 at its first place, and the rest of it sta
 matrix, below the diagonal (`geqrf`) or one row further (`gehrd`, `sytrd`).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import matrix as m
 from fnx.ops.triangular import Stacked, each, lapack
 

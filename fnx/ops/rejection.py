@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +9,7 @@ import ml_dtypes
 from fnx.core import dtypes, scalar
 from fnx.core.formula import V, at_least, at_most, floor, sqrt, where
 from fnx.core.recipe import Operand, Repeat, Rounds, Search
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.ops.prng import counter, encrypt_exprs
 

@@ -4,7 +4,6 @@ They draw from the same keys in the same order as JAX's, so that samples are equ
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 import ml_dtypes
@@ -15,6 +14,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import rejection
 from fnx.ops.basic import broadcast_axis, move_axis, scalar
 from fnx.ops.elementwise import div, exp, max_, mul

@@ -1,6 +1,5 @@
 """The scatters that are not linear in all they write: set, multiply, minimum, maximum."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Undefined
+from fnx.core.records import dataclass
 from fnx.ops.basic import convert, full, zeros
 from fnx.ops.basic import scalar as number
 from fnx.ops.elementwise import add, div, eq, mul, ne, select, sub

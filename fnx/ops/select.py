@@ -1,6 +1,5 @@
 """Comparisons, logic, and choices between elements."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Undefined
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Sum, scalar
 from fnx.ops.pointwise import (
     ANY,

@@ -1,7 +1,6 @@
 """Slice, pad and slice-add: boxes with strides read, set into padding, and added to."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
 from fnx.ops.linear import Linear
 from fnx.ops.permute import move_axis

@@ -1,11 +1,11 @@
 """slice_set: an operand with the elements of a static box, with strides, replaced."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fnx.core.primitive import Undefined
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import zeros
 from fnx.ops.slice import BoxUpdate, Slice
 

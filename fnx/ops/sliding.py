@@ -1,7 +1,6 @@
 """Sliding windows: where they lie, as views and as index expressions."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from fnx.core import scalar as expr
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Shape
 from fnx.ops.slice import Pad
 

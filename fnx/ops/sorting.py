@@ -1,7 +1,5 @@
 """Sorting: sort by one or several keys, and the k largest elements."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fnx.core import dtypes
@@ -10,6 +8,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.basic import broadcast_axis, move_axis
 from fnx.ops.indexing import Gather
 from fnx.ops.permute import Reshape

@@ -7,7 +7,6 @@ not exist; the terms that would divide by zero are left out.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import matrix as m
 from fnx.ops.basic import convert, scalar, zeros
 from fnx.ops.broadcast import Sum

@@ -6,7 +6,6 @@ algebra" (2017). All work on stacks of matrices in the last two axes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -19,6 +18,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import matrix as m
 from fnx.ops.basic import add_any, broadcast_axis, move_axis, scalar
 from fnx.ops.elementwise import add, conj, mul, neg, sub

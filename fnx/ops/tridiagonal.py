@@ -1,7 +1,5 @@
 """Tridiagonal systems."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fnx.core.array import Array
@@ -9,6 +7,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Library, Operand, Recipe
+from fnx.core.records import dataclass
 from fnx.ops import matrix as m
 from fnx.ops.basic import scalar
 from fnx.ops.elementwise import add, mul, neg, sub

@@ -1,7 +1,5 @@
 """Reductions of 16-bit floats as compiled: accumulated in float32."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fnx.core import dtypes
@@ -9,6 +7,7 @@ from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.compose import Program
 
 # By name as in recipes.

@@ -1,7 +1,6 @@
 """The elements at which windows have their extremum: read, and added to."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Fold, Operand, Point, Recipe
+from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis
 from fnx.ops.compose import Program
 from fnx.ops.indexing import ScatterAdd

@@ -1,13 +1,13 @@
 """Spectra of signals that change: Fourier transforms of windowed segments, and back."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
+from fnx.core.records import dataclass
 from fnx.numpy import fft
 from fnx.numpy import ufuncs as u
 from fnx.numpy.averages import mean

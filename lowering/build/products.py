@@ -7,11 +7,12 @@ the stack, indexed by constants only, that LLVM keeps in registers. Tiles at the
 overlap the one before, so that there are no remainders.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
 

@@ -6,12 +6,12 @@ new, that change roles after each round: a variable holds where the old one begi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
 

@@ -4,10 +4,10 @@ Transposes, slices and broadcasts of stored arrays are such; a library can read 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer
 

@@ -7,9 +7,10 @@ they are met.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import buffers_read

@@ -6,12 +6,13 @@ emit_llvm: what people read and export, and a check of the first.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from fnx.core import scalar
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.formats import KIND

@@ -1,10 +1,11 @@
 """The LLVM module of a program while it is printed: parameters, declarations, functions, metadata."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from fnx.core import scalar
+from fnx.core.records import dataclass
 from fnx.lowering.ir.kernel import Buffer
 
 from . import expand, vector_names

@@ -14,9 +14,10 @@ known in that block and the blocks inside it; a load is evaluated again once its
 use after it is overwritten.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 
 Space = Literal["argument", "workspace", "stack"]

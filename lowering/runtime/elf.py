@@ -6,8 +6,8 @@ LLVM's own linker is asked.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fnx.core.records import dataclass
 from fnx.lowering.target import pages
 
 from .image import Image

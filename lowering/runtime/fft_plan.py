@@ -6,11 +6,13 @@ fnx's own passes where vectors can be filled: from one row, or from several rows
 the last axis by Bluestein's convolution with such passes. PocketFFT does the rest.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import prod
 
 import numpy as np
+
+from fnx.core.records import dataclass
 
 from . import fft_driver as driver
 from . import fft_stages as stages

@@ -1,10 +1,11 @@
 """Which passes make a Fourier transform: radices, vectors, twiddle tables."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
+from fnx.core.records import dataclass
 from fnx.lowering.target.processor import vector_bits
 
 from . import fft_passes as passes

@@ -1,7 +1,8 @@
 """Vectors of complex numbers in LLVM IR: a vector of real parts and one of imaginary parts."""
 
-from dataclasses import dataclass
 from math import cos, pi, sin
+
+from fnx.core.records import dataclass
 
 from .irtext import Function, Value
 

@@ -12,10 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fnx.core.records import dataclass
 from fnx.lowering.target import processor
 
 from . import cache

@@ -1,11 +1,11 @@
 """Kernel density estimates with Gaussian kernels."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.records import dataclass
 from fnx.nn.normalization import logsumexp
 from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
