@@ -118,14 +118,8 @@ def conv(
     Array([[[[9., 9.],
              [9., 9.]]]], dtype=float64)
     """
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
+    kept = (precision, preferred_element_type)
+    return conv_with_general_padding(lhs, rhs, window_strides, padding, None, None, *kept)
 
 
 def conv_with_general_padding(
@@ -144,15 +138,10 @@ def conv_with_general_padding(
     >>> lax.conv_with_general_padding(x, kernel, (1,), [(1, 0)], None, None)
     Array([[[1., 2., 2.]]], dtype=float64)
     """
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        preferred_element_type=preferred_element_type,
-    )
+    del precision
+    dilations = (lhs_dilation, rhs_dilation)
+    kept = {"preferred_element_type": preferred_element_type}
+    return conv_general_dilated(lhs, rhs, window_strides, padding, *dilations, **kept)
 
 
 def conv_transpose(

@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
-from fnx.numpy.util import PYTHON, constant, named, to_array
+from fnx.numpy.util import PYTHON, constant, named, shown, to_array
 from fnx.ops import elementwise as ops
 from fnx.ops import select as choose
 from fnx.ops import special
@@ -49,17 +49,12 @@ def stretched(*xs: Array) -> tuple[Array, ...]:
     return tuple([broadcast_to(x, longest) if x.shape else x for x in xs]) if fits else xs
 
 
-def _says(what: str, call: str, gives: str, dtype: str) -> str:
-    """A docstring: a sentence and an example."""
-    return f"{what}\n\n    >>> lax.{call}\n    Array({gives}, dtype={dtype})\n    "
-
-
 def _unary(
     prim: Any, what: str, given: str, gives: str, dtype: str = "float64", name: str = ""
 ) -> Callable:
     name = name or prim.name
 
-    @named(name, _says(what, f"{name}(jnp.array({given}))", gives, dtype))
+    @named(name, shown(what, f"lax.{name}(jnp.array({given}))", gives, dtype))
     def fn(x: Any) -> Array:
         return checked(prim, to_array(x, name))
 
@@ -69,7 +64,7 @@ def _unary(
 def _accurate(prim: Any, what: str, given: str, gives: str) -> Callable:
     name = prim.name
 
-    @named(name, _says(what, f"{name}(jnp.array({given}))", gives, "float64"))
+    @named(name, shown(what, f"lax.{name}(jnp.array({given}))", gives))
     def fn(x: Any, *, accuracy: Any = None) -> Array:
         del accuracy
         return checked(prim, to_array(x, name))
@@ -84,9 +79,9 @@ def _binary(
     prim: Any, what: str, x: str, y: str, gives: str, dtype: str = "float64", name: str = ""
 ) -> Callable:
     name = name or prim.name
-    call = f"{name}(jnp.array({x}), jnp.array({y}))"
+    call = f"lax.{name}(jnp.array({x}), jnp.array({y}))"
 
-    @named(name, _says(f"{what}\n\n    {_FITTING}", call, gives, dtype))
+    @named(name, shown(f"{what}\n\n    {_FITTING}", call, gives, dtype))
     def fn(x: Any, y: Any) -> Array:
         return checked(prim, *stretched(*operands(name, x, y)))
 

@@ -13,7 +13,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
 from fnx.lax.elementwise import checked
-from fnx.numpy.util import PYTHON, canonical_axis, constant, named, to_array
+from fnx.numpy.util import PYTHON, canonical_axis, constant, named, shown, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
 from fnx.ops.broadcast import Sum
@@ -26,9 +26,9 @@ def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _reduction(name: str, prim: Callable, what: str, gives: str) -> Callable:
-    example = f">>> lax.{name}(jnp.array([[6, 3], [1, 1]]), (1,))\n    Array({gives}, dtype=int64)"
+    call = f"lax.{name}(jnp.array([[6, 3], [1, 1]]), (1,))"
 
-    @named(name, f"{what} over axes.\n\n    {example}\n    ")
+    @named(name, shown(f"{what} over axes.", call, gives, "int64"))
     def fn(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Array:
         del out_sharding
         x = to_array(operand, name)
@@ -80,12 +80,9 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
 
 
 def _cumulative(name: str, what: str, gives: str) -> Callable:
-    example = f">>> lax.{name}(jnp.array([2.0, 3.0, 1.0]))\n    Array({gives}, dtype=float64)"
+    says = f"{what} up to each element of an axis, from its end if `reverse`."
 
-    @named(
-        name,
-        f"{what} up to each element of an axis, from its end if `reverse`.\n\n    {example}\n    ",
-    )
+    @named(name, shown(says, f"lax.{name}(jnp.array([2.0, 3.0, 1.0]))", gives))
     def fn(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
         x = to_array(operand, name)
         return Cumulative(name, canonical_axis(axis, x.ndim), bool(reverse))(x)

@@ -19,6 +19,7 @@ from fnx.numpy.util import (
     no_out,
     promote_inexact,
     select,
+    shown,
     to_array,
     to_arrays,
     ufunc_operands,
@@ -31,9 +32,8 @@ from fnx.ops.broadcast import full
 
 def _float_unary(name: str, prim: Any, what: str, given: str, gives: str) -> Callable:
     """A function of floats by its primitive, what it says of itself, and an example."""
-    example = f">>> jnp.{name}(jnp.array({given}))\n    Array({gives}, dtype=float64)"
 
-    @named(name, f"{what}\n\n    {example}\n    ")
+    @named(name, shown(what, f"jnp.{name}(jnp.array({given}))", gives))
     def fn(x, /):
         if type(x) is not ConcreteArray or x.dtype.kind not in "fc":
             (x,) = promote_inexact(name, x)

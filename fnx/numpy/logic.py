@@ -18,6 +18,7 @@ from fnx.numpy.util import (
     promote,
     promote_inexact,
     select,
+    shown,
     to_array,
     ufunc_operands,
 )
@@ -113,8 +114,8 @@ def iscomplex(x):
     return ops.ne(y, zero(y))
 
 
-def _comparison(name: str, prim: Any, strict: Any, doc: str) -> Callable:
-    @named(name, doc)
+def _comparison(name: str, prim: Any, strict: Any, what: str, gives: str) -> Callable:
+    @named(name, shown(what, f"jnp.{name}(jnp.arange(3), 1)", gives, "bool"))
     def fn(x, y, /):
         x, y = fit(name, promote(name, x, y))
         if strict is not None and dtypes.is_complex(x.dtype):
@@ -126,70 +127,28 @@ def _comparison(name: str, prim: Any, strict: Any, doc: str) -> Callable:
     return fn
 
 
-equal = _comparison(
-    "equal",
-    ops.eq,
-    None,
-    """x == y, element by element.
-
-    >>> jnp.equal(jnp.arange(3), 1)
-    Array([False,  True, False], dtype=bool)
-    """,
-)
+equal = _comparison("equal", ops.eq, None, "x == y, element by element.", "[False,  True, False]")
 not_equal = _comparison(
-    "not_equal",
-    ops.ne,
-    None,
-    """x != y, element by element.
-
-    >>> jnp.not_equal(jnp.arange(3), 1)
-    Array([ True, False,  True], dtype=bool)
-    """,
+    "not_equal", ops.ne, None, "x != y, element by element.", "[ True, False,  True]"
 )
 less = _comparison(
     "less",
     ops.lt,
     ops.lt,
-    """x < y; complex numbers by real, then imaginary part.
-
-    >>> jnp.less(jnp.arange(3), 1)
-    Array([ True, False, False], dtype=bool)
-    """,
+    "x < y; complex numbers by real, then imaginary part.",
+    "[ True, False, False]",
 )
 less_equal = _comparison(
-    "less_equal",
-    ops.le,
-    ops.lt,
-    """x <= y, as `less`.
-
-    >>> jnp.less_equal(jnp.arange(3), 1)
-    Array([ True,  True, False], dtype=bool)
-    """,
+    "less_equal", ops.le, ops.lt, "x <= y, as `less`.", "[ True,  True, False]"
 )
-greater = _comparison(
-    "greater",
-    ops.gt,
-    ops.gt,
-    """x > y, as `less`.
-
-    >>> jnp.greater(jnp.arange(3), 1)
-    Array([False, False,  True], dtype=bool)
-    """,
-)
+greater = _comparison("greater", ops.gt, ops.gt, "x > y, as `less`.", "[False, False,  True]")
 greater_equal = _comparison(
-    "greater_equal",
-    ops.ge,
-    ops.gt,
-    """x >= y, as `less`.
-
-    >>> jnp.greater_equal(jnp.arange(3), 1)
-    Array([False,  True,  True], dtype=bool)
-    """,
+    "greater_equal", ops.ge, ops.gt, "x >= y, as `less`.", "[False,  True,  True]"
 )
 
 
-def _logical(name: str, prim: Any, doc: str) -> Callable:
-    @named(name, doc)
+def _logical(name: str, prim: Any, what: str, gives: str) -> Callable:
+    @named(name, shown(what, f"jnp.{name}(jnp.array([0, 1, 2]), True)", gives, "bool"))
     def fn(*args, out=None, where=None):
         x, y = ufunc_operands(name, args, 2, out, where)
         return prim(*fit(name, [truth(x, name), truth(y, name)]))
@@ -198,31 +157,13 @@ def _logical(name: str, prim: Any, doc: str) -> Callable:
 
 
 logical_and = _logical(
-    "logical_and",
-    ops.and_,
-    """Whether both are true (not 0).
-
-    >>> jnp.logical_and(True, jnp.array([True, False]))
-    Array([ True, False], dtype=bool)
-    """,
+    "logical_and", ops.and_, "Whether both are true (not 0).", "[False,  True,  True]"
 )
 logical_or = _logical(
-    "logical_or",
-    ops.or_,
-    """Whether one is true (not 0).
-
-    >>> jnp.logical_or(jnp.array([True, False]), False)
-    Array([ True, False], dtype=bool)
-    """,
+    "logical_or", ops.or_, "Whether one is true (not 0).", "[ True,  True,  True]"
 )
 logical_xor = _logical(
-    "logical_xor",
-    ops.xor,
-    """Whether exactly one is true (not 0).
-
-    >>> jnp.logical_xor(jnp.array([True, False]), True)
-    Array([False,  True], dtype=bool)
-    """,
+    "logical_xor", ops.xor, "Whether exactly one is true (not 0).", "[ True, False, False]"
 )
 
 
@@ -238,31 +179,21 @@ def logical_not(x, /):
 bitwise_and = binary(
     "bitwise_and",
     ops.and_,
-    """The bits set in both.
-
-    >>> jnp.bitwise_and(jnp.array([6, 5]), 3)
-    Array([2, 1], dtype=int64)
-    """,
+    shown("The bits set in both.", "jnp.bitwise_and(jnp.array([6, 5]), 3)", "[2, 1]", "int64"),
     many=True,
 )
 bitwise_or = binary(
     "bitwise_or",
     ops.or_,
-    """The bits set in one.
-
-    >>> jnp.bitwise_or(jnp.array([6, 5]), 3)
-    Array([7, 7], dtype=int64)
-    """,
+    shown("The bits set in one.", "jnp.bitwise_or(jnp.array([6, 5]), 3)", "[7, 7]", "int64"),
     many=True,
 )
 bitwise_xor = binary(
     "bitwise_xor",
     ops.xor,
-    """The bits set in exactly one.
-
-    >>> jnp.bitwise_xor(jnp.array([6, 5]), 3)
-    Array([5, 6], dtype=int64)
-    """,
+    shown(
+        "The bits set in exactly one.", "jnp.bitwise_xor(jnp.array([6, 5]), 3)", "[5, 6]", "int64"
+    ),
     many=True,
 )
 

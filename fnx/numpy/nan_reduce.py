@@ -13,6 +13,7 @@ from fnx.numpy.util import (
     named,
     promote_inexact,
     select,
+    shown,
     to_array,
 )
 from fnx.ops import elementwise as ops
@@ -48,12 +49,9 @@ def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, wh
 
 
 def _nan_extremum(name: str, fn: Callable, worst: float) -> Callable:
-    example = f">>> jnp.nan{name}(jnp.array([jnp.nan, 2.0]))\n    Array(2., dtype=float64)"
+    says = f"`{name}` of what is not nan; nan where nothing is left."
 
-    @named(
-        "nan" + name,
-        f"`{name}` of what is not nan; nan where nothing is left.\n\n    {example}\n    ",
-    )
+    @named("nan" + name, shown(says, f"jnp.nan{name}(jnp.array([jnp.nan, 2.0]))", "2."))
     def nan_fn(a, axis=None, out=None, keepdims=False, initial=None, where=None):
         x, good = _without_nan(to_array(a, name), worst)
         result = fn(x, axis, out, keepdims, initial, where)
@@ -74,12 +72,9 @@ nanmin = _nan_extremum("min", min, math.inf)
 
 
 def _nan_arg(name: str, fn: Callable, worst: float) -> Callable:
-    example = f">>> jnp.nan{name}(jnp.array([jnp.nan, 2.0]))\n    Array(1, dtype=int64)"
+    says = f"`{name}` of what is not nan; -1 where nothing is left."
 
-    @named(
-        "nan" + name,
-        f"`{name}` of what is not nan; -1 where nothing is left.\n\n    {example}\n    ",
-    )
+    @named("nan" + name, shown(says, f"jnp.nan{name}(jnp.array([jnp.nan, 2.0]))", "1", "int64"))
     def nan_fn(a, axis=None, out=None, keepdims=None):
         x, good = _without_nan(to_array(a, name), worst)
         place = fn(x, axis, out, keepdims)

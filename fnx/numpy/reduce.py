@@ -20,6 +20,7 @@ from fnx.numpy.util import (
     no_out,
     reshape_to,
     select,
+    shown,
     to_array,
 )
 from fnx.ops import elementwise as ops
@@ -145,8 +146,10 @@ def prod(
     return _fold("prod", reduction.Prod, 1, ufuncs.multiply, *args)
 
 
-def _extremum(name: str, prim: Callable, combine: Callable, bound: Callable, doc: str) -> Callable:
-    @named(name, doc)
+def _extremum(
+    name: str, prim: Callable, combine: Callable, bound: Callable, what: str, gives: str
+) -> Callable:
+    @named(name, shown(what, f"jnp.{name}(jnp.array([1.0, 3.0]))", gives))
     def fn(a, axis=None, out=None, keepdims=False, initial=None, where=None):
         no_out(name, out)
         x = to_array(a, name)
@@ -183,26 +186,10 @@ def _complex_extremum(x: Array, axes: tuple[int, ...], name: str) -> Array:
 
 
 max = _extremum(
-    "max",
-    reduction.Max,
-    ufuncs.maximum,
-    reduction.lowest,
-    """The largest element.
-
-    >>> jnp.max(jnp.array([1.0, 3.0]))
-    Array(3., dtype=float64)
-    """,
+    "max", reduction.Max, ufuncs.maximum, reduction.lowest, "The largest element.", "3."
 )
 min = _extremum(
-    "min",
-    reduction.Min,
-    ufuncs.minimum,
-    reduction.highest,
-    """The smallest element.
-
-    >>> jnp.min(jnp.array([1.0, 3.0]))
-    Array(1., dtype=float64)
-    """,
+    "min", reduction.Min, ufuncs.minimum, reduction.highest, "The smallest element.", "1."
 )
 amax, amin = max, min
 
@@ -264,8 +251,8 @@ def ptp(a, axis=None, out=None, keepdims=False):
 # --- places ------------------------------------------------------------------------------------
 
 
-def _arg(name: str, prim: Callable, doc: str) -> Callable:
-    @named(name, doc)
+def _arg(name: str, prim: Callable, what: str, gives: str) -> Callable:
+    @named(name, shown(what, f"jnp.{name}(jnp.array([1.0, 3.0]))", gives, "int64"))
     def fn(a, axis=None, out=None, keepdims=None):
         no_out(name, out)
         x = to_array(a, name)
@@ -284,24 +271,8 @@ def _arg(name: str, prim: Callable, doc: str) -> Callable:
     return fn
 
 
-argmax = _arg(
-    "argmax",
-    reduction.ArgMax,
-    """The first index of the largest element.
-
-    >>> jnp.argmax(jnp.array([1.0, 3.0]))
-    Array(1, dtype=int64)
-    """,
-)
-argmin = _arg(
-    "argmin",
-    reduction.ArgMin,
-    """The first index of the smallest element.
-
-    >>> jnp.argmin(jnp.array([1.0, 3.0]))
-    Array(0, dtype=int64)
-    """,
-)
+argmax = _arg("argmax", reduction.ArgMax, "The first index of the largest element.", "1")
+argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest element.", "0")
 
 
 # --- comparing ---------------------------------------------------------------------------------

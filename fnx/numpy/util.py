@@ -352,6 +352,11 @@ class MissingOut(InvalidValue, NotImplementedError):
     """An argument of NumPy's that immutable arrays cannot have."""
 
 
+def shown(what: str, call: str, gives: str, dtype: str = "float64") -> str:
+    """A docstring: what a function does, and an example with an array as its result."""
+    return f"{what}\n\n    >>> {call}\n    Array({gives}, dtype={dtype})\n    "
+
+
 def named(name: str, doc: str) -> Callable[[Callable], Callable]:
     """Gives a function made by a factory its public name and docstring."""
 

@@ -121,24 +121,29 @@ class _Slopes(Kit):
                 f.store(self.op(f, "fmul", self.get(f, whole), half), whole)
             f.ret()
 
-    def parts(self, f: Function, a: Value, leading: Value, first: Value) -> tuple[Value, Value]:
-        """What is below the first rows' block, and the last corner."""
-        below = self.of(f, a, f.mul(leading, first))
-        return below, self.of(f, below, first)
+    def cut(self, f: Function, block: str) -> tuple:
+        """Small matrices by a routine for a block; then the halves of the order, and of both
+        matrices what is below the first half, and the last corner.
+        """
+        n, l, row, other, leading = f.args[:5]
+        with f.when(f.compare("sle", n, BLOCK)):
+            f.call(block, "void", *f.args[:-2])
+            f.ret()
+        first, second = self.halves(f, n)
+
+        def parts(a: Value, apart: Value) -> tuple[Value, Value]:
+            below = self.of(f, a, f.mul(apart, first))
+            return below, self.of(f, below, first)
+
+        return first, second, parts(l, row), parts(other, leading)
 
     def tangent(self) -> None:
         """L' of L L' = A, from A': SLOPE."""
         public = dense.name(NAMES[0], self.dtype)
         with Function(self.module, public, "void", *SLOPE, public=True) as f:
-            n, l, row, t, leading, space, work = f.args
+            _, l, row, t, leading, space, work = f.args
             one, zero = i64(1), i64(0)
-            with f.when(f.compare("sle", n, BLOCK)):
-                f.call("tangent_block", "void", *f.args[:-2])
-                f.ret()
-            first, second = self.halves(f, n)
-            (l21, l22), (t21, t22) = (
-                self.parts(f, x, s, first) for x, s in ((l, row), (t, leading))
-            )
+            first, second, (l21, l22), (t21, t22) = self.cut(f, "tangent_block")
             f.call(public, "void", first, l, row, t, leading, space, work)
             f.call("mirror", "void", first, t, leading, space, zero)
             factors = (l21, row, one, space, one, first)
@@ -156,15 +161,9 @@ class _Slopes(Kit):
         """The cotangent of A from that of L: SLOPE."""
         public = dense.name(NAMES[1], self.dtype)
         with Function(self.module, public, "void", *SLOPE, public=True) as f:
-            n, l, row, g, leading, space, work = f.args
+            _, l, row, g, leading, space, work = f.args
             one = i64(1)
-            with f.when(f.compare("sle", n, BLOCK)):
-                f.call("cotangent_block", "void", *f.args[:-2])
-                f.ret()
-            first, second = self.halves(f, n)
-            (l21, l22), (g21, g22) = (
-                self.parts(f, x, s, first) for x, s in ((l, row), (g, leading))
-            )
+            first, second, (l21, l22), (g21, g22) = self.cut(f, "cotangent_block")
             f.call(public, "void", second, l22, row, g22, leading, space, work)
             f.call("mirror", "void", second, g22, leading, space, one)
             factors = (space, second, one, l21, row, one)
