@@ -336,7 +336,7 @@ def test_the_cpu_is_the_one_that_llvm_sees(monkeypatch):
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
-    known = {f"+{name}" for name in ("avx2", "avx512f", "f16c") if features.get(name)}
+    known = {f"+{name}" for name in ("avx2", "avx512f", "f16c", "fma") if features.get(name)}
     assert cpuid.features() == known
     assert processor.identity() == processor.identity()
     before = processor.identity()

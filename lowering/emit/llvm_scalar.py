@@ -6,12 +6,14 @@ function that is printed once per module.
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import frexp
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import BYTES, KIND, PART
+from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded
+from fnx.lowering.target.processor import has_fma
 
-from . import expand, llvm_special
+from . import expand, llvm_special, quotients
 from .llvm_convert import bitcast, cast
 from .llvm_types import (
     INTRINSIC_TYPE,
@@ -89,6 +91,28 @@ def _float(instruction: str) -> Callable[[str], Printer]:
 def _exact_float(instruction: str) -> Callable[[str], Printer]:
     """A float operation that never gets fast-math flags."""
     return _integer(instruction)
+
+
+def _quotient(dtype: str) -> Printer:
+    """A division; by a number of the user's, two multiplications (division units are slow)."""
+    t, divide = REGISTER[dtype], _exact_float("fdiv")(dtype)
+    full = f"@llvm.fma.{INTRINSIC_TYPE[t]}"
+    declared = f"declare {t} {full}({t}, {t}, {t})"
+
+    def emit(code: "Function", e: Expr) -> Operand:
+        x, divisor = e.args
+        if divisor.op != "literal" or not has_fma():
+            return divide(code, e)
+        found = quotients.parts(rounded(divisor.attr, dtype), dtype)
+        if found is None or (is_simple(divisor.attr, dtype) and frexp(divisor.attr)[0] == 0.5):
+            return divide(code, e)  # or LLVM sees a power of two
+        numbers = [bits(n, dtype) for n in found]
+        high, low = (code.number((dtype, n), n, t) for n in numbers)
+        code.module.declare(full, declared)
+        rest = code.op(f"fmul {t} {code.memo[x]}, {low}")
+        return code.op(f"call {t} {full}({t} {code.memo[x]}, {t} {high}, {t} {rest})")
+
+    return emit
 
 
 def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
@@ -241,7 +265,7 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "add": {"iu": _integer("add"), "f": _float("fadd"), "b": _integer("or")},
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
     "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
-    "div": {"iu": _division("div"), "f": _exact_float("fdiv")},
+    "div": {"iu": _division("div"), "f": _quotient},
     "rem": {"iu": _division("rem"), "f": _exact_float("frem")},
     "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
     "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},

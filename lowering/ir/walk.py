@@ -195,9 +195,10 @@ def simple_work(e: Expr) -> int | None:
         if e.op == "load":
             total += 1
             continue
-        if e.op not in _SIMPLE and e.op not in _CHEAP and e.op != "select":
+        by_number = e.op == "div" and e.args[1].op == "literal"  # two multiplications
+        if e.op not in _SIMPLE and e.op not in _CHEAP and e.op != "select" and not by_number:
             return None
-        total += e.op not in _CHEAP
+        total += 2 if by_number else e.op not in _CHEAP
         stack += e.args
     return total
 

@@ -31,7 +31,7 @@ _LEAVES = (
     (0x80000008, 0, (_EBX,)),
 )
 _SAVES = 1 << 27  # in ecx of leaf 1: xgetbv may be asked
-_AVX, _F16C = 1 << 28, 1 << 29  # in ecx of leaf 1
+_FMA, _AVX, _F16C = 1 << 12, 1 << 28, 1 << 29  # in ecx of leaf 1
 _AVX2, _AVX512F = 1 << 5, 1 << 16  # in ebx of leaf 7
 _YMM, _ZMM = 0x06, 0xE6  # what the system must save for them
 
@@ -67,7 +67,7 @@ def answers() -> dict[tuple[int, int], tuple[int, ...]] | None:
 
 
 def features() -> frozenset[str] | None:
-    """Those of "+avx2", "+avx512f", "+f16c" that there are; None where this cannot be asked."""
+    """Those of "+avx2", "+avx512f", "+f16c", "+fma" that there are; None where this cannot be asked."""
     found = answers()
     if found is None:
         return None
@@ -75,6 +75,7 @@ def features() -> frozenset[str] | None:
     saved = found.get((-1, 0), (0,))[0]
     has_vectors = old & _AVX and saved & _YMM == _YMM
     has = {
+        "+fma": has_vectors and old & _FMA,
         "+f16c": has_vectors and old & _F16C,
         "+avx2": has_vectors and new & _AVX2,
         "+avx512f": saved & _ZMM == _ZMM and new & _AVX512F,

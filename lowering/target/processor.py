@@ -50,6 +50,13 @@ def vector_bits() -> int:
     return 256 if "+avx2" in _features() else 128
 
 
+def has_fma() -> bool:
+    """Whether this CPU has fused multiplications and additions; if not, a slow function does them."""
+    import platform
+
+    return platform.machine() in ("aarch64", "arm64") or "+fma" in _features()
+
+
 def has_half() -> bool:
     """Whether this CPU converts float16 in hardware; if not, integers do it."""
     import platform
