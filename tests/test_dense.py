@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fnx.lowering.runtime import dense, irvectors, matmul
+from fnx.lowering.runtime import dense, dense_lu, irvectors, matmul
 from fnx.lowering.target import processor
 
 if not irvectors.exists("float64"):
@@ -19,7 +19,7 @@ SIGNATURES = {
     "solve_left": dense.SOLVE,
     "solve_right": dense.SOLVE,
     "cholesky": dense.CHOLESKY,
-    "lu": dense.LU,
+    "lu": dense_lu.ARGUMENTS,
 }
 
 
