@@ -222,3 +222,41 @@ def test_files_of_others_are_left_alone(folder):
     cache.sweep(0)
     cache.clear()
     assert all(path.read_text() == "mine" for path in foreign)
+
+
+def test_a_changed_source_is_noticed(tmp_path):
+    def stamps():
+        lines: list[str] = []
+        cache._stamps(str(tmp_path), lines)
+        return lines
+
+    (tmp_path / "inner" / "__pycache__").mkdir(parents=True)
+    source = tmp_path / "inner" / "a.py"
+    source.write_text("x = 1")
+    first = stamps()
+    assert len(first) == 1
+    (tmp_path / "notes.txt").write_text("no source")
+    (tmp_path / "inner" / "__pycache__" / "a.py").write_text("no source either")
+    assert stamps() == first
+    source.write_text("x = 1 ")
+    second = stamps()
+    os.utime(source, (1, 1))
+    third = stamps()
+    source.rename(tmp_path / "inner" / "b.py")
+    assert len({str(lines) for lines in (first, second, third, stamps())}) == 4
+
+
+@pytest.mark.parametrize("chosen", ["/somewhere/else", "", "  ", None, "relative/place"])
+def test_the_folder_is_the_one_of_the_platform(monkeypatch, chosen):
+    import platformdirs
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    if chosen is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    cache._default_folder.cache_clear()
+    try:
+        expected = platformdirs.user_cache_dir("fnx", appauthor=False)
+        assert cache._default_folder() == Path(expected)
+    finally:
+        monkeypatch.undo()
+        cache._default_folder.cache_clear()
