@@ -16,8 +16,8 @@ from fnx.lowering.routines import blas, search
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
     if builder.scope.position in builder.scope.lanewise:
-        of = blas.functions if isinstance(r, recipe.Library) else lanewise.functions
-        made = of(r, outs)
+        is_routine = isinstance(r, recipe.Library)
+        made = blas.functions(r, outs) if is_routine else lanewise.functions(builder, r, outs)
         if made is not None:
             for out, fn in zip(outs, made, strict=True):
                 lanewise.values(builder, eqn, out, fn)

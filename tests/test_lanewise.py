@@ -67,12 +67,41 @@ def energy(gradient, v):
     return 0.5 * jnp.trace(strain) ** 2 + jnp.sum(strain**2) + v @ (f @ v)
 
 
+def likelihood(a, b):
+    """Of a normal distribution, by a Cholesky factor of its covariance."""
+    factor = jnp.linalg.cholesky(a @ a.T + jnp.eye(3))
+    y = jax.scipy.linalg.solve_triangular(factor, b, lower=True)
+    return -0.5 * y @ y - jnp.sum(jnp.log(jnp.diag(factor)))
+
+
+def estimated(x, p, seen):
+    """A step of a Kalman filter: state of 4, observation of 2."""
+    look = jnp.eye(2, 4)
+    gain = p @ look.T @ jnp.linalg.inv(look @ p @ look.T + jnp.eye(2))
+    return x + gain @ (seen - look @ x), (jnp.eye(4) - gain @ look) @ p
+
+
 ONE_LOOP = {
     "values": (jax.vmap(projected), [(3,), (3,)]),
     "jacrev": (jax.vmap(jax.jacrev(projected, argnums=(0, 1))), [(3,), (3,)]),
     "jacfwd": (jax.vmap(jax.jacfwd(projected)), [(3,), (3,)]),
     "hessian": (jax.vmap(jax.hessian(lambda x: jnp.sin(x[0] * x[1]) * jnp.sum(x**4))), [(3,)]),
     "matrices": (jax.vmap(energy), [(3, 3), (3,)]),
+    "gradient of matrices": (jax.vmap(jax.grad(energy, argnums=(0, 1))), [(3, 3), (3,)]),
+    "inverse": (jax.vmap(lambda a: jnp.linalg.inv(a + 3 * jnp.eye(3))), [(3, 3)]),
+    "gradient of an inverse": (
+        jax.vmap(jax.grad(lambda a: jnp.sum(jnp.linalg.inv(a + 3 * jnp.eye(3)) ** 2))),
+        [(3, 3)],
+    ),
+    "solutions": (jax.vmap(lambda a, b: jnp.linalg.solve(a + 3 * jnp.eye(3), b)), [(3, 3), (3,)]),
+    "Cholesky factors": (jax.vmap(likelihood), [(3, 3), (3,)]),
+    "gradient of Cholesky factors": (jax.vmap(jax.grad(likelihood)), [(3, 3), (3,)]),
+    "Kalman filters": (jax.vmap(estimated), [(4,), (4, 4), (2,)]),
+    "diagonals": (jax.vmap(lambda a: jnp.diag(a)[:, None] * a.at[::2, 1].add(a[0, 0])), [(3, 3)]),
+    "element by number": (
+        jax.vmap(lambda x: x.at[jnp.abs(x[1]).astype(int) % 4].multiply(x[0]) * jnp.sum(x)),
+        [(4,)],
+    ),
     "quaternions": (
         jax.vmap(lambda q, v: q[0] * v + jnp.cross(q[1:], v) / jnp.sqrt(q @ q)),
         [(4,), (3,)],
@@ -204,6 +233,28 @@ CASES = {
     "branches": (
         jax.vmap(lambda x: lax.cond(x[0] > 0, lambda y: y * y[1], lambda y: y / y[2], x)),
         [(3,)],
+    ),
+    "permutations": (
+        jax.vmap(lambda a: jax.scipy.linalg.lu(a)[0] @ a[:, :2] + jax.scipy.linalg.lu(a)[1][:, :2]),
+        [(3, 3)],
+    ),
+    "transposed systems": (
+        jax.vmap(
+            lambda a, b: (
+                jax.scipy.linalg.solve_triangular(a + 3 * jnp.eye(3), b, trans=1)
+                + jax.scipy.linalg.solve_triangular(a, b[::-1], lower=True, unit_diagonal=True)
+                + jax.scipy.linalg.lu_solve(jax.scipy.linalg.lu_factor(a), b, trans=1)
+            )
+        ),
+        [(3, 3), (3,)],
+    ),
+    "complex systems": (
+        jax.vmap(lambda a, b: jnp.abs(jnp.linalg.solve(a + 3j * jnp.eye(3), b * (1 + 2j)))),
+        [(3, 3), (3,)],
+    ),
+    "systems of five": (
+        jax.vmap(lambda a, b: jnp.linalg.solve(a + 5 * jnp.eye(5), b) * jnp.sum(b)),
+        [(5, 5), (5,)],
     ),
     "small systems": (
         jax.vmap(lambda a, b: jnp.linalg.solve(a + 3 * jnp.eye(3), b) * jnp.linalg.det(a)),

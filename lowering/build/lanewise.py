@@ -14,6 +14,7 @@ from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
+from fnx.lowering.ir import formats
 
 from . import boxes, fuse, points
 from .groups import Folding, FoldMember, places
@@ -33,9 +34,8 @@ def lanes(shape: Shape) -> Shape:
 
     On a grid with so many at a point their rows are rather vectors: channels of pictures.
     """
-    long = tuple(n for n in shape if n > fuse.SMALL)
-    most = fuse.PROBLEM if len(long) == 1 else fuse.SMALL
-    return long if prod(n for n in shape if n <= fuse.SMALL) <= most else ()
+    long, short = _split(shape)
+    return tuple(long) if prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
 
 
 def _problem(shape: Shape) -> Shape:
@@ -102,7 +102,7 @@ def _is_plain(eqn: Eqn) -> bool:
 # --- their elements ----------------------------------------------------------------------------
 
 
-def functions(r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
+def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
     """The outputs of a recipe by index, of which those along short axes are numbers; if it has such."""
     match r:
         case recipe.Point():
@@ -117,6 +117,8 @@ def functions(r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
         case recipe.Update() if r.box is not None and _is_whole(*r.box, outs[0].shape):
             box = (*r.box, r.value, r.combine is not None)
             return [boxes.Boxes(r.operand, [box], 0, outs[0].shape).fn]
+        case recipe.Update() if _stays_in_lanes(builder, r, outs[0]):
+            return [_updated(r, outs[0].shape)]
     return None
 
 
@@ -166,6 +168,54 @@ def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     """Whether a box holds all lanes."""
     return all(n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True))
+
+
+def _stays_in_lanes(builder: "Storage", r: recipe.Update, out: Handle) -> bool:
+    """Whether few elements of each lane are updated, with what is computed in that lane."""
+    long, short = _split(r.shape)
+    if (
+        long != _split(out.shape)[0]
+        or prod(short) * prod(_split(out.shape)[1]) > fuse.PROBLEM_TERMS
+    ):
+        return False
+    if formats.KIND[out.dtype] == "h":  # sums are not to be rounded in between
+        return False
+    lane = builder.group_of(lanes(out.shape)).vars
+    aims = builder.evaluated(lambda: [r.target(*ix)[1] for ix in _of_lane(r.shape, lane)])
+    return all([i for i, n in zip(aim, out.shape) if n > fuse.SMALL] == lane for aim in aims)
+
+
+def _split(shape: Shape) -> tuple[list[int], list[int]]:
+    """The long and the short axes of a shape."""
+    return [n for n in shape if n > fuse.SMALL], [n for n in shape if n <= fuse.SMALL]
+
+
+def _of_lane(shape: Shape, lane: Sequence[Expr]) -> list[tuple[Expr, ...]]:
+    """The indices of the elements of a lane."""
+    found = []
+    for at in places(shape):
+        rest = iter(lane)
+        found.append(tuple(next(rest) if i is None else i for i in at))
+    return found
+
+
+def _updated(r: recipe.Update, shape: Shape) -> Fn:
+    def fn(*index: Expr) -> Expr:
+        total = r.operand(*index)
+        lane = [i for i, n in zip(index, shape, strict=True) if n > fuse.SMALL]
+        for at in _of_lane(r.shape, lane):
+            here, aim = r.target(*at)
+            for i, j, n in zip(aim, index, shape, strict=True):
+                if n <= fuse.SMALL:
+                    here = scalar.logical_and(here, scalar.compare("eq", i, j))
+            if here.op == "const" and not here.attr:
+                continue
+            value = r.value(*at)
+            new = value if r.combine is None else r.combine(total, value)
+            total = scalar.select(here, new, total)
+        return total
+
+    return fn
 
 
 # --- their groups ------------------------------------------------------------------------------

@@ -4,17 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe
-from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle
 from fnx.lowering.runtime import irvectors
 
-from . import fft, gemm, reflections, sort, spectral, triangular, tridiagonal
+from . import fft, gemm, reflections, small_lanes, sort, spectral, triangular, tridiagonal
 from .stacks import LETTER, constant, same_bytes
 
 if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
-Functions = list[Callable[..., Expr]]
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
 _ANY_DTYPE: dict[str, Routine] = {
     **gemm.ROUTINES,
@@ -29,8 +27,9 @@ _LAPACK: dict[str, Routine] = {
     **reflections.ROUTINES,
     **tridiagonal.ROUTINES,
 }
-_ELEMENTS: dict[str, Callable[[recipe.Library, list[Handle]], Functions | None]] = {
+_ELEMENTS: dict[str, Callable[[recipe.Library, list[Handle]], small_lanes.Functions | None]] = {
     "dot_general": gemm.elements,
+    **small_lanes.ELEMENTS,
 }
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})
 _OWN = frozenset({"cholesky_tangent", "cholesky_cotangent"})  # that LAPACK does not have
@@ -47,7 +46,7 @@ def known(r: recipe.Library) -> bool:
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
 
 
-def functions(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def functions(r: recipe.Library, outs: list[Handle]) -> small_lanes.Functions | None:
     """The results by index, where they are few operations: of each of many small matrices."""
     make = _ELEMENTS.get(r.name)
     return make and make(r, outs)

@@ -208,25 +208,34 @@ def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
         _solve_loops(builder, a, b, out)
         return
 
-    def factors(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
-        made, _, order = lu_of([[a(*t, *ix) for ix in row] for row in _grid(n, n)])
-        return made, [small.reciprocal(made[i][i]) for i in range(n)], order
+    def made(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
+        return factors([[a(*t, *ix) for ix in row] for row in _grid(n, n)])
 
     def solution(
         f: Rows, inverses: list[Expr], order: list[Expr], t: tuple[Expr, ...], j: Expr
     ) -> list[Expr]:
-        given = [b(*t, scalar.size(i), j) for i in range(n)]
-        y = []
-        for i in range(n):  # the row that the permutation names
-            e = given[-1]
-            for k in range(n - 2, -1, -1):
-                here = scalar.compare("eq", order[i], const(k, "int32"))
-                e = scalar.select(here, given[k], e)
-            y.append(e)
-        y = small.substituted(lambda i, k: f[i][k], None, y, True)
-        return small.substituted(lambda i, k: f[i][k], inverses, y, False)
+        return by_order(f, inverses, order, [b(*t, scalar.size(i), j) for i in range(n)])
 
-    _solutions(builder, a, out, factors, solution, "solve")
+    _solutions(builder, a, out, made, solution, "solve")
+
+
+def factors(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
+    """LU factors, the inverses of the diagonal of U, and the permutation."""
+    made, _, order = lu_of(a)
+    return made, [small.reciprocal(made[i][i]) for i in range(len(made))], order
+
+
+def by_order(f: Rows, inverses: list[Expr], order: list[Expr], given: list[Expr]) -> list[Expr]:
+    """The solution of a system by factors and a permutation."""
+    y = []
+    for p in order:  # the row that the permutation names
+        e = given[-1]
+        for k in range(len(given) - 2, -1, -1):
+            here = scalar.compare("eq", p, const(k, "int32"))
+            e = scalar.select(here, given[k], e)
+        y.append(e)
+    y = small.substituted(lambda i, k: f[i][k], None, y, True)
+    return small.substituted(lambda i, k: f[i][k], inverses, y, False)
 
 
 def _solutions(
@@ -295,6 +304,18 @@ def lu_solve(
 def _by_pivots(b: Handle, transposing: bool) -> Callable[..., list[Expr]]:
     """Column j of item t's solution by factors, inverses of the diagonal of U, and pivots."""
     n = b.shape[-2]
+    solved = by_pivots(n, transposing)
+
+    def solution(
+        f: Rows, inverses: list[Expr], swaps: list[Expr], t: tuple[Expr, ...], j: Expr
+    ) -> list[Expr]:
+        return solved(f, inverses, swaps, [b(*t, scalar.size(i), j) for i in range(n)])
+
+    return solution
+
+
+def by_pivots(n: int, transposing: bool) -> Callable[..., list[Expr]]:
+    """The solution of a system by factors, inverses of the diagonal of U, and pivots."""
 
     def exchange(swaps: list[Expr], y: list[Expr], steps: Iterable[int]) -> list[Expr]:
         y = list(y)
@@ -304,10 +325,7 @@ def _by_pivots(b: Handle, transposing: bool) -> Callable[..., list[Expr]]:
                 y[k], y[i] = exchanged(here, y[k], y[i])
         return y
 
-    def solution(
-        f: Rows, inverses: list[Expr], swaps: list[Expr], t: tuple[Expr, ...], j: Expr
-    ) -> list[Expr]:
-        y = [b(*t, scalar.size(i), j) for i in range(n)]
+    def solution(f: Rows, inverses: list[Expr], swaps: list[Expr], y: list[Expr]) -> list[Expr]:
         if transposing:
             y = small.substituted(lambda i, k: f[k][i], inverses, y, True)
             y = small.substituted(lambda i, k: f[k][i], None, y, False)
