@@ -29,6 +29,8 @@ from fnx.tree_keys import SequenceKey as SequenceKey
 from fnx.tree_keys import key_of
 from fnx.tree_keys import keystr as keystr
 
+# Types that are nodes here and leaves in JAX: a tree may have arrays where another has such.
+leaves_elsewhere: set[type] = set()
 _flatten = optree.tree_flatten
 C = TypeVar("C", bound=type)
 IsLeaf = Callable[[Any], bool] | None
@@ -122,7 +124,14 @@ def tree_map(f: Callable, tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
     {'a': 11, 'b': [22]}
     """
     leaves, treedef = tree_flatten(tree, is_leaf)
-    columns = [treedef.flatten_up_to(r) for r in rest]
+    try:
+        columns = [treedef.flatten_up_to(r) for r in rest]
+    except ValueError:
+        whole = lambda x: type(x) in leaves_elsewhere or (is_leaf is not None and is_leaf(x))
+        leaves, again = tree_flatten(tree, whole)
+        if again == treedef:
+            raise
+        treedef, columns = again, [again.flatten_up_to(r) for r in rest]
     return treedef.unflatten(map(f, leaves, *columns))
 
 

@@ -4,9 +4,11 @@ import dataclasses
 import functools
 from collections import OrderedDict, namedtuple
 
+import numpy as np
 import pytest
 
 import fnx
+import fnx.numpy as jnp
 from fnx import tree, tree_util
 
 Point = namedtuple("Point", "x y")
@@ -253,3 +255,14 @@ def test_differences_are_described():
     assert "lacks the leaf \"['b']\"" in text
     assert "has the leaf \"['c'][0]\"" in text
     assert tree_util.describe_difference((1,), (2,)) == ""
+
+
+def test_keys_meet_arrays():
+    keys = {"a": fnx.random.key(0), "b": [fnx.random.key(1)]}
+    sizes = {"a": jnp.ones(2), "b": [jnp.ones(3)]}
+    draw = lambda k, x: fnx.random.normal(k, x.shape)
+    for f in (draw, fnx.jit(lambda k, x: fnx.tree.map(draw, k, x))):
+        out = fnx.tree.map(f, keys, sizes) if f is draw else f(keys, sizes)
+        np.testing.assert_allclose(out["b"][0], fnx.random.normal(fnx.random.key(1), (3,)), 1e-12)
+    with pytest.raises(ValueError):
+        fnx.tree.map(draw, keys, {"a": jnp.ones(2)})

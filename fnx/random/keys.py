@@ -22,7 +22,7 @@ from fnx.ops.elementwise import and_, shift_right_logical
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape
 from fnx.ops.prng import RandomSplit, random_fold_in
-from fnx.tree_util import register_pytree_node
+from fnx.tree_util import leaves_elsewhere, register_pytree_node
 
 _U32 = np.dtype(np.uint32)
 IMPL = "threefry2x32"
@@ -198,6 +198,7 @@ class _At:
         return of_keys(lambda x, y: x.at[self.index].set(y, **options), self.keys, values)
 
 
+leaves_elsewhere.add(KeyArray)
 register_pytree_node(
     KeyArray, lambda k: ((k.words,), None), lambda _, children: KeyArray(*children)
 )
