@@ -1,24 +1,32 @@
-"""Names of JAX's partial evaluation, which fnx does not have, for programs that register rules with it.
+"""Evaluation of what is known, and a jaxpr of the rest, under the names of JAX's module.
 
-Primitives that carry jaxprs define `linearize`, and equations that nobody reads are dropped, so that
-the rules are never asked for.
+The dicts of rules are for programs that register some: primitives of fnx that carry jaxprs define
+`linearize`, and equations that nobody reads are dropped, so that the rules are never asked for.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from fnx.core.array import Array, as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import Jaxpr
 
+from .linearize import Tape
 from .simplify import dce, used_inputs
+from .trace import Stage
 from .trace import StageTracer as DynamicJaxprTracer
 
 __all__ = [
     "DynamicJaxprTracer",
     "JaxprTracer",
+    "PartialVal",
     "custom_partial_eval_rules",
     "dce_jaxpr",
     "dce_rules",
     "partial_eval_jaxpr_custom_rules",
+    "trace_to_jaxpr_nounits",
 ]
 
 JaxprTracer = DynamicJaxprTracer
@@ -40,3 +48,62 @@ def dce_jaxpr(
     used = [u or k for u, k in zip(used_inputs(small), [False] * n + keep, strict=True)]
     inputs = [v for v, u in zip(small.inputs, used) if u]
     return Jaxpr(inputs, small.eqns, small.outs, sum(used[:n]), jaxpr.name), used[n:]
+
+
+@dataclass(frozen=True)
+class PartialVal:
+    """A value that is known, or of which only the type is; as a pair, (type or None, value or None)."""
+
+    aval: ShapedArray | None
+    value: Array | None
+
+    @staticmethod
+    def known(value: Any) -> "PartialVal":
+        """A value."""
+        return PartialVal(None, as_array(value))
+
+    @staticmethod
+    def unknown(aval: ShapedArray) -> "PartialVal":
+        """One of which only the type is known."""
+        return PartialVal(aval, None)
+
+    def is_known(self) -> bool:
+        """Whether there is a value."""
+        return self.aval is None
+
+    def get_known(self) -> Array | None:
+        """The value, if it is known."""
+        return self.value
+
+    def get_aval(self) -> ShapedArray:
+        """The type of the value."""
+        return self.value.aval if self.aval is None else self.aval  # type: ignore[union-attr]
+
+    def __iter__(self) -> Any:
+        return iter((self.aval, self.value))
+
+
+def trace_to_jaxpr_nounits(
+    fun: Any, pvals: Sequence[PartialVal], instantiate: bool = False
+) -> tuple[Jaxpr, list[PartialVal], list[Array]]:
+    """Evaluate what depends on known values alone of a `linear_util` function of arrays.
+
+    Returns a jaxpr of the rest (its first inputs are what it closed over), from the unknown inputs to
+    the unknown results; the results; and what the jaxpr closed over. With `instantiate` no result is
+    known.
+    """
+    stage = Stage("partial evaluation", parent=current.get())
+    args: list = [p.value if p.is_known() else stage.new_input(p.get_aval()) for p in pvals]
+    with use(stage):
+        outs = [as_array(o) for o in fun.call_wrapped(*args)]
+    stage.ended = True
+    mine = [type(o) is DynamicJaxprTracer and o.owner is stage for o in outs]
+    atoms = [stage.atom(o) if m or instantiate else None for o, m in zip(outs, mine)]
+    inputs = [None if p.is_known() else a._var for p, a in zip(pvals, args)]
+    jaxpr, consts, _ = Tape(inputs, stage.eqns, atoms).close()
+    jaxpr = Jaxpr(jaxpr.inputs, jaxpr.eqns, jaxpr.outs, len(consts))
+    found = [
+        PartialVal.known(o) if atom is None else PartialVal.unknown(o.aval)
+        for o, atom in zip(outs, atoms)
+    ]
+    return jaxpr, found, consts

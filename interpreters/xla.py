@@ -1,3 +1,7 @@
-"""`apply_primitive`, under the name of JAX's module."""
+"""Names of `jax.interpreters.xla`: an `impl` for primitives that have none, types of arrays."""
 
-from .foreign import apply_primitive as apply_primitive
+from fnx.core.array import conversions as canonicalize_dtype_handlers
+
+from .foreign import apply_primitive
+
+__all__ = ["apply_primitive", "canonicalize_dtype_handlers"]

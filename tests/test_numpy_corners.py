@@ -539,3 +539,19 @@ def test_universal_functions_say_that_they_have_no_where(name):
         function(*[jnp.ones(2)] * (count + 1))
     with pytest.raises(NotImplementedError, match=f"'out' argument of {name}"):
         function(*[jnp.ones(2)] * count, out=np.ones(2))
+
+
+def test_ranges_are_axes():
+    x = jnp.ones((2, 3))
+    assert jnp.expand_dims(x, range(2)).shape == (1, 1, 2, 3)
+    assert jnp.expand_dims(jnp.ones(()), range(2)).shape == (1, 1)
+    assert jnp.sum(x, range(2)) == 6
+    assert (jnp.shape(None), jnp.ndim(None), jnp.size(None)) == ((), 0, 1)
+
+
+def test_dtypes_that_no_array_has():
+    assert jnp.int4 != jnp.int8
+    assert np.int32 in {jnp.int32, jnp.int64}
+    assert jnp.float8_e4m3fn == "float8_e4m3fn"
+    with pytest.raises(TypeError, match="int4 does not exist"):
+        jnp.zeros(3, jnp.int4)

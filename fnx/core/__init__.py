@@ -1,6 +1,9 @@
 """The core: avals, arrays, primitives, jaxprs, the current interpreter, and what lowering is told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
@@ -12,10 +15,18 @@ from fnx.core.primitive import Primitive
 
 AbstractValue = ShapedArray  # there are no others
 
+
+class DropVar(Var):
+    """The name of a result that nobody reads, in JAX's jaxprs; those of fnx name all results."""
+
+    __slots__ = ()
+
+
 __all__ = [
     "AbstractValue",
     "Atom",
     "ClosedJaxpr",
+    "DropVar",
     "Jaxpr",
     "Literal",
     "Primitive",
@@ -25,6 +36,7 @@ __all__ = [
     "Var",
     "eval_jaxpr",
     "get_aval",
+    "pytype_aval_mappings",
 ]
 
 
@@ -33,6 +45,13 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence, *args: object) -> list[Array]:
     return _eval_jaxpr(jaxpr, [*map(as_array, consts), *map(as_array, args)])
 
 
+# How to find the type of values that are no arrays, where a program has said so.
+pytype_aval_mappings: dict[type, Callable[[Any], ShapedArray]] = {
+    np.ndarray: lambda x: as_array(x).aval
+}
+
+
 def get_aval(x: object) -> ShapedArray:
     """The type of a value."""
-    return as_array(x).aval
+    rule = pytype_aval_mappings.get(type(x))
+    return as_array(x).aval if rule is None else rule(x)

@@ -226,6 +226,10 @@ def _copied(x: Any, dtype: np.dtype) -> np.ndarray:
     return made
 
 
+# What makes a NumPy array of a value of some other type, where a program has said so.
+conversions: dict[type, Callable[[Any], Any]] = {np.ndarray: np.asarray}
+
+
 def as_array(x: Any) -> Array:
     """An Array from what is like one; Python scalars become weakly typed arrays of rank 0.
 
@@ -247,6 +251,8 @@ def as_array(x: Any) -> Array:
         return ConcreteArray(contiguous(_copied(x, dtype)))
     if hasattr(x, "__jax_array__"):
         return as_array(x.__jax_array__())
+    if type(x) in conversions:
+        return as_array(conversions[type(x)](x))
     raise TypeMismatch(
         f"a value of type {type(x).__name__} is not an array: {x!r:.80}; expected an array, a NumPy "
         "array or a Python number. Pass other objects as static arguments, or convert them first."

@@ -19,7 +19,15 @@ class ShapedArray:
 
     __slots__ = ("_hash", "dtype", "shape", "weak_type")
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, weak_type: bool = False):
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: Any = None,
+        vma: Any = None,
+    ):  # the last two are JAX's; there is one device, and nothing varies over a mesh
         self.shape = shape if type(shape) is tuple else tuple(shape)
         self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.canonical(dtype)
         self.weak_type = weak_type

@@ -10,6 +10,7 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _INTERNAL = (_HERE, _ROOT + "interpreters" + os.sep, _ROOT + "lowering" + os.sep)
 _USERS = (_HERE + "demo" + os.sep,)
 _LIBRARIES = (os.sep + "optree" + os.sep, "functools.py", "contextlib.py")
+_excluded: list[str] = []  # where libraries lie that call fnx for users
 _known: dict[str, bool] = {}  # a cache: file name -> is it ours
 
 
@@ -19,8 +20,15 @@ def is_internal(filename: str) -> bool:
     if known is None:
         path = os.path.abspath(filename) if not filename.startswith("<") else filename
         ours = path.startswith(_INTERNAL) and not path.startswith(_USERS)
+        ours = ours or path.startswith(tuple(_excluded))
         known = _known[filename] = ours or any(part in path for part in _LIBRARIES)
     return known
+
+
+def exclude(path: str) -> None:
+    """Take files under a path for a library's, whose callers are the users."""
+    _excluded.append(os.path.abspath(path))
+    _known.clear()
 
 
 class Source:

@@ -39,7 +39,7 @@ class ScalarType:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.dtype)
+        return hash(self.type)  # as NumPy's class, which it equals: sets of dtypes have both kinds
 
     def __repr__(self) -> str:
         return f"fnx.numpy.{self.__name__}"
@@ -54,6 +54,19 @@ uint8, uint16, uint32, uint64 = (ScalarType(f"uint{n}", f"uint{n}") for n in (8,
 float16, float32, float64 = (ScalarType(f"float{n}", f"float{n}") for n in (16, 32, 64))
 complex64, complex128 = (ScalarType(f"complex{n}", f"complex{n}") for n in (64, 128))
 bfloat16 = ScalarType("bfloat16", ml_dtypes.bfloat16)
+# Those that fnx has no arrays of: programs compare dtypes with them.
+float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn, float8_e4m3fnuz = (
+    ScalarType(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
+    for name in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz")
+)
+float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu = (
+    ScalarType(f"float8_{name}", getattr(ml_dtypes, f"float8_{name}"))
+    for name in ("e5m2", "e5m2fnuz", "e8m0fnu")
+)
+int2, int4, uint2, uint4, float4_e2m1fn = (
+    ScalarType(name, getattr(ml_dtypes, name))
+    for name in ("int2", "int4", "uint2", "uint4", "float4_e2m1fn")
+)
 int_, uint, float_, complex_ = int64, uint64, float64, complex128
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
@@ -230,6 +243,15 @@ __all__ = [
     "dtype",
     "finfo",
     "flexible",
+    "float4_e2m1fn",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "float64",
@@ -238,6 +260,8 @@ __all__ = [
     "generic",
     "iinfo",
     "inexact",
+    "int2",
+    "int4",
     "int8",
     "int16",
     "int32",
@@ -257,6 +281,8 @@ __all__ = [
     "signedinteger",
     "single",
     "uint",
+    "uint2",
+    "uint4",
     "uint8",
     "uint16",
     "uint32",

@@ -37,7 +37,7 @@ def shape(a):
     >>> jnp.shape([[1, 2]])
     (1, 2)
     """
-    if isinstance(a, (list, tuple)):
+    if a is None or isinstance(a, (list, tuple)):
         return np.shape(a)
     return tuple(a.shape) if hasattr(a, "shape") else to_array(a, "shape").shape
 
@@ -212,7 +212,7 @@ def expand_dims(a, axis):
     x = to_array(a, "expand_dims")
     if axis is None:
         raise TypeMismatch("expand_dims with axis=None; expected an integer or integers")
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    count = len(axis) if isinstance(axis, (tuple, list, range)) else 1
     axes = canonical_axes(axis, x.ndim + count)
     return insert_axes(x, tuple(sorted(axes)))
 

@@ -88,7 +88,7 @@ def roll(a, shift, axis=None):
     shift = to_array(shift, "roll") if hasattr(shift, "__jax_array__") else shift
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = axis if isinstance(axis, (tuple, list, range)) else (axis,)
     many = isinstance(shift, (tuple, list)) or np.ndim(shift)
     shifts = list(shift) if many else [shift] * len(axes)
     axes = list(axes) * len(shifts) if len(axes) == 1 else list(axes)

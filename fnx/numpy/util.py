@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, dtypes, later
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, conversions
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
@@ -41,6 +41,8 @@ def to_array(x: Any, name: str = "function", position: int = 0) -> Array:
         return as_array(next(t(x) for t in (bool, int, float, complex) if isinstance(x, t)))
     if hasattr(x, "__jax_array__"):
         return to_array(x.__jax_array__(), name, position)
+    if type(x) in conversions:
+        return as_array(x)
     raise TypeMismatch(
         f"{name} got a {type(x).__name__} as argument {position}: {x!r:.60}; expected an array, a "
         "NumPy array or a Python number. Make an array of it first: fnx.numpy.asarray(...)"

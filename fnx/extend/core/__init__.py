@@ -1,11 +1,14 @@
 """Primitives of users, and jaxprs for programs that read them, under the names of `jax.extend.core`."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from fnx.core import DropVar as DropVar
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import current
+from fnx.core.interpreter import Interpreter as Trace
+from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from fnx.core.jaxpr import Eqn as JaxprEqn
 from fnx.core.jaxpr import Jaxpr as Jaxpr
@@ -15,13 +18,15 @@ from fnx.core.jaxpr import check_jaxpr as check_jaxpr
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.jaxpr import subjaxprs as _subjaxprs
 from fnx.core.primitive import Undefined
+from fnx.extend.core import primitives as primitives
 from fnx.interpreters.foreign import Primitive as Primitive
 from fnx.interpreters.foreign import Zero
-from fnx.lax import primitives as primitives
 from fnx.tree_util import register_pytree_node
 
 __all__ = [
     "ClosedJaxpr",
+    "DropVar",
+    "Effect",
     "Jaxpr",
     "JaxprEqn",
     "Literal",
@@ -33,8 +38,11 @@ __all__ = [
     "jaxpr_as_fun",
     "mapped_aval",
     "primitives",
+    "set_current_trace",
     "subjaxprs",
+    "take_current_trace",
     "unmapped_aval",
+    "valid_jaxtype",
 ]
 
 # In rules of users' primitives these stand where arrays would; as pytrees they have none.
@@ -71,6 +79,34 @@ def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+class Effect:
+    """Something that a primitive does besides computing: `def_effectful_abstract_eval` tells a set."""
+
+
+def valid_jaxtype(x: Any) -> bool:
+    """Whether a value is an array, or is taken for one."""
+    try:
+        as_array(x)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+@contextmanager
+def set_current_trace(trace: Trace) -> Iterator[None]:
+    """Let an interpreter process what is bound for a while."""
+    with use(trace):
+        yield
+
+
+@contextmanager
+def take_current_trace() -> Iterator[Trace]:
+    """The interpreter at work, which is none for a while."""
+    now = current.get()
+    with use(evaluate):
+        yield now
 
 
 def find_top_trace(args: Any = ()) -> Any:

@@ -1,0 +1,45 @@
+"""Functions of flat lists of arrays from functions of pytrees, under the names of `jax.api_util`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx import tree_util
+from fnx.core.aval import ShapedArray
+from fnx.extend.linear_util import WrappedFun, transformation_with_aux
+from fnx.flat import aval_like
+
+__all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "shaped_abstractify"]
+
+
+def debug_info(traced_for: str, fun: Callable, args: Any, kwargs: Any, **_: Any) -> dict[str, Any]:
+    """What a function is traced for, as `linear_util.wrap_init` takes it."""
+    return {"traced_for": traced_for, "func_name": getattr(fun, "__name__", str(fun))}
+
+
+def shaped_abstractify(x: Any) -> ShapedArray:
+    """The type of an array, or of what is like one."""
+    return aval_like(x)
+
+
+@transformation_with_aux
+def _flatten(in_tree: Any, with_names: bool, *leaves: Any) -> Any:
+    tree = tree_util.tree_unflatten(in_tree, leaves)
+    out = yield tree if with_names else (tree, {})
+    yield tree_util.tree_flatten(out)
+
+
+def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Callable]:
+    """The function of the leaves of (args, kwargs), to leaves; and the structure of its results."""
+    return _flatten(fun, in_tree, True)
+
+
+def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Callable]:
+    """The function of the leaves of its arguments, to leaves; and the structure of its results.
+
+    >>> from fnx.extend.linear_util import wrap_init
+    >>> tree = fnx.tree.structure(({"a": 1, "b": 2},))
+    >>> flat, out_tree = flatten_fun_nokwargs(wrap_init(lambda d: [d["a"] - d["b"]]), tree)
+    >>> flat.call_wrapped(5, 3), out_tree().num_leaves
+    ([2], 1)
+    """
+    return _flatten(fun, in_tree, False)

@@ -1,0 +1,124 @@
+"""Names of jax.extend, jax.api_util and jax.interpreters that libraries build on, besides primitives."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import api_util, lax
+from fnx.extend import core as jex
+from fnx.extend import linear_util as lu
+from fnx.extend import source_info_util
+from fnx.interpreters import partial_eval as pe
+from fnx.interpreters import xla
+
+
+def test_transformations_of_wrapped_functions():
+    @lu.transformation
+    def scaled(factor, x):
+        out = yield (x * factor,), {}
+        yield out + 1
+
+    @lu.transformation_with_aux
+    def counted(*xs):
+        out = yield xs, {}
+        yield out, len(xs)
+
+    wrapped, count = counted(scaled(lu.wrap_init(lambda x, by: x / by, {"by": 2}), 10))
+    with pytest.raises(lu.StoreException):
+        count()
+    assert wrapped.call_wrapped(3.0) == 16.0
+    assert count() == 1
+    other, never = counted(lu.wrap_init(abs))
+    assert lu.merge_linear_aux(never, count) == (False, 1)
+    with pytest.raises(ValueError, match="neither"):
+        lu.merge_linear_aux(never, never)
+    twice = lu.transformation2(lambda f, k, x: f(f(x)) * k)
+    assert twice(other, 2).call_wrapped(-3) == 6
+
+
+def test_functions_of_leaves():
+    def f(a, *, b):
+        return {"sum": a["x"] + b, "pair": (a["x"], b)}
+
+    leaves, tree = fnx.tree.flatten((({"x": 1.0},), {"b": 2.0}))
+    info = api_util.debug_info("test", f, (), {})
+    flat, out_tree = api_util.flatten_fun(lu.wrap_init(f, debug_info=info), tree)
+    assert fnx.make_jaxpr(flat.call_wrapped)(*leaves).jaxpr.invars
+    assert fnx.tree.unflatten(out_tree(), flat.call_wrapped(*leaves)) == f({"x": 1.0}, b=2.0)
+    assert api_util.shaped_abstractify(np.ones(3, "float32")).shape == (3,)
+
+
+@pytest.mark.parametrize("instantiate", [False, True])
+def test_what_is_known_is_evaluated_and_the_rest_is_a_jaxpr(instantiate):
+    table = jnp.arange(3.0)
+    known, unknown = pe.PartialVal.known(2.0), pe.PartialVal.unknown(jax_float())
+    fun = lu.wrap_init(lambda x, y: (jnp.sin(x), table * y + x, y))
+    jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(fun, [known, unknown], instantiate)
+    assert [o.is_known() for o in outs] == [not instantiate, False, False]
+    if not instantiate:
+        aval, value = outs[0]
+        assert aval is None
+        np.testing.assert_allclose(value, np.sin(2.0))
+    results = fnx.core.eval_jaxpr(jaxpr, consts, 5.0)
+    np.testing.assert_allclose(results[-2], np.arange(3.0) * 5 + 2)
+    assert results[-1] == 5.0
+
+
+def jax_float():
+    return fnx.core.ShapedArray((), float, sharding=None)
+
+
+def test_arrays_of_other_types():
+    class Celsius:
+        def __init__(self, degrees):
+            self.degrees = degrees
+
+    assert not jex.valid_jaxtype(Celsius(3.0))
+    xla.canonicalize_dtype_handlers[Celsius] = lambda x: np.asarray(x.degrees)
+    try:
+        assert jex.valid_jaxtype(Celsius(3.0))
+        assert lax.add(Celsius(3.0), 1.0) == 4.0
+    finally:
+        del xla.canonicalize_dtype_handlers[Celsius]
+    assert jex.valid_jaxtype(1.5)
+    assert not jex.valid_jaxtype("text")
+
+
+def test_the_interpreter_at_work_is_put_aside():
+    @fnx.jit
+    def f(x):
+        with jex.take_current_trace() as trace:
+            assert float(jnp.sin(0.0)) == 0.0
+            with jex.set_current_trace(trace):
+                return jnp.sin(x)
+
+    assert f(0.0) == 0.0
+    assert jex.find_top_trace() is jex.get_opaque_trace_state()
+
+
+def test_errors_name_the_callers_of_excluded_libraries(tmp_path, monkeypatch):
+    from fnx.core import source
+
+    monkeypatch.setattr(source, "_excluded", [])
+    monkeypatch.setattr(source, "_known", {})
+    library = tmp_path / "library.py"
+    library.write_text("def bad(x):\n    return x + x[:2]\n")
+    space: dict = {}
+    exec(compile(library.read_text(), str(library), "exec"), space)
+    with pytest.raises(TypeError, match=r"library\.py"):
+        space["bad"](jnp.ones(3))
+    source_info_util.register_exclusion(str(tmp_path))
+    with pytest.raises(TypeError, match=r"test_extend\.py"):
+        space["bad"](jnp.ones(3))
+
+
+def test_primitives_are_listed_by_name():
+    from fnx.extend.core import primitives
+
+    assert primitives.add_p is lax.add_p
+    (eqn,) = fnx.make_jaxpr(fnx.jit(jnp.sin))(1.0).jaxpr.eqns
+    assert isinstance(eqn.primitive, primitives.jit_p)
+    assert not isinstance(eqn.primitive, type(primitives.call_p))
+    assert not any(isinstance(v, fnx.core.DropVar) for v in eqn.outvars)
+    assert fnx.core.get_aval(np.ones(3)).shape == (3,)
