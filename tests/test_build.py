@@ -6,7 +6,9 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.build import memory
+from fnx.lowering.build import memory, storage
+from fnx.lowering.build.values import Handle
+from fnx.lowering.emit import emit_llvm
 from fnx.lowering.ir import walk
 from fnx.lowering.ir.kernel import Buffer, Copy, Loop, Nest, Store
 
@@ -500,3 +502,30 @@ def test_what_is_shared_in_indices_and_choices_is_walked_once():
     np.testing.assert_array_equal(fnx.jit(doubled)(i, x), doubled(jnp.asarray(i), jnp.asarray(x)))
     rows = np.linspace(0.0, 0.5, 600 * 8).reshape(600, 8)
     np.testing.assert_allclose(fnx.jit(mixed)(rows), mixed(jnp.asarray(rows)), rtol=1e-12)
+
+
+def test_a_scope_forgets_whom_nobody_reads_any_more():
+    """Or each update in place would look at every value there has ever been."""
+    scope = storage.Scope()
+    handles = [Handle((100,), "float64") for _ in range(4)]
+    for last_use, handle in zip((0, 1, 2, 2), handles, strict=True):
+        handle.last_use = last_use
+        scope.add(object(), handle)
+    assert scope.waiting() == handles
+    scope.position = 1
+    assert scope.waiting() == handles[1:]
+    scope.position = 2
+    assert scope.waiting() == handles[2:]
+
+
+def test_arithmetic_that_is_written_as_calls_is_optimised():
+    """A function is left as it is only if it calls others; minima are calls of LLVM's own."""
+
+    def f(x):
+        for _ in range(10):
+            x = jnp.clip(x * x + x, jnp.minimum(x, 0.1), jnp.maximum(x, 0.8))
+        return jnp.sin(x) * jnp.sin(2.0 * x)
+
+    text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
+    assert text.count(" call ") > emit_llvm._MANY_CALLS
+    assert "optnone" not in text

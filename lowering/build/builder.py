@@ -44,18 +44,17 @@ class Builder(Storage):
         jaxpr = readers_first(together.reductions(jaxpr))
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
-            scope.handles[var] = self._enter(given)
+            scope.add(var, self._enter(given))
         self._count_uses(jaxpr)
         for var, target in (targets or {}).items():
             if var in scope.handles:
                 continue  # an input: copied by whoever asked
-            scope.handles[var] = self._new_handle(var)
-            scope.handles[var].target = target
+            scope.add(var, self._new_handle(var)).target = target
         self._hint_targets(jaxpr, targets or {})
         for var, place in (wishes or {}).items():
             for v in self._versions(jaxpr, var):
-                scope.handles[v] = self._new_handle(v)
-                scope.handles[v].wish = place
+                scope.add(v, self._new_handle(v)).wish = place
+                scope.wished.add(place.buffer)
         for k, eqn in enumerate(jaxpr.eqns):
             scope.position = k
             self._eqn(eqn)
@@ -69,8 +68,7 @@ class Builder(Storage):
         """A value that is made by updates of another, which dies there, has that one's place too."""
         for last, target in targets.items():
             for var in self._versions(jaxpr, last):
-                self.scope.handles[var] = self._new_handle(var)
-                self.scope.handles[var].hint = target
+                self.scope.add(var, self._new_handle(var)).hint = target
 
     def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:
         """A value, and those that it is made of by updates in which they die, the last first."""
@@ -149,7 +147,7 @@ class Builder(Storage):
         outs = []
         for var in eqn.outs:
             if var not in self.scope.handles:
-                self.scope.handles[var] = self._new_handle(var)
+                self.scope.add(var, self._new_handle(var))
             outs.append(self.scope.handles[var])
         if not any(h.consumers for h in outs) and not eqn.prim.effects:
             return  # dead

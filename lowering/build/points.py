@@ -62,7 +62,7 @@ def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
 
 def _reads_carry(builder: "Storage", h: Handle) -> bool:
     """Whether a value pulls elements of an array that the loop would best overwrite."""
-    places = {x.wish.buffer for x in builder.scope.handles.values() if x.wish is not None}
+    places = builder.scope.wished
     if not places or not isinstance(h.state, Pull):
         return False
     index = tuple(scalar.var("int64") for _ in h.shape)

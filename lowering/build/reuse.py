@@ -26,7 +26,6 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
         return False
     reads = _reads([m.expr for m in stores])
     others = _reads([m.expr for g in scope.groups for m in g.members])
-    wished = {h.wish.buffer for h in scope.handles.values() if h.wish is not None}
     taken: set[Buffer] = set()
     for m in stores:
         h = m.handle
@@ -38,7 +37,9 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
                 continue
             if state.buffer in others:
                 continue  # a group that is open still means to read it
-            if state.buffer in wished and (h.wish is None or h.wish.buffer is not state.buffer):
+            if state.buffer in scope.wished and (
+                h.wish is None or h.wish.buffer is not state.buffer
+            ):
                 continue  # another carry's
             if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):
                 continue
@@ -70,7 +71,7 @@ def _is_dead(builder: "Storage", buffer: Buffer) -> bool:
     """Whether no equation that is still to come reads a buffer."""
     inner = scope = builder.scope
     while scope is not None:
-        for h in scope.handles.values():
+        for h in scope.waiting():
             waiting = (
                 h.last_use >= scope.position if scope is inner else h.last_use > scope.position
             )

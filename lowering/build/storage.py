@@ -30,6 +30,7 @@ class Scope:
 
     def __init__(self, outer: "Scope | None" = None):
         self.handles: dict[Var, Handle] = {}
+        self.wished: set[Buffer] = set()  # places of carries that values are to take over
         self.position = 0
         self.outer = outer
         self.groups: list[Group] = []
@@ -37,6 +38,21 @@ class Scope:
         self.chains: set[int] = set()  # box updates that wait for the next of their chain
         self.lanewise: set[int] = set()  # numbers of equations that are computed lanewise
         self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
+        self._waiting: list[Handle] = []
+        self._pruned = -1  # the position at which those that nobody reads any more were left out
+
+    def add(self, var: Var, handle: Handle) -> Handle:
+        """Enter a variable with its value."""
+        self.handles[var] = handle
+        self._waiting.append(handle)
+        return handle
+
+    def waiting(self) -> list[Handle]:
+        """The values that the equation at work reads, or one after it."""
+        if self._pruned != self.position:
+            self._pruned = self.position
+            self._waiting = [h for h in self._waiting if h.last_use >= self.position]
+        return self._waiting
 
 
 class Storage:
@@ -349,7 +365,7 @@ class Storage:
             return False
         scope: Scope | None = self.scope
         while scope is not None:
-            for other in scope.handles.values():
+            for other in scope.waiting():
                 held = other.state
                 if not isinstance(held, Stored) or held.buffer is not state.buffer:
                     continue
@@ -364,7 +380,7 @@ class Storage:
         self.flush_all()
         scope: Scope | None = self.scope
         while scope is not None:
-            for handle in list(scope.handles.values()):
+            for handle in list(scope.waiting()):
                 if handle.last_use > scope.position and isinstance(handle.state, Pull):
                     index = tuple(scalar.var("int64") for _ in handle.shape)
                     if buffer in buffers_read([self.evaluated(lambda h=handle, i=index: h(*i))]):

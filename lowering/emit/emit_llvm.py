@@ -78,12 +78,15 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
     return frozenset(calls if lines <= INLINED else ())
 
 
+_PURE = re.compile(r" @(fnx_v_|fnx\.|llvm\.(?!mem))")  # the calls of these touch no memory
+
+
 def _hands_on(lines: Sequence[str]) -> bool:
     """Whether a function does little but call others, so often that optimising it takes seconds.
 
     LLVM's time grows with the square of the calls in a block.
     """
-    calls = sum([" call " in line for line in lines])
+    calls = sum([" call " in line and not _PURE.search(line) for line in lines])
     return calls > _MANY_CALLS and len(lines) < 8 * calls
 
 
