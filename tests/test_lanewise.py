@@ -248,6 +248,14 @@ CASES = {
         ),
         [(3, 3), (3,)],
     ),
+    "many right-hand sides": (
+        lambda b: jax.scipy.linalg.solve_triangular(jnp.tri(3) + 1, b.T / jnp.sum(b, axis=1)),
+        [(3,)],
+    ),
+    "many columns": (
+        lambda b: jnp.linalg.solve(jnp.tri(3) + jnp.eye(3)[::-1], b.T / jnp.sum(b, axis=1)).T,
+        [(3,)],
+    ),
     "complex systems": (
         jax.vmap(lambda a, b: jnp.abs(jnp.linalg.solve(a + 3j * jnp.eye(3), b * (1 + 2j)))),
         [(3, 3), (3,)],

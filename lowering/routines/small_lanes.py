@@ -8,6 +8,7 @@ from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.build import fuse
 from fnx.lowering.build.values import Handle, memoised
 
 from . import small, small_lu
@@ -28,9 +29,10 @@ def _rows(a: Any, t: Sequence[Expr]) -> list[list[Expr]]:
 
 
 def _fits(r: recipe.Library, most: int) -> bool:
-    """Whether matrices are small, and numbers such as LAPACK has."""
-    a = r.operands[0]
-    return 0 < max(a.shape[-2:]) <= most and a.dtype in LETTER
+    """Whether matrices are small, few vectors solved for, and numbers such as LAPACK has."""
+    a, b = r.operands[0], r.operands[-1]
+    few = 0 < b.shape[-1] <= fuse.SMALL and 0 < b.shape[-2] <= fuse.SMALL
+    return few and 0 < max(a.shape[-2:]) <= most and a.dtype in LETTER
 
 
 def cholesky(r: recipe.Library, outs: list[Handle]) -> Functions | None:
