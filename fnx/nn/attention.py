@@ -7,7 +7,7 @@ import numpy as np
 from fnx.core.errors import ShapeError
 from fnx.nn.normalization import logsumexp
 from fnx.numpy import ufuncs as u
-from fnx.numpy.contract import einsum
+from fnx.numpy.einsums import einsum
 from fnx.numpy.ranges import arange
 from fnx.numpy.tiling import repeat
 from fnx.numpy.util import convert, promote_inexact, to_array

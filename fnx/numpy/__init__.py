@@ -20,11 +20,14 @@ from fnx.numpy.creation import asarray as _asarray
 from fnx.numpy.cumulative import *
 from fnx.numpy.diagonals import *
 from fnx.numpy.division import *
+from fnx.numpy.editing import *
+from fnx.numpy.einsums import *
 from fnx.numpy.elementary import *
 from fnx.numpy.folds import *
 from fnx.numpy.functional import *
 from fnx.numpy.grids import *
 from fnx.numpy.inspection import array_namespace_info as __array_namespace_info__
+from fnx.numpy.joining import *
 from fnx.numpy.keyed import serve as _serve_keys
 from fnx.numpy.logic import *
 from fnx.numpy.methods import members as _members

@@ -11,12 +11,13 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import where
 from fnx.numpy.creation import array
+from fnx.numpy.joining import stack
 from fnx.numpy.places import need_known
 from fnx.numpy.ranges import linspace
 from fnx.numpy.reduce import max as max_
 from fnx.numpy.reduce import min as min_
 from fnx.numpy.reduce import sum as sum_
-from fnx.numpy.shapes import ravel, stack
+from fnx.numpy.shapes import ravel
 from fnx.numpy.sorting import searchsorted
 from fnx.numpy.util import (
     INT,

@@ -14,8 +14,9 @@ from fnx.numpy import arithmetic, elementary, functional, logic, reduce, ufuncs
 from fnx.numpy.at import At
 from fnx.numpy.choice import take
 from fnx.numpy.creation import array, asarray
+from fnx.numpy.joining import concatenate, stack
 from fnx.numpy.ranges import arange
-from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel, stack
+from fnx.numpy.shapes import expand_dims, moveaxis, ravel
 from fnx.numpy.util import (
     INT,
     canonical_axes,

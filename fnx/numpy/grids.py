@@ -11,10 +11,11 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array, full, ones
+from fnx.numpy.joining import concatenate
 from fnx.numpy.numerics import i0
 from fnx.numpy.places import nonzero
 from fnx.numpy.ranges import arange, linspace, meshgrid
-from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.util import (
     promote,
     promote_inexact,

@@ -16,6 +16,7 @@ from fnx.numpy.contract import outer as _outer
 from fnx.numpy.contract import tensordot as _tensordot
 from fnx.numpy.contract import vecdot as _vecdot
 from fnx.numpy.diagonals import diagonal as _diagonal
+from fnx.numpy.einsums import einsum
 from fnx.numpy.factorizations import (
     EighResult,
     EigResult,
@@ -280,7 +281,7 @@ def multi_dot(arrays, *, precision=None):
         terms.append(first + last)
     head = terms[0][0] if xs[0].ndim == 2 else ""
     tail = terms[-1][-1] if xs[-1].ndim == 2 else ""
-    return contract.einsum(f"{','.join(terms)}->{head}{tail}", *xs)
+    return einsum(f"{','.join(terms)}->{head}{tail}", *xs)
 
 
 def cond(x, p=None):

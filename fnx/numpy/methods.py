@@ -17,6 +17,7 @@ from fnx.numpy import (
     cumulative,
     diagonals,
     indexing,
+    joining,
     places,
     protocols,
     reduce,
@@ -124,7 +125,7 @@ def _iter(self) -> Iterator[Array]:
         raise TypeMismatch("iteration over an array of rank 0")
     if type(self) is ConcreteArray:
         return (self[k] for k in range(self.shape[0]))
-    return iter(shapes.unstack(self)) if self.shape[0] else iter(())
+    return iter(joining.unstack(self)) if self.shape[0] else iter(())
 
 
 def _contains(self, value) -> bool:

@@ -12,7 +12,8 @@ from fnx.numpy import reduce, ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
-from fnx.numpy.shapes import concatenate, moveaxis, ravel
+from fnx.numpy.joining import concatenate
+from fnx.numpy.shapes import moveaxis, ravel
 from fnx.numpy.sorting import searchsorted
 from fnx.numpy.tiling import flip
 from fnx.numpy.util import (

@@ -11,8 +11,9 @@ from fnx.numpy import averages, reduce, ufuncs
 from fnx.numpy.choice import take_static
 from fnx.numpy.creation import array, full
 from fnx.numpy.functional import apply_along_axis
+from fnx.numpy.joining import concatenate
 from fnx.numpy.ranges import linspace
-from fnx.numpy.shapes import concatenate, squeeze
+from fnx.numpy.shapes import squeeze
 from fnx.numpy.statistics import median
 from fnx.numpy.tiling import flip
 from fnx.numpy.util import (

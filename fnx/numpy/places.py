@@ -8,8 +8,9 @@ from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
+from fnx.numpy.joining import stack
 from fnx.numpy.ranges import arange
-from fnx.numpy.shapes import ravel, stack
+from fnx.numpy.shapes import ravel
 from fnx.numpy.util import (
     INT,
     convert,

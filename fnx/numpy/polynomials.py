@@ -10,9 +10,10 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import linalg, reduce, ufuncs
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
+from fnx.numpy.joining import concatenate
 from fnx.numpy.numerics import convolve
 from fnx.numpy.ranges import vander
-from fnx.numpy.shapes import concatenate, ravel
+from fnx.numpy.shapes import ravel
 from fnx.numpy.util import (
     convert,
     promote,

@@ -12,11 +12,12 @@ from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
+from fnx.numpy.joining import concatenate
 from fnx.numpy.places import need_known, nonzero
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import any as any_
 from fnx.numpy.reduce import sum as sum_
-from fnx.numpy.shapes import concatenate, expand_dims, moveaxis, ravel
+from fnx.numpy.shapes import expand_dims, moveaxis, ravel
 from fnx.numpy.sorting import argsort, searchsorted, sort, sort_keys
 from fnx.numpy.util import (
     INT,

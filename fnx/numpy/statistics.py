@@ -12,7 +12,8 @@ from fnx.numpy import averages, cumulative, reduce, ufuncs
 from fnx.numpy.choice import take_along_axis, where
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
-from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.joining import concatenate
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.sorting import sort
 from fnx.numpy.util import (
     canonical_axes,

@@ -10,8 +10,9 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
 from fnx.numpy import ufuncs as u
+from fnx.numpy.joining import concatenate
 from fnx.numpy.padding import pad
-from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
 from fnx.ops import elementwise as ops
 

@@ -5,7 +5,8 @@ import math
 
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import broadcast_arrays, stack
+from fnx.numpy.joining import stack
+from fnx.numpy.shapes import broadcast_arrays
 from fnx.numpy.sorting import searchsorted
 from fnx.numpy.util import convert, promote_inexact, to_array
 from fnx.tree_util import register_pytree_node

@@ -11,7 +11,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.derivatives import value_and_grad
 from fnx.numpy import contract, creation
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import concatenate
+from fnx.numpy.joining import concatenate
 from fnx.numpy.util import promote_inexact
 from fnx.ops import elementwise as ops
 

@@ -12,8 +12,9 @@ from fnx.numpy import fft
 from fnx.numpy import ufuncs as u
 from fnx.numpy.averages import mean
 from fnx.numpy.creation import asarray, zeros
+from fnx.numpy.joining import concatenate
 from fnx.numpy.padding import pad
-from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.statistics import median
 from fnx.numpy.util import canonical_axis, promote_inexact
 from fnx.scipy.trends import detrend as without_trend

@@ -7,7 +7,8 @@ import numpy as np
 from fnx.core.errors import InvalidValue
 from fnx.numpy import averages
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy.shapes import concatenate, moveaxis
+from fnx.numpy.joining import concatenate
+from fnx.numpy.shapes import moveaxis
 from fnx.numpy.util import canonical_axis, promote_inexact
 
 

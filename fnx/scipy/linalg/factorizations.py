@@ -13,7 +13,7 @@ from fnx.lax import dynamic_slice, dynamic_update_slice
 from fnx.lax import linalg as lax_linalg
 from fnx.numpy import contract, creation
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import stack
+from fnx.numpy.joining import stack
 from fnx.numpy.util import common_shape, convert, promote_inexact
 from fnx.ops import matrix as m
 from fnx.ops import spectral

@@ -9,9 +9,10 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy import creation
 from fnx.numpy import ufuncs as u
+from fnx.numpy.joining import concatenate
 from fnx.numpy.padding import pad
 from fnx.numpy.ranges import eye
-from fnx.numpy.shapes import broadcast_to, concatenate
+from fnx.numpy.shapes import broadcast_to
 from fnx.numpy.util import promote
 
 

@@ -1,8 +1,8 @@
 """Bessel functions."""
 
 from fnx.numpy import ufuncs as u
+from fnx.numpy.joining import stack
 from fnx.numpy.numerics import i0
-from fnx.numpy.shapes import stack
 from fnx.numpy.util import constant, promote_inexact
 from fnx.ops import integrals
 from fnx.ops import special as prims

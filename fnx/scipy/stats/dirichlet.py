@@ -3,7 +3,7 @@
 from fnx.core.errors import ShapeError
 from fnx.numpy import reduce
 from fnx.numpy import ufuncs as u
-from fnx.numpy.shapes import concatenate
+from fnx.numpy.joining import concatenate
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 

@@ -13,7 +13,7 @@ from fnx.numpy import ufuncs as u
 from fnx.numpy.choice import take_along_axis, where
 from fnx.numpy.creation import full
 from fnx.numpy.functional import apply_along_axis
-from fnx.numpy.shapes import concatenate
+from fnx.numpy.joining import concatenate
 from fnx.numpy.util import promote_inexact, to_array
 
 
