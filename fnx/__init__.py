@@ -147,8 +147,9 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_derivatives debug dlpack dtypes errors experimental extend "
-    "flatten_util image lax nn numpy ops profiler random scipy sharding test_util tree tree_util typing"
+    "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
+    "experimental extend flatten_util image lax nn numpy ops profiler random scipy sharding "
+    "test_util tree tree_util typing"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
 _later.add("fnx", "fnx.aot", "stages", modules=True)

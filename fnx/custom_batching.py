@@ -1,0 +1,109 @@
+"""Rules of the user's own for vmap: custom_vmap, sequential_vmap."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from fnx import tree_util
+from fnx.api import flatten_arrays, name_of
+from fnx.control_flow import map as lax_map
+from fnx.core.array import Array
+from fnx.core.errors import InvalidValue
+from fnx.interpreters.custom import call_with_rule
+from fnx.interpreters.custom_batch import CustomVmap
+
+__all__ = ["custom_vmap", "sequential_vmap"]
+
+
+class custom_vmap:
+    """A function with a rule for vmap; derivatives are those of the function.
+
+    `def_vmap(rule)`, where `rule(axis_size, in_batched, *args)` gives the result for all lanes, and which
+    of its leaves have them: `in_batched` is a list with a pytree of bools for each argument, and lanes
+    are along axis 0.
+
+    >>> from fnx.custom_batching import custom_vmap
+    >>> @custom_vmap
+    ... def f(x):
+    ...     return x + 1
+    >>> @f.def_vmap
+    ... def rule(axis_size, in_batched, x):
+    ...     return x + 10, in_batched[0]
+    >>> fnx.vmap(f)(jnp.array([1, 2]))
+    Array([11, 12], dtype=int64)
+    """
+
+    def __init__(self, fun: Callable):
+        update_wrapper(self, fun)
+        self.fun = fun
+        self.vmap_rule: Callable | None = None
+
+    def def_vmap(self, vmap_rule: Callable) -> Callable:
+        """Set the rule; returns it, so that it can be used as a decorator."""
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name, rule = name_of(self.fun), self.vmap_rule
+        if rule is None:
+            raise AttributeError(
+                f"no rule is defined for the custom_vmap function {name}; use def_vmap"
+            )
+        if kwargs:
+            bound = inspect.signature(self.fun).bind(*args, **kwargs)
+            bound.apply_defaults()
+            args = bound.args
+        leaves, treedef = flatten_arrays(args, f"arguments of {name}")
+        structures: list = []
+
+        def flat(*xs: Array) -> list[Array]:
+            out = self.fun(*tree_util.tree_unflatten(treedef, xs))
+            arrays, structure = flatten_arrays(out, f"results of {name}")
+            structures[:] = [structure]
+            return arrays
+
+        def flat_rule(size: int, batched: tuple[bool, ...], xs: Sequence[Array]) -> tuple:
+            marks = list(tree_util.tree_unflatten(treedef, batched))
+            out, out_batched = rule(size, marks, *tree_util.tree_unflatten(treedef, xs))
+            arrays, structure = flatten_arrays(out, f"results of the rule of {name}")
+            which, given = tree_util.tree_flatten(out_batched)
+            if given != structure:
+                raise InvalidValue(
+                    f"the rule of {name} says of {given} which leaves have lanes; its result is {structure}"
+                )
+            if structures and structures[0] != structure:
+                raise InvalidValue(
+                    f"the rule of {name} gives {structure}; the function itself gives {structures[0]}"
+                )
+            structures[:] = [structure]
+            return arrays, [bool(b) for b in which]
+
+        outs = call_with_rule(CustomVmap(flat, name, rule=flat_rule), leaves)
+        return tree_util.tree_unflatten(structures[0], outs)
+
+
+def sequential_vmap(f: Callable) -> custom_vmap:
+    """The function, for which vmap is a loop over the lanes.
+
+    >>> from fnx.custom_batching import sequential_vmap
+    >>> fnx.vmap(sequential_vmap(jnp.sin))(jnp.array([0.0, 1.0])).shape
+    (2,)
+    """
+    mapped = custom_vmap(f)
+
+    @mapped.def_vmap
+    def rule(axis_size: int, in_batched: list, *args: Any) -> tuple:
+        leaves, treedef = tree_util.tree_flatten(args)
+        marks = tree_util.tree_leaves(in_batched)
+        rows = [x for x, b in zip(leaves, marks, strict=True) if b]
+
+        def one(own: list) -> Any:
+            given = iter(own)
+            full = [next(given) if b else x for x, b in zip(leaves, marks)]
+            return f(*tree_util.tree_unflatten(treedef, full))
+
+        out = lax_map(one, rows)
+        return out, tree_util.tree_map(lambda _: True, out)
+
+    return mapped
