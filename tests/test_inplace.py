@@ -254,3 +254,24 @@ def test_a_value_stored_as_the_start_of_a_stacked_result_is_read_before_it_chang
         expected[k, :2] = 0.0
         expected[k, ds[k] : ds[k] + 2] += 2.0 * half[:2]
     np.testing.assert_allclose(fnx.jit(rows)(flags, xs, ds), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("shape", [(2, 0), (2, 3, 0), (2, 30, 0)])
+def test_a_loop_that_writes_in_place_may_go_over_arrays_without_elements(shape, n):
+    def rounds(xs, nothing, y):
+        def step(y, row):
+            x, none = row
+            y = lax.fori_loop(0, 3, lambda i, y: y.at[i].add(x[i] + jnp.sum(none)), y)
+            return y, (none, jnp.sum(y))
+
+        return lax.scan(step, y, (xs, nothing))
+
+    xs, nothing = np.arange(2.0 * n).reshape(2, n), np.zeros(shape)
+    y, (none, sums) = fnx.jit(rounds)(xs, nothing, np.zeros(n))
+    expected = np.where(np.arange(n) < 3, xs, 0.0).cumsum(0)
+    np.testing.assert_array_equal(y, expected[-1])
+    np.testing.assert_array_equal(sums, expected.sum(1))
+    assert none.shape == shape
+    over = lambda xs: jnp.sum(rounds(xs, nothing, jnp.zeros(n))[0])
+    np.testing.assert_array_equal(fnx.jit(fnx.grad(over))(xs), np.arange(n) < np.full((2, 1), 3))

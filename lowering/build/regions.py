@@ -376,6 +376,8 @@ def _at_step(x: Handle, t: Expr) -> Handle:
     if isinstance(x.state, Stored):
         size = prod(shape)
         state = _step_of(x.state, size, t)
+    elif 0 in shape:
+        state = Registers([])  # there is no element that anybody could pull
     else:
         state = Pull(lambda *index: x(t, *index), 0)
     h = Handle(shape, x.dtype, state)
