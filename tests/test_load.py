@@ -229,3 +229,26 @@ def test_same_code_as_numbas_generator():
         builder = generator._pass_builder(opt=2)
         builder.getModulePassManager().run(module, builder)
         assert generator._tm.emit_object(module) == ours
+
+
+def test_instructions_of_long_programs_without_loops_are_chosen_quickly(monkeypatch):
+    """Choosing them well would take a time that grows with the square of the number of leaves."""
+    import fnx
+
+    chosen, choose = [], compiler.target_machine
+    monkeypatch.setattr(
+        compiler, "target_machine", lambda quick=False: chosen.append(quick) or choose(quick)
+    )
+    many = {f"k{i}": i / 8 for i in range(700)}
+    fnx.jit(lambda x: x + 1)(1.0)  # the call wrapper is chosen quickly, too
+    chosen.clear()
+    doubled = fnx.jit(lambda tree: fnx.tree_util.tree_map(lambda x: x * 2, tree))(many)
+    assert {k: float(v) for k, v in doubled.items()} == {k: 2 * v for k, v in many.items()}
+    assert chosen.count(True) == 1
+    chosen.clear()
+    few = {k: many[k] for k in list(many)[:20]}
+    fnx.jit(lambda tree: fnx.tree_util.tree_map(lambda x: x * 3, tree))(few)
+    rounds = lambda x: fnx.lax.fori_loop(0, 9, lambda i, x: [v + 1.0 for v in x], x)
+    fnx.jit(rounds)([float(i) for i in range(400)])
+    assert chosen
+    assert not any(chosen)

@@ -129,6 +129,9 @@ PASSES = {
 }
 
 
+STRAIGHT = 3000  # lines from which code without loops is chosen quickly
+
+
 def _optimized(text: str, kind: str, machine: Any) -> Any:
     """The module of a text after its optimisation passes."""
     import llvmlite.binding as llvm
@@ -176,8 +179,17 @@ def _emitted(module: Any, machine: Any, as_object: bool) -> bytes:
 
 def compile_text(text: str, kind: str = "program", as_object: bool = True) -> bytes:
     """The object code of an LLVM module, or its assembly."""
-    with session(), target_machine(quick=kind in ("rare", "glue")) as machine:
+    quick = kind in ("rare", "glue") or kind == "program" and _is_long_and_straight(text)
+    with session(), target_machine(quick) as machine:
         return _emitted(_optimized(text, kind, machine), machine, as_object)
+
+
+def _is_long_and_straight(text: str) -> bool:
+    """Whether a program has no loop, but so many instructions that choosing them well takes seconds.
+
+    LLVM's time grows with the square of a block's length, and such code runs once in a call.
+    """
+    return text.count("\n") > STRAIGHT and " phi " not in text
 
 
 def assembly(text: str, kind: str = "program") -> str:
