@@ -19,14 +19,15 @@ from fnx.ops.slice import Slice
 
 from .call import given
 from .costs import ROUND, recompute_cost
-from .residuals import Split
+from .residuals import PRESS, Split
 
 if TYPE_CHECKING:
     from .scan import Scan
 
-LONG = 64  # rounds
+LONG = 48  # rounds
 STATE = 1 << 12  # bytes stored for each round
 TOTAL = 1 << 22  # bytes stored for all of them
+AGAIN = 1.5  # bytes of computing again, for a byte stored
 
 
 def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
@@ -40,7 +41,8 @@ def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
     made = scan.with_jaxpr(parts.forward, scan.consts, scan.carry)
     again, _, _ = made.prune((*[False] * n, *[True] * len(stored)))
     cost = sum(max(ROUND, recompute_cost(e, True)) for e in again.jaxpr.eqns)
-    if cost >= sum(stored):
+    inner = any(e.prim.name == "scan" for e in again.jaxpr.eqns)
+    if cost >= sum(stored) * (PRESS if inner else AGAIN):
         return None
     root = isqrt(scan.length)
     sizes = range(max(root // 2, 2), 2 * root)

@@ -49,7 +49,7 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
     """
     if loops and eqn.prim.name == "scan":
         prim: Any = eqn.prim
-        return prim.length * sum(max(ROUND, recompute_cost(e, True)) for e in prim.jaxpr.eqns)
+        return prim.length * sum(max(ROUND, _in_loop(e)) for e in prim.jaxpr.eqns)
     name, size = eqn.prim.name, max((v.aval.size for v in eqn.outs), default=0)
     if name in PER_ELEMENT:
         rate = PER_ELEMENT[name]
@@ -64,6 +64,14 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
     if name in COPIES or name.startswith("scatter"):
         return float(sum(v.aval.nbytes for v in eqn.outs))
     return inf
+
+
+def _in_loop(eqn: Eqn) -> float:
+    """Of an equation of a loop that runs again: what it updates is the loop's own."""
+    name = eqn.prim.name
+    if name in COPIES or name.startswith("scatter"):
+        return float(eqn.inputs[2 if name.startswith("scatter") else 1].aval.nbytes)
+    return recompute_cost(eqn, True)
 
 
 def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:

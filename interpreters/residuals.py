@@ -7,6 +7,7 @@ anyway costs nothing to compute later instead of earlier.
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
@@ -18,6 +19,9 @@ from .maxflow import Graph
 from .restore import Rewind, chain, go_back_over, makers, needed, overwritten, record
 from .rewrite import Renaming, dependent, live, reaching, reads, splice
 from .simplify import simplify
+
+LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
+PRESS = 4  # how dear it is then, against running them again
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,13 @@ class Split:
 def choose(
     eqns: Sequence[Eqn], results: Sequence, residuals: Sequence, at_hand: set[Var],
     costly: dict[Var, float], invariant: set[Var], rewinds: Sequence[Rewind] = (),
-    loops: bool = False,
+    loops: bool = False, press: float = 1,
 ) -> tuple[list[Var], list[Rewind]]:  # fmt: skip
     """What to store, so that `residuals` can be computed from it and from `at_hand`: variables, arrays.
 
     `costly` are inputs that must be stored to be known later, and the price. `invariant` variables
     depend on loop constants only: equations that make them are computed once, wherever they stand.
-    With `loops`, loops may be run again.
+    With `loops`, loops may be run again; what they stack is `press` times as dear as other bytes.
     """
     graph = Graph(2)
     source, sink = 0, 1
@@ -88,7 +92,7 @@ def choose(
                 graph.edge(nodes[a], again)
         for v in outs:
             nodes[v], makes[v] = graph.node(), again
-            graph.edge(again, nodes[v], _bytes(v))
+            graph.edge(again, nodes[v], _bytes(v) * (press if e.prim.name == "scan" else 1))
     for r in rewinds:
         graph.edge(source, groups[r.start], r.price)
         for v in needed(r.steps):
@@ -123,12 +127,14 @@ def split(
     costly: Sequence[bool],
     constant: Sequence[bool] | None = None,
     carry: Sequence[int] = (),
+    room: float = inf,
 ) -> Split:
     """The derivative of a jaxpr by the inputs marked `nonzero`.
 
     Inputs marked `costly` must be stored to be known later (a loop's carry); the others are at hand.
     What depends only on inputs marked `constant` is the same in all rounds of a loop. `carry` says
-    of each result which costly input it is in the next round, -1 for none.
+    of each result which costly input it is in the next round, -1 for none. Loops inside are rather
+    run again than that they stack more than `room` bytes.
     """
     forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
     forward = simplify(forward)
@@ -140,10 +146,12 @@ def split(
     at_hand = {v for v, c in zip(forward.inputs, costly) if not c}
     prices = {v: _bytes(v) for v, c in zip(forward.inputs, costly) if c}
     rewinds = _rewinds(forward, carry, prices)
-    stored, rewinds = choose(
-        forward.eqns, results, residuals, at_hand, prices, invariant, rewinds, bool(carry)
-    )
-    return assemble(forward, linear, count, mask, stored, at_hand, rewinds)
+    given = (forward.eqns, results, residuals, at_hand, prices, invariant, rewinds, bool(carry))
+    stored, chosen = choose(*given)
+    stacks = {v for e in forward.eqns if e.prim.name == "scan" for v in e.outs}
+    if sum(v.aval.nbytes for v in stored if v in stacks) > room:
+        stored, chosen = choose(*given, press=PRESS)
+    return assemble(forward, linear, count, mask, stored, at_hand, chosen)
 
 
 def _rewinds(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> list[Rewind]:

@@ -170,6 +170,10 @@ def _forward(r: Rewound) -> Jaxpr:
     """Back without tangents, keeping what that overwrites; then forward."""
     operands = [Var(a) for a in r.abstract_operands()]
     consts, carry, lasts, rows = r.parts(operands)
+    if not lasts:
+        eqns: list[Eqn] = []
+        outs = bind_into(eqns, r.loop, operands)
+        return simplify(Jaxpr(operands, eqns, outs))
     undo, loop, n, count = r.undo, r.loop, r.known, len(lasts)
     arrays = undo.inputs[n : n + count]
     starts = np.cumsum((0, *r.versions[:-1]))

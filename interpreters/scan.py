@@ -39,7 +39,8 @@ from .costs import hoistable
 from .counted import counted_loops, holds_while, ranges_inside, ranges_of
 from .jvp import jvp_jaxpr
 from .lanes import batch_of_counts
-from .residuals import Split, split
+from .outers import Summed, summed
+from .residuals import LARGE, Split, split
 from .rewind import Rewound, rewound
 from .rewrite import bind_into, dependent, reads, splice, with_zeros
 from .rounds import fits_inside
@@ -190,20 +191,41 @@ class Scan(Primitive):
         constant = [k < self.consts for k in range(len(primals))]
 
         def pieces(nz: Mask) -> Split:
-            key = ("split scan", nz, self.consts, self.carry)
+            key = ("split scan", nz, self.consts, self.carry, self.length)
             if key not in self.jaxpr.memo:
                 carry = range(self.consts, self.consts + self.carry)
-                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant, carry)
+                room = LARGE * sum(a.nbytes for a in self._arrays()) / max(self.length, 1)
+                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant, carry, room)
             return self.jaxpr.memo[key]
 
         tangents, mask = self._tangents(tangents, lambda nz: pieces(nz).mask)
         nonzero = given(tangents)
         parts = pieces(nonzero)
+        n = len(self.jaxpr.outs)
+        sums = self._summed(parts, nonzero, costly)
+        if sums is not None:
+            outs = self.with_jaxpr(sums.forward, self.consts, self.carry)(*primals)
+            more = sums.extended(primals, outs), sums.extended(tangents, None)
+            touts = sums.scan._linear(sums.parts, *more, outs, mask, counters)
+            return outs[:n], spread(mask, touts)
         block = length_of_blocks(self, parts)
         if block is not None:
             return linearize_in_blocks(self, block, primals, tangents)
-        n = len(self.jaxpr.outs)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
+        return outs[:n], spread(mask, self._linear(parts, primals, tangents, outs, mask, counters))
+
+    def _summed(self, parts: Split, nonzero: Mask, costly: list[bool]) -> Summed | None:
+        key = ("summed", nonzero, self.consts, self.carry, self.length)
+        if key not in self.jaxpr.memo:
+            self.jaxpr.memo[key] = summed(self, parts, nonzero, costly)
+        return self.jaxpr.memo[key]
+
+    def _linear(
+        self, parts: Split, primals: tuple, tangents: tuple, outs: Sequence, mask: Mask,
+        counters: dict[int, Array],
+    ) -> tuple:  # fmt: skip
+        """The tangents of the results, by the linear loop that reads what was stored."""
+        n = len(self.jaxpr.outs)
         kc = [k for k in parts.inputs if k < self.consts]
         kc = [0, *kc] if self.counted else kc
         kx = [k for k in parts.inputs if k >= self.consts]
@@ -219,8 +241,12 @@ class Scan(Primitive):
         if parts.undo is not None:
             loop = rewound(loop, parts, len(kc), self.counted)
         lasts = [outs[k - self.consts] for k in parts.restored]
-        touts = loop(*(primals[k] for k in kc), *tc, *tk, *lasts, *rows, *outs[n:], *tx)
-        return outs[:n], spread(mask, touts)
+        return loop(*(primals[k] for k in kc), *tc, *tk, *lasts, *rows, *outs[n:], *tx)
+
+    def _arrays(self) -> list[ShapedArray]:
+        """The types of what it carries, reads row by row, and stacks."""
+        rows = [*self.parts(self.jaxpr.in_avals)[2], *self.jaxpr.out_avals[self.carry :]]
+        return [*self.parts(self.jaxpr.in_avals)[1], *(_stack(a, self.length) for a in rows)]
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear = undefined(args)

@@ -313,3 +313,17 @@ def test_lists_are_no_indices_of_updates_either(index):
     ):
         with pytest.raises(TypeError, match=r"fnx\.numpy\.array"):
             use()
+
+
+def test_the_slope_of_one_minimum_does_not_go_through_the_array():
+    """Where one window is written, only that is compared."""
+    f = lambda x, v: (x * 1.0).at[3].min(v)
+    jaxpr = fnx.make_jaxpr(lambda x, v: fnx.jvp(f, (x, v), (x, v)))(np.ones(9), 0.5).jaxpr
+    compared = [e for e in jaxpr.eqns if e.prim.name in ("eq", "div")]
+    assert all(v.aval.size == 1 for e in compared for v in e.outs)
+    slope = fnx.grad(lambda x, v: jnp.sum(f(x, v) * jnp.arange(9.0)), (0, 1))
+    x = jnp.ones(9)
+    for v, mine in ((0.5, 3.0), (2.0, 0.0), (1.0, 1.5)):
+        found = slope(x, v)
+        np.testing.assert_allclose(found[1], mine)
+        np.testing.assert_allclose(found[0], jnp.arange(9.0).at[3].set(3.0 - mine))

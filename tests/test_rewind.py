@@ -230,3 +230,73 @@ def test_what_nobody_reads_is_not_restored():
     for e in simplify(jaxpr, True).eqns:
         if isinstance(e.prim, Scan):
             assert e.prim.carry == len(e.prim.jaxpr.outs), "nothing is stacked"
+
+
+# --- loops inside run again --------------------------------------------------------------------
+
+
+def eliminated(loop, a):
+    """LU row by row: each row has the rows above taken out of it, one after the other."""
+    index = np.arange(a.shape[0])
+
+    def row(i, a):
+        def take(j, a):
+            share = jnp.where(j < i, a[i, j] / a[j, j], 0.0)
+            new = a[i] - share * jnp.where(index > j, a[j], 0.0)
+            return a.at[i].set(jnp.where((index == j) & (j < i), share, new))
+
+        return loop(0, a.shape[0], take, a)
+
+    return loop(0, a.shape[0], row, a)
+
+
+def by_terms(loop, a):
+    """A triangular solve, term by term."""
+    n = a.shape[0]
+
+    def row(i, x):
+        term = lambda j, x: x.at[i].add(jnp.where(j < i, -a[i, j] * x[j], 0.0))
+        return loop(0, n, term, x).at[i].divide(a[i, i])
+
+    return loop(0, n, row, jnp.sin(jnp.arange(float(n))))
+
+
+def python_loop(low, high, body, state):
+    for i in range(low, high):
+        state = body(jnp.asarray(i), state)
+    return state
+
+
+@pytest.mark.parametrize("program", [eliminated, by_terms])
+def test_gradients_of_loops_that_run_again(program):
+    a = jnp.eye(7) * 3.0 + jnp.cos(jnp.arange(49.0)).reshape(7, 7)
+    loss = lambda a, loop: jnp.sum(jnp.sin(program(loop, a)))
+    found = fnx.jit(fnx.grad(lambda a: loss(a, lax.fori_loop)))(a)
+    np.testing.assert_allclose(found, fnx.grad(loss)(a, python_loop), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("program", "numbers"), [
+    (eliminated, lambda n: 4.5 * n * n), (by_terms, lambda n: 8 * n),
+])  # fmt: skip
+def test_what_loops_inside_stack_is_not_kept_for_each_outer_round(program, numbers):
+    n = 60
+    loss = lambda a: jnp.sum(program(lax.fori_loop, a) ** 2)
+    compiled = fnx.jit(fnx.grad(loss)).lower(jnp.eye(n) * n + 1.0).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes <= 8 * numbers(n)
+
+
+def test_whole_arrays_that_loops_inside_overwrite_are_kept_in_blocks():
+    """LU pivot by pivot, the rows below one after the other: some states, not one for each pivot."""
+    n = 90
+    index = np.arange(n)
+
+    def pivot(k, a):
+        def row(i, a):
+            share = jnp.where(i > k, a[i, k] / a[k, k], 0.0)
+            return a.at[i].add(-share * jnp.where(index > k, a[k], 0.0))
+
+        return lax.fori_loop(0, n, row, a)
+
+    loss = lambda a: jnp.sum(lax.fori_loop(0, n, pivot, a) ** 2)
+    compiled = fnx.jit(fnx.grad(loss)).lower(jnp.eye(n) * n + 1.0).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes <= 30 * 8 * n * n

@@ -1,6 +1,6 @@
 """The scatters that are not linear in all they write: set, multiply, minimum, maximum."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fnx.core.primitive import Undefined
 from fnx.core.records import dataclass
 from fnx.ops.basic import convert, full, zeros
 from fnx.ops.basic import scalar as number
-from fnx.ops.elementwise import add, div, eq, mul, ne, select, sub
+from fnx.ops.elementwise import add, div, eq, max_, min_, mul, ne, select, sub
 from fnx.ops.indexing import AnyScatter, ScatterAdd
 from fnx.ops.permute import Reshape
 from fnx.ops.shape import Iota
@@ -100,6 +100,8 @@ class ScatterMul(AnyScatter):
 class _ScatterExtremum(AnyScatter):
     """The larger, or smaller, of what is there and what is written."""
 
+    extremum: ClassVar[Any]  # of two elements
+
     def abstract(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> tuple:  # type: ignore[override]
         if dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"{self.name} of dtype {x.dtype}, which is not ordered")
@@ -110,6 +112,13 @@ class _ScatterExtremum(AnyScatter):
         (x, indices, updates), (tx, _, tu) = primals, tangents
         out = self(x, indices, updates)
         read, add_to = self.reader(x, indices, updates), self.again(ScatterAdd)
+        if self.unique_indices or self.windows(x, indices, updates).single:
+            tx, tu = [
+                zeros(a.aval.tangent()) if t is None else t for a, t in ((x, tx), (updates, tu))
+            ]
+            pair = (read(x, indices), updates)
+            _, (t,) = self.extremum.jvp(pair, (read(tx, indices), tu))
+            return (out,), (self.again(Scatter)(tx, indices, t),)
         old = convert(eq(x, out), x.dtype)
         new = convert(eq(updates, read(out, indices)), x.dtype)
         shares = add_to(old, indices, new)
@@ -125,6 +134,7 @@ class ScatterMin(_ScatterExtremum):
     """The minimum of an operand and windows of updates."""
 
     name = "scatter-min"
+    extremum = min_
     ufunc = np.minimum
     combine = staticmethod(lambda old, new: scalar.apply("min", old, new))
 
@@ -134,5 +144,6 @@ class ScatterMax(_ScatterExtremum):
     """The maximum of an operand and windows of updates."""
 
     name = "scatter-max"
+    extremum = max_
     ufunc = np.maximum
     combine = staticmethod(lambda old, new: scalar.apply("max", old, new))
