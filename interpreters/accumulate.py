@@ -1,18 +1,61 @@
 """Sums into loops: `a + loop(zeros)` becomes `loop(a)` where the loop only adds to that carry.
 
 Transposition makes such loops for the cotangents of constants. Starting from the sum so far saves an
-array of zeros and a pass over the whole array; the terms are then added one by one.
+array of zeros and a pass over the whole array; the terms are then added one by one. The gradient of a
+diagonal, an update of zeros in another shape, is added where it belongs, too.
 """
 
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.ops.permute import Reshape
 
 _ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
 
 
 def accumulate(jaxpr: Jaxpr) -> Jaxpr:
-    """The jaxpr with sums moved into the loops that make their terms."""
+    """The jaxpr with sums moved into the loops, and the updates, that make their terms."""
+    return _into_loops(_into_updates(jaxpr))
+
+
+def _into_updates(jaxpr: Jaxpr) -> Jaxpr:
+    """`a + update(zeros, t)` as `update(a, t)`, through a change of shape, too."""
+    names = {e.prim.name for e in jaxpr.eqns}
+    if "add" not in names or not names & _ADDS:
+        return jaxpr
+    uses = _uses(jaxpr)
+    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    eqns: list[Eqn] = []
+    for e in jaxpr.eqns:
+        new = None
+        if e.prim.name == "add" and e.outs[0].aval.shape:
+            for total, term in (e.inputs, e.inputs[::-1]):
+                new = new or _updated(e, total, term, maker, uses)
+        eqns += new or [e]
+    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+
+
+def _updated(
+    e: Eqn, total: Atom, term: Atom, maker: dict[Var, Eqn], uses: dict[Atom, int]
+) -> list[Eqn] | None:
+    """Equations that update `total`, if the term is a reshaped update of zeros."""
+    back = maker.get(term) if type(term) is Var else None
+    if back is None or not isinstance(back.prim, Reshape) or total.aval != term.aval:
+        return None
+    update = maker.get(back.inputs[0])  # type: ignore[call-overload]
+    if update is None or update.prim.name not in _ADDS or not _is_zeros(update.inputs[0], maker):
+        return None
+    if uses[term] != 1 or uses[update.outs[0]] != 1:
+        return None
+    flat, new = Var(back.inputs[0].aval), Var(back.inputs[0].aval)
+    return [
+        Eqn(Reshape(flat.aval.shape), [total], [flat]),
+        Eqn(update.prim, [flat, *update.inputs[1:]], [new], update.source),
+        Eqn(back.prim, [new], e.outs, e.source),
+    ]
+
+
+def _into_loops(jaxpr: Jaxpr) -> Jaxpr:
     if not any(e.prim.name in ("scan", "while") for e in jaxpr.eqns):
         return jaxpr
     uses = _uses(jaxpr)

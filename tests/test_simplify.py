@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fnx
+import fnx.numpy as jnp
 from fnx import api
 from fnx import control_flow as lax
 from fnx.core.array import ConcreteArray, as_array
@@ -306,3 +308,16 @@ def test_random_programs_keep_their_bits(data):
             np.testing.assert_array_equal(a, b)
             known = ~np.isnan(a)
             np.testing.assert_array_equal(np.signbit(a)[known], np.signbit(b)[known])
+
+
+def test_the_gradient_of_a_diagonal_is_added_where_it_belongs():
+    """Without an array of zeros, of which the diagonal would be added to everything."""
+    loss = lambda a: jnp.sum(jnp.diag(a) ** 3) + jnp.sum(jnp.sin(a))
+    a = jnp.cos(jnp.arange(144.0)).reshape(12, 12)
+    small = simplify(fnx.make_jaxpr(fnx.grad(loss))(a).jaxpr, True)
+    zeros = [
+        e for e in small.eqns if e.prim.name == "broadcast_in_dim" and e.inputs[0].aval.size == 1
+    ]
+    assert not any(str(e.inputs[0]).startswith("0.0") for e in zeros)
+    want = np.cos(np.asarray(a)) + np.diag(3 * np.diag(np.asarray(a)) ** 2)
+    np.testing.assert_allclose(fnx.jit(fnx.grad(loss))(a), want, rtol=1e-14)
