@@ -9,7 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx.lowering.routines import fft
-from fnx.lowering.runtime import fft_driver, fft_plan, pocketfft
+from fnx.lowering.runtime import compiler, fft_driver, fft_plan, machine, pocketfft
 
 _rng = np.random.default_rng(0)
 
@@ -205,3 +205,18 @@ def test_plans_write_their_own_memory_only(kind, single):
             for (raw, start, _), size in zip(arrays, ends, strict=True):
                 outside = np.r_[raw[:start], raw[start + size :]]
                 assert (outside == 0xA5).all(), name
+
+
+def test_what_is_written_with_vectors_is_not_vectorised_again(monkeypatch):
+    """Its modules get passes of their own, not the many of a program."""
+    kinds = []
+
+    def compiled(text, kind="program"):
+        kinds.append(kind)
+        return compile_text(text, kind)
+
+    compile_text = compiler.compile_text
+    monkeypatch.setattr(machine, "compile_text", compiled)
+    monkeypatch.setattr(machine.cache, "get", lambda key: None)
+    assert fft_driver.shared.__wrapped__()
+    assert set(kinds) == {"transform"}

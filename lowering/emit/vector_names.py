@@ -5,6 +5,8 @@ Instead it calls `fnx_v_sin_float64`, and the attribute "vector-function-abi-var
 loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vlib.py.
 """
 
+from functools import cache
+
 from fnx.lowering.target.processor import vector_bits
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
@@ -18,6 +20,7 @@ def widths(dtype: str) -> list[int]:
     return [least * k for k in (1, 2, 4) if vector_bits() // 2 <= 128 * k <= vector_bits()]
 
 
+@cache
 def exists(op: str, dtype: str) -> bool:
     """Whether an operation has vector variants."""
     from .vmath import VMATH

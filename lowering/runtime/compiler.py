@@ -118,12 +118,16 @@ def parse(text: str, machine: Any) -> Any:
 
 # What is done to a module. Programs get LLVM's O2: O3 differs in that more is unrolled, which was no
 # faster, and O2 compiled in 0.85 of the time. Straight code of vector functions needs little, and
-# routines that were written with vectors; the call wrapper and its like are long, and well served by
-# code that is chosen quickly.
+# routines that were written with vectors (those of Fourier transforms repeat addresses); the call
+# wrapper and its like are long, and well served by code that is chosen quickly.
 PASSES = {
     "program": None,
     "function": ("always_inliner", "instruction_combine", "new_gvn", "dead_code_elimination"),
     "routine": ("sroa", "instruction_combine", "loop_rotate", "simplify_cfg"),
+    "transform": (
+        *("sroa", "instruction_combine", "new_gvn", "loop_rotate"),
+        *("instruction_combine", "simplify_cfg"),
+    ),
     "rare": ("always_inliner",),
     "glue": ("sroa", "simplify_cfg", "instruction_combine"),
 }

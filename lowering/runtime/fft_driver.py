@@ -150,7 +150,7 @@ def shared_text() -> str:
 @once
 def addresses() -> dict[str, int]:
     """The addresses of the driver's functions."""
-    code = machine.code(text(), EXPORTS)
+    code = machine.code(text(), EXPORTS, kind="transform")
     machine.keep_forever(code.keep)
     return code.addresses
 
@@ -160,7 +160,7 @@ def shared() -> int:
     """The address of the function of a step by passes that threads share."""
     name = "by_shared_passes"
     run = {"fnx_parallel_for": threads.address()}
-    code = machine.code(shared_text(), (name,), run)
+    code = machine.code(shared_text(), (name,), run, "transform")
     machine.keep_forever(code.keep)
     return code.addresses[name]
 

@@ -40,7 +40,7 @@ def address(kind: str, dtype: str, lanes: int, radix: int, inverse: bool) -> int
         _Pass(f, dtype, lanes, radix, inverse).write(kind)
         f.ret()
     text = str(module).replace("(ptr %a0, ptr %a1, ptr %a2)", _ARGUMENTS)
-    code = machine.code(text, (name,))
+    code = machine.code(text, (name,), kind="transform")
     machine.keep_forever(code.keep)
     return code.addresses[name]
 
