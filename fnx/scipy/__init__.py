@@ -10,6 +10,7 @@ from fnx.scipy import (
     optimize,
     signal,
     sparse,
+    spatial,
     special,
     stats,
 )

@@ -1,0 +1,3 @@
+"""Geometry under SciPy's names: rotations."""
+
+from fnx.scipy.spatial import transform as transform
