@@ -1,0 +1,129 @@
+"""Products of matrices in native code: dtypes, axes, views, shared code."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from test_native_linalg import DTYPES, agrees, close, positive, random, run
+
+import fnx
+import fnx.numpy as jnp
+from fnx.core import dtypes
+from fnx.lowering.build import views
+from fnx.lowering.routines import stacks
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.linalg import solve
+from fnx.ops.spectral import QR, SVD
+from fnx.ops.triangular import cholesky
+
+# --- products ----------------------------------------------------------------------------------
+
+
+PLAIN = (((1,), (0,)), ((), ()))
+
+
+SIZES = [
+    (3, 4, 2),
+    (1, 5, 1),
+    (8, 8, 8),
+    (20, 30, 17),
+    (1, 40, 70),
+    (70, 40, 1),
+    (3, 0, 4),
+    (0, 3, 2),
+]
+
+
+@pytest.mark.parametrize(
+    "dtype", [*DTYPES, "float16", "bfloat16", "int32", "int8", "uint8", "bool"]
+)
+def test_products_of_every_dtype(dtype):
+    cases = [
+        (DotGeneral(PLAIN), random(m, k, dtype=dtype), random(k, n, dtype=dtype, seed=1))
+        for m, k, n in SIZES
+    ]
+    for lead, (m, k, n) in product(((3,), (2, 3)), SIZES[:5]):
+        nb = len(lead)
+        dims = (((nb + 1,), (nb,)), (tuple(range(nb)),) * 2)
+        x, y = random(*lead, m, k, dtype=dtype), random(*lead, k, n, dtype=dtype, seed=1)
+        cases.append((DotGeneral(dims), x, y))
+    agrees(*cases, factor=10)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_products_over_other_axes(dtype):
+    cases = []
+    for lc, rc in product((0, 1), repeat=2):
+        for m, k, n in SIZES[:5]:
+            x = random(*((m, k) if lc else (k, m)), dtype=dtype)
+            y = random(*((n, k) if rc else (k, n)), dtype=dtype, seed=1)
+            cases.append((DotGeneral((((lc,), (rc,)), ((), ()))), x, y))
+    x, y = random(10, 5, 6, dtype=dtype), random(5, 20, 6, dtype=dtype)
+    cases.append((DotGeneral((((1, 2), (0, 2)), ((), ()))), x, y))
+    x, y = random(10, 5, 16, dtype=dtype), random(16, 20, 5, dtype=dtype)
+    cases.append((DotGeneral((((2,), (0,)), ((1,), (2,)))), x, y))
+    agrees(*cases, factor=10)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sums"),
+    [("int8", "int32"), ("float32", "float64"), ("bfloat16", "float32"), ("int32", "float64")],
+)
+def test_products_summed_in_another_dtype(dtype, sums):
+    prim = DotGeneral(PLAIN, dtypes.canonical(sums))
+    agrees(
+        *[(prim, random(m, k, dtype=dtype), random(k, n, dtype=dtype)) for m, k, n in SIZES[:6]],
+        factor=10,
+    )
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: a.T @ b.T,
+        lambda a, b: (b @ a).T @ b,
+        lambda a, b: a[3:33, 5:20].T @ b.T[3:33],
+        lambda a, b: b[:, 3] @ b,
+        lambda a, b: a[::2].T @ b[7, ::2],
+        lambda a, b: jnp.tanh(a.T @ b.T + b[:, 0]),
+    ],
+)
+def test_views_are_read_where_they_lie(fn):
+    a, b = random(40, 50), random(60, 40)
+    (found,), report = run(lambda a, b: (fn(a, b),), a, b)
+    close(found, np.asarray(fn(jnp.asarray(a), jnp.asarray(b))), 100)
+    kernels = [line for line in report.splitlines() if line.strip().startswith("kernel")]
+    assert not any("store" in line or "transpose" in line for line in kernels), report
+
+
+def test_a_view_is_strides_over_a_buffer():
+    def strides(shape, wanted, rows, cols):
+        found = views.matrices(views.View(None, None, wanted), shape, rows, cols)
+        return found and (found.transposed, found.leading)
+
+    assert strides((4, 6), (6, 1), (0,), (1,)) == (False, 6)
+    assert strides((4, 6), (1, 4), (0,), (1,)) == (True, 4)
+    assert strides((4, 6), (10, 1), (0,), (1,)) == (False, 10)
+    assert strides((4, 6), (12, 2), (0,), (1,)) is None
+    assert strides((4, 6), (0, 1), (0,), (1,)) is None
+    assert strides((2, 3, 6), (18, 6, 1), (0, 1), (2,)) == (False, 6)
+    assert strides((2, 3, 6), (6, 12, 1), (0, 1), (2,)) is None
+
+
+def test_code_is_shared_by_all_sizes():
+    def text(n):
+        a = positive(n)
+
+        def fn(a, b):
+            return solve(a, b), cholesky(a), *QR(False)(a), *SVD(False)(a), a @ b
+
+        return fnx.jit(fn).lower(a, random(n, 2 * n)).as_text("llvm")
+
+    assert text(40) == text(77)
+
+
+def test_lengths_of_work_arrays_are_asked_for():
+    args = ["V", "L", 30, None, 30, None, stacks.Asked("float64"), stacks.Asked("int32"), None]
+    work, integers = stacks._query("lapack:dsyevd", args)
+    assert work >= 1 + 6 * 30 + 2 * 30**2
+    assert integers >= 3 + 5 * 30

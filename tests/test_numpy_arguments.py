@@ -1,0 +1,206 @@
+"""What becomes an array: numbers that do not fit, lists, bytes, arrays of others; the array API."""
+
+import numpy as np
+import pytest
+from test_numpy_corners import same
+
+import fnx
+import fnx.numpy as jnp
+
+# --- numbers that do not fit -------------------------------------------------------------------
+
+
+def test_python_integers_that_do_not_fit_raise():
+    big = 2**63
+    for fn in (
+        lambda: jnp.arange(3) + big,
+        lambda: jnp.arange(3).at[0].set(big),
+        lambda: jnp.array(big),
+        lambda: jnp.array([0, -big - 1]),
+        lambda: jnp.array([300], "uint8"),
+        lambda: fnx.jit(lambda x: x)(big),
+    ):
+        with pytest.raises(OverflowError):
+            fn()
+
+
+def test_python_integers_that_need_uint64():
+    big = 2**63
+    assert (jnp.array([1], "uint64") + big).tolist() == [big + 1]
+    assert jnp.full(2, big, "uint64").tolist() == [big, big]
+    assert jnp.array([big]).dtype == "uint64"
+    assert (jnp.arange(3, dtype="uint64") < big).all()
+
+
+def test_integer_powers_of_many_bits():
+    x = np.array([0, 1, -1, 2, 4])
+    for y in (63, 64, 127, 128, 2**40):
+        found = fnx.jit(jnp.power)(x, np.full(5, y))
+        wanted = [pow(b, y, 2**64) for b in (2, 4)]
+        wanted = [w - 2**64 if w >= 2**63 else w for w in wanted]
+        assert found.tolist() == [0, 1, (-1) ** y, *wanted]
+
+
+# --- lists, None, bytes ------------------------------------------------------------------------
+
+
+def test_what_cannot_become_an_array():
+    for bad in (None, [None, 1], [[1], [2, 3]]):
+        with pytest.raises(ValueError, match=r"None|ragged"):
+            jnp.array(bad)
+    from array import array
+
+    assert jnp.asarray(array("d", [1.0, 2.0])).tolist() == [1.0, 2.0]
+
+
+def test_byteswap():
+    for x in (np.arange(3), np.array([[1.5 + 2j]]), np.array([7], "uint8")):
+        found = np.asarray(fnx.jit(lambda x: x.byteswap())(x))
+        assert found.tobytes() == x.byteswap().tobytes()
+
+
+def test_saved_bfloat16(tmp_path):
+    x = jnp.array([1.0, 2.5], jnp.bfloat16)
+    jnp.save(tmp_path / "x.npy", x)
+    assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16
+    assert x.is_ready()
+
+
+def test_like_keeps_weak_types():
+    weak = jnp.asarray(1.0)
+    assert jnp.zeros_like(weak).weak_type
+    assert jnp.full_like(weak, 2).weak_type
+    assert not jnp.zeros_like(weak, dtype=float).weak_type
+
+
+# --- the array API, and arrays of others -------------------------------------------------------
+
+
+def test_what_libraries_may_ask_of_the_namespace():
+    info = jnp.ones(2).__array_namespace__().__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] == np.float64
+    assert info.dtypes(kind="bool") == {"bool": np.dtype(bool)}
+    assert set(info.dtypes(kind=("bool", "complex floating"))) == {
+        "bool",
+        "complex64",
+        "complex128",
+    }
+    assert info.default_device() is None
+    assert jnp.ones(2).device in info.devices()
+    assert info.capabilities()["max dimensions"] == 64
+
+
+def test_functions_take_what_is_like_an_array():
+    class Wrapped:
+        def __init__(self, x):
+            self.x = jnp.asarray(x)
+
+        def __jax_array__(self):
+            return self.x
+
+    m, k = Wrapped(np.eye(3)), Wrapped(1)
+    assert jnp.diag_indices_from(m)[0].tolist() == [0, 1, 2]
+    assert jnp.tril_indices_from(m)[0].shape == jnp.triu_indices_from(m)[0].shape == (6,)
+    same(jnp.roll(m, k, 0), np.roll(np.eye(3), 1, 0))
+    same(jnp.insert(m, k, 5.0, axis=0), np.insert(np.eye(3), 1, 5.0, axis=0))
+    assert jnp.iscomplexobj(Wrapped(1j))
+    assert not jnp.iscomplexobj(m)
+    assert jnp.isscalar(k)
+
+
+def test_common_divisors_are_loops():
+    a, b = np.array([[12], [-8], [0]]), np.array([18, 0, 5], "int32")
+    for fn, np_fn in ((jnp.gcd, np.gcd), (jnp.lcm, np.lcm)):
+        same(fn(a, b), np_fn(a, b))
+        same(fnx.jit(fn)(a, b), np_fn(a, b))
+        same(fnx.jit(fnx.vmap(fn, in_axes=(0, None)))(a, b), np_fn(a, b))
+        assert int(fnx.jit(fn)(12, 18)) == np_fn(12, 18)
+    assert "while" in fnx.jit(jnp.gcd).lower(a, b).as_text("jaxpr")
+
+
+def test_at_of_ufuncs_with_values_for_each_position():
+    x, i = np.ones((5, 3)), np.array([0, 4, 0])
+    values = np.arange(9.0).reshape(3, 3)
+    fn = jnp.frompyfunc(lambda a, b: a + b, 2, 1)
+    wanted = x.copy()
+    np.add.at(wanted, i, values)
+    same(fn.at(x, i, values, inplace=False), wanted)
+    same(fnx.jit(lambda *a: fn.at(*a, inplace=False))(x, i, values), wanted)
+    wanted = x.copy()
+    np.hypot.at(wanted, i, values)
+    same(jnp.hypot.at(x, i, values, inplace=False), wanted)
+
+
+def test_histograms_and_quantiles_promote_by_themselves():
+    x = np.array([1, 2, 2, 5], "int8")
+    heavy = np.full(4, 100, "int8")
+    counts, _ = jnp.histogramdd(x[:, None], [np.array([0, 3, 6])], weights=heavy)
+    assert counts.tolist() == [300.0, 100.0]
+    with fnx.numpy_dtype_promotion("strict"):
+        assert jnp.histogram(x.astype("float32"), np.array([0, 3, 6]))[0].tolist() == [3.0, 1.0]
+        assert float(jnp.quantile(x, np.float32(0.5))) == 2.0
+    for fn in (jnp.var, jnp.nanvar):
+        with pytest.raises(ValueError, match="complex"):
+            fn(np.ones(3, complex), dtype=float)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_polynomials_keep_their_dtype(dtype):
+    p = jnp.array([1.0, 2.0, 4.0], dtype)
+    assert jnp.polyder(p).dtype == jnp.polyint(p).dtype == p.dtype
+    assert jnp.polyder(p).tolist() == [2.0, 2.0]
+    assert jnp.polyint(jnp.array([2.0, 3.0], dtype)).tolist() == [1.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize("period", [2, 5])
+def test_unwrap_of_integers(period):
+    x = np.random.default_rng(5).integers(-20, 20, (4, 30)).astype("int16")
+    wanted = np.unwrap(x, period=period)
+    found = jnp.unwrap(x, period=period)
+    assert found.dtype == wanted.dtype
+    same(found, wanted)
+    same(fnx.jit(lambda x: jnp.unwrap(x, period=period))(x), wanted)
+    same(jnp.unwrap(x * 0.7), np.unwrap(x * 0.7))
+
+
+def test_convolutions_in_integers():
+    x, y = np.array([1, 2, 3], "int8"), np.array([1, -1], "int8")
+    found = jnp.convolve(x, y, preferred_element_type="int32")
+    assert found.dtype == np.int32
+    assert found.tolist() == [1, 1, 1, -3]
+
+
+def test_roll_by_a_list_of_traced_shifts():
+    x = jnp.arange(6).reshape(2, 3)
+    found = fnx.jit(lambda a, b: jnp.roll(x, [a, b], [0, 1]))(1, 2)
+    same(found, np.roll(np.arange(6).reshape(2, 3), [1, 2], [0, 1]))
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "maximum", "negative", "logaddexp", "logaddexp2", "logical_or"]
+)
+def test_universal_functions_say_that_they_have_no_where(name):
+    function, count = getattr(jnp, name), 1 if name == "negative" else 2
+    mask = jnp.array([True, False])
+    with pytest.raises(TypeError, match=f"{name} has no where="):
+        function(*[jnp.ones(2)] * count, where=mask)
+    with pytest.raises(TypeError, match=f"{name} takes {count} array"):
+        function(*[jnp.ones(2)] * (count + 1))
+    with pytest.raises(NotImplementedError, match=f"'out' argument of {name}"):
+        function(*[jnp.ones(2)] * count, out=np.ones(2))
+
+
+def test_ranges_are_axes():
+    x = jnp.ones((2, 3))
+    assert jnp.expand_dims(x, range(2)).shape == (1, 1, 2, 3)
+    assert jnp.expand_dims(jnp.ones(()), range(2)).shape == (1, 1)
+    assert jnp.sum(x, range(2)) == 6
+    assert (jnp.shape(None), jnp.ndim(None), jnp.size(None)) == ((), 0, 1)
+
+
+def test_dtypes_that_no_array_has():
+    assert jnp.int4 != jnp.int8
+    assert np.int32 in {jnp.int32, jnp.int64}
+    assert jnp.float8_e4m3fn == "float8_e4m3fn"
+    with pytest.raises(TypeError, match="int4 does not exist"):
+        jnp.zeros(3, jnp.int4)
