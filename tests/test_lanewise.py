@@ -199,6 +199,21 @@ CASES = {
     ),
     "columns set": (lambda x: x.at[:, 1].set(jnp.sum(x, axis=1)).at[:, ::2].add(2.0), [(5,)]),
     "own elements, updated": (lambda x, y: (x * y[:, :1]).at[:, 1:3].multiply(y), [(4,), (2,)]),
+    "elements and rows moved in place": (
+        lambda x: lax.fori_loop(
+            0,
+            4,
+            lambda k, s: s.at[:, 0].set(s[::-1, 1]).at[:, 1].add(s[:, 0]).at[3].set(s[k, 2]),
+            x / jnp.sum(x, axis=1, keepdims=True),
+        ),
+        [(3,)],
+    ),
+    "elements moved": (
+        lambda x, y: lax.dynamic_update_slice(
+            lax.optimization_barrier(x.T / y[:, 0]), 2.0 * (x.T / y[:, 0])[:2], (1, 0)
+        ),
+        [(3,), (1,)],
+    ),
     "rows of others": (lambda x: x / jnp.sum(x[::-1], axis=1, keepdims=True), [(3,)]),
     "neighbours": (lambda x: jnp.cross(x, jnp.roll(x, 1, axis=0)) * jnp.sum(x), [(3,)]),
     "differences": (lambda x: jnp.linalg.norm(x[1:] - x[:-1], axis=1), [(3,)]),

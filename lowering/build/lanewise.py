@@ -18,7 +18,7 @@ from fnx.lowering.ir import formats
 
 from . import boxes, fuse, points
 from .groups import Folding, FoldMember, places
-from .values import Handle, NeedsFlush, Pending, Pull, Shape, memoised, static_indices
+from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, memoised, static_indices
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -114,6 +114,8 @@ def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn]
             return [lambda *index: points.piece_at(r.pieces, index)]
         case recipe.Fold() if _is_short(r):
             return _folds(r, len(outs))
+        case recipe.Update() if not _is_elsewhere(r.operand, outs[0]):  # type: ignore[arg-type]
+            return None
         case recipe.Update() if r.box is not None and _is_whole(*r.box, outs[0].shape):
             box = (*r.box, r.value, r.combine is not None)
             return [boxes.Boxes(r.operand, [box], 0, outs[0].shape).fn]
@@ -168,6 +170,18 @@ def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     """Whether a box holds all lanes."""
     return all(n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True))
+
+
+def _is_elsewhere(operand: Handle, out: Handle) -> bool:
+    """Whether an update may be written anew: not over what it reads. What is there is updated there."""
+    if isinstance(operand.state, boxes.Boxes):
+        return False
+    taken = {place.buffer for place in (out.target, out.hint, out.wish) if place is not None}
+    if isinstance(operand.state, Stored):
+        return operand.state.buffer not in taken
+    if operand.hint is not None and operand.hint.buffer in taken:
+        operand.hint = None
+    return operand.target is None or operand.target.buffer not in taken
 
 
 def _stays_in_lanes(builder: "Storage", r: recipe.Update, out: Handle) -> bool:
