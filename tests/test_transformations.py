@@ -410,3 +410,32 @@ def test_partial_functions_inside_partial_are_not_taken_apart():
     assert float(fnx.jit(lambda g, x: g(x)[1])(f, 5.0)) == 7.0
     same = fnx.tree_util.Partial(functools.partial(inner.func, "sum"), 2.0)
     assert fnx.tree_util.tree_structure(f) == fnx.tree_util.tree_structure(same)
+
+
+TWICE = {
+    "sub": lambda a, b: a - b,
+    "atan2": lax.atan2,
+    "where": lambda a, b: jnp.where(a > b, a, b),
+    "clamp": lambda a, b: lax.clamp(a, b, a + 1),
+    "stack": lambda a, b: jnp.stack([a, b]),
+    "dot": jnp.dot,
+    "outer": jnp.outer,
+    "add at": lambda a, b: jnp.zeros(4).at[:1].add(a + b),
+    "slope": fnx.grad(lambda a, b: jnp.sum(a**2 * jnp.sin(b)), (0, 1)),
+    "select_n": lambda a, b: lax.select_n(a > 1, a, b),
+    "searchsorted": lambda a, b: jnp.searchsorted(jnp.sort(jnp.ravel(a)), b),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+@pytest.mark.parametrize("shape", [(4,), (4, 4)])
+def test_one_array_with_lanes_and_without(name, shape):
+    x = jnp.linspace(0.0, 5.0, int(np.prod(shape))).reshape(shape)
+    f = TWICE[name]
+    if name == "searchsorted" and len(shape) == 1:
+        f = lambda a, b: TWICE[name](jnp.stack([a, a + 1]), b)
+    pairs = fnx.vmap(fnx.vmap(f, (None, 0)), (0, None))
+    for run in (pairs, fnx.vmap(fnx.vmap(f, (0, None)), (None, -1))):
+        same, apart = run(x, x), run(x, x + 0)
+        for p, q in zip(fnx.tree.leaves(same), fnx.tree.leaves(apart), strict=True):
+            np.testing.assert_array_equal(p, q)

@@ -142,7 +142,9 @@ def align(size: int, args: tuple, axes: tuple) -> list[Array]:
     """Operands with batch axes, made to fit: of equal shapes with lanes at one axis, or rank 0."""
     rank = max([len(x.shape) - (k is not None) for x, k in zip(args, axes)])
     to = lanes(args, axes)
-    full = next((x for x, k in zip(args, axes) if len(x.shape) - (k is not None) == rank), None)
+    # One array may be there twice, with lanes and without: what has the full rank is found by place.
+    at = next(i for i, k in enumerate(axes) if len(args[i].shape) - (k is not None) == rank)
+    full, fk = args[at].shape, axes[at]
     outs = []
     for x, k in zip(args, axes):
         if k is None:
@@ -150,8 +152,7 @@ def align(size: int, args: tuple, axes: tuple) -> list[Array]:
         elif len(x.shape) > rank:
             outs.append(x if k == to else move_axis(x, k, to))
         else:
-            fk = axes[next(i for i, y in enumerate(args) if y is full)]
-            inner = full.shape if fk is None else (*full.shape[:fk], *full.shape[fk + 1 :])
+            inner = full if fk is None else (*full[:fk], *full[fk + 1 :])
             outs.append(Broadcast((*inner[:to], size, *inner[to:]), (to,))(x))
     return outs
 
