@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
 from fnx.core.interpreter import Interpreter, current, evaluate
@@ -41,7 +41,7 @@ class FindNans(Interpreter):
 
 def _any_nan(values: Sequence[Array]) -> bool:
     return any(
-        type(v) is ConcreteArray and v.dtype.kind in "fc" and bool(np.isnan(v._value).any())
+        type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and bool(np.isnan(v._value).any())
         for v in values
     )
 

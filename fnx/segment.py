@@ -8,6 +8,7 @@ import numpy as np
 from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
+from fnx.numpy.places import need_known
 from fnx.numpy.util import named
 
 
@@ -42,7 +43,8 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
                 "number for each row of the data"
             )
         if num_segments is None:
-            num_segments = int(np.asarray(ids).max()) + 1 if ids.size else 0
+            known = need_known(ids, name, "pass num_segments=, the static length of the result")
+            num_segments = int(known.max()) + 1 if ids.size else 0
         total = jnp.full((num_segments, *x.shape[ids.ndim :]), empty(x.dtype), x.dtype)
         rows = jnp.where(jnp.less(ids, 0), num_segments, ids)  # negative numbers: no segment
         return getattr(total.at[rows], method)(x, mode=mode or "drop")

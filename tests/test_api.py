@@ -245,6 +245,12 @@ def test_debug_nans_names_the_line():
     assert np.isnan(float(f(jnp.ones(2))))
 
 
+def test_debug_nans_finds_those_of_16_bits():
+    for dtype in ("float16", "bfloat16"):
+        with fnx.debug_nans(True), pytest.raises(FloatingPointError, match="log"):
+            fnx.jit(jnp.log)(jnp.array(-1.0, dtype))
+
+
 def test_debug_nans_for_good():
     fnx.config.update("jax_debug_nans", True)
     try:

@@ -480,6 +480,23 @@ def a_setting_that_does_not_exist():
     fnx.config.update("no_such_setting", 1)  # here
 
 
+@raises(TypeError, words="segment_sum i64[3] num_segments")
+def as_many_segments_as_a_traced_array_says():
+    fnx.jit(lambda ids: fnx.ops.segment_sum(ones(3), ids))(jnp.arange(3))  # here
+
+
+@raises(TypeError, words="repeat i64[] total_repeat_length")
+def as_many_repeats_as_a_traced_number_says():
+    fnx.jit(lambda n: jnp.repeat(ones(3), n))(2)  # here
+
+
+@raises(ValueError, words="odeint (3,) (2,)")
+def derivatives_of_another_shape_than_the_state():
+    from fnx.experimental.ode import odeint
+
+    odeint(lambda y, t: ones(3), ones(2), jnp.arange(2.0))  # here
+
+
 @pytest.mark.parametrize(("case", "kinds", "words"), CASES)
 def test_bad_input(case, kinds, words):
     with pytest.raises(Exception) as caught:

@@ -77,6 +77,12 @@ def odeint(
                 f"{tree_util.tree_structure(y0)}"
             )
         flat: Any = ravel_pytree(out)[0]
+        if flat.shape != flat0.shape:
+            shapes = [[np.shape(x) for x in tree_util.tree_leaves(tree)] for tree in (out, y0)]
+            raise ShapeError(
+                f"odeint: func returned derivatives of shapes {shapes[0]} for y0 of shapes "
+                f"{shapes[1]}; expected equal ones"
+            )
         return flat.astype(flat0.dtype)
 
     converted, consts = closure_convert(rate, flat0, times[0], *args)

@@ -10,6 +10,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take
+from fnx.numpy.places import need_known
 from fnx.numpy.shapes import broadcast_to, ravel, reshape, swapaxes
 from fnx.numpy.util import (
     INT,
@@ -63,7 +64,8 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
         wide = broadcast_axis(x, count, k + 1)
         return Reshape((*x.shape[:k], n * count, *x.shape[k + 1 :]))(wide)
     if total_repeat_length is None:
-        counts = np.broadcast_to(np.asarray(repeats), (n,))
+        known = need_known(repeats, "repeat", "pass total_repeat_length=, the length of the result")
+        counts = np.broadcast_to(known, (n,))
         return take(x, np.repeat(np.arange(n), counts), k, mode="clip")
     return take(x, _repeat_places(repeats, n, total_repeat_length), k, mode="clip")
 
