@@ -138,7 +138,12 @@ class Compiled:
         return donation.calling(self.executable.fast, self.executable.aliases, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        outs = self.fast(args)
+        try:
+            outs = self.fast(args)
+        except MemoryError as error:
+            if error.args or not self.executable.outputs:
+                raise
+            raise self.executable.no_results() from None
         if outs is NotImplemented:
             values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
             avals = self._types[0]

@@ -73,3 +73,9 @@ def test_too_large_a_workspace_names_bytes_and_buffers_and_breaks_nothing():
     assert re.search(r"needs \d+ bytes", text)
     assert re.search(r"b\d+ of \d+ bytes", text)
     assert fnx.jit(lambda x: x + 1.0)(2.0) == 3.0
+
+
+def test_too_large_results_name_bytes_and_shape():
+    with pytest.raises(MemoryError, match=r"8\d{14} bytes.*\(10000000, 10000000\).*float64"):
+        fnx.jit(lambda x: (x, jnp.zeros((10**7, 10**7)) + x))(2.0)
+    assert fnx.jit(lambda x: x + 1.0)(2.0) == 3.0

@@ -124,6 +124,16 @@ class Executable:
         results = self._plain(arrays)
         return self._plain(self.fitting(arrays)) if results is NotImplemented else results
 
+    def no_results(self) -> MemoryError:
+        """The error of a program whose results find no memory."""
+        largest = max(self.outputs, key=lambda spec: spec.bytes)
+        total = sum([spec.bytes for spec in self.outputs])
+        return MemoryError(
+            f"the results of a program take {total} bytes, which cannot be had; the largest has "
+            f"shape {largest.shape} and dtype {largest.dtype}. Use smaller arrays or batches, or "
+            "reduce the results inside of the program"
+        )
+
     def fitting(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         """The arrays in the types that native code expects; raises ShapeError if they cannot be."""
         if len(arrays) != len(self.inputs):
