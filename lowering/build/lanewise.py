@@ -75,14 +75,14 @@ def equations(jaxpr: Jaxpr) -> set[int]:
 
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
     """Whether an equation is not for each lane: it reduces lanes along some of their axes, or to more
-    numbers than registers hold, or transposes them.
+    numbers than registers hold, or transposes them, or takes or is a part of their grid (a stencil).
     """
     if type(a) is Literal or not lanes(a.aval.shape):
         return False
     before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
     after = tuple(n for n in out if n > fuse.SMALL)
     if after:
-        return len(after) < len(before) or (after != before and sorted(after) == sorted(before))
+        return len(after) < len(before) or (len(after) == len(before) > 1 and after != before)
     return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
 
 
