@@ -192,6 +192,31 @@ def test_more_totals_than_registers_are_no_lanes():
     agrees(f, normal(100, 4), normal(16, 4))
 
 
+def test_few_rows_of_joined_parts_are_no_lanes():
+    """The cell of an LSTM for 16 sequences: each element of a lane would ask which gate it is of."""
+
+    def f(h, ct):
+        gates = jnp.split(h, 4, axis=-1)
+        parts = [jnp.tanh(g) * ct for g in gates]
+        joined = jnp.concatenate(parts, axis=-1)
+        return joined, jnp.sum(joined, axis=0)
+
+    h, ct = normal(16, 128), normal(16, 32)
+    agrees(f, h, ct)
+    assert jax.jit(f).lower(h, ct).as_text("kernel").count("tanh(") == 4
+
+
+def test_windows_over_a_grid_are_no_lanes():
+    def f(x, k):
+        layout = ("NHWC", "HWIO", "NHWC")
+        y = jnp.tanh(lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=layout))
+        return jnp.sum(y**2), jnp.max(y, axis=-1)
+
+    x, k = normal(20, 18, 18, 1), normal(3, 3, 1, 8)
+    agrees(f, x, k)
+    assert jax.jit(f).lower(x, k).as_text("kernel").count("tanh(") <= 2
+
+
 # --- that it is right --------------------------------------------------------------------------
 
 

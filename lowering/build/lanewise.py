@@ -73,16 +73,24 @@ def equations(jaxpr: Jaxpr) -> set[int]:
     return {k for k, v in found.items() if id(root(v)) in roots}
 
 
+_WINDOWED = ("conv_general_dilated", "reduce_window", "select_and_")
+
+
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
     """Whether an equation is not for each lane: it reduces lanes along some of their axes, or to more
-    numbers than registers hold, or transposes them, or takes or is a part of their grid (a stencil).
+    numbers than registers hold, or transposes them, or takes or is a part of their grid (a stencil), or
+    joins lanes, each of which would ask where it is from.
     """
     if type(a) is Literal or not lanes(a.aval.shape):
         return False
+    if eqn.prim.name.startswith(_WINDOWED):
+        return True
     before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
     after = tuple(n for n in out if n > fuse.SMALL)
     if after:
-        return len(after) < len(before) or (len(after) == len(before) > 1 and after != before)
+        other = len(after) == len(before) and after != before
+        joins = len(before) > 1 or eqn.prim.name in ("concatenate", "pad")
+        return len(after) < len(before) or (other and joins)
     return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
 
 
