@@ -1,11 +1,15 @@
 """What the compiler makes of programs: how many kernels, what is stored, what is overwritten in place."""
 
+import itertools
+import sys
+
 import numpy as np
 import pytest
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.lowering import program as lowering_program
 from fnx.lowering.build import memory, storage
 from fnx.lowering.build.values import Handle
 from fnx.lowering.emit import emit_llvm
@@ -529,3 +533,26 @@ def test_arithmetic_that_is_written_as_calls_is_optimised():
     text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
     assert text.count(" call ") > emit_llvm._MANY_CALLS
     assert "optnone" not in text
+
+
+def test_building_a_program_twice_as_long_takes_twice_the_calls():
+    def chain(n):
+        def f(x):
+            for k in range(n):
+                x = x * x - 0.1 * k
+            return x
+
+        return f
+
+    def calls(n):
+        jaxpr = fnx.jit(chain(n)).lower(X).program.jaxpr
+        count = itertools.count()
+        sys.setprofile(lambda *_: next(count))
+        try:
+            lowering_program.build(jaxpr)
+        finally:
+            sys.setprofile(None)
+        return next(count)
+
+    calls(10)
+    assert calls(400) < 2.5 * calls(200)

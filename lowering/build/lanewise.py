@@ -52,8 +52,8 @@ def equations(jaxpr: Jaxpr) -> set[int]:
     parent: dict[object, object] = {}
 
     def root(x: object) -> object:
-        while parent.setdefault(x, x) is not x:
-            x = parent[x]
+        while (above := parent.setdefault(x, x)) is not x:
+            parent[x] = x = parent[above]  # half as far the next time
         return x
 
     mixing, found, apart = [], {}, []
