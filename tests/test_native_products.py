@@ -1,5 +1,6 @@
 """Products of matrices in native code: dtypes, axes, views, shared code."""
 
+import re
 from itertools import product
 
 import numpy as np
@@ -127,3 +128,15 @@ def test_lengths_of_work_arrays_are_asked_for():
     work, integers = stacks._query("lapack:dsyevd", args)
     assert work >= 1 + 6 * 30 + 2 * 30**2
     assert integers >= 3 + 5 * 30
+
+
+def test_the_right_operand_of_loops_has_its_rows_side_by_side():
+    """Scores of attention: the keys of each head lie across what the loops go along."""
+    q = np.random.default_rng(0).normal(size=(3, 2, 20, 8))
+    f = lambda q, k: jnp.einsum("bhtd,bhsd->bhts", q, k)
+    text = fnx.jit(f).lower(q, q).as_text("kernel")
+    assert "gemm" not in text
+    inner = [line for line in text.splitlines() if "fma(" in line]
+    assert inner
+    assert not [line for line in inner if re.search(r"\(j\d+ \* ", line)]
+    np.testing.assert_allclose(fnx.jit(f)(q, q), f(q, q), rtol=1e-13)

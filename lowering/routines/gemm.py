@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 INLINED_ROWS, INLINED = 4096, 1024
 LONG_ROW = 8
 UNROLLED = 16  # length up to which a sum of products is one expression
+REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
 
 class Product:
@@ -112,6 +113,7 @@ def _inline(builder: "Builder", p: Product, out: Handle) -> None:
     if fuse.is_small(out.shape) and out.size * p.k <= fuse.UNROLLED_WORK:
         _unrolled(builder, p, out)
         return
+    _rows_side_by_side(builder, p)
     made = place(builder, out)
     body = _short if p.k <= UNROLLED else _long
     acc = None
@@ -140,6 +142,33 @@ def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
     if isinstance(state, Registers) and fuse.is_small(out.shape):
         return h
     return Handle(h.shape, h.dtype, builder.store(h))
+
+
+def _rows_side_by_side(builder: "Builder", p: Product) -> None:
+    """Let the right operand be a copy whose rows are vectors, if its own are not and are read often."""
+    if p.m < REUSED or p.n < LONG_ROW or not irvectors.exists(p.dtype):
+        return
+    found = view(builder, p.rhs) if p.rhs.dtype == p.dtype else None
+    if found is None or found.strides[p.rf[-1]] == 1:
+        return
+    shape, stored = _copied(builder, p.rhs, (*p.rb, *p.rc, *p.rf), p.dtype)
+    p.rhs = Handle(shape, p.dtype, stored)
+    axes = iter(range(len(shape)))
+    p.rb, p.rc, p.rf = (tuple([next(axes) for _ in old]) for old in (p.rb, p.rc, p.rf))
+
+
+def _copied(builder: "Builder", h: Handle, order: Shape, dtype: str) -> tuple[Shape, Stored]:
+    """An operand's axes in another order: the copy's shape, and where it is."""
+    shape = tuple(h.shape[k] for k in order)
+    inverse = [order.index(k) for k in range(h.ndim)]
+    copies = builder.copies.setdefault(h, {})
+    block, stored = copies.get((order, dtype), (None, None))
+    if block is not builder.block:  # or another product in this block made the same copy
+        stored = filled(
+            builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
+        )
+        copies[order, dtype] = builder.block, stored
+    return shape, stored
 
 
 def _element(p: Product, dtype: str) -> Callable[..., Expr]:
@@ -302,15 +331,7 @@ def _operand(
     # What lies side by side where it is made lies side by side in the copy.
     turned = bool(cols) and h.ndim - 1 in rows
     order = (*batch, *cols, *rows) if turned else (*batch, *rows, *cols)
-    shape = tuple(h.shape[k] for k in order)
-    inverse = [order.index(k) for k in range(h.ndim)]
-    copies = builder.copies.setdefault(h, {})
-    block, stored = copies.get((order, dtype), (None, None))
-    if block is not builder.block:  # or another product in this block made the same copy
-        stored = filled(
-            builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
-        )
-        copies[order, dtype] = builder.block, stored
+    shape, stored = _copied(builder, h, order, dtype)
     nb, middle = len(batch), len(batch) + len(cols if turned else rows)
     v = view(builder, Handle(shape, dtype, stored))
     assert v is not None
