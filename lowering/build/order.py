@@ -184,7 +184,7 @@ class _Scheduler:
             for a in dict.fromkeys(a for a in e.inputs if type(a) is Var):
                 self.readers.setdefault(a, []).append(e)
         self.done: set[int] = set()
-        self.active: set[int] = set()
+        self.active: dict[int, Eqn] = {}
         self.order: list[Eqn] = []
 
     def readers_of(self, var: Var) -> list[Eqn]:
@@ -203,32 +203,32 @@ class _Scheduler:
                         todo.extend(e.outs)
         return sorted(found.values(), key=lambda e: self.place[id(e)])
 
-    def depends(self, eqn: Eqn, on: Eqn) -> bool:
-        """Whether an equation that is not yet scheduled needs the result of another."""
-        todo, seen = [eqn], set()
+    def waiting(self) -> set[int]:
+        """The equations that need the result of one that is being scheduled, with these."""
+        found, todo = set(self.active), list(self.active.values())
         while todo:
-            e = todo.pop()
-            if e is on or id(e) in self.active:
-                return True
-            if id(e) in seen or id(e) in self.done:
-                continue
-            seen.add(id(e))
-            todo += [self.maker[a] for a in e.inputs if type(a) is Var and a in self.maker]
-        return False
+            for v in todo.pop().outs:
+                for e in self.readers.get(v, ()):
+                    if id(e) not in found:
+                        found.add(id(e))
+                        todo.append(e)
+        return found
 
     def schedule(self, eqn: Eqn) -> None:
         if id(eqn) in self.done:
             return
-        self.active.add(id(eqn))
+        self.active[id(eqn)] = eqn
         for a in eqn.inputs:
             if type(a) is Var and a in self.maker:
                 self.schedule(self.maker[a])
+        waiting: set[int] = set()
         for var in overwritten(eqn):
             for reader in self.readers_of(var):
-                if reader is not eqn and id(reader) not in self.done:
-                    if var not in overwritten(reader) and not self.depends(reader, eqn):
+                if id(reader) not in self.done and var not in overwritten(reader):
+                    waiting = waiting or self.waiting()
+                    if id(reader) not in waiting:
                         self.schedule(reader)
-        self.active.discard(id(eqn))
+        del self.active[id(eqn)]
         self.done.add(id(eqn))
         self.order.append(eqn)
 
