@@ -133,7 +133,7 @@ def test_a_small_kernel_that_the_program_computes(shape):
     x, w = numbers((1, 1, 24, 21), np.float64), numbers(shape, np.float64, 1)
     same(lambda x, w: f(x, fnp.sin(w)), x, w)
     same(lambda x, w: f(x, w[:, :, ::2, ::2]) + fnp.sum(w[:, :, ::2, ::2]), x, w)
-    stretched = convolution((1, 1), "SAME", (2, 2), None, CHANNELS_FIRST)
+    stretched = convolution((1, 1), [(1, 2), (1, 2)], (2, 2), None, CHANNELS_FIRST)
     same(fnx.grad(lambda x, w: fnp.sum(fnp.sin(stretched(x, w))), (0, 1)), x, w)
 
 
