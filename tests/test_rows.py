@@ -170,7 +170,7 @@ def test_last_vectors_of_rows_on_the_stack_overlap(n, dtype):
     np.testing.assert_allclose(ours(x), f(np, x), rtol=tolerance, atol=tolerance)
     stages = ours.lower(x)
     assert "stack" in stages.as_text("kernel")
-    assert stages.as_text("llvm").count("llvm.smin.i64(") == 3  # two loops, a declaration
+    assert stages.as_text("llvm").count("llvm.smin.i64(") == 2  # the costly loop, a declaration
 
 
 @pytest.mark.parametrize("shape", [(100, 20, 10), (40, 30, 70), (33, 17, 5)], ids=str)

@@ -42,6 +42,8 @@ def whole(loop: Loop) -> Loop:
     lanes, longest = _lanes(exprs)
     if not lanes or loop.extent.attr > longest:
         return loop
+    if longest == inf and any(b.space == "stack" for b in written | read):
+        return loop  # LLVM keeps rows on the stack in registers, unless vectors overlap
     width, n = scalar.size(lanes), loop.extent
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
     # Computed when the program runs: folded here, they could be numbers in the code.
