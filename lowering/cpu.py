@@ -17,7 +17,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
-from fnx.lowering.runtime import load
+from fnx.lowering.runtime import invoke, load
 
 from . import digest
 
@@ -77,6 +77,8 @@ class Compiled:
 
         def last() -> None:
             p = self.program
+            if p.workspace >= invoke.FAR:
+                raise invoke.no_memory(p.workspace, self._largest())
             self.executable = load.load(self.emitted, *self._types, p.workspace, name, p.aliases)
 
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
@@ -138,12 +140,7 @@ class Compiled:
         return donation.calling(self.executable.fast, self.executable.aliases, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        try:
-            outs = self.fast(args)
-        except MemoryError as error:
-            if error.args or not self.executable.outputs:
-                raise
-            raise self.executable.no_results() from None
+        outs = self.fast(args)
         if outs is NotImplemented:
             values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
             avals = self._types[0]

@@ -76,6 +76,19 @@ def test_too_large_a_workspace_names_bytes_and_buffers_and_breaks_nothing():
 
 
 def test_too_large_results_name_bytes_and_shape():
-    with pytest.raises(MemoryError, match=r"8\d{14} bytes.*\(10000000, 10000000\).*float64"):
-        fnx.jit(lambda x: (x, jnp.zeros((10**7, 10**7)) + x))(2.0)
+    f = fnx.jit(lambda x: (x, jnp.zeros((10**7, 10**7)) + x))
+    for _ in range(3):  # later calls take a shorter way
+        with pytest.raises(MemoryError, match=r"8\d{14} bytes.*\(10000000, 10000000\).*float64"):
+            f(2.0)
     assert fnx.jit(lambda x: x + 1.0)(2.0) == 3.0
+
+
+def test_sizes_beyond_64_bits_are_a_matter_of_memory():
+    def huge(x):
+        return jnp.zeros((1 << 40, 1 << 40)) + x
+
+    for f in (huge, lambda x: huge(x).sum(), lambda x: jnp.sort(huge(x)).sum()):
+        jitted = fnx.jit(f)
+        for _ in range(2):
+            with pytest.raises(MemoryError, match=r"\d{20,}"):
+                jitted(2.0)

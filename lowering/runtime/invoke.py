@@ -19,8 +19,9 @@ from fnx.core.errors import ShapeError
 
 from . import host, layout, library, native
 
-CANCELLED, NO_MEMORY = 1, -1
+CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
+FAR = 1 << 62  # bytes that no machine has, so that sums of sizes fit in 64 bits
 _LONG = 1 << 15  # programs on more bytes than this run without the GIL
 _SCALARS = {"float64": layout.FLOAT64, "float32": layout.FLOAT32, "int64": layout.INT64}
 _SCALARS |= {"int32": layout.INT32, "bool": layout.BOOL}
@@ -86,6 +87,8 @@ class Executable:
         self._calls_back = any(name in code.imports for name in library.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
+        if max([spec.bytes for spec in self.outputs], default=0) >= FAR:
+            raise self._no_results()
         self.aliases: dict[int, int] = {}  # further results, by number, and the inputs they are in
         self.release_gil = self._is_long() if release_gil is None else release_gil
 
@@ -102,6 +105,10 @@ class Executable:
             self._calls_back = True
         else:
             bits = int(param[-1])
+        if not -(1 << 63) <= bits < 1 << 64:
+            raise MemoryError(
+                f"a program counts up to {bits}, more than 64 bits hold. Use smaller arrays or batches"
+            )
         return bits - (1 << 64) if bits >= 1 << 63 else bits
 
     def _is_long(self) -> bool:
@@ -124,7 +131,7 @@ class Executable:
         results = self._plain(arrays)
         return self._plain(self.fitting(arrays)) if results is NotImplemented else results
 
-    def no_results(self) -> MemoryError:
+    def _no_results(self) -> MemoryError:
         """The error of a program whose results find no memory."""
         largest = max(self.outputs, key=lambda spec: spec.bytes)
         total = sum([spec.bytes for spec in self.outputs])
@@ -153,7 +160,10 @@ class Executable:
     def by_ctypes(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         """The call without the wrapper; where there is one, this holds the GIL throughout."""
         given = self.fitting(arrays)
-        results = [np.empty(spec.shape, spec.dtype) for spec in self.outputs]
+        try:
+            results = [np.empty(spec.shape, spec.dtype) for spec in self.outputs]
+        except MemoryError as error:
+            raise self._no_results() from error
         workspace = aligned(self.workspace_bytes) if self.workspace_bytes else None
         pointers = np.array([a.ctypes.data for a in (*given, *results)] or [0], np.uint64)
         # PYFUNCTYPE keeps the GIL and raises what fnx_poll leaves pending.
@@ -171,8 +181,10 @@ class Executable:
 
     def _raise(self, status: int) -> None:
         """The exception that a status stands for."""
-        if status == NO_MEMORY:
-            raise MemoryError(_no_memory(self.workspace_bytes, self.details()))
+        if status == layout.NO_RESULTS:
+            raise self._no_results()
+        if status == layout.NO_MEMORY:
+            raise no_memory(self.workspace_bytes, self.details())
         error = host.take_error()
         if error is not None:
             raise error
@@ -227,14 +239,15 @@ def aligned(size: int) -> np.ndarray:
     try:
         raw = np.empty(size + layout.ALIGNMENT, np.uint8)
     except MemoryError as error:
-        raise MemoryError(_no_memory(size)) from error
+        raise no_memory(size) from error
     offset = -raw.ctypes.data % layout.ALIGNMENT
     return raw[offset : offset + size]
 
 
-def _no_memory(size: int, largest: str = "") -> str:
+def no_memory(size: int, largest: str = "") -> MemoryError:
+    """The error of a program whose workspace finds no memory."""
     parts = f"; the largest parts of it are {largest}" if largest else ""
-    return (
+    return MemoryError(
         f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
         "or batches, or fnx.checkpoint for parts of it"
     )

@@ -11,6 +11,9 @@ DESCR, RANK, DIMS, WEAK, SCALAR, BYTES = range(6)  # words of a record
 RECORD = 6
 FLOAT64, FLOAT32, INT64, INT32, BOOL = 1, 2, 3, 4, 5  # SCALAR: which Python number will do
 
+# What a call ends with when it is not the program's own number: no workspace, no results.
+NO_MEMORY, NO_RESULTS = -1, -2
+
 # Offsets in CPython's and NumPy's objects.
 TYPE, LENGTH, ITEMS, FLOAT = 8, 16, 24, 16
 TUPLE_ITEMS = tuple.__basicsize__  # 24, and 32 from Python 3.14 on
@@ -21,7 +24,7 @@ FRESH = 0x501  # contiguous, aligned, writeable
 
 PYTHON = (
     "PyType_GenericAlloc PyList_New PyList_SetItem Py_IncRef Py_DecRef PyErr_Occurred "
-    "PyErr_CheckSignals PyErr_NoMemory PyGILState_Ensure PyGILState_Release PyEval_SaveThread "
+    "PyErr_CheckSignals PyGILState_Ensure PyGILState_Release PyEval_SaveThread "
     "PyEval_RestoreThread PyObject_CallOneArg PyLong_FromLongLong PyLong_AsLongLongAndOverflow "
     "PyCapsule_New PyCapsule_GetPointer PyCapsule_GetContext PyCapsule_SetContext"
 ).split()

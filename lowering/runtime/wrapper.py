@@ -31,6 +31,8 @@ from .layout import (
     ITEMS,
     LENGTH,
     NDIM,
+    NO_MEMORY,
+    NO_RESULTS,
     ON_ERROR,
     OUTPUTS,
     PARAMS,
@@ -179,7 +181,7 @@ def _numpy_scalar(f: Function, record: Value, leaf: Value, place: Value) -> None
 
 
 def _output(module: Module) -> None:
-    """A new NumPy array for an output; null, with an exception set, if there is no memory."""
+    """A new NumPy array for an output; null if there is no memory, without an exception if it is ours."""
     with Function(module, "output", "ptr", "ptr") as f:
         (record,) = f.args
         descr = f.pointer(record, 8 * DESCR)
@@ -195,7 +197,7 @@ def _output(module: Module) -> None:
             f.ret(new(NULL, 0))
         block = f.call("take", "ptr", size)
         with f.when(f.same(block, NULL), likely=False):
-            f.ret(f.call("PyErr_NoMemory", "ptr"))
+            f.ret(NULL)
         name, drop = f.object("block_name"), f.routine("drop")
         capsule = f.call("PyCapsule_New", "ptr", block, name, drop)
         with f.when(f.same(capsule, NULL), likely=False):
@@ -231,7 +233,7 @@ def _box(module: Module) -> None:
 
 
 def _run(module: Module) -> None:
-    """Run the program on its pointers; its status, or -1 without memory for its workspace."""
+    """Run the program on its pointers; its status, or that there is no memory for its workspace."""
     with Function(module, "run", "i64", "ptr", "ptr") as f:
         plan, pointers = f.args
         size = f.load(plan, 8 * WORKSPACE)
@@ -240,7 +242,7 @@ def _run(module: Module) -> None:
         with f.when(works):
             workspace.set(f.call("take", "ptr", size))
             with f.when(f.same(workspace.get(), NULL), likely=False):
-                f.ret(i64(-1))
+                f.ret(i64(NO_MEMORY))
         entry = f.pointer(plan, 8 * ENTRY)
         args = (pointers, f.pointer(plan, 8 * PARAMS), workspace.get(), NULL)
         status = f.variable("i32", 0)
@@ -316,6 +318,7 @@ def _call(module: Module) -> None:
             array = f.call("output", "ptr", f.index(records, k, 8 * RECORD))
             with f.when(f.same(array, NULL), likely=False):
                 f.call("release", "void", results, i64(0), k)
+                f.call("fail", "void", plan, i64(NO_RESULTS))
                 f.ret(NULL)
             f.store(array, f.index(results, k))
             f.store(f.pointer(array, DATA), f.index(pointers, f.add(inputs, k)))
