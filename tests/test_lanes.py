@@ -224,6 +224,20 @@ def test_constants_with_lanes_and_without():
         check(found, fnx.tree.map(lambda *ys: jnp.stack(ys), *expected))
 
 
+def test_lanes_may_hand_on_arrays():
+    """A loop over lanes whose result is a large array that it was given, or one of its rows."""
+    numbers, table = jnp.arange(17), jnp.arange(17.0 * 51).reshape(17, 51)
+
+    def rounds(_, x):
+        n, row = x
+        return None, (collatz(n + 1), row, row[n])
+
+    found = fnx.jit(lambda *xs: lax.scan(rounds, None, xs)[1])(numbers, table)
+    expected = [[collatz(n + 1), row, row[n]] for n, row in zip(range(17), table)]
+    for a, b in zip(found, zip(*expected), strict=True):
+        np.testing.assert_array_equal(a, np.stack(b))
+
+
 def test_lanes_that_speak_to_each_other_stay_together():
     def f(x):
         return lax.while_loop(

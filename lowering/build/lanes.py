@@ -51,8 +51,8 @@ def lanes(
 
 
 def _fits(body: Jaxpr) -> bool:
-    """Whether all that is computed is small."""
-    made = [v.aval for e in body.eqns for v in e.outs]
+    """Whether all that is computed, or handed on, is small."""
+    made = [v.aval for v in (*(v for e in body.eqns for v in e.outs), *body.outs)]
     return all(map(fuse.is_small_aval, made)) and not any(e.prim.effects for e in body.eqns)
 
 
