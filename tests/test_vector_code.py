@@ -89,3 +89,18 @@ def test_few_results_along_any_axis(axes, kept):
     wanted = x.sum(reduced), (x * x).max(reduced), x[..., ::-1].min(reduced)
     for got, want in zip(jax.jit(f)(x), wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of registers")
+def test_vectors_on_the_stack_are_aligned():
+    """More numbers than there are registers: across cache lines they would take twice as long."""
+
+    def polynomials(x):
+        y = x * x
+        return [sum(np.sin(j + 4.0 * k) * y**j + j * x for j in range(8)) for k in range(8)]
+
+    asm = jax.jit(polynomials).lower(np.linspace(0, 1, 2000)).as_text("asm")
+    nest = asm[asm.index("\nk0:") : asm.index("\nentry:")]
+    spilt = re.findall(r"vmov(\w)p[sd]\t%[yz]mm\d+, \d*\(%rsp\)", nest)
+    assert set(spilt) == {"a"}
+    assert re.search(r"andq\t\$-(64|32), %rsp", nest)
