@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.build import choices, fuse, memory, rows, shares, turns
+from fnx.lowering.build import choices, fuse, memory, rows, shares, strips
 from fnx.lowering.build.aliases import Aliases, candidates
 from fnx.lowering.build.builder import Builder, dtype_name
 from fnx.lowering.build.values import OWN, Handle, Registers, Stored
@@ -26,7 +26,7 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
         # The other results would have to be copied there: they are better new, or elsewhere.
         refused |= aliases.items() - kept.items()
     rows.fuse(builder)
-    turns.rows_of_steps(builder)
+    strips.steps_of_strips(builder)
     shares.even(builder.block)
     choices.in_memory(builder)
     total = memory.plan(builder.block, builder.buffers)

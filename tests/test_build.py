@@ -433,8 +433,8 @@ def test_sweeps_along_the_last_axis_go_row_by_row():
     u, flux = np.random.default_rng(0).uniform(size=(2, *shape))
     p = program(lambda u, flux: sweep(u, flux, shape[2]), u, flux)
     assert not any(isinstance(s, Loop) for s in p.body)
-    rows = [s for s in p.body if isinstance(s, Nest) and s.name.endswith("rows")]
-    assert [n.body[0].extent.attr for n in rows] == [70, 70]
+    rows = [s for s in p.body if isinstance(s, Nest) and s.name.endswith("strips")]
+    assert [n.body[0].extent.attr for n in rows] == [35]
     found = fnx.jit(lambda u, flux: sweep(u, flux, shape[2]))(u, flux)
     c, d = np.zeros(shape), np.zeros(shape)
     for k in range(shape[2]):

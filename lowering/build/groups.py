@@ -189,9 +189,11 @@ class Nests:
         else:
             across = tiles.across(stores, group.vars, group.shape)
             if across is not None and not reused:
-                self._nest(tiles.loops(self.builder, dims, stores, across), [])
+                tiled = tiles.loops(self.builder, dims, stores, across)
+                self._nest(tiled, [], plain=self._loops(dims, list(stores)))
                 return
-        body = reuse.read_first(stores) if reused else list(stores)
+        first = reused or reuse.read_later(stores)
+        body = reuse.read_first(stores) if first else list(stores)
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
         self._nest(self._loops(dims, body, unroll=int(rows)), [])
 
@@ -233,7 +235,7 @@ class Nests:
             inner = False
         return body
 
-    def _nest(self, body: list[Stmt], results: list[Expr]) -> None:
+    def _nest(self, body: list[Stmt], results: list[Expr], plain: list[Stmt] | None = None) -> None:
         group = self.group
         if group.nodes:
             body = _with_known_strides(body)
@@ -243,7 +245,7 @@ class Nests:
         if work >= fuse.NEST_WORK and not results and len(body) == 1:
             if isinstance(first, Loop) and not first.carries:
                 first.parallel = not group.folds or self._rows_apart()
-        self.builder.emit_nest(names, body, results, note=self._note(names))
+        self.builder.emit_nest(names, body, results, self._note(names), plain)
 
     def _weight(self) -> int:
         return 1 + len(self.group.members) + len(self.group.folds)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
 from .values import Handle, NeedsFlush, Pull, Stored
@@ -90,6 +91,17 @@ def _holds(h: Handle, buffer: Buffer) -> bool:
             return buffer in _reads([h(*index)])
         except NeedsFlush:
             return True  # it waits for a group: nobody knows yet
+    return False
+
+
+def read_later(stores: Sequence[Store]) -> bool:
+    """Whether what is stored reads a buffer that was written before: it would be computed again."""
+    written: set[Buffer] = set()
+    known: dict = {}
+    for s in stores:
+        if written and not written.isdisjoint(buffers_read([s.value], known)):
+            return True
+        written.add(s.buffer)
     return False
 
 

@@ -68,6 +68,7 @@ class Storage:
         self.depth = 0  # of loops around the current block
         self.kernels = self.stacks = 0
         self.notes: list[str] = []
+        self.plain: dict[Nest, list[Stmt]] = {}  # nests that go tile by tile: without tiles
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
         self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
@@ -82,13 +83,21 @@ class Storage:
         self.emit(Store(buffer, position, value))
 
     def emit_nest(
-        self, names: Sequence[str], body: list[Stmt], results: list[Expr], note: str = ""
+        self,
+        names: Sequence[str],
+        body: list[Stmt],
+        results: list[Expr],
+        note: str = "",
+        plain: list[Stmt] | None = None,
     ) -> None:
         if self.depth:
             body = splits.cut(body)
         name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
         self.kernels += 1
-        self.emit(Nest(f"k{self.kernels}_{name}", body, results, note))
+        nest = Nest(f"k{self.kernels}_{name}", body, results, note)
+        if plain is not None:
+            self.plain[nest] = plain
+        self.emit(nest)
         self.notes.append(f"kernel k{self.kernels}_{name}: {note}")
 
     def new_buffer(self, dtype: str, size: int) -> Buffer:

@@ -1,0 +1,365 @@
+"""Strips: sweeps over many lanes are made for a strip of lanes, all their steps, before the next strip.
+
+Lanes are the members of an ensemble, or the columns of a model's grid: what each touches nobody else
+does, in loops of steps and in what comes before and after these. Step by step over all lanes, memory
+streams through the caches again and again. Strip by strip the state stays near, and arrays that live
+in between alone (the rows of a sweep that the next one goes back over) need the size of a strip.
+"""
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import depends_on, nodes, replacing
+from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
+
+from . import fuse, views
+from .lane_axes import VECTOR, Lanes, Part, chain, extents
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+LINE = 64  # bytes
+CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
+STACK = 3 << 16  # bytes on the stack, at most: threads of others may have small stacks
+FAR = 1 << 19  # bytes that do not, beside others
+WIDEST = 512  # lanes of a strip, at most
+ONE_STRIP = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
+ONE_NEST = 1 << 30  # and of strips that are made between two such questions
+_TRIES = 6  # ways of seeing lanes in a loop
+
+
+def steps_of_strips(builder: "Storage") -> None:
+    """Turn sweeps of a program that gain by it."""
+    _block(builder, builder.block)
+
+
+def _block(builder: "Storage", body: list[Stmt]) -> None:
+    k = 0
+    while k < len(body):
+        stmt = body[k]
+        found = _turned(builder, body, k) if isinstance(stmt, Loop) else None
+        if found is not None:
+            k, stop, new = found
+            body[k:stop] = new
+            k += len(new)
+            continue
+        if not isinstance(stmt, Nest):
+            for inner in walk.blocks(stmt):
+                _block(builder, inner)
+        k += 1
+
+
+def _turned(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
+    """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
+    for axes in _candidates(builder, body, k):
+        lanes = Lanes(builder, axes)
+        if not lanes.join(body[k]):
+            continue
+        first, stop = k, k + 1
+        while stop < len(body) and lanes.join(body[stop]):
+            stop += 1
+        while first and lanes.join(body[first - 1]):
+            first -= 1
+        new = _strips(builder, lanes, body[first:stop])
+        if new is not None:
+            return first, stop, new
+    return None
+
+
+# --- what could be lanes -----------------------------------------------------------------------
+
+
+def _candidates(builder: "Storage", body: list[Stmt], k: int) -> list[tuple[int, ...]]:
+    """Axes of lanes that all nests of a sweep may have, the most lanes first."""
+    mine = [extents(loops) for loops in _chains(builder, [body[k]])]
+    if not mine or not all(mine):
+        return []
+    found = {n for n in _runs(mine[0]) if n >= 2 * VECTOR}
+    found = {n for n in found if all(any(e % n == 0 for e in _runs(x)) for x in mine)}
+    near = [extents(loops) for loops in _chains(builder, body[max(k - 8, 0) : k + 8])]
+    return [_finest(n, near) for n in sorted(found, reverse=True)[:_TRIES]]
+
+
+def _runs(extents: list[int]) -> dict[int, None]:
+    """Products of neighbouring loops."""
+    return {
+        prod(extents[a:b]): None
+        for a in range(len(extents))
+        for b in range(a + 1, len(extents) + 1)
+    }
+
+
+def _finest(n: int, nests: list[list[int]]) -> tuple[int, ...]:
+    """The most axes that some nest has for `n` lanes."""
+    best: tuple[int, ...] = (n,)
+    for x in nests:
+        for a in range(len(x)):
+            for b in range(a + len(best) + 1, len(x) + 1):
+                if prod(x[a:b]) == n and 1 not in x[a:b]:
+                    best = tuple(x[a:b])
+    return best
+
+
+def _chains(builder: "Storage", body: list[Stmt]) -> Iterator[list[Loop]]:
+    """The perfectly nested loops of the nests of a block."""
+    for s in body:
+        if isinstance(s, Nest):
+            for x in builder.plain.get(s, s.body):
+                yield chain(x)[0]
+        elif isinstance(s, Loop):
+            yield from _chains(builder, s.body)
+
+
+# --- strips ------------------------------------------------------------------------------------
+
+
+def _strips(builder: "Storage", lanes: Lanes, stmts: list[Stmt]) -> list[Stmt] | None:
+    """The statements strip by strip, if that is worth while."""
+    outer, variables = _outside(builder.block, stmts)
+    if any(v in variables for s in stmts for v in walk.defined(s)):
+        return None
+    private = [b for b in lanes.strides if b.space == "workspace" and b not in outer]
+    near = _near(lanes, stmts, private)
+    if near is None:
+        return None
+    own = sum(-(-b.size // lanes.count) * itemsize(b.dtype) for b in private)
+    most = min(CACHE // near, STACK // own if 0 < own <= STACK else WIDEST)
+    width = _width(lanes.axes[-1], most, lanes.least)
+    if width is None:
+        return None
+    made = _in_parts(builder, lanes, stmts, private, width)
+    n = lanes.axes[-1]
+    once = walk.work(made[0].body) // (lanes.count // n * (n // width))
+    if once > ONE_STRIP:  # narrower ones, then
+        width = ONE_STRIP * width // once
+        if width < lanes.least:
+            return None
+        made = _in_parts(builder, lanes, stmts, private, width)
+    nests = [s for s in walk.statements(stmts) if isinstance(s, Nest)]
+    gone = {f"kernel {s.name}: {s.note}" for s in nests}
+    builder.notes = [x for x in builder.notes if x not in gone]
+    builder.notes += [f"kernel {s.name}: {s.note}" for s in made]
+    return _asking(made)
+
+
+def _in_parts(
+    builder: "Storage", lanes: Lanes, stmts: list[Stmt], private: list[Buffer], width: int
+) -> list[Nest]:
+    """A nest for whole strips, and one for the lanes that are left."""
+    n = lanes.axes[-1]
+    parts = [Part.of(lanes.axes, width, 0, n // width)]
+    if n % width:
+        parts.append(Part.of(lanes.axes, n % width, n - n % width, 1))
+    return [_Strip(builder, lanes, part, private).nest(stmts) for part in parts]
+
+
+def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
+    """The buffers and variables that the rest of the program uses."""
+    mine = set(stmts)
+
+    def others(body: list[Stmt]) -> Iterator[Stmt]:
+        for s in body:
+            if s not in mine:
+                yield s
+                for inner in walk.blocks(s):
+                    yield from others(inner)
+
+    buffers: set[Buffer] = set()
+    roots: list[Expr] = []
+    for s in others(block):
+        roots += walk.expressions(s)
+        buffers |= {ref.buffer for ref in walk.references(s)} | set(walk.writes(s))
+    found = list(nodes(roots))
+    buffers |= {e.attr for e in found if e.op == "load"}
+    return buffers, {e for e in found if e.op == "var"}
+
+
+def _near(lanes: Lanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
+    """Bytes a lane that ought to stay in cache; None if they do for all lanes together."""
+    loops = [s for s in walk.statements(stmts) if isinstance(s, Loop) and s in stmts]
+    loops = [s for top in loops for s in _sweeps(top)]
+    steps = [s.index for s in loops]
+    stepped = set(walk.buffers(loops))
+    lane = gain = 0
+    for b, positions in lanes.places.items():
+        if b.space == "stack":
+            continue
+        stride = lanes.strides.get(b)
+        if stride is None:
+            found = [s for p in positions if (s := lanes.stride(p, {}))]
+            stride = max(found, default=0)
+        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < LINE
+        if not stride or b not in private and streams:
+            continue
+        size = -(-b.size // lanes.count) * itemsize(b.dtype)
+        lane += size
+        gain += size if b in private or b in stepped else 0
+    return lane if gain * lanes.count > FAR else None
+
+
+def _sweeps(loop: Loop) -> list[Loop]:
+    """A loop of steps, and those inside it."""
+    return [loop, *(x for s in loop.body if isinstance(s, Loop) for x in _sweeps(s))]
+
+
+def _width(n: int, most: int, least: int) -> int | None:
+    """How many of `n` lanes make a strip."""
+    most = min(most, WIDEST)
+    if n <= most:
+        return n if n >= least else None
+    for even in (8, 4, 1)[: 2 if least > 1 else 3]:  # whole vectors
+        fitting = [d for d in range(least, most + 1) if d % even == 0 and n % d == 0]
+        if fitting and fitting[-1] * 4 >= most:
+            return fitting[-1]
+    return most // least * least or None
+
+
+class _Strip:
+    """Makes the nest over strips of a part of the lanes."""
+
+    def __init__(self, builder: "Storage", lanes: Lanes, part: Part, private: list[Buffer]):
+        self.lanes, self.part = lanes, part
+        self.own: dict[Buffer, Buffer] = {}
+        left = STACK
+        for b in private:
+            layers = -(-b.size // (lanes.count * lanes.strides[b]))
+            size = layers * lanes.strides[b] * part.width
+            if size * itemsize(b.dtype) <= left:
+                left -= size * itemsize(b.dtype)
+                self.own[b] = builder.new_stack(b.dtype, size)
+        self.halves: dict[tuple[Expr, int], Expr] = {}  # the same in arrays of a strip's size
+        for b in self.own:
+            leaves = {leaf for p in lanes.places[b] for leaf, _ in views.terms(p)[0]}
+            for leaf in leaves & lanes.halves.keys():
+                self.halves[leaf, self._half(b, leaf)] = scalar.var("int64", "h")
+        self.known: dict[Expr, Expr] = {}
+
+    def nest(self, stmts: list[Stmt]) -> Nest:
+        body = [self._moved(x) for s in stmts for x in self._rows(s)]
+        part = self.part
+        rounds = list(zip(part.index, (*part.axes[:-1], part.blocks), strict=True))
+        if part.blocks == 1:
+            rounds.pop()
+        work = walk.work(body) * prod(n for _, n in rounds)
+        for k, (i, n) in reversed(list(enumerate(rounds))):
+            shared = k == 0 and work >= fuse.NEST_WORK
+            body = [Loop(i, scalar.size(n), body, parallel=shared)]
+        nests = [s for s in walk.statements(stmts) if isinstance(s, Nest)]
+        note = f"strips of {part.width} lanes, " + " | ".join(s.note for s in nests)
+        return Nest(f"{nests[0].name}_strips", body, note=note)
+
+    def _rows(self, stmt: Stmt) -> list[Stmt]:
+        """What a statement does to one strip."""
+        if isinstance(stmt, (Let, Eval)):
+            return [stmt]
+        if isinstance(stmt, Loop):
+            return [self._loop(stmt)]
+        found = []
+        for x in self.lanes.parts[stmt]:
+            ways = list(self.part.ways(x))
+            found.append(ways[self.lanes.chosen[x]][0])
+        return found
+
+    def _loop(self, loop: Loop) -> Loop:
+        body = [x for s in loop.body for x in self._rows(s)]
+        carries, init, yields = list(loop.carries), list(loop.init), list(loop.yields)
+        for (c, n), half in self.halves.items():
+            if c in loop.carries:
+                carries.append(half)
+                init.append(scalar.size(0))
+                yields.append(scalar.sub(scalar.size(n), half))
+        return Loop(loop.index, loop.extent, body, carries, init, yields, reverse=loop.reverse)
+
+    # --- arrays of one strip
+
+    def _moved(self, s: Stmt) -> Stmt:
+        """A statement that keeps arrays of its own on the stack."""
+        if not self.own:
+            return s
+        if isinstance(s, Store) and s.buffer in self.own:
+            return Store(self.own[s.buffer], self._within(s.buffer, s.index), self._anew(s.value))
+        if isinstance(s, Loop):
+            body, s.body = s.body, []
+            new = walk.rewritten(s, self._anew)
+            assert isinstance(new, Loop)
+            new.body = [self._moved(x) for x in body]
+            return new
+        return walk.rewritten(s, self._anew)
+
+    def _anew(self, root: Expr) -> Expr:
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in self.known:
+                stack.pop()
+                continue
+            below = [a for a in e.args if a not in self.known]
+            if below:
+                stack += below
+                continue
+            stack.pop()
+            if e.op == "load" and e.attr in self.own:
+                self.known[e] = scalar.load(
+                    self.own[e.attr], self._within(e.attr, e.args[0]), e.dtype
+                )
+            else:
+                args = tuple([self.known[a] for a in e.args])
+                same = all(a is b for a, b in zip(args, e.args, strict=True))
+                self.known[e] = e if same else scalar.node(e.op, e.dtype, args, e.attr)
+        return self.known[root]
+
+    def _half(self, buffer: Buffer, half: Expr) -> int:
+        """The size of a strip's half of a buffer."""
+        layers = self.lanes.halves[half] // self.lanes.count // self.lanes.strides[buffer]
+        return layers * self.lanes.strides[buffer] * self.part.width
+
+    def _within(self, buffer: Buffer, position: Expr) -> Expr:
+        """The place in the strip's own array of what is at a position of the array for all lanes."""
+        lanes, part = self.lanes, self.part
+        stride = lanes.strides[buffer]
+        whole, layer = stride * lanes.count, stride * part.width
+        found, number = views.terms(position)
+        layers, number = divmod(number - stride * part.start, whole)
+        # Apart: how far places of one lane are from each other is to be plain.
+        far, place = scalar.size(layers * layer), scalar.size(number)
+        for leaf, factor in found:
+            if leaf in part.index:
+                continue
+            if factor % whole == 0:
+                term = scalar.mul(self._anew(leaf), scalar.size(factor // whole * layer))
+                far = scalar.add(far, term)
+            elif lanes.is_far(leaf, factor, whole):
+                half = self.halves[leaf, self._half(buffer, leaf)]
+                far = scalar.add(far, half) if factor == 1 else scalar.sub(far, half)
+            else:
+                place = scalar.add(scalar.mul(self._anew(leaf), scalar.size(factor)), place)
+        return scalar.add(far, place)
+
+
+def _asking(nests: list[Nest]) -> list[Stmt]:
+    """The nests, with questions in between whether to stop where they take long."""
+    found: list[Stmt] = []
+    for nest in nests:
+        pieces = -(-walk.work(nest.body) // ONE_NEST)
+        (loop,) = nest.body if len(nest.body) == 1 else (None,)
+        if pieces < 2 or not isinstance(loop, Loop) or loop.carries:
+            found.append(nest)
+            continue
+        n = loop.extent.attr
+        length = -(-n // min(pieces, n))
+        chunk, i = scalar.counter("t", -(-n // length)), scalar.counter("i", length)
+        start = scalar.mul(chunk, scalar.size(length))
+        rest = scalar.apply("min", scalar.sub(scalar.size(n), start), scalar.size(length))
+        anew = replacing({loop.index: scalar.add(start, i)})
+        body = [walk.rewritten(s, anew) for s in loop.body]
+        nest.body = [Loop(i, rest, body, parallel=loop.parallel)]
+        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], poll=True))
+    return found
+
+
+__all__ = ["steps_of_strips"]
