@@ -37,6 +37,7 @@ from .call import (
 )
 from .costs import hoistable
 from .counted import counted_loops, holds_while, ranges_inside, ranges_of
+from .independent import rows_at_once
 from .jvp import jvp_jaxpr
 from .lanes import batch_of_counts
 from .outers import Summed, summed
@@ -202,6 +203,9 @@ class Scan(Primitive):
         nonzero = given(tangents)
         parts = pieces(nonzero)
         n = len(self.jaxpr.outs)
+        whole = self._rows_at_once(parts, primals)
+        if whole is not None:
+            return whole.linearize(primals, tangents)
         sums = self._summed(parts, nonzero, costly)
         if sums is not None:
             outs = self.with_jaxpr(sums.forward, self.consts, self.carry)(*primals)
@@ -213,6 +217,18 @@ class Scan(Primitive):
             return linearize_in_blocks(self, block, primals, tangents)
         outs = self.with_jaxpr(parts.forward, self.consts, self.carry)(*primals)
         return outs[:n], spread(mask, self._linear(parts, primals, tangents, outs, mask, counters))
+
+    def _rows_at_once(self, parts: Split, primals: tuple) -> "Scan | None":
+        """The loop without inner loops that change row after row, where these would keep much."""
+        stored = sum(v.aval.nbytes for v in parts.forward.outs[len(self.jaxpr.outs) :])
+        if stored * self.length <= LARGE * sum(a.nbytes for a in self._arrays()):
+            return None
+        key = ("rows at once", self.consts, self.carry, self.length)
+        if key not in self.jaxpr.memo:
+            ranges = ranges_inside(self, ranges_of(primals))
+            self.jaxpr.memo[key] = rows_at_once(self.jaxpr, ranges)
+        whole = self.jaxpr.memo[key]
+        return None if whole is None else self.with_jaxpr(whole, self.consts, self.carry)
 
     def _summed(self, parts: Split, nonzero: Mask, costly: list[bool]) -> Summed | None:
         key = ("summed", nonzero, self.consts, self.carry, self.length)

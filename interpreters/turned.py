@@ -1,0 +1,186 @@
+"""Transposes moved to where they cancel: operations on columns take the matrix as it lies.
+
+Batching puts lanes in front, so what goes through columns at once transposes the matrix, and what it
+becomes back again. Here operations on a transposed value become ones on the value itself where they can.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.records import dataclass
+from fnx.ops.broadcast import Broadcast
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
+from fnx.ops.indexing import ScatterAdd
+from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.pointwise import Pointwise
+from fnx.ops.scatter import Scatter
+
+from .rewrite import bind_into
+
+Perm = tuple[int, ...]
+_SHAPES = ("reshape", "squeeze", "expand_dims")
+
+
+def without_turns(jaxpr: Jaxpr) -> Jaxpr:
+    """The same with fewer transposes, and one reshape for several."""
+    work = _Turns([], {}, {}, {})
+    for e in jaxpr.eqns:
+        work.add(e)
+    outs = [work.plain(o) for o in jaxpr.outs]
+    return Jaxpr(jaxpr.inputs, work.eqns, outs, jaxpr.consts, jaxpr.name)
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """Equations so far; what stands for a variable; of which value, how permuted, it is the transpose."""
+
+    eqns: list[Eqn]
+    name: dict[Atom, Atom]
+    turned: dict[Atom, tuple[Atom, Perm]]
+    maker: dict[Atom, Eqn]
+
+    def bind(self, prim: Any, atoms: Sequence[Atom]) -> Var:
+        (out,) = bind_into(self.eqns, prim, atoms)
+        self.maker[out] = self.eqns[-1]
+        return out
+
+    def plain(self, a: Atom) -> Atom:
+        """The value itself."""
+        if a in self.turned and a not in self.name:
+            x, perm = self.turned[a]
+            self.name[a] = self.bind(Transpose(perm), [x])
+        return self.name.get(a, a)
+
+    def add(self, e: Eqn) -> None:
+        """Append an equation, or what does the same on values that are not transposed."""
+        found = self._of(e)
+        if found is None:
+            ins = [self.plain(a) for a in e.inputs]
+            new = Eqn(e.prim, ins, e.outs, e.source)
+            self.eqns.append(new)
+            self.maker.update((v, new) for v in e.outs)
+        elif type(found) is tuple:
+            x, perm = found
+            if perm == tuple(range(len(perm))):
+                self.name[e.outs[0]] = x
+            else:
+                self.turned[e.outs[0]] = found
+        else:
+            self.name[e.outs[0]] = found
+
+    def _of(self, e: Eqn) -> Any:
+        """What stands for the result: a value, or a value and how it is permuted; None: nothing new."""
+        prim: Any = e.prim
+        if isinstance(prim, Transpose):
+            x = e.inputs[0]
+            if x in self.turned:
+                x, first = self.turned[x]
+                return x, tuple([first[k] for k in prim.permutation])
+            x = self.plain(x)
+            return self._turn(x, prim.permutation) or (x, prim.permutation)
+        if prim.name in _SHAPES:
+            return self._reshaped(e)
+        if not any(a in self.turned for a in e.inputs):
+            return None
+        if isinstance(prim, DotGeneral):
+            return self._product(e)
+        if isinstance(prim, Pointwise):
+            return self._pointwise(e)
+        if e.inputs[0] not in self.turned or any(a in self.turned for a in e.inputs[1:]):
+            return None
+        x, perm = self.turned[e.inputs[0]]
+        ins = [self.plain(a) for a in e.inputs[1:]]
+        back = tuple(np.argsort(perm).tolist())
+        if isinstance(prim, DynamicSlice):
+            sizes = tuple([prim.slice_sizes[k] for k in back])
+            return self.bind(DynamicSlice(sizes), [x, *(ins[k] for k in back)]), perm
+        if isinstance(prim, (DynamicUpdateSlice, DynamicSliceAdd)):
+            update, *starts = ins
+            update = self.bind(Transpose(back), [update])
+            return self.bind(prim, [x, update, *(starts[k] for k in back)]), perm
+        if isinstance(prim, (Scatter, ScatterAdd)) and x.aval.ndim == 2:
+            names = prim.dimension_numbers
+            at = names.scatter_dims_to_operand_dims
+            if (
+                len(at) == 1
+                and names.inserted_window_dims == at
+                and not names.operand_batching_dims
+            ):
+                at = (perm[at[0]],)
+                names = names._replace(inserted_window_dims=at, scatter_dims_to_operand_dims=at)
+                return self.bind(replace(prim, dimension_numbers=names), [x, *ins]), perm
+        return None
+
+    def _turn(self, a: Atom, perm: Perm) -> Atom | None:
+        """The transpose of what is made of broadcasts element by element: it costs nothing."""
+        e = self.maker.get(a)
+        prim: Any = None if e is None else e.prim
+        if e is None or len(e.outs) != 1:
+            return None
+        if isinstance(prim, Broadcast):
+            if not e.inputs[0].aval.shape:
+                return self.bind(Broadcast(tuple([prim.shape[k] for k in perm]), ()), e.inputs)
+            dims = [perm.index(d) for d in prim.broadcast_dimensions]
+            if dims != sorted(dims):
+                return None
+            return self.bind(Broadcast(tuple([prim.shape[k] for k in perm]), tuple(dims)), e.inputs)
+        if not isinstance(prim, Pointwise):
+            return None
+        ins = [self._turn(x, perm) if x.aval.shape else x for x in e.inputs]
+        return None if any(x is None for x in ins) else self.bind(prim, ins)  # type: ignore[arg-type]
+
+    def _reshaped(self, e: Eqn) -> Any:
+        """A reshape of a reshape is one; that of a line, however it lies, needs no transpose."""
+        x, shape = e.inputs[0], e.outs[0].aval.shape
+        made = self.maker.get(self.name.get(x, x))
+        if x not in self.turned and made is not None and made.prim.name in _SHAPES:
+            x = made.inputs[0]
+        if x in self.turned:
+            x, perm = self.turned[x]
+            line = sum(n != 1 for n in x.aval.shape) <= 1
+            if not line:
+                trimmed = tuple([x.aval.shape[k] for k in perm])
+                return (x, perm) if trimmed == shape else None
+        x = self.name.get(x, x)
+        return x if x.aval.shape == shape else self.bind(Reshape(shape), [x])
+
+    def _product(self, e: Eqn) -> Atom | None:
+        prim: Any = e.prim
+        dims, batch = prim.dimension_numbers
+        if batch[0]:
+            return None
+        ins, new = [], []
+        for a, contracted in zip(e.inputs, dims):
+            if a not in self.turned:
+                ins.append(self.plain(a))
+                new.append(contracted)
+                continue
+            x, perm = self.turned[a]
+            free = [perm[k] for k in range(len(perm)) if k not in contracted]
+            if free != sorted(free):
+                return None
+            ins.append(x)
+            new.append(tuple([perm[k] for k in contracted]))
+        return self.bind(replace(prim, dimension_numbers=(tuple(new), batch)), ins)
+
+    def _pointwise(self, e: Eqn) -> tuple[Atom, Perm] | None:
+        (perm, *others) = {self.turned[a][1] for a in e.inputs if a in self.turned}
+        if others:
+            return None
+        back = tuple(np.argsort(perm).tolist())
+        ins: list[Atom] = []
+        for a in e.inputs:
+            if a in self.turned:
+                ins.append(self.turned[a][0])
+                continue
+            a = self.plain(a)
+            made = self._turn(a, back) if a.aval.shape else a
+            if made is None:
+                return None
+            ins.append(made)
+        return self.bind(e.prim, ins), perm
