@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.build import choices, fuse, memory, rows, shares, strips
+from fnx.lowering.build import choices, fuse, memory, rows, shares, staging, strips
 from fnx.lowering.build.aliases import Aliases, candidates
 from fnx.lowering.build.builder import Builder, dtype_name
 from fnx.lowering.build.values import OWN, Handle, Registers, Stored
@@ -29,6 +29,7 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
     strips.steps_of_strips(builder)
     shares.even(builder.block)
     choices.in_memory(builder)
+    staging.rows(builder)
     total = memory.plan(builder.block, builder.buffers)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes

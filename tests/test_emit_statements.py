@@ -481,3 +481,24 @@ def test_unknown_variables_are_reported():
     p = program([], [y], [Store(y, size(0), var(F8, "lost"))])
     with pytest.raises(KeyError, match="lost"):
         emit_llvm.emit(p)
+
+
+@RUNS
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns"),
+    [(F8, 8, 33), ("float32", 16, 5), ("int32", 33, 16), ("int64", 3, 2)],
+)
+def test_transposed_blocks(run, dtype, rows, columns):
+    """From the middle of one matrix into the middle of another, between whose rows are gaps."""
+    down, across = columns + 2, rows + 5
+    x, y = arguments(("x", dtype, columns * across + 9), ("y", dtype, rows * down + 9))
+    fill = kernel.Fill(Ref(y, size(0)), size(y.size), const(0, dtype))
+    apart = const(down, "int64"), size(across)
+    block = kernel.Transpose(Ref(y, size(4)), Ref(x, size(3)), rows, columns, apart)
+    a = np.arange(x.size).astype(dtype)
+    (out,) = run(program([x], [y], [fill, Nest("turn", [block])]), [a])
+    expected = np.zeros(y.size, dtype)
+    for i in range(rows):
+        for j in range(columns):
+            expected[4 + i * down + j] = a[3 + j * across + i]
+    np.testing.assert_array_equal(out, expected)

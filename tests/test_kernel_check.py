@@ -38,6 +38,7 @@ def test_a_good_program_passes_and_is_printed():
         kernel.If(more, [Store(y, size(1), acc)], [], [r], [acc], [kept]),
         kernel.While([], more, [], [acc2 := var(F8, "a")], [r], [apply("mul", acc2, acc2)]),
         kernel.Copy(Ref(y, size(0)), Ref(w, size(0)), size(4)),
+        kernel.Transpose(Ref(y, size(0)), Ref(w, size(0)), 2, 2, (size(2), size(2))),
         kernel.Fill(Ref(y, size(2)), size(2), acc2),
         kernel.CallLibrary("libm:cos", [acc2], [], result=var(F8, "c")),
         kernel.CallHost(len, [(Ref(x, size(0)), (4,), F8)], [(Ref(y, size(0)), (2, 2), F8)], "len"),
@@ -46,7 +47,15 @@ def test_a_good_program_passes_and_is_printed():
     check(program)
     text = show.show(program)
     assert text.splitlines()[0] == "program good"
-    for part in ("kernel copy:  # why", "# vector", "yield", "while", "libm:cos", "# a note"):
+    for part in (
+        "kernel copy:  # why",
+        "# vector",
+        "yield",
+        "while",
+        "transpose 2 x 2",
+        "libm:cos",
+        "# a note",
+    ):
         assert part in text
 
 

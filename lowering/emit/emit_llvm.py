@@ -18,8 +18,8 @@ from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.target.processor import has_half
 
+from . import blocks, tails, vector_names
 from . import llvm_types as lt
-from . import tails, vector_names
 from .llvm_flow import Flow
 from .llvm_function import Function
 from .llvm_module import Module, Param, helper_text
@@ -192,6 +192,10 @@ class Body(Flow):
         self.put(
             f"call void {name}(ptr {align} {target}, ptr {align} {source}, i64 {total}, i1 false)"
         )
+        self.kill(s.target.buffer)
+
+    def transpose(self, s: kernel.Transpose) -> None:
+        blocks.transpose(self, s)
         self.kill(s.target.buffer)
 
     def fill_memory(self, s: kernel.Fill) -> None:
@@ -424,6 +428,7 @@ _PRINT: dict[type, Callable[[Any, Any], None]] = {
     kernel.While: Body.while_,
     kernel.If: Body.if_,
     kernel.Copy: Body.copy,
+    kernel.Transpose: Body.transpose,
     kernel.Fill: Body.fill_memory,
     kernel.CallLibrary: Body.library,
     kernel.CallHost: Body.host,

@@ -384,6 +384,17 @@ class Code(Printer):
         self.put(f"{to}[{_range(target, count)}] = {of}[{_range(source, count)}]")
         self.kill(s.target.buffer)
 
+    def transpose(self, s: kernel.Transpose) -> None:
+        target, source = self.index(s.target.index), self.index(s.source.index)
+        to, of = self.buffer(s.target.buffer), self.buffer(s.source.buffer)
+        down, across = map(self.index, s.apart)
+        k, row, column = self.fresh("k"), self.fresh("t"), self.fresh("t")
+        self.put(f"for {k} in range({s.rows}):")
+        self.put(f"    {row}, {column} = {target} + {k} * {down}, {source} + {k}")
+        last = f"{column} + {s.columns - 1} * {across} + 1"
+        self.put(f"    {to}[{row} : {row} + {s.columns}] = {of}[{column} : {last} : {across}]")
+        self.kill(s.target.buffer)
+
     def fill(self, s: kernel.Fill) -> None:
         count, value, first = self.index(s.count), self.value(s.value), self.index(s.target.index)
         if KIND[s.target.buffer.dtype] == "h":
@@ -456,6 +467,7 @@ _PRINT: dict[type, Any] = {
     kernel.While: Code.while_,
     kernel.If: Code.if_,
     kernel.Copy: Code.copy,
+    kernel.Transpose: Code.transpose,
     kernel.Fill: Code.fill,
     kernel.CallLibrary: Code.library,
     kernel.CallHost: Code.host,

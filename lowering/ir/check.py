@@ -187,6 +187,16 @@ class _Checker:
         if s.target.buffer.dtype != s.source.buffer.dtype:
             self.fail(f"a copy from {s.source.buffer.dtype} to {s.target.buffer.dtype}")
 
+    def transpose(self, s: kernel.Transpose) -> None:
+        self.ref(s.target)
+        self.ref(s.source)
+        for e in s.apart:
+            self.index(e)
+        if s.target.buffer.dtype != s.source.buffer.dtype:
+            self.fail(f"a block of {s.source.buffer.dtype} goes to {s.target.buffer.dtype}")
+        if min(s.rows, s.columns) < 2:
+            self.fail(f"a block of {s.rows} times {s.columns} is no matrix")
+
     def fill(self, s: kernel.Fill) -> None:
         self.ref(s.target)
         self.index(s.count)
@@ -328,7 +338,7 @@ def _title(s: Stmt) -> str:
             return f"{name} to {s.buffer!r}"
         case kernel.CallLibrary():
             return f"{name} of {s.symbol}"
-        case kernel.Copy() | kernel.Fill():
+        case kernel.Copy() | kernel.Transpose() | kernel.Fill():
             return f"{name} to {s.target.buffer!r}"
     return name
 
@@ -347,6 +357,7 @@ _RULES: dict[type, Any] = {
     kernel.While: _Checker.while_,
     kernel.If: _Checker.if_,
     kernel.Copy: _Checker.copy,
+    kernel.Transpose: _Checker.transpose,
     kernel.Fill: _Checker.fill,
     kernel.CallLibrary: _Checker.library,
     kernel.CallHost: _Checker.host,

@@ -146,6 +146,20 @@ class Copy(Stmt):
 
 
 @dataclass(eq=False)
+class Transpose(Stmt):
+    """target[i, j] = source[j, i]: a small block, `rows` times `columns` of the target.
+
+    Rows of the target and of the source are `apart` elements from each other; the two do not overlap.
+    """
+
+    target: Ref
+    source: Ref
+    rows: int
+    columns: int
+    apart: tuple[Expr, Expr]
+
+
+@dataclass(eq=False)
 class Fill(Stmt):
     """Set `count` elements to `value`."""
 

@@ -204,6 +204,11 @@ class _Text:
             depth, f"copy {count} to {self.ref(depth, s.target)} from {self.ref(depth, s.source)}"
         )
 
+    def transpose(self, depth: int, s: kernel.Transpose) -> None:
+        to, of = self.e(depth, *s.apart)
+        where = f"{self.ref(depth, s.target)} by {to} from {self.ref(depth, s.source)} by {of}"
+        self.put(depth, f"transpose {s.rows} x {s.columns} to {where}")
+
     def fill(self, depth: int, s: kernel.Fill) -> None:
         count, value = self.e(depth, s.count, s.value)
         self.put(depth, f"fill {count} at {self.ref(depth, s.target)} with {value}")
@@ -242,6 +247,7 @@ _SHOW: dict[type, Any] = {
     kernel.While: _Text.while_,
     kernel.If: _Text.if_,
     kernel.Copy: _Text.copy,
+    kernel.Transpose: _Text.transpose,
     kernel.Fill: _Text.fill,
     kernel.CallLibrary: _Text.library,
     kernel.CallHost: _Text.host,

@@ -47,6 +47,8 @@ def expressions(stmt: Stmt) -> list[Expr]:
             return [stmt.cond, *stmt.on_true, *stmt.on_false]
         case kernel.Copy():
             return [stmt.target.index, stmt.source.index, stmt.count]
+        case kernel.Transpose():
+            return [stmt.target.index, stmt.source.index, *stmt.apart]
         case kernel.Fill():
             return [stmt.target.index, stmt.count, stmt.value]
         case kernel.CallLibrary():
@@ -81,7 +83,7 @@ def defined(stmt: Stmt) -> list[Expr]:
 def references(stmt: Stmt) -> list[Ref]:
     """The addresses that a statement itself takes."""
     match stmt:
-        case kernel.Copy():
+        case kernel.Copy() | kernel.Transpose():
             return [stmt.target, stmt.source]
         case kernel.Fill():
             return [stmt.target]
@@ -97,7 +99,7 @@ def writes(stmt: Stmt) -> list[Buffer]:
     match stmt:
         case kernel.Store():
             return [stmt.buffer]
-        case kernel.Copy() | kernel.Fill():
+        case kernel.Copy() | kernel.Transpose() | kernel.Fill():
             return [stmt.target.buffer]
         case kernel.CallLibrary():
             return list(stmt.writes)
@@ -174,6 +176,8 @@ def _work(stmt: Stmt, seen: set[Expr]) -> int:
     match stmt:
         case kernel.Copy() | kernel.Fill():
             return own + extent(stmt.count)
+        case kernel.Transpose():
+            return own + stmt.rows * stmt.columns
         case kernel.CallLibrary() | kernel.CallHost():
             return own + _CALL
     return 1 + own + sum(work(block) for block in blocks(stmt))

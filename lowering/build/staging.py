@@ -1,0 +1,194 @@
+"""Staging: loops over many small problems read and write the rows of these whole.
+
+An element of each problem at a time, as vectors want them, is a row apart from the next one: a vector
+of them is a load or a store for each. Here a vector's worth of problems is a block, whose rows are
+brought into a small array on the stack, transposed, so that problems are neighbours; and its results
+go the same way back.
+"""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from fnx.core import scalar
+from fnx.core.records import dataclass
+from fnx.core.scalar import Expr
+from fnx.lowering.emit import blocks
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import buffers_read, replacing
+from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
+
+from . import fuse, views
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+T = TypeVar("T")
+
+
+def rows(builder: "Storage") -> None:
+    """Rewrite the innermost loops of a program."""
+    for block in _blocks(builder.block):
+        k = 0
+        while k < len(block):
+            stmt = block[k]
+            new = _staged(builder, stmt) if isinstance(stmt, Loop) else None
+            if new is not None:
+                block[k : k + 1] = new
+            k += 1 if new is None else len(new)
+
+
+def _blocks(body: list[Stmt]) -> list[list[Stmt]]:
+    return [body, *(b for s in walk.statements(body) for b in walk.blocks(s))]
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Stores at consecutive places of a lane's row, `apart` elements from the next lane's."""
+
+    buffer: Buffer
+    stores: list[Store]
+    apart: int
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Loads from consecutive places of a lane's row, of which one place may have several."""
+
+    buffer: Buffer
+    loads: list[list[Expr]]
+    apart: int
+
+
+def _staged(builder: "Storage", loop: Loop) -> list[Stmt] | None:
+    """The loop by blocks of lanes, if it reads or writes rows."""
+    if not _is_plain(loop):
+        return None
+    written, read = _rows_written(loop), _rows_read(loop)
+    dtypes = {row.buffer.dtype for row in (*written, *read)}
+    width = max([blocks.VECTOR // itemsize(t) for t in dtypes], default=0)
+    n = loop.extent.attr
+    if not 0 < width <= n:
+        return None
+    exprs = [e for s in loop.body for e in walk.expressions(s)]
+    again = walk.all_writes(loop).keys().isdisjoint(buffers_read(exprs))
+    count = -(-n // width) if again else n // width
+    block = scalar.counter("b", count)
+    start = scalar.mul(block, scalar.const(width, "int64"))
+    if again:  # the last block overlaps the one before
+        start = scalar.apply("min", start, scalar.size(n - width))
+    body = _block(builder, loop, start, width, written, read)
+    loops: list[Stmt] = [Loop(block, scalar.size(count), body, parallel=loop.parallel)]
+    if not again:
+        rest = scalar.counter("i", width)
+        new = replacing({loop.index: scalar.add(scalar.size(n - n % width), rest)})
+        body = [walk.rewritten(s, new) for s in loop.body]
+        loops.append(Loop(rest, scalar.size(n % width), body))
+    return loops
+
+
+def _is_plain(loop: Loop) -> bool:
+    """Whether lanes are independent, and how many they are is known."""
+    if not loop.vector or loop.carries or loop.reverse or loop.poll:
+        return False
+    return loop.extent.op in ("size", "const") and all(type(s) in (Store, Let) for s in loop.body)
+
+
+def _block(
+    builder: "Storage",
+    loop: Loop,
+    start: Expr,
+    width: int,
+    written: list[_Written],
+    read: list[_Read],
+) -> list[Stmt]:
+    """A block of lanes: its rows are read, it is computed, its rows are written."""
+    lane, first = scalar.counter("l", width), replacing({loop.index: start})
+    side = scalar.const(width, "int64")
+
+    def stack(dtype: str, count: int) -> tuple[Ref, list[Expr]]:
+        """An array in which lanes are neighbours, and the place of each element of this lane."""
+        buffer = builder.new_stack(dtype, width * count)
+        places = [scalar.add(scalar.const(k * width, "int64"), lane) for k in range(count)]
+        return Ref(buffer, scalar.size(0)), places
+
+    names, before, after = {loop.index: scalar.add(start, lane)}, [], []
+    for row in read:
+        target, places = stack(row.buffer.dtype, len(row.loads))
+        for place, loads in zip(places, row.loads, strict=True):
+            staged = scalar.load(target.buffer, place, target.buffer.dtype)
+            names |= dict.fromkeys(loads, staged)
+        source = Ref(row.buffer, first(row.loads[0][0].args[0]))
+        apart = side, scalar.const(row.apart, "int64")
+        before.append(Transpose(target, source, len(row.loads), width, apart))
+    here = replacing(names)
+    body = {s: walk.rewritten(s, here) for s in loop.body}
+    for out in written:
+        source, places = stack(out.buffer.dtype, len(out.stores))
+        for place, s in zip(places, out.stores, strict=True):
+            body[s] = Store(source.buffer, place, here(s.value))
+        target = Ref(out.buffer, first(out.stores[0].index))
+        apart = scalar.const(out.apart, "int64"), side
+        after.append(Transpose(target, source, width, len(out.stores), apart))
+    # Unrolled before the vectoriser comes, the lanes would not become vectors.
+    return [*before, Loop(lane, side, list(body.values()), vector=True, unroll=1), *after]
+
+
+def _rows_written(loop: Loop) -> list[_Written]:
+    """The rows that a loop writes, and does not read once it has begun to."""
+    axes, known = {id(loop.index): 0}, {}
+    matrices: dict[Buffer, dict[tuple, dict[int, Store]]] = {}
+    spoilt: set[Buffer] = set()
+    for s in loop.body:
+        spoilt |= buffers_read(walk.expressions(s)) & matrices.keys()
+        if not isinstance(s, Store) or not blocks.can(s.buffer.dtype):
+            continue
+        base, parts = views.linear(s.index, axes, known) or (s.index, {})
+        leaves, number = views.terms(base)
+        matrix = matrices.setdefault(s.buffer, {}).setdefault((parts.get(0, 0), leaves), {})
+        if number in matrix:
+            spoilt.add(s.buffer)
+        matrix[number] = s
+    found = []
+    for buffer, kinds in matrices.items():
+        ((apart, _), matrix), *others = kinds.items()
+        if apart < fuse.STAGED_WRITE or others or buffer in spoilt:
+            continue
+        if apart > max(matrix) - min(matrix):
+            found += [_Written(buffer, run, apart) for run in _runs(matrix)]
+    return found
+
+
+def _rows_read(loop: Loop) -> list[_Read]:
+    """The rows that a loop reads, of buffers that it does not write."""
+    axes, known = {id(loop.index): 0}, {}
+    written = walk.all_writes(loop)
+    matrices: dict[tuple, dict[int, list[Expr]]] = {}
+    for e in walk.nodes(loop.body):
+        if e.op != "load" or e.attr in written or not blocks.can(e.attr.dtype):
+            continue
+        base, parts = views.linear(e.args[0], axes, known) or (e, {})
+        if parts.get(0, 0) < fuse.STAGED_READ:
+            continue
+        leaves, number = views.terms(base)
+        matrix = matrices.setdefault((e.attr, parts[0], leaves), {})
+        matrix.setdefault(number, []).append(e)
+    return [
+        _Read(buffer, run, apart)
+        for (buffer, apart, _), matrix in matrices.items()
+        for run in _runs(matrix)
+    ]
+
+
+def _runs(matrix: dict[int, T]) -> list[list[T]]:
+    """What is at consecutive places, if it is enough for a vector."""
+    runs: list[list[T]] = []
+    before = None
+    for place in sorted(matrix):
+        if place - 1 != before:
+            runs.append([])
+        runs[-1].append(matrix[place])
+        before = place
+    return [run for run in runs if len(run) >= fuse.STAGED_ROW]
+
+
+__all__ = ["rows"]
