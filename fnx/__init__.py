@@ -12,6 +12,7 @@ from fnx.core import config as _settings
 from fnx.core import later as _later
 from fnx.core.array import Array as Array
 from fnx.core.array import install as _install
+from fnx.core.aval import ShapedArray as _ShapedArray
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
@@ -172,6 +173,12 @@ def _shards(x: Array) -> _Any:
     return _importlib.import_module("fnx.sharding").shards(x)
 
 
+def _sharding_of_aval(aval: _Any) -> _Any:
+    return _importlib.import_module("fnx.sharding").sharding_of_aval(aval)
+
+
+# The type of an array lies on no mesh.
+_ShapedArray.sharding = property(_sharding_of_aval)
 _install(
     {
         "sharding": property(lambda x: _importlib.import_module("fnx.sharding").sharding_of(x)),

@@ -27,10 +27,14 @@ __all__ = [
     "closure_convert",
     "custom_gradient",
     "custom_jvp",
+    "custom_jvp_call_p",
     "custom_vjp",
+    "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
     "zero_from_primal",
 ]
+
+custom_jvp_call_p, custom_vjp_call_p = CustomJVP, CustomVJP  # as jaxprs have them
 
 
 # --- zeros that are not arrays --------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
-from fnx.core.dtypes import bfloat16, canonical, float0
+from fnx.core.dtypes import canonical, float0
 from fnx.core.errors import InvalidValue, TypePromotionError
 from fnx.numpy.scalar_types import (
     extended,

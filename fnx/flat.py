@@ -48,7 +48,7 @@ def check_callable(fun: Any, what: str) -> None:
 
 def aval_like(x: Any) -> ShapedArray:
     """The aval of an array, or of anything with a shape and a dtype."""
-    if isinstance(x, Array):
+    if issubclass(type(x), Array):
         return x.aval
     if is_array_like(x):
         return as_array(x).aval

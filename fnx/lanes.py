@@ -122,7 +122,7 @@ def map_lanes(
     devices = what == "pmap"
     lanes = batching.Lanes(size, axis_name, devices) if devices or axis_name is not None else size
     outs, found = batching.batch(flat, lanes, leaves, axes)
-    dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
+    dummy = tree_util.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
     return tree_util.tree_unflatten(structures[0], placed)

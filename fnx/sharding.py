@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
 from fnx.core.records import dataclass
 from fnx.placement import Device, device_put, devices
@@ -76,6 +77,12 @@ class _AnyMesh:
     shape = property(lambda self: dict(zip(self.axis_names, self.axis_sizes)))
     size = property(lambda self: math.prod(self.axis_sizes))
     empty = property(lambda self: not self.axis_names)
+    are_all_axes_auto = property(lambda self: self._all(AxisType.Auto))
+    are_all_axes_explicit = property(lambda self: self._all(AxisType.Explicit))
+    are_all_axes_manual = property(lambda self: self._all(AxisType.Manual))
+
+    def _all(self, kind: AxisType) -> bool:
+        return not self.empty and all(t is kind for t in self.axis_types)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.shape == other.shape  # type: ignore
@@ -232,6 +239,15 @@ class Sharding:
     def addressable_devices(self) -> set[Device]:
         return self.device_set
 
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_set)
+
+    def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
+        """Whether arrays of this rank lie on the same devices in the same way."""
+        one = self.num_devices == 1
+        return self == other or (one and self.device_set == other.device_set)
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of one device's part of an array of this shape."""
         return tuple(global_shape)
@@ -336,6 +352,11 @@ def shards(x: Array) -> list[Shard]:
 def sharding_of(x: Array) -> SingleDeviceSharding:
     """How an array lies on devices."""
     return SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+
+
+def sharding_of_aval(aval: ShapedArray) -> NamedSharding:
+    """How arrays of a type lie: along no axis of any mesh."""
+    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*[None] * aval.ndim))
 
 
 __all__ = [

@@ -156,7 +156,7 @@ def shard_map(
             return outs
 
         outs, found = _run(flat, list(axes.items()), parts, [_names(s) for s in specs])
-        dummy = tree_util.tree_unflatten(structures[0], [0] * len(outs))
+        dummy = tree_util.tree_unflatten(structures[0], [object() for _ in outs])
         out = _flatten_specs(out_specs, dummy, "out_specs")
         joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, out)]
         return tree_util.tree_unflatten(structures[0], joined)

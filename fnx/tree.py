@@ -1,5 +1,6 @@
 """The short names of `fnx.tree_util`: `fnx.tree.map`, `fnx.tree.leaves` and so on."""
 
+from fnx.tree_classes import static as static
 from fnx.tree_util import tree_all as all
 from fnx.tree_util import tree_broadcast as broadcast
 from fnx.tree_util import tree_flatten as flatten
@@ -25,6 +26,7 @@ __all__ = [
     "map_with_path",
     "reduce",
     "reduce_associative",
+    "static",
     "structure",
     "transpose",
     "unflatten",

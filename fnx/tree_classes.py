@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from keyword import iskeyword
 from typing import Any, TypeVar
 
@@ -117,6 +117,21 @@ def register_pytree_with_keys_class(cls: C) -> C:
         cls.tree_unflatten,  # type: ignore[attr-defined]
     )
     return cls
+
+
+def static(**options: Any) -> Any:
+    """A field of a dataclass that is no child when the class becomes a node; as `dataclasses.field`.
+
+    >>> import dataclasses
+    >>> @fnx.tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Spring:
+    ...     stiffness: float
+    ...     name: str = fnx.tree.static(default="left")
+    >>> fnx.tree.leaves(Spring(2.0))
+    [2.0]
+    """
+    return field(**options | {"metadata": {**(options.get("metadata") or {}), "static": True}})
 
 
 def register_dataclass(

@@ -238,6 +238,17 @@ def flatten_one_level(tree: Any) -> tuple[list, Any]:
     return list(children), data
 
 
+def flatten_one_level_with_keys(tree: Any) -> tuple[list, Any]:
+    """As `flatten_one_level`, but with pairs of key and child.
+
+    >>> fnx.tree_util.flatten_one_level_with_keys([5])
+    ([(SequenceKey(idx=0), 5)], None)
+    """
+    data = flatten_one_level(tree)[1]
+    pairs, _ = tree_flatten_with_path(tree, lambda x: x is not tree)
+    return [(path[0], child) for path, child in pairs], data
+
+
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Whether a structure is that of a single leaf.
 

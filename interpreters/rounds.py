@@ -13,6 +13,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.errors import MissingRule
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.ops.basic import scalar
 from fnx.ops.convert import ConvertElementType
@@ -22,6 +23,7 @@ from fnx.ops.select import lt
 from .call import given
 from .counted import Count, Counted, count_of, scan_of_rounds
 from .linearize import linearize_jaxpr
+from .simplify import with_jaxprs
 from .trace import trace_closed
 
 if TYPE_CHECKING:
@@ -95,10 +97,28 @@ def linearize_counting(
     zero = scalar(0, _INT)
     *outs, rounds = ends(*c, *b, *carry, zero)
     count = count_of(counts)
-    assert count is not None
+    if count is None:
+        raise MissingRule(
+            f"reverse-mode differentiation through a {loop.name} whose rounds, which run again on the way "
+            "back, use results of a function with side effects. Expected: pure_callback, or a scan."
+        )
     values, t_in = (rounds, *b, *carry, zero), (None, *tb, *tcarry, None)
     _, touts = linearize_in_blocks(counts, count, kind, values, t_in)
     return tuple(outs), touts[:-1]
+
+
+def silent(jaxpr: Jaxpr) -> Jaxpr:
+    """Without what runs for its side effects alone, for rounds that run a second time."""
+    kept: list[Eqn] = []
+    needed = {o for o in jaxpr.outs if type(o) is Var}
+    for e in reversed(jaxpr.eqns):
+        if e.prim.effects:
+            e = Eqn(with_jaxprs(e.prim, silent), e.inputs, e.outs, e.source)
+            if e.prim.effects and not any(v in needed for v in e.outs):
+                continue
+        kept.append(e)
+        needed.update(a for a in e.inputs if type(a) is Var)
+    return Jaxpr(jaxpr.inputs, kept[::-1], jaxpr.outs, jaxpr.consts, jaxpr.name)
 
 
 def _counting(loop: "While") -> tuple["While", "While"]:
@@ -118,10 +138,11 @@ def _counting(loop: "While") -> tuple["While", "While"]:
         )
         test = Jaxpr([*cond.inputs, k], cond.eqns, cond.outs, name=cond.name)
         carry = [Var(v.aval) for v in body.inputs[loop.body_consts :]]
+        quiet = silent(step)
         until = Jaxpr([rounds, *carry, k], [Eqn(lt, [k, rounds], [more])], [more])
         memo[key] = (
             replace(loop, cond_jaxpr=test, body_jaxpr=step),
-            replace(loop, cond_jaxpr=until, cond_consts=1, body_jaxpr=step),
+            replace(loop, cond_jaxpr=until, cond_consts=1, body_jaxpr=quiet),
         )
     return memo[key]
 

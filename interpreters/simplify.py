@@ -3,7 +3,7 @@
 Results keep their bits: only identities that are exact for floats, signed zeros included, are used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
@@ -287,14 +287,19 @@ def _outer_product(prim: DotGeneral, x: ShapedArray, y: ShapedArray) -> Jaxpr | 
 
 def with_simple_jaxprs(prim: Primitive, final: bool) -> Primitive:
     """The primitive, with the jaxprs that it carries simplified."""
+    return with_jaxprs(prim, lambda j: simplify(j, final))
+
+
+def with_jaxprs(prim: Primitive, change: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+    """The primitive, with the jaxprs that it carries changed."""
     changes: dict[str, Any] = {}
     for name in _jaxpr_fields(type(prim)):
         value = getattr(prim, name)
         if isinstance(value, Jaxpr):
-            new: Any = simplify(value, final)
+            new: Any = change(value)
             same = new is value
         else:
-            new = tuple([simplify(j, final) for j in value])
+            new = tuple([change(j) for j in value])
             same = all(a is b for a, b in zip(new, value))
         if not same:
             changes[name] = new

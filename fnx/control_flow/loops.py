@@ -1,6 +1,7 @@
 """Loops: scan, map, while_loop, fori_loop."""
 
 import builtins
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -276,14 +277,15 @@ def fori_loop(
     """`val = body_fun(i, val)` for i from `lower` to `upper - 1`; the last val.
 
     With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
-    `while_loop`, whose gradient takes about as long as that of the scan.
+    `while_loop`, whose gradient takes about as long as that of the scan. Both bounds may be floats.
 
     >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int64, weak_type=True)
     """
     low, high = as_array(lower), as_array(upper)
+    real = all(dtypes.is_float(x.dtype) for x in (low, high))
     for x, name in ((low, "lower"), (high, "upper")):
-        if x.shape != () or not dtypes.is_integer(x.dtype):
+        if x.shape != () or not (real or dtypes.is_integer(x.dtype)):
             raise TypeMismatch(
                 f"fori_loop with {name} of type {x.aval.str_short()}; expected an integer of rank 0"
             )
@@ -292,11 +294,14 @@ def fori_loop(
     )
     known = type(low) is ConcreteArray and type(high) is ConcreteArray
     if config.disable_jit.value and known:
-        for i in range(int(low), int(high)):
-            init_val = body_fun(as_array(i), init_val)
+        i = low
+        while i < high:
+            init_val = body_fun(i, init_val)
+            i = add(i, scalar(1, i.dtype))
         return init_val
     if known:
-        count = builtins.max(0, int(high) - int(low))
+        start, stop = low._value.item(), high._value.item()
+        count = builtins.max(0, math.ceil(stop - start))
         bounds = "Python integers" if weak else dtypes.NAME[dtype]
         what = f"the body {name_of(body_fun)} of fori_loop over {bounds}"
 
@@ -310,12 +315,12 @@ def fori_loop(
             i, val = state
             return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
 
-        first = scalar(int(low), dtype)
+        first = scalar(start, dtype)
         if count > _MANY_ROUNDS and current.get() is evaluate:
             state = first, init_val
             return _scan(counting, state, None, count, False, unroll or 1, body_fun, what)[0][1]
         steps = Iota(0, dtype, (count,))()
-        steps = add(steps, first) if int(low) else steps
+        steps = add(steps, first) if start else steps
         return _scan(counted, init_val, steps, count, False, unroll or 1, body_fun, what)[0]
     if unroll is not None:
         raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")

@@ -197,7 +197,9 @@ _SCALARS = (bool, int, float, complex)
 
 def is_array_like(x: Any) -> bool:
     """What functions take for an array: arrays, NumPy's, Python scalars, `__jax_array__`."""
-    return isinstance(x, (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(x, "__jax_array__")
+    return issubclass(type(x), (Array, np.ndarray, np.generic, *_SCALARS)) or hasattr(
+        x, "__jax_array__"
+    )
 
 
 def contiguous(value: Any, dtype: np.dtype | None = None) -> np.ndarray:
@@ -235,7 +237,7 @@ def as_array(x: Any) -> Array:
 
     NumPy arrays are copied, since their owner may write to them.
     """
-    if isinstance(x, Array):
+    if issubclass(type(x), Array):  # unlike isinstance, no for keys
         return x
     if isinstance(x, _SCALARS) and not isinstance(x, np.generic):
         dtype = dtypes.scalar_dtype(x)

@@ -51,10 +51,6 @@ class ShapedArray:
         return len(self.shape)
 
     @property
-    def sharding(self) -> None:
-        """Arrays lie on one device: as `out_sharding=`, nothing asked for."""
-
-    @property
     def size(self) -> int:
         return math.prod(self.shape)
 

@@ -67,6 +67,9 @@ class Eqn:
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outs))
     params = property(lambda self: self.prim.params())
+    effects = property(
+        lambda self: frozenset([self.prim.name]) if self.prim.effects else frozenset()
+    )
 
     def __repr__(self) -> str:
         return f"{self.prim.name}({', '.join(map(repr, self.inputs))})"
@@ -103,6 +106,7 @@ class Jaxpr:
     constvars = property(lambda self: list(self.inputs[: self.consts]))
     invars = property(lambda self: list(self.inputs[self.consts :]))
     outvars = property(lambda self: list(self.outs))
+    effects = property(lambda self: frozenset().union(*[e.effects for e in self.eqns]))
 
     def __str__(self) -> str:
         return "\n".join(_Printer().jaxpr(self))
@@ -120,6 +124,7 @@ class ClosedJaxpr:
     in_avals = property(lambda self: [v.aval for v in self.jaxpr.inputs[self.jaxpr.consts :]])
     out_avals = property(lambda self: list(self.jaxpr.out_avals))
     eqns = property(lambda self: list(self.jaxpr.eqns))
+    effects = property(lambda self: self.jaxpr.effects)
 
     def __str__(self) -> str:
         return str(self.jaxpr)

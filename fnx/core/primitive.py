@@ -58,6 +58,7 @@ class Primitive:
 
     name = "primitive"  # overridden by a class attribute or a field
     multiple_results = False  # whether calling it returns a tuple
+    call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
 
     def apply(self, *args: Array) -> tuple[Array, ...]:
         """All results, under the current interpreter."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy
+from fnx import numpy, tree_util
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
@@ -31,6 +31,7 @@ jnp: Any = numpy  # arrays get their methods when it is imported, which type che
 __all__ = [
     "CheckError",
     "Error",
+    "ErrorCategory",
     "all_checks",
     "automatic_checks",
     "check",
@@ -46,6 +47,7 @@ __all__ = [
 
 JaxRuntimeError = CheckError  # JAX's name
 
+ErrorCategory = str  # a kind of check, of those that follow
 user_checks = frozenset({"check"})
 nan_checks = frozenset({"nan"})
 div_checks = frozenset({"div"})
@@ -53,6 +55,9 @@ index_checks = frozenset({"index"})
 float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
+
+
+_ONE = tree_util.tree_structure(((0,), {}))  # a message about one value
 
 
 class _State:
@@ -167,7 +172,7 @@ def _before(eqn: Eqn, values: list[Any], state: _State, kinds: Kinds) -> None:
     good = jnp.stack([jnp.ravel((k >= 0) & (k <= n)) for k, n in zip(index, limits)])
     worst = jnp.stack([jnp.ravel(k).astype(np.int64) for k in index]).reshape(-1)[jnp.argmin(good)]
     text = f"out-of-bounds indexing for array of shape {x.shape}: index {{}}{_escape(line)}"
-    state.add(Site(text, 1), jnp.all(good), (worst,))
+    state.add(Site(text, _ONE), jnp.all(good), (worst,))
 
 
 def _after(eqn: Eqn, outs: list[Array], state: _State, kinds: Kinds) -> None:

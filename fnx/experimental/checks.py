@@ -36,15 +36,14 @@ class CheckError(FnxError, ValueError):
 
 @dataclass(frozen=True)
 class Site:
-    """A place where something is checked: what it says of its values, the first `args` by position."""
+    """A place where something is checked: what it says of values, which are leaves of (args, kwargs)."""
 
     message: str
-    args: int = 0
-    names: tuple[str, ...] = ()
+    given: Any = tree_util.tree_structure(((), {}))
 
     def text(self, values: Sequence) -> str:
-        named = dict(zip(self.names, values[self.args :]))
-        return self.message.format(*values[: self.args], **named)
+        args, kwargs = tree_util.tree_unflatten(self.given, values)
+        return self.message.format(*args, **kwargs)
 
 
 # --- the error, as a value ---------------------------------------------------------------------
@@ -155,8 +154,9 @@ class Check(Primitive):
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
     """Raise, or under `checkify` note, an error with this message unless `pred`, a bool, is true.
 
-    `msg` may show arrays, as `str.format` does. Without checkify it raises CheckError (a ValueError) when
-    the program comes here, in compiled programs too; with `debug` it does nothing without checkify.
+    `msg` may show arrays, and pytrees of them, as `str.format` does. Without checkify it raises
+    CheckError (a ValueError) when the program comes here, in compiled programs too; with `debug` it does
+    nothing without checkify.
 
     >>> fnx.experimental.checkify.check(True, "never mind")
     """
@@ -171,8 +171,9 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     }
     if missing:
         raise InvalidValue(f"check: the message speaks of {sorted(missing)}, which are not given")
-    values = [as_array(x) for x in (*fmt_args, *fmt_kwargs.values())]
-    site = Site(f"{msg} (`check` failed)", len(fmt_args), tuple(fmt_kwargs))
+    leaves, given = tree_util.tree_flatten((fmt_args, fmt_kwargs))
+    values = [as_array(x) for x in leaves]
+    site = Site(f"{msg} (`check` failed)", given)
     Check(site, debug)(good, *values)
 
 

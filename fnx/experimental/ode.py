@@ -13,7 +13,7 @@ import numpy as np
 from fnx import numpy, tree_util
 from fnx.control_flow import scan, while_loop
 from fnx.core.dtypes import is_inexact
-from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.errors import ShapeError
 from fnx.custom_derivatives import closure_convert, custom_vjp
 from fnx.derivatives import vjp
 from fnx.flatten_util import ravel_pytree
@@ -70,12 +70,7 @@ def odeint(
     times = times.astype(real)
 
     def rate(y: Any, s: Any, *rest: Any) -> Any:
-        out = func(unravel(y), s, *rest)
-        if tree_util.tree_structure(out) != tree_util.tree_structure(y0):
-            raise TypeMismatch(
-                f"odeint: func returned {tree_util.tree_structure(out)}; expected the structure of y0, "
-                f"{tree_util.tree_structure(y0)}"
-            )
+        out = func(unravel(y), s, *rest)  # a list of numbers, say, where y is an array
         flat: Any = ravel_pytree(out)[0]
         if flat.shape != flat0.shape:
             shapes = [[np.shape(x) for x in tree_util.tree_leaves(tree)] for tree in (out, y0)]

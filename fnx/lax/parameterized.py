@@ -178,6 +178,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     from fnx.numpy.util import convert
 
     dtype = dtypes.canonical(new_dtype)
+    if type(operand) is int and dtypes.is_inexact(dtype):
+        operand = float(operand)  # which may be more than 64 bits hold
     x = to_array(operand, "convert_element_type")
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
         x = ops.real(x)

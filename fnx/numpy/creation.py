@@ -72,7 +72,7 @@ def asarray(
 
 
 def _from_data(x: Any, dtype: np.dtype | None) -> Array:
-    if isinstance(x, Array):
+    if issubclass(type(x), Array):
         return x if dtype is None else as_type(x, dtype)
     if type(x) in PYTHON:
         if dtype is None:

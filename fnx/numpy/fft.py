@@ -75,6 +75,8 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
         lengths = [m if n is None else int(n) for n, m in zip(s, lengths)]
+    if s is None and kind in ("fft", "ifft") and not x.size:
+        return x
     if any(n < 1 for n in lengths):
         raise InvalidValue(f"{kind} of lengths {tuple(lengths)}; expected at least 1")
     need = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else tuple(lengths)

@@ -96,11 +96,11 @@ def _part(p: Any, position: int) -> Any:
         p = np.asarray(p) if not _has_tracers(p) else _stacked(p)
         if isinstance(p, np.ndarray) and p.size == 0 and p.dtype.kind == "f":
             p = p.astype(INT)
-    elif not isinstance(p, Array) and hasattr(p, "__jax_array__"):
+    elif not issubclass(type(p), Array) and hasattr(p, "__jax_array__"):
         p = as_array(p)
     if isinstance(p, ConcreteArray):
         p = p._value
-    if not isinstance(p, (Array, np.ndarray)):
+    if not issubclass(type(p), (Array, np.ndarray)):
         raise BadIndexType(
             f"an index of type {type(p).__name__} at position {position}: {p!r:.60}; expected "
             "integers, slices, None, ..., or arrays of integers or bools"

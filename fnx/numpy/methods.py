@@ -170,7 +170,7 @@ def _cannot(name: str) -> Callable:
 
 
 def _matmul(self, other):
-    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(
+    if not issubclass(type(other), (Array, np.ndarray, np.generic)) and not hasattr(
         other, "__jax_array__"
     ):
         return NotImplemented
@@ -178,7 +178,7 @@ def _matmul(self, other):
 
 
 def _rmatmul(self, other):
-    if not isinstance(other, (Array, np.ndarray, np.generic)) and not hasattr(
+    if not issubclass(type(other), (Array, np.ndarray, np.generic)) and not hasattr(
         other, "__jax_array__"
     ):
         return NotImplemented

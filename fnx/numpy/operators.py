@@ -22,7 +22,7 @@ _NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1,
 def _unknown(x: Any) -> bool:
     """Whether an operand is none of ours: Python then asks the other one, or raises TypeError."""
     return not (
-        isinstance(x, (Array, np.ndarray, np.generic, bool, int, float, complex))
+        issubclass(type(x), (Array, np.ndarray, np.generic, bool, int, float, complex))
         or hasattr(x, "__jax_array__")
     )
 

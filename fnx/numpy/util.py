@@ -33,7 +33,7 @@ def eager() -> bool:
 
 def to_array(x: Any, name: str = "function", position: int = 0) -> Array:
     """An argument as an Array; lists are refused, as everywhere but in array()."""
-    if isinstance(x, Array):
+    if issubclass(type(x), Array):
         return x
     if type(x) in PYTHON or isinstance(x, (np.ndarray, np.generic)):
         return as_array(x)
@@ -51,7 +51,7 @@ def to_array(x: Any, name: str = "function", position: int = 0) -> Array:
 
 def to_arrays(name: str, *xs: Any) -> list[Array]:
     """Arguments as Arrays."""
-    return [x if isinstance(x, Array) else to_array(x, name, k) for k, x in enumerate(xs)]
+    return [x if issubclass(type(x), Array) else to_array(x, name, k) for k, x in enumerate(xs)]
 
 
 class _Quiet(threading.local):
@@ -101,14 +101,14 @@ def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
 
 def type_of(x: Any) -> tuple[np.dtype, bool]:
     """Dtype and weak type of an array or a Python number."""
-    if isinstance(x, Array):
+    if issubclass(type(x), Array):
         return x.dtype, x.weak_type
     return dtypes.scalar_dtype(x), type(x) is not bool
 
 
 def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Array:
     """An array or a Python number in `dtype`."""
-    if not isinstance(x, Array):
+    if not issubclass(type(x), Array):
         return constant(x, dtype, weak)
     if x.dtype == dtype:
         return x
@@ -122,7 +122,7 @@ _NUMBERS = frozenset(d for d in dtypes.ALL if d != dtypes.bool_)
 def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
     """What `promote` gives in its common cases: arrays of one dtype, or one and a Python number."""
     first = xs[0]
-    if not isinstance(first, Array):
+    if not issubclass(type(first), Array):
         return None
     dtype = first.dtype
     if len(xs) == 2:
@@ -133,7 +133,7 @@ def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
                 return first, constant(second, dtype)
             return None
     for x in xs:
-        if not isinstance(x, Array) or x.dtype != dtype:
+        if not issubclass(type(x), Array) or x.dtype != dtype:
             return None
     return xs
 
@@ -148,7 +148,7 @@ def promote(name: str, *xs: Any) -> Sequence[Array]:
         return found
     xs = tuple(
         [
-            x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k)
+            x if issubclass(type(x), Array) or type(x) in PYTHON else to_array(x, name, k)
             for k, x in enumerate(xs)
         ]
     )
@@ -163,7 +163,7 @@ def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Arra
         return found
     xs = tuple(
         [
-            x if isinstance(x, Array) or type(x) in PYTHON else to_array(x, name, k)
+            x if issubclass(type(x), Array) or type(x) in PYTHON else to_array(x, name, k)
             for k, x in enumerate(xs)
         ]
     )
@@ -184,7 +184,7 @@ def result_dtype(*xs: Any) -> np.dtype:
 
 def type_of_any(x: Any) -> tuple[np.dtype, bool]:
     """As `type_of`, of NumPy arrays and of words for dtypes too."""
-    if isinstance(x, Array) or type(x) in PYTHON:
+    if issubclass(type(x), Array) or type(x) in PYTHON:
         return type_of(x)
     if isinstance(x, (np.ndarray, np.generic)):
         return dtypes.canonical(x.dtype), False

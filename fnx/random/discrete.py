@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from fnx.core import dtypes
@@ -253,7 +254,7 @@ def multinomial(
     left = broadcast_to(parameter(n, p.dtype), shape[:-1])
     rest = Cumulative("cumsum", len(shape) - 1, True)(p)
     ratios = ufuncs.clip(
-        p / ufuncs.maximum(rest, scalar(float(np.finfo(p.dtype).tiny), p.dtype)), 0, 1
+        p / ufuncs.maximum(rest, scalar(float(ml_dtypes.finfo(p.dtype).tiny), p.dtype)), 0, 1
     )
     counts = []
     for k, sub_key in enumerate(split_words(words, shape[-1])):

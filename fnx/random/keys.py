@@ -62,6 +62,10 @@ class KeyArray:
     def __init__(self, words: Any):
         self.words = words
 
+    @property  # so that users' isinstance(key, Array) says yes, as in JAX
+    def __class__(self) -> type:  # type: ignore[override]
+        return Array
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.words.shape[:-1]
@@ -105,6 +109,9 @@ class KeyArray:
 
     def __iter__(self) -> Iterator["KeyArray"]:
         return (self[i] for i in range(len(self)))
+
+    def __reduce__(self) -> tuple:
+        return KeyArray, (self.words,)
 
     def __bool__(self) -> bool:
         raise TypeMismatch("the truth of random keys; compare them with ==")
