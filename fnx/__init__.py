@@ -178,7 +178,7 @@ def _sharding_of_aval(aval: _Any) -> _Any:
 
 
 # The type of an array lies on no mesh.
-_ShapedArray.sharding = property(_sharding_of_aval)
+_ShapedArray.sharding = property(_sharding_of_aval)  # type: ignore[attr-defined]
 _install(
     {
         "sharding": property(lambda x: _importlib.import_module("fnx.sharding").sharding_of(x)),

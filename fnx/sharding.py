@@ -285,7 +285,7 @@ class NamedSharding(Sharding):
     (4, 2)
     """
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
+    def __init__(self, mesh: Any, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
         self.mesh, self.spec = mesh, spec
 
     @property

@@ -209,3 +209,14 @@ def test_constant_indices_out_of_bounds_are_found():
         "index"
         in checkify.checkify(lambda x: x[-4], errors=checkify.index_checks)(jnp.ones(3))[0].get()
     )
+
+
+def test_messages_show_pytrees():
+    def f(x):
+        check(x["a"] > 0, "{0[0]} or {both[a]}", [x["a"]], both=x)
+        return x["a"]
+
+    error, _ = fnx.jit(checkify.checkify(f))({"a": -1.5})
+    assert error.get() == "-1.5 or -1.5 (`check` failed)"
+    with pytest.raises(CheckError, match="or -1"):
+        f({"a": -1.5})

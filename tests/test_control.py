@@ -144,6 +144,10 @@ def test_fori_loop_counts():
     assert int(run(5)) == 10
     with pytest.raises(TypeError, match="integer"):
         lax.fori_loop(0.0, 3, lambda i, t: t, 0)
+    for start, stop in ((0.0, 3.0), (0.5, 3.0), (1.0, 0.0)):
+        counted = lambda a, b: lax.fori_loop(a, b, lambda k, t: t * 10 + k, 0.0)
+        want = np.polyval(np.arange(start, stop), 10.0)
+        assert float(counted(start, stop)) == float(jit(counted)(start, stop)) == want
     assert api.make_jaxpr(lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x))(np.float32(0))
     assert lax.fori_loop(0, 3, lambda i, c: c + i, as_array(np.float32(0))).dtype == np.float32
 

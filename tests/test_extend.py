@@ -122,3 +122,47 @@ def test_primitives_are_listed_by_name():
     assert not isinstance(eqn.primitive, type(primitives.call_p))
     assert not any(isinstance(v, fnx.core.DropVar) for v in eqn.outvars)
     assert fnx.core.get_aval(np.ones(3)).shape == (3,)
+
+
+def test_backends_layouts_and_primitives_by_name():
+    from fnx.experimental.layout import Format, Layout
+    from fnx.extend import backend
+
+    assert backend.get_backend().platform == "cpu" == next(iter(backend.backends()))
+    assert backend.get_backend("cpu").devices() == fnx.devices()
+    assert backend.get_default_device() == fnx.devices()[0]
+    with pytest.raises(RuntimeError, match="runs on: cpu"):
+        backend.get_backend("tpu")
+    assert Format(Layout((1, 0))).layout == Layout((1, 0))
+
+    @fnx.custom_jvp
+    def f(x):
+        return x * 2
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0]))
+    (eqn,) = fnx.make_jaxpr(f)(1.0).eqns
+    assert isinstance(eqn.primitive, fnx.custom_derivatives.custom_jvp_call_p)
+
+
+def test_jaxprs_tell_their_effects():
+    quiet = fnx.make_jaxpr(lambda x: x * 2)(1.0)
+    loud = fnx.make_jaxpr(fnx.jit(lambda y: fnx.debug.print("{}", y)))(1.0)
+    assert not quiet.effects
+    assert not quiet.eqns[0].effects
+    assert not quiet.jaxpr.effects
+    assert loud.effects
+    assert loud.jaxpr.effects == loud.eqns[0].effects
+    assert not lax.sin_p.call_primitive
+
+
+def test_types_lie_on_no_mesh():
+    sharding = fnx.typeof(jnp.ones((2, 3))).sharding
+    assert sharding.mesh.empty
+    assert not sharding.mesh.are_all_axes_explicit
+    assert len(sharding.spec) == 2
+    mesh = fnx.make_mesh((1,), ("x",), (fnx.sharding.AxisType.Explicit,))
+    assert mesh.are_all_axes_explicit
+    assert not mesh.are_all_axes_auto
+    here = jnp.ones(2).sharding
+    assert here.is_equivalent_to(fnx.NamedSharding(mesh, fnx.P("x")), 1)
+    assert here.num_devices == 1

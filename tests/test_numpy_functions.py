@@ -288,6 +288,31 @@ def test_default_dtypes_follow_the_setting():
     assert jnp.zeros(2).dtype == np.float64
 
 
+@pytest.mark.parametrize("wide", ["f8", "i8", "u8", "c16"])
+def test_numpy_arrays_follow_the_default_dtypes(wide):
+    x = np.arange(3).astype(wide)
+    narrow = np.dtype(f"{x.dtype.kind}{x.dtype.itemsize // 2}")
+    scan = lambda x: fnx.lax.scan(lambda c, y: (c + y, y), jnp.zeros((), narrow), x)[0]
+    cond = lambda x: fnx.lax.cond(x[1] == 1, lambda: x, lambda: jnp.ones(3, narrow))
+    with fnx.enable_x64(False):
+        for f in (
+            jnp.asarray,
+            fnx.jit(lambda x: x),
+            fnx.vmap(lambda x: x),
+            lambda x: 2 * jnp.array(x),
+        ):
+            assert f(x).dtype == narrow
+        assert scan(x).dtype == cond(x).dtype == narrow
+        assert complex(scan(x)) == 3
+        assert jnp.asarray(x[0]).dtype == narrow
+        if x.dtype.kind in "fc":
+            holomorphic = x.dtype.kind == "c"
+            f = lambda x: (x * np.ones(3)).sum()
+            assert fnx.grad(f, holomorphic=holomorphic)(x).dtype == narrow
+            assert fnx.jvp(f, (x,), (x,))[1].dtype == narrow
+    assert jnp.asarray(x).dtype == wide
+
+
 def test_vectorize():
     double = jnp.vectorize(lambda x, y: jnp.sum(x) * y, signature="(n),()->()")
     x, y = DATA["T"], DATA["B"][:2, :3]

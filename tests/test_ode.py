@@ -126,9 +126,18 @@ def test_integer_arguments_have_no_gradient():
 
 
 def test_what_is_refused():
-    with pytest.raises(TypeError, match="structure"):
+    with pytest.raises(TypeError, match="of shapes"):
         odeint(lambda y, t: (y, y), 1.0, T)
     with pytest.raises(ValueError, match="rank 1"):
         odeint(lambda y, t: y, 1.0, 2.0)
     with pytest.raises(TypeError, match="forward-mode"):
         fnx.jvp(lambda y: odeint(lambda y, t: y, y, T), (1.0,), (1.0,))
+
+
+def test_rates_may_come_in_another_container():
+    rates = lambda y, t: [y[1], -y[0]]
+    t = jnp.linspace(0.0, 1.0, 3)
+    ys = odeint(rates, jnp.array([0.0, 1.0]), t)
+    np.testing.assert_allclose(ys, np.stack([np.sin(t), np.cos(t)], 1), atol=1e-6)
+    slope = fnx.grad(lambda y0: odeint(rates, y0, t)[-1, 0])(jnp.array([0.0, 1.0]))
+    np.testing.assert_allclose(slope, [np.cos(1.0), np.sin(1.0)], atol=1e-6)

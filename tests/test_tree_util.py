@@ -266,3 +266,47 @@ def test_keys_meet_arrays():
         np.testing.assert_allclose(out["b"][0], fnx.random.normal(fnx.random.key(1), (3,)), 1e-12)
     with pytest.raises(ValueError):
         fnx.tree.map(draw, keys, {"a": jnp.ones(2)})
+
+
+def test_static_fields_and_keys_of_one_level():
+    @tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Spring:
+        stiffness: float
+        name: str = tree.static(default="left", metadata={"unit": None})
+
+    spring = Spring(2.0)
+    assert tree.leaves(spring) == [2.0]
+    assert tree.map(lambda x: 2 * x, spring) == Spring(4.0)
+    assert dataclasses.fields(spring)[1].metadata["unit"] is None
+    pairs, _ = tree_util.flatten_one_level_with_keys(spring)
+    assert pairs == [(tree_util.GetAttrKey("stiffness"), 2.0)]
+    pairs, names = tree_util.flatten_one_level_with_keys({"b": [1], "a": 2})
+    assert pairs == [(tree_util.DictKey("a"), 2), (tree_util.DictKey("b"), [1])]
+    assert names == ("a", "b")
+    with pytest.raises(ValueError, match="is a leaf"):
+        tree_util.flatten_one_level_with_keys(3.0)
+
+
+def test_placeholders_of_leaves_are_plain_objects():
+    # Classes whose rules look at their leaves know such placeholders from JAX.
+    @tree_util.register_pytree_node_class
+    class Box:
+        def __init__(self, **parts):
+            self.parts = parts
+
+        def tree_flatten(self):
+            arrays = {
+                k: v for k, v in self.parts.items() if hasattr(v, "dtype") or type(v) is object
+            }
+            rest = tuple((k, v) for k, v in self.parts.items() if k not in arrays)
+            return tuple(arrays.values()), (tuple(arrays), rest)
+
+        @classmethod
+        def tree_unflatten(cls, data, leaves):
+            return cls(**dict(data[1]), **dict(zip(data[0], leaves)))
+
+    box = fnx.vmap(lambda x: Box(x=x, y=x.sum(), n=3))(jnp.ones((2, 3)))
+    assert box.parts["x"].shape == (2, 3)
+    assert box.parts["y"].shape == (2,)
+    assert box.parts["n"] == 3

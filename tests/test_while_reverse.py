@@ -6,6 +6,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.errors import MissingRule
 from fnx.interpreters import while_reverse
 
 
@@ -166,3 +167,36 @@ def test_arrays_that_are_updated_until_a_condition_fails(limit):
     d = jnp.cos(a)
     second = lambda f: fnx.jit(lambda a: fnx.jvp(fnx.grad(f), (a,), (d,))[1])(a)
     np.testing.assert_allclose(second(lambda a: f(a)[0]), second(known), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_effects_of_rounds_happen_once(capsys, jit):
+    def shout(c):
+        fnx.debug.print("{}", c[0])
+        return c * jnp.array([2.0, 3.0])
+
+    def deep(c):
+        c, _ = lax.scan(lambda c, _: (shout(c), None), c, length=2)
+        return lax.cond(c[0] > 0.0, shout, lambda c: c, c)
+
+    for body, rounds in ((shout, 5), (deep, 6)):
+        gradient = fnx.grad(lambda x: lax.while_loop(lambda c: c[0] < 30, body, x).sum())  # noqa: B023
+        slope = (fnx.jit(gradient) if jit else gradient)(jnp.ones(2))
+        np.testing.assert_allclose(slope, [2.0**rounds, 3.0**rounds])
+        shown = capsys.readouterr().out.split()
+        assert shown == [str(2.0**k) for k in range(rounds)]
+    asked = fnx.grad(
+        lambda x: lax.fori_loop(0, 2 * jnp.int32(x), lambda i, c: shout(c * x), jnp.ones(2))[0]
+    )
+    assert float(asked(2.0)) == 4 * 2.0**3 * 16
+    assert len(capsys.readouterr().out.split()) == 4
+
+
+def test_rounds_whose_effects_have_results_are_refused():
+    answer = lambda: fnx.experimental.io_callback(
+        lambda: np.array(1.0), fnx.ShapeDtypeStruct((), float)
+    )
+    f = lambda x: lax.while_loop(lambda c: c < 30, lambda c: c * 2 + answer(), x)
+    assert float(fnx.jit(f)(1.0)) == 31.0
+    with pytest.raises(MissingRule, match="results of a function with side effects"):
+        fnx.grad(f)(1.0)

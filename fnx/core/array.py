@@ -249,7 +249,7 @@ def as_array(x: Any) -> Array:
     if isinstance(x, (np.ndarray, np.generic)):
         if type(x) is not np.ndarray and hasattr(x, "filled"):
             raise InvalidValue("masked arrays are no arrays of fnx; expected x.filled(value)")
-        dtype = dtypes.canonical(x.dtype)
+        dtype = dtypes.taken(x.dtype)
         return ConcreteArray(contiguous(_copied(x, dtype)))
     if hasattr(x, "__jax_array__"):
         return as_array(x.__jax_array__())

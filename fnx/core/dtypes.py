@@ -109,6 +109,14 @@ def canonical(dtype: Any) -> np.dtype:
     return _canonical(dtype)
 
 
+def taken(dtype: Any) -> np.dtype:
+    """The dtype of arrays that NumPy's of this dtype become: narrower where 32 bits are the default."""
+    found = canonical(dtype)
+    if config.default_float32.value and found.itemsize == 8 * (1 + is_complex(found)):
+        return default_for(found.kind)
+    return found
+
+
 def scalar_dtype(value: Any) -> np.dtype:
     """The dtype of a Python scalar."""
     kind_ = _PYTHON.get(type(value)) or next(k for t, k in _PYTHON.items() if isinstance(value, t))
