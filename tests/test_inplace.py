@@ -275,3 +275,26 @@ def test_a_loop_that_writes_in_place_may_go_over_arrays_without_elements(shape, 
     assert none.shape == shape
     over = lambda xs: jnp.sum(rounds(xs, nothing, jnp.zeros(n))[0])
     np.testing.assert_array_equal(fnx.jit(fnx.grad(over))(xs), np.arange(n) < np.full((2, 1), 3))
+
+
+def test_an_array_updated_with_itself_is_read_as_it_was():
+    to = np.random.default_rng(3).permutation(24)
+
+    def whole(x, p):
+        return x.at[p].set(x)
+
+    def another_shape(x, p):
+        return x.at[p // 6, p % 6].add(x.reshape(24))
+
+    def own_places(x, p):
+        return x.at[x.astype(int) % 24].set(x)
+
+    for step, shape in ((whole, 24), (whole, (24, 3, 5)), (another_shape, (4, 6)), (own_places, 24)):
+        x = np.arange(float(np.prod(shape))).reshape(shape)
+        expected = jnp.asarray(x)
+        for _ in range(3):
+            expected = step(expected, to)
+        loop = fnx.jit(lambda x, p, step=step: lax.fori_loop(0, 3, lambda _, x: step(x, p), x))
+        np.testing.assert_array_equal(loop(x, to), expected)
+        given = fnx.jit(step, donate_argnums=0)(jnp.array(x), to)
+        np.testing.assert_array_equal(given, step(jnp.asarray(x), to))

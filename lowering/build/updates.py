@@ -51,6 +51,7 @@ def update(
             if not _reads_own_places(builder, r, operand):
                 builder.store(h)
     place = place_of_update(builder, operand, out)
+    _set_aside(builder, r, inputs, place)
     body = _rounds(builder, r, place, out.shape)
     if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
         builder.block += body
@@ -100,6 +101,21 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     value = builder.evaluated(lambda: r.value(*index))
     buffer = operand.state.buffer
     return all(here(e.args[0]) for e in nodes([value]) if e.op == "load" and e.attr is buffer)
+
+
+def _set_aside(builder: "Builder", r: recipe.Update, inputs: list[Handle], place: Stored) -> None:
+    """Copy operands that lie in the very place that is written, an array updated with itself."""
+    index = tuple(scalar.var("int64") for _ in r.shape)
+    found = builder.evaluated(lambda: (r.target(*index), r.value(*index)))
+    (inside, where), value = found
+    if r.box is not None or place.buffer not in buffers_read([inside, *where, value]):
+        return
+    for h in dict.fromkeys(inputs):
+        if _is_at(h, place):
+            twin = Handle(h.shape, h.dtype, h.state)
+            twin.consumers, twin.last_use, twin.scope = h.consumers, h.last_use, h.scope
+            h.state = Stored(builder.new_buffer(h.dtype, h.size))
+            builder.store_into(twin, h.state)
 
 
 def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
