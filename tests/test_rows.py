@@ -316,3 +316,21 @@ def test_the_largest_element_of_a_row_equals_itself():
         return jnp.sum(jnp.cos(k / (1.0 + jnp.sum(k * k, axis=1, keepdims=True)))) + jnp.sum(top)
 
     np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), jax.grad(loss)(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_rows_on_the_stack_that_are_updated_at_offsets(start):
+    """Positions that begin at a constant, or at a number of the program's and a constant."""
+    x = np.random.default_rng(5).normal(size=(3, 17, 20))
+
+    def f(a, start):
+        r = a.at[..., 11].set(jnp.sum(a[..., :8], -1) * 0.07) * 0.9 + a * 0.1
+        moved = r[..., :7] * 0.9 + 0.05
+        r = jax.lax.dynamic_update_slice(r, moved, (0, 0, 8))
+        r = jax.lax.dynamic_update_slice(r, moved + 1.0, (0, 0, start))
+        return r.at[..., :-2].set(r[..., 2:] * 0.5)
+
+    for g in (f, lambda a, _: f(a, 5)):
+        with jax.disable_jit():
+            expected = g(jnp.asarray(x), jnp.asarray(start))
+        np.testing.assert_allclose(jax.jit(g)(x, start), expected, rtol=1e-14, atol=1e-14)

@@ -379,7 +379,7 @@ def _kept(
 
     def within(position: Expr) -> Expr:
         base, strides = views.linear(position, axes)  # type: ignore[misc]
-        found = scalar.size((base.attr if base.op == "size" else 0) - low)
+        found = scalar.size(views.terms(base)[1] - low)  # the terms are the same everywhere
         for k, v in reversed(list(enumerate(inner))):
             found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
         return found
