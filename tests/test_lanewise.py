@@ -420,3 +420,18 @@ def random_program(seed):
 def test_random_programs_of_lanes(seed):
     x = normal(LANES, 3, seed=zlib.crc32(str(seed).encode()))
     agrees(random_program(seed), x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(17, 0, 3), (40, 3, 0)])
+def test_lanes_without_elements(shape):
+    """What sorts, ranks or selects wants its operands in memory, also those of no elements."""
+    x = jnp.ones(shape)
+    for f in (
+        lambda x: jnp.sort(x * 2.0, axis=1),
+        lambda x: jnp.argsort(x * 2.0, axis=0),
+        lambda x: lax.top_k(x * 2.0, 0),
+        lambda x: jnp.cumsum(x * 2.0, axis=1) + jnp.sum(x, axis=-1, keepdims=True),
+    ):
+        found, expected = map(jax.tree_util.tree_leaves, (jax.jit(f)(x), f(x)))
+        for a, b in zip(found, expected, strict=True):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)

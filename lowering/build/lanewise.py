@@ -30,12 +30,12 @@ Fn = Callable[..., Expr]
 
 
 def lanes(shape: Shape) -> Shape:
-    """The long axes of a shape; none if a problem has too many elements for registers.
+    """The long axes of a shape; none if a problem has no elements, or too many for registers.
 
     On a grid with so many at a point their rows are rather vectors: channels of pictures.
     """
     long, short = _split(shape)
-    return tuple(long) if prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
+    return tuple(long) if 0 < prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
 
 
 def _problem(shape: Shape) -> Shape:
