@@ -289,7 +289,8 @@ def test_an_array_updated_with_itself_is_read_as_it_was():
     def own_places(x, p):
         return x.at[x.astype(int) % 24].set(x)
 
-    for step, shape in ((whole, 24), (whole, (24, 3, 5)), (another_shape, (4, 6)), (own_places, 24)):
+    cases = [(whole, 24), (whole, (24, 3, 5)), (another_shape, (4, 6)), (own_places, 24)]
+    for step, shape in cases:
         x = np.arange(float(np.prod(shape))).reshape(shape)
         expected = jnp.asarray(x)
         for _ in range(3):

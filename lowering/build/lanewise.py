@@ -35,7 +35,9 @@ def lanes(shape: Shape) -> Shape:
     On a grid with so many at a point their rows are rather vectors: channels of pictures.
     """
     long, short = _split(shape)
-    return tuple(long) if 0 < prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
+    return (
+        tuple(long) if 0 < prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
+    )
 
 
 def _problem(shape: Shape) -> Shape:
