@@ -59,6 +59,42 @@ def test_rows_that_are_read(lanes, k, dtype):
     agrees(f, x, rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
+TOTALS = {
+    "sums": lambda x: (jnp.sum(x / x[:, :1], axis=0), jnp.sum(x * x)),
+    "sums and rows": lambda x: (x / jnp.sum(x, axis=1, keepdims=True), jnp.sum(x[:, :2] ** 2)),
+    "least and most": lambda x: (jnp.max(x / x[:, :1], axis=0), jnp.min(x[:, 0] - x[:, 8])),
+    "products": lambda x: (jnp.prod(1 + x[:, :1] * x / 50, axis=0), jnp.sum(x[:, 1] * x[:, 2])),
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+@pytest.mark.parametrize(("lanes", "dtype"), [(17, "float32"), (40, "float64"), (1003, "float64")])
+def test_totals_over_lanes(name, lanes, dtype):
+    x = 1 + abs(normal(lanes, 9, dtype=dtype))
+    assert sum(transposed(TOTALS[name], x)) >= 1
+    agrees(TOTALS[name], x, rtol=1e-5 if dtype == "float32" else 1e-12)
+
+
+def test_totals_of_lanes_that_are_written():
+    def f(x):
+        y = x * x[:, :1]
+        return y, jnp.sum(y, axis=0), jnp.sum(jnp.where(y > 0, y, 0.0))
+
+    agrees(f, normal(50, 8), donate_argnums=0)
+
+
+def test_gradient_of_a_small_net():
+    """Its loops read rows of 8, write such, and sum up what biases need."""
+
+    def loss(w, b, v, x):
+        return jnp.mean(jax.vmap(lambda x: jnp.tanh(x @ w + b) @ v)(x) ** 2)
+
+    f = jax.grad(loss, argnums=(0, 1, 2))
+    args = normal(4, 8), normal(8), normal(8, 2), normal(100, 4)
+    assert sum(transposed(f, *args)) >= 3
+    agrees(f, *args, rtol=1e-11)
+
+
 def test_short_rows_and_other_dtypes_stay():
     assert transposed(spread(3), normal(100, 2)) == (0, 0)
     assert transposed(spread(12), normal(100, 2) * 1j) == (0, 0)

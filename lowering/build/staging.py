@@ -13,7 +13,7 @@ from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import blocks
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import buffers_read, replacing
+from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
 
@@ -70,27 +70,81 @@ def _staged(builder: "Storage", loop: Loop) -> list[Stmt] | None:
     if not 0 < width <= n:
         return None
     exprs = [e for s in loop.body for e in walk.expressions(s)]
-    again = walk.all_writes(loop).keys().isdisjoint(buffers_read(exprs))
+    again = not loop.carries and walk.all_writes(loop).keys().isdisjoint(buffers_read(exprs))
     count = -(-n // width) if again else n // width
     block = scalar.counter("b", count)
     start = scalar.mul(block, scalar.const(width, "int64"))
     if again:  # the last block overlaps the one before
         start = scalar.apply("min", start, scalar.size(n - width))
-    body = _block(builder, loop, start, width, written, read)
-    loops: list[Stmt] = [Loop(block, scalar.size(count), body, parallel=loop.parallel)]
-    if not again:
-        rest = scalar.counter("i", width)
-        new = replacing({loop.index: scalar.add(scalar.size(n - n % width), rest)})
-        body = [walk.rewritten(s, new) for s in loop.body]
-        loops.append(Loop(rest, scalar.size(n % width), body))
-    return loops
+    totals = _Totals(builder, loop, width)
+    body = _block(builder, loop, start, width, written, read, totals)
+    whole = Loop(block, scalar.size(count), body, parallel=loop.parallel)
+    if again:
+        return [whole]
+    rest = scalar.counter("i", width)
+    new = replacing({loop.index: scalar.add(scalar.size(n - n % width), rest)})
+    last = Loop(
+        rest, scalar.size(n % width), [walk.rewritten(s, new) for s in loop.body],
+        loop.carries, totals.names, [new(e) for e in loop.yields],
+    )  # fmt: skip
+    return [*totals.before(), whole, *totals.after(), last]
 
 
 def _is_plain(loop: Loop) -> bool:
-    """Whether lanes are independent, and how many they are is known."""
-    if not loop.vector or loop.carries or loop.reverse or loop.poll:
+    """Whether lanes are independent, but for sums and the like, and how many they are is known."""
+    if not (loop.vector or not loop.body) or loop.reverse or loop.poll:
         return False
-    return loop.extent.op in ("size", "const") and all(type(s) in (Store, Let) for s in loop.body)
+    plain = all(type(s) in (Store, Let) for s in loop.body)
+    if not plain or loop.extent.op not in ("size", "const"):
+        return False
+    return not loop.carries or (loop.reassociate and None not in _combined(loop))
+
+
+_NEUTRAL = {"add": 0, "mul": 1}
+
+
+def _combined(loop: Loop) -> list[str | None]:
+    """The operation by which each carry is combined with what does not depend on it."""
+    found: list[str | None] = []
+    for carry, total in zip(loop.carries, loop.yields, strict=True):
+        ops = {"add" if e.op == "fma" else e.op for e in combining([carry], [total]) - {carry}}
+        others = [c for c in loop.carries if c is not carry]
+        alone = not depends_on([total], others) and blocks.can(carry.dtype) and len(ops) == 1
+        (op,) = ops if alone else (None,)
+        found.append(op if op in ("add", "mul", "min", "max") else None)
+    return found
+
+
+class _Totals:
+    """What a loop sums up, in an array with a part for each lane of a block."""
+
+    def __init__(self, builder: "Storage", loop: Loop, width: int):
+        self.loop, self.width = loop, width
+        self.operations = _combined(loop)
+        self.parts = [builder.new_stack(c.dtype, width) for c in loop.carries]
+        self.names = [scalar.var(c.dtype, "a") for c in loop.carries]  # of the totals of all blocks
+
+    def before(self) -> list[Stmt]:
+        """No total yet."""
+        lane = scalar.counter("l", self.width)
+        starts = [
+            scalar.const(_NEUTRAL[op], part.dtype) if op in _NEUTRAL else init
+            for op, part, init in zip(self.operations, self.parts, self.loop.init, strict=True)
+        ]
+        stores = [Store(part, lane, e) for part, e in zip(self.parts, starts, strict=True)]
+        return [Loop(lane, scalar.const(self.width, "int64"), stores, vector=True)]
+
+    def loads(self, lane: Expr) -> list[Expr]:
+        return [scalar.load(part, lane, part.dtype) for part in self.parts]
+
+    def after(self) -> list[Stmt]:
+        """The totals of the lanes are combined."""
+        lane = scalar.counter("l", self.width)
+        pairs = zip(self.operations, self.names, self.loads(lane), strict=True)
+        yields = [scalar.apply(op, *pair) for op, *pair in pairs]
+        width = scalar.const(self.width, "int64")
+        init = self.loop.init
+        return [Loop(lane, width, [], self.names, init, yields, reassociate=True, vector=True)]
 
 
 def _block(
@@ -100,6 +154,7 @@ def _block(
     width: int,
     written: list[_Written],
     read: list[_Read],
+    totals: _Totals,
 ) -> list[Stmt]:
     """A block of lanes: its rows are read, it is computed, its rows are written."""
     lane, first = scalar.counter("l", width), replacing({loop.index: start})
@@ -112,6 +167,7 @@ def _block(
         return Ref(buffer, scalar.size(0)), places
 
     names, before, after = {loop.index: scalar.add(start, lane)}, [], []
+    names |= zip(loop.carries, totals.loads(lane), strict=True)
     for row in read:
         target, places = stack(row.buffer.dtype, len(row.loads))
         for place, loads in zip(places, row.loads, strict=True):
@@ -129,8 +185,9 @@ def _block(
         target = Ref(out.buffer, first(out.stores[0].index))
         apart = scalar.const(out.apart, "int64"), side
         after.append(Transpose(target, source, width, len(out.stores), apart))
+    sums = [Store(part, lane, here(e)) for part, e in zip(totals.parts, loop.yields, strict=True)]
     # Unrolled before the vectoriser comes, the lanes would not become vectors.
-    return [*before, Loop(lane, side, list(body.values()), vector=True, unroll=1), *after]
+    return [*before, Loop(lane, side, [*body.values(), *sums], vector=True, unroll=1), *after]
 
 
 def _rows_written(loop: Loop) -> list[_Written]:
@@ -148,6 +205,7 @@ def _rows_written(loop: Loop) -> list[_Written]:
         if number in matrix:
             spoilt.add(s.buffer)
         matrix[number] = s
+    spoilt |= buffers_read(loop.yields)
     found = []
     for buffer, kinds in matrices.items():
         ((apart, _), matrix), *others = kinds.items()
@@ -163,7 +221,7 @@ def _rows_read(loop: Loop) -> list[_Read]:
     axes, known = {id(loop.index): 0}, {}
     written = walk.all_writes(loop)
     matrices: dict[tuple, dict[int, list[Expr]]] = {}
-    for e in walk.nodes(loop.body):
+    for e in walk.nodes([loop]):
         if e.op != "load" or e.attr in written or not blocks.can(e.attr.dtype):
             continue
         base, parts = views.linear(e.args[0], axes, known) or (e, {})
