@@ -299,3 +299,12 @@ def test_an_array_updated_with_itself_is_read_as_it_was():
         np.testing.assert_array_equal(loop(x, to), expected)
         given = fnx.jit(step, donate_argnums=0)(jnp.array(x), to)
         np.testing.assert_array_equal(given, step(jnp.asarray(x), to))
+
+
+def test_updates_by_arrays_without_elements():
+    def f(x, none, i):
+        step = lambda _, x: lax.dynamic_update_slice(x, none * 2.0, (i, 0, i + 1))
+        return lax.fori_loop(0, 3, step, step(0, x)).at[jnp.full(0, i)].add(3.0)
+
+    x = np.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(fnx.jit(f)(x, np.zeros((0, 1, 0)), 1), x)

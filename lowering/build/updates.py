@@ -105,10 +105,12 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
 
 def _set_aside(builder: "Builder", r: recipe.Update, inputs: list[Handle], place: Stored) -> None:
     """Copy operands that lie in the very place that is written, an array updated with itself."""
+    if r.box is not None or 0 in r.shape:
+        return
     index = tuple(scalar.var("int64") for _ in r.shape)
     found = builder.evaluated(lambda: (r.target(*index), r.value(*index)))
     (inside, where), value = found
-    if r.box is not None or place.buffer not in buffers_read([inside, *where, value]):
+    if place.buffer not in buffers_read([inside, *where, value]):
         return
     for h in dict.fromkeys(inputs):
         if _is_at(h, place):
