@@ -1,5 +1,7 @@
 """Strips: sweeps over many lanes are made strip by strip, where lanes never meet."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config
+from fnx.lowering.build import lane_axes, strips
 
 LEVELS, LANES = 60, 6000
+FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
 
 @pytest.fixture(autouse=True)
@@ -231,3 +235,150 @@ def test_a_loop_with_steps_of_few_lanes_stays():
     """All of it is in cache anyway."""
     x = np.random.default_rng(10).normal(size=(50, 300))
     assert not is_in_strips(there_and_back, x)
+
+
+# --- random sweeps over few lanes, as if caches were small -----------------------------------------
+
+
+class Sweeps:
+    """A random program over arrays of levels and lanes: sweeps, what is between, and what breaks lanes."""
+
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.levels = int(rng.integers(1, 7))
+        self.lanes = [(48,), (61,), (6, 16), (4, 17), (2, 5, 8), (96,)][rng.integers(6)]
+
+    def pick(self, *what):
+        return what[self.rng.integers(len(what))]
+
+    def statement(self):
+        """A function of two arrays that gives one."""
+        make = self.pick(
+            self.sweep, self.sweep, self.sweep, self.pointwise, self.levels_moved, self.steps,
+            self.lanes_moved, self.axes_moved, self.columns, self.some_levels,
+        )  # fmt: skip
+        return make()
+
+    def sweep(self):
+        reverse, both = bool(self.rng.integers(2)), bool(self.rng.integers(2))
+        decay, stacked = self.rng.uniform(0.2, 0.8), self.pick(0, 1, 2)
+
+        def run(x, y):
+            def step(carry, xs):
+                c, d, t = carry
+                x, y = xs
+                new = decay * c + x + jnp.sin(t)
+                d = d * 0.5 + new if both else d
+                return (new, d, t + 0.1), (new, c * y, d)[stacked]
+
+            zero = 0.0 * x[0]
+            last, out = lax.scan(step, (zero, y[0], 0.0), (x, y), reverse=reverse)
+            return out + last[1] if both else out
+
+        return run
+
+    def pointwise(self):
+        return self.pick(
+            lambda x, y: x * 0.5 + y,
+            lambda x, y: jnp.tanh(x - y),
+            lambda x, y: jnp.where(x > 0, x, 0.3 * y),
+            lambda x, y: x * jnp.mean(y, axis=0),
+            lambda x, y: x - 0.1 * jnp.max(x, axis=0, keepdims=True),
+        )
+
+    def levels_moved(self):
+        return self.pick(
+            lambda x, y: jnp.concatenate([y[:1], x[:-1]]),
+            lambda x, y: x[::-1] + y,
+            lambda x, y: jnp.roll(x, 1, axis=0) - 0.2 * y,
+            lambda x, y: jnp.cumsum(x, axis=0) * 0.2,
+        )
+
+    def lanes_moved(self):
+        return self.pick(
+            lambda x, y: jnp.roll(x, 1, axis=-1) * 0.5 + y,
+            lambda x, y: x.at[..., 1:].add(0.2 * y[..., :-1]),
+            lambda x, y: x + 0.1 * jnp.mean(y, axis=-1, keepdims=True),
+            lambda x, y: jnp.flip(x, -1) + y,
+        )
+
+    def axes_moved(self):
+        """The same as columns along the last axis."""
+
+        def run(x, y):
+            x, y = jnp.moveaxis(x, 0, -1), jnp.moveaxis(y, 0, -1)
+            step = lambda k, z: z.at[..., k].set(0.6 * z[..., k - 1] + y[..., k])
+            return jnp.moveaxis(lax.fori_loop(1, self.levels, step, x), -1, 0)
+
+        return run
+
+    def columns(self):
+        """Each lane under vmap, with a state of its own."""
+
+        def column(x, y):
+            step = lambda c, t: (c * 0.7 + jnp.stack([t, c[0], c[1]]), c.sum())
+            last, out = lax.scan(step, jnp.stack([y[0], x[0], y[-1]]), x)
+            return out + last[2]
+
+        for _ in self.lanes:
+            column = fnx.vmap(column, in_axes=-1, out_axes=-1)
+        return column
+
+    def steps(self):
+        """A state that is made anew some times."""
+        n = int(self.rng.integers(1, 5))
+        return self.pick(
+            lambda x, y: lax.fori_loop(0, n, lambda k, z: 0.5 * z + 0.1 * jnp.sin(z) * k + y, x),
+            lambda x, y: lax.scan(lambda z, _: (z[::-1] * 0.9 + y, None), x, None, length=n)[0],
+            lambda x, y: lax.fori_loop(0, n, lambda k, z: jnp.roll(z, 1, 0) - 0.3 * z, x) + y,
+        )
+
+    def some_levels(self):
+        order = jnp.asarray(self.rng.integers(0, self.levels, self.levels))
+        return self.pick(
+            lambda x, y: x[order] + y,
+            lambda x, y: lax.scan(lambda c, k: (0.5 * c + x[k], c), y[0], order)[1],
+            lambda x, y: y.at[order[0]].add(x[order[-1]]),
+        )
+
+    def program(self):
+        body = [(self.statement(), *self.rng.integers(0, 3, 2)) for _ in range(6)]
+
+        def run(x, y):
+            known = [x, y, 0.5 * x]
+            for fn, a, b in body:
+                known = [known[1], known[2], fn(known[a], known[b])]
+            return known
+
+        shape = (self.levels, *self.lanes)
+        return run, [jnp.asarray(a) for a in self.rng.uniform(-1, 1, (2, *shape))]
+
+
+@pytest.fixture
+def small_caches(monkeypatch):
+    monkeypatch.setattr(strips, "FAR", 0)
+    monkeypatch.setattr(strips, "CACHE", 1 << 11)
+    monkeypatch.setattr(lane_axes, "VECTOR", 4)
+    monkeypatch.setattr(strips, "VECTOR", 4)
+
+
+def close(found, expected):
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * (1 + np.abs(b).max()))
+
+
+@pytest.mark.parametrize("seed", range(START, START + (FUZZ or 20)))
+def test_random_sweeps(seed, small_caches):
+    f, args = Sweeps(seed).program()
+    loss = lambda *xs: sum(jnp.sum(jnp.cos(z)) for z in f(*xs))
+    with fnx.disable_jit():
+        expected = f(*args)
+    close(fnx.jit(f)(*args), expected)
+    gradient = fnx.grad(loss, (0, 1))
+    close(fnx.jit(gradient)(*args), gradient(*args))
+
+
+def test_random_sweeps_are_made_in_strips(small_caches):
+    made = [is_in_strips(f, *args) for f, args in (Sweeps(k).program() for k in range(12))]
+    assert sum(made) >= 6
