@@ -334,3 +334,25 @@ def test_rows_on_the_stack_that_are_updated_at_offsets(start):
         with jax.disable_jit():
             expected = g(jnp.asarray(x), jnp.asarray(start))
         np.testing.assert_allclose(jax.jit(g)(x, start), expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 5, 8), (2, 3, 5, 7), (3, 2, 4, 9)])
+def test_rows_at_a_level_that_is_a_number_of_the_program(shape):
+    """A loop of one round leaves a literal in positions, where a row is kept."""
+    x, y = RNG.normal(size=(2, *shape))
+
+    def fn(x, y):
+        x, y = jnp.moveaxis(x, 0, -1), jnp.moveaxis(y, 0, -1)
+        step = lambda k, z: z.at[..., k].set(0.6 * z[..., k - 1] + y[..., k])
+        return jnp.moveaxis(jax.lax.fori_loop(1, 2, step, x), -1, 0)
+
+    found = jax.jit(jax.grad(lambda x, y: jnp.sum(jnp.cos(fn(x, y))), (0, 1)))(x, y)
+    out = x.copy()
+    out[1] = 0.6 * x[0] + y[1]
+    slope = -np.sin(out)
+    dx, dy = slope.copy(), np.zeros(shape)
+    dx[0] += 0.6 * slope[1]
+    dx[1], dy[1] = 0.0, slope[1]
+    np.testing.assert_allclose(jax.jit(fn)(x, y), out, rtol=1e-14)
+    np.testing.assert_allclose(found[0], dx, rtol=1e-13)
+    np.testing.assert_allclose(found[1], dy, rtol=1e-13)

@@ -106,10 +106,10 @@ def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: 
         raise InvalidValue(f"pad with mode={mode!r} of axis {axis}, which is empty")
     if reflect_type == "odd":
         return _pad_odd(x, axis, lo, hi, mode)
+    if mode == "edge" or max(lo, hi) <= n - (mode == "reflect"):
+        return _pad_pieces(x, axis, lo, hi, mode)
     places = np.arange(-lo, n + hi)
-    if mode == "edge":
-        source = np.clip(places, 0, n - 1)
-    elif mode == "wrap":
+    if mode == "wrap":
         source = places % n
     else:
         period = max(2 * (n - 1), 1) if mode == "reflect" else 2 * n
@@ -117,6 +117,28 @@ def _pad_places(x: Array, axis: int, lo: int, hi: int, mode: str, reflect_type: 
         last = period if mode == "reflect" else period - 1
         source = np.minimum(turned, last - turned)
     return take_static(x, source, axis)
+
+
+def _pad_pieces(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
+    """An axis between pieces of itself, none of which is needed twice."""
+    n = x.shape[axis]
+    lead = (slice(None),) * axis
+
+    def piece(start: int, stop: int) -> Array:
+        return x[(*lead, slice(start, stop))]
+
+    if mode == "edge":
+        ends = [
+            _broadcast_to(end, (*x.shape[:axis], w, *x.shape[axis + 1 :]))
+            for end, w in ((piece(0, 1), lo), (piece(n - 1, n), hi))
+        ]
+    elif mode == "wrap":
+        ends = [piece(n - lo, n), piece(0, hi)]
+    else:
+        skip = int(mode == "reflect")
+        ends = [piece(skip, skip + lo), piece(n - skip - hi, n - skip)]
+        ends = [flip(end, axis) for end in ends]
+    return concatenate([e for e in (ends[0], x, ends[1]) if e.shape[axis]], axis)
 
 
 def _pad_odd(x: Array, axis: int, lo: int, hi: int, mode: str) -> Array:
