@@ -5,28 +5,35 @@ block is there something kept for each round: for n rounds about twice the squar
 instead of n. That is worth it where computing a round again costs less than what it would store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from fnx.core.array import Array
-from fnx.core.jaxpr import Eqn, Jaxpr, Var
-from fnx.ops.basic import zeros
-from fnx.ops.join import Concatenate
+import numpy as np
+
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.ops.basic import scalar, zeros
+from fnx.ops.elementwise import add, mul
+from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape
 from fnx.ops.slice import Slice
 
 from .call import given
 from .costs import ROUND, recompute_cost
 from .residuals import PRESS, Split
+from .restore import makers
+from .rewrite import bind_into, splice
+from .trace import StageTracer, trace_closed
 
 if TYPE_CHECKING:
     from .scan import Scan
 
 LONG = 48  # rounds
-STATE = 1 << 12  # bytes stored for each round
-TOTAL = 1 << 22  # bytes stored for all of them
+STATE = 1 << 9  # bytes stored for each round
+TOTAL = 1 << 16  # bytes stored for all of them
 AGAIN = 1.5  # bytes of computing again, for a byte stored
 
 
@@ -49,23 +56,53 @@ def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
     return min(sizes, key=lambda b: (scan.length // b + b + scan.length % b, abs(b - root)))
 
 
-def in_blocks(scan: "Scan", size: int) -> "Scan":
-    """A loop over blocks of so many rounds, as many as there are; its rows are theirs."""
-    key = ("blocks", scan, size)
+def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":
+    """A loop over blocks of so many rounds, as many as there are; its rows are theirs.
+
+    Operands that are `counts`, from a number upwards, have the number of the block for a row instead.
+    """
+    key = ("blocks", scan, size, *counts.items())
     if key not in scan.jaxpr.memo:
-        inner = replace(scan, length=size)
-        inputs = [Var(a) for a in inner.abstract_operands()]
-        outs = [Var(a) for a in inner.abstract(*[v.aval for v in inputs])]
-        body = Jaxpr(inputs, [Eqn(inner, inputs, outs)], outs, name=scan.jaxpr.name)
+        inputs = [Var(a) for a in replace(scan, length=size).abstract_operands()]
+        operands: list[Atom] = list(inputs)
+        eqns: list[Eqn] = []
+        starts = []
+        for k, first in counts.items():
+            inputs[k] = Var(inputs[k].aval.update(shape=()))
+            start = trace_closed(partial(_start, size, first), [inputs[k].aval], what="grad")
+            starts += splice(start, [inputs[k]], eqns)
+            operands[k : k + 1] = bind_into(eqns, Iota(0, inputs[k].aval.dtype, (size,)), [])
+        operands[scan.consts : scan.consts] = starts
+        inner = _counting_from(scan, size, counts)
+        outs = bind_into(eqns, inner, operands)
+        body = Jaxpr(inputs, eqns, outs, name=scan.jaxpr.name)
         scan.jaxpr.memo[key] = replace(scan, jaxpr=body, length=scan.length // size)
     return scan.jaxpr.memo[key]
 
 
+def _counting_from(scan: "Scan", size: int, counts: Collection[int]) -> "Scan":
+    """The rounds of a block. It has for each count a constant more, the first; rows count from 0."""
+    body = scan.jaxpr
+    inputs, eqns, starts = list(body.inputs), [], []
+    for k in counts:
+        x, start, row = body.inputs[k], Var(body.inputs[k].aval), Var(body.inputs[k].aval)
+        eqns.append(Eqn(add, [start, row], [x]))
+        inputs[k] = row
+        starts.append(start)
+    inputs[scan.consts : scan.consts] = starts
+    whole = Jaxpr(inputs, [*eqns, *body.eqns], body.outs, name=body.name)
+    return replace(scan, jaxpr=whole, consts=scan.consts + len(starts), length=size)
+
+
 def linearize_in_blocks(scan: "Scan", size: int, primals: tuple, tangents: tuple) -> tuple:
     """The derivative of all whole blocks, then that of the rounds left."""
-    blocks = in_blocks(scan, size)
-    whole, rest = blocks.length * size, scan.length % size
+    front = scan.consts + scan.carry
+    lines = {k: count_from(x) for k, x in enumerate(primals) if k >= front}
+    counts = {k: n for k, n in lines.items() if n is not None}
+    rest = scan.length % size
+    whole = scan.length - rest
     first = rest if scan.reverse else 0  # of the rows in blocks
+    blocks = in_blocks(scan, size, {k: n + first for k, n in counts.items()})
 
     def cut(x: Array | None, low: int, high: int) -> Array | None:
         if x is None or (low, high) == (0, x.shape[0]):
@@ -79,7 +116,11 @@ def linearize_in_blocks(scan: "Scan", size: int, primals: tuple, tangents: tuple
         rows = [x if x is None else _reshape(x, (blocks.length, size, *x.shape[1:])) for x in rows]
         return (*consts, *carry, *rows)
 
-    outs, touts = blocks.linearize(folded(primals), folded(tangents))
+    whole_primals = [
+        _line(blocks.length, 0, x.dtype) if k in counts else x
+        for k, x in enumerate(folded(primals))
+    ]
+    outs, touts = blocks.linearize(tuple(whole_primals), folded(tangents))
     n = scan.carry
     ys, tys = [
         [y if y is None else _reshape(y, (whole, *y.shape[2:])) for y in found[n:]]
@@ -94,7 +135,11 @@ def linearize_in_blocks(scan: "Scan", size: int, primals: tuple, tangents: tuple
         return (*consts, *carry, *(cut(x, low, low + rest) for x in xs))
 
     tail = replace(scan, length=rest)
-    last, tlast = tail.linearize(left(primals, outs[:n]), left(tangents, touts[:n]))
+    end = [
+        _line(rest, counts[k] + low, x.dtype) if k in counts else x
+        for k, x in enumerate(left(primals, outs[:n]))
+    ]
+    last, tlast = tail.linearize(tuple(end), left(tangents, touts[:n]))
     pairs = list(zip(ys, last[n:]))
     joined = [_joined(scan, *pair) for pair in pairs]
     tjoined = []
@@ -102,6 +147,35 @@ def linearize_in_blocks(scan: "Scan", size: int, primals: tuple, tangents: tuple
         full = [zeros(y.aval.tangent()) if t is None else t for y, t in zip(pair, tpair)]
         tjoined.append(_joined(scan, *full) if any(given(tpair)) else None)
     return (*last[:n], *joined), (*tlast[:n], *tjoined)
+
+
+def count_from(x: Array) -> int | None:
+    """The first of integers that count upwards, if a value is known to be such."""
+    if x.aval.ndim != 1 or x.dtype.kind not in "iu" or not x.size:
+        return None
+    if type(x) is ConcreteArray:
+        line = x._value
+        return int(line[0]) if bool((np.diff(line) == 1).all()) else None
+    if type(x) is not StageTracer:
+        return None
+    maker = makers(x.owner.eqns)
+    e = maker.get(x._var)
+    first = 0
+    if e is not None and e.prim.name == "add" and type(e.inputs[1]) is Literal:
+        first = int(e.inputs[1].value._value)  # type: ignore[attr-defined]
+        e = maker.get(e.inputs[0])  # type: ignore[arg-type]
+    return first if e is not None and isinstance(e.prim, Iota) else None
+
+
+def _line(length: int, first: int, dtype: np.dtype) -> Array:
+    """Integers that count upwards."""
+    return add(Iota(0, dtype, (length,))(), scalar(first, dtype))
+
+
+def _start(size: int, first: int, number: Array) -> list[Array]:
+    """The first of the integers of a block, of its number."""
+    dtype = number.aval.dtype
+    return [add(mul(number, scalar(size, dtype)), scalar(first, dtype))]
 
 
 def _reshape(x: Array, shape: tuple[int, ...]) -> Array:

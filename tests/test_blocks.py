@@ -74,9 +74,9 @@ def small(monkeypatch):
     used = []
     original = blocks.in_blocks
 
-    def counting(scan, size):
+    def counting(scan, size, counts):
         used.append(size)
-        return original(scan, size)
+        return original(scan, size, counts)
 
     monkeypatch.setattr(blocks, "in_blocks", counting)
     return used
@@ -154,3 +154,27 @@ def test_callbacks_are_called_once_for_each_round(small):
     fnx.effects_barrier()
     assert len(seen) == 12
     assert not small
+
+
+def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed():
+    """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
+    n = 120
+    index = np.arange(n)
+
+    def durbin(r):
+        def grow(k, state):
+            y, alpha, beta = state
+            beta = (1.0 - alpha * alpha) * beta
+            mirror = jnp.where(index < k, jnp.take(y, k - 1 - index, mode="clip"), 0.0)
+            past = jnp.where(index < k, jnp.take(r, k - 1 - index, mode="clip"), 0.0)
+            alpha = -(r[k] + jnp.sum(past * y)) / beta
+            return (y + alpha * mirror).at[k].set(alpha), alpha, beta
+
+        start = (jnp.zeros(n).at[0].set(-r[0]), -r[0], jnp.ones(()))
+        return jnp.sum(lax.fori_loop(1, n, grow, start)[0] ** 2)
+
+    r = jnp.asarray(0.4 * RNG.uniform(-1, 1, n) / np.sqrt(n))
+    lowered = fnx.jit(fnx.grad(durbin)).lower(r)
+    assert lowered.compile().memory_analysis().temp_size_in_bytes < 8 * n * n / 3
+    assert "workspace b" in lowered.as_text("kernel")
+    assert "int64" not in lowered.as_text("kernel")
