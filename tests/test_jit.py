@@ -517,3 +517,16 @@ def test_the_reference_backend():
     with fnx.core.config.backend("reference"):
         assert float(f(2.0)) == 8.0
     assert float(f(2.0)) == 8.0
+
+
+def test_loops_within_traced_branches_count_without_jit():
+    def f(which, x):
+        halve = lambda x: lax.fori_loop(0, 3, lambda i, c: c.at[i % 2].multiply(0.5), x)
+        return lax.switch(which, [halve, lambda x: x], x)
+
+    with fnx.disable_jit():
+        found = fnx.vmap(f)(jnp.array([0, 1]), jnp.ones((2, 4)))
+        total = lax.fori_loop(np.int32(1), np.int32(4), lambda i, c: c + i, np.int32(0))
+        halves = lax.fori_loop(0.5, 3.0, lambda i, c: c + i, 0.0)
+    np.testing.assert_array_equal(found, [[0.25, 0.5, 1.0, 1.0], [1.0] * 4])
+    assert (int(total), total.dtype, float(halves)) == (6, np.int32, 4.5)

@@ -293,15 +293,14 @@ def fori_loop(
         ((low.dtype, low.aval.weak_type), (high.dtype, high.aval.weak_type))
     )
     known = type(low) is ConcreteArray and type(high) is ConcreteArray
-    if config.disable_jit.value and known:
-        i = low
-        while i < high:
-            init_val = body_fun(i, init_val)
-            i = add(i, scalar(1, i.dtype))
-        return init_val
     if known:
         start, stop = low._value.item(), high._value.item()
         count = builtins.max(0, math.ceil(stop - start))
+        if config.disable_jit.value:  # also within what is traced, where sums would be traced
+            for k in range(count):
+                i = as_array(start + k) if weak else scalar(start + k, dtype)
+                init_val = body_fun(i, init_val)
+            return init_val
         bounds = "Python integers" if weak else dtypes.NAME[dtype]
         what = f"the body {name_of(body_fun)} of fori_loop over {bounds}"
 
