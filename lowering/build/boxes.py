@@ -6,22 +6,24 @@ hold for all elements, and thin slabs around it. So are a field's new inner valu
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.kernel import Buffer
 
 from . import fuse
 from .values import Handle, Pull, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
     from .builder import Builder
+    from .storage import Storage
 
-Box = tuple[
-    Shape, Shape, Callable[..., Expr], bool
-]  # low, high, value by index in it, whether added
+# low, high, value by index in it, whether added
+Box = tuple[Shape, Shape, Callable[..., Expr], bool]
 
 
 class Boxes(Pull):
@@ -119,11 +121,8 @@ def store(builder: "Builder", handle: Handle) -> None:
         slabs = _slabs(shape, low, high)
         regions = [(low, high), *(part for s in slabs for part in _split_last(state.boxes, *s))]
     for lo, hi in regions:
-
-        def value(*index: Expr, lo: Shape = lo, hi: Shape = hi) -> Expr:
-            return state.within(lo, hi, *index)
-
-        _region(builder, place, shape, lo, hi, value)
+        part = recipe.Piece(lo, hi, partial(state.within, lo, hi))
+        store_part(builder, place, shape, part, "boxes")
     builder.flush_writers()
     handle.state = place
 
@@ -135,7 +134,7 @@ def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | Non
         return None
     place = origin.state
     wanted = handle.target or handle.hint
-    if wanted is not None and not (wanted.buffer is place.buffer and wanted.base is place.base):
+    if wanted is not None and not wanted.is_at(place):
         return None
     index = tuple(scalar.var("int64") for _ in handle.shape)
     for low, _, value, _ in state.boxes:
@@ -178,24 +177,25 @@ def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
     return found
 
 
-def _region(
-    builder: "Builder", place: Any, shape: Shape, lo: Shape, hi: Shape, fn: Callable[..., Expr]
+def store_part(
+    builder: "Storage", place: Stored, shape: Shape, part: recipe.Piece, name: str
 ) -> None:
-    extent = tuple(h - l for l, h in zip(lo, hi, strict=True))
+    """Compute a box of an array of some shape in its place: now if it is small, else in a group."""
+    extent = tuple(h - l for l, h in zip(part.lo, part.hi, strict=True))
     if 0 in extent:
         return
 
     def at(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, lo, strict=True))
+        return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, part.lo, strict=True))
 
     def value(*index: Expr) -> Expr:
-        return fn(*at(index))
+        return part.fn(*at(index))
 
-    def target(*index: Expr) -> tuple[Any, Expr]:
+    def target(*index: Expr) -> tuple[Buffer, Expr]:
         return place.buffer, place.position(shape, at(index))
 
     if fuse.is_small(extent):
         for ix in static_indices(extent):
             builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
     else:
-        builder.member(extent, value, None, "boxes", target)
+        builder.member(extent, value, None, name, target)

@@ -93,6 +93,3 @@ def _position(e: Expr, k: int) -> Expr | None:
         return None
     position, number = e.args[0].args
     return position if number.op == "size" and number.attr == k else None
-
-
-__all__ = ["in_memory"]

@@ -28,9 +28,7 @@ class Folds(Nests):
         group = self.group
         axes = group.axes or ()
         kept = [k for k in range(len(group.shape)) if k not in axes]
-        results = 1
-        for k in kept:
-            results *= group.shape[k]
+        results = prod(group.shape[k] for k in kept)
         inner = self._contiguous() if len(axes) < len(group.shape) else None
         if results <= fuse.SMALL:
             side_by_side = kept == [len(group.shape) - 1] or kept == [inner] and self._moves(inner)
@@ -340,9 +338,8 @@ class Folds(Nests):
                 handle.state = stored
                 position = stored.position(handle.shape, self._kept_index(f, handle))
                 after.append(Store(stored.buffer, position, a))
-        reassociate = all(f.fold.reassociate for f in group.folds)
         dims = [(group.vars[k], group.shape[k]) for k in axes]
-        row = [*self._fold_loops(dims, body, accs, init, nexts, reassociate), *after]
+        row = [*self._fold_loops(dims, body, accs, init, nexts, self._reassociates()), *after]
         for k in reversed(kept):
             row = [Loop(group.vars[k], scalar.size(group.shape[k]), row)]
         self.outer_kept = True

@@ -1,4 +1,7 @@
-"""The heuristics of fusion, all of them: what is kept in registers, recomputed, stored, unrolled."""
+"""The heuristics of fusion: what is kept in registers, recomputed, stored, unrolled.
+
+What passes over finished nests ask for stands with them.
+"""
 
 from math import prod
 
@@ -55,8 +58,6 @@ _COSTLY |= dict.fromkeys(
     ).split(),
     20,
 )
-
-
 _COSTLY |= dict.fromkeys(
     (
         "bessel_j cosine_integral dawsn erfcx expi expn fresnel_cosine fresnel_sine hyp1f1 hyp2f1 igamma "
@@ -78,12 +79,7 @@ def is_small(shape: tuple[int, ...]) -> bool:
 
 def is_bulk(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     """Whether a part is at least half of an array."""
-    size = 2
-    for n in part:
-        size *= n
-    for n in whole:
-        size //= max(n, 1)
-    return size >= 1
+    return 2 * prod(part) >= prod(whole) > 0
 
 
 def spreads(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:

@@ -17,7 +17,7 @@ from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
 from . import fuse, reuse, short, tiles
-from .values import Folding, Handle, NeedsFlush, Pending, Shape
+from .values import Handle, NeedsFlush, Pending, Shape
 
 
 def squeezed(shape: Shape) -> Shape:
@@ -272,6 +272,3 @@ def _with_known_strides(body: list[Stmt]) -> list[Stmt]:
             found[e] = scalar.const(e.attr, "int64")
     anew = replacing(found)
     return [walk.rewritten(s, anew) for s in body]
-
-
-__all__ = ["FoldMember", "Folding", "Group", "Member", "Nests"]

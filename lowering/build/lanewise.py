@@ -17,8 +17,8 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import formats
 
 from . import boxes, fuse, points
-from .groups import Folding, FoldMember, places
-from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, memoised, static_indices
+from .groups import FoldMember, places
+from .values import Handle, Pending, Pull, Shape, Stored, memoised, static_indices
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -257,17 +257,11 @@ def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
 
 def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
     """Make the elements of a value members of the open group of its lanes."""
-    while True:
-        group = builder.group_of(lanes(out.shape))
-        if group.is_full():
-            builder.flush(group)
-            continue
-        try:
-            made = [(at, fn(*group.index(out.shape, at=at))) for at in places(out.shape)]
-        except NeedsFlush as stop:
-            builder.flush(stop.group)
-            continue
-        break
+    group, made = builder.in_group(
+        lanes(out.shape),
+        lambda g: [(at, fn(*g.index(out.shape, at=at))) for at in places(out.shape)],
+        lambda g: not g.is_full(),
+    )
     for at, expr in made:
         group.add_element(out, fn, expr, builder.scope.position, name, at)
     out.state = Pending(group, fn)
@@ -295,26 +289,11 @@ def fold(
         return False
     if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
         return False
-    few = prod(n for n in r.shape if n <= fuse.SMALL) <= fuse.PROBLEM
-    if not few:
+    if prod(n for n in r.shape if n <= fuse.SMALL) > fuse.PROBLEM:
         return False
     axes = tuple(range(len(shape)))
     total = recipe.Fold(shape, axes, r.init * outs[0].size, *_totals(r), r.reassociate)
-    while True:
-        group = builder.group_of(shape)
-        if group.folds and group.axes != axes:
-            builder.flush(group)
-            continue
-        try:
-            total.fn(*group.index(shape))
-        except NeedsFlush as stop:
-            builder.flush(stop.group)
-            continue
-        break
-    group.axes = axes
-    group.folds.append(_Totals(total, outs, eqn.prim.name))
-    for h in outs:
-        h.state = Folding(group)
+    builder.join_folds(_Totals(total, outs, eqn.prim.name), axes)
     return True
 
 

@@ -11,13 +11,11 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
 from . import fuse
 
-# Operands whose memory the results may take: number of the first, and how many (None: by field).
+# Results that may take the memory of the first operand.
 _UPDATES = frozenset(
     "dynamic_update_slice dynamic_slice_add slice_set slice_add scatter scatter-add scatter-mul "
     "scatter-min scatter-max".split()
 )
-
-
 _BOXES = ("slice_set", "slice_add")
 
 

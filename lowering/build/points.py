@@ -8,13 +8,13 @@ from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.formats import itemsize
-from fnx.lowering.ir.kernel import Buffer, Eval, Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Eval, Fill, Loop, Ref, Stmt, Store
 
-from . import fuse, views
-from .groups import Folding, FoldMember, squeezed
-from .values import Handle, NeedsFlush, Pending, Pull, Shape, Stored, static_indices
+from . import boxes, fuse, views
+from .groups import FoldMember, squeezed
+from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -65,8 +65,7 @@ def _reads_carry(builder: "Storage", h: Handle) -> bool:
     places = builder.scope.wished
     if not places or not isinstance(h.state, Pull):
         return False
-    index = tuple(scalar.var("int64") for _ in h.shape)
-    return not places.isdisjoint(buffers_read([builder.evaluated(lambda: h(*index))]))
+    return not places.isdisjoint(builder.sources(h))
 
 
 def _reads_column(builder: "Storage", h: Handle) -> bool:
@@ -75,13 +74,7 @@ def _reads_column(builder: "Storage", h: Handle) -> bool:
         return False
     index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in h.shape)
     last = next((i for i in reversed(index) if i.op == "var"), None)
-    todo, seen = [builder.evaluated(lambda: h(*index))], set()
-    while todo:
-        e = todo.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        todo.extend(e.args)
+    for e in nodes([builder.evaluated(lambda: h(*index))]):
         if e.op == "load":
             at = views.linear(e.args[0], {id(last): 0})
             if at is None or abs(at[1].get(0, 0)) > 1:
@@ -153,24 +146,7 @@ def pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
 def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
     stored = out.target or builder.new_stored(out)
     for p in r.pieces:
-        extent = tuple(h - l for l, h in zip(p.lo, p.hi, strict=True))
-        if 0 in extent:
-            continue
-
-        def at(*index: Expr, lo: Shape = p.lo) -> tuple[Expr, ...]:
-            return tuple(scalar.add(i, scalar.size(l)) for i, l in zip(index, lo, strict=True))
-
-        def value(*index: Expr, fn: Callable = p.fn, at: Callable = at) -> Expr:
-            return fn(*at(*index))
-
-        def target(*index: Expr, at: Callable = at) -> tuple[Buffer, Expr]:
-            return stored.buffer, stored.position(out.shape, at(*index))
-
-        if fuse.is_small(extent):
-            for ix in static_indices(extent):
-                builder.put(*target(*ix), builder.evaluated(lambda ix=ix, value=value: value(*ix)))
-        else:
-            builder.member(extent, value, None, eqn.prim.name, target)
+        boxes.store_part(builder, stored, out.shape, p, eqn.prim.name)
     # The pieces are stored by groups that are still open: close those before anyone reads.
     builder.flush_writers()
     out.state = stored
@@ -201,21 +177,7 @@ def fold(
         return
     keep = [k for k, n in enumerate(r.shape) if n != 1]
     axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
-    while True:
-        group = builder.group_of(r.shape)
-        if group.folds and group.axes != axes:
-            builder.flush(group)
-            continue
-        try:
-            r.fn(*group.index(r.shape))  # only to see what stands in the way
-        except NeedsFlush as stop:
-            builder.flush(stop.group)
-            continue
-        break
-    group.axes = axes
-    group.folds.append(FoldMember(r, outs, eqn.prim.name))
-    for h in outs:
-        h.state = Folding(group)
+    builder.join_folds(FoldMember(r, outs, eqn.prim.name), axes)
 
 
 def _constant(builder: "Storage", out: Handle, value: Expr) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fnx.core import recipe, scalar
 from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
 
 from . import fuse, views
@@ -158,7 +159,7 @@ class Plan:
 def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     inner = tuple(_merged(sorted(axes[kept:], key=lambda a: (-a.left, -a.right))))
     outer = _merged(sorted(axes[:kept], key=lambda a: (-a.out, -a.left)))
-    width = fuse.VECTOR // _bytes(dtype)
+    width = fuse.VECTOR // itemsize(dtype)
     one = Axis(1, 0, 0, 1)
     lane = max(outer, key=lambda a: _worth(a, width), default=one)
     columns = [a for a in outer if a.left == 0 and a.size > 1]
@@ -170,10 +171,6 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     lanes = _lanes(lane.size, width, packs)
     rest = tuple(a for a in outer if a is not lane)
     return Plan(rest, inner, lane, lanes, _tile(rest, lane), packs)
-
-
-def _bytes(dtype: str) -> int:
-    return next((n for n in (8, 4, 2) if dtype.endswith(str(8 * n))), 1)
 
 
 def _worth(a: Axis, width: int) -> int:
@@ -290,13 +287,10 @@ def _emit(
     body.append(_written(plan, points, acc, stored.buffer, starts[2], out.dtype))
     for i, n in reversed(loops):
         body = [Loop(i, scalar.size(n), body)]
-    work = out.size
-    for a in plan.summed:
-        work *= a.size
+    sums = [a.size for a in plan.summed]
     first = body[0]
     assert isinstance(first, Loop)
-    first.parallel = work >= fuse.PARALLEL_WORK
-    sums = [a.size for a in plan.summed]
+    first.parallel = out.size * prod(sums) >= fuse.PARALLEL_WORK
     builder.emit_nest(["products"], body, [], f"{list(out.shape)} sums of {sums} products")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
 from .values import Handle, NeedsFlush, Pull, Stored
@@ -56,15 +56,9 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
 def _reads(exprs: list[Expr]) -> dict[Buffer, set[int]]:
     """The indices (ids of interned expressions) at which each buffer is read."""
     found: dict[Buffer, set[int]] = {}
-    seen: set[int] = set()
-    todo = list(exprs)
-    while todo:
-        e = todo.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            if e.op == "load":
-                found.setdefault(e.attr, set()).add(id(e.args[0]))
-            todo.extend(e.args)
+    for e in nodes(exprs):
+        if e.op == "load":
+            found.setdefault(e.attr, set()).add(id(e.args[0]))
     return found
 
 

@@ -185,6 +185,3 @@ def _node(e: Expr, args: list[Expr]) -> Expr:
     if e.op in ("add", "sub", "mul", "lt", "le", "gt", "ge", "eq", "ne") and e.attr is None:
         return scalar.apply(e.op, *args)
     return scalar.node(e.op, e.dtype, tuple(args), e.attr)
-
-
-__all__ = ["cut"]

@@ -1,7 +1,7 @@
 """Where values are while a program is built: registers, memory, open groups; and how they move."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
@@ -11,8 +11,9 @@ from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Sto
 
 from . import boxes, fuse, lanewise, splits
 from .folds import Folds
-from .groups import Folding, Group, Member, Nests, squeezed
+from .groups import FoldMember, Group, Member, Nests, squeezed
 from .values import (
+    Folding,
     Handle,
     NeedsFlush,
     Pending,
@@ -23,6 +24,8 @@ from .values import (
     memoised,
     static_indices,
 )
+
+Made = TypeVar("Made")
 
 
 class Scope:
@@ -82,12 +85,17 @@ class Storage:
         """Store one element."""
         self.emit(Store(buffer, position, value))
 
+    def put_all(self, target: Stored, elements: Sequence[Expr]) -> None:
+        """Store a small array."""
+        for k, e in enumerate(elements):
+            self.put(target.buffer, scalar.add(target.base, scalar.size(k)), e)
+
     def emit_nest(
         self,
         names: Sequence[str],
         body: list[Stmt],
         results: list[Expr],
-        note: str = "",
+        note: str,
         plain: list[Stmt] | None = None,
     ) -> None:
         if self.depth:
@@ -171,18 +179,44 @@ class Storage:
         name: str,
         target: Callable | None = None,
     ) -> None:
-        while True:
-            group = self.group_of(shape)
-            member = Member(shape, fn, handle, self.scope.position, name, target)
-            try:
-                member.expr = fn(*group.index(shape))
-            except NeedsFlush as stop:
-                self.flush(stop.group)
-                continue
-            break
+        member = Member(shape, fn, handle, self.scope.position, name, target)
+        group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)))
         group.members.append(member)
         if handle is not None:
             handle.state = Pending(group, memoised(fn))
+
+    def join_folds(self, folds: FoldMember, axes: tuple[int, ...]) -> None:
+        """Reduce over axes of the open group of a shape, which has no other folds than over these."""
+        fold = folds.fold
+        group, _ = self.in_group(
+            fold.shape,
+            lambda g: fold.fn(*g.index(fold.shape)),  # only to see what stands in the way
+            lambda g: not g.folds or g.axes == axes,
+        )
+        group.axes = axes
+        group.folds.append(folds)
+        for h in folds.handles:
+            h.state = Folding(group)
+
+    def in_group(
+        self,
+        shape: Shape,
+        make: Callable[[Group], Made],
+        fits: Callable[[Group], bool] = lambda group: True,
+    ) -> tuple[Group, Made]:
+        """The open group of a shape, and what `make` builds in it.
+
+        Groups that stand in the way, and one that does not fit, are closed before.
+        """
+        while True:
+            group = self.group_of(shape)
+            if not fits(group):
+                self.flush(group)
+                continue
+            try:
+                return group, make(group)
+            except NeedsFlush as stop:
+                self.flush(stop.group)
 
     def group_of(self, shape: Shape) -> Group:
         key = squeezed(shape)
@@ -265,9 +299,7 @@ class Storage:
             self.flush(handle.state.group)
         if isinstance(handle.state, Registers):
             stored = handle.target or self.new_stored(handle)
-            for k, e in enumerate(handle.state.elements):
-                position = scalar.add(stored.base, scalar.size(k))
-                self.emit(Store(stored.buffer, position, e))
+            self.put_all(stored, handle.state.elements)
             return stored  # the registers stay: they are the better copy
         assert isinstance(handle.state, Stored), handle
         return handle.state
@@ -312,14 +344,12 @@ class Storage:
         if isinstance(handle.state, Pull):
             self.load_registers(handle)
         if isinstance(handle.state, Registers):
-            for k, e in enumerate(handle.state.elements):
-                self.emit(Store(target.buffer, scalar.add(target.base, scalar.size(k)), e))
+            self.put_all(target, handle.state.elements)
             return
         source = handle.state
         assert isinstance(source, Stored)
-        if source.buffer is target.buffer and source.base is target.base:
-            return
-        self.copy(target, source, handle.size)
+        if not source.is_at(target):
+            self.copy(target, source, handle.size)
 
     def copy(self, target: Stored, source: Stored, size: int) -> None:
         if size:
@@ -348,15 +378,16 @@ class Storage:
         for h in inputs:
             if isinstance(h.state, Pull) and not fuse.is_small(h.shape):
                 counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
-                if h.state.cost <= fuse.CHEAP * counts and not self.pulls_from_memory(h):
+                if h.state.cost <= fuse.CHEAP * counts and not self.sources(h):
                     continue
             self.settle(h)
         self.flush_all()
         return list(inputs)
 
-    def pulls_from_memory(self, h: Handle) -> bool:
+    def sources(self, h: Handle) -> frozenset[Buffer]:
+        """The buffers that are read where an element of a value is."""
         index = tuple(scalar.var("int64") for _ in h.shape)
-        return bool(buffers_read([self.evaluated(lambda: h(*index))]))
+        return buffers_read([self.evaluated(lambda: h(*index))])
 
     def adopt(self, out: Handle, made: Handle) -> None:
         """Take the result of a region as the value of an equation's output."""
@@ -391,8 +422,7 @@ class Storage:
         while scope is not None:
             for handle in list(scope.waiting()):
                 if handle.last_use > scope.position and isinstance(handle.state, Pull):
-                    index = tuple(scalar.var("int64") for _ in handle.shape)
-                    if buffer in buffers_read([self.evaluated(lambda h=handle, i=index: h(*i))]):
+                    if buffer in self.sources(handle):
                         self.store(handle)
             scope = scope.outer
         self.flush_all()

@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
+from fnx.lowering.ir.expressions import depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
 from . import fuse, splits, views
-from .values import (
-    Handle,
-    Pull,
-    Registers,
-    Stored,
-    static_indices,
-)
+from .values import Handle, Pull, Registers, Stored, static_indices
 
 if TYPE_CHECKING:
     from .builder import Builder
@@ -43,7 +37,7 @@ def update(
         if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
             for h in inputs:
                 if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
-                    if _reads_from(builder, h, operand.wish):
+                    if operand.wish.buffer in builder.sources(h):
                         builder.store(h)
         builder.store_reusing(operand)
     for h in inputs:  # values and indices are read while memory is written: have them ready
@@ -125,12 +119,7 @@ def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
         return False
     if isinstance(h.state, Stored):
         return False
-    return not isinstance(h.state, Pull) or _reads_from(builder, h, operand.state)
-
-
-def _reads_from(builder: "Builder", h: Handle, place: Stored) -> bool:
-    index = tuple(scalar.var("int64") for _ in h.shape)
-    return place.buffer in buffers_read([builder.evaluated(lambda: h(*index))])
+    return not isinstance(h.state, Pull) or operand.state.buffer in builder.sources(h)
 
 
 def place_of_update(builder: "Builder", operand: Handle, out: Handle) -> Stored:
@@ -149,8 +138,7 @@ def place_of_update(builder: "Builder", operand: Handle, out: Handle) -> Stored:
 
 
 def _is_at(operand: Handle, place: Stored) -> bool:
-    state = operand.state
-    return isinstance(state, Stored) and (state.buffer, state.base) == (place.buffer, place.base)
+    return isinstance(operand.state, Stored) and operand.state.is_at(place)
 
 
 def _in_place(operand: Handle, out: Handle) -> bool:
@@ -158,7 +146,7 @@ def _in_place(operand: Handle, out: Handle) -> bool:
     state, target = operand.state, out.target or out.hint
     if not isinstance(state, Stored):
         return False
-    return target is None or (state.buffer is target.buffer and state.base is target.base)
+    return target is None or state.is_at(target)
 
 
 def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
@@ -281,8 +269,8 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
                 out.state = Registers([])
         return
     if all(fuse.is_small(out.shape) for out in outs):
-        builder_columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
-        for out, column in zip(outs, builder_columns, strict=True):
+        columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
+        for out, column in zip(outs, columns, strict=True):
             builder.settle_registers(out, column)
         return
     places = [out.target or builder.new_stored(out) for out in outs]

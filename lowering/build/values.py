@@ -54,6 +54,10 @@ class Stored(State):
     def position(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return scalar.add(self.base, scalar.linear_index(index, shape))
 
+    def is_at(self, other: "Stored") -> bool:
+        """Whether two arrays of one shape are the same elements of memory."""
+        return self.buffer is other.buffer and self.base is other.base
+
     def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return scalar.load(self.buffer, self.position(shape, index), self.buffer.dtype)
 

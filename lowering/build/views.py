@@ -4,6 +4,7 @@ Transposes, slices and broadcasts of stored arrays are such; a library can read 
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
@@ -50,9 +51,7 @@ def view(builder: "Builder", h: Handle) -> View | None:
 Linear = tuple[Expr, dict[int, int]] | None
 
 
-def linear(
-    e: Expr, axes: dict[int, int], known: dict[Expr, Linear] | None = None
-) -> tuple[Expr, dict[int, int]] | None:
+def linear(e: Expr, axes: dict[int, int], known: dict[Expr, Linear] | None = None) -> Linear:
     """An index as a part that depends on no axis, and multiples of axes.
 
     `known` remembers, so that what many share is walked once.
@@ -159,7 +158,7 @@ def matrices(v: View, shape: Shape, rows: Sequence[int], cols: Sequence[int]) ->
     down, right = collapsed(shape, v.strides, rows), collapsed(shape, v.strides, cols)
     if down is None or right is None:
         return None
-    m, n = _count(shape, rows), _count(shape, cols)
+    m, n = (prod(shape[k] for k in axes) for axes in (rows, cols))
     if (right == 1 or n == 1) and (m == 1 or down >= n):
         return Matrices(v, False, max(n, 1) if m == 1 else down)
     if (down == 1 or m == 1) and (n == 1 or right >= m):
@@ -167,17 +166,10 @@ def matrices(v: View, shape: Shape, rows: Sequence[int], cols: Sequence[int]) ->
     return None
 
 
-def _count(shape: Shape, axes: Sequence[int]) -> int:
-    total = 1
-    for k in axes:
-        total *= shape[k]
-    return total
-
-
 def offset(t: Expr, lead: Shape, strides: Sequence[int]) -> Expr:
     """Where item `t` of a stack begins."""
     if len(lead) > 1 and all(s == strides[k + 1] * lead[k + 1] for k, s in enumerate(strides[:-1])):
-        lead, strides = (_count(lead, range(len(lead))),), strides[-1:]
+        lead, strides = (prod(lead),), strides[-1:]
     total = scalar.size(0)
     for k in reversed(range(len(lead))):
         t, i = scalar.divmod_size(t, lead[k]) if k else (t, t)

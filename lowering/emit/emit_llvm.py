@@ -50,7 +50,6 @@ def emit(program: Program) -> Emitted:
     """The LLVM module of a program."""
     module = Module(homes=stack_homes(program), has_half=has_half(), inlined=inlined(program))
     body = Body(module, top=True)
-    body.kernels = []
     body.run(program.body, ())
     body.put("ret i32 0")
     for label, code in (("cancelled", 1), ("failed", 2)):
@@ -146,13 +145,12 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
 class Body(Flow):
     """A function whose code is statements: the entry, a nest, the body of a parallel loop."""
 
-    kernels: list[tuple[str, str, str]]
-
     def __init__(
         self, module: Module, parent: Function | None = None, home: Any = None, top: bool = False
     ):
         super().__init__(module, parent, home, top)
         self.shares = isinstance(home, kernel.Nest)  # may still hand a loop to threads
+        self.kernels: list[tuple[str, str, str]] = []  # of the entry
 
     def statements(self, body: Sequence[Stmt]) -> None:
         """Print a block."""

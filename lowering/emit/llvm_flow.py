@@ -189,7 +189,7 @@ class Flow(Function):
         self.jump(head)
         self.start(head)
         polls = s.poll
-        (count,), count_at = self.phis(["int64"] if polls else []) if polls else ((None,), 0)
+        (count,), count_at = self.phis(["int64"]) if polls else ((None,), 0)
         carried, at = self.phis(dtypes)
         with self.scope():
             for variable, name in zip(s.carries, carried, strict=True):
