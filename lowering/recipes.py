@@ -10,14 +10,14 @@ from fnx.lowering.build import boxes, branches, fuse, lanewise, points, products
 from fnx.lowering.build.builder import Builder
 from fnx.lowering.build.values import Handle, Shape
 from fnx.lowering.ir.kernel import CallHost, Ref
-from fnx.lowering.routines import blas, search
+from fnx.lowering.routines import search, table
 
 
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
     if builder.scope.position in builder.scope.lanewise:
         is_routine = isinstance(r, recipe.Library)
-        made = blas.functions(r, outs) if is_routine else lanewise.functions(builder, r, outs)
+        made = table.functions(r, outs) if is_routine else lanewise.functions(builder, r, outs)
         if made is not None:
             for out, fn in zip(outs, made, strict=True):
                 lanewise.values(builder, eqn, out, fn)
@@ -29,26 +29,19 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             points.reshape(builder, r, outs[0])
         case recipe.Pieces():
             points.pieces(builder, eqn, r, outs[0])
-        case recipe.Fold() if lanewise.fold(builder, eqn, r, inputs, outs):
-            pass
         case recipe.Fold():
-            points.fold(builder, eqn, r, inputs, outs)
+            if not lanewise.fold(builder, eqn, r, inputs, outs):
+                points.fold(builder, eqn, r, inputs, outs)
         case recipe.Cumulative():
             updates.cumulative(builder, r, outs, eqn.prim.name)
         case recipe.Search():
             search.search(builder, r, outs[0], eqn.prim.name)
-        case recipe.Update() if boxes.extends(
-            r, r.operand, outs[0], id(eqn) in builder.scope.chains
-        ):  # type: ignore[arg-type]
-            boxes.extend(builder, r, r.operand, outs[0])  # type: ignore[arg-type]
-        case recipe.Update() if updates.is_anew(builder, r, inputs, outs[0]):
-            points.store_pieces(builder, eqn, boxes.pieces(r, outs[0].shape), outs[0])
         case recipe.Update():
-            updates.update(builder, r, inputs, outs[0], eqn.prim.name)
+            _update(builder, eqn, r, inputs, outs[0])
         case recipe.Products():
             products.products(builder, r, outs[0])
-        case recipe.Library() if blas.known(r):
-            blas.library(builder, r, outs)
+        case recipe.Library() if table.known(r):
+            table.library(builder, r, outs)
         case recipe.Host() | recipe.Library():
             _host(builder, eqn, inputs, outs)
         case recipe.Call():
@@ -61,6 +54,19 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             regions.loop(builder, r, inputs, outs)
         case _:
             raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
+
+
+def _update(
+    builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Handle], out: Handle
+) -> None:
+    """In one pass with those that follow, as a new array, or in place."""
+    operand: Handle = r.operand  # type: ignore[assignment]
+    if boxes.extends(r, operand, out, chained=id(eqn) in builder.scope.chains):
+        boxes.extend(builder, r, operand, out)
+    elif updates.is_anew(builder, r, inputs, out):
+        points.store_pieces(builder, eqn, boxes.pieces(r, out.shape), out)
+    else:
+        updates.update(builder, r, inputs, out, eqn.prim.name)
 
 
 def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> None:

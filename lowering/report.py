@@ -40,7 +40,7 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
     """The compile report."""
     stmts = list(walk.statements(program.body))
     kernels = [s for s in stmts if isinstance(s, Nest)]
-    loops = [s for s in stmts if isinstance(s, (Loop, While)) and getattr(s, "poll", False)]
+    loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.poll]
     lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} outer loops"]
     lines += [f"  kernel {k.name}: {k.note}" for k in kernels]
     lines += [f"  library call {s.symbol}" for s in stmts if isinstance(s, CallLibrary)]

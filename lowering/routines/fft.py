@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
 
-def known(r: recipe.Library) -> bool:
+def known() -> bool:
     """Whether NumPy has the loops that the driver calls."""
     return pocketfft.loops() is not None
 

@@ -243,27 +243,26 @@ def _merge(
         ],
         unroll=1,
     )
-    # What is left in the middle, when one run is longer.
-    k, x, y = (scalar.var("int64", v) for v in ("k", "i", "j"))
-    (c, d), let_rest = named_groups([read(x), read(y)])
-    in_left, in_right = scalar.compare("le", x, i2), scalar.compare("le", y, j2)
-    take = order.either(order.negated(in_left), scalar.logical_and(in_right, less(d, c)))
-    body: list[Stmt] = [let_rest, *store(scalar.add(target, k), chosen(take, d, c))]
-    rest = While(
-        [],
-        scalar.compare("lt", k, scalar.sub(hi, steps)),
-        body,
-        [k, x, y],
-        [scalar.add(lo, steps), i, j],
-        [
-            scalar.add(k, ONE),
-            scalar.add(x, as_int(order.negated(take))),
-            scalar.add(y, as_int(take)),
-        ],
-        poll=False,
-    )
+
+    def middle() -> Stmt:
+        """What is left, when one run is longer."""
+        k, x, y = (scalar.var("int64", v) for v in ("k", "i", "j"))
+        (c, d), let = named_groups([read(x), read(y)])
+        in_left, in_right = scalar.compare("le", x, i2), scalar.compare("le", y, j2)
+        take = order.either(order.negated(in_left), scalar.logical_and(in_right, less(d, c)))
+        nexts = [ONE, as_int(order.negated(take)), as_int(take)]
+        return While(
+            [],
+            scalar.compare("lt", k, scalar.sub(hi, steps)),
+            [let, *store(scalar.add(target, k), chosen(take, d, c))],
+            [k, x, y],
+            [scalar.add(lo, steps), i, j],
+            [scalar.add(v, by) for v, by in zip((k, x, y), nexts, strict=True)],
+            poll=False,
+        )
+
     crossed = scalar.logical_and(
         scalar.compare("lt", mid, hi), less(read(mid), read(scalar.sub(mid, ONE)))
     )
     copy = memory.copy(scalar.add(target, lo), scalar.add(source, lo), scalar.sub(hi, lo))
-    return [If(crossed, [both, rest], copy)]
+    return [If(crossed, [both, middle()], copy)]

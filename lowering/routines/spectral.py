@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle, Stored
-from fnx.lowering.ir.kernel import Copy, Fill, If, Loop, Ref, Stmt
+from fnx.lowering.ir.kernel import Buffer, Copy, Fill, If, Loop, Ref, Stmt
 
 from .stacks import (
     REAL,
@@ -199,6 +199,12 @@ def _all_finite(stored: Stored, start: Expr, size: int) -> tuple[Stmt, Expr]:
     return Loop(i, scalar.size(size), [], [good], [start_value], [now]), good
 
 
+def _if_finite(good: Expr, call_: Stmt, failed: Buffer, fills: list[tuple[Ref, int]]) -> If:
+    """A call for a matrix of finite numbers; else, and where the call fails, results are nan."""
+    checked = fill_if(not_zero(failed, ZERO), *fills)
+    return If(good, [call_, checked], checked.then)
+
+
 def eig(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     a: Handle = r.operands[0]  # type: ignore[assignment]
     left, right = r.params
@@ -230,8 +236,7 @@ def eig(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         geev = call(builder, symbol("geev", dtype), args, [*[x.buffer for x in written], failed])
         fills = [(x, n) for x in found]
         fills += [(v, n * n) for v, wanted in zip(vectors, (left, right), strict=True) if wanted]
-        nans = fill_if(scalar.const(True, "bool"), *fills).then
-        return [check, If(good, [geev, fill_if(not_zero(failed, ZERO), *fills)], nans)]
+        return [check, _if_finite(good, geev, failed, fills)]
 
     each(builder, count, one)
     _eig_results(builder, outs, w, [s for s, x in zip(sides, (left, right), strict=True) if x])
@@ -314,8 +319,7 @@ def schur(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         written = [matrix, sdim, *w, z, ignored, *([reals] if complex_ else [])]
         gees = call(builder, symbol("gees", dtype), args, [*[x.buffer for x in written], failed])
         fills = [(here, n * n)] + ([(vectors, n * n)] if wants_vectors else [])
-        nans = fill_if(scalar.const(True, "bool"), *fills).then
-        return [check, If(good, [gees, fill_if(not_zero(failed, ZERO), *fills)], nans)]
+        return [check, _if_finite(good, gees, failed, fills)]
 
     each(builder, count, one)
     for out, s in zip(outs, (matrix, z), strict=False):

@@ -5,10 +5,12 @@ column-major. Where that does not matter, a routine is told that it sees transpo
 works on transposed copies.
 """
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
+from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.build.values import Handle, Stored
 from fnx.lowering.build.views import Matrices, View, matrices, offset, view
@@ -122,12 +124,7 @@ def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]
     lead = a.ndim - 2
     v = view(builder, a)
     found = v and matrices(v, a.shape, (lead,), (lead + 1,))
-    if not found:
-        v = view(builder, Handle(a.shape, a.dtype, builder.store(a)))
-        assert v is not None
-        found = matrices(v, a.shape, (lead,), (lead + 1,))
-    assert found
-    return found, list(found.view.strides[:lead])
+    return (found, list(found.view.strides[:lead])) if found else _rows(builder, a)
 
 
 def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
@@ -150,20 +147,16 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
     lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
     out.state = lives
     lead = tuple(a.shape[:-2])
-    form = _Triangle(lower != matrix.transposed, transposing != matrix.transposed, unit)
-    form.conjugated = conjugating and transposing
-    if form.conjugated and matrix.transposed:  # conj(A^T) of a transposed one: no such option
-        again = Handle(a.shape, a.dtype, builder.store(a))
-        v = view(builder, again)
-        assert v is not None
-        matrix, strides = _rows(v, again), list(v.strides[: len(lead)])
-        form = _Triangle(lower, transposing, unit)
-        form.conjugated = True
+    conjugated = conjugating and transposing
+    if conjugated and matrix.transposed:  # conj(A^T) of a transposed one: no such option
+        matrix, strides = _rows(builder, a)  # type: ignore[arg-type]
+    flip = matrix.transposed
+    form = _Triangle(lower != flip, transposing != flip, unit, conjugated)
 
     count = prod(lead)
     if left and b.shape[-1] == 1 and count > 1 and not any(strides) and irvectors.exists(b.dtype):
         # One matrix for all vectors, which lie in rows: X op(A)' = B.
-        form.transposing = not form.transposing
+        form = replace(form, transposing=not form.transposing)
         address, rows = Ref(matrix.view.buffer, matrix.view.base), at(lives)
         call_ = _trsm(builder, form, address, matrix.leading, rows, lives, (count, n), False)
         builder.emit(call_)
@@ -180,18 +173,23 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
     finish(builder, out)
 
 
-def _rows(v: View, h: Any) -> Matrices:
-    found = matrices(v, h.shape, (h.ndim - 2,), (h.ndim - 1,))
-    assert found is not None
-    return found
+def _rows(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]]:
+    """The same of matrices that are stored in rows for it, if they are not yet."""
+    lead = a.ndim - 2
+    v = view(builder, Handle(a.shape, a.dtype, builder.store(a)))
+    found = v and matrices(v, a.shape, (lead,), (lead + 1,))
+    assert found
+    return found, list(found.view.strides[:lead])
 
 
+@dataclass(frozen=True)
 class _Triangle:
     """A triangular factor as it lies in rows: which half, what is done to it first."""
 
-    def __init__(self, lower: bool, transposing: bool, unit: bool):
-        self.lower, self.transposing, self.unit = lower, transposing, unit
-        self.conjugated = False
+    lower: bool
+    transposing: bool
+    unit: bool
+    conjugated: bool = False
 
 
 def _trsm(

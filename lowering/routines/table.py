@@ -1,4 +1,4 @@
-"""Library recipes: who makes native code of each, and on which dtypes."""
+"""The table of library recipes: which routine makes native code of each, and on which dtypes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ _OWN = frozenset({"cholesky_tangent", "cholesky_cotangent"})  # that LAPACK does
 def known(r: recipe.Library) -> bool:
     """Whether there is native code for it; if not, the primitive's impl is called on the host."""
     if r.name in fft.ROUTINES:
-        return fft.known(r)
+        return fft.known()
     if r.name in _ANY_DTYPE or r.name in _INTEGERS:
         return True
     if r.name in _OWN:
