@@ -350,7 +350,6 @@ def transpose_jaxpr(
 
 __all__ = [
     "Linearize",
-    "Literal",
     "Tape",
     "backward_jaxpr",
     "linearize",

@@ -140,11 +140,11 @@ def _summed(
     if any(v.aval.shape == s.versions[0].aval.shape for v in stored for s in sums):
         return None
     parts = assemble(forward, linear, len(wanted), mask, stored, hand)
-    own = Jaxpr(scan.jaxpr.inputs, scan.jaxpr.eqns, scan.jaxpr.outs)
+    given = scan.jaxpr.inputs
     own = Jaxpr(
-        [*scan.parts(own.inputs)[0], *more[:-1], *own.inputs[scan.consts :], number],
-        own.eqns,
-        own.outs,
+        [*given[: scan.consts], *more[:-1], *given[scan.consts :], number],
+        scan.jaxpr.eqns,
+        scan.jaxpr.outs,
         name=scan.jaxpr.name,
     )
     rows = parts.forward.outs[n:]

@@ -48,7 +48,14 @@ class TypePromotionError(TypeMismatch, ValueError):
 
 
 class TangentMismatch(TypeMismatch, ValueError):
-    """A tangent or cotangent that is not of its value's dtype; JAX raises either builtin."""
+    """A tangent or cotangent that is not of its value's dtype; JAX raises either builtin.
+
+    >>> fnx.jvp(jnp.sin, (1.0,), (np.float32(1.0),))
+    Traceback (most recent call last):
+    fnx.core.errors.TangentMismatch: a tangent of jvp has dtype float32; expected float64
+    >>> fnx.jvp(jnp.sin, (0.0,), (1.0,))[1]
+    Array(1., dtype=float64)
+    """
 
 
 class ShapeError(FnxError, TypeError, ValueError):
@@ -152,15 +159,42 @@ class UnboundAxis(FnxError, NameError):
 
 
 class MissingRule(FnxError, NotImplementedError):
-    """A primitive lacks a rule that a transformation needs."""
+    """A primitive lacks a rule that a transformation needs.
+
+    >>> f = lambda x: fnx.pure_callback(np.sin, x, x)
+    >>> fnx.grad(f)(1.0)
+    Traceback (most recent call last):
+    fnx.core.errors.MissingRule: a pure_callback has no derivative: ...
+    >>> g = fnx.custom_jvp(f)
+    >>> g.defjvps(lambda t, y, x: t * jnp.cos(x))
+    >>> fnx.grad(g)(0.0)
+    Array(1., dtype=float64)
+    """
 
 
 class KeyReuseError(FnxError, RuntimeError):
-    """A random key was used twice."""
+    """JAX's error for a random key that is used twice: fnx has the name, but does not check.
+
+    >>> key = fnx.random.key(0)
+    >>> bool(fnx.random.normal(key) == fnx.random.normal(key))
+    True
+    """
 
 
 class CompileError(FnxError, RuntimeError):
-    """Native code could not be made; names the file with the Kernel IR and the way around."""
+    """Native code could not be made; names the file with the Kernel IR and the way around.
+
+    It is a mistake in fnx. What the file holds is what a report of it needs.
+
+    >>> f = fnx.jit(lambda x: x + 1.0)
+    >>> try:
+    ...     y = f(2.0)
+    ... except fnx.errors.CompileError:
+    ...     fnx.config.update("backend", "reference")
+    ...     y = f(2.0)
+    >>> y
+    Array(3., dtype=float64, weak_type=True)
+    """
 
 
 # --- tracebacks --------------------------------------------------------------------------------
