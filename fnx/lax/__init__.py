@@ -16,6 +16,7 @@ from fnx.lax.primitives import *
 from fnx.lax.products import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
+from fnx.lax.slices import *
 from fnx.numpy.keyed import serve as _serve_keys
 
 PrecisionLike = _Any

@@ -265,7 +265,7 @@ def _general_window(
     inner: tuple,
 ) -> list[Array]:
     """Each position of the window is a strided slice of the padded operand; they are combined."""
-    from fnx.lax import shapes
+    from fnx.lax import shapes, slices
     from fnx.ops.broadcast import broadcast_to
 
     config = [(lo, hi, d - 1) for (lo, hi), d in zip(pads, base)]
@@ -278,7 +278,7 @@ def _general_window(
     for position in np.ndindex(*window):
         lo = [p * d for p, d in zip(position, inner)]
         hi = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(lo, out, strides)]
-        total = fold(total, [shapes.slice(x, lo, hi, strides) for x in padded])
+        total = fold(total, [slices.slice(x, lo, hi, strides) for x in padded])
     return total
 
 

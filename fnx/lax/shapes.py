@@ -1,4 +1,4 @@
-"""Shape functions of fnx.lax: broadcast, reshape, transpose, slice, pad, concatenate, and kin."""
+"""Shape functions of fnx.lax: broadcast, reshape, transpose, pad, concatenate, and kin."""
 
 import math
 from collections.abc import Sequence
@@ -8,21 +8,19 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import InvalidValue
 from fnx.lax.elementwise import checked
 from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
 from fnx.ops.broadcast import Broadcast
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
 from fnx.ops.join import Concatenate, Iota, Split
 from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
-from fnx.ops.select import lt, select
-from fnx.ops.slice import Pad, Slice
+from fnx.ops.slice import Pad
 
 Shape = Sequence[int]
 
 
-def _ints(xs: Any) -> tuple[int, ...]:
+def ints(xs: Any) -> tuple[int, ...]:
+    """Sizes or positions as Python's integers."""
     return tuple(int(n) for n in np.atleast_1d(np.asarray(xs, dtype=int))) if len(xs) else ()
 
 
@@ -47,11 +45,11 @@ def broadcast_in_dim(
            [2, 2, 2]], dtype=int64)
     """
     del out_sharding
-    x, dims = to_array(operand, "broadcast_in_dim"), _ints(broadcast_dimensions)
+    x, dims = to_array(operand, "broadcast_in_dim"), ints(broadcast_dimensions)
     if len(dims) == x.ndim and list(dims) != sorted(dims):
         order = sorted(range(x.ndim), key=dims.__getitem__)
         x, dims = Transpose(tuple(order))(x), tuple(sorted(dims))
-    return checked(Broadcast(_ints(shape), dims), x)
+    return checked(Broadcast(ints(shape), dims), x)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
@@ -61,7 +59,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     (3, 2)
     """
     x = to_array(operand, "broadcast")
-    sizes = _ints(sizes)
+    sizes = ints(sizes)
     return Broadcast((*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))(x)
 
 
@@ -86,7 +84,7 @@ def broadcasted_iota(
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int64)
     """
-    shape = _ints(shape)
+    shape = ints(shape)
     return Iota(canonical_axis(dimension, len(shape)), dtypes.canonical(dtype), shape)()
 
 
@@ -115,7 +113,7 @@ def reshape(
     x = to_array(operand, "reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)
-    sizes = (new_sizes,) if isinstance(new_sizes, int) else _ints(new_sizes)
+    sizes = (new_sizes,) if isinstance(new_sizes, int) else ints(new_sizes)
     return x if x.shape == sizes else Reshape(sizes)(x)
 
 
@@ -180,7 +178,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Array:
            [2, 4]], dtype=int64)
     """
     x = to_array(operand, "transpose")
-    perm = _ints(permutation)
+    perm = ints(permutation)
     return x if perm == tuple(range(x.ndim)) and x.ndim == len(perm) else Transpose(perm)(x)
 
 
@@ -234,7 +232,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
     [Array([0, 1], dtype=int64), Array([2, 3, 4], dtype=int64)]
     """
     x = to_array(operand, "split")
-    return list(checked(Split(canonical_axis(axis, x.ndim), _ints(sizes)), x))
+    return list(checked(Split(canonical_axis(axis, x.ndim), ints(sizes)), x))
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Array:
@@ -264,205 +262,6 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     return checked(Pad(config), x, value)  # type: ignore[arg-type]
 
 
-# --- static slices -----------------------------------------------------------------------------
-
-
-def slice(
-    operand: Any, start_indices: Shape, limit_indices: Shape, strides: Shape | None = None
-) -> Array:
-    """The elements from start to limit, with strides, of each axis.
-
-    >>> lax.slice(jnp.arange(10), (1,), (8,), (3,))
-    Array([1, 4, 7], dtype=int64)
-    """
-    x = to_array(operand, "slice")
-    step = None if strides is None else _ints(strides)
-    return checked(Slice(_ints(start_indices), _ints(limit_indices), step), x)
-
-
-def slice_in_dim(
-    operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
-) -> Array:
-    """A slice along one axis, with Python's meaning of None and negative bounds.
-
-    >>> lax.slice_in_dim(jnp.arange(6).reshape(2, 3), 1, None, axis=1)
-    Array([[1, 2],
-           [4, 5]], dtype=int64)
-    """
-    x = to_array(operand, "slice_in_dim")
-    k = canonical_axis(axis, x.ndim)
-    n = x.shape[k]
-
-    def bound(i: int | None, default: int) -> int:
-        if i is None:
-            return default
-        return min(max(int(i) + n if i < 0 else int(i), 0), n)
-
-    lo, hi = [0] * x.ndim, list(x.shape)
-    lo[k], hi[k] = bound(start_index, 0), bound(limit_index, n)
-    steps = [1] * x.ndim
-    steps[k] = int(stride)
-    return slice(x, lo, hi, steps)
-
-
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """One static position of an axis.
-
-    >>> lax.index_in_dim(jnp.arange(6).reshape(2, 3), -1, axis=1)
-    Array([[2],
-           [5]], dtype=int64)
-    """
-    x = to_array(operand, "index_in_dim")
-    k = canonical_axis(axis, x.ndim)
-    i = canonical_axis(index, x.shape[k], "index")
-    out = slice_in_dim(x, i, i + 1, axis=k)
-    return out if keepdims else squeeze(out, (k,))
-
-
-# --- dynamic slices ----------------------------------------------------------------------------
-
-
-def _starts(x: Array, indices: Any, negative: Any) -> list[Array]:
-    if isinstance(indices, (Array, np.ndarray)) and indices.ndim == 1:
-        indices = [indices[k] for k in range(indices.shape[0])]
-    indices = list(indices)
-    if len(indices) != x.ndim:
-        raise ShapeError(
-            f"a dynamic slice of an operand of shape {x.shape} needs {x.ndim} start indices, got "
-            f"{len(indices)}"
-        )
-    allowed = [negative] * x.ndim if isinstance(negative, bool) else list(negative)
-    dtype = next((i.dtype for i in indices if hasattr(i, "dtype")), np.dtype(np.int64))
-    for i in indices:
-        if isinstance(i, float) or (hasattr(i, "dtype") and not dtypes.is_integer(i.dtype)):
-            raise TypeMismatch(f"a dynamic slice that starts at {i!r:.60}; expected integers")
-    return [
-        _start(i, n, ok, dtypes.canonical(dtype)) for i, n, ok in zip(indices, x.shape, allowed)
-    ]
-
-
-def _start(i: Any, n: int, negative: bool, dtype: np.dtype) -> Array:
-    """A start index; negative ones count from the end."""
-    if isinstance(i, (int, np.integer)):
-        return constant(int(i) + n if i < 0 and negative else int(i), dtype, False)
-    i = to_array(i, "dynamic_slice")
-    from fnx.ops.basic import convert
-    from fnx.ops.elementwise import add
-
-    i = convert(i, dtype)
-    if not negative or dtypes.kind(dtype) == "u":
-        return i
-    return select(lt(i, constant(0, dtype, False)), add(i, constant(n, dtype, False)), i)
-
-
-def dynamic_slice(
-    operand: Any, start_indices: Any, slice_sizes: Shape, *, allow_negative_indices: Any = True
-) -> Array:
-    """The slice of static sizes that begins at the start indices, moved inside the operand.
-
-    >>> lax.dynamic_slice(jnp.arange(6), (jnp.array(5),), (3,))
-    Array([3, 4, 5], dtype=int64)
-    """
-    x = to_array(operand, "dynamic_slice")
-    starts = _starts(x, start_indices, allow_negative_indices)
-    return checked(DynamicSlice(_ints(slice_sizes)), x, *starts)
-
-
-def dynamic_update_slice(
-    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True
-) -> Array:
-    """The operand with the slice that begins at the start indices replaced.
-
-    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.ones(2), (1,))
-    Array([0., 1., 1., 0.], dtype=float64)
-    """
-    x = to_array(operand, "dynamic_update_slice")
-    u = (
-        constant(update, x.dtype)
-        if type(update) in PYTHON
-        else to_array(update, "dynamic_update_slice", 1)
-    )
-    if not isinstance(start_indices, (list, tuple, Array, np.ndarray)):
-        start_indices = [start_indices]
-    return checked(_dynamic_update_slice, x, u, *_starts(x, start_indices, allow_negative_indices))
-
-
-def _at(x: Array, index: Any, axis: int) -> list:
-    starts: list = [0] * x.ndim
-    starts[canonical_axis(axis, x.ndim)] = index
-    return starts
-
-
-def dynamic_slice_in_dim(
-    operand: Any,
-    start_index: Any,
-    slice_size: int,
-    axis: int = 0,
-    *,
-    allow_negative_indices: bool = True,
-) -> Array:
-    """A dynamic slice along one axis.
-
-    >>> lax.dynamic_slice_in_dim(jnp.arange(6), 2, 3)
-    Array([2, 3, 4], dtype=int64)
-    """
-    x = to_array(operand, "dynamic_slice_in_dim")
-    sizes = list(x.shape)
-    sizes[canonical_axis(axis, x.ndim)] = int(slice_size)
-    at = _at(x, start_index, axis)
-    return dynamic_slice(x, at, sizes, allow_negative_indices=allow_negative_indices)
-
-
-def dynamic_index_in_dim(
-    operand: Any,
-    index: Any,
-    axis: int = 0,
-    keepdims: bool = True,
-    *,
-    allow_negative_indices: bool = True,
-) -> Array:
-    """One dynamic position of an axis.
-
-    >>> lax.dynamic_index_in_dim(jnp.arange(6).reshape(2, 3), 1, axis=0)
-    Array([[3, 4, 5]], dtype=int64)
-    """
-    x = to_array(operand, "dynamic_index_in_dim")
-    out = dynamic_slice_in_dim(x, index, 1, axis, allow_negative_indices=allow_negative_indices)
-    return out if keepdims else squeeze(out, (canonical_axis(axis, x.ndim),))
-
-
-def dynamic_update_slice_in_dim(
-    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Array:
-    """A dynamic slice along one axis replaced.
-
-    >>> lax.dynamic_update_slice_in_dim(jnp.zeros((2, 3)), jnp.ones((2, 1)), 1, axis=1)
-    Array([[0., 1., 0.],
-           [0., 1., 0.]], dtype=float64)
-    """
-    x = to_array(operand, "dynamic_update_slice_in_dim")
-    at = _at(x, start_index, axis)
-    return dynamic_update_slice(x, update, at, allow_negative_indices=allow_negative_indices)
-
-
-def dynamic_update_index_in_dim(
-    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
-) -> Array:
-    """One dynamic position of an axis replaced.
-
-    >>> lax.dynamic_update_index_in_dim(jnp.zeros(4), 7.0, 2, axis=0)
-    Array([0., 0., 7., 0.], dtype=float64)
-    """
-    x = to_array(operand, "dynamic_update_index_in_dim")
-    k = canonical_axis(axis, x.ndim)
-    u = constant(update, x.dtype) if type(update) in PYTHON else to_array(update, "update", 1)
-    if u.ndim != x.ndim:
-        u = expand_dims(u, (k,))
-    return dynamic_update_slice_in_dim(
-        x, u, index, k, allow_negative_indices=allow_negative_indices
-    )
-
-
 __all__ = [
     "broadcast",
     "broadcast_in_dim",
@@ -471,20 +270,11 @@ __all__ = [
     "broadcasted_iota",
     "collapse",
     "concatenate",
-    "dynamic_index_in_dim",
-    "dynamic_slice",
-    "dynamic_slice_in_dim",
-    "dynamic_update_index_in_dim",
-    "dynamic_update_slice",
-    "dynamic_update_slice_in_dim",
     "expand_dims",
-    "index_in_dim",
     "iota",
     "pad",
     "reshape",
     "rev",
-    "slice",
-    "slice_in_dim",
     "split",
     "squeeze",
     "stack",

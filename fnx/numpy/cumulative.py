@@ -36,8 +36,8 @@ def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Ca
         x = convert(x, wanted)
         if wanted != dtypes.bool_:
             return Cumulative(kind, k)(strong(x))
-        out = Cumulative(kind, k)(convert(x, dtypes.default_for("i")))
-        return out if dtype is None else convert(out, dtypes.bool_)
+        counts = Cumulative(kind, k)(convert(x, dtypes.default_for("i")))
+        return counts if dtype is None else convert(counts, dtypes.bool_)
 
     return fn
 

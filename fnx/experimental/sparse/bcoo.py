@@ -1,4 +1,4 @@
-"""Sparse arrays: BCOO (coordinates) and BCSR (compressed rows), their products with dense arrays."""
+"""Sparse arrays by coordinates, and their products with dense arrays."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -6,25 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, random, tree_util
+from fnx import numpy, tree_util
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.errors import ShapeError, TypeMismatch
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
-
-__all__ = [
-    "BCOO",
-    "BCSR",
-    "JAXSparse",
-    "bcoo_fromdense",
-    "bcoo_reduce_sum",
-    "bcoo_todense",
-    "empty",
-    "eye",
-    "random_bcoo",
-    "sparsify",
-    "todense",
-]
 
 
 class JAXSparse:
@@ -336,175 +322,3 @@ def todense(arr: Any) -> Array:
            [0., 1.]], dtype=float64)
     """
     return arr.todense() if isinstance(arr, JAXSparse) else jnp.asarray(arr)
-
-
-@tree_util.register_pytree_node_class
-class BCSR(JAXSparse):
-    """A sparse matrix by rows: `data` and columns `indices` of row r at `indptr[r]` to `indptr[r + 1]`.
-
-    >>> m = fnx.experimental.sparse.BCSR.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
-    >>> m.indptr
-    Array([0, 1, 2], dtype=int32)
-    """
-
-    def __init__(
-        self,
-        args: tuple[Any, Any, Any],
-        *,
-        shape: Sequence[int],
-        indices_sorted: bool = False,
-        unique_indices: bool = False,
-    ):
-        self.data, self.indices, self.indptr = map(jnp.asarray, args)
-        self.shape = tuple([int(n) for n in shape])
-        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
-        if len(self.shape) != 2 or self.indptr.shape != (self.shape[0] + 1,):
-            raise ShapeError(
-                f"BCSR of shape {self.shape} with indptr of shape {self.indptr.shape}; expected a matrix, "
-                "and one more than it has rows"
-            )
-
-    def tree_flatten(self) -> tuple:
-        aux = self.shape, self.indices_sorted, self.unique_indices
-        return (self.data, self.indices, self.indptr), aux
-
-    @classmethod
-    def tree_unflatten(cls, aux: tuple, children: Sequence) -> "BCSR":
-        self = object.__new__(cls)
-        self.data, self.indices, self.indptr = children
-        self.shape, self.indices_sorted, self.unique_indices = aux
-        return self
-
-    @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> "BCSR":
-        """The elements of a dense matrix that are not zero; under jit their number `nse` must be given."""
-        return cls.from_bcoo(BCOO.fromdense(mat, nse=nse, index_dtype=index_dtype))
-
-    @classmethod
-    def from_bcoo(cls, mat: BCOO) -> "BCSR":
-        """The same matrix by rows."""
-        if mat.ndim != 2:
-            raise ShapeError(f"BCSR needs a matrix, got a sparse array of shape {mat.shape}")
-        m = mat if mat.indices_sorted else mat.sort_indices()
-        rows = jnp.arange(m.shape[0] + 1)
-        indptr = jnp.searchsorted(m.indices[:, 0], rows).astype(m.indices.dtype)
-        return cls(
-            (m.data, m.indices[:, 1], indptr),
-            shape=m.shape,
-            indices_sorted=True,
-            unique_indices=m.unique_indices,
-        )
-
-    @classmethod
-    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, **_: Any) -> "BCSR":
-        """The same matrix as a SciPy one."""
-        csr = mat.tocsr()
-        kind = index_dtype or np.int32
-        return cls((csr.data, csr.indices.astype(kind), csr.indptr.astype(kind)), shape=csr.shape)
-
-    def to_bcoo(self) -> BCOO:
-        """The same matrix by coordinates."""
-        at = jnp.arange(self.nse)
-        row = jnp.searchsorted(self.indptr, at, side="right") - 1
-        # What is stored behind the last row does not count.
-        row = jnp.where(at < self.indptr[-1], row, self.shape[0])
-        indices = jnp.stack([row.astype(self.indices.dtype), self.indices], -1)
-        return BCOO((self.data, indices), shape=self.shape, indices_sorted=self.indices_sorted)
-
-    def todense(self) -> Array:
-        """The dense matrix."""
-        return self.to_bcoo().todense()
-
-    def __matmul__(self, other: Any) -> Array:
-        return self.to_bcoo() @ other
-
-    def __rmatmul__(self, other: Any) -> Array:
-        return other @ self.to_bcoo()
-
-
-def empty(
-    shape: Sequence[int],
-    dtype: Any = None,
-    index_dtype: Any = np.int32,
-    sparse_format: str = "bcoo",
-) -> Any:
-    """A sparse array of zeros: it stores nothing.
-
-    >>> from fnx.experimental import sparse
-    >>> sparse.empty((2, 3)).nse
-    0
-    """
-    found = BCOO((jnp.zeros(0, dtype), jnp.zeros((0, len(shape)), index_dtype)), shape=shape)
-    return _as_format(found, sparse_format)
-
-
-def eye(
-    N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = np.int32,
-    sparse_format: str = "bcoo",
-) -> Any:  # fmt: skip
-    """Ones along a diagonal.
-
-    >>> from fnx.experimental import sparse
-    >>> sparse.eye(2).todense()
-    Array([[1., 0.],
-           [0., 1.]], dtype=float64)
-    """
-    M = N if M is None else M
-    count = max(0, min(N, M - k) if k >= 0 else min(N + k, M))
-    along = np.arange(count, dtype=index_dtype)
-    indices = np.stack([along - min(k, 0), along + max(k, 0)], -1)
-    found = BCOO(
-        (jnp.ones(count, dtype), indices), shape=(N, M), indices_sorted=True, unique_indices=True
-    )
-    return _as_format(found, sparse_format)
-
-
-def _as_format(m: BCOO, sparse_format: str) -> Any:
-    if sparse_format not in ("bcoo", "bcsr"):
-        raise InvalidValue(f"sparse_format={sparse_format!r}; expected 'bcoo' or 'bcsr'")
-    return m if sparse_format == "bcoo" else BCSR.from_bcoo(m)
-
-
-def random_bcoo(
-    key: Any,
-    shape: Sequence[int],
-    *,
-    dtype: Any = float,
-    indices_dtype: Any = None,
-    nse: float = 0.2,
-    n_batch: int = 0,
-    n_dense: int = 0,
-    unique_indices: bool = True,
-    sorted_indices: bool = False,
-    generator: Callable = random.uniform,
-    **kwds: Any,
-) -> BCOO:
-    """A sparse array with random elements at random places: `nse` of them, or that part of all.
-
-    >>> from fnx.experimental import sparse
-    >>> sparse.random_bcoo(fnx.random.key(0), (10, 10), nse=0.1).nse
-    10
-    """
-    if n_batch or n_dense:
-        raise InvalidValue("random_bcoo with batch or dense axes, which BCOO does not have here")
-    size = int(np.prod(shape, dtype=int))
-    count = int(np.ceil(nse * size)) if 0 < nse < 1 else int(nse)
-    place_key, data_key = random.split(key)
-    flat = random.choice(place_key, size, (count,), replace=not unique_indices)
-    flat = jnp.sort(flat) if sorted_indices else flat
-    indices = jnp.stack(jnp.unravel_index(flat, tuple(shape)), -1).astype(indices_dtype or np.int32)
-    data = generator(data_key, shape=(count,), dtype=dtype, **kwds)
-    return BCOO(
-        (data, indices), shape=shape, unique_indices=unique_indices, indices_sorted=sorted_indices
-    )
-
-
-def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
-    """`f` itself: sparse arrays go through transformations as pytrees, and have operators of their own.
-
-    >>> from fnx.experimental import sparse
-    >>> sparse.sparsify(lambda m, v: m @ v)(sparse.eye(2), jnp.array([1.0, 2.0]))
-    Array([1., 2.], dtype=float64)
-    """
-    del use_tracer
-    return f
