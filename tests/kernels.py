@@ -1,13 +1,14 @@
-"""Hand-built programs of the Kernel IR for tests, and the ways of running them."""
+"""Programs of the Kernel IR for tests, built by hand or of functions, and the ways of running them."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+import fnx
 from fnx.core import dtypes, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import emit_llvm, emit_numba
-from fnx.lowering.ir import check, kernel
+from fnx.lowering.ir import check, kernel, walk
 from fnx.lowering.ir.kernel import Buffer, Program
 from fnx.lowering.runtime import load
 
@@ -20,6 +21,16 @@ def loop(n: int, body: Callable[[Expr], Sequence[kernel.Stmt]], **options) -> ke
     """for i in range(n): body(i)"""
     index = scalar.var("int64", "i")
     return kernel.Loop(index, scalar.size(n), list(body(index)), **options)
+
+
+def program(f: Callable, *args) -> Program:
+    """The Kernel IR of a jitted function on arguments."""
+    return fnx.jit(f).lower(*args).program.compiled().program
+
+
+def count(p: Program, kind: type) -> int:
+    """How many statements of a kind a program has."""
+    return sum(isinstance(s, kind) for s in walk.statements(p.body))
 
 
 def arguments(*specs: tuple[str, str, int], first: int = 0) -> list[Buffer]:

@@ -1,30 +1,15 @@
-"""What the compiler makes of programs: how many kernels, what is stored, what is overwritten in place."""
-
-import itertools
-import sys
+"""What the compiler makes of programs: how many kernels, over which loops, in which vectors."""
 
 import numpy as np
 import pytest
+from kernels import count, program
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering import program as lowering_program
-from fnx.lowering.build import memory, storage
-from fnx.lowering.build.values import Handle
 from fnx.lowering.emit import emit_llvm
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.kernel import Buffer, Copy, Loop, Nest, Store
-
-
-def program(f, *args):
-    """The Kernel IR of a jitted function on arguments."""
-    return fnx.jit(f).lower(*args).program.compiled().program
-
-
-def count(p, kind):
-    return sum(isinstance(s, kind) for s in walk.statements(p.body))
-
+from fnx.lowering.ir.kernel import Copy, Loop, Nest, Store
 
 X = np.linspace(0.0, 1.0, 1000)
 SQUARE = np.linspace(0.0, 1.0, 40 * 50).reshape(40, 50)
@@ -84,25 +69,6 @@ def test_small_arrays_live_in_registers():
     assert p.workspace == 0
 
 
-def test_a_carry_that_is_updated_is_overwritten_in_place():
-    def f(x):
-        return lax.fori_loop(0, 100, lambda i, x: x.at[i].set(2.0 * x[i]), x)
-
-    p = program(f, X)
-    assert p.workspace == 0
-    assert count(p, Copy) == 1  # the argument into the result, once
-
-
-def test_a_carry_that_is_computed_anew_is_not_copied_in_each_round():
-    def f(x):
-        return lax.fori_loop(0, 100, lambda i, x: x.at[1:-1].set(x[2:] + x[:-2]), x)
-
-    p = program(f, X)
-    (loop,) = [s for s in p.body if isinstance(s, Loop)]
-    assert not any(isinstance(s, Copy) for s in walk.statements(loop.body))
-    assert p.workspace == 2 * X.nbytes  # two halves
-
-
 def test_the_gradient_of_a_stencil_loop_makes_one_pass_in_each_round():
     def f(x):
         def step(i, u):
@@ -135,156 +101,6 @@ def test_numbers_of_the_program_are_not_in_the_code():
     assert len(texts) == 1
 
 
-def test_readers_go_before_the_update_that_overwrites_what_they_read():
-    def f(x):
-        y = x * 2.0 + jnp.cumsum(x)
-        z = y.at[3].set(0.0)
-        return z, y[5]  # written after the update, but does not depend on it
-
-    p = program(f, X)
-    assert count(p, Copy) == 0
-    z, y5 = fnx.jit(f)(X)
-    np.testing.assert_allclose(y5, X[5] * 2.0 + np.cumsum(X)[5])
-    assert z[3] == 0.0
-
-
-# --- memory ------------------------------------------------------------------------------------
-
-
-def buffers(n):
-    return [Buffer(f"b{k}", "float64", 8, "workspace", -1) for k in range(n)]
-
-
-def store(b, *reads):
-    from fnx.core import scalar
-
-    value = scalar.const(1.0, "float64")
-    for r in reads:
-        value = scalar.add(value, scalar.load(r, scalar.size(0), "float64"))
-    return Store(b, scalar.size(0), value)
-
-
-def loop(*body):
-    from fnx.core import scalar
-
-    return Loop(scalar.var("int64"), scalar.size(9), list(body))
-
-
-def test_buffers_whose_lives_are_apart_share_bytes():
-    a, b, c = found = buffers(3)
-    assert memory.plan([store(a), store(b, a), store(c, b)], found) == 2 * 64
-    assert a.place == c.place != b.place
-
-
-def test_a_buffer_that_is_read_after_a_loop_lives_through_all_of_it():
-    a, b = found = buffers(2)
-    out = Buffer("out", "float64", 8, "argument", 0)
-    body = [loop(store(a), store(b, a)), store(out, b)]
-    assert memory.plan(body, found) == 2 * 64  # the next round writes a while b is needed
-
-
-def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
-    a, b = found = buffers(2)
-    assert memory.plan([store(a), loop(store(b, a))], found) == 2 * 64
-
-
-# --- memory of dead arrays ---------------------------------------------------------------------
-
-
-def test_elementwise_carries_are_overwritten_where_they_are_read():
-    def f(x, v):
-        def step(c, _):
-            x, v = c
-            v = v - 0.1 * x
-            return (x + 0.1 * v, v), None
-
-        return lax.scan(step, (x, v), None, length=50)[0]
-
-    p = program(f, X, 1.0 - X)
-    assert p.workspace == 0
-    (loop_,) = [s for s in p.body if isinstance(s, Loop)]
-    assert not any(isinstance(s, Copy) for s in walk.statements(loop_.body))
-    x, v = X, 1.0 - X
-    for _ in range(50):
-        v = v - 0.1 * x
-        x = x + 0.1 * v
-    np.testing.assert_allclose(fnx.jit(f)(X, 1.0 - X), (x, v), rtol=1e-12)
-
-
-def test_an_array_that_is_kept_is_not_overwritten():
-    def f(x):
-        return lax.scan(lambda c, _: (c * 1.5 + 1.0, c), x, None, length=5)
-
-    last, old = fnx.jit(f)(X)
-    np.testing.assert_allclose(old[0], X)
-    np.testing.assert_allclose(old[1], X * 1.5 + 1.0)
-    np.testing.assert_allclose(last, old[4] * 1.5 + 1.0)
-
-
-def test_a_carry_that_is_read_at_other_indices_is_not_overwritten_too_early():
-    def f(x):
-        return lax.fori_loop(0, 7, lambda i, c: 0.5 * (c + jnp.roll(c, 1)) + c[::-1], x)
-
-    y = X
-    for _ in range(7):
-        y = 0.5 * (y + np.roll(y, 1)) + y[::-1]
-    np.testing.assert_allclose(fnx.jit(f)(X), y, rtol=1e-12)
-
-
-def test_cotangents_of_constants_add_up_in_place():
-    def f(a, x):
-        def outer(c, i):
-            def inner(c, j):
-                return jnp.tanh(c + a[i, j]), None
-
-            return lax.scan(inner, c, jnp.arange(50))[0], None
-
-        return lax.scan(outer, x, jnp.arange(40))[0]
-
-    p = program(fnx.grad(f), SQUARE, 0.3)
-    # One array of cotangents, the result; what is stored besides is one number a step.
-    assert p.workspace <= 2 * SQUARE.nbytes
-
-
-def chain_of_products(length):
-    def f(m):
-        for k in range(length):
-            m = jnp.tanh(m @ m.T + 0.1 * k)
-        return m
-
-    return f, np.linspace(-1.0, 1.0, 16).reshape(4, 4)
-
-
-def test_products_of_small_matrices_are_unrolled_up_to_a_limit_and_functions_beyond():
-    f, m = chain_of_products(3)
-    assert count(program(f, m), Nest) == 0
-    f, m = chain_of_products(60)
-    lowered = fnx.jit(f).lower(m)
-    assert 30 < count(lowered.program.compiled().program, Nest) < 60
-    text = lowered.as_text("llvm")
-    assert text.count("dot_general") == 0
-    assert text.count("define internal void @k") < 6  # equal kernels share a function
-    with fnx.disable_jit():
-        expected = np.asarray(f(jnp.asarray(m)))
-    np.testing.assert_allclose(fnx.jit(f)(m), expected, rtol=1e-9, atol=1e-12)
-
-
-def test_what_expressions_read_is_found_once():
-    from fnx.core import scalar
-    from fnx.lowering.ir.expressions import buffers_read
-
-    known = {}
-    one, two = (Buffer(name, "float64", 4, "workspace", 0) for name in "ab")
-    e = scalar.load(one, scalar.size(1), "float64")
-    for _ in range(50):
-        e = scalar.add(scalar.apply("mul", e, e), e)
-    assert buffers_read([e], known) == {one}
-    seen = len(known)
-    other = scalar.add(e, scalar.load(two, scalar.size(0), "float64"))
-    assert buffers_read([other, e], known) == {one, two}
-    assert len(known) - seen <= 3
-
-
 def test_inner_values_and_boundaries_of_a_field_are_parts_without_questions():
     def step(u):
         new = u.at[1:-1, 1:-1].add(0.2 * (u[2:, 1:-1] + u[:-2, 1:-1] - 2.0 * u[1:-1, 1:-1]))
@@ -298,22 +114,6 @@ def test_inner_values_and_boundaries_of_a_field_are_parts_without_questions():
     assert "mul" in ops
     assert not ops & {"select", "min", "max", "and"}
     np.testing.assert_array_equal(fnx.jit(step)(SQUARE), step(jnp.asarray(SQUARE)))
-
-
-def test_a_box_made_of_its_own_elements_is_made_in_place():
-    def step(_, fields):
-        e, h = fields
-        e = e.at[1:].set(e[1:] - 0.5 * (h[1:] - h[:-1]))
-        return e, h.at[:-1].add(-0.7 * (e[1:] - e[:-1]))
-
-    fields = (SQUARE, SQUARE.T.reshape(40, 50).copy())
-    p = program(lambda *x: lax.fori_loop(0, 9, step, x), *fields)
-    assert p.workspace == 0
-    expected = fields = tuple(map(jnp.asarray, fields))
-    for _ in range(9):
-        expected = step(0, expected)
-    for found, wanted in zip(fnx.jit(lambda *x: lax.fori_loop(0, 9, step, x))(*fields), expected):
-        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
 
 
 def test_large_boxes_are_made_by_threads():
@@ -337,49 +137,6 @@ def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
     text = fnx.jit(f).lower(x).as_text("llvm")
     assert "llvm.smin.i64" in text
     assert text == fnx.jit(f).lower(np.ones((n + 40, n + 40), dtype)).as_text("llvm")
-
-
-def test_a_large_array_that_is_soon_computed_is_not_stored():
-    def limited(u, difference):
-        d = difference(u)
-        s = jnp.where(d[1:] * d[:-1] > 0.0, d[1:] - d[:-1], 0.5 * d[1:])
-        f = u[1:-1] + s * s
-        return f[1:] - f[:-1]
-
-    def slope(u):
-        return u[1:] - u[:-1] + 0.5 * (u[1:] * u[:-1])
-
-    large, small = np.linspace(0.0, 3.0, 200_000), np.linspace(0.0, 3.0, 2_000)
-    assert program(lambda u: limited(u, slope), small).workspace > 0
-    p = program(lambda u: limited(u, slope), large)
-    assert count(p, Nest) == 1
-    assert p.workspace == 0
-    ours = fnx.jit(lambda u: limited(u, slope))
-    np.testing.assert_allclose(ours(large), limited(jnp.array(large), slope), rtol=0, atol=1e-14)
-    # A costly one is computed once, and so is one of many arrays.
-    assert program(lambda u: limited(u, lambda v: slope(jnp.exp(v))), large).workspace > 0
-    many = [large] * 3
-    p = program(lambda *us: limited(us[0], lambda v: slope(v) + slope(us[1]) * us[2][1:]), *many)
-    assert p.workspace > 0
-
-
-def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
-    def f(x, depth):
-        return x * (1.0 / depth) + jnp.cumsum(depth)
-
-    x, depth = np.linspace(0.0, 1.0, 900 * 11).reshape(900, 11), np.arange(1.0, 12.0)
-    (nest,) = [s for s in walk.statements(program(f, x, depth).body) if isinstance(s, Nest)]
-    assert {s.buffer.space for s in nest.body if isinstance(s, Store)} == {"stack"}
-    loop = nest.body[-1]
-    assert "select" not in {e.op for e in walk.nodes([loop])}
-    np.testing.assert_allclose(fnx.jit(f)(x, depth), f(x, depth), rtol=1e-14)
-
-
-def test_threads_share_small_arrays_in_memory():
-    x, depth = np.ones((1 << 16, 11)), np.arange(1.0, 12.0)
-    wanted = np.exp(-x * depth) / depth
-    found = fnx.jit(lambda x, d: jnp.exp(-x * d) * (1.0 / d))(x, depth)
-    np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16])
@@ -488,40 +245,6 @@ def test_reductions_of_one_array_are_one_pass_whatever_stands_between_them(axis)
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
-def test_what_is_shared_in_indices_and_choices_is_walked_once():
-    """Expressions whose parts are used twice at each of many steps: walked as trees, without end."""
-
-    def doubled(i, x):
-        for _ in range(70):
-            i = i + i
-        return x[i % 11] + x[(i ^ (i >> 3)) % 11]
-
-    def mixed(x):
-        for k in range(40):
-            x = jnp.where(x > 0.1 * k, x * x, x + x)
-        return x * jnp.where(jnp.arange(8) > x, 2.0, x)
-
-    x = np.linspace(0.0, 1.0, 11)
-    i = np.arange(300)
-    np.testing.assert_array_equal(fnx.jit(doubled)(i, x), doubled(jnp.asarray(i), jnp.asarray(x)))
-    rows = np.linspace(0.0, 0.5, 600 * 8).reshape(600, 8)
-    np.testing.assert_allclose(fnx.jit(mixed)(rows), mixed(jnp.asarray(rows)), rtol=1e-12)
-
-
-def test_a_scope_forgets_whom_nobody_reads_any_more():
-    """Or each update in place would look at every value there has ever been."""
-    scope = storage.Scope()
-    handles = [Handle((100,), "float64") for _ in range(4)]
-    for last_use, handle in zip((0, 1, 2, 2), handles, strict=True):
-        handle.last_use = last_use
-        scope.add(object(), handle)
-    assert scope.waiting() == handles
-    scope.position = 1
-    assert scope.waiting() == handles[1:]
-    scope.position = 2
-    assert scope.waiting() == handles[2:]
-
-
 def test_arithmetic_that_is_written_as_calls_is_optimised():
     """A function is left as it is only if it calls others; minima are calls of LLVM's own."""
 
@@ -533,43 +256,3 @@ def test_arithmetic_that_is_written_as_calls_is_optimised():
     text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
     assert text.count(" call ") > emit_llvm._MANY_CALLS
     assert "optnone" not in text
-
-
-def chain(n):
-    def f(x):
-        for k in range(n):
-            x = x * x - 0.1 * k
-        return x
-
-    return f
-
-
-def updates_and_readers(n):
-    def f(x):
-        total = 0.0
-        for k in range(n):
-            x = x.at[k].add(0.1 * x[k + 1])
-            total = total + x[k]
-        return x, total
-
-    return f
-
-
-@pytest.mark.parametrize(
-    ("program", "size", "n", "most"), [(chain, 500, 200, 2.5), (updates_and_readers, 500, 50, 4.5)]
-)
-def test_building_a_program_twice_as_long_takes_no_more_than_its_share(program, size, n, most):
-    """Of calls of functions; who reads what is updated may be looked for at each update."""
-
-    def calls(n):
-        jaxpr = fnx.jit(program(n)).lower(np.ones(size)).program.jaxpr
-        count = itertools.count()
-        sys.setprofile(lambda *_: next(count))
-        try:
-            lowering_program.build(jaxpr)
-        finally:
-            sys.setprofile(None)
-        return next(count)
-
-    calls(10)
-    assert calls(2 * n) < most * calls(n)

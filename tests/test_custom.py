@@ -1,21 +1,16 @@
-"""Rules of the user's own, checkpoint and implicit differentiation, under all transformations."""
+"""Rules of the user's own, under all transformations."""
 
 import numpy as np
 import pytest
 
-from fnx import ad_checkpoint, api, implicit
+from fnx import ad_checkpoint, api
 from fnx import control_flow as lax
 from fnx import custom_derivatives as custom
 from fnx.core import config, dtypes
 from fnx.core.array import as_array
-from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.simplify import simplify
 from fnx.jitted import jit
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.elementwise import cos, sin
 from fnx.ops.reduction import Sum
-
-dot = DotGeneral((((1,), (0,)), ((), ())))
 
 
 @pytest.fixture(autouse=True)
@@ -278,179 +273,6 @@ def test_custom_gradient_and_closure_convert():
         return fun(3.0, *consts)
 
     assert float(api.grad(outer)(2.0)) == 3.0
-
-
-# --- checkpoint --------------------------------------------------------------------------------
-
-
-def deep(w, x):
-    for _ in range(3):
-        x = tanh(dot(w, x))
-    return total(x)
-
-
-W, H = np.arange(16.0).reshape(4, 4) / 20, np.ones((4, 4))
-
-
-def dots(f, *args):
-    jaxpr = simplify(api.make_jaxpr(f)(*args).jaxpr, final=True)
-    check_jaxpr(jaxpr)
-
-    def count(j):
-        inner = [sub for e in j.eqns for sub in [getattr(e.prim, "jaxpr", None)] if sub]
-        return sum(e.prim.name == "dot_general" for e in j.eqns) + sum(map(count, inner))
-
-    return count(jaxpr)
-
-
-def test_checkpoint_computes_again():
-    def gradient(f):
-        return api.value_and_grad(f, (0, 1))
-
-    plain, again = gradient(deep), gradient(ad_checkpoint.checkpoint(deep))
-    for a, b, c in zip(plain(W, H)[1], again(W, H)[1], jit(again)(W, H)[1]):
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-14)
-        np.testing.assert_allclose(np.asarray(a), np.asarray(c), rtol=1e-14)
-    assert dots(plain, W, H) == 9, "three forward, two for each of them backward"
-    assert dots(again, W, H) == 12
-    policy = ad_checkpoint.checkpoint_policies.dots_saveable
-    kept = gradient(ad_checkpoint.checkpoint(deep, policy=policy))
-    assert dots(kept, W, H) == 9
-    np.testing.assert_allclose(
-        np.asarray(kept(W, H)[1][0]), np.asarray(plain(W, H)[1][0]), rtol=1e-14
-    )
-
-
-def test_checkpoint_by_names():
-    def f(x):
-        y = ad_checkpoint.checkpoint_name(sin(x), "y")
-        return sin(y) * exp(y)
-
-    policies = ad_checkpoint.checkpoint_policies
-
-    def sines(policy):
-        g = api.grad(ad_checkpoint.checkpoint(f, policy=policy))
-        np.testing.assert_allclose(float(g(X)), float(api.grad(f)(X)))
-        text = str(simplify(api.make_jaxpr(api.value_and_grad(
-            ad_checkpoint.checkpoint(f, policy=policy)))(X).jaxpr, final=True))  # fmt: skip
-        return text.count("= sin ")
-
-    everything = sines(policies.everything_saveable)
-    assert sines(policies.save_only_these_names("y")) < sines(policies.nothing_saveable)
-    assert sines(policies.save_only_these_names("z")) == sines(policies.nothing_saveable)
-    assert everything <= sines(policies.save_only_these_names("y"))
-    assert sines(policies.save_any_names_but_these("z")) == sines(
-        policies.save_only_these_names("y")
-    )
-
-
-@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
-def test_checkpoint_under_transformations(wrap):
-    f = lambda x, k: sin(x * k) * cos(x)
-    g = (
-        wrap(ad_checkpoint.checkpoint(f, static_argnums=1))
-        if wrap is not jit
-        else jit(ad_checkpoint.checkpoint(f))
-    )
-    h = lambda x: g(x, 2.0)
-    p = lambda x: f(x, 2.0)
-    xs = np.linspace(0.1, 1, 3)
-    for t in (
-        lambda q: q,
-        api.grad,
-        lambda q: api.grad(api.grad(q)),
-        api.jacfwd,
-        lambda q: api.grad(api.jacfwd(q)),
-    ):
-        np.testing.assert_allclose(float(t(h)(X)), float(t(p)(X)), rtol=1e-13)
-        np.testing.assert_allclose(
-            np.asarray(api.vmap(t(h))(xs)), np.asarray(api.vmap(t(p))(xs)), rtol=1e-13
-        )
-    loop = lambda q: lambda x: lax.scan(lambda c, _: (q(c), None), x, None, length=3)[0]
-    np.testing.assert_allclose(float(api.grad(loop(h))(X)), float(api.grad(loop(p))(X)), rtol=1e-13)
-
-
-def test_print_saved_residuals(capsys):
-    ad_checkpoint.print_saved_residuals(lambda x: sin(x) * x, X)
-    assert "f64[]" in capsys.readouterr().out
-
-
-# --- implicit differentiation ------------------------------------------------------------------
-
-
-def inverse(a, b):
-    """b / a by a solver that must not be differentiated: it rounds."""
-    solve = lambda mv, v: as_array(np.round(np.asarray(v / a), 12)) if False else v / a
-    return implicit.custom_linear_solve(lambda x: a * x, b, solve, lambda vm, v: v / a)
-
-
-@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
-def test_custom_linear_solve(wrap):
-    f = wrap(inverse)
-    a, b = 4.0, 8.0
-    assert float(f(a, b)) == 2.0
-    da, db = api.grad(f, (0, 1))(a, b)
-    np.testing.assert_allclose([float(da), float(db)], [-0.5, 0.25])
-    np.testing.assert_allclose(float(api.jvp(f, (a, b), (1.0, 0.0))[1]), -0.5)
-    np.testing.assert_allclose(float(api.grad(api.grad(f))(a, b)), 2 * b / a**3)
-    values = np.array([2.0, 4.0])
-    np.testing.assert_allclose(np.asarray(api.vmap(f, (0, None))(values, b)), b / values)
-    np.testing.assert_allclose(
-        np.asarray(api.vmap(api.grad(f), (0, None))(values, b)), -b / values**2
-    )
-    np.testing.assert_allclose(np.asarray(api.vmap(f, (None, 0))(a, values)), values / a)
-
-
-def test_custom_linear_solve_of_systems():
-    rng = np.random.default_rng(0)
-    m = rng.normal(size=(3, 3)) + 4 * np.eye(3)
-    v = rng.normal(size=3)
-    apply = DotGeneral((((1,), (0,)), ((), ())))
-
-    def iterate(mv, b):
-        """Richardson's iteration."""
-        return lax.fori_loop(0, 200, lambda i, x: x + 0.2 * (b - mv(x)), b * 0.0)
-
-    f = lambda m, v: implicit.custom_linear_solve(lambda x: apply(m, x), v, iterate, iterate)
-    np.testing.assert_allclose(np.asarray(f(as_array(m), v)), np.linalg.solve(m, v), rtol=1e-8)
-    dm, dv = api.grad(lambda m, v: total(f(m, v)), (0, 1))(m, v)
-    lam = np.linalg.solve(m.T, np.ones(3))
-    np.testing.assert_allclose(np.asarray(dv), lam, rtol=1e-8)
-    np.testing.assert_allclose(np.asarray(dm), -np.outer(lam, np.linalg.solve(m, v)), rtol=1e-7)
-
-
-def test_linear_solves_that_lack_something():
-    f = lambda b: implicit.custom_linear_solve(lambda x: 2.0 * x, b, lambda mv, v: v / 2.0)
-    assert float(api.jvp(f, (1.0,), (1.0,))[1]) == 0.5
-    with pytest.raises(TypeError, match="transpose_solve"):
-        api.grad(f)(1.0)
-    with pytest.raises(TypeError, match="matvec returned"):
-        implicit.custom_linear_solve(lambda x: (x, x), 1.0, lambda mv, v: v)
-    x, aux = implicit.custom_linear_solve(
-        lambda x: 2.0 * x, 1.0, lambda mv, v: (v / 2.0, 7), symmetric=True, has_aux=True
-    )
-    assert float(x) == 0.5
-    assert int(aux) == 7
-
-
-@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
-def test_custom_root(wrap):
-    def newton(g, x0):
-        return lax.while_loop(
-            lambda x: abs(g(x)) > 1e-13, lambda x: x - g(x) / api.jvp(g, (x,), (1.0,))[1], x0
-        )
-
-    def cube_root(a):
-        return implicit.custom_root(lambda x: x * x * x - a, 1.0, newton, lambda g, y: y / g(1.0))
-
-    f = wrap(cube_root)
-    np.testing.assert_allclose(float(f(8.0)), 2.0)
-    np.testing.assert_allclose(float(api.grad(f)(8.0)), 1 / 12)
-    np.testing.assert_allclose(float(api.jvp(f, (8.0,), (1.0,))[1]), 1 / 12)
-    np.testing.assert_allclose(float(api.grad(api.grad(f))(8.0)), -2 / 9 * 8 ** (-5 / 3))
-    values = np.array([1.0, 8.0, 27.0])
-    np.testing.assert_allclose(np.asarray(api.vmap(f)(values)), [1.0, 2.0, 3.0])
-    np.testing.assert_allclose(np.asarray(api.vmap(api.grad(f))(values)), [1 / 3, 1 / 12, 1 / 27])
 
 
 # --- rules that use lanes which their arguments have not -----------------------------------------

@@ -1,4 +1,4 @@
-"""jit: keys of programs, static arguments, closures, nesting, threads, callbacks, stages."""
+"""jit: keys of programs, closures, nesting, threads, stages."""
 
 import functools
 import threading
@@ -118,120 +118,6 @@ def test_clear_caches_traces_again():
     assert len(times) == 2
 
 
-# --- static arguments --------------------------------------------------------------------------
-
-
-def power(x, n):
-    assert isinstance(n, int)
-    out = 1.0
-    for _ in range(n):
-        out = out * x
-    return out
-
-
-@pytest.mark.parametrize("options", [
-    {"static_argnums": 1}, {"static_argnums": (1,)}, {"static_argnums": -1},
-    {"static_argnames": "n"}, {"static_argnames": ["n"]}, {"static_argnums": 1, "static_argnames": "n"},
-])  # fmt: skip
-def test_static_by_number_and_by_name(options):
-    f, times = traced_times(power)
-    g = fnx.jit(f, **options)
-    for _ in range(2):
-        assert float(g(3.0, 2)) == 9.0
-        assert float(g(3.0, n=2)) == 9.0
-        assert float(g(x=3.0, n=3)) == 27.0
-    assert len(times) == 3  # by position, by name, and another value and structure
-
-
-def test_static_values_are_compared_with_their_types():
-    seen = []
-
-    @functools.partial(fnx.jit, static_argnames="flag")
-    def f(x, flag):
-        seen.append(flag)
-        return x
-
-    for flag in (1, True, 1.0, "1", None, (1, 2), 1, True):
-        f(0.0, flag)
-        f(0.0, flag=flag)
-    assert [type(s) for s in seen[::2]] == [int, bool, float, str, type(None), tuple]
-
-
-def test_static_default_and_keyword_only():
-    @functools.partial(fnx.jit, static_argnames=("n", "mode"))
-    def f(x, n=2, *, mode="double"):
-        return x * n if mode == "double" else x
-
-    assert float(f(3.0)) == 6.0
-    assert float(f(3.0, mode="same")) == 3.0
-    assert float(f(3.0, 5)) == 15.0
-    assert float(f(3.0, n=5, mode="double")) == 15.0
-
-
-def test_static_in_the_middle_and_in_variadic_functions():
-    f = fnx.jit(lambda a, op, b: op(a, b), static_argnums=1)
-    assert float(f(2.0, jnp.add, 3.0)) == 5.0
-    assert float(f(2.0, jnp.multiply, 3.0)) == 6.0
-    last = fnx.jit(lambda *xs: xs[0] * xs[-1], static_argnums=-1)
-    assert float(last(2.0, 5.0, 3)) == 6.0
-    keywords = fnx.jit(lambda x, **options: x if options["same"] else -x, static_argnames="same")
-    assert float(keywords(2.0, same=False)) == -2.0
-    assert float(keywords(2.0, same=True)) == 2.0
-
-
-def test_static_functions_and_objects():
-    class Model:
-        def __init__(self, scale):
-            self.scale = scale
-
-        @functools.partial(fnx.jit, static_argnums=0)
-        def __call__(self, x):
-            return x * self.scale
-
-    one, two = Model(2.0), Model(3.0)
-    for _ in range(2):
-        assert float(one(1.0)) == 2.0
-        assert float(two(1.0)) == 3.0
-
-
-def test_a_decorator_with_and_without_options():
-    @fnx.jit
-    def f(x):
-        "The doc."
-        return x + 1
-
-    @fnx.jit(static_argnames="n")
-    def g(x, n):
-        return x + n
-
-    assert float(f(1.0)) == 2.0
-    assert float(g(1.0, n=2)) == 3.0
-    assert (f.__name__, f.__doc__) == ("f", "The doc.")
-
-
-def test_methods_and_pytree_objects():
-    @fnx.tree_util.register_pytree_node_class
-    class Point:
-        def __init__(self, x, y):
-            self.x, self.y = x, y
-
-        def tree_flatten(self):
-            return (self.x, self.y), None
-
-        @classmethod
-        def tree_unflatten(cls, _, children):
-            return cls(*children)
-
-        @fnx.jit
-        def moved(self, dx):
-            return Point(self.x + dx, self.y)
-
-    p = Point(1.0, 2.0).moved(3.0)
-    for _ in range(2):
-        p = p.moved(1.0)
-    assert (float(p.x), float(p.y)) == (6.0, 2.0)
-
-
 # --- closures ----------------------------------------------------------------------------------
 
 
@@ -335,7 +221,7 @@ def test_unused_arguments_and_no_arguments():
     assert fnx.jit(lambda x: jnp.zeros((0, 3)) + x)(1.0).shape == (0, 3)
 
 
-# --- threads and callbacks ---------------------------------------------------------------------
+# --- threads -----------------------------------------------------------------------------------
 
 
 def test_threads_that_trace_and_call_at_once():
@@ -372,88 +258,6 @@ def test_threads_that_trace_and_call_at_once():
         assert value == pytest.approx(expected)
 
 
-def test_a_callback_may_call_fnx():
-    inner = fnx.jit(lambda x: jnp.sum(x * 2.0))
-
-    def host(x):
-        return np.asarray(inner(jnp.asarray(x)) + fnx.grad(lambda y: y**3)(1.0))
-
-    def f(x):
-        return fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x) * 10.0
-
-    assert float(fnx.jit(f)(jnp.ones(3))) == 90.0
-    assert float(f(jnp.ones(3))) == 90.0
-    assert (
-        float(fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, t: t + f(x), 0.0))(jnp.ones(3)))
-        == 270.0
-    )
-
-
-def test_an_error_in_a_callback_reaches_the_caller():
-    def host(x):
-        raise KeyError("from the host")
-
-    f = fnx.jit(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
-    for _ in range(2):
-        with pytest.raises(KeyError, match="from the host"):
-            f(1.0)
-    assert float(fnx.jit(lambda x: x + 1)(1.0)) == 2.0
-
-
-def test_io_callbacks_run_once_for_each_time_and_in_order():
-    seen = []
-
-    def f(x):
-        def body(i, total):
-            fnx.experimental.io_callback(lambda k: seen.append(int(k)), None, i, ordered=True)
-            return total + x
-
-        total = lax.fori_loop(0, 4, body, 0.0)
-        fnx.debug.callback(lambda t: seen.append(float(t)), total)
-        return 1.0
-
-    for wrap in (fnx.jit, lambda g: g):
-        seen.clear()
-        wrap(f)(2.0)
-        assert seen == [0, 1, 2, 3, 8.0]
-
-
-def test_an_effect_in_a_function_whose_result_nobody_uses():
-    seen = []
-    inner = fnx.jit(lambda x: fnx.debug.callback(lambda v: seen.append(float(v)), x))
-
-    def f(x):
-        inner(x)
-        lax.cond(x > 0.0, lambda: inner(x + 1), lambda: None)
-        return x
-
-    fnx.jit(f)(1.0)
-    assert seen == [1.0, 2.0]
-    seen.clear()
-    fnx.grad(fnx.jit(lambda x: f(x) * x))(3.0)
-    assert seen == [3.0, 4.0]
-
-
-def test_debug_print_keeps_the_print_options_of_its_call(capsys):
-    with np.printoptions(precision=2, suppress=True):
-        f = fnx.jit(lambda x: fnx.debug.print("{}", x))
-        f.lower(jnp.ones(3))
-        traced = fnx.make_jaxpr(f)(jnp.ones(3))
-    fnx.core.eval_jaxpr(traced.jaxpr, traced.consts, jnp.array([1.2345, 2.3456, 1e-7]))
-    assert capsys.readouterr().out == "[1.23 2.35 0.  ]\n"
-
-
-def test_debug_print(capsys):
-    @fnx.jit
-    def f(x):
-        fnx.debug.print("x = {x}, {:.2f}", x[0] * 2, x=x)
-        return x
-
-    f(jnp.array([1.0, 2.0]))
-    fnx.vmap(f)(jnp.ones((2, 2)))
-    assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2
-
-
 # --- stages ------------------------------------------------------------------------------------
 
 
@@ -486,13 +290,6 @@ def test_cost_analysis_counts_products_and_loops():
     cost = f.lower(jnp.ones((4, 5)), jnp.ones((5, 5))).cost_analysis()
     assert cost["flops"] == 10 * 2 * 4 * 5 * 5
     assert cost["bytes accessed"] == 8 * (20 + 25 + 20)
-
-
-def test_stages_with_static_arguments():
-    f = fnx.jit(power, static_argnames="n")
-    compiled = f.lower(2.0, n=3).compile()
-    assert float(compiled(3.0, n=3)) == 27.0
-    assert f.eval_shape(2.0, n=3).shape == ()
 
 
 def test_the_numba_text_runs():

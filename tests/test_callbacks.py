@@ -1,0 +1,90 @@
+"""Callbacks of compiled programs: what they may do, their errors, their order; printing."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+
+def test_a_callback_may_call_fnx():
+    inner = fnx.jit(lambda x: jnp.sum(x * 2.0))
+
+    def host(x):
+        return np.asarray(inner(jnp.asarray(x)) + fnx.grad(lambda y: y**3)(1.0))
+
+    def f(x):
+        return fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x) * 10.0
+
+    assert float(fnx.jit(f)(jnp.ones(3))) == 90.0
+    assert float(f(jnp.ones(3))) == 90.0
+    assert (
+        float(fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, t: t + f(x), 0.0))(jnp.ones(3)))
+        == 270.0
+    )
+
+
+def test_an_error_in_a_callback_reaches_the_caller():
+    def host(x):
+        raise KeyError("from the host")
+
+    f = fnx.jit(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
+    for _ in range(2):
+        with pytest.raises(KeyError, match="from the host"):
+            f(1.0)
+    assert float(fnx.jit(lambda x: x + 1)(1.0)) == 2.0
+
+
+def test_io_callbacks_run_once_for_each_time_and_in_order():
+    seen = []
+
+    def f(x):
+        def body(i, total):
+            fnx.experimental.io_callback(lambda k: seen.append(int(k)), None, i, ordered=True)
+            return total + x
+
+        total = lax.fori_loop(0, 4, body, 0.0)
+        fnx.debug.callback(lambda t: seen.append(float(t)), total)
+        return 1.0
+
+    for wrap in (fnx.jit, lambda g: g):
+        seen.clear()
+        wrap(f)(2.0)
+        assert seen == [0, 1, 2, 3, 8.0]
+
+
+def test_an_effect_in_a_function_whose_result_nobody_uses():
+    seen = []
+    inner = fnx.jit(lambda x: fnx.debug.callback(lambda v: seen.append(float(v)), x))
+
+    def f(x):
+        inner(x)
+        lax.cond(x > 0.0, lambda: inner(x + 1), lambda: None)
+        return x
+
+    fnx.jit(f)(1.0)
+    assert seen == [1.0, 2.0]
+    seen.clear()
+    fnx.grad(fnx.jit(lambda x: f(x) * x))(3.0)
+    assert seen == [3.0, 4.0]
+
+
+def test_debug_print_keeps_the_print_options_of_its_call(capsys):
+    with np.printoptions(precision=2, suppress=True):
+        f = fnx.jit(lambda x: fnx.debug.print("{}", x))
+        f.lower(jnp.ones(3))
+        traced = fnx.make_jaxpr(f)(jnp.ones(3))
+    fnx.core.eval_jaxpr(traced.jaxpr, traced.consts, jnp.array([1.2345, 2.3456, 1e-7]))
+    assert capsys.readouterr().out == "[1.23 2.35 0.  ]\n"
+
+
+def test_debug_print(capsys):
+    @fnx.jit
+    def f(x):
+        fnx.debug.print("x = {x}, {:.2f}", x[0] * 2, x=x)
+        return x
+
+    f(jnp.array([1.0, 2.0]))
+    fnx.vmap(f)(jnp.ones((2, 2)))
+    assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2

@@ -1,0 +1,123 @@
+"""Checkpoint: what is computed again, what is kept, under all transformations."""
+
+import numpy as np
+import pytest
+
+from fnx import ad_checkpoint, api
+from fnx import control_flow as lax
+from fnx.core import config
+from fnx.core.array import as_array
+from fnx.core.jaxpr import check_jaxpr
+from fnx.interpreters.simplify import simplify
+from fnx.jitted import jit
+from fnx.ops.contraction import DotGeneral
+from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.reduction import Sum
+
+dot = DotGeneral((((1,), (0,)), ((), ())))
+
+
+@pytest.fixture(autouse=True)
+def _reference():
+    with config.backend("reference"):
+        yield
+
+
+def total(x):
+    x = as_array(x)
+    return Sum(tuple(range(x.ndim)))(x)
+
+
+X = 0.3
+
+
+def deep(w, x):
+    for _ in range(3):
+        x = tanh(dot(w, x))
+    return total(x)
+
+
+W, H = np.arange(16.0).reshape(4, 4) / 20, np.ones((4, 4))
+
+
+def dots(f, *args):
+    jaxpr = simplify(api.make_jaxpr(f)(*args).jaxpr, final=True)
+    check_jaxpr(jaxpr)
+
+    def count(j):
+        inner = [sub for e in j.eqns for sub in [getattr(e.prim, "jaxpr", None)] if sub]
+        return sum(e.prim.name == "dot_general" for e in j.eqns) + sum(map(count, inner))
+
+    return count(jaxpr)
+
+
+def test_checkpoint_computes_again():
+    def gradient(f):
+        return api.value_and_grad(f, (0, 1))
+
+    plain, again = gradient(deep), gradient(ad_checkpoint.checkpoint(deep))
+    for a, b, c in zip(plain(W, H)[1], again(W, H)[1], jit(again)(W, H)[1]):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-14)
+        np.testing.assert_allclose(np.asarray(a), np.asarray(c), rtol=1e-14)
+    assert dots(plain, W, H) == 9, "three forward, two for each of them backward"
+    assert dots(again, W, H) == 12
+    policy = ad_checkpoint.checkpoint_policies.dots_saveable
+    kept = gradient(ad_checkpoint.checkpoint(deep, policy=policy))
+    assert dots(kept, W, H) == 9
+    np.testing.assert_allclose(
+        np.asarray(kept(W, H)[1][0]), np.asarray(plain(W, H)[1][0]), rtol=1e-14
+    )
+
+
+def test_checkpoint_by_names():
+    def f(x):
+        y = ad_checkpoint.checkpoint_name(sin(x), "y")
+        return sin(y) * exp(y)
+
+    policies = ad_checkpoint.checkpoint_policies
+
+    def sines(policy):
+        g = api.grad(ad_checkpoint.checkpoint(f, policy=policy))
+        np.testing.assert_allclose(float(g(X)), float(api.grad(f)(X)))
+        text = str(simplify(api.make_jaxpr(api.value_and_grad(
+            ad_checkpoint.checkpoint(f, policy=policy)))(X).jaxpr, final=True))  # fmt: skip
+        return text.count("= sin ")
+
+    everything = sines(policies.everything_saveable)
+    assert sines(policies.save_only_these_names("y")) < sines(policies.nothing_saveable)
+    assert sines(policies.save_only_these_names("z")) == sines(policies.nothing_saveable)
+    assert everything <= sines(policies.save_only_these_names("y"))
+    assert sines(policies.save_any_names_but_these("z")) == sines(
+        policies.save_only_these_names("y")
+    )
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["eager", "jit"])
+def test_checkpoint_under_transformations(wrap):
+    f = lambda x, k: sin(x * k) * cos(x)
+    g = (
+        wrap(ad_checkpoint.checkpoint(f, static_argnums=1))
+        if wrap is not jit
+        else jit(ad_checkpoint.checkpoint(f))
+    )
+    h = lambda x: g(x, 2.0)
+    p = lambda x: f(x, 2.0)
+    xs = np.linspace(0.1, 1, 3)
+    for t in (
+        lambda q: q,
+        api.grad,
+        lambda q: api.grad(api.grad(q)),
+        api.jacfwd,
+        lambda q: api.grad(api.jacfwd(q)),
+    ):
+        np.testing.assert_allclose(float(t(h)(X)), float(t(p)(X)), rtol=1e-13)
+        np.testing.assert_allclose(
+            np.asarray(api.vmap(t(h))(xs)), np.asarray(api.vmap(t(p))(xs)), rtol=1e-13
+        )
+    loop = lambda q: lambda x: lax.scan(lambda c, _: (q(c), None), x, None, length=3)[0]
+    np.testing.assert_allclose(float(api.grad(loop(h))(X)), float(api.grad(loop(p))(X)), rtol=1e-13)
+
+
+def test_print_saved_residuals(capsys):
+    ad_checkpoint.print_saved_residuals(lambda x: sin(x) * x, X)
+    assert "f64[]" in capsys.readouterr().out
