@@ -110,7 +110,7 @@ class Named(Linear):
         return (self(args[0]),), axes
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        return Point(x, True)
+        return Point(x)
 
     def params(self) -> dict[str, Any]:
         return {"name": self.label}

@@ -139,7 +139,7 @@ class Scan(Primitive):
 
     def lower(self, *operands: Operand) -> Recipe:
         n, m = self.consts, self.carry
-        return Loop(self.jaxpr, n, m, self.length, self.reverse, self.unroll, counted=self.counted)
+        return Loop(self.jaxpr, n, m, self.length, self.reverse, self.counted)
 
     # --- forward mode ---------------------------------------------------------------------------
 

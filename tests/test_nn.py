@@ -98,7 +98,8 @@ def test_one_hot():
 def test_standardize():
     found = np.asarray(nn.standardize(X, axis=1))
     np.testing.assert_allclose(found.mean(1), 0, atol=1e-15)
-    np.testing.assert_allclose(found.var(1), 1, rtol=1e-3)
+    variance = np.asarray(X).var(1)
+    np.testing.assert_allclose(found.var(1), variance / (variance + 1e-5), rtol=1e-12)
 
 
 def test_attention_is_the_formula():
@@ -166,9 +167,8 @@ def test_gelu_far_below_zero():
 def test_one_hot_of_a_list_and_stable_standardization():
     assert nn.one_hot([0, 2], 3).tolist() == [[1, 0, 0], [0, 0, 1]]
     x = np.array([1e6, 1e6 + 1, 1e6 + 2], np.float32)
-    np.testing.assert_allclose(
-        nn.standardize(x, algorithm="stable"), [-1.2247, 0, 1.2247], atol=1e-3
-    )
+    expected = np.array([-1, 0, 1]) / np.sqrt(2 / 3 + 1e-5)
+    np.testing.assert_allclose(nn.standardize(x, algorithm="stable"), expected, rtol=1e-6)
     out, rest = nn.dot_product_attention(
         *[jnp.ones((1, 3, 1, 2), jnp.bfloat16)] * 3, return_residual=True
     )

@@ -6,7 +6,6 @@ operand is stored or computed on the fly where it is read is lowering's choice, 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from typing import Any, Protocol
 
 from fnx.core.records import dataclass
@@ -30,13 +29,9 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Point(Recipe):
-    """Element `index` of the output is `fn(*index)`.
-
-    `elementwise` says that `fn` reads its operands at `index` itself (or at rank-0 operands) only.
-    """
+    """Element `index` of the output is `fn(*index)`."""
 
     fn: Callable[..., Expr]
-    elementwise: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +215,4 @@ class Loop(Recipe):
     carry: int
     length: int
     reverse: bool = False
-    unroll: int = 1
     counted: bool = False
-    info: Any = field(default=None)

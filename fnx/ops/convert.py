@@ -119,7 +119,7 @@ class BitcastConvertType(Primitive):
         if "complex" in x.dtype + name:
             return Library("same_bytes", (x,))
         if old == new:
-            return Point(lambda *ix: expr.bitcast(x(*ix), name), True)
+            return Point(lambda *ix: expr.bitcast(x(*ix), name))
         narrow, wide = (f"uint{8 * n}" for n in sorted((old, new)))
 
         def part(*ix: expr.Expr) -> expr.Expr:

@@ -306,7 +306,7 @@ class PseudoInverse(Stacked):
         return (p,), (sub(change, m.matmul(m.matmul(p, t), p)),)
 
     def lower(self, a: Operand, p: Operand) -> Recipe:  # type: ignore[override]
-        return Point(p, elementwise=True)
+        return Point(p)
 
 
 pseudo_inverse = PseudoInverse()

@@ -119,7 +119,7 @@ class Pointwise(Primitive):
         fn = self.scalar_fn(*[x.dtype for x in operands])
         if fn is None:
             return Host()
-        return Point(lambda *ix: fn(*[x(*ix) if x.shape else x() for x in operands]), True)
+        return Point(lambda *ix: fn(*[x(*ix) if x.shape else x() for x in operands]))
 
     def scalar_fn(self, *names: str) -> Callable | None:
         """From operands' elements to the result's, or None where only `impl` will do."""

@@ -31,7 +31,7 @@ class Cast(Primitive):
         return (self(args[0]),), axes
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        return Point(lambda *ix: expr.cast(x(*ix), dtypes.NAME[self.dtype]), True)
+        return Point(lambda *ix: expr.cast(x(*ix), dtypes.NAME[self.dtype]))
 
 
 def through_float32(prim: Primitive, x: Operand) -> Recipe:

@@ -47,7 +47,7 @@ class Image(NamedTuple):
         Names that are not `known` are the process's; LookupError if it does not know one, OSError if
         no code can be put into memory.
         """
-        targets = [known.get(name) or _address(name) for name in self.names]
+        targets = [known.get(name) or _of_process(name) for name in self.names]
         pages = Pages(self.size)
         base, code = pages.address, bytearray(self.code)
         for at, which, addend in self.words:
@@ -67,8 +67,16 @@ def _process() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
-def _address(name: str) -> int:
+def _of_process(name: str) -> int:
+    found = address_in_process(name)
+    if found is None:
+        raise LookupError(f"no routine {name!r} in this process")
+    return found
+
+
+def address_in_process(name: str) -> int | None:
+    """The address of a routine of the C library, or of another that this process loaded for all."""
     try:
-        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value or 0
-    except AttributeError as error:
-        raise LookupError(f"no routine {name!r} in this process") from error
+        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value
+    except AttributeError:
+        return None

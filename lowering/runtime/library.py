@@ -6,13 +6,13 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import CompileError
 
 from .compiler import once
+from .image import address_in_process
 
 
 @once
@@ -216,19 +216,4 @@ def _lapack(name: str) -> int | None:
     return _scipy("cython_lapack", name)
 
 
-# --- the C library -----------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1)
-def _process() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
-def _c(name: str) -> int | None:
-    try:
-        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value
-    except AttributeError:
-        return None
-
-
-_PLACES = {"fnx": _runtime, "blas": _blas, "lapack": _lapack, "libm": _c}
+_PLACES = {"fnx": _runtime, "blas": _blas, "lapack": _lapack, "libm": address_in_process}
