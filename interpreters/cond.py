@@ -127,8 +127,17 @@ class Cond(Primitive):
             values = [place_axis(size, index, axes[0], 0), *operands]
             outs = one_by_one(Scan, self, self.backend, size, values, (True, *lanes))
             return _with_passed(outs, passed)
-        # What a branch computes in lanes that do not take it is dropped, but in its derivatives 0
-        # times an infinite slope were nan: there operands have no tangents.
+        cases = self._in_all_lanes(size, index, operands, lanes)
+        return _with_passed([choose(index, case) for case in zip(*cases)], passed)
+
+    def _in_all_lanes(
+        self, size: int, index: Array, operands: Sequence[Array], lanes: Mask
+    ) -> list[list[Array]]:
+        """What every branch gives in all lanes.
+
+        What one computes in lanes that do not take it is dropped, but in its derivatives 0 times an
+        infinite slope were nan: there operands have no tangents.
+        """
         shield = [
             isinstance(x, Tracer) and has_tangent(x.aval) and (has or not x.shape)
             for x, has in zip(operands, lanes)
@@ -152,7 +161,7 @@ class Cond(Primitive):
             else:
                 jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
                 cases.append(eval_jaxpr(jaxpr, [taken, *own]))
-        return _with_passed([choose(index, case) for case in zip(*cases)], passed)
+        return cases
 
     def expand(self) -> Jaxpr | None:
         """Equations that do the same with updates of arrays after the branch, if there are any."""

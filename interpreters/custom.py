@@ -12,22 +12,20 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch, UnexpectedTracerError
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
-from fnx.ops.broadcast import Sum
 
-from .batching import Batch, BatchTracer, batch, batch_jaxpr, place_axis
+from .batching import Batch, BatchTracer, batch_jaxpr, place_axis
 from .call import check_operands, given, only, run, spread, undefined
 from .jvp import has_tangent
 from .linearize import transpose_jaxpr
+from .rules_in_lanes import Flat, Zeros, for_once, in_lanes, pulled_once, summed
 from .trace import Stage, trace
-
-Flat = Callable[..., Sequence[Any]]
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
@@ -49,32 +47,6 @@ def check_results(outs: Sequence[Array], expected: Sequence[ShapedArray], what: 
 
 
 _PERTURBED = ConcreteArray(np.array(True))
-
-
-def in_lanes(fn: Flat, size: int, axes: Sequence[int | None], home: Batch | None = None) -> Flat:
-    """`fn` for all lanes at once; its results (None stays None) have them along axis 0.
-
-    The lanes are those of `home`, if given: `fn` may have closed over values that have them.
-    """
-
-    def run_lanes(*args: Array | None) -> list[Array | None]:
-        present = [k for k, a in enumerate(args) if a is not None]
-        shape: list[bool] = []
-
-        def inner(*some: Array) -> list[Array]:
-            full: list = [None] * len(args)
-            for k, a in zip(present, some):
-                full[k] = a
-            outs = fn(*full)
-            shape.extend(o is not None for o in outs)
-            return [o for o in outs if o is not None]
-
-        some, where = [args[k] for k in present], [axes[k] for k in present]
-        outs, out_axes = batch(inner, size, some, where, home)
-        it = iter([place_axis(size, o, k, 0) for o, k in zip(outs, out_axes)])
-        return [next(it) if m else None for m in shape]
-
-    return run_lanes
 
 
 def handler(args: Sequence[Any]) -> Interpreter:
@@ -220,8 +192,8 @@ class CustomJVP(CustomRule):
         return replace(self, fun=in_lanes(self.fun, size, axes, self.home), rule=rule, home=None)
 
     def once(self, lanes: Batch, mask: list[bool]) -> "CustomJVP":
-        rule = _for_once(self.rule, lanes, mask, lambda outs: len(outs) // 2, 2)
-        return replace(self, fun=_for_once(self.fun, lanes, mask), rule=rule)
+        rule = for_once(self.rule, lanes, mask, lambda outs: len(outs) // 2, 2)
+        return replace(self, fun=for_once(self.fun, lanes, mask), rule=rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +239,7 @@ class CustomVJP(CustomRule):
             self,
             fun=in_lanes(self.fun, size, axes, self.home),
             fwd=fwd,
-            bwd=_summed(in_lanes(self.bwd, size, _Zeros(), self.home), axes),
+            bwd=summed(in_lanes(self.bwd, size, Zeros(), self.home), axes),
             home=None,
         )
 
@@ -275,99 +247,10 @@ class CustomVJP(CustomRule):
         kept: list[bool] = []  # which residuals have lanes
         return replace(
             self,
-            fun=_for_once(self.fun, lanes, mask),
-            fwd=_for_once(self.fwd, lanes, mask, lambda _: self.results(), rest=kept),
-            bwd=_pulled_once(self.bwd, lanes, mask, kept),
+            fun=for_once(self.fun, lanes, mask),
+            fwd=for_once(self.fwd, lanes, mask, lambda _: self.results(), rest=kept),
+            bwd=pulled_once(self.bwd, lanes, mask, kept),
         )
-
-
-def _for_once(
-    fn: Flat,
-    lanes: Batch,
-    mask: list[bool],
-    count: Callable[[Sequence], int] = len,
-    repeats: int = 1,
-    rest: list[bool] | None = None,
-) -> Flat:
-    """`fn` of arguments without lanes, where results may get some: the first `count` by `mask`.
-
-    The others follow the mask again (`repeats`), or have their own, told in `rest`.
-    """
-
-    def run(*args: Array | None) -> list[Array | None]:
-        made: list = []
-
-        def inner() -> list[Array]:
-            made.extend(fn(*args))
-            return [o for o in made if o is not None]
-
-        present, axes = batch(inner, lanes.size, (), (), lanes)
-        it = iter(zip(present, axes))
-        pairs = [(None, None) if o is None else next(it) for o in made]
-        n = count(made)
-        given_ = [k is not None for _, k in pairs]
-        if not mask:
-            again = given_[n : n * repeats] if repeats > 1 else given_[:n]
-            mask.extend(a or b for a, b in zip(given_[:n], again))
-        if rest is not None:
-            rest[:] = given_[n:]
-        full = [*mask * repeats, *given_[n * repeats :]]
-        for has, m in zip(given_, full, strict=True):
-            if has and not m:
-                raise UnexpectedTracerError(
-                    "a rule gave results that differ between the lanes of a vmap, where its function gives "
-                    "the same to all; both must agree"
-                )
-        return [
-            None if o is None else place_axis(lanes.size, o, k, 0) if m else o
-            for (o, k), m in zip(pairs, full)
-        ]
-
-    return run
-
-
-def _pulled_once(bwd: Flat, lanes: Batch, mask: list[bool], kept: list[bool]) -> Flat:
-    """Cotangents of arguments without lanes: what lanes pull back is summed."""
-
-    def run(*args: Array | None) -> list[Array | None]:
-        axes = [0 if m else None for m in (*kept, *mask)]
-        made: list = []
-
-        def inner(*some: Array) -> list[Array]:
-            it = iter(some)
-            made.extend(bwd(*[None if a is None else next(it) for a in args]))
-            return [o for o in made if o is not None]
-
-        given_ = [(a, k) for a, k in zip(args, axes) if a is not None]
-        values, where = [a for a, _ in given_], [k for _, k in given_]
-        outs, where = batch(inner, lanes.size, values, where, lanes)
-        it = iter([o if k is None else Sum((k,))(o) for o, k in zip(outs, where)])
-        return [None if o is None else next(it) for o in made]
-
-    return run
-
-
-class _Zeros(Sequence):
-    """Axis 0 for any number of operands."""
-
-    def __getitem__(self, k: Any) -> Any:
-        return 0
-
-    def __len__(self) -> int:
-        return 1 << 30
-
-
-def _summed(bwd: Flat, axes: Sequence[int | None]) -> Flat:
-    """Cotangents where the operands had their lanes; summed over lanes if they had none."""
-
-    def run_summed(*args: Array) -> list[Array | None]:
-        outs = bwd(*args)
-        return [
-            None if ct is None else Sum((0,))(ct) if k is None else place_axis(0, ct, 0, k)
-            for ct, k in zip(outs, axes)
-        ]
-
-    return run_summed
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,5 +290,5 @@ class Pullback(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         place = [place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
-        bwd = in_lanes(self.bwd, size, _Zeros())
+        bwd = in_lanes(self.bwd, size, Zeros())
         return replace(self, bwd=bwd, outs=outs).apply(*place), (0,) * len(outs)

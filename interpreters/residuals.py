@@ -48,6 +48,56 @@ class Split:
         return len(self.forward.outs) - len(self.mask)
 
 
+class _Network(Graph):
+    """Values and the equations that make them; a cut parts what is stored from what is not.
+
+    `wanted` are the values that may be read later, of which those `at_hand` cost nothing.
+    """
+
+    def __init__(self, wanted: set[Var], at_hand: set[Var], rewinds: Sequence[Rewind]):
+        super().__init__(2)
+        self.source, self.sink = 0, 1
+        self.wanted, self.at_hand, self.rewinds = wanted, at_hand, rewinds
+        self.restored = {v: r for r in rewinds for v in r.versions}
+        self.nodes: dict[Var, int] = {}
+        self.makes: dict[Var, int] = {}  # the node of the equation that makes a variable
+        self.groups = {r.start: self.node() for r in rewinds}
+        for v, r in self.restored.items():
+            self.nodes[v] = self.node()
+            self.edge(self.groups[r.start], self.nodes[v])
+
+    def put(self, v: Var, price: float) -> None:
+        """An input that is known later if it is stored."""
+        self.nodes[v] = self.node()
+        self.edge(self.source, self.nodes[v], price)
+
+    def equation(self, e: Eqn, outs: Sequence[Var], again: float, dear: float) -> None:
+        """What makes values: the price of computing them again, and how dear their bytes are."""
+        maker = self.node()  # on the sink's side: computed again
+        if again > 0:
+            self.edge(self.source, maker, again)
+        for a in set(e.inputs):
+            if type(a) is Var and a not in self.at_hand:
+                self.edge(self.nodes[a], maker)
+        for v in outs:
+            self.nodes[v], self.makes[v] = self.node(), maker
+            self.edge(maker, self.nodes[v], _bytes(v) * dear)
+
+    def chosen(self, residuals: Sequence) -> tuple[set[Var], list[Rewind]]:
+        """What is to be stored so that `residuals` can be computed: variables, arrays to restore."""
+        for r in self.rewinds:
+            self.edge(self.source, self.groups[r.start], r.price)
+            for v in needed(r.steps):
+                if v not in self.at_hand:
+                    self.edge(self.nodes[v], self.groups[r.start])
+        for v in {r for r in residuals if type(r) is Var and r not in self.at_hand}:
+            self.edge(self.nodes[v], self.sink)
+        _, late = self.cut(self.source, self.sink)
+        plain = {v for v in self.nodes if self.nodes[v] in late and v not in self.restored}
+        stored = {v for v in plain if self.makes.get(v, self.source) not in late}
+        return stored, [r for r in self.rewinds if self.groups[r.start] in late]
+
+
 def choose(
     eqns: Sequence[Eqn], results: Sequence, residuals: Sequence, at_hand: set[Var],
     costly: dict[Var, float], invariant: set[Var], rewinds: Sequence[Rewind] = (),
@@ -59,52 +109,27 @@ def choose(
     depend on loop constants only: equations that make them are computed once, wherever they stand.
     With `loops`, loops may be run again; what they stack is `press` times as dear as other bytes.
     """
-    graph = Graph(2)
-    source, sink = 0, 1
-    nodes: dict[Var, int] = {}
-    makes: dict[Var, int] = {}  # the node of the equation that makes a variable
     needs = [v for r in rewinds for v in needed(r.steps)]
-    wanted = reaching(eqns, [*residuals, *needs])
+    network = _Network(reaching(eqns, [*residuals, *needs]), at_hand, rewinds)
     anyway = reaching(eqns, results)
-    restored = {v: r for r in rewinds for v in r.versions}
-    groups = {r.start: graph.node() for r in rewinds}
-    for v, r in restored.items():
-        nodes[v] = graph.node()
-        graph.edge(groups[r.start], nodes[v])
-    behind = dependent(eqns, restored)  # where these say what to restore, they must be there before
+    behind = dependent(
+        eqns, network.restored
+    )  # where these say what to restore, they must be there before
     costly = costly | {v: _bytes(v) for v in needs if v in behind}
     for v, price in costly.items():
-        if v in wanted and v not in restored:
-            nodes[v] = graph.node()
-            graph.edge(source, nodes[v], price)
+        if v in network.wanted and v not in network.restored:
+            network.put(v, price)
     for e in eqns:
-        outs = [v for v in e.outs if v in wanted and v not in restored and v not in costly]
-        if not outs:
-            continue
-        again = graph.node()  # on the sink's side: computed again
-        weight = 0.0
-        if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
-            weight = recompute_cost(_for(e, outs) if loops else e, loops)
-        if weight > 0:
-            graph.edge(source, again, weight)
-        for a in set(e.inputs):
-            if type(a) is Var and a not in at_hand:
-                graph.edge(nodes[a], again)
-        for v in outs:
-            nodes[v], makes[v] = graph.node(), again
-            graph.edge(again, nodes[v], _bytes(v) * (press if e.prim.name == "scan" else 1))
-    for r in rewinds:
-        graph.edge(source, groups[r.start], r.price)
-        for v in needed(r.steps):
-            if v not in at_hand:
-                graph.edge(nodes[v], groups[r.start])
-    for v in {r for r in residuals if type(r) is Var and r not in at_hand}:
-        graph.edge(nodes[v], sink)
-    _, late = graph.cut(source, sink)
-    stored = [v for v in costly if v not in restored and v in nodes and nodes[v] in late]
-    for e in eqns:
-        stored += [v for v in e.outs if v in makes and nodes[v] in late and makes[v] not in late]
-    return stored, [r for r in rewinds if groups[r.start] in late]
+        outs = [v for v in e.outs if v in network.wanted and v not in network.restored]
+        outs = [v for v in outs if v not in costly]
+        if outs:
+            again = 0.0
+            if any(v in anyway for v in e.outs) and not all(v in invariant for v in e.outs):
+                again = recompute_cost(_for(e, outs) if loops else e, loops)
+            network.equation(e, outs, again, press if e.prim.name == "scan" else 1)
+    stored, restored = network.chosen(residuals)
+    order = [*costly, *(v for e in eqns for v in e.outs if v not in costly)]
+    return [v for v in order if v in stored], restored
 
 
 def _for(e: Eqn, outs: Sequence[Var]) -> Eqn:

@@ -110,23 +110,14 @@ def var(
             raise InvalidValue("variance with both ddof= and correction=; expected one of the two")
         ddof = correction
     (x,) = promote_inexact("var", a)
-    final = None if dtype is None else dtypes.canonical(dtype)
-    if final is not None and not dtypes.is_inexact(final):
-        raise InvalidValue(f"variance with dtype={final}; expected a floating-point dtype")
-    if final is not None and dtypes.is_complex(x.dtype) and not dtypes.is_complex(final):
-        raise InvalidValue(
-            f"variance of dtype {x.dtype} with dtype={final}; expected a complex dtype"
-        )
     axes = canonical_axes(axis, x.ndim)
-    result_dtype = dtypes.real_of(x.dtype) if final is None else final
-    x = convert(x, dtypes.float32) if dtypes.is_float(x.dtype) and x.dtype.itemsize < 4 else x
-    if final is not None and dtypes.is_inexact(final):
-        pair = ((x.dtype, False), (final, False))
-        x = convert(x, dtypes.promote_cached(pair, False)[0])
-    given = x.dtype if mean is None else to_array(mean, "var").dtype
-    center = _mean(x, axes, where) if mean is None else to_array(mean, "var")
-    if given.itemsize < x.dtype.itemsize:
-        center = convert(center, x.dtype)
+    x, result_dtype = _for_variance(x, dtype)
+    if mean is None:
+        center = _mean(x, axes, where)
+    else:
+        center = to_array(mean, "var")
+        if center.dtype.itemsize < x.dtype.itemsize:
+            center = convert(center, x.dtype)
     delta = ufuncs.subtract(x, center)
     if dtypes.is_complex(x.dtype):
         delta = ops.real(ops.mul(delta, ops.conj(delta)))
@@ -142,6 +133,23 @@ def var(
     # Without degrees of freedom there is no estimate.
     out = ufuncs.where3(ufuncs.greater(count, 0), out, math.nan)
     return convert(out, result_dtype)
+
+
+def _for_variance(x: Array, dtype: Any) -> tuple[Array, Any]:
+    """The elements in the dtype that sums are made in, and the dtype of the result."""
+    narrow = dtypes.is_float(x.dtype) and x.dtype.itemsize < 4
+    wide = convert(x, dtypes.float32) if narrow else x
+    if dtype is None:
+        return wide, dtypes.real_of(x.dtype)
+    final = dtypes.canonical(dtype)
+    if not dtypes.is_inexact(final):
+        raise InvalidValue(f"variance with dtype={final}; expected a floating-point dtype")
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(final):
+        raise InvalidValue(
+            f"variance of dtype {x.dtype} with dtype={final}; expected a complex dtype"
+        )
+    pair = ((wide.dtype, False), (final, False))
+    return convert(wide, dtypes.promote_cached(pair, False)[0]), final
 
 
 def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:

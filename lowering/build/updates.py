@@ -26,20 +26,12 @@ def update(
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Handle = r.operand  # type: ignore[assignment]
-    count = prod(r.shape)
-    if fuse.is_small(out.shape) and count * out.size <= _REGISTER_UPDATES:
+    if fuse.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
     if not isinstance(operand.state, (Registers, Stored)):
-        if operand.last_use <= builder.scope.position and operand.target is None:
-            operand.target, operand.hint = out.target, operand.hint or out.hint
-        if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
-            for h in inputs:
-                if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
-                    if operand.wish.buffer in builder.sources(h):
-                        builder.store(h)
-        builder.store_reusing(operand)
+        _store_operand(builder, operand, inputs, out)
     for h in inputs:  # values and indices are read while memory is written: have them ready
         if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
             if not _reads_own_places(builder, r, operand):
@@ -47,7 +39,7 @@ def update(
     place = place_of_update(builder, operand, out)
     _set_aside(builder, r, inputs, place)
     body = _rounds(builder, r, place, out.shape)
-    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+    if _is_written_out(r):
         builder.block += body
     else:
         first = body[0]
@@ -57,6 +49,22 @@ def update(
     out.state = place
     if fuse.is_small(out.shape):
         builder.load_registers(out)
+
+
+def _store_operand(builder: "Builder", operand: Handle, inputs: list[Handle], out: Handle) -> None:
+    """Put what is updated into memory: the result's, if nobody else reads it."""
+    if operand.last_use <= builder.scope.position and operand.target is None:
+        operand.target, operand.hint = out.target, operand.hint or out.hint
+    if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
+        for h in inputs:
+            if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
+                if operand.wish.buffer in builder.sources(h):
+                    builder.store(h)
+    builder.store_reusing(operand)
+
+
+def _is_written_out(r: recipe.Update) -> bool:
+    return prod(r.shape) <= fuse.UNROLLED_AXIS
 
 
 def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
@@ -181,8 +189,7 @@ def _rounds(
             return [store] if inside.attr else []
         return [If(inside, [store], [])]
 
-    count = prod(r.shape)
-    if fuse.is_small(r.shape) and count <= fuse.UNROLLED_AXIS:
+    if _is_written_out(r):
         body = []
         for ix in static_indices(r.shape):
             body += builder.evaluated(lambda ix=ix: at(ix))

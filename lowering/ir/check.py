@@ -279,12 +279,8 @@ def _type_problem(e: Expr) -> str | None:
         return f"there is no operation {op!r}"
     if e.dtype not in KIND:
         return f"there is no dtype {e.dtype!r}"
-    count = (
-        0 if op in _LEAVES else 3 if op in ("select", "fma") else 2 if op in scalar.BINARY else 1
-    )
-    if op == "special":
-        count = max(len(args), 1)
-    if len(args) != count:
+    count = _arity(op)
+    if len(args) != count and not (op == "special" and args):
         return f"{len(args)} operands, expected {count}"
     if op == "size" and (e.dtype != "int64" or type(e.attr) is not int):
         return f"a size is an int64, not {e.attr!r} of {e.dtype}"
@@ -307,6 +303,15 @@ def _type_problem(e: Expr) -> str | None:
     if len(set(dtypes)) > 1:
         return f"operands of {dtypes}; they should be equal"
     return _operation_problem(op, dtypes[0], e)
+
+
+def _arity(op: str) -> int:
+    """How many operands an operation has; special functions have one or more."""
+    if op in _LEAVES:
+        return 0
+    if op in ("select", "fma"):
+        return 3
+    return 2 if op in scalar.BINARY else 1
 
 
 def _operation_problem(op: str, dtype: str, e: Expr) -> str | None:
