@@ -39,6 +39,8 @@ def checkpoint(
     The rest is computed again when the derivative is. Loops (`scan`) choose what to store by
     themselves, so that they seldom need it.
 
+    TypeError for what is no function.
+
     >>> fnx.grad(fnx.checkpoint(lambda x: x * x * x))(2.0)
     Array(12., dtype=float64)
     """

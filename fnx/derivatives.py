@@ -334,6 +334,8 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """The result of `fun(*primals)` and its derivative along `tangents`.
 
+    TypeError for what are not tuples of one structure and of equal shapes and dtypes.
+
     >>> fnx.jvp(lambda x: x * x, (3.0,), (1.0,))[1]
     Array(6., dtype=float64)
     """

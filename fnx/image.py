@@ -129,6 +129,8 @@ def resize(image, shape, method, antialias=True, precision=None):
 
     With `antialias`, kernels are widened when an axis becomes smaller. Integers become floats.
 
+    ShapeError for a shape of another rank; ValueError for an unknown method.
+
     >>> fnx.image.resize(np.array([[0.0, 1.0]]), (1, 4), "linear")
     Array([[0.  , 0.25, 0.75, 1.  ]], dtype=float64)
     """
@@ -164,6 +166,9 @@ def scale_and_translate(
     """Results at i show the image at (i - translation) / scale, along each of the `spatial_dims`.
 
     `scale` and `translation` are vectors that may be traced; pixels from outside are 0.
+
+    ShapeError for a shape of another rank, and where numbers and `spatial_dims` differ in
+    length; ValueError for method 'nearest'.
 
     >>> line, double, by = jnp.array([1.0, 2.0]), jnp.array([2.0]), jnp.array([0.0])
     >>> fnx.image.scale_and_translate(line, (4,), (0,), double, by, "linear")

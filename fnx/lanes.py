@@ -55,6 +55,9 @@ def vmap(
     `in_axes` is an axis, None (not mapped), or a pytree prefix of the positional arguments; keyword
     arguments are mapped over axis 0. `out_axes` likewise, of the result.
 
+    TypeError for `in_axes` of another kind; ValueError for axes that an argument lacks, and for
+    sizes that differ.
+
     >>> fnx.vmap(jnp.dot)(jnp.ones((4, 3)), jnp.ones((4, 3)))
     Array([3., 3., 3., 3.], dtype=float64)
     """

@@ -134,6 +134,8 @@ def make_array_from_single_device_arrays(
 ) -> Array:
     """The array that the one array of a device makes.
 
+    ValueError for another number of arrays than one.
+
     >>> fnx.make_array_from_single_device_arrays((2,), None, [jnp.ones(2)])
     Array([1., 1.], dtype=float64)
     """

@@ -154,6 +154,8 @@ def tree_reduce_associative(
 ) -> Any:
     """Fold the leaves in a balanced tree of pairs; `operation` must be associative.
 
+    ValueError for a tree without leaves and no identity.
+
     >>> fnx.tree.reduce_associative(lambda a, b: a + b, {"a": 1, "b": [2, 3]})
     6
     """
@@ -181,6 +183,8 @@ def tree_transpose(
     outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
 ) -> Any:
     """A tree of trees, turned inside out.
+
+    TypeError for a tree of another structure.
 
     >>> pair, triple = fnx.tree.structure((0, 0)), fnx.tree.structure({"a": 0, "b": 0})
     >>> fnx.tree.transpose(pair, triple, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))

@@ -25,6 +25,9 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     neighbours, scans these, and fills in every other element (G. E. Blelloch, "Prefix sums and their
     applications", 1990).
 
+    ShapeError for axes of different lengths; TypeError for an `fn` that returns another
+    structure than it gets.
+
     >>> lax.associative_scan(lambda a, b: a + b, np.arange(4.0))
     Array([0., 1., 3., 6.], dtype=float64)
     """

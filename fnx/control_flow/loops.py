@@ -279,6 +279,9 @@ def fori_loop(
     With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
     `while_loop`, whose gradient takes about as long as that of the scan. Both bounds may be floats.
 
+    TypeError for bounds that are not scalar integers; ValueError for `unroll` with bounds that
+    are not known.
+
     >>> lax.fori_loop(0, 5, lambda i, total: total + i, 0)
     Array(10, dtype=int64, weak_type=True)
     """

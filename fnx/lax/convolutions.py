@@ -26,6 +26,8 @@ def conv_dimension_numbers(
 ) -> ConvDimensionNumbers:
     """Layouts such as ("NHWC", "HWIO", "NHWC") as axis numbers.
 
+    ValueError for a layout that lacks letters.
+
     >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).lhs_spec
     (0, 3, 1, 2)
     """
@@ -69,6 +71,9 @@ def conv_general_dilated(
     out_sharding: Any = None,
 ) -> Array:
     """General convolution, as XLA defines it (a correlation: the kernel is not flipped).
+
+    ShapeError for shapes that do not fit; ValueError for a word as padding of a dilated
+    operand.
 
     >>> x = jnp.arange(5.0).reshape(1, 1, 5)
     >>> lax.conv_general_dilated(x, jnp.array([[[1.0, 0.0, -1.0]]]), (1,), "VALID")

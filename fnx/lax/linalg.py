@@ -142,6 +142,8 @@ def svd(
 ) -> Any:
     """The singular value decomposition: (u, s, vᴴ), or s alone.
 
+    ValueError for `subset_by_index` together with full matrices.
+
     >>> lax.linalg.svd(jnp.diag(jnp.array([2.0, 3.0])), compute_uv=False)
     Array([3., 2.], dtype=float64)
     """
@@ -207,6 +209,8 @@ def schur(
 ) -> list[Array]:
     """The Schur decomposition: (T, Z) with x = Z T Zᴴ.
 
+    ValueError for `sort_eig_vals`.
+
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     >>> t, z = lax.linalg.schur(a)
     >>> bool(jnp.allclose(z @ t @ z.T, a))
@@ -219,6 +223,8 @@ def schur(
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
     """The x with A x = b for tridiagonal A: lower, main and upper diagonals, each of d's length.
+
+    ValueError for `perturb_singular`.
 
     >>> off, diagonal = jnp.array([0.0, 1.0]), jnp.array([2.0, 2.0])
     >>> lax.linalg.tridiagonal_solve(off, diagonal, off[::-1], jnp.array([[3.0], [3.0]]))

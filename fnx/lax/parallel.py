@@ -225,6 +225,8 @@ def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
 def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
     """`x` itself: what differs between lanes is found out, and not declared.
 
+    ValueError for another `to` than 'varying', 'reduced' or 'unreduced'.
+
     >>> fnx.vmap(lambda x: lax.pcast(x, "i", to="varying"), axis_name="i")(jnp.arange(3))
     Array([0, 1, 2], dtype=int64)
     """

@@ -20,6 +20,8 @@ from fnx.ops.convert import convert as _convert
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
     """Products of operands of equal dtypes, or in another dtype, `out_dtype`.
 
+    TypeError for different dtypes.
+
     >>> lax.mul(jnp.array([1.0, 2.0]), 3.0)
     Array([3., 6.], dtype=float64)
     """
@@ -33,6 +35,8 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
 
 def mulhi(x: Any, y: Any, /) -> Array:
     """The upper half of the bits of products of integers, which do not fit into their dtype.
+
+    TypeError for different dtypes, and for such as are not integers.
 
     >>> lax.mulhi(jnp.array([2**40]), jnp.array([2**40]))
     Array([65536], dtype=int64)
@@ -159,6 +163,8 @@ def _which(which: Any, name: str, cases: int) -> Array:
 def select_n(which: Any, *cases: Any) -> Array:
     """`cases[which]`, element by element; `which` is of bool or integers.
 
+    ValueError without cases; ShapeError and TypeError for cases that differ.
+
     >>> lax.select_n(jnp.array([0, 2]), jnp.array([1, 2]), jnp.array([3, 4]), jnp.array([5, 6]))
     Array([1, 6], dtype=int64)
     """
@@ -210,6 +216,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
 
 def stop_gradient(x: Any) -> Any:
     """The leaves of a pytree with derivatives zero.
+
+    TypeError for a function.
 
     >>> fnx.grad(lambda x: x * fnx.lax.stop_gradient(x))(3.0)
     Array(3., dtype=float64)

@@ -51,6 +51,8 @@ def platform_dependent(
 ) -> Any:
     """The function for the platform "cpu", or else the default, of the arguments.
 
+    ValueError where there is neither.
+
     >>> lax.platform_dependent(3.0, cpu=lambda x: 2 * x, default=lambda x: x)
     6.0
     """

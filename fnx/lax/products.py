@@ -78,6 +78,8 @@ def dot(
 ) -> Array:
     """Vector and matrix products.
 
+    ShapeError for more than two axes, and for sizes that differ.
+
     >>> lax.dot(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1.0, 10.0]))
     Array([21., 43.], dtype=float64)
     """
@@ -113,6 +115,8 @@ def ragged_dot(
     """Rows of `lhs` [m, k] times the matrix of their group in `rhs` [g, k, n]; group follows group.
 
     Rows behind the last group are zero. It is one product of matrices, g times as long.
+
+    ShapeError for other shapes, and for a `group_offset`.
 
     >>> rows, matrices = jnp.ones((3, 1)), jnp.array([[[2.0]], [[5.0]]])
     >>> lax.ragged_dot(rows, matrices, jnp.array([1, 2]))
@@ -157,6 +161,8 @@ class FftType(enum.IntEnum):
 
 def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
     """The Fourier transform over the last axes.
+
+    TypeError for lengths that are no sequence.
 
     >>> lax.fft(jnp.array([1.0, 0.0, 0.0, 0.0], dtype=complex), "FFT", (4,)).real
     Array([1., 1., 1., 1.], dtype=float64)

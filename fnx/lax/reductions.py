@@ -173,6 +173,8 @@ def padtype_to_pads(
 ) -> list[tuple[int, int]]:
     """The numbers that "SAME", "SAME_LOWER" or "VALID" stand for.
 
+    ValueError for other words.
+
     >>> lax.padtype_to_pads((8,), (3,), (2,), "SAME")
     [(0, 1)]
     """
@@ -204,6 +206,8 @@ def reduce_window(
     """Folds of windows; `computation` is lax.add, lax.max, lax.min, or any operation on scalars.
 
     Pytrees of arrays, with first values alike, are folded together by an operation on two such trees.
+
+    ShapeError for sizes that are not positive.
 
     >>> lax.reduce_window(jnp.array([1, 5, 2, 4]), 0, lax.max, (2,))
     Array([5, 5, 4], dtype=int64)

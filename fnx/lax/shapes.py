@@ -66,6 +66,8 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
 def broadcast_to_rank(x: Any, rank: int) -> Array:
     """The array with leading axes of size 1, up to `rank`.
 
+    ValueError for a lower rank.
+
     >>> lax.broadcast_to_rank(jnp.array([1, 2]), 3).shape
     (1, 1, 2)
     """
@@ -194,6 +196,8 @@ def rev(operand: Any, dimensions: Sequence[int]) -> Array:
 
 def concatenate(operands: Any, dimension: int) -> Array:
     """Arrays joined along an axis; dtypes must be equal.
+
+    ValueError without arrays; ShapeError and TypeError for those that differ otherwise.
 
     >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], 0)
     Array([1, 2, 3], dtype=int64)

@@ -224,6 +224,8 @@ def gelu(x, approximate=True):
 def glu(x, axis=-1):
     """The first half along an axis times the sigmoid of the second.
 
+    ValueError for an odd size.
+
     >>> fnx.nn.glu(jnp.array([1.0, 2.0, 0.0, 0.0]))
     Array([0.5, 1. ], dtype=float64)
     """

@@ -33,6 +33,8 @@ def dot_product_attention(
     query has shape (batch, T, heads, features), key and value (batch, S, kv_heads, features), bias
     and mask broadcast to (batch, heads, T, S); the batch axis may be left out of all three.
 
+    ShapeError for shapes that do not fit, and for heads that do not divide.
+
     >>> x = jnp.ones((1, 4, 2, 8))
     >>> fnx.nn.dot_product_attention(x, x, x, is_causal=True).shape
     (1, 4, 2, 8)

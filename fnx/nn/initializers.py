@@ -160,6 +160,8 @@ def variance_scaling(scale, mode, distribution, in_axis=-2, out_axis=-1, batch_a
     """An initializer whose variance is scale / fan, with mode "fan_in", "fan_out", "fan_avg",
     "fan_geo_avg", and distribution "normal", "truncated_normal" or "uniform".
 
+    ValueError for another mode or distribution.
+
     >>> init = fnx.nn.initializers.variance_scaling(1.0, "fan_in", "normal")
     >>> float((init(fnx.random.key(0), (100, 50)).std() * 10).round(1))  # 1 / sqrt(100), times 10
     1.0
@@ -227,6 +229,8 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 def orthogonal(scale=1.0, column_axis=-1, dtype=None):
     """An initializer of matrices with orthonormal rows or columns, uniformly distributed.
 
+    ValueError for fewer than two axes.
+
     >>> q = fnx.nn.initializers.orthogonal()(fnx.random.key(0), (3, 3))
     >>> bool(jnp.allclose(q @ q.T, jnp.eye(3)))
     True
@@ -254,6 +258,8 @@ def orthogonal(scale=1.0, column_axis=-1, dtype=None):
 
 def delta_orthogonal(scale=1.0, column_axis=-1, dtype=None):
     """An initializer of convolutions: orthogonal at the centre, 0 around it (Xiao et al. 2018).
+
+    ValueError for fewer than three axes or more than five, and for fewer outputs than inputs.
 
     >>> kernel = fnx.nn.initializers.delta_orthogonal()(fnx.random.key(0), (3, 2, 2))
     >>> bool(jnp.allclose(kernel[1] @ kernel[1].T, jnp.eye(2))), float(abs(kernel[0]).sum())

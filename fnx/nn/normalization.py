@@ -107,6 +107,8 @@ def standardize(
 ):
     """x less its mean, divided by the square root of its variance + epsilon.
 
+    ValueError for an unknown algorithm.
+
     >>> fnx.nn.standardize(jnp.array([1.0, 2.0, 3.0]), epsilon=0.0)
     Array([-1.22474487,  0.        ,  1.22474487], dtype=float64)
     """

@@ -146,6 +146,8 @@ divide = true_divide
 def negative(*args, out=None, where=None):
     """-x.
 
+    TypeError for bools.
+
     >>> jnp.negative(jnp.array([1, -2]))
     Array([-1,  2], dtype=int64)
     """
@@ -166,6 +168,8 @@ def positive(x, /):
 
 def sign(x, /):
     """-1, 0 or 1 by the sign of x; x / |x| for complex numbers.
+
+    TypeError for bools.
 
     >>> jnp.sign(jnp.array([-2.0, 0.0, 5.0]))
     Array([-1.,  0.,  1.], dtype=float64)

@@ -63,6 +63,8 @@ def mean(a, axis=None, dtype=None, out=None, keepdims=False, *, where=None):
 def average(a, axis=None, weights=None, returned=False, keepdims=False):
     """The mean over axes, weighted.
 
+    ValueError for weights of another shape than the array's or its axes'.
+
     >>> jnp.average(jnp.array([1.0, 2.0, 6.0]), weights=jnp.array([2.0, 1.0, 1.0]))
     Array(2.5, dtype=float64)
     """
@@ -100,6 +102,8 @@ def var(
     correction=None,
 ):
     """The mean square of the distance to the mean; divided by the count less `ddof`.
+
+    ValueError for both `ddof` and `correction`, and for a dtype that is no inexact one.
 
     >>> jnp.var(jnp.array([1.0, 3.0]))
     Array(1., dtype=float64)

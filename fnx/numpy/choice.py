@@ -59,6 +59,9 @@ def take(
 ):
     """Elements at positions along an axis; out of bounds is nan (mode "fill"), or "clip", "wrap".
 
+    TypeError for positions that are not integers; IndexError for elements of an empty axis;
+    NotImplementedError for mode "raise".
+
     >>> jnp.take(jnp.arange(3) * 10, jnp.array([2, 0]))
     Array([20,  0], dtype=int64)
     """
@@ -99,6 +102,8 @@ def take_along_axis(
 
     Negative positions count from the end, but for mode "promise_in_bounds"; `wrap_negative_indices`
     says so in so many words.
+
+    TypeError for positions that are not integers; ValueError for different ranks.
 
     >>> x = jnp.array([[10, 30, 20], [60, 40, 50]])
     >>> jnp.take_along_axis(x, jnp.argmax(x, axis=1, keepdims=True), axis=1)
@@ -146,6 +151,8 @@ def _gather_along(x: Array, at: Array, axis: int, mode: Any, fill_value: Any) ->
 def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
     """A copy with elements at positions along an axis replaced.
 
+    ValueError for `inplace`.
+
     >>> x = jnp.array([[10, 30, 20], [60, 40, 50]])
     >>> jnp.put_along_axis(x, jnp.argmax(x, axis=1, keepdims=True), 0, axis=1, inplace=False)
     Array([[10,  0, 20],
@@ -163,6 +170,8 @@ def put_along_axis(arr, indices, values, axis, inplace=True, *, mode=None):
 
 def put(a, ind, v, mode=None, *, inplace=True):
     """A copy with the elements at flat positions replaced.
+
+    ValueError for `inplace`.
 
     >>> jnp.put(jnp.zeros(4), jnp.array([0, 2]), jnp.array([1.0, 5.0]), inplace=False)
     Array([1., 0., 5., 0.], dtype=float64)
@@ -188,6 +197,8 @@ def put(a, ind, v, mode=None, *, inplace=True):
 def place(arr, mask, vals, *, inplace=True):
     """A copy with the elements where a mask holds replaced by values, in their order.
 
+    ValueError for `inplace`, and without values.
+
     >>> mask = jnp.array([True, False, True, False])
     >>> jnp.place(jnp.arange(4), mask, jnp.array([7, 8]), inplace=False)
     Array([7, 1, 8, 3], dtype=int64)
@@ -208,6 +219,8 @@ def place(arr, mask, vals, *, inplace=True):
 def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
     """x where the condition holds, else y; with one argument `nonzero`.
 
+    ValueError for one of x and y alone.
+
     >>> jnp.where(jnp.array([True, False]), 1, 2)
     Array([1, 2], dtype=int64, weak_type=True)
     """
@@ -220,6 +233,8 @@ def where(condition, x=None, y=None, /, *, size=None, fill_value=None):
 
 def select(condlist, choicelist, default=0):
     """For each element the choice whose condition holds first.
+
+    ValueError for different numbers of conditions and choices, and for none.
 
     >>> x = jnp.arange(5)
     >>> jnp.select([x < 2, x > 3], [x, x**2], default=-1)
@@ -239,6 +254,8 @@ def select(condlist, choicelist, default=0):
 
 def choose(a, choices, out=None, mode="raise"):
     """For each element the choice of that number.
+
+    ValueError for numbers that are out of range, if they are known and the mode is "raise".
 
     >>> jnp.choose(jnp.array([0, 1, 1]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30])])
     Array([ 1, 20, 30], dtype=int64)
@@ -313,6 +330,8 @@ def unravel_index(indices, shape):
 
 def ravel_multi_index(multi_index, dims, mode="raise", order="C", *, dtype=None):
     """Positions per axis as flat positions.
+
+    ValueError for positions that are out of bounds, if they are known and the mode is "raise".
 
     >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 0])), (2, 3))
     Array([2, 3], dtype=int64)

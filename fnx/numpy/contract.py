@@ -73,6 +73,8 @@ def _check(name: str, x: Array, i: int, y: Array, j: int) -> None:
 def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """The product of matrices, or of stacks of them.
 
+    ShapeError for arrays of rank 0, and for sizes that differ.
+
     >>> jnp.matmul(jnp.eye(2), jnp.ones(2))
     Array([1., 1.], dtype=float64)
     """
@@ -183,6 +185,8 @@ def outer(a, b, out=None):
 def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Sums of products over axes: a number of last and first ones, or pairs.
 
+    ShapeError for axes that differ in number or size; TypeError for `axes` of another kind.
+
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), 1).shape
     (2, 4)
     """
@@ -229,6 +233,8 @@ def kron(a, b):
 
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     """The cross product of vectors of 2 or 3 components.
+
+    ShapeError for other numbers of components.
 
     >>> jnp.cross(jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0]))
     Array([0., 0., 1.], dtype=float64)

@@ -37,6 +37,8 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
 
     Shape (max(x) + 1,), or that of `length`; under jit `length` must be given.
 
+    TypeError for dtypes other than integers; ValueError for what is no vector.
+
     >>> jnp.bincount(jnp.array([0, 2, 2, 3]), length=5)
     Array([1, 0, 2, 1, 0], dtype=int64)
     """
@@ -57,6 +59,8 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
 
 def histogram_bin_edges(a, bins=10, range=None, weights=None):
     """The edges of bins of equal width.
+
+    ValueError for names of rules.
 
     >>> jnp.histogram_bin_edges(jnp.array([0.0, 3.0, 4.0]), bins=4)
     Array([0., 1., 2., 3., 4.], dtype=float64)

@@ -40,6 +40,8 @@ def array(
 ) -> Array:
     """An array of numbers, nested lists, NumPy arrays or arrays.
 
+    ValueError for another `order` than 'C', 'K' or 'A'.
+
     >>> jnp.array([[1, 2], [3, 4]])
     Array([[1, 2],
            [3, 4]], dtype=int64)

@@ -25,6 +25,8 @@ from fnx.ops.slice import Pad, Slice
 def diag(v, k=0):
     """The matrix with a vector on diagonal k, or the diagonal k of a matrix.
 
+    ValueError for other ranks.
+
     >>> jnp.diag(jnp.array([1, 2]))
     Array([[1, 0],
            [0, 2]], dtype=int64)
@@ -98,6 +100,8 @@ def packbits(a, axis=None, bitorder="big"):
 
 def unpackbits(a, axis=None, count=None, bitorder="big"):
     """Bytes as bits.
+
+    TypeError for other dtypes than uint8.
 
     >>> jnp.unpackbits(jnp.array([131], dtype=jnp.uint8))
     Array([1, 0, 0, 0, 0, 0, 1, 1], dtype=uint8)

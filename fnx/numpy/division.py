@@ -23,6 +23,8 @@ from fnx.ops.reduction import ReduceOr
 def floor_divide(x1, x2, /):
     """The largest integer not above x1 / x2.
 
+    TypeError for complex numbers.
+
     >>> jnp.floor_divide(jnp.array([7, -7]), 2)
     Array([ 3, -4], dtype=int64)
     """

@@ -113,6 +113,8 @@ def _delete_traced(x: Array, at: Array, axis: int) -> Array:
 def fill_diagonal(a, val, wrap=False, *, inplace=True):
     """A copy with the diagonal replaced.
 
+    ValueError for `inplace`, for `wrap`, and for axes of different sizes or fewer than two.
+
     >>> jnp.fill_diagonal(jnp.zeros((2, 2)), 5.0, inplace=False)
     Array([[5., 0.],
            [0., 5.]], dtype=float64)

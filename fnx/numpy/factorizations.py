@@ -102,6 +102,8 @@ def qr(a, mode="reduced"):
 
     Shapes (..., m, n) -> (..., m, k), (..., k, n) with k = min(m, n), or m where mode is 'complete'.
 
+    ValueError for an unknown mode.
+
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     >>> q, r = jnp.linalg.qr(a)
     >>> q.shape, r.shape, bool(jnp.allclose(q @ r, a))
@@ -122,6 +124,8 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index
 
     Shapes (..., m, n) -> (..., m, m), (..., k), (..., n, n) with k = min(m, n); without
     `full_matrices` (..., m, k), (..., k), (..., k, n).
+
+    ValueError for `subset_by_index`.
 
     >>> a = jnp.array([[3.0, 0.0], [4.0, 5.0]])
     >>> u, s, vh = jnp.linalg.svd(a)
@@ -168,6 +172,8 @@ def eigh(a, UPLO=None, symmetrize_input=True):
     """Ascending eigenvalues and eigenvectors (columns) of Hermitian matrices.
 
     They are symmetrized first; without `symmetrize_input` only the triangle `UPLO` is read.
+
+    ValueError for another `UPLO` than 'L' or 'U'.
 
     >>> a = jnp.array([[2.0, 1.0], [1.0, 2.0]])
     >>> w, v = jnp.linalg.eigh(a)

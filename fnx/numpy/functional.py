@@ -74,6 +74,9 @@ def vectorize(pyfunc, *, excluded=frozenset(), signature=None):
 
     `signature` names the axes that the function itself takes and gives: "(n),(n)->()".
 
+    TypeError and ValueError for `excluded` that are neither names nor positions; ValueError for
+    None as an argument that is not excluded.
+
     >>> product = jnp.vectorize(lambda a, x: a @ x, signature="(n,m),(m)->(n)")
     >>> product(jnp.ones((5, 3, 2)), jnp.ones(2)).shape
     (5, 3)
@@ -184,6 +187,8 @@ def _checked(core: Callable, parsed: Any, sizes: dict) -> Callable:
 
 def piecewise(x, condlist, funclist, *args, **kw):
     """By conditions, the values of functions or numbers; the one left over is the default.
+
+    ValueError for another number of functions.
 
     >>> x = jnp.array([-2.0, 0.5, 3.0])
     >>> jnp.piecewise(x, [x < 0, x > 1], [0.0, 1.0, lambda v: v])

@@ -38,6 +38,8 @@ def mask_indices(n, mask_func, k=0, *, size=None):
 def ix_(*args):
     """Vectors as grids for indexing the outer product of positions.
 
+    ValueError for what are no vectors.
+
     >>> jnp.arange(12).reshape(3, 4)[jnp.ix_(jnp.array([0, 2]), jnp.array([1, 3]))]
     Array([[ 1,  3],
            [ 9, 11]], dtype=int64)

@@ -44,6 +44,8 @@ def _joined(name: str, arrays: list[Array], dtype: Any) -> list[Array]:
 def concatenate(arrays, axis=0, dtype=None):
     """Arrays joined along an axis that they have.
 
+    ShapeError for shapes that differ along other axes; ValueError for arrays of rank 0.
+
     >>> jnp.concatenate([jnp.array([1, 2]), jnp.array([3])])
     Array([1, 2, 3], dtype=int64)
     """
@@ -73,6 +75,8 @@ def concat(arrays, /, *, axis=0):
 
 def stack(arrays, axis=0, out=None, dtype=None):
     """Arrays of one shape joined along a new axis.
+
+    ShapeError for different shapes.
 
     >>> jnp.stack([jnp.zeros(2), jnp.ones(2)])
     Array([[0., 0.],
@@ -186,6 +190,8 @@ def append(arr, values, axis=None):
 def split(ary, indices_or_sections, axis=0):
     """Equal parts, or parts that end at indices.
 
+    ValueError for a number that does not divide the axis.
+
     >>> jnp.split(jnp.arange(4), 2)
     [Array([0, 1], dtype=int64), Array([2, 3], dtype=int64)]
     """
@@ -202,6 +208,8 @@ def split(ary, indices_or_sections, axis=0):
 
 def array_split(ary, indices_or_sections, axis=0):
     """Parts that are nearly equal, or that end at indices.
+
+    ValueError for less than one part.
 
     >>> jnp.array_split(jnp.arange(5), 2)
     [Array([0, 1, 2], dtype=int64), Array([3, 4], dtype=int64)]

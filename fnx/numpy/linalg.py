@@ -54,6 +54,8 @@ from fnx.ops.broadcast import broadcast_to, full, scalar
 def solve(a, b):
     """x with a x = b; b is a vector if it has one axis, else a stack of matrices.
 
+    ShapeError for matrices that are not square, and for b of another number of rows.
+
     >>> jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.ones(2))
     Array([0.5 , 0.25], dtype=float64)
     """
@@ -131,6 +133,8 @@ class SlogdetResult(NamedTuple):
 def slogdet(a, *, method=None):
     """The sign of determinants, and the logarithms of their sizes.
 
+    ValueError for another method than 'lu' or 'qr'.
+
     >>> sign, log = jnp.linalg.slogdet(1e-200 * jnp.eye(3))  # det itself is less than any float
     >>> float(sign), bool(jnp.allclose(log, -600 * jnp.log(10.0)))
     (1.0, True)
@@ -162,6 +166,8 @@ def lstsq(a, b, rcond=None, *, numpy_resid=False):
     """x that makes |a x - b| least, its residuals, the rank of a, and its singular values.
 
     Shapes (m, n), (m,) -> (n,), (1,), (), (min(m, n),); or (m, k) -> (n, k), (k,), ...
+
+    ShapeError for other shapes.
 
     >>> a = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
     >>> line, residuals, rank, _ = jnp.linalg.lstsq(a, jnp.array([1.0, 3.0, 5.0]))
@@ -239,6 +245,8 @@ def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
 def matrix_power(a, n):
     """Products of a square matrix with itself; of its inverse for negative n.
 
+    ShapeError for matrices that are not square.
+
     >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [1, 0]]), 10)
     Array([[89, 55],
            [55, 34]], dtype=int64)
@@ -263,6 +271,9 @@ def matrix_power(a, n):
 
 def multi_dot(arrays, *, precision=None):
     """The product of matrices in the cheapest order.
+
+    ValueError for fewer than two; ShapeError for what are no matrices (the first and the last
+    may be vectors).
 
     >>> jnp.linalg.multi_dot([jnp.ones((2, 9)), jnp.ones((9, 9)), jnp.ones(9)])
     Array([81., 81.], dtype=float64)
@@ -320,6 +331,8 @@ def tensorsolve(a, b, axes=None):
 
 def tensorinv(a, ind=2):
     """The inverse of `tensordot` with a.
+
+    ValueError for `ind` below 1.
 
     >>> jnp.linalg.tensorinv(jnp.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)

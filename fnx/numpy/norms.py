@@ -22,6 +22,8 @@ from fnx.ops import elementwise as ops
 def norm(x, ord=None, axis=None, keepdims=False):
     """The norm of vectors or matrices; by default the square root of the sum of squares.
 
+    ValueError for an unknown order, and for one over more than two axes.
+
     >>> jnp.linalg.norm(jnp.array([3.0, 4.0]))
     Array(5., dtype=float64)
     """

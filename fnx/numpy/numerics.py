@@ -38,6 +38,8 @@ from fnx.ops.special import bessel_i0e
 def diff(a, n=1, axis=-1, prepend=None, append=None):
     """Differences of neighbours, n times.
 
+    ValueError for negative n, and for arrays of rank 0.
+
     >>> jnp.diff(jnp.array([1, 4, 9]))
     Array([3, 5], dtype=int64)
     """
@@ -81,6 +83,9 @@ def ediff1d(ary, to_end=None, to_begin=None):
 
 def gradient(f, *varargs, axis=None, edge_order=None):
     """Central differences inside, one-sided ones at the ends, for each axis.
+
+    ValueError for another `edge_order` than 1 or 2, and for another number of spacings than
+    axes.
 
     >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0]))
     Array([1., 2., 3.], dtype=float64)
@@ -189,6 +194,9 @@ def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
 def interp(x, xp, fp, left=None, right=None, period=None):
     """Linear interpolation in a table of increasing xp.
 
+    ValueError for complex positions, for xp and fp that are not vectors of one length, and for
+    other ends than numbers or 'extrapolate'.
+
     >>> jnp.interp(jnp.array([0.5, 5.0]), jnp.array([0.0, 1.0, 2.0]), jnp.array([0.0, 10.0, 40.0]))
     Array([ 5., 40.], dtype=float64)
     """
@@ -296,6 +304,8 @@ def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None
 
 def i0(x):
     """The modified Bessel function of the first kind, order 0.
+
+    TypeError for complex numbers.
 
     >>> jnp.i0(jnp.array([0.0, 1.0]))
     Array([1.        , 1.26606588], dtype=float64)

@@ -29,6 +29,9 @@ def pad(array, pad_width, mode="constant", **kwargs):
     """Elements put around, by mode: constant, edge, reflect, symmetric, wrap, empty, linear_ramp,
     maximum, mean, median, minimum, or a function.
 
+    ValueError for negative widths, and for arguments that a mode does not take; ShapeError for
+    widths that do not fit; NotImplementedError for other modes.
+
     >>> jnp.pad(jnp.arange(2), 1)
     Array([0, 0, 1, 0], dtype=int64)
     """

@@ -36,6 +36,8 @@ def need_known(
 def nonzero(a, *, size=None, fill_value=None):
     """The positions of elements that are not 0, one array per axis; `size` makes the length static.
 
+    ShapeError for arrays of rank 0.
+
     >>> jnp.nonzero(jnp.array([[0, 1], [2, 0]]))
     (Array([0, 1], dtype=int64), Array([1, 0], dtype=int64))
     >>> jnp.nonzero(jnp.array([0, 5, 0, 7]), size=3, fill_value=-1)

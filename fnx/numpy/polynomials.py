@@ -165,6 +165,9 @@ def poly(seq_of_zeros):
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     """The polynomial of degree `deg` that fits points best, by least squares.
 
+    ShapeError for points that are no vectors of one length; ValueError for `cov` of too few
+    points.
+
     >>> jnp.polyfit(jnp.array([0.0, 1.0, 2.0]), jnp.array([1.0, 3.0, 5.0]), 1).round(6)
     Array([2., 1.], dtype=float64)
     """
@@ -197,6 +200,8 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
 
 def roots(p, *, strip_zeros=True):
     """The zeros of a polynomial, complex; leading zeros are stripped if values are known.
+
+    ValueError for what is no vector.
 
     >>> jnp.sort(jnp.roots(jnp.array([1.0, -3.0, 2.0])).real).round(6)
     Array([1., 2.], dtype=float64)

@@ -47,6 +47,8 @@ def arange(
 ) -> Array:
     """Numbers from start (0) up to stop, by steps.
 
+    ValueError for complex numbers; TypeError for bools.
+
     >>> jnp.arange(3)
     Array([0, 1, 2], dtype=int64)
     """
@@ -96,6 +98,8 @@ def linspace(
     device: Any = None,
 ) -> Array:
     """`num` numbers from start to stop, evenly spaced.
+
+    ValueError for negative `num`.
 
     >>> jnp.linspace(0.0, 1.0, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
@@ -241,6 +245,8 @@ def triu(m, k=0):
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
     """Grids of coordinates of vectors.
 
+    ValueError for another `indexing` than 'xy' or 'ij', and for what are no vectors.
+
     >>> [x.shape for x in jnp.meshgrid(jnp.arange(2), jnp.arange(3))]
     [(3, 2), (3, 2)]
     """
@@ -340,6 +346,8 @@ def diag_indices(n, ndim=2):
 def diag_indices_from(arr):
     """Indices of the diagonal of a hypercube.
 
+    ValueError for axes of different sizes.
+
     >>> m = jnp.arange(9).reshape(3, 3)
     >>> m[jnp.diag_indices_from(m)]
     Array([0, 4, 8], dtype=int64)
@@ -352,6 +360,8 @@ def diag_indices_from(arr):
 
 def vander(x, N=None, increasing=False):
     """Powers of x, one per column.
+
+    ValueError for a negative number of columns.
 
     >>> jnp.vander(jnp.array([1, 2, 3]))
     Array([[1, 1, 1],

@@ -86,6 +86,8 @@ fix = trunc
 def round(a, decimals=0, out=None):
     """To `decimals` decimals, halves to the even digit.
 
+    TypeError for bools; NotImplementedError for integers to tens and the like.
+
     >>> jnp.round(1.256, 2)
     Array(1.26, dtype=float64, weak_type=True)
     """
@@ -116,6 +118,8 @@ around = round
 
 def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
     """Values below `min` become `min`, above `max` become `max`.
+
+    ValueError for complex numbers.
 
     >>> jnp.clip(5.0, 0.0, 2.0)
     Array(2., dtype=float64, weak_type=True)

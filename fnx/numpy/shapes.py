@@ -70,6 +70,8 @@ def broadcast_shapes(*shapes):
 def reshape(a, shape, order="C", *, copy=None, out_sharding=None):
     """The elements in another shape, one entry of which may be -1.
 
+    ShapeError for another number of elements; ValueError for another `order` than 'C' or 'F'.
+
     >>> jnp.reshape(jnp.arange(4), (2, -1)).shape
     (2, 2)
     """
@@ -116,6 +118,8 @@ def ravel(a, order="C", *, out_sharding=None):
 def transpose(a, axes=None):
     """Axes in another order, by default reversed.
 
+    ValueError for axes that are no permutation.
+
     >>> jnp.transpose(jnp.zeros((2, 3))).shape
     (3, 2)
     """
@@ -141,6 +145,8 @@ def matrix_transpose(x, /):
 
 def moveaxis(a, source, destination):
     """Axes moved to other places, the rest in their order.
+
+    ValueError for different numbers of axes.
 
     >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -184,6 +190,8 @@ def rollaxis(a, axis, start=0):
 def squeeze(a, axis=None):
     """Without axes of size 1.
 
+    ShapeError for axes of other sizes.
+
     >>> jnp.squeeze(jnp.zeros((1, 3))).shape
     (3,)
     """
@@ -199,6 +207,8 @@ def squeeze(a, axis=None):
 
 def expand_dims(a, axis):
     """New axes of size 1 at positions of the result.
+
+    TypeError for None.
 
     >>> jnp.expand_dims(jnp.arange(2), 0)
     Array([[0, 1]], dtype=int64)
@@ -246,6 +256,8 @@ def atleast_3d(*arys):
 
 def broadcast_to(array, shape, *, out_sharding=None):
     """Repeated along new axes and axes of size 1, to a shape.
+
+    ShapeError for a shape to which it does not broadcast.
 
     >>> jnp.broadcast_to(jnp.arange(2), (2, 2))
     Array([[0, 1],

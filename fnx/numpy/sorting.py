@@ -80,6 +80,8 @@ def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False,
 def lexsort(keys, axis=-1):
     """The positions that sort by several keys, the last one first.
 
+    TypeError without keys; ShapeError for keys of different shapes.
+
     >>> jnp.lexsort((jnp.array([3, 1, 2]), jnp.array([0, 1, 0])))
     Array([2, 0, 1], dtype=int64)
     """
@@ -127,6 +129,8 @@ def argpartition(a, kth, axis=-1):
 def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
     """Where to insert v into sorted a, before (left) or after (right) equal elements.
 
+    ValueError for another side than 'left' or 'right', and for an a that is no vector.
+
     >>> jnp.searchsorted(jnp.array([1.0, 2.0, 3.0]), 2.5)
     Array(2, dtype=int64)
     """
@@ -171,6 +175,8 @@ def _nan_last(before: Any, x: Array, y: Array) -> Array:
 
 def digitize(x, bins, right=False, *, method=None):
     """The bin of each x, for bins that increase or decrease.
+
+    ValueError for bins that are no vector.
 
     >>> jnp.digitize(jnp.array([0.5, 1.5, 9.0]), jnp.array([1.0, 2.0]))
     Array([0, 1, 2], dtype=int64)

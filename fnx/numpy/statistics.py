@@ -233,6 +233,8 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
     """The covariance matrix of variables that are rows (or columns).
 
+    ValueError for more than two axes, and for a dtype that is no inexact one.
+
     >>> jnp.cov(jnp.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     Array([[ 1., -1.],
            [-1.,  1.]], dtype=float64)

@@ -57,6 +57,9 @@ def categorical(
     `shape` ends with the shape of logits without the axis. Without `replace`, its leading axes are
     drawn from the categories without repetition.
 
+    ShapeError for a `shape` that does not end with that of the logits; ValueError for more
+    draws than categories without replacement.
+
     >>> logits = jnp.log(jnp.array([0.1, 0.7, 0.2]))
     >>> x = fnx.random.categorical(fnx.random.key(0), logits, shape=(2000,))
     >>> (jnp.bincount(x) / 2000).round(1)
@@ -154,6 +157,9 @@ def choice(
     mode: str | None = None,
 ) -> Array:
     """Elements (along an axis) of an array, or integers below a, with probabilities p.
+
+    TypeError for a shape that is no sequence of integers; ValueError for an empty a, and for
+    more draws than elements without replacement.
 
     >>> x = fnx.random.choice(fnx.random.key(0), jnp.array([10, 20, 30]), (3,), replace=False)
     >>> jnp.sort(x)

@@ -78,6 +78,8 @@ def dirichlet(
 ) -> Array:
     """Dirichlet vectors: alpha has their parameters in its last axis; `shape` is without it.
 
+    ShapeError for an alpha of rank 0.
+
     >>> fnx.random.dirichlet(fnx.random.key(0), jnp.ones(3), (5,)).sum(axis=-1).round(6)
     Array([1., 1., 1., 1., 1.], dtype=float64)
     """

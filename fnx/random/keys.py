@@ -372,6 +372,8 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer, of which 32 bits count.
 
+    TypeError for what is no single integer.
+
     >>> fnx.random.fold_in(fnx.random.PRNGKey(0), 1)
     Array([ 928981903, 3453687069], dtype=uint32)
     """

@@ -33,6 +33,8 @@ def multivariate_normal(
 
     `method` says how the covariance is factored; "eigh" and "svd" take singular ones.
 
+    ShapeError for shapes that do not fit; ValueError for another method.
+
     >>> cov = jnp.array([[1.0, 0.9], [0.9, 1.0]])
     >>> x = fnx.random.multivariate_normal(fnx.random.key(0), jnp.zeros(2), cov, (2000,))
     >>> float(jnp.corrcoef(x.T)[0, 1].round(1))

@@ -82,6 +82,8 @@ def split_words(words: Array, n: int = 2) -> list[Array]:
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
     """Uniform random bits, as unsigned integers of `dtype` (default uint64).
 
+    ValueError for a dtype that is not unsigned.
+
     >>> fnx.random.bits(fnx.random.key(0), (2,), "uint8")
     Array([167, 146], dtype=uint8)
     """
@@ -198,6 +200,8 @@ def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Array:
     """True with probability p, else False; `mode="high"` uses twice as many bits.
+
+    TypeError for probabilities that are not floats; ValueError for another mode.
 
     >>> fnx.random.bernoulli(fnx.random.key(0), 0.5, (3,)).dtype
     dtype('bool')

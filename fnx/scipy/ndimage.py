@@ -48,6 +48,9 @@ def map_coordinates(input, coordinates, order, mode="constant", cval=0.0):
     `order` 0 takes the nearest element, 1 interpolates linearly. `mode` says what lies outside:
     'constant' (`cval`), 'nearest', 'wrap', 'mirror' or 'reflect'.
 
+    ValueError for another number of coordinates than axes; NotImplementedError for other orders
+    and modes.
+
     >>> fnx.scipy.ndimage.map_coordinates(np.arange(4.0), [np.array([0.5, 2.25])], order=1)
     Array([0.5 , 2.25], dtype=float64)
     """

@@ -70,6 +70,9 @@ def minimize(fun, x0, args=(), *, method, tol=None, options=None):
     `tol`, or options['gtol'] (1e-5): the norm of the gradient (options['norm'], inf) to reach;
     options['maxiter']: the number of steps, 200 per variable by default. Works under jit and vmap.
 
+    TypeError for `args` that are no tuple, and for unknown options; ValueError for another
+    method; ShapeError for an `x0` that is no vector.
+
     >>> found = fnx.scipy.optimize.minimize(lambda x: jnp.sum((x - 3.0) ** 2), jnp.zeros(2), method="BFGS")
     >>> jnp.round(found.x, 6)
     Array([3., 3.], dtype=float64)

@@ -55,6 +55,9 @@ def _centered(x: Array, shape: tuple[int, ...]) -> Array:
 def fftconvolve(in1, in2, mode="full", axes=None):
     """The convolution of two arrays of equal rank, by the FFT.
 
+    ShapeError for shapes that differ where they must not, and for mode 'valid' if neither is
+    the smaller.
+
     >>> fnx.scipy.signal.fftconvolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0])).round(6)
     Array([1., 3., 5., 3.], dtype=float64)
     """
@@ -89,6 +92,8 @@ def fftconvolve(in1, in2, mode="full", axes=None):
 
 def convolve(in1, in2, mode="full", method="auto", precision=None):
     """The convolution of two arrays of equal rank; `method` 'direct' (also 'auto') or 'fft'.
+
+    ValueError for another method.
 
     >>> fnx.scipy.signal.convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     Array([1., 3., 2.], dtype=float64)

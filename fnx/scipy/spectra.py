@@ -214,6 +214,8 @@ def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, in
           boundary=True, time_axis=-1, freq_axis=-2):  # fmt: skip
     """Times, and the signal whose `stft` is nearest to Zxx.
 
+    ValueError for fewer than two axes, and for one axis as both.
+
     >>> x = jnp.arange(64.0)
     >>> _, back = fnx.scipy.signal.istft(fnx.scipy.signal.stft(x, nperseg=16)[2], nperseg=16)
     >>> bool(jnp.allclose(back, x))

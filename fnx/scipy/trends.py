@@ -15,6 +15,9 @@ from fnx.numpy.util import canonical_axis, promote_inexact
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):
     """Less the mean, or the line of least squares between break points `bp`, along an axis.
 
+    ValueError for another type, and for break points outside; NotImplementedError for
+    `overwrite_data`.
+
     >>> abs(fnx.scipy.signal.detrend(jnp.array([1.0, 3.0, 5.0])).round(6))
     Array([0., 0., 0.], dtype=float64)
     """

@@ -72,6 +72,8 @@ def random_bcoo(
 ) -> BCOO:
     """A sparse array with random elements at random places: `nse` of them, or that part of all.
 
+    ValueError for batch or dense axes.
+
     >>> from fnx.experimental import sparse
     >>> sparse.random_bcoo(fnx.random.key(0), (10, 10), nse=0.1).nse
     10

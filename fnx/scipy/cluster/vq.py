@@ -10,6 +10,8 @@ from fnx.numpy.util import promote_inexact
 def vq(obs, code_book, check_finite=True):
     """For each observation the number (int32) of the nearest code, and the distance to it.
 
+    ShapeError for other shapes than (m, n) and (k, n), or two vectors.
+
     >>> codes = jnp.array([[0.0, 0.0], [10.0, 0.0]])
     >>> fnx.scipy.cluster.vq.vq(jnp.array([[1.0, 0.0], [10.0, 3.0]]), codes)
     (Array([0, 1], dtype=int32), Array([1., 3.], dtype=float64))

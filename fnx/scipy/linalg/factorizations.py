@@ -92,6 +92,8 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
     """(Q, R) with Q R = a; (R,) with mode 'r'; with `pivoting` a further P with Q R = a[:, P].
 
+    ValueError for another mode than 'full', 'r' or 'economic'.
+
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> q, r = fnx.scipy.linalg.qr(a)
     >>> bool(jnp.allclose(q @ r, a)), float(abs(r[0, 0]).round(6))
@@ -108,6 +110,8 @@ def qr_multiply(
     a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False
 ):
     """c Q (or Q c with mode 'left') and R, for the economic Q R = a; with `pivoting` also P.
+
+    ValueError for another mode than 'right' or 'left'.
 
     >>> a = jnp.array([[3.0, 1.0], [4.0, 2.0]])
     >>> q, r = fnx.scipy.linalg.qr_multiply(a, jnp.eye(2))
@@ -155,6 +159,8 @@ def eigh(
 ):
     """Ascending eigenvalues of Hermitian matrices and, unless `eigvals_only`, eigenvectors.
 
+    NotImplementedError for `b` and other parts of the generalised problem.
+
     >>> w, v = fnx.scipy.linalg.eigh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
     >>> w.round(6)
     Array([1., 3.], dtype=float64)
@@ -173,6 +179,9 @@ def eigh(
 
 def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None, tol=None):
     """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals.
+
+    ShapeError for other shapes than (n,) and (n - 1,); NotImplementedError for eigenvectors,
+    and for `select` by values.
 
     >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
     >>> fnx.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True).round(6)
@@ -197,6 +206,8 @@ def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None,
 
 def schur(a, output="real"):
     """(T, Z) with a = Z T Z^H and T upper triangular (real: with 2x2 blocks).
+
+    ValueError for another output than 'real' or 'complex'.
 
     >>> a = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     >>> t, z = fnx.scipy.linalg.schur(a)
@@ -312,6 +323,8 @@ def _reflection(x: Array, below: np.ndarray, first: np.ndarray) -> tuple[Array, 
 
 def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):
     """(U, P) with a = U P (side 'left': a = P U), U unitary and P positive semidefinite.
+
+    ValueError for another side or method.
 
     >>> a = jnp.array([[0.0, -2.0], [3.0, 0.0]])
     >>> u, p = fnx.scipy.linalg.polar(a)

@@ -91,6 +91,8 @@ def _expm(a: Array, triangular: bool, limit: int) -> Array:
 def expm_frechet(A, E, *, method=None, compute_expm=True):
     """The exponential of A, and its derivative in the direction E.
 
+    ValueError for shapes that are not equal and square.
+
     >>> a, e = jnp.zeros((2, 2)), jnp.eye(2)
     >>> fnx.scipy.linalg.expm_frechet(a, e, compute_expm=False)
     Array([[1., 0.],
@@ -111,6 +113,8 @@ def expm_frechet(A, E, *, method=None, compute_expm=True):
 
 def sqrtm(A, blocksize=1):
     """The principal square root of a square matrix, complex.
+
+    NotImplementedError for blocks.
 
     >>> fnx.scipy.linalg.sqrtm(jnp.array([[4.0, 0.0], [0.0, 9.0]])).real
     Array([[2., 0.],
@@ -168,6 +172,8 @@ def _commuting_system(t: Array, f: Array, diagonal: Array, j: Any) -> tuple[Arra
 
 def funm(A, func, disp=True):
     """`func`, a function of numbers, of a square matrix; with disp=False also an estimate of the error.
+
+    ShapeError for what is not one square matrix.
 
     >>> a = jnp.array([[1.0, 1.0], [0.0, 2.0]])
     >>> fnx.scipy.linalg.funm(a, lambda x: x**2).real.round(6)

@@ -91,6 +91,8 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     """The x with op(a) x = b, from the factors of a that `lu_factor` gave.
 
+    ValueError for another `trans` than 0, 1 or 2.
+
     >>> factors = fnx.scipy.linalg.lu_factor(jnp.array([[1.0, 2.0], [4.0, 4.0]]))
     >>> fnx.scipy.linalg.lu_solve(factors, jnp.array([3.0, 8.0]))
     Array([1., 1.], dtype=float64)
@@ -128,6 +130,8 @@ def solve(
 
     `a` is (..., n, n), `b` (n,) or (..., n, k).
 
+    ValueError for an unknown structure.
+
     >>> fnx.scipy.linalg.solve(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 8.0]))
     Array([1., 2.], dtype=float64)
     """
@@ -146,6 +150,9 @@ def solve(
 
 def solve_sylvester(A, B, C, *, method="schur", tol=1e-8):
     """The X with A X + X B = C; leading axes broadcast.
+
+    ShapeError for other shapes than (..., n, n), (..., k, k) and (..., n, k); ValueError for
+    another method than 'schur' or 'eigen'.
 
     >>> a, b = jnp.diag(jnp.array([1.0, 2.0])), jnp.eye(2)
     >>> fnx.scipy.linalg.solve_sylvester(a, b, jnp.ones((2, 2))).round(6)

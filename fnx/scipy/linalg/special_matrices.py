@@ -24,6 +24,8 @@ def _vectors(name: str, *xs: Any) -> list[Array]:
 def block_diag(*arrs):
     """Matrices along the diagonal of one matrix, with zeros elsewhere; vectors are rows.
 
+    ShapeError for ranks above 2.
+
     >>> fnx.scipy.linalg.block_diag(np.ones((1, 2)), 3.0)
     Array([[1., 1., 0.],
            [0., 0., 3.]], dtype=float64)
@@ -100,6 +102,8 @@ def circulant(c):
 def leslie(f, s):
     """A population's matrix: fecundities in the first row, survivals below the diagonal.
 
+    ShapeError for other shapes than (..., n) and (..., n - 1).
+
     >>> fnx.scipy.linalg.leslie(jnp.array([0.1, 2.0]), jnp.array([0.5]))
     Array([[0.1, 2. ],
            [0.5, 0. ]], dtype=float64)
@@ -116,6 +120,8 @@ def leslie(f, s):
 
 def companion(a):
     """The companion matrix of a polynomial, highest power first.
+
+    ValueError for fewer than two coefficients.
 
     >>> fnx.scipy.linalg.companion(jnp.array([1.0, -3.0, 2.0]))
     Array([[ 3., -2.],
@@ -145,6 +151,8 @@ def fiedler(a):
 def fiedler_companion(a):
     """A pentadiagonal matrix with the roots of a polynomial (highest power first) as eigenvalues.
 
+    ValueError for what is no vector of coefficients.
+
     >>> fnx.scipy.linalg.fiedler_companion(jnp.array([1.0, -3.0, 2.0])).shape
     (2, 2)
     """
@@ -170,6 +178,8 @@ def fiedler_companion(a):
 
 def convolution_matrix(a, n, mode="full"):
     """The matrix whose product with a vector of length n is its convolution with `a`.
+
+    ShapeError for a scalar; ValueError for lengths of 0, and for an unknown mode.
 
     >>> fnx.scipy.linalg.convolution_matrix(jnp.array([1, 2]), 3)
     Array([[1, 0, 0],
@@ -240,6 +250,8 @@ def invhilbert(n):
 def pascal(n, kind=None):
     """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'.
 
+    ValueError for another kind.
+
     >>> fnx.scipy.linalg.pascal(3)
     Array([[1., 1., 1.],
            [1., 2., 3.],
@@ -256,6 +268,8 @@ def pascal(n, kind=None):
 
 def invpascal(n, kind=None):
     """The inverse of `pascal`.
+
+    ValueError for another kind.
 
     >>> fnx.scipy.linalg.invpascal(2)
     Array([[ 2., -1.],
@@ -276,6 +290,8 @@ def invpascal(n, kind=None):
 def helmert(n, full=False):
     """Orthogonal rows that compare each element with the mean of those before it.
 
+    ValueError for sizes that are not positive.
+
     >>> h = fnx.scipy.linalg.helmert(3, full=True)
     >>> bool(jnp.allclose(h @ h.T, jnp.eye(3)))
     True
@@ -294,6 +310,8 @@ def helmert(n, full=False):
 def hadamard(n, dtype=int):
     """The matrix of signs of orthogonal rows, for powers of two.
 
+    ValueError for other sizes.
+
     >>> fnx.scipy.linalg.hadamard(2)
     Array([[ 1,  1],
            [ 1, -1]], dtype=int64)
@@ -309,6 +327,8 @@ def hadamard(n, dtype=int):
 
 def dft(n, scale=None, *, dtype=None):
     """The matrix of the discrete Fourier transform; scale 'sqrtn' or 'n' divides by it.
+
+    ValueError for another scale, and for a dtype that is not complex.
 
     >>> fnx.scipy.linalg.dft(2).real.round(6)
     Array([[ 1.,  1.],

@@ -201,6 +201,8 @@ def gmres(
     Ends when |b - A x| <= max(tol |b|, atol), or after `maxiter` restarts (10 per unknown). `M`
     approximates the inverse of A.
 
+    ValueError for another `solve_method` than 'batched' or 'incremental'.
+
     >>> a = jnp.array([[4.0, 1.0], [0.0, 2.0]])
     >>> x, _ = fnx.scipy.sparse.linalg.gmres(lambda v: a @ v, jnp.array([5.0, 2.0]))
     >>> x.round(4)

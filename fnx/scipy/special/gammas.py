@@ -108,6 +108,8 @@ def digamma(x):
 def polygamma(n, x):
     """The derivative of order n of `digamma`.
 
+    TypeError for orders that are not real.
+
     >>> fnx.scipy.special.polygamma(1, jnp.array([1.0]))
     Array([1.64493407], dtype=float64)
     """
@@ -119,6 +121,8 @@ def polygamma(n, x):
 
 def zeta(x, q=None):
     """The Hurwitz zeta function: the sum of (k + q)**-x.
+
+    NotImplementedError without q.
 
     >>> fnx.scipy.special.zeta(jnp.array([2.0, 4.0]), 1.0)
     Array([1.64493407, 1.08232323], dtype=float64)
@@ -213,6 +217,8 @@ def multigammaln(a, d):
 def factorial(n, exact=False):
     """n!, in floating point; 0 where n is negative.
 
+    NotImplementedError for `exact`.
+
     >>> fnx.scipy.special.factorial(jnp.array([0, 4, -1]))
     Array([ 1., 24.,  0.], dtype=float64)
     """
@@ -251,6 +257,8 @@ def poch(z, m):
 
 def bernoulli(n):
     """The Bernoulli numbers B0, ..., Bn, an array of n + 1 floats.
+
+    ValueError for negative n.
 
     >>> fnx.scipy.special.bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float64)

@@ -21,6 +21,8 @@ def sph_harm_y(
 
     Arguments broadcast. `n_max` is the largest degree, which compiled functions have to be told.
 
+    TypeError for traced degrees without `n_max`; NotImplementedError for `diff_n`.
+
     >>> y00 = fnx.scipy.special.sph_harm_y(jnp.array([0]), jnp.array([0]), 0.5, 1.0, n_max=0)
     >>> bool(jnp.allclose(y00, 0.5 / jnp.sqrt(jnp.pi)))
     True

@@ -104,6 +104,8 @@ def ndtri(p):
 def log_ndtr(x, series_order=3):
     """The logarithm of `ndtr`; far to the left by an asymptotic series of `series_order` terms.
 
+    TypeError for dtypes other than float32 and float64; ValueError for an order above 30.
+
     >>> fnx.scipy.special.log_ndtr(jnp.array([0.0, -50.0]))
     Array([-6.93147181e-01, -1.25483136e+03], dtype=float64)
     """

@@ -11,6 +11,8 @@ from fnx.scipy.stats.common import floats, inside
 def logpdf(x, alpha):
     """The logarithm of the density at points of the simplex: the components along the first axis.
 
+    ShapeError for an alpha that is no vector, and for another number of components.
+
     >>> fnx.scipy.stats.dirichlet.logpdf(jnp.array([0.2, 0.8]), jnp.array([1.0, 2.0]))
     Array(0.47000363, dtype=float64)
     """

@@ -14,6 +14,8 @@ from fnx.scipy.stats.common import floats
 def logpdf(x, mean, cov, allow_singular=None):
     """The logarithm of the density: components along the last axis; a scalar `cov` is a variance.
 
+    ShapeError for a covariance of another shape; NotImplementedError for `allow_singular`.
+
     >>> fnx.scipy.stats.multivariate_normal.logpdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2))
     Array(-1.83787707, dtype=float64)
     """

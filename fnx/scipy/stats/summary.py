@@ -63,6 +63,8 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
 def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
     """Ranks from 1; equal values share the 'average', 'min', 'max', 'dense' or 'ordinal' rank.
 
+    ValueError for another method.
+
     >>> fnx.scipy.stats.rankdata(jnp.array([10.0, 30.0, 20.0, 20.0]))
     Array([1. , 4. , 2.5, 2.5], dtype=float64, weak_type=True)
     """
@@ -101,6 +103,8 @@ def _ranks(x: Array, order: Array, place: Array, method: str) -> Array:
 
 def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
     """The standard error of the mean along an axis.
+
+    ValueError for another `nan_policy` than 'propagate' or 'omit'.
 
     >>> fnx.scipy.stats.sem(jnp.array([1.0, 2.0, 3.0, 4.0]))
     Array(0.64549722, dtype=float64)
