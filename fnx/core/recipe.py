@@ -57,6 +57,19 @@ class Pieces(Recipe):
     pieces: tuple[Piece, ...]
 
 
+def around(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
+    """Disjoint boxes that cover an array without a box: two slabs an axis, later ones narrower."""
+    found = []
+    for k, n in enumerate(shape):
+        before, after, rest = low[:k], high[:k], shape[k + 1 :]
+        zeros = (0,) * len(rest)
+        if low[k] > 0:
+            found.append(((*before, 0, *zeros), (*after, low[k], *rest)))
+        if high[k] < n:
+            found.append(((*before, high[k], *zeros), (*after, n, *rest)))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Fold(Recipe):
     """Folds over `axes` of an iteration space `shape`; outputs are indexed by the other axes.

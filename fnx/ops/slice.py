@@ -10,7 +10,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import AddTo, Primitive, Undefined
-from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update
+from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update, around
 from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
 from fnx.ops.linear import Linear
@@ -295,7 +295,8 @@ class Pad(Primitive):
 
         lo, hi = [w.start for w in write], [w.stop for w in write]
         inside = Piece(tuple(lo), tuple(hi), moved)
-        return Pieces((inside, *_around(shape, lo, hi, lambda *ix: value())))
+        outside = [Piece(a, b, lambda *ix: value()) for a, b in around(shape, tuple(lo), tuple(hi))]
+        return Pieces((inside, *outside))
 
     def element(
         self, x: Operand, value: Operand, read: list, write: list, ix: Sequence[expr.Expr]
@@ -325,17 +326,3 @@ def slice_axis(x: Array, start: int, stop: int, axis: int) -> Array:
     lo, hi = [0] * len(x.shape), list(x.shape)
     lo[axis], hi[axis] = start, stop
     return Slice(tuple(lo), tuple(hi))(x)
-
-
-def _around(shape: Shape, lo: Sequence[int], hi: Sequence[int], fn: Any) -> list[Piece]:
-    """Disjoint boxes that cover what of `shape` is outside of the box [lo, hi)."""
-    pieces = []
-    low, high = [0] * len(shape), list(shape)
-    for k, n in enumerate(shape):
-        for a, b in ((0, lo[k]), (hi[k], n)):
-            if a < b:
-                pieces.append(
-                    Piece((*low[:k], a, *low[k + 1 :]), (*high[:k], b, *high[k + 1 :]), fn)
-                )
-        low[k], high[k] = lo[k], hi[k]
-    return pieces

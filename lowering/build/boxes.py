@@ -104,7 +104,7 @@ def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
     def inside(*index: Expr) -> Expr:
         return r.value(*(scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)))
 
-    around = [recipe.Piece(lo, hi, r.operand) for lo, hi in _slabs(shape, low, high)]
+    around = [recipe.Piece(lo, hi, r.operand) for lo, hi in recipe.around(shape, low, high)]
     return recipe.Pieces((recipe.Piece(low, high, inside), *around))
 
 
@@ -118,7 +118,7 @@ def store(builder: "Builder", handle: Handle) -> None:
     low, high = (tuple(s[k] for s in spans) for k in (0, 1))
     regions = [((0,) * len(shape), shape)]
     if all(h - l >= n // 2 for l, h, n in zip(low, high, shape, strict=True)):
-        slabs = _slabs(shape, low, high)
+        slabs = recipe.around(shape, low, high)
         regions = [(low, high), *(part for s in slabs for part in _split_last(state.boxes, *s))]
     for lo, hi in regions:
         part = recipe.Piece(lo, hi, partial(state.within, lo, hi))
@@ -161,20 +161,6 @@ def _cuts(boxes: list[Box], axis: int, least: int, most: int) -> list[int]:
 
 def _longest(cuts: list[int]) -> tuple[int, int]:
     return max(pairwise(cuts), key=lambda span: span[1] - span[0])
-
-
-def _slabs(shape: Shape, low: Shape, high: Shape) -> list[tuple[Shape, Shape]]:
-    """What is left of an array without a box: two slabs an axis, those of later axes narrower."""
-    found = []
-    for k, n in enumerate(shape):
-        before, after = (low[:k], high[:k])
-        rest = shape[k + 1 :]
-        zeros = (0,) * len(rest)
-        if low[k] > 0:
-            found.append(((*before, 0, *zeros), (*after, low[k], *rest)))
-        if high[k] < n:
-            found.append(((*before, high[k], *zeros), (*after, n, *rest)))
-    return found
 
 
 def store_part(
