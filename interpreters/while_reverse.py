@@ -116,6 +116,10 @@ class _Reverse:
         operands = [*self.b, *full_carry]
         return list(eval_jaxpr(self.forward, only(self.reads, operands)))
 
+    def _numbered(self, i: Array, *x: Array) -> State:
+        """The number and the states after another round."""
+        return [add(i, _number(1)), *self._round(list(x))]
+
     def _count(self) -> Array:
         """How many rounds the loop runs."""
         test = self.loop.cond_jaxpr
@@ -126,19 +130,13 @@ class _Reverse:
             operands = [*self.c, *spread(self.known, x)]
             return eval_jaxpr(kept, only(reads, operands))[0]
 
-        def count(i: Array, *x: Array) -> State:
-            return [add(i, _number(1)), *self._round(list(x))]
-
-        return self._while(self.most, goes_on, count, [_number(0), *self.start])[0]
+        return self._while(self.most, goes_on, self._numbered, [_number(0), *self.start])[0]
 
     def _ahead(self, n: Array, x: State) -> State:
         """The states after n more rounds."""
 
-        def body(i: Array, *x: Array) -> State:
-            return [add(i, _number(1)), *self._round(list(x))]
-
         start = [_number(0), *x]
-        return self._while(self.most, lambda i, *_: lt(i, n), body, start)[1:]
+        return self._while(self.most, lambda i, *_: lt(i, n), self._numbered, start)[1:]
 
     # --- backward
 

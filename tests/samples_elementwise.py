@@ -1,6 +1,5 @@
 """Samples of elementwise primitives."""
 
-import ml_dtypes
 import numpy as np
 from samples import Sample, cdata, data, integers
 
@@ -127,7 +126,6 @@ _LOGIC = [
     Sample(s.clamp, (X - 0.6, Y, X + 0.6), "biuf"),
 ]
 
-_BF16 = np.dtype(ml_dtypes.bfloat16)
 _WIDE = np.array([0.0, -0.0, 1.5, -1.5, 300.7, -3e9, 3e9, 1e30, np.inf, -np.inf, np.nan])
 _CONVERSIONS = [
     *[Sample(ConvertElementType(d), (INTS,), "biufc", note=dtypes.NAME[d]) for d in dtypes.ALL],

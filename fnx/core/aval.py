@@ -7,8 +7,6 @@ import numpy as np
 
 from fnx.core import dtypes
 
-_SHORT = {"b": "bool", "i": "i", "u": "u", "f": "f", "c": "c"}
-
 
 class ShapedArray:
     """Shape, dtype, and whether the dtype yields in promotion (`weak_type`); immutable.

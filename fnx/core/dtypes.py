@@ -96,6 +96,11 @@ def _canonical(dtype: Any) -> np.dtype:
     return native
 
 
+def of_name(name: str) -> np.dtype:
+    """The dtype of a name, as scalar expressions have them."""
+    return bfloat16 if name == "bfloat16" else np.dtype(name)
+
+
 def canonical(dtype: Any) -> np.dtype:
     """The np.dtype that a user's word for one means; Python's types mean the default ones."""
     if isinstance(dtype, np.dtype) and dtype in _KIND:

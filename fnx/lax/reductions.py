@@ -117,14 +117,6 @@ def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: An
     return jaxpr
 
 
-_KNOWN = {
-    "add": (reduce_sum, 0),
-    "max": (reduce_max, None),
-    "min": (reduce_min, None),
-    "mul": (reduce_prod, 1),
-}
-
-
 def reduce(
     operands: Any,
     init_values: Any,

@@ -14,7 +14,6 @@ from fnx.numpy.util import constant, quiet
 from fnx.ops import elementwise as ops
 
 _rank_promotion = config.numpy_rank_promotion
-_EQUALITY = (ufuncs.equal, ufuncs.not_equal)  # which are False and True for what is no number
 _FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})
 _NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8))})
 

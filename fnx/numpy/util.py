@@ -16,9 +16,9 @@ from fnx.core.array import Array, ConcreteArray, as_array, conversions
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
+from fnx.ops import permute
 from fnx.ops.basic import broadcast_to
 from fnx.ops.convert import ConvertElementType
-from fnx.ops.permute import Reshape
 from fnx.ops.select import select as _select
 
 PYTHON = frozenset((bool, int, float, complex))
@@ -322,9 +322,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> Shape:
     return sizes
 
 
-def reshape_to(x: Array, shape: Shape) -> Array:
-    """The elements in another shape; itself if it has it."""
-    return x if x.shape == shape else Reshape(shape)(x)
+reshape_to = permute.reshape
 
 
 def no_out(name: str, out: Any) -> None:

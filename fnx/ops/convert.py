@@ -12,6 +12,7 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
 from fnx.core.records import dataclass
+from fnx.ops.linear import Linear
 from fnx.ops.permute import move_axis
 from fnx.ops.pointwise import FLOAT, Pointwise
 
@@ -193,8 +194,7 @@ class ReducePrecision(Pointwise):
 
         return fn
 
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        return (self(primals[0]),), (self(tangents[0]),)
+    jvp = Linear.jvp
 
     def transpose(self, cts: tuple, x: Any) -> list:  # type: ignore[override]
         return [self(cts[0])]

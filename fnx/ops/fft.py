@@ -13,6 +13,7 @@ from fnx.core.recipe import Library, Operand, Recipe
 from fnx.core.records import dataclass
 from fnx.ops.basic import full, move_axis, scalar
 from fnx.ops.elementwise import conj, mul, real
+from fnx.ops.linear import Linear
 from fnx.ops.shape import Concatenate, Pad
 
 TYPES = ("fft", "ifft", "rfft", "irfft")
@@ -78,8 +79,7 @@ class FFT(Primitive):
         (aval,) = self.abstract(ShapedArray(x.shape, x.dtype))
         return aval.shape, aval.dtype
 
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        return (self(primals[0]),), (self(tangents[0]),)
+    jvp = Linear.jvp
 
     def transpose(self, cts: tuple, x: Undefined) -> tuple:  # type: ignore[override]
         ct, kind, lengths = cts[0], self.fft_type, self.fft_lengths

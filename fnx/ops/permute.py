@@ -12,7 +12,7 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.core.recipe import Reshape as ReshapeRecipe
 from fnx.core.records import dataclass
-from fnx.ops.broadcast import Shape, check_axes, insert_axes, without
+from fnx.ops.broadcast import Shape, broadcast_axis, check_axes, insert_axes, without
 from fnx.ops.linear import Linear
 
 
@@ -152,6 +152,14 @@ def move_axis(x: Array, source: int, to: int) -> Array:
     return Transpose(tuple(order))(x)
 
 
+def first_lanes(size: int, args: tuple, axes: tuple) -> list[Array]:
+    """Operands with lanes along axis 0, by repetition where they had none."""
+    return [
+        broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
+        for x, k in zip(args, axes, strict=True)
+    ]
+
+
 def reshape(x: Array, shape: Shape) -> Array:
-    """The elements in row-major order in another shape."""
+    """The elements in row-major order in another shape; itself if it has it."""
     return x if x.shape == shape else Reshape(shape)(x)

@@ -12,6 +12,7 @@ from fnx.core.recipe import Fold, Operand, Point, Recipe
 from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.broadcast import NARROW
+from fnx.ops.linear import Linear
 from fnx.ops.pointwise import NUMBER, dtype_table
 from fnx.ops.reduction import highest, lowest
 from fnx.ops.sliding import Windowed
@@ -57,7 +58,7 @@ class _ReduceWindow(Windowed):
             return Point(lambda *ix: expr.const(self.identity(dtype), x.dtype))
         if self.kind == "sum" and x.dtype in widen.NARROW:
             return widen.through_float32(self, x)
-        dtype = dtypes.bfloat16 if x.dtype == "bfloat16" else np.dtype(x.dtype)
+        dtype = dtypes.of_name(x.dtype)
         start = expr.const(self.identity(dtype), x.dtype)
 
         def fn(*ix: expr.Expr) -> tuple[expr.Expr, ...]:
@@ -85,8 +86,7 @@ class ReduceWindowSum(_ReduceWindow):
     kind = "sum"
     accepts = NUMBER
 
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        return (self(primals[0]),), (self(tangents[0]),)
+    jvp = Linear.jvp
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         # Each element gets the sum of the results whose windows it was in: windows again, over the

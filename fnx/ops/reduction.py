@@ -87,7 +87,7 @@ class Reduction(Primitive):
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if x.dtype in widen.NARROW and self.op == "mul":
             return widen.through_float32(self, x)
-        identity = self.identity(_dtype(x.dtype))
+        identity = self.identity(dtypes.of_name(x.dtype))
         return Fold(
             x.shape,
             self.axes,
@@ -100,10 +100,6 @@ class Reduction(Primitive):
     def spread(self, y: Array, shape: Shape) -> Array:
         """A result, broadcast back to the operand's shape."""
         return Broadcast(shape, tuple([k for k in range(len(shape)) if k not in self.axes]))(y)
-
-
-def _dtype(name: str) -> np.dtype:
-    return dtypes.bfloat16 if name == "bfloat16" else np.dtype(name)
 
 
 @dataclass(frozen=True)
@@ -269,7 +265,7 @@ class ArgExtremum(Primitive):
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         # Two folds that run at vector speed: the extremum, then the first index where it stands.
-        dtype, (axis,) = _dtype(x.dtype), self.axes
+        dtype, (axis,) = dtypes.of_name(x.dtype), self.axes
         p = Program((ShapedArray(x.shape, dtype),))
         value = p.inputs[0]
         best = p(self.extremum(self.axes), value)

@@ -9,9 +9,9 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.core.records import dataclass
-from fnx.ops.basic import broadcast_axis, move_axis
+from fnx.ops.basic import move_axis
 from fnx.ops.indexing import Gather
-from fnx.ops.permute import Reshape
+from fnx.ops.permute import Reshape, first_lanes
 from fnx.ops.shape import Iota
 from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
 
@@ -80,19 +80,12 @@ class Sort(Primitive):
         return tuple(outs), tuple(touts)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        xs = _lanes_first(size, args, axes)
+        xs = first_lanes(size, args, axes)
         new = Sort(self.dimension + 1, self.is_stable, self.num_keys)
         return new(*xs), (0,) * len(xs)
 
     def lower(self, *xs: Operand) -> Recipe:
         return Library("sort", xs, (self.dimension, self.num_keys))
-
-
-def _lanes_first(size: int, args: tuple, axes: tuple) -> list[Array]:
-    return [
-        broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
-        for x, k in zip(args, axes, strict=True)
-    ]
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
 from fnx.core.records import dataclass
 from fnx.ops import matrix as m
-from fnx.ops.basic import add_any, broadcast_axis, move_axis, scalar
+from fnx.ops.basic import add_any, move_axis, scalar
 from fnx.ops.elementwise import add, conj, mul, neg, sub
-from fnx.ops.permute import Reshape
+from fnx.ops.permute import Reshape, first_lanes
 
 Shape = tuple[int, ...]
 
@@ -33,14 +33,6 @@ class Stacked(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         outs = self.apply(*first_lanes(size, args, axes))
         return outs, (0,) * len(outs)
-
-
-def first_lanes(size: int, args: tuple, axes: tuple) -> list[Array]:
-    """Operands with lanes along axis 0, by repetition where they had none."""
-    return [
-        broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
-        for x, k in zip(args, axes, strict=True)
-    ]
 
 
 def each(fn: Callable, *stacks: np.ndarray, ranks: Shape) -> list:

@@ -66,6 +66,7 @@ class _Chosen(Windowed):
         return outs, (at,) * len(outs)
 
     def fill(self, dtype: np.dtype) -> Any:
+        """The worst value, which stands outside of the operand."""
         return lowest(dtype) if self.select == "max" else highest(dtype)
 
 
@@ -92,7 +93,7 @@ class WindowPick(_Chosen):
 
     def lower(self, x: Operand, y: Operand) -> Recipe:  # type: ignore[override]
         rank = len(x.shape)
-        dtype = dtypes.bfloat16 if x.dtype == "bfloat16" else np.dtype(x.dtype)
+        dtype = dtypes.of_name(x.dtype)
         start = expr.const(self.fill(dtype), x.dtype), expr.const(self.absent, y.dtype)
         op = "gt" if self.select == "max" else "lt"
 
@@ -113,8 +114,16 @@ class WindowPick(_Chosen):
         return Fold(shape, tuple(range(rank, 2 * rank)), start, fn, combine)
 
 
+class _Moved(_Chosen):
+    """What is linear in its first operand, and where it goes decided by the second."""
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        tangent = None if tangents[0] is None else self(tangents[0], primals[1])
+        return (self(*primals),), (tangent,)
+
+
 @dataclass(frozen=True)
-class WindowGather(_Chosen):
+class WindowGather(_Moved):
     """(tangents, operand): the tangents where the operand's windows have their extremum."""
 
     name = "select_and_gather_add"
@@ -128,10 +137,6 @@ class WindowGather(_Chosen):
         if not t.size:
             return np.zeros(place.shape, t.dtype)
         return np.where(real, t.reshape(-1)[place], t.dtype.type(0))
-
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        tangent = None if tangents[0] is None else self(tangents[0], primals[1])
-        return (self(*primals),), (tangent,)
 
     def transpose(self, cts: tuple, t: Any, x: Any) -> tuple:  # type: ignore[override]
         if type(x) is Undefined:
@@ -147,7 +152,7 @@ class WindowGather(_Chosen):
 
 
 @dataclass(frozen=True)
-class WindowScatter(_Chosen):
+class WindowScatter(_Moved):
     """(source, operand): each window's source added where the operand has its extremum there."""
 
     name = "select_and_scatter_add"
@@ -162,10 +167,6 @@ class WindowScatter(_Chosen):
         out = np.zeros(x.size, wide)
         np.add.at(out, place[real], source[real].astype(wide))
         return out.reshape(x.shape).astype(source.dtype, copy=False)
-
-    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        tangent = None if tangents[0] is None else self(tangents[0], primals[1])
-        return (self(*primals),), (tangent,)
 
     def transpose(self, cts: tuple, source: Any, x: Any) -> tuple:  # type: ignore[override]
         if type(x) is Undefined:
@@ -190,9 +191,4 @@ _ADD_AT = ScatterAdd(
 
 
 def _program(*operands: Operand) -> Program:
-    return Program(
-        [
-            ShapedArray(x.shape, dtypes.bfloat16 if x.dtype == "bfloat16" else np.dtype(x.dtype))
-            for x in operands
-        ]
-    )
+    return Program([ShapedArray(x.shape, dtypes.of_name(x.dtype)) for x in operands])

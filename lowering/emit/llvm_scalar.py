@@ -260,7 +260,6 @@ def _complex(code: "Function", e: Expr) -> Operand:
 
 # --- the table: operation -> kind of its first operand -> printer of a dtype -------------------
 
-_ANY = "biufhc"
 _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "add": {"iu": _integer("add"), "f": _float("fadd"), "b": _integer("or")},
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
