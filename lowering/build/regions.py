@@ -120,7 +120,7 @@ class Carries:
             self.nexts.append(None)
             if k in self.rows:
                 own = self.rows[k]
-                builder.store_into(_twin(given), own.first)
+                builder.store_into(given.twin(), own.first)
                 self.places.append(own.now)
                 self.nexts[-1] = own.next
             elif fuse.is_small(given.shape):
@@ -145,7 +145,7 @@ class Carries:
         """Two halves of one buffer; the first holds the initial value."""
         n = scalar.size(given.size)
         buffer = self.builder.new_buffer(given.dtype, 2 * given.size)
-        self.builder.store_into(_twin(given), Stored(buffer))
+        self.builder.store_into(given.twin(), Stored(buffer))
         other = scalar.sub(n, at)
         self.nexts[-1] = Stored(buffer, other)
         self.flips.append(other)
@@ -159,7 +159,7 @@ class Carries:
                 builder.save_readers(given.state.buffer)
                 return given.state
         place = out.target or out.hint or Stored(builder.new_buffer(given.dtype, given.size))
-        builder.store_into(_twin(given), place)
+        builder.store_into(given.twin(), place)
         return place if place.owned else Stored(place.buffer, place.base, row=True)
 
     def handles(self, own: object, like: Sequence[Handle]) -> list[Handle]:
@@ -235,13 +235,6 @@ class Carries:
             if out.target is not None and out.target.buffer is not place.buffer:
                 self.builder.copy(out.target, place, out.size)
                 out.state = out.target
-
-
-def _twin(h: Handle) -> Handle:
-    """The same value under a handle of its own, so that storing it does not move the original."""
-    twin = Handle(h.shape, h.dtype, h.state)
-    twin.consumers, twin.last_use, twin.scope = h.consumers, h.last_use, h.scope
-    return twin
 
 
 def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:

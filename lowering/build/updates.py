@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import depends_on, nodes, substitute
+from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
 from . import fuse, splits, views
@@ -116,8 +116,7 @@ def _set_aside(builder: "Builder", r: recipe.Update, inputs: list[Handle], place
         return
     for h in dict.fromkeys(inputs):
         if _is_at(h, place):
-            twin = Handle(h.shape, h.dtype, h.state)
-            twin.consumers, twin.last_use, twin.scope = h.consumers, h.last_use, h.scope
+            twin = h.twin()
             h.state = Stored(builder.new_buffer(h.dtype, h.size))
             builder.store_into(twin, h.state)
 
@@ -139,9 +138,7 @@ def place_of_update(builder: "Builder", operand: Handle, out: Handle) -> Stored:
     if _is_at(operand, place):  # it was stored there only to become the result
         builder.save_readers(place.buffer)
         return place
-    same = Handle(operand.shape, operand.dtype, operand.state)
-    same.consumers, same.last_use, same.scope = [], -1, operand.scope
-    builder.store_into(same, place)
+    builder.store_into(operand.twin(), place)
     return place
 
 

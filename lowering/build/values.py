@@ -134,6 +134,12 @@ class Handle:
     def __call__(self, *index: Expr) -> Expr:
         return self.state.read(self.shape, index)
 
+    def twin(self) -> "Handle":
+        """The same value under a handle of its own, so that storing it does not move the original."""
+        made = Handle(self.shape, self.dtype, self.state)
+        made.consumers, made.last_use, made.scope = self.consumers, self.last_use, self.scope
+        return made
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

@@ -47,7 +47,7 @@ def load(
     by `name`. Results that `aliases` names are left in inputs.
     """
     with machine.session(helpers=True):
-        native.get.soon()  # the wrapper, which the first call asks for
+        native.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
                 library.resolve.soon(param[1])

@@ -77,9 +77,14 @@ def memory_limit() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
 
 
-@once
 def get() -> Wrapper | None:
     """The wrapper, or None where objects are laid out in another way (then ctypes does its work)."""
+    return loaded()
+
+
+@once
+def loaded() -> Wrapper | None:
+    """The same, made when it is first asked for."""
     return Wrapper() if _layout_is_known() else None
 
 
