@@ -15,11 +15,17 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
-from fnx.core.records import dataclass
 from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace
 from fnx.ops.basic import convert, zeros
+from fnx.symbolic_zeros import (
+    CustomVJPPrimal,
+    SymbolicZero,
+    custom_vjp_primal_tree_values,
+    tangent_type,
+    zero_from_primal,
+)
 
 __all__ = [
     "CustomVJPPrimal",
@@ -35,66 +41,6 @@ __all__ = [
 ]
 
 custom_jvp_call_p, custom_vjp_call_p = CustomJVP, CustomVJP  # as jaxprs have them
-
-
-# --- zeros that are not arrays --------------------------------------------------------------------
-
-
-class SymbolicZero:
-    """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
-
-    `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
-    """
-
-    def __init__(self, aval: ShapedArray):
-        self.aval = aval
-
-    @staticmethod
-    def from_primal_value(x: Any) -> "SymbolicZero":
-        """The zero tangent of a value."""
-        return SymbolicZero(_tangent_type(as_array(x).aval))
-
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: len(self.aval.shape))
-    size = property(lambda self: self.aval.size)
-
-    def __repr__(self) -> str:
-        return f"SymbolicZero({self.aval.str_short()})"
-
-
-@dataclass
-class CustomVJPPrimal:
-    """What fwd gets for a leaf with `symbolic_zeros`: the value, and whether it is differentiated."""
-
-    value: Any
-    perturbed: bool
-
-
-def custom_vjp_primal_tree_values(tree: Any) -> Any:
-    """A pytree of CustomVJPPrimal with their values in their places."""
-    kind = lambda x: isinstance(x, CustomVJPPrimal)
-    return tree_util.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
-
-
-def _tangent_type(aval: ShapedArray) -> ShapedArray:
-    return aval.tangent() if has_tangent(aval) else ShapedArray(aval.shape, dtypes.float0)
-
-
-def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of each leaf of a pytree, as an array or as a `SymbolicZero`.
-
-    >>> zero_from_primal(3.0)
-    Array(0., dtype=float64)
-    """
-
-    def zero(leaf: Any) -> Any:
-        aval = _tangent_type(as_array(leaf).aval)
-        if symbolic_zeros:
-            return SymbolicZero(aval)
-        return np.zeros(aval.shape, aval.dtype) if aval.dtype == dtypes.float0 else zeros(aval)
-
-    return tree_util.tree_map(zero, x)
 
 
 def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:
@@ -357,7 +303,7 @@ class _Reverse:
         residuals = structure.unflatten([next(it) if a else x for a, x in zip(arrays, others)])
         cts = [
             ct if ct is not None
-            else SymbolicZero(_tangent_type(a)) if self.symbolic
+            else SymbolicZero(tangent_type(a)) if self.symbolic
             else np.zeros(a.shape, dtypes.float0)
             for ct, a in zip(values[n:], self.results.avals)
         ]  # fmt: skip
@@ -393,7 +339,7 @@ class _Reverse:
 def _cotangent(ct: Any, aval: ShapedArray, what: str) -> Array | None:
     if isinstance(ct, SymbolicZero) and ct.shape != aval.shape:
         raise ShapeError(
-            f"{what} is {ct}; expected {_tangent_type(aval).str_short()}. None is always right for zero."
+            f"{what} is {ct}; expected {tangent_type(aval).str_short()}. None is always right for zero."
         )
     return None if ct is None or isinstance(ct, SymbolicZero) else _like(ct, aval, what)
 

@@ -1,0 +1,71 @@
+"""Zeros that are not arrays: what rules of users see of tangents and cotangents that are zero."""
+
+from typing import Any
+
+import numpy as np
+
+from fnx import tree_util
+from fnx.core import dtypes
+from fnx.core.array import as_array
+from fnx.core.aval import ShapedArray
+from fnx.core.records import dataclass
+from fnx.interpreters.jvp import has_tangent
+from fnx.ops.basic import zeros
+
+
+class SymbolicZero:
+    """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
+
+    `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
+    """
+
+    def __init__(self, aval: ShapedArray):
+        self.aval = aval
+
+    @staticmethod
+    def from_primal_value(x: Any) -> "SymbolicZero":
+        """The zero tangent of a value."""
+        return SymbolicZero(tangent_type(as_array(x).aval))
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.aval.shape))
+    size = property(lambda self: self.aval.size)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.str_short()})"
+
+
+@dataclass
+class CustomVJPPrimal:
+    """What fwd gets for a leaf with `symbolic_zeros`: the value, and whether it is differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """A pytree of CustomVJPPrimal with their values in their places."""
+    kind = lambda x: isinstance(x, CustomVJPPrimal)
+    return tree_util.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
+
+
+def tangent_type(aval: ShapedArray) -> ShapedArray:
+    """The type of the tangents of values of a type; float0 for values that have none."""
+    return aval.tangent() if has_tangent(aval) else ShapedArray(aval.shape, dtypes.float0)
+
+
+def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of each leaf of a pytree, as an array or as a `SymbolicZero`.
+
+    >>> zero_from_primal(3.0)
+    Array(0., dtype=float64)
+    """
+
+    def zero(leaf: Any) -> Any:
+        aval = tangent_type(as_array(leaf).aval)
+        if symbolic_zeros:
+            return SymbolicZero(aval)
+        return np.zeros(aval.shape, aval.dtype) if aval.dtype == dtypes.float0 else zeros(aval)
+
+    return tree_util.tree_map(zero, x)
