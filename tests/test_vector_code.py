@@ -91,6 +91,14 @@ def test_few_results_along_any_axis(axes, kept):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-10)
 
 
+def test_columns_are_read_without_rounds_that_are_left(monkeypatch):
+    """Of each row some numbers: no vector may be read beyond the last, and none is made of scalars."""
+    monkeypatch.setattr(emit_llvm, "INLINED", 0)
+    x = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
+    asm = jax.jit(lambda x: jnp.tanh(x[:, 1] - x[:, 3])).lower(x).as_text("asm")
+    assert set(re.findall(r"fnx_v_tanh_float32(_w\d+)?\b", asm)) <= {"_w4", "_w8", "_w16"}
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of registers")
 def test_vectors_on_the_stack_are_aligned():
     """More numbers than there are registers: across cache lines they would take twice as long."""

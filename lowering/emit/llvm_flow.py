@@ -15,6 +15,7 @@ from .llvm_module import Module
 from .llvm_types import Operand
 from .packs import Packs
 
+_WHOLE = (4, 8, 16)  # rounds that are whole vectors
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
 
@@ -165,9 +166,8 @@ class Flow(Function):
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
-        self.branch(
-            last, done, body, self.module.loop(number, number if s.vector else None, s.unroll)
-        )
+        facts = self.module.loop(number, number if s.vector else None, s.unroll, _is_whole(s))
+        self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
         self.fill(at, carried, dtypes, [(before, init), (end, yields)])
         self.start(done)
@@ -280,3 +280,9 @@ class Flow(Function):
         self.fill(at, names, dtypes, sources)
         for variable, name in zip(s.results, names, strict=True):
             self.bind(variable, name)
+
+
+def _is_whole(s: kernel.Loop) -> bool:
+    """Whether a loop is one of whole vectors, after which no round is left."""
+    known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
+    return known and s.vector and s.unroll == 1

@@ -73,8 +73,13 @@ class Module:
             return single[0]
         return self._meta(("groups", numbers), f"!{{{', '.join(single)}}}")
 
-    def loop(self, number: int, group: int | None, unroll: int) -> str:
-        """What is said of a loop, or nothing."""
+    def loop(self, number: int, group: int | None, unroll: int, whole: bool = False) -> str:
+        """What is said of a loop, or nothing.
+
+        `whole`: nothing is left for a loop of the rest. Without this LLVM keeps some of the rounds for
+        one, where it reads every third element, say, as vectors of which it drops two thirds: the
+        last of them would go beyond what the loop reads.
+        """
         facts = []
         if group is not None:
             g = self.group((group,))
@@ -82,6 +87,9 @@ class Module:
             facts.append(self._meta(("parallel", group), parallel))
         if unroll == 1:
             facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
+        if whole:
+            enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
+            facts.append(self._meta("whole", enable))
         if unroll > 1:
             count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
             facts.append(self._meta(("unroll", unroll), count))
