@@ -152,3 +152,10 @@ def test_short_loops_of_costly_functions_are_vectors():
     assert re.search(r"call\w*\s+_?fnx_v_pow_float64_w\d", asm)
     assert not re.search(r"call\w*\s+_?fnx_v_pow_float64(@|\s|$)", asm)
     check(f, x)
+
+
+def test_sums_of_few_long_rows_are_left_to_the_vectoriser():
+    """Vectors of 5 rows' calls would keep LLVM from making vectors of 16 rounds."""
+    found = calls(lambda x: jnp.tanh(x).sum(axis=1), np.linspace(-1, 1, 500).reshape(5, 100))
+    assert found == {("tanh", 0): 5}
+    check(lambda x: jnp.tanh(x).sum(axis=1), np.linspace(-1, 1, 500).reshape(5, 100))

@@ -149,7 +149,7 @@ class Flow(Function):
         (k,), index_at = self.phis(["int64"])
         carried, at = self.phis(dtypes)
         outer_groups, outer_fast, outer_vector = self.groups, self.fast, self.in_vector
-        self.in_vector = s.vector
+        self.in_vector = s.vector or _becomes_vector(s)
         if s.vector:
             self.groups = (*self.groups, number)
         if s.reassociate:
@@ -286,3 +286,9 @@ def _is_whole(s: kernel.Loop) -> bool:
     """Whether a loop is one of whole vectors, after which no round is left."""
     known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
     return known and s.vector and s.unroll == 1
+
+
+def _becomes_vector(s: kernel.Loop) -> bool:
+    """Whether a reduction is long enough for LLVM to make vectors of its rounds."""
+    short = s.extent.op in ("size", "const") and s.extent.attr <= _WHOLE[-1]
+    return s.reassociate and not short and not any(walk.blocks(x) for x in s.body)
