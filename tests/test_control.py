@@ -147,6 +147,8 @@ def test_fori_loop_counts():
     for start, stop in ((0.0, 3.0), (0.5, 3.0), (1.0, 0.0)):
         counted = lambda a, b: lax.fori_loop(a, b, lambda k, t: t * 10 + k, 0.0)
         want = np.polyval(np.arange(start, stop), 10.0)
+        with config.disable_jit():
+            assert float(counted(start, stop)) == want
         assert float(counted(start, stop)) == float(jit(counted)(start, stop)) == want
     assert api.make_jaxpr(lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x))(np.float32(0))
     assert lax.fori_loop(0, 3, lambda i, c: c + i, as_array(np.float32(0))).dtype == np.float32
