@@ -389,7 +389,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
     def flat(*xs: Array) -> list[Array]:
         return results.flatten(fun(*treedef.unflatten(xs)), "results")
 
-    avals = [x.aval.strong() for x in leaves]
+    avals = [x.aval for x in leaves]
     jaxpr, consts = trace(flat, avals, what=f"closure_convert of {name_of(fun)}", name=name_of(fun))
     hoisted = [isinstance(c, Tracer) and has_tangent(c.aval) for c in consts]
 

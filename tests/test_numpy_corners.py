@@ -8,7 +8,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx import errors
+from fnx import errors, lax
 
 
 def same(found, wanted):
@@ -356,3 +356,30 @@ def test_errors_of_shapes_and_axes():
         jnp.clip(1j, 0, 1)
     with pytest.raises(TypeError, match="look for"):
         assert "a" in jnp.arange(3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit, fnx.vmap], ids=["eager", "jit", "vmap"])
+def test_what_chooses_does_not_make_results_strong(wrap):
+    which = np.array([[True, False, True], [False, False, True]])
+
+    def f(mask):
+        weak = jnp.where(mask, 1.0, -1.0)
+        k = jnp.argmax(mask)
+        return (
+            weak, weak[k], jnp.take(weak, k), weak[jnp.array([0, 1])],
+            lax.dynamic_slice_in_dim(weak, k, 2), lax.select_n(mask, weak, weak),
+            lax.dynamic_update_slice_in_dim(weak, weak[:1], k, 0), weak.at[k].set(2.0),
+            lax.cond(mask.ravel()[0], lambda: 1.0, lambda: 2.0), lax.stop_gradient(weak),
+        )  # fmt: skip
+
+    single = jnp.ones((), "float32")
+    for y in wrap(lambda mask: [single * x for x in f(mask)])(which):
+        assert y.dtype == np.float32
+
+
+def test_a_strong_branch_makes_the_result_strong():
+    f = lambda p: lax.cond(p, lambda: 2.0, lambda: jnp.float64(3.0))
+    for run in (f, fnx.jit(f)):
+        assert not run(True).weak_type
+        assert (run(True) * jnp.float32(1)).dtype == np.float64
+    assert lax.stop_gradient(2.0).weak_type

@@ -1,5 +1,8 @@
 """Random numbers: the values that JAX gives for a key, distributions, keys under transformations."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -406,3 +409,17 @@ def test_what_else_arrays_of_keys_do():
             bad()
     with pytest.raises(ValueError, match="3, 4"):
         jnp.concatenate([keys, keys.T])
+
+
+def test_typed_keys_are_arrays_to_isinstance():
+    key = fnx.random.key(0)
+    assert isinstance(key, fnx.Array)
+    assert isinstance(key, jnp.ndarray)
+    assert key.dtype.type.__name__ == "prng_key"
+    again = pickle.loads(pickle.dumps(key))
+    assert type(again) is type(key)
+    assert bool(again == key)
+    assert bool(copy.deepcopy(key) == key)
+    for f in (lambda: key + 1, lambda: jnp.ones(2) + key, lambda: jnp.sin(key)):
+        with pytest.raises(TypeError):
+            f()

@@ -21,6 +21,7 @@ from fnx.interpreters.cond import Cond
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar
+from fnx.ops.convert import ConvertElementType
 from fnx.ops.select import ne
 from fnx.refs import carrying, write
 
@@ -125,8 +126,10 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
     return tree_util.tree_unflatten(made[0].structure, outs)
 
 
-def _branch_types(made: Sequence[Traced], funs: Sequence[Callable], what: str) -> list[np.dtype]:
-    """The dtypes of the results, weak ones giving way; raises unless the branches agree."""
+def _branch_types(
+    made: Sequence[Traced], funs: Sequence[Callable], what: str
+) -> list[tuple[np.dtype, bool]]:
+    """Dtypes of results, and whether they are weak; weak ones give way. Raises unless branches agree."""
     pairs = list(zip(made, funs))
     if what == "cond":  # true first, as the user wrote them
         pairs.reverse()
@@ -144,20 +147,22 @@ def _branch_types(made: Sequence[Traced], funs: Sequence[Callable], what: str) -
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
                 )
     columns = zip(*[m.out_avals for m in made])  # one per result
-    return [
-        dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column]))[0] for column in columns
-    ]
+    return [dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column])) for column in columns]
 
 
-def _converted(jaxpr: Jaxpr, types: Sequence[np.dtype]) -> Jaxpr:
+def _converted(jaxpr: Jaxpr, types: Sequence[tuple[np.dtype, bool]]) -> Jaxpr:
     """The same results in other dtypes."""
-    if all(a.dtype == t for a, t in zip(jaxpr.out_avals, types)):
+    if all((a.dtype, a.weak_type) == t for a, t in zip(jaxpr.out_avals, types)):
         return jaxpr
     key = ("converted", tuple(types))
     if key not in jaxpr.memo:
 
         def run(*xs: Array) -> list[Array]:
-            return [convert(y, t) for y, t in zip(eval_jaxpr(jaxpr, xs), types)]
+            ys = eval_jaxpr(jaxpr, xs)
+            return [
+                y if (y.dtype, y.weak_type) == t else ConvertElementType(*t)(y)
+                for y, t in zip(ys, types)
+            ]
 
         jaxpr.memo[key] = trace(run, jaxpr.in_avals, name=jaxpr.name)[0]
     return jaxpr.memo[key]

@@ -179,7 +179,7 @@ class Eval(Interpreter):
             raise
         finally:
             _float_errors.reset(token)
-        for a in args:
+        for a in args if prim.typed_by is None else args[prim.typed_by]:
             if not a.weak_type:
                 break
         else:

@@ -122,6 +122,8 @@ class Primitive:
     linearize = None
     """For primitives that carry jaxprs, (primals, tangents) -> (results, tangents of results), as
     `jvp`, but with the results computed from primals alone: tangents enter linear equations only."""
+    typed_by = None
+    """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
     """Whether each element of the result is computed from the operands' elements at its index."""
     effects = False

@@ -225,7 +225,7 @@ def stop_gradient(x: Any) -> Any:
     from fnx import tree_util
 
     def stop(leaf: Any) -> Any:
-        if isinstance(leaf, (Array, np.ndarray)):
+        if isinstance(leaf, (Array, np.ndarray, float, complex)):
             leaf = to_array(leaf, "stop_gradient")
             return ops.stop_gradient(leaf) if dtypes.is_inexact(leaf.dtype) else leaf
         if callable(leaf):

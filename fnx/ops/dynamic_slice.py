@@ -87,11 +87,11 @@ class DynamicSlice(Primitive):
 
     slice_sizes: Shape
     name = "dynamic_slice"
+    typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def abstract(self, x: ShapedArray, *starts: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         _check_starts(self.name, x, self.slice_sizes, starts)
-        weak = x.weak_type and all(s.weak_type for s in starts)
-        return (ShapedArray(self.slice_sizes, x.dtype, weak),)
+        return (ShapedArray(self.slice_sizes, x.dtype, x.weak_type),)
 
     def impl(self, x: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
         out = x[_box(x.shape, self.slice_sizes, starts)]
@@ -131,6 +131,7 @@ class _SliceUpdate(Primitive):
     """What replacing and adding to a slice have in common."""
 
     combine = None
+    typed_by = slice(0, 2)  # type: ignore[assignment]
 
     def abstract(self, x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> tuple:  # type: ignore[override]
         _check_starts(self.name, x, update.shape, starts)
@@ -139,7 +140,7 @@ class _SliceUpdate(Primitive):
                 f"{self.name} needs an update of the operand's dtype {x.dtype}, not {update.dtype}; "
                 "convert it with .astype"
             )
-        weak = x.weak_type and update.weak_type and all(s.weak_type for s in starts)
+        weak = x.weak_type and update.weak_type
         return (ShapedArray(x.shape, x.dtype, weak),)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

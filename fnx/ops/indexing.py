@@ -44,6 +44,7 @@ class Gather(Primitive):
     slice_sizes: Shape
     unique_indices: bool
     name = "gather"
+    typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def windows(self, x: Any, indices: Any) -> Windows:
         return windows(self.dimension_numbers, x.shape, indices.shape, self.slice_sizes)
@@ -64,8 +65,7 @@ class Gather(Primitive):
 
     def abstract(self, x: ShapedArray, indices: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_indices("gather", indices.dtype)
-        weak = x.weak_type and indices.weak_type
-        return (ShapedArray(self.windows(x, indices).shape, x.dtype, weak),)
+        return (ShapedArray(self.windows(x, indices).shape, x.dtype, x.weak_type),)
 
     def impl(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:  # type: ignore[override]
         w = self._plans.get((x.shape, indices.shape, indices.dtype)) or self._plan(x, indices)
@@ -166,6 +166,7 @@ class AnyScatter(Primitive):
     mode: GatherScatterMode
     unique_indices: bool
     ufunc = None  # of (old, new); None replaces
+    typed_by = slice(0, None, 2)  # type: ignore[assignment]
     combine = None  # the same, of expressions
 
     def windows(self, x: Any, indices: Any, updates: Any) -> Windows:
@@ -179,7 +180,7 @@ class AnyScatter(Primitive):
                 "convert them with .astype"
             )
         self.windows(x, indices, updates)
-        weak = x.weak_type and indices.weak_type and updates.weak_type
+        weak = x.weak_type and updates.weak_type
         return (ShapedArray(x.shape, x.dtype, weak),)
 
     def impl(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:  # type: ignore[override]

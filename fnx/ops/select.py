@@ -90,6 +90,7 @@ class SelectN(Pointwise):
 
     name = "select_n"
     accepts = ANY
+    typed_by = slice(1, None)  # type: ignore[assignment]
 
     def abstract(self, which: ShapedArray, *cases: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if which.dtype != dtypes.int32 and (which.dtype != dtypes.bool_ or len(cases) > 2):

@@ -16,6 +16,7 @@ from fnx.core.array import Array, ConcreteArray, as_array, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.keyed import of_keys
 from fnx.numpy.reduce import all as all_true
+from fnx.numpy.scalar_types import prng_key
 from fnx.numpy.ufuncs import equal, logical_not
 from fnx.ops.basic import convert, scalar
 from fnx.ops.elementwise import and_, shift_right_logical
@@ -33,6 +34,7 @@ class KeyDType:
     """The dtype of arrays of keys."""
 
     extended = "prng_key"  # its kind, to fnx.dtypes.issubdtype
+    type = prng_key  # of which others read the name
     name = "key<fry>"
     itemsize = 8
     kind = "V"
