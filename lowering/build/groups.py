@@ -5,7 +5,7 @@ own index, where they are in registers; whoever reads a member otherwise closes 
 Closing it emits one nest, in which only those members are stored that somebody outside needs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 from typing import Any
 
@@ -83,6 +83,7 @@ class Group:
         self.points: set[tuple[int, ...]] = set()  # ids of indices besides the plain one
         self.open = True
         self.nodes: set[Expr] = set()  # of what is computed lane by lane
+        self.others: set[Expr] = set()  # of what is computed point by point
 
     def index(
         self,
@@ -126,9 +127,13 @@ class Group:
         self.members.append(member)
         self.nodes.update(nodes([expr], self.nodes))
 
+    def note(self, exprs: Iterable[Expr]) -> None:
+        """Count what a point computes, too."""
+        self.others.update(nodes(exprs, self.others))
+
     def is_full(self) -> bool:
-        """Whether a lane has so many operations that what follows is better done apart."""
-        return len(self.nodes) > fuse.LANE_NODES
+        """Whether a point or a lane has so many operations that what follows is better done apart."""
+        return len(self.nodes) > fuse.LANE_NODES or len(self.others) > fuse.NEST_NODES
 
 
 # --- nests -------------------------------------------------------------------------------------

@@ -260,7 +260,6 @@ def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
     group, made = builder.in_group(
         lanes(out.shape),
         lambda g: [(at, fn(*g.index(out.shape, at=at))) for at in places(out.shape)],
-        lambda g: not g.is_full(),
     )
     for at, expr in made:
         group.add_element(out, fn, expr, builder.scope.position, name, at)

@@ -40,8 +40,9 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
-        if fuse.inlined(cost, uses) or _is_cheaper_again(r.fn, out):
-            out.state = Pull(r.fn, cost)
+        short = cost <= fuse.PULLED and fuse.inlined(cost, uses)
+        if short or _is_cheaper_again(r.fn, out):
+            out.state = Pull(r.fn, cost, inputs)
             return
     builder.join(out, r.fn, eqn.prim.name)
 

@@ -13,7 +13,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
-from .values import Handle, NeedsFlush, Pull, Stored
+from .values import Handle, NeedsFlush, Pull, Registers, Stored
 
 if TYPE_CHECKING:
     from .groups import Group, Member
@@ -28,13 +28,18 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
     reads = _reads([m.expr for m in stores])
     others = _reads([m.expr for g in scope.groups for m in g.members])
     taken: set[Buffer] = set()
+    read_here = [
+        (old, old.state)
+        for old in scope.handles.values()
+        if isinstance(old.state, Stored) and old.state.buffer in reads
+    ]
+    needed: set[Buffer] | None = None
     for m in stores:
         h = m.handle
         if h is None or m.target is not None or h.target is not None or h.hint is not None:
             continue
-        for old in scope.handles.values():
-            state = old.state
-            if not isinstance(state, Stored) or state.buffer in taken or not state.owned:
+        for old, state in read_here:
+            if state.buffer in taken or not state.owned:
                 continue
             if state.buffer in others:
                 continue  # a group that is open still means to read it
@@ -45,8 +50,13 @@ def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
             if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):
                 continue
             own = {id(state.position(old.shape, ix)) for ix in group.indices(old.shape)}
-            read = reads.get(state.buffer)
-            if read is not None and read <= own and _is_dead(builder, state.buffer):
+            if not reads[state.buffer] <= own:
+                continue
+            if needed is None:
+                needed = _needed(builder)
+                if needed is None:
+                    return bool(taken)
+            if state.buffer not in needed:
                 h.hint = state
                 taken.add(state.buffer)
                 break
@@ -62,30 +72,44 @@ def _reads(exprs: list[Expr]) -> dict[Buffer, set[int]]:
     return found
 
 
-def _is_dead(builder: "Storage", buffer: Buffer) -> bool:
-    """Whether no equation that is still to come reads a buffer."""
+def _needed(builder: "Storage") -> set[Buffer] | None:
+    """The buffers that equations still to come read; None where nobody knows yet."""
+    found: set[Buffer] = set()
+    seen: set[int] = set()
     inner = scope = builder.scope
     while scope is not None:
         for h in scope.waiting():
             waiting = (
                 h.last_use >= scope.position if scope is inner else h.last_use > scope.position
             )
-            if waiting and _holds(h, buffer):
-                return False
+            if waiting and not _add_buffers(h, found, seen):
+                return None
         scope = scope.outer
+    return found
+
+
+def _add_buffers(handle: Handle, found: set[Buffer], seen: set[int]) -> bool:
+    """Add the buffers that hold a value, or what it is computed of; whether they are known."""
+    todo = [handle]
+    while todo:
+        h = todo.pop()
+        if isinstance(h.state, Stored):
+            found.add(h.state.buffer)
+        elif isinstance(h.state, Pull):
+            if id(h) in seen:
+                continue
+            seen.add(id(h))
+            if h.state.sources is not None:
+                todo.extend(h.state.sources)
+                continue
+            index = tuple(scalar.var("int64") for _ in h.shape)
+            try:
+                found.update(_reads([h(*index)]))
+            except NeedsFlush:
+                return False  # it waits for a group
+        elif h is not handle and not isinstance(h.state, Registers):
+            return False
     return True
-
-
-def _holds(h: Handle, buffer: Buffer) -> bool:
-    if isinstance(h.state, Stored):
-        return h.state.buffer is buffer
-    if isinstance(h.state, Pull):
-        index = tuple(scalar.var("int64") for _ in h.shape)
-        try:
-            return buffer in _reads([h(*index)])
-        except NeedsFlush:
-            return True  # it waits for a group: nobody knows yet
-    return False
 
 
 def read_later(stores: Sequence[Store]) -> bool:

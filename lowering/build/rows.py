@@ -26,6 +26,7 @@ LONG_ROW = 32  # elements of a row from which on single numbers a row may be com
 STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
 STACK_ROWS = 8  # of a nest: threads of others may have small stacks
 _MANY = 1 << 20
+MOST = 32  # nests that become one: its code, and the time to make it, grow with them
 _HOPS = 4  # statements between two nests that may be jumped over
 
 
@@ -188,9 +189,10 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
         strides = parts[1]
         base, low = views.terms(parts[0])
         high = low
-        for k, v in enumerate(inner, len(index)):
-            reach = strides.get(k, 0) * (extents[v] - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+        for k, stride in strides.items():
+            if k >= len(index):
+                reach = stride * (extents[inner[k - len(index)]] - 1)
+                low, high = low + min(reach, 0), high + max(reach, 0)
         outer = tuple(strides.get(k, 0) for k in range(len(index)))
         return Access(base, outer, low, high)
 
@@ -230,6 +232,9 @@ class Cluster:
         self.depth = 0
         self.index: list[Expr] = []
         self.bodies: list[list[Stmt]] = []
+        self.touched = set(walk.buffers(first.nest.body))
+        self._accesses: dict[Buffer, list[Access | None]] = {}  # of all bodies
+        self._written: set[Buffer] = set()
 
     @classmethod
     def start(cls, nest: Nest) -> "Cluster | None":
@@ -239,14 +244,18 @@ class Cluster:
     def join(self, nest: Nest) -> bool:
         """Take in a nest that follows, if that is right and worth while."""
         new = Loops.of(nest)
-        if new is None:
+        if new is None or len(self.members) == MOST:
             return False
-        mine = {b for m in self.members for b in walk.buffers(m.nest.body)}
-        if not any(b in mine for b in walk.buffers(nest.body)):
+        buffers = walk.buffers(nest.body)
+        if self.touched.isdisjoint(buffers):
             return False
         if len(self.members) > 1:
-            return self._extend(new)
-        return self._begin(self.members[0], new)
+            joined = self._extend(new)
+        else:
+            joined = self._begin(self.members[0], new)
+        if joined:
+            self.touched.update(buffers)
+        return joined
 
     def _extend(self, new: Loops) -> bool:
         shape = self.members[0].extents[: self.depth]
@@ -277,6 +286,8 @@ class Cluster:
             self.members, self.depth = [a], depth
             self.index = [loop.index for loop in a.loops[:depth]]
             self.bodies = [a.inside(depth, self.index)]
+            self._accesses = accesses(self.bodies[0], self.index)
+            self._written = {x for s in self.bodies[0] for x in walk.all_writes(s)}
             if self._fits(b):
                 return True
         self.members, self.depth = [old], 0
@@ -289,15 +300,15 @@ class Cluster:
         rows = [_row(b) for b in (*self.bodies, body)]
         if min(rows) == 1 and max(rows) < LONG_ROW:
             return False
-        mine = accesses([s for b in self.bodies for s in b], self.index)
-        written = {b for body_ in (*self.bodies, body) for s in body_ for b in walk.all_writes(s)}
-        for buffer, found in accesses(body, self.index).items():
-            if buffer in written and not apart([*mine.pop(buffer, []), *found], shape):
-                return False
-        if not all(apart(found, shape) for b, found in mine.items() if b in written):
-            return False  # sums over the outer loops
+        written = self._written.union(*(walk.all_writes(s) for s in body))
+        found = {b: list(known) for b, known in self._accesses.items()}
+        for buffer, more in accesses(body, self.index).items():
+            found.setdefault(buffer, []).extend(more)
+        if not all(apart(found[b], shape) for b in written if b in found):
+            return False  # one row needs another's, or sums over the outer loops
         self.members.append(new)
         self.bodies.append(body)
+        self._accesses, self._written = found, written
         return True
 
     def drop_numbers(self) -> list[Nest]:
@@ -314,6 +325,8 @@ class Cluster:
         """One nest; arrays that nobody else reads are kept by rows."""
         nests = [m.nest for m in self.members]
         body = [s for b in self.bodies for s in b]
+        touched = [set(walk.buffers([s])) for s in body]
+        rows = {b for found in touched for b in found if b.space == "stack"}
         count: dict[Buffer, int] = {}
         for x in nests:
             for b in walk.buffers(x.body):
@@ -321,7 +334,10 @@ class Cluster:
         for buffer, found in accesses(body, self.index).items():
             own = buffer.space == "workspace" and count.get(buffer) == uses.get(buffer)
             if own and apart(found, self.shape):
-                body = _kept(builder, body, buffer, found, self.index)
+                at = [k for k, s in enumerate(body) if buffer in touched[k]]
+                part = _kept(builder, [body[k] for k in at], buffer, found, self.index, rows)
+                for k, new in zip(at, part, strict=True):
+                    body[k] = new
         for b, n in count.items():
             uses[b] -= n - 1
         parallel = any(m.loops[0].parallel for m in self.members)
@@ -356,8 +372,12 @@ def _kept(
     buffer: Buffer,
     accesses: list[Access | None],
     index: list[Expr],
+    rows: set[Buffer],
 ) -> list[Stmt]:
-    """The block with a buffer that lives within a round replaced by a variable or a row."""
+    """Statements with a buffer that lives within a round replaced by a variable or a row.
+
+    They are those of a block that touch it; `rows` are the rows of the block, to which one is added.
+    """
     low = min(a.low for a in accesses if a)
     high = max(a.high for a in accesses if a)
     loads = {e for e in walk.nodes(body) if e.op == "load" and e.attr is buffer}
@@ -370,10 +390,10 @@ def _kept(
         renamed = replacing(dict.fromkeys(loads, name))
         return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
     size = itemsize(buffer.dtype)
-    rows = {b for s in body for b in walk.buffers([s]) if b.space == "stack"}
     if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
         return body
     row = builder.new_stack(buffer.dtype, STACK_ROW // size)
+    rows.add(row)
     inner = [s.index for s in walk.statements(body) if isinstance(s, Loop)]
     axes = {id(v): k for k, v in enumerate([*inner, *index])}
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import buffers_read, reads_memory
+from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
 
 from . import boxes, fuse, lanewise, splits
@@ -26,6 +26,7 @@ from .values import (
 )
 
 Made = TypeVar("Made")
+_OF_INDICES = ("int64", "int32", "bool")
 
 
 class Scope:
@@ -73,6 +74,7 @@ class Storage:
         self.notes: list[str] = []
         self.plain: dict[Nest, list[Stmt]] = {}  # nests that go tile by tile: without tiles
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
+        self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
         self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
 
@@ -153,14 +155,24 @@ class Storage:
             self.emit(Eval(list(elements)))
 
     def kept(self, elements: list[Expr]) -> list[Expr]:
-        """The elements as they are now: those that are read from memory get names."""
-        read = [e for e in elements if reads_memory(e, self.loading)]
+        """The elements as they are now: those that are read from memory, or deep, get names."""
+        read = [e for e in elements if reads_memory(e, self.loading) or self._is_deep(e)]
         if not read:
             return elements
         names = {id(e): scalar.var(e.dtype, "r") for e in read}
         values = {id(e): e for e in read}
         self.emit(Let([names[k] for k in values], list(values.values())))
         return [names.get(id(e), e) for e in elements]
+
+    def _is_deep(self, e: Expr) -> bool:
+        """Whether so much is below a number that whoever reads it should not walk through it.
+
+        Integers that may be indices stay as they are: what is known of them is found there.
+        """
+        if depth(e, self.depths) < fuse.DEEP or e.dtype in _OF_INDICES or not e.args:
+            return False
+        self.depths[e] = 0  # from now on it is a name
+        return True
 
     # --- open groups ---
 
@@ -182,17 +194,19 @@ class Storage:
         member = Member(shape, fn, handle, self.scope.position, name, target)
         group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)))
         group.members.append(member)
+        group.note([member.expr])
         if handle is not None:
             handle.state = Pending(group, memoised(fn))
 
     def join_folds(self, folds: FoldMember, axes: tuple[int, ...]) -> None:
         """Reduce over axes of the open group of a shape, which has no other folds than over these."""
         fold = folds.fold
-        group, _ = self.in_group(
+        group, terms = self.in_group(
             fold.shape,
-            lambda g: fold.fn(*g.index(fold.shape)),  # only to see what stands in the way
+            lambda g: fold.fn(*g.index(fold.shape)),
             lambda g: not g.folds or g.axes == axes,
         )
+        group.note(terms)
         group.axes = axes
         group.folds.append(folds)
         for h in folds.handles:
@@ -206,11 +220,11 @@ class Storage:
     ) -> tuple[Group, Made]:
         """The open group of a shape, and what `make` builds in it.
 
-        Groups that stand in the way, and one that does not fit, are closed before.
+        Groups that stand in the way, and one that is full or does not fit, are closed before.
         """
         while True:
             group = self.group_of(shape)
-            if not fits(group):
+            if group.is_full() or not fits(group):
                 self.flush(group)
                 continue
             try:
@@ -240,10 +254,14 @@ class Storage:
         for f in group.folds:  # what they pull may have joined another group since
             self.evaluated(lambda f=f: f.fold.fn(*group.index(f.fold.shape)))
         scope.groups.remove(group)
+        absorbed = self._absorbed_by(group)
         stores = [
             m
             for m in group.members
-            if m.handle is None or m.handle is wanted or self._needed(m, group)
+            if m.handle is None
+            or m.handle is wanted
+            or m.handle.target is not None
+            or not absorbed(m.handle)
         ]
         (Folds if group.folds else Nests)(self, group, stores).emit()
 
@@ -252,28 +270,27 @@ class Storage:
             if any(m.handle is None for m in group.members):
                 self.flush(group)
 
-    def _needed(self, m: Member, group: Group) -> bool:
-        """Whether somebody reads a member who is not computed inside its group."""
-        assert m.handle is not None
-        inside = {id(x.handle) for x in group.members if x.handle is not None}
+    def _absorbed_by(self, group: Group) -> Callable[[Handle], bool]:
+        """Whether all who read a value are computed inside a group: its memory is not needed."""
+        inside = {id(m.handle) for m in group.members if m.handle is not None}
         inside |= {id(h) for f in group.folds for h in f.handles}
-        return m.handle.target is not None or not self._absorbed(m.handle, inside)
+        known: dict[int, bool] = {}
 
-    def _absorbed(self, handle: Handle, inside: set[int]) -> bool:
-        for k in handle.consumers:
+        def absorbed(handle: Handle) -> bool:
+            if id(handle) not in known:
+                known[id(handle)] = all(map(reader, handle.consumers))
+            return known[id(handle)]
+
+        def reader(k: int) -> bool:
             if k == -1 or k > self.scope.position:
                 return False
+            outs = self._outs_of(k)
             if k == self.scope.position:
                 # The equation at work may be the reader that asked for this flush.
-                if not all(id(h) in inside for h in self._outs_of(k)):
-                    return False
-                continue
-            for h in self._outs_of(k):
-                if id(h) in inside:
-                    continue
-                if not isinstance(h.state, Pull) or not self._absorbed(h, inside):
-                    return False
-        return True
+                return all(id(h) in inside for h in outs)
+            return all(id(h) in inside or isinstance(h.state, Pull) and absorbed(h) for h in outs)
+
+        return absorbed
 
     def _outs_of(self, number: int) -> list[Handle]:
         eqn = self.scope.eqns[number]

@@ -1,6 +1,6 @@
 """How a value of a jaxpr exists while its program is built: in registers, in memory, or not yet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -63,11 +63,17 @@ class Stored(State):
 
 
 class Pull(State):
-    """Computed wherever it is read. `cost`: operations an element, with all that it pulls."""
+    """Computed wherever it is read. `cost`: operations an element, with all that it pulls.
 
-    def __init__(self, fn: Callable[..., Expr], cost: int):
+    `sources`: the values that it reads, where that is known.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Expr], cost: int, sources: "Sequence[Handle] | None" = None
+    ):
         self.fn = fn
         self.cost = cost
+        self.sources = sources
 
     def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return self.fn(*index)

@@ -102,6 +102,11 @@ def reads_memory(root: Expr, known: dict[Expr, bool]) -> bool:
     return _upwards(root, known, lambda e: e.op == "load" or any([known[a] for a in e.args]))
 
 
+def depth(root: Expr, known: dict[Expr, int]) -> int:
+    """How many operations follow one another in an expression; `known` remembers."""
+    return _upwards(root, known, lambda e: 1 + max([known[a] for a in e.args], default=-1))
+
+
 def replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:
     """Expressions with some nodes replaced."""
     done = dict(names)

@@ -1,0 +1,103 @@
+"""Compiling: the work of the passes grows with the length of a program, not with its square."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+
+
+def powers(n):
+    """One long expression, whose parts are read once."""
+
+    def f(x):
+        total = 0.0 * x
+        for k in range(n):
+            total = total * x + 1.0 / (k + 1)
+        return total
+
+    return f, (np.linspace(0.0, 1.0, 100),)
+
+
+def waves(n):
+    """Values that are read twice each, of one shape."""
+
+    def f(x):
+        for k in range(n):
+            x = jnp.sin(x) + 0.1 * k * x
+        return x
+
+    return f, (np.linspace(0.0, 1.0, 100),)
+
+
+def layers(n):
+    def f(w, x):
+        for _ in range(n):
+            x = jnp.tanh(x @ w)
+        return jnp.sum(x)
+
+    return fnx.grad(f), (np.eye(16) * 0.9, np.ones((4, 16)))
+
+
+def gates(n):
+    def f(w, xs):
+        h = c = jnp.zeros((4, 8))
+        for t in range(n):
+            i, g, o = jnp.split(jnp.concatenate([xs[t], h], -1) @ w, 3, -1)
+            c = fnx.nn.sigmoid(i) * c + jnp.tanh(g)
+            h = fnx.nn.sigmoid(o) * jnp.tanh(c)
+        return jnp.sum(h**2)
+
+    return fnx.grad(f), (np.ones((16, 24)) * 0.1, np.ones((n, 4, 8)))
+
+
+def keys(n):
+    """Numbers in registers, each made of the one before, and nests that read them."""
+
+    def f(key):
+        total = 0.0
+        for _ in range(n):
+            key, sub = fnx.random.split(key)
+            total = total + jnp.sum(fnx.random.uniform(sub, (20,)))
+        return total
+
+    return f, (fnx.random.PRNGKey(0),)
+
+
+def calls(make, n: int) -> int:
+    """How many Python functions are called from the jaxpr to LLVM's text."""
+    f, args = make(n)
+    lowered = fnx.jit(f).lower(*args)
+    count = 0
+
+    def note(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        lowered.as_text("llvm")
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("make", [powers, waves, layers, gates, keys])
+def test_twice_the_program_is_twice_the_work(make):
+    calls(make, 4)  # imports
+    assert calls(make, 64) < 2.4 * calls(make, 32)
+
+
+@pytest.mark.parametrize("make", [powers, waves])
+def test_long_expressions_are_several_nests(make):
+    """A nest's code is bounded: LLVM's time grows with the square of a block."""
+    f, args = make(1500)
+    lowered = fnx.jit(f).lower(*args)
+    text = lowered.as_text("llvm")
+    bodies = [part.count("\n") for part in text.split("\ndefine")[1:]]
+    assert 2 <= len([n for n in bodies if n > 100]) <= 8
+    assert max(bodies) < 3000
+    np.testing.assert_allclose(lowered.compile()(*args), f(*map(jnp.asarray, args)), rtol=1e-9)
