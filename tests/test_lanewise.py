@@ -98,6 +98,12 @@ ONE_LOOP = {
     "gradient of Cholesky factors": (jax.vmap(jax.grad(likelihood)), [(3, 3), (3,)]),
     "Kalman filters": (jax.vmap(estimated), [(4,), (4, 4), (2,)]),
     "diagonals": (jax.vmap(lambda a: jnp.diag(a)[:, None] * a.at[::2, 1].add(a[0, 0])), [(3, 3)]),
+    "partial sums and products": (
+        jax.vmap(lambda x: jnp.cumsum(x) * jnp.cumprod(x[::-1]) + lax.cummax(x, reverse=True)),
+        [(5,)],
+    ),
+    "gradient of a product": (jax.vmap(jax.grad(lambda x: jnp.prod(1.0 + jnp.sin(x)))), [(4,)]),
+    "Hessian of a product": (jax.vmap(jax.hessian(lambda x: jnp.prod(x) + x[0] ** 3)), [(4,)]),
     "element by number": (
         jax.vmap(lambda x: x.at[jnp.abs(x[1]).astype(int) % 4].multiply(x[0]) * jnp.sum(x)),
         [(4,)],
@@ -174,6 +180,29 @@ def test_the_vectoriser_knows_the_strides():
     stores = [line for line in text.as_text("llvm").splitlines() if "mul i64 " in line]
     assert stores
     assert any(line.endswith(", 25") for line in stores)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "int32"])
+def test_known_zeros_in_rows_are_no_calls(dtype):
+    """LLVM clears neighbours by memset, and makes no vectors of a loop with calls."""
+
+    def generator(x):
+        zero = jnp.zeros((), x.dtype)
+        return jnp.stack([x[0] * x[1], zero, zero, zero, zero, jnp.sum(x)])
+
+    x = (3 * normal(100, 3)).astype(dtype)
+    agrees(jax.vmap(generator), x)
+    text = jax.jit(jax.vmap(generator)).lower(x).as_text("llvm")
+    stores = [line.split()[2] for line in text.splitlines() if line.startswith("  store ")]
+    assert stores
+    assert not {"0,", "0x0000000000000000,"} & set(stores)
+
+
+def test_large_matrices_of_lanes_are_gone_through_by_rows():
+    f = jax.grad(lambda x, a: jnp.sum(jax.vmap(lambda x, a: x @ (a @ x))(x, a) ** 2))
+    args = normal(LANES, 12), normal(LANES, 12, 12)
+    assert kernels(f, *args)[0] == 1
+    agrees(f, *args, rtol=1e-10)
 
 
 # --- and what does not -------------------------------------------------------------------------

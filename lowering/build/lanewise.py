@@ -69,23 +69,30 @@ def equations(jaxpr: Jaxpr) -> set[int]:
         read = [a for a in eqn.inputs if type(a) is not Literal and lanes(a.aval.shape) in over]
         for v in (*eqn.outs, *read):
             parent[root(v)] = root(first)
-        if any(_problem(a.aval.shape) not in mine for a in read):
+        if _is_along(eqn) or any(_problem(a.aval.shape) not in mine for a in read):
             mixing.append(first)
     roots = {id(root(v)) for v in mixing} - {id(root(v)) for v in apart}
     return {k for k, v in found.items() if id(root(v)) in roots}
 
 
+_CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "linear_recurrence")
 _WINDOWED = ("conv_general_dilated", "reduce_window", "select_and_")
+
+
+def _is_along(eqn: Eqn) -> bool:
+    """Whether it goes along a problem, from each element to the next."""
+    shape = eqn.outs[0].aval.shape
+    return eqn.prim.name in _CUMULATIVE and 1 < shape[eqn.prim.axis] <= fuse.SMALL  # type: ignore[attr-defined]
 
 
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
     """Whether an equation is not for each lane: it reduces lanes along some of their axes, or to more
     numbers than registers hold, or transposes them, or takes or is a part of their grid (a stencil), or
-    joins lanes, each of which would ask where it is from.
+    joins lanes, each of which would ask where it is from; or if rows of the problems fill vectors.
     """
     if type(a) is Literal or not lanes(a.aval.shape):
         return False
-    if eqn.prim.name.startswith(_WINDOWED):
+    if eqn.prim.name.startswith(_WINDOWED) or _is_of_large(eqn):
         return True
     before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
     after = tuple(n for n in out if n > fuse.SMALL)
@@ -94,6 +101,14 @@ def _is_of_grids(eqn: Eqn, a: Any) -> bool:
         joins = len(before) > 1 or eqn.prim.name in ("concatenate", "pad")
         return len(after) < len(before) or (other and joins)
     return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
+
+
+def _is_of_large(eqn: Eqn) -> bool:
+    """Whether it is a product with a matrix of each lane that is too large for registers."""
+    if eqn.prim.name != "dot_general":
+        return False
+    apart = [_split(a.aval.shape) for a in (*eqn.inputs, *eqn.outs)]
+    return any(len(long) == 1 and prod(short) > fuse.PROBLEM for long, short in apart)
 
 
 def _is_plain(eqn: Eqn) -> bool:
@@ -124,6 +139,8 @@ def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn]
             return [lambda *index: points.piece_at(r.pieces, index)]
         case recipe.Fold() if _is_short(r):
             return _folds(r, len(outs))
+        case recipe.Cumulative() if r.shape[r.axis] <= fuse.SMALL:
+            return _partial(r, len(outs))
         case recipe.Update() if not _is_elsewhere(r.operand, outs[0]):  # type: ignore[arg-type]
             return None
         case recipe.Update() if r.box is not None and _is_whole(*r.box, outs[0].shape):
@@ -174,6 +191,20 @@ def _is_short(r: recipe.Fold) -> bool:
 def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
     kept = [k for k in range(len(r.shape)) if k not in r.axes]
     at = memoised(lambda *index: points.folded(r, kept, index))
+    return [lambda *index, j=j: at(*index)[j] for j in range(outputs)]
+
+
+def _partial(r: recipe.Cumulative, outputs: int) -> list[Fn]:
+    """Each element is made from the one before."""
+    step = -1 if r.reverse else 1
+    first = r.shape[r.axis] - 1 if r.reverse else 0
+
+    def element(*index: Expr) -> tuple[Expr, ...]:
+        k = index[r.axis].attr
+        before = (*index[: r.axis], scalar.size(k - step), *index[r.axis + 1 :])
+        return r.combine(r.init if k == first else at(*before), r.fn(*index))
+
+    at = memoised(element)
     return [lambda *index, j=j: at(*index)[j] for j in range(outputs)]
 
 

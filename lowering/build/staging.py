@@ -190,13 +190,22 @@ def _block(
     return [*before, Loop(lane, side, [*body.values(), *sums], vector=True, unroll=1), *after]
 
 
+def _read_late(loop: Loop) -> set[Buffer]:
+    """The buffers that a round reads after it has begun to write them."""
+    late: set[Buffer] = set()
+    written: set[Buffer] = set()
+    for s in loop.body:
+        late |= buffers_read(walk.expressions(s)) & written
+        written.update(walk.writes(s))
+    return late | buffers_read(loop.yields) & written
+
+
 def _rows_written(loop: Loop) -> list[_Written]:
     """The rows that a loop writes, and does not read once it has begun to."""
     axes, known = {id(loop.index): 0}, {}
     matrices: dict[Buffer, dict[tuple, dict[int, Store]]] = {}
-    spoilt: set[Buffer] = set()
+    spoilt = _read_late(loop)
     for s in loop.body:
-        spoilt |= buffers_read(walk.expressions(s)) & matrices.keys()
         if not isinstance(s, Store) or not blocks.can(s.buffer.dtype):
             continue
         base, parts = views.linear(s.index, axes, known) or (s.index, {})
@@ -205,7 +214,6 @@ def _rows_written(loop: Loop) -> list[_Written]:
         if number in matrix:
             spoilt.add(s.buffer)
         matrix[number] = s
-    spoilt |= buffers_read(loop.yields)
     found = []
     for buffer, kinds in matrices.items():
         ((apart, _), matrix), *others = kinds.items()
@@ -217,12 +225,12 @@ def _rows_written(loop: Loop) -> list[_Written]:
 
 
 def _rows_read(loop: Loop) -> list[_Read]:
-    """The rows that a loop reads, of buffers that it does not write."""
+    """The rows that a loop reads, not after it has begun to write there."""
     axes, known = {id(loop.index): 0}, {}
-    written = walk.all_writes(loop)
+    late = _read_late(loop)
     matrices: dict[tuple, dict[int, list[Expr]]] = {}
     for e in walk.nodes([loop]):
-        if e.op != "load" or e.attr in written or not blocks.can(e.attr.dtype):
+        if e.op != "load" or e.attr in late or not blocks.can(e.attr.dtype):
             continue
         base, parts = views.linear(e.args[0], axes, known) or (e, {})
         if parts.get(0, 0) < fuse.STAGED_READ:

@@ -19,6 +19,7 @@ from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.target.processor import has_half
 
 from . import blocks, tails, vector_names
+from . import llvm_scalar as ls
 from . import llvm_types as lt
 from .llvm_flow import Flow
 from .llvm_function import Function
@@ -174,6 +175,8 @@ class Body(Flow):
 
     def put_store(self, s: kernel.Store) -> None:
         index, value = self.value(s.index), self.value(s.value)
+        if s.buffer in self.filled and s.value.op in ("const", "literal"):
+            value = ls.parameter(self, s.value)
         self.store(s.buffer, index, value)
         self.kill(s.buffer)
 

@@ -6,15 +6,17 @@ from typing import Any
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import combining
+from fnx.lowering.ir.formats import PART
 from fnx.lowering.ir.kernel import Stmt
 
+from . import blocks, packs, vector_names
 from . import llvm_types as lt
-from . import packs, vector_names
 from .llvm_function import Function
 from .llvm_module import Module
 from .llvm_types import Operand
 from .packs import Packs
 
+_NUMBERS = ("const", "literal")
 _WHOLE = (4, 8, 16)  # rounds that are whole vectors
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
@@ -29,6 +31,7 @@ class Flow(Function):
         self.top = top
         self.exits: set[str] = set()
         self.packs: Packs | None = None  # of the block that is being printed
+        self.filled: set[kernel.Buffer] = set()  # by the vector loop around, with known numbers
         self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
 
     def statements(self, body: Sequence[Stmt]) -> None:
@@ -150,6 +153,7 @@ class Flow(Function):
         carried, at = self.phis(dtypes)
         outer_groups, outer_fast, outer_vector = self.groups, self.fast, self.in_vector
         self.in_vector = s.vector or _becomes_vector(s)
+        outer_filled, self.filled = self.filled, _filled(s) if s.vector else set()
         if s.vector:
             self.groups = (*self.groups, number)
         if s.reassociate:
@@ -160,6 +164,7 @@ class Flow(Function):
                 self.bind(variable, name)
             yields = self.run(s.body, s.yields)
         self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
+        self.filled = outer_filled
         if s.poll:
             self.poll(k, s)
         following, last = self.fresh(), self.fresh()
@@ -292,3 +297,13 @@ def _becomes_vector(s: kernel.Loop) -> bool:
     """Whether a reduction is long enough for LLVM to make vectors of its rounds."""
     short = s.extent.op in ("size", "const") and s.extent.attr <= _WHOLE[-1]
     return s.reassociate and not short and not any(walk.blocks(x) for x in s.body)
+
+
+def _filled(s: kernel.Loop) -> set[kernel.Buffer]:
+    """The buffers into which each round of a loop stores several known numbers.
+
+    LLVM would clear neighbouring zeros by calls, and loops with calls do not become vectors.
+    """
+    known = [x for x in s.body if isinstance(x, kernel.Store) and x.value.op in _NUMBERS]
+    into = [x.buffer for x in known if blocks.can(PART.get(x.buffer.dtype, x.buffer.dtype))]
+    return {b for b in into if into.count(b) > 1 or b.dtype in PART}

@@ -44,8 +44,11 @@ def _size(code: "Function", e: Expr) -> Operand:
 
 
 def _literal(code: "Function", e: Expr) -> Operand:
-    if is_simple(e.attr, e.dtype):
-        return constant(e.attr, e.dtype)
+    return constant(e.attr, e.dtype) if is_simple(e.attr, e.dtype) else parameter(code, e)
+
+
+def parameter(code: "Function", e: Expr) -> Operand:
+    """A number that LLVM does not know."""
     dtype = PART.get(e.dtype, e.dtype)
     values = e.attr if e.dtype in PART else (e.attr,)
     numbers = [bits(v, dtype) for v in values]
