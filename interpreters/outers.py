@@ -7,6 +7,7 @@ between need neither be stored nor restored. Orthogonalisation and reflections a
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,15 @@ from fnx.core.records import dataclass
 from fnx.ops.basic import scalar
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.contraction import DotGeneral
+from fnx.ops.convert import ConvertElementType
+from fnx.ops.dynamic_slice import DynamicSlice
 from fnx.ops.elementwise import add, lt, mul, select, sub
 from fnx.ops.join import Iota
 from fnx.ops.permute import Reshape
+from fnx.ops.select import clamp, eq
 
 from .linearize import linearize_jaxpr
+from .own_rows import index_of
 from .residuals import Split, assemble, choose
 from .restore import makers
 from .rewrite import bind_into, dependent, splice
@@ -164,12 +169,21 @@ def _small(s: Sum, length: int) -> bool:
 def _sum(eqns: list[Eqn], maker: dict[Var, Eqn], number: int, start: Var, end: Atom) -> Sum | None:
     """The outer products that lead from a matrix to what it is in the next round."""
     versions: list[Var] = []
-    terms = []
+    terms: list[tuple[bool, Factors]] = []
+    replaced = 0
     while end is not start:
         e = maker.get(end) if type(end) is Var else None  # type: ignore[arg-type]
-        if e is None or e.prim.name not in ("add", "sub"):
+        if e is None or e.prim.name not in ("add", "sub", "scatter", "dynamic_update_slice"):
             return None
         versions.append(end)  # type: ignore[arg-type]
+        if e.prim.name not in ("add", "sub"):
+            pair = _replaced(eqns, maker, e)
+            if pair is None:
+                return None
+            replaced += 1
+            terms.append((False, ([], [pair[0]], [pair[1]])))
+            end = e.inputs[0]
+            continue
         x, y = e.inputs
         factors = _factors(maker, y)
         if factors is None and e.prim.name == "add":
@@ -178,9 +192,45 @@ def _sum(eqns: list[Eqn], maker: dict[Var, Eqn], number: int, start: Var, end: A
             return None
         terms.append((e.prim.name == "sub", factors))
         end = x
+    if replaced == len(terms):  # to restore what is overwritten is cheaper
+        return None
     made = tuple([_vectors(eqns, *factors) for _, factors in reversed(terms)])
     scales = tuple([-_known(f[0]) if m else _known(f[0]) for m, f in reversed(terms)])
     return Sum(number, (start, *reversed(versions)), made, scales) if made else None
+
+
+def _replaced(eqns: list[Eqn], maker: dict[Var, Eqn], e: Eqn) -> tuple[Var, Var] | None:
+    """Column and row whose product an update adds that replaces a whole column, or a whole row."""
+    at = index_of(maker, e)
+    if at is None or sum(a is None for a in at) != 1:
+        return None
+    axis = 0 if at[1] is None else 1
+    index, x = at[axis], e.inputs[0]
+    new = e.inputs[2 if e.prim.name == "scatter" else 1]
+    made = trace_closed(
+        partial(_change, axis, e.prim.name == "scatter"),
+        [x.aval, new.aval, index.aval],  # type: ignore[union-attr]
+        what="grad",
+    )
+    before: list[Eqn] = []  # what is overwritten is read before
+    change, unit = splice(made, [x, new, index], before)  # type: ignore[list-item]
+    at_update = eqns.index(e)
+    eqns[at_update:at_update] = before
+    return (unit, change) if axis == 0 else (change, unit)  # type: ignore[return-value]
+
+
+def _change(axis: int, drops: bool, x: Array, new: Array, index: Array) -> list[Array]:
+    """By how much a row or column changes, and the unit vector that says which it is."""
+    kind, size = index.aval.dtype, x.shape[axis]
+    index = Reshape(())(index)
+    zero, last = scalar(0, kind), scalar(size - 1, kind)
+    inside = clamp(zero, index, last)
+    box = tuple([1 if k == axis else n for k, n in enumerate(x.shape)])
+    old = DynamicSlice(box)(x, *([inside, zero] if axis == 0 else [zero, inside]))
+    line = (x.size // size,)
+    change = sub(Reshape(line)(new), Reshape(line)(old))
+    here = eq(Iota(0, kind, (size,))(), index if drops else inside)
+    return [change, ConvertElementType(x.dtype)(here)]
 
 
 def _known(numbers: list[Atom]) -> float:

@@ -27,6 +27,31 @@ def orthogonal(loop, a):
     return loop(0, m, direction, (a, jnp.zeros((m, m))))[1]
 
 
+def orthogonal_in_place(loop, a):
+    """The same; each direction takes the place of its column."""
+    m = a.shape[1]
+    index = jnp.arange(m)
+
+    def direction(k, a):
+        unit = a[:, k] / jnp.sqrt(jnp.sum(a[:, k] ** 2))
+        a = a.at[:, k].set(unit)
+        return a - jnp.outer(unit, jnp.where(index > k, unit @ a, 0.0))
+
+    return loop(0, m, direction, a)
+
+
+def rows_replaced(loop, a):
+    """A row is replaced, one from the end or none, before a product and after it."""
+
+    def step(k, a):
+        v = jnp.tanh(a @ a[k])
+        a = lax.dynamic_update_slice(a, 0.5 * jnp.sin(a[k])[None], (k, 0))
+        a = a + 0.1 * jnp.outer(v, v @ a)
+        return a.at[a.shape[0] + 1 - k].set(0.3 * a[0]).at[-1 - k].set(v)
+
+    return loop(0, a.shape[0] - 2, step, a)
+
+
 def reflected(loop, a):
     """Householder's reflections, in a matrix and what they are put together to."""
     index = jnp.arange(a.shape[0])
@@ -90,7 +115,8 @@ def fixed_factor(loop, a):
 
 
 PROGRAMS = [
-    (orthogonal, A), (reflected, SQUARE), (both_sides, SQUARE), (symmetric, SQUARE),
+    (orthogonal, A), (orthogonal_in_place, A), (rows_replaced, SQUARE[:6, :6]),
+    (reflected, SQUARE), (both_sides, SQUARE), (symmetric, SQUARE),
     (with_matrices, A), (also_elementwise, A), (fixed_factor, A),
 ]  # fmt: skip
 
@@ -156,7 +182,8 @@ def test_lanes_and_second_derivatives(program, from_which_on):
 
 
 @pytest.mark.parametrize(("program", "shape", "most"), [
-    (orthogonal, (120, 80), 6), (reflected, (80, 80), 14), (both_sides, (100, 100), 9),
+    (orthogonal, (120, 80), 6), (orthogonal_in_place, (120, 80), 7),
+    (reflected, (80, 80), 14), (both_sides, (100, 100), 9),
 ])  # fmt: skip
 def test_no_matrix_is_kept_for_each_round(program, shape, most):
     """A few matrices, whose number does not grow with that of the rounds."""
@@ -164,3 +191,20 @@ def test_no_matrix_is_kept_for_each_round(program, shape, most):
     gradient = fnx.jit(fnx.grad(loss_of(program, lax.fori_loop)))
     used = gradient.lower(a).compile().memory_analysis().temp_size_in_bytes
     assert used <= most * a.nbytes
+
+
+def test_columns_that_are_replaced_alone_are_restored():
+    """Left-looking Cholesky: what is overwritten is kept, which is less than the columns' stacks."""
+    n = 120
+    a = jnp.asarray(RNG.normal(size=(n, n))) / n
+    a = a @ a.T + jnp.eye(n)
+
+    def cholesky(a):
+        def column(j, factor):
+            v = a[:, j] - factor @ factor[j]
+            return factor.at[:, j].set(jnp.where(jnp.arange(n) >= j, v / jnp.sqrt(v[j]), 0.0))
+
+        return jnp.sum(lax.fori_loop(0, n, column, jnp.zeros((n, n))) ** 2)
+
+    compiled = fnx.jit(fnx.grad(cholesky)).lower(a).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 4.5 * a.nbytes
