@@ -28,7 +28,7 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Reshape():
             points.reshape(builder, r, outs[0])
         case recipe.Pieces():
-            points.pieces(builder, eqn, r, outs[0])
+            points.pieces(builder, eqn, r, inputs, outs[0])
         case recipe.Fold():
             if not lanewise.fold(builder, eqn, r, inputs, outs):
                 points.fold(builder, eqn, r, inputs, outs)

@@ -1,6 +1,7 @@
 """Memory of programs: what is overwritten in place, what shares bytes, what is stored at all."""
 
 import numpy as np
+import pytest
 from kernels import count, program
 
 import fnx
@@ -195,3 +196,25 @@ def test_threads_share_small_arrays_in_memory():
     wanted = np.exp(-x * depth) / depth
     found = fnx.jit(lambda x, d: jnp.exp(-x * d) * (1.0 / d))(x, depth)
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [5, 6, 7, 20])
+def test_a_sum_reads_an_array_across_that_is_updated_then(n):
+    """Both have the same iteration space where the array is square."""
+
+    def f(np_, a, k):
+        a = a * 2.0
+        new = np_.ones(6) @ a
+        if np_ is np:
+            a[k] = new
+            return a
+        return a.at[k].set(new)
+
+    a = np.random.default_rng(n).normal(size=(6, n))
+    found = fnx.jit(lambda a, k: f(jnp, a, k))(a, 2)
+    np.testing.assert_allclose(found, f(np, a, 2), rtol=1e-14)
+    loop = lambda a: fnx.lax.fori_loop(0, 3, lambda k, a: f(jnp, a, k), a)
+    wanted = a
+    for k in range(3):
+        wanted = f(np, wanted, k)
+    np.testing.assert_allclose(fnx.jit(loop)(a), wanted, rtol=1e-13)

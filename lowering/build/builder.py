@@ -11,10 +11,10 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
-from . import boxes, lanewise, together
+from . import boxes, edges, lanewise, together
 from .order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
-from .values import OWN, Handle, Registers, Stored
+from .values import OWN, Handle, Pull, Registers, Stored
 
 FOREVER = float("inf")
 Make = Callable[["Builder", Eqn, Any, list[Handle], list[Handle]], None]
@@ -154,7 +154,9 @@ class Builder(Storage):
         recipes = eqn.prim.lower(*inputs)
         waits = isinstance(recipes, recipe.Update) and recipes.box is not None
         for h in inputs:
-            if isinstance(h.state, boxes.Boxes) and not (waits and h is recipes.operand):
+            regional = isinstance(h.state, Pull) and h.state.regional
+            waiting = isinstance(h.state, boxes.Boxes) and not (waits and h is recipes.operand)
+            if waiting or regional and not edges.reads_along(eqn):
                 self.store(h)
         if isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):

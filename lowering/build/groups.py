@@ -16,7 +16,7 @@ from fnx.lowering.ir import walk
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
-from . import fuse, reuse, short, tiles
+from . import edges, fuse, reuse, short, tiles
 from .values import Handle, NeedsFlush, Pending, Shape
 
 
@@ -84,6 +84,7 @@ class Group:
         self.open = True
         self.nodes: set[Expr] = set()  # of what is computed lane by lane
         self.others: set[Expr] = set()  # of what is computed point by point
+        self.regional = False  # whether members choose by index near their edges
 
     def index(
         self,
@@ -181,6 +182,8 @@ class Nests:
             for m in self.stores:  # nothing to compute, but a place to point at
                 self._store(m, [scalar.size(0)] * len(group.shape))
             return
+        if group.regional and self._by_regions():
+            return
         reused = reuse.choose(self.builder, group, self.stores)
         stores = [self._store(m) for m in self.stores]
         dims = list(zip(group.vars, group.shape, strict=True))
@@ -201,6 +204,28 @@ class Nests:
         body = reuse.read_first(stores) if first else list(stores)
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
         self._nest(self._loops(dims, body, unroll=int(rows)), [])
+
+    def _by_regions(self) -> bool:
+        """Cut where members choose by index: inside no choice is left, and around lie thin slabs."""
+        group = self.group
+        found = edges.regions([m.expr for m in self.stores], group.vars, group.shape)
+        made = []
+        for low, high in found:
+            values, dims = [], []
+            for lo, hi in zip(low, high, strict=True):
+                values.append(scalar.size(lo))
+                if hi - lo > 1:
+                    dims.append((scalar.counter("i", hi - lo), hi - lo))
+                    values[-1] = scalar.add(dims[-1][0], values[-1])
+            group.allow(values)
+            try:
+                made.append((dims, [self._store(m, values) for m in self.stores]))
+            except NeedsFlush:
+                return False  # a value has joined since that a member reads elsewhere
+        for dims, stores in made:
+            body = reuse.read_first(stores) if reuse.read_later(stores) else list(stores)
+            self._nest(self._loops(dims, body), [])
+        return bool(made)
 
     def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
         """One loop over all elements, where everything is read and stored at the same position."""

@@ -12,7 +12,7 @@ from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Eval, Fill, Loop, Ref, Stmt, Store
 
-from . import boxes, fuse, views
+from . import boxes, edges, fuse, views
 from .groups import FoldMember, squeezed
 from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
 
@@ -25,7 +25,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
         builder.registers(out, r.fn)
         return
     own = fuse.weight(eqn.prim.name)
-    cost = own
+    cost, regional = own, False
     if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
         # Or the carry could not be overwritten with what reads this, or columns are read for each row.
         if _reads_carry(builder, inputs[0]) or _reads_column(builder, inputs[0]):
@@ -37,14 +37,15 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
                 builder.store(h)  # or each element would be computed many times
             else:
                 cost += h.state.cost
+                regional = regional or h.state.regional
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
         short = cost <= fuse.PULLED and fuse.inlined(cost, uses)
         if short or _is_cheaper_again(r.fn, out):
-            out.state = Pull(r.fn, cost, inputs)
+            out.state = Pull(r.fn, cost, inputs, regional)
             return
-    builder.join(out, r.fn, eqn.prim.name)
+    builder.join(out, r.fn, eqn.prim.name, regional)
 
 
 def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
@@ -122,7 +123,9 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
         out.state = out.target
 
 
-def pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
+def pieces(
+    builder: "Storage", eqn: Eqn, r: recipe.Pieces, inputs: list[Handle], out: Handle
+) -> None:
     def choose(*index: Expr) -> Expr:
         return piece_at(r.pieces, index)
 
@@ -140,6 +143,9 @@ def pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
         return
     if stack:
         builder.join(out, choose, eqn.prim.name)
+        return
+    if edges.are_thin(builder, r, inputs, out):
+        out.state = Pull(choose, 0, inputs, regional=True)
         return
     store_pieces(builder, eqn, r, out)
 

@@ -15,7 +15,7 @@ from . import views
 
 LONG = 64  # rounds from which on a loop is cut
 
-_SIDES = {  # by comparison, and sign of the index: what to add to the point, whether true below it
+SIDES = {  # by comparison, and sign of the index: what to add to the point, whether true below it
     ("lt", 1): (0, True),
     ("le", 1): (1, True),
     ("gt", 1): (1, False),
@@ -50,7 +50,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     for e in operations:
         if e.op in ("min", "max") and e.dtype == "int64":
             x, y = e.args
-            key = _point("gt" if e.op == "min" else "lt", x, y, loop.index)
+            key = crossing("gt" if e.op == "min" else "lt", x, y, loop.index)
             if key is not None:
                 clamps[views.terms(key[0])] = key[0]
     if len(clamps) != 1:
@@ -60,10 +60,10 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     choices = {}
     for e in operations:
         op = {"min": "gt", "max": "lt"}.get(e.op, e.op)
-        if (op, 1) not in _SIDES or e.args[0].dtype != "int64":
+        if (op, 1) not in SIDES or e.args[0].dtype != "int64":
             continue
         x, y = e.args
-        found = _point(op, x, y, loop.index)
+        found = crossing(op, x, y, loop.index)
         if found is not None and views.terms(found[0]) == normal:
             choices[id(e)] = (e, found[1])
     below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}
@@ -75,7 +75,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
     return [*first, *second]
 
 
-def _point(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
+def crossing(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
     """Where a comparison changes as the index grows, and whether it is true below that."""
     left, right = (views.linear(a, {id(index): 0}) for a in (x, y))
     if left is None or right is None:
@@ -83,7 +83,7 @@ def _point(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
     sign = left[1].get(0, 0) - right[1].get(0, 0)
     if sign not in (1, -1):
         return None
-    add, true_below = _SIDES[op, sign]
+    add, true_below = SIDES[op, sign]
     a, b = (right[0], left[0]) if sign == 1 else (left[0], right[0])
     return scalar.add(scalar.sub(a, b), scalar.size(add)), true_below
 

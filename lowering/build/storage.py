@@ -176,12 +176,12 @@ class Storage:
 
     # --- open groups ---
 
-    def join(self, out: Handle, fn: Callable[..., Expr], name: str) -> None:
+    def join(self, out: Handle, fn: Callable[..., Expr], name: str, regional: bool = False) -> None:
         """Make a value a member of the open group of its shape, or of its lanes."""
         if out.lanewise:
             lanewise.join(self, out, fn, name)
             return
-        self.member(out.shape, fn, out, name)
+        self.member(out.shape, fn, out, name, regional=regional)
 
     def member(
         self,
@@ -190,13 +190,35 @@ class Storage:
         handle: Handle | None,
         name: str,
         target: Callable | None = None,
+        regional: bool = False,
     ) -> None:
         member = Member(shape, fn, handle, self.scope.position, name, target)
-        group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)))
+
+        def fits(g: Group) -> bool:
+            # Loops of folds are not cut; and a fold cannot read its group's values elsewhere.
+            pulled = handle is not None and isinstance(handle.state, Pull)
+            return not g.folds or not (regional or pulled and self._read_elsewhere(handle, g))
+
+        group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)), fits)
         group.members.append(member)
         group.note([member.expr])
+        group.regional |= regional
         if handle is not None:
             handle.state = Pending(group, memoised(fn))
+
+    def _read_elsewhere(self, handle: Handle | None, group: Group) -> bool:
+        """Whether a fold of a group pulls a value, or one made of it, at another point than its own."""
+        assert handle is not None
+        state = handle.state
+        handle.state = Pending(group, handle.state.fn)  # type: ignore[attr-defined]
+        try:
+            for f in group.folds:
+                f.fold.fn(*group.index(f.fold.shape))
+        except NeedsFlush as stop:
+            return stop.group is group
+        finally:
+            handle.state = state
+        return False
 
     def join_folds(self, folds: FoldMember, axes: tuple[int, ...]) -> None:
         """Reduce over axes of the open group of a shape, which has no other folds than over these."""
@@ -204,7 +226,7 @@ class Storage:
         group, terms = self.in_group(
             fold.shape,
             lambda g: fold.fn(*g.index(fold.shape)),
-            lambda g: not g.folds or g.axes == axes,
+            lambda g: not g.regional and (not g.folds or g.axes == axes),
         )
         group.note(terms)
         group.axes = axes
@@ -309,7 +331,7 @@ class Storage:
             else:
                 if handle.target is None:
                     handle.target = self.new_stored(handle)
-                self.join(handle, state.fn, "store")
+                self.join(handle, state.fn, "store", state.regional)
         if isinstance(handle.state, (Pending, Folding)):
             if handle.target is None:
                 handle.target = self.new_stored(handle)
@@ -324,7 +346,7 @@ class Storage:
     def store_reusing(self, handle: Handle) -> None:
         """As `store`, in the memory of a dead array if the value reads one at its own index only."""
         if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
-            self.join(handle, handle.state.fn, "store")
+            self.join(handle, handle.state.fn, "store", handle.state.regional)
         if isinstance(handle.state, Pending) and handle.target is None:
             group = handle.state.group
             for other in list(self.scope.groups):

@@ -65,15 +65,21 @@ class Stored(State):
 class Pull(State):
     """Computed wherever it is read. `cost`: operations an element, with all that it pulls.
 
-    `sources`: the values that it reads, where that is known.
+    `sources`: the values that it reads, where that is known. `regional`: near its edges it is computed
+    otherwise, by a choice at each element; best read where loops are cut there.
     """
 
     def __init__(
-        self, fn: Callable[..., Expr], cost: int, sources: "Sequence[Handle] | None" = None
+        self,
+        fn: Callable[..., Expr],
+        cost: int,
+        sources: "Sequence[Handle] | None" = None,
+        regional: bool = False,
     ):
         self.fn = fn
         self.cost = cost
         self.sources = sources
+        self.regional = regional
 
     def read(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return self.fn(*index)

@@ -1,0 +1,79 @@
+"""Edges: arrays that are made of a large piece and thin ones, read by stencils as they are.
+
+A field that is rolled, or padded by what lies at its other end or at its edge, need not be stored before
+its neighbours are added up. Where an element comes from is a choice by its index; loops are cut where
+the choice changes, so that none is left inside, and around lie thin slabs.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from fnx.core import recipe
+from fnx.core.jaxpr import Eqn
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import nodes
+
+from . import splits
+from .values import Handle, Pull, Registers, Shape, Stored
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+LEAST = 16  # elements along an axis from which on its inside is worth a loop of its own
+PIECES = 4
+CUTS = 8  # of an axis, at most
+
+Span = tuple[Shape, Shape]
+
+
+def are_thin(builder: "Storage", r: recipe.Pieces, inputs: list[Handle], out: Handle) -> bool:
+    """Whether pieces are best pulled, from memory, by stencils."""
+    if -1 in out.consumers or out.target is not None or len(r.pieces) > PIECES:
+        return False
+    if not all(reads_along(builder.scope.eqns[k]) for k in out.consumers):
+        return False
+    largest = max(r.pieces, key=lambda p: [h - l for l, h in zip(p.lo, p.hi, strict=True)])
+    if not _is_most(largest.lo, largest.hi, out.shape):
+        return False
+    known = (Stored, Registers)
+    free = [isinstance(h.state, Pull) and not h.state.cost for h in inputs]
+    return all(f or isinstance(h.state, known) for f, h in zip(free, inputs, strict=True))
+
+
+def reads_along(eqn: Eqn) -> bool:
+    """Whether an equation reads its operands at its own index, or at that and a number."""
+    return eqn.prim.elementwise or eqn.prim.name in ("slice", "concatenate")
+
+
+def _is_most(low: Shape, high: Shape, shape: Shape) -> bool:
+    sizes = zip(low, high, shape, strict=True)
+    return all(h - l >= max(n - n // 4, min(n, LEAST)) for l, h, n in sizes)
+
+
+def regions(exprs: Sequence[Expr], index: Sequence[Expr], shape: Shape) -> list[Span]:
+    """The largest part of an iteration space in which all choices are the same, and slabs around it."""
+    cuts = [_cuts(exprs, i, n) for i, n in zip(index, shape, strict=True)]
+    spans = [max(pairwise(c), key=lambda span: span[1] - span[0]) for c in cuts]
+    low, high = tuple(s[0] for s in spans), tuple(s[1] for s in spans)
+    if all(len(c) == 2 for c in cuts) or not _is_most(low, high, shape):
+        return []
+    found = [(low, high)]
+    for lo, hi in recipe.around(shape, low, high):
+        ends = [lo[-1], *(c for c in cuts[-1] if lo[-1] < c < hi[-1]), hi[-1]]
+        found += [((*lo[:-1], a), (*hi[:-1], b)) for a, b in pairwise(ends)]
+    return found
+
+
+def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
+    """Where choices along an axis change, and its ends."""
+    found = set()
+    for e in nodes(exprs):
+        if (e.op, 1) in splits.SIDES and e.args[0].dtype == "int64":
+            at = splits.crossing(e.op, e.args[0], e.args[1], index)
+            if at is not None and at[0].op == "size" and 0 < at[0].attr < n:
+                found.add(at[0].attr)
+    return [0, *sorted(found), n] if len(found) <= CUTS else [0, n]
+
+
+__all__ = ["are_thin", "reads_along", "regions"]
