@@ -353,6 +353,6 @@ def test_rows_at_a_level_that_is_a_number_of_the_program(shape):
     dx, dy = slope.copy(), np.zeros(shape)
     dx[0] += 0.6 * slope[1]
     dx[1], dy[1] = 0.0, slope[1]
-    np.testing.assert_allclose(jax.jit(fn)(x, y), out, rtol=1e-14)
-    np.testing.assert_allclose(found[0], dx, rtol=1e-13)
-    np.testing.assert_allclose(found[1], dy, rtol=1e-13)
+    np.testing.assert_allclose(jax.jit(fn)(x, y), out, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(found[0], dx, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(found[1], dy, rtol=1e-13, atol=1e-14)
