@@ -138,14 +138,17 @@ def pieces(
         if any(p.lo[k] != r.pieces[0].lo[k] or p.hi[k] != r.pieces[0].hi[k] for p in r.pieces)
     ]
     stack = differ == [out.ndim - 1] and out.shape[-1] <= fuse.UNROLLED_AXIS
+    if not stack and edges.are_thin(builder, r, inputs, out):
+        out.state = Pull(choose, 0, inputs, regional=True)
+        return
+    for h in inputs:
+        if isinstance(h.state, Pull) and h.state.regional:
+            builder.store(h)
     if stack and -1 not in out.consumers and out.target is None and len(out.consumers) == 1:
         out.state = Pull(choose, 2)
         return
     if stack:
         builder.join(out, choose, eqn.prim.name)
-        return
-    if edges.are_thin(builder, r, inputs, out):
-        out.state = Pull(choose, 0, inputs, regional=True)
         return
     store_pieces(builder, eqn, r, out)
 
