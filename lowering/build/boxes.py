@@ -90,7 +90,9 @@ def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -
     base = state.base if isinstance(state, Boxes) else operand
     origin = state.origin if isinstance(state, Boxes) else operand
     cost = state.cost if isinstance(state, Pull) else 0
-    boxes.append((*r.box, r.value, r.combine is not None))
+    low, high = r.box
+    if all(l < h for l, h in zip(low, high, strict=True)):  # it may be empty
+        boxes.append((low, high, r.value, r.combine is not None))
     out.state = Boxes(base, boxes, cost + 1, out.shape, origin)
     if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
         store(builder, out)
