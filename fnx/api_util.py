@@ -12,12 +12,20 @@ __all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "shaped_abstract
 
 
 def debug_info(traced_for: str, fun: Callable, args: Any, kwargs: Any, **_: Any) -> dict[str, Any]:
-    """What a function is traced for, as `linear_util.wrap_init` takes it."""
+    """What a function is traced for, as `linear_util.wrap_init` takes it.
+
+    >>> fnx.api_util.debug_info("jit", abs, (1.0,), {})
+    {'traced_for': 'jit', 'func_name': 'abs'}
+    """
     return {"traced_for": traced_for, "func_name": getattr(fun, "__name__", str(fun))}
 
 
 def shaped_abstractify(x: Any) -> ShapedArray:
-    """The type of an array, or of what is like one."""
+    """The type of an array, or of what is like one.
+
+    >>> fnx.api_util.shaped_abstractify(np.ones((2, 3), "float32"))
+    ShapedArray(float32[2,3])
+    """
     return aval_like(x)
 
 
@@ -29,7 +37,15 @@ def _flatten(in_tree: Any, with_names: bool, *leaves: Any) -> Any:
 
 
 def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Callable]:
-    """The function of the leaves of (args, kwargs), to leaves; and the structure of its results."""
+    """The function of the leaves of (args, kwargs), to leaves; and the structure of its results.
+
+    >>> from fnx.extend.linear_util import wrap_init
+    >>> tree = fnx.tree.structure(((5,), {"by": 3}))
+    >>> minus = wrap_init(lambda x, by: (x - by,))
+    >>> flat, out_tree = fnx.api_util.flatten_fun(minus, tree)
+    >>> flat.call_wrapped(5, 3), out_tree().num_leaves
+    ([2], 1)
+    """
     return _flatten(fun, in_tree, True)
 
 
@@ -38,7 +54,8 @@ def flatten_fun_nokwargs(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Cal
 
     >>> from fnx.extend.linear_util import wrap_init
     >>> tree = fnx.tree.structure(({"a": 1, "b": 2},))
-    >>> flat, out_tree = flatten_fun_nokwargs(wrap_init(lambda d: [d["a"] - d["b"]]), tree)
+    >>> minus = wrap_init(lambda d: [d["a"] - d["b"]])
+    >>> flat, out_tree = fnx.api_util.flatten_fun_nokwargs(minus, tree)
     >>> flat.call_wrapped(5, 3), out_tree().num_leaves
     ([2], 1)
     """

@@ -17,6 +17,9 @@ class SymbolicZero:
     """A tangent or cotangent that is zero, without an array: rules with `symbolic_zeros` get them.
 
     `aval`, `shape`, `dtype`, `ndim` are those of the zeros that it stands for.
+
+    >>> fnx.custom_derivatives.SymbolicZero.from_primal_value(jnp.ones(3)).shape
+    (3,)
     """
 
     def __init__(self, aval: ShapedArray):
@@ -38,14 +41,23 @@ class SymbolicZero:
 
 @dataclass
 class CustomVJPPrimal:
-    """What fwd gets for a leaf with `symbolic_zeros`: the value, and whether it is differentiated."""
+    """What fwd gets for a leaf with `symbolic_zeros`: the value, and whether it is differentiated.
+
+    >>> fnx.custom_derivatives.CustomVJPPrimal(2.0, perturbed=True).value
+    2.0
+    """
 
     value: Any
     perturbed: bool
 
 
 def custom_vjp_primal_tree_values(tree: Any) -> Any:
-    """A pytree of CustomVJPPrimal with their values in their places."""
+    """A pytree of CustomVJPPrimal with their values in their places.
+
+    >>> from fnx.custom_derivatives import CustomVJPPrimal, custom_vjp_primal_tree_values
+    >>> custom_vjp_primal_tree_values({"a": CustomVJPPrimal(2.0, True), "b": 1.0})
+    {'a': 2.0, 'b': 1.0}
+    """
     kind = lambda x: isinstance(x, CustomVJPPrimal)
     return tree_util.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
 
@@ -58,7 +70,7 @@ def tangent_type(aval: ShapedArray) -> ShapedArray:
 def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of each leaf of a pytree, as an array or as a `SymbolicZero`.
 
-    >>> zero_from_primal(3.0)
+    >>> fnx.custom_derivatives.zero_from_primal(3.0)
     Array(0., dtype=float64)
     """
 

@@ -51,7 +51,11 @@ def _moved(x: Any, t: Any, step: float) -> Any:
 def numerical_jvp(
     f: Callable, primals: Sequence, tangents: Sequence, eps: float | None = None
 ) -> Any:
-    """The derivative of `f` along `tangents` by central differences."""
+    """The derivative of `f` at `primals` along `tangents`, by central differences with step `eps`, or 1e-4.
+
+    >>> fnx.test_util.numerical_jvp(lambda x: x**2, (3.0,), (1.0,)).round(6)
+    np.float64(6.0)
+    """
     eps = EPS if eps is None else eps
 
     def at(step: float) -> Any:
@@ -96,7 +100,13 @@ def check_jvp(
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
-    """Compare `f_jvp(primals, tangents)` with finite differences of `f`; AssertionError if they differ."""
+    """Compare `f_jvp(primals, tangents)` with finite differences of `f`, along a random tangent.
+
+    AssertionError if results or tangents differ by more than `atol`, `rtol`, as in `check_grads`.
+
+    >>> from functools import partial
+    >>> fnx.test_util.check_jvp(jnp.sin, partial(fnx.jvp, jnp.sin), (0.5,))
+    """
     rng = np.random.default_rng(0)
     args = tuple(args)
     tangents = _tangents(rng, args)
@@ -116,7 +126,13 @@ def check_vjp(
     eps: float | None = None,
     err_msg: str = "",
 ) -> None:
-    """Compare `f_vjp(*args)`, (result, pull), with finite differences of `f`, along random directions."""
+    """Compare `f_vjp(*args)`, (result, pull), with finite differences of `f`, along random directions.
+
+    AssertionError if they differ by more than `atol`, `rtol`, as in `check_grads`.
+
+    >>> from functools import partial
+    >>> fnx.test_util.check_vjp(jnp.sin, partial(fnx.vjp, jnp.sin), (0.5,))
+    """
     rng = np.random.default_rng(1)
     args = tuple(args)
     leaves = [np.asarray(x) for x in tree_util.tree_leaves(args)]
@@ -146,7 +162,7 @@ def check_grads(
     they differ by more than `atol`, `rtol`: numbers, or dicts of numbers by dtype (1e-5, for float32
     1e-2, for bfloat16 0.1).
 
-    >>> check_grads(lambda x: x**3, (2.0,), order=2)
+    >>> fnx.test_util.check_grads(lambda x: x**3, (2.0,), order=2)
     """
     args = tuple(args)
     forward = "fwd" in modes

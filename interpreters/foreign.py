@@ -102,7 +102,7 @@ class Primitive:
     >>> from fnx.extend.core import Primitive
     >>> twice_p = Primitive("twice")
     >>> twice_p.def_impl(lambda x: x + x) and twice_p.bind(jnp.array(3.0))
-    Array(6., dtype=float64)
+    Array(6., dtype=float64, weak_type=True)
     """
 
     multiple_results = False

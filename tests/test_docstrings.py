@@ -29,9 +29,11 @@ def test_examples_of_modules(name):
 
 # What users name: packages, and the modules that JAX has, too.
 FACES = (
-    "fnx ad_checkpoint debug dtypes image lax lax.linalg nn nn.initializers numpy numpy.fft numpy.linalg "
-    "random scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate scipy.linalg scipy.ndimage "
-    "scipy.optimize scipy.signal scipy.sparse.linalg scipy.special sharding tree tree_util typing"
+    "fnx ad_checkpoint api_util custom_derivatives debug dtypes extend.backend extend.core "
+    "extend.linear_util extend.source_info_util image lax lax.linalg nn nn.initializers numpy numpy.fft "
+    "numpy.linalg profiler random scipy.cluster.vq scipy.fft scipy.integrate scipy.interpolate "
+    "scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse.linalg scipy.special sharding "
+    "test_util tree tree_util typing"
 ).split()
 FACES += [
     m.removeprefix("fnx.")

@@ -12,7 +12,11 @@ from fnx.core.source import Source, at_line
 
 
 class Var:
-    """A name for a value of a known type; compared by identity."""
+    """A name for a value of a known type; compared by identity.
+
+    >>> fnx.make_jaxpr(jnp.sin)(1.0).jaxpr.outs[0].aval
+    ShapedArray(float64[], weak_type=True)
+    """
 
     __slots__ = ("aval",)
 
@@ -24,7 +28,11 @@ class Var:
 
 
 class Literal:
-    """A value in the text of a jaxpr: a number of rank 0 (on a tape of linear equations, any)."""
+    """A value in the text of a jaxpr: a number of rank 0 (on a tape of linear equations, any).
+
+    >>> fnx.make_jaxpr(lambda x: x * 2.0)(1.0).jaxpr.eqns[0].inputs[1].value
+    Array(2., dtype=float64, weak_type=True)
+    """
 
     __slots__ = ("value",)
 
@@ -50,7 +58,11 @@ Atom = Var | Literal
 
 
 class Eqn:
-    """outs = primitive(*inputs), and the user's line that wrote it."""
+    """outs = primitive(*inputs), and the user's line that wrote it.
+
+    >>> fnx.make_jaxpr(jnp.sin)(1.0).jaxpr.eqns[0].prim.name
+    'sin'
+    """
 
     __slots__ = ("inputs", "outs", "prim", "source")
 
@@ -79,6 +91,9 @@ class Jaxpr:
     """A function on arrays. Arrays that it closed over are its first `consts` inputs.
 
     `memo` keeps what transformations made of it, so that each is made once.
+
+    >>> fnx.make_jaxpr(lambda x: x * 2.0)(jnp.ones(3)).jaxpr
+    { lambda ; a:f64[3]. let b:f64[3] = mul a 2.0:f64[]* in (b,) }
     """
 
     __slots__ = ("__weakref__", "consts", "eqns", "inputs", "memo", "name", "outs")
@@ -115,7 +130,12 @@ class Jaxpr:
 
 
 class ClosedJaxpr:
-    """A jaxpr with the arrays that it closed over."""
+    """A jaxpr with the arrays that it closed over.
+
+    >>> offset = jnp.ones(2)
+    >>> fnx.make_jaxpr(lambda x: x + offset)(2.0).consts
+    [Array([1., 1.], dtype=float64)]
+    """
 
     def __init__(self, jaxpr: Jaxpr, consts: Sequence[Array]):
         self.jaxpr, self.consts = jaxpr, list(consts)
@@ -156,7 +176,10 @@ def subjaxprs(prim: Primitive) -> Iterator[Jaxpr]:
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> None:
-    """Raise TypeMismatch unless each variable is defined once, before use, and with its true type."""
+    """Raise TypeMismatch unless each variable is defined once, before use, and with its true type.
+
+    >>> fnx.extend.core.check_jaxpr(fnx.make_jaxpr(jnp.sin)(1.0).jaxpr)
+    """
     defined: set[Var] = set()
 
     def define(variables: Iterable[Var], where: str) -> None:

@@ -22,11 +22,19 @@ __all__ = [
 
 
 class StoreException(Exception):
-    """Something is asked for that a call has not made yet."""
+    """Something is asked for that a call has not made yet.
+
+    >>> issubclass(fnx.extend.linear_util.StoreException, Exception)
+    True
+    """
 
 
 class WrappedFun:
-    """A function; `call_wrapped` calls it."""
+    """A function; `call_wrapped` calls it.
+
+    >>> fnx.extend.linear_util.WrappedFun(max).call_wrapped(2, 3)
+    3
+    """
 
     def __init__(self, f: Callable, params: dict | None = None, debug_info: Any = None):
         self.f, self.params, self.debug_info = f, params or {}, debug_info
@@ -43,7 +51,7 @@ class WrappedFun:
 def wrap_init(f: Callable, params: dict | None = None, *, debug_info: Any = None) -> WrappedFun:
     """A function as transformations take it; `params` are further arguments by name.
 
-    >>> wrap_init(lambda x: x + 1).call_wrapped(2)
+    >>> fnx.extend.linear_util.wrap_init(lambda x: x + 1).call_wrapped(2)
     3
     """
     return WrappedFun(f, params, debug_info)
@@ -60,11 +68,12 @@ def _run(generator: Callable, extra: tuple, fun: WrappedFun, args: tuple, kwargs
 def transformation(generator: Callable) -> Callable[..., WrappedFun]:
     """A function of a WrappedFun, and of the generator's first arguments, that gives a WrappedFun.
 
-    >>> @transformation
+    >>> from fnx.extend import linear_util
+    >>> @linear_util.transformation
     ... def scaled(factor, x):
     ...     out = yield (x * factor,), {}
     ...     yield out + 1
-    >>> scaled(wrap_init(lambda x: x * x), 3).call_wrapped(2)
+    >>> scaled(linear_util.wrap_init(lambda x: x * x), 3).call_wrapped(2)
     37
     """
 
@@ -76,7 +85,15 @@ def transformation(generator: Callable) -> Callable[..., WrappedFun]:
 
 
 def transformation2(function: Callable) -> Callable[..., WrappedFun]:
-    """The same of a function of the function inside, further arguments, and the call's arguments."""
+    """As `transformation`, of a function of the function inside, further arguments, and the call's.
+
+    >>> from fnx.extend import linear_util
+    >>> @linear_util.transformation2
+    ... def scaled(f, factor, x):
+    ...     return f(x * factor) + 1
+    >>> scaled(linear_util.wrap_init(lambda x: x * x), 3).call_wrapped(2)
+    37
+    """
 
     def transform(fun: WrappedFun, *extra: Any) -> WrappedFun:
         return WrappedFun(partial(function, fun.call_wrapped, *extra), debug_info=fun.debug_info)
@@ -87,7 +104,17 @@ def transformation2(function: Callable) -> Callable[..., WrappedFun]:
 def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedFun, Callable]]:
     """As `transformation`, of generators that yield a pair at last: the result, and what is kept.
 
-    The second of the two results is a function, which gives what the last call kept.
+    The second of the two results is a function, which gives what the last call kept; StoreException if
+    there was none.
+
+    >>> from fnx.extend import linear_util
+    >>> @linear_util.transformation_with_aux
+    ... def counted(*args):
+    ...     out = yield args, {}
+    ...     yield out, len(args)
+    >>> fun, aux = counted(linear_util.wrap_init(max))
+    >>> fun.call_wrapped(2, 3), aux()
+    (3, 2)
     """
 
     def transform(fun: WrappedFun, *extra: Any) -> tuple[WrappedFun, Callable]:
@@ -109,7 +136,19 @@ def transformation_with_aux(generator: Callable) -> Callable[..., tuple[WrappedF
 
 
 def merge_linear_aux(first: Callable, second: Callable) -> tuple[bool, Any]:
-    """What was kept by the one of two functions that was called, and whether it was the first."""
+    """Whether the first of two functions was called, and what the one that was called kept.
+
+    InvalidValue, a ValueError, if neither was.
+
+    >>> from fnx.extend import linear_util
+    >>> @linear_util.transformation_with_aux
+    ... def counted(*args):
+    ...     out = yield args, {}
+    ...     yield out, len(args)
+    >>> (_, first), (fun, second) = (counted(linear_util.wrap_init(f)) for f in (min, max))
+    >>> fun.call_wrapped(2, 3), linear_util.merge_linear_aux(first, second)
+    (3, (False, 2))
+    """
     for one, thunk in ((True, first), (False, second)):
         try:
             return one, thunk()

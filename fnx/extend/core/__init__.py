@@ -61,13 +61,22 @@ def jaxpr_as_fun(jaxpr: ClosedJaxpr) -> Callable[..., list[Array]]:
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
-    """The jaxprs that equations of a jaxpr carry."""
+    """The jaxprs that equations of a jaxpr carry.
+
+    >>> closed = fnx.make_jaxpr(fnx.jit(lambda x: x * 2.0))(1.0)
+    >>> [len(inner.eqns) for inner in fnx.extend.core.subjaxprs(closed.jaxpr)]
+    [1]
+    """
     for eqn in jaxpr.eqns:
         yield from _subjaxprs(eqn.prim)
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of one lane of values of type `aval`, whose lanes lie along `axis`."""
+    """The type of one lane of values of type `aval`, whose lanes lie along `axis`; None: without lanes.
+
+    >>> fnx.extend.core.mapped_aval(4, 0, fnx.typeof(jnp.ones((4, 3))))
+    ShapedArray(float64[3])
+    """
     del size
     if axis is None:
         return aval
@@ -75,18 +84,30 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of `size` lanes, along `axis`, of values of type `aval`."""
+    """The type of `size` lanes, along `axis`, of values of type `aval`; None: without lanes.
+
+    >>> fnx.extend.core.unmapped_aval(4, 0, fnx.typeof(jnp.ones(3)))
+    ShapedArray(float64[4,3])
+    """
     if axis is None:
         return aval
     return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
 
 
 class Effect:
-    """Something that a primitive does besides computing: `def_effectful_abstract_eval` tells a set."""
+    """Something that a primitive does besides computing: `def_effectful_abstract_eval` tells a set.
+
+    >>> class Prints(fnx.extend.core.Effect):
+    ...     pass
+    """
 
 
 def valid_jaxtype(x: Any) -> bool:
-    """Whether a value is an array, or is taken for one."""
+    """Whether a value is an array, or is taken for one.
+
+    >>> [fnx.extend.core.valid_jaxtype(x) for x in (1.5, np.ones(2), "text", [1.0])]
+    [True, True, False, False]
+    """
     try:
         as_array(x)
     except (TypeError, ValueError, OverflowError):
@@ -96,26 +117,47 @@ def valid_jaxtype(x: Any) -> bool:
 
 @contextmanager
 def set_current_trace(trace: Trace) -> Iterator[None]:
-    """Let an interpreter process what is bound for a while."""
+    """Let an interpreter process what is bound for a while.
+
+    >>> with fnx.extend.core.take_current_trace() as trace, fnx.extend.core.set_current_trace(trace):
+    ...     x = jnp.ones(3)
+    """
     with use(trace):
         yield
 
 
 @contextmanager
 def take_current_trace() -> Iterator[Trace]:
-    """The interpreter at work, which is none for a while."""
+    """The interpreter at work, in whose place primitives are evaluated for a while.
+
+    >>> def f(x):
+    ...     with fnx.extend.core.take_current_trace() as trace:
+    ...         print(trace.what, jnp.ones(2))
+    ...     return x
+    >>> _ = fnx.vmap(f)(jnp.zeros(3))
+    vmap [1. 1.]
+    """
     now = current.get()
     with use(evaluate):
         yield now
 
 
 def find_top_trace(args: Any = ()) -> Any:
-    """The interpreter that processes what is bound now."""
+    """The interpreter that processes what is bound now.
+
+    >>> type(fnx.extend.core.find_top_trace()).__name__
+    'Eval'
+    """
     del args
     return current.get()
 
 
 def get_opaque_trace_state(convention: str = "") -> Any:
-    """What is equal as long as the same transformations are at work."""
+    """What is equal as long as the same transformations are at work.
+
+    >>> state = fnx.extend.core.get_opaque_trace_state()
+    >>> state == fnx.extend.core.get_opaque_trace_state()
+    True
+    """
     del convention
     return current.get()
