@@ -1,7 +1,8 @@
-"""What all tests share: an empty cache of compiled code, and Hypothesis without deadlines."""
+"""What all tests share: an empty cache of compiled code, Hypothesis without deadlines, fixtures."""
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,36 @@ settings.register_profile("nightly", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fnx"))
 
 
+@pytest.fixture
+def reference() -> Iterator[None]:
+    """Programs are evaluated equation by equation with NumPy."""
+    from fnx.core import config
+
+    with config.backend("reference"):
+        yield
+
+
+@pytest.fixture
+def checked() -> Iterator[None]:
+    """The Kernel IR of every program is checked."""
+    from fnx.core import config
+
+    with config.check():
+        yield
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The folder that holds pyproject.toml."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def no_code(tmp_path, monkeypatch) -> Iterator[Path]:
+    """The folder of an empty cache; the process forgets the code that it holds."""
+    from fnx.lowering.runtime import machine
+
+    monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path))
+    machine.forget()
+    yield tmp_path
+    machine.forget()

@@ -23,9 +23,30 @@ def loop(n: int, body: Callable[[Expr], Sequence[kernel.Stmt]], **options) -> ke
     return kernel.Loop(index, scalar.size(n), list(body(index)), **options)
 
 
+def sum_nest(source: Buffer, n: int, reassociate: bool = True) -> tuple[kernel.Nest, Expr]:
+    """The sum of a buffer as a nest with a result, and the result."""
+    i, acc = scalar.var("int64", "i"), scalar.var(source.dtype, "acc")
+    step = scalar.apply("add", acc, scalar.load(source, i, source.dtype))
+    body = kernel.Loop(
+        i,
+        scalar.size(n),
+        [],
+        [acc],
+        [scalar.const(0, source.dtype)],
+        [step],
+        reassociate=reassociate,
+    )
+    return kernel.Nest("sum", [body], results=[acc]), acc
+
+
 def program(f: Callable, *args) -> Program:
     """The Kernel IR of a jitted function on arguments."""
     return fnx.jit(f).lower(*args).program.compiled().program
+
+
+def workspace(f: Callable, *args) -> int:
+    """Bytes that a jitted function needs beside its arguments and results."""
+    return fnx.jit(f).lower(*args).compile().memory_analysis().temp_size_in_bytes
 
 
 def count(p: Program, kind: type) -> int:

@@ -144,3 +144,10 @@ def adder(n=5, shape=None, weak=(False, False), out_weak=False, kind="float64"):
     inputs = [(shape, kind, w) for w in weak]
     program = Emitted(axpy(LLVM[kind]), [int(np.prod(shape))])
     return load.load(program, inputs, [(shape, kind, out_weak)], 0)
+
+
+def check_axpy(executable, n: int = 5) -> None:
+    """Run a loaded axpy(); its results are right."""
+    x, y = np.arange(float(n)), np.full(n, 10.0)
+    (out,) = executable([x, y])
+    np.testing.assert_array_equal(out, 2 * x + y)

@@ -10,11 +10,7 @@ from fnx.core import config
 from fnx.experimental import checkify
 from fnx.experimental.checkify import CheckError, check
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def positive(x):

@@ -2,30 +2,19 @@
 
 import numpy as np
 import pytest
+from loop_checks import total
 
 from fnx import ad_checkpoint, api
 from fnx import control_flow as lax
-from fnx.core import config
-from fnx.core.array import as_array
 from fnx.core.jaxpr import check_jaxpr
 from fnx.interpreters.simplify import simplify
 from fnx.jitted import jit
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
-from fnx.ops.reduction import Sum
 
 dot = DotGeneral((((1,), (0,)), ((), ())))
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
-
-
-def total(x):
-    x = as_array(x)
-    return Sum(tuple(range(x.ndim)))(x)
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 X = 0.3

@@ -3,6 +3,8 @@ transformations, with groups, several names, and errors."""
 
 import numpy as np
 import pytest
+from agreement import close
+from named_axes import RING, RNG, N, X, mapped, spread
 
 import fnx
 import fnx.numpy as jnp
@@ -10,23 +12,10 @@ from fnx import lax
 from fnx.core import config
 from fnx.errors import InvalidValue, ShapeError, UnboundAxis
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference")
 
 
-N = 4
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(N, 4, 8))
 GROUPS = [[0, 2], [3, 1]]
-RING = [(k, (k + 1) % N) for k in range(N)]
-
-
-def spread(x):
-    """The same for all lanes."""
-    return np.broadcast_to(x, (N, *np.shape(x)))
 
 
 def by_group(fn):
@@ -139,16 +128,6 @@ CASES = {
     ),
 }
 each = pytest.mark.parametrize(("one", "all_lanes"), CASES.values(), ids=CASES)
-
-
-def mapped(f, **options):
-    return fnx.vmap(f, axis_name="i", **options)
-
-
-def close(a, b, **kw):
-    a, b = np.asarray(a), np.asarray(b)
-    assert a.shape == b.shape
-    np.testing.assert_allclose(a, b, **({"rtol": 1e-12, "atol": 1e-12} | kw))
 
 
 @each

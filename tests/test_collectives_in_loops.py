@@ -2,38 +2,14 @@
 
 import numpy as np
 import pytest
+from agreement import close
+from named_axes import RING, N, X, mapped, spread
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
-
-
-N = 4
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(N, 4, 8))
-RING = [(k, (k + 1) % N) for k in range(N)]
-
-
-def spread(x):
-    """The same for all lanes."""
-    return np.broadcast_to(x, (N, *np.shape(x)))
-
-
-def mapped(f, **options):
-    return fnx.vmap(f, axis_name="i", **options)
-
-
-def close(a, b, **kw):
-    a, b = np.asarray(a), np.asarray(b)
-    assert a.shape == b.shape
-    np.testing.assert_allclose(a, b, **({"rtol": 1e-12, "atol": 1e-12} | kw))
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def average(x):

@@ -2,26 +2,17 @@
 
 import numpy as np
 import pytest
+from loop_checks import total
 
 from fnx import ad_checkpoint, api
 from fnx import control_flow as lax
 from fnx import custom_derivatives as custom
-from fnx.core import config, dtypes
+from fnx.core import dtypes
 from fnx.core.array import as_array
 from fnx.jitted import jit
 from fnx.ops.elementwise import cos, sin
-from fnx.ops.reduction import Sum
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
-
-
-def total(x):
-    x = as_array(x)
-    return Sum(tuple(range(x.ndim)))(x)
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def scaled_sine():

@@ -4,23 +4,15 @@ import os
 
 import numpy as np
 import pytest
+from kernels import workspace
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    with config.check():
-        yield
-
-
-def workspace(fn, *args):
-    return fnx.jit(fn).lower(*args).compile().memory_analysis().temp_size_in_bytes
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def laplacian(np_, u, axes):

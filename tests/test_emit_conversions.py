@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from kernels import canonical, native, pointwise, python
-from test_emit_scalar import COMPLEX, FLOATS, HALF, REAL, op, pairs, run_all, same
+from scalar_checks import COMPLEX, FLOATS, HALF, REAL, op, pairs, run_all, same
 
 from fnx.core import scalar
 

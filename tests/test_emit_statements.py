@@ -1,35 +1,16 @@
 """Every statement of the Kernel IR, printed both ways, on hand-built programs."""
 
-import ctypes
-import re
-
 import numpy as np
 import pytest
-from kernels import arguments, loop, native, numba, pointwise, python
+from kernels import arguments, loop, native, numba, python, sum_nest
 
 from fnx.core import scalar
 from fnx.core.scalar import apply, const, literal, load, size, var
-from fnx.lowering.emit import emit_llvm, emit_numba
 from fnx.lowering.ir import kernel
 from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
-from fnx.lowering.runtime import fft_plan
 
 RUNS = pytest.mark.parametrize("run", [native, python, numba])
 F8 = "float64"
-
-
-def program(inputs, outputs, body, workspace=0):
-    return Program("test", inputs, outputs, body, workspace)
-
-
-def sum_nest(source, n, reassociate=True):
-    """acc = sum of a buffer, as a nest with a result."""
-    i, acc = var("int64", "i"), var(source.dtype, "acc")
-    step = apply("add", acc, load(source, i, source.dtype))
-    body = kernel.Loop(
-        i, size(n), [], [acc], [const(0, source.dtype)], [step], reassociate=reassociate
-    )
-    return Nest("sum", [body], results=[acc]), acc
 
 
 @RUNS
@@ -42,7 +23,7 @@ def test_loops_nests_and_reductions(run, n):
     nest, acc = sum_nest(w, n)
     body = [Nest("square", [square]), nest, Nest("back", [back]), Store(s, size(0), acc)]
     a = np.random.default_rng(0).normal(size=n)
-    squares, total = run(program([x], [y, s], body, 64 + 8 * n), [a])
+    squares, total = run(Program("test", [x], [y, s], body, 64 + 8 * n), [a])
     np.testing.assert_array_equal(squares, a * a)
     np.testing.assert_allclose(total, [np.sum(a * a)], rtol=1e-14)
 
@@ -58,11 +39,11 @@ def test_loops_without_rounds_leave_the_carries(run):
             kernel.Loop(i, load(n, size(k), "int64"), [], [c], [const(10, "int64")], [step])
         )
         stmts.append(Store(y, size(k), c))
-    (out,) = run(program([n], [y], stmts), [np.array([0, -3, 4])])
+    (out,) = run(Program("test", [n], [y], stmts), [np.array([0, -3, 4])])
     np.testing.assert_array_equal(out, [10, 10, 16])
     i, c = var("int64", "i"), var("int64", "c")
     never = kernel.Loop(i, size(0), [Store(y, size(0), i)], [c], [const(7, "int64")], [i])
-    (out,) = run(program([n], [y], [never, Store(y, size(1), c)]), [np.zeros(3, int)])
+    (out,) = run(Program("test", [n], [y], [never, Store(y, size(1), c)]), [np.zeros(3, int)])
     np.testing.assert_array_equal(out, [0, 7, 0] if run is not native else [out[0], 7, out[2]])
 
 
@@ -74,7 +55,7 @@ def test_reverse(run):
     step = apply("add", apply("mul", c, literal(0.5, F8)), load(x, i, F8))
     body = kernel.Loop(i, size(n), [Store(y, i, step)], [c], [const(0, F8)], [step], reverse=True)
     a = np.arange(n) * 1.0
-    (out,) = run(program([x], [y], [body]), [a])
+    (out,) = run(Program("test", [x], [y], [body]), [a])
     expected, acc = np.zeros(n), 0.0
     for k in reversed(range(n)):
         acc = acc * 0.5 + a[k]
@@ -89,7 +70,7 @@ def test_carries_take_their_values_at_once(run):
     i, a, b = var("int64", "i"), var("int64", "a"), var("int64", "b")
     zero, one = const(0, "int64"), const(1, "int64")
     body = kernel.Loop(i, size(30), [], [a, b], [zero, one], [b, apply("add", a, b)])
-    (out,) = run(program([], [y], [body, Store(y, size(0), a), Store(y, size(1), b)]), [])
+    (out,) = run(Program("test", [], [y], [body, Store(y, size(0), a), Store(y, size(1), b)]), [])
     np.testing.assert_array_equal(out, [832040, 1346269])
 
 
@@ -108,7 +89,7 @@ def test_complex_and_bool_carries(run):
         [step, apply("or", flag, far)],
     )
     stmts = [body, Store(y, size(0), c), Store(z, size(0), flag)]
-    point, escaped = run(program([], [y, z], stmts), [])
+    point, escaped = run(Program("test", [], [y, z], stmts), [])
     value = 0j
     for _ in range(25):
         value = value * value + (0.3 + 0.5j)
@@ -142,7 +123,7 @@ def test_while(run):
         return [w, Store(y, i, count)]
 
     starts = np.arange(1, n + 1)
-    (out,) = run(program([x], [y], [loop(n, body)]), [starts])
+    (out,) = run(Program("test", [x], [y], [loop(n, body)]), [starts])
 
     def steps(v):
         count = 0
@@ -175,7 +156,7 @@ def test_if_with_results_and_stores(run):
         ]
 
     a = np.linspace(-2, 2, n)
-    out, side = run(program([x], [y, z], [Nest("if", [loop(n, body)])]), [a])
+    out, side = run(Program("test", [x], [y, z], [Nest("if", [loop(n, body)])]), [a])
     np.testing.assert_array_equal(out, np.where(a < 0, -a, 2 * a))
     np.testing.assert_array_equal(side, np.where(a < 0, -a, 0))
 
@@ -198,7 +179,7 @@ def test_loads_are_renewed_after_a_write(run):
         loop(3, lambda i: [Store(w, size(0), doubled)]),
         Store(y, size(2), doubled),
     ]
-    (out,) = run(program([x], [y], body), [np.array([1.0, 0.0])])
+    (out,) = run(Program("test", [x], [y], body), [np.array([1.0, 0.0])])
     np.testing.assert_array_equal(out, [2, 4, 32])
 
 
@@ -220,7 +201,7 @@ def test_let_and_eval_keep_values(run):
         kernel.Eval([early]),
         Store(y, size(3), early),
     ]
-    (out,) = run(program([x], [y], body, 64), [np.array([1.0, 2.0])])
+    (out,) = run(Program("test", [x], [y], body, 64), [np.array([1.0, 2.0])])
     np.testing.assert_array_equal(out, [2, 1, 101, 102])
 
 
@@ -243,7 +224,7 @@ def test_values_of_the_entry_reach_nests(run):
         kernel.Loop(k, size(4), [inner], [c], [const(1, F8)], [apply("add", c, const(1, F8))]),
     ]
     a = np.random.default_rng(1).normal(size=n)
-    (out,) = run(program([x], [y], body), [a])
+    (out,) = run(Program("test", [x], [y], body), [a])
     np.testing.assert_allclose(out, a * 4 + 5, rtol=1e-15)
 
 
@@ -263,7 +244,7 @@ def test_copy_and_fill(run, dtype):
         kernel.Fill(Ref(z, size(5)), size(0), const(0, dtype)),
     ]
     a = (np.random.default_rng(2).normal(size=n) * 10).astype(dtypes.canonical(dtype))
-    copied, filled = run(program([x], [y, z], body), [a])
+    copied, filled = run(Program("test", [x], [y, z], body), [a])
     expected = np.zeros_like(a)
     expected[3:13] = a[20:30]
     np.testing.assert_array_equal(copied, expected)
@@ -289,198 +270,8 @@ def test_stack_buffers(run):
         ),
         loop(n, lambda i: [Store(y, i, load(shared, i, F8))]),
     ]
-    (out,) = run(program([x], [y], body), [np.array([1.0, 2.0, 3.0])])
+    (out,) = run(Program("test", [x], [y], body), [np.array([1.0, 2.0, 3.0])])
     np.testing.assert_array_equal(out, [6, 4, 2])
-
-
-# --- calls -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("run", [native, python])
-def test_library_call_with_result(run):
-    x, y = arguments(("x", F8, 5), ("y", F8, 5))
-
-    def body(i):
-        r = var(F8, "r")
-        two = const(2, F8)
-        return [
-            kernel.CallLibrary("libm:pow", [load(x, i, F8), two], [], result=r),
-            Store(y, i, r),
-        ]
-
-    a = np.arange(5.0)
-    (out,) = run(program([x], [y], [loop(5, body)]), [a])
-    np.testing.assert_array_equal(out, a * a)
-
-
-@pytest.mark.parametrize("run", [native, python])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-def test_fortran_call(run, dtype):
-    n = 20
-    letter = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}[dtype]
-    x, y, z = arguments(("x", dtype, n), ("y", dtype, n), ("z", dtype, n))
-    i32 = lambda v: scalar.cast(size(v), "int32")
-    axpy = kernel.CallLibrary(
-        f"blas:{letter}axpy",
-        [i32(n), const(2.5, dtype), Ref(x, size(0)), i32(1), Ref(z, size(0)), i32(1)],
-        [z],
-        by_reference=True,
-    )
-    body = [kernel.Copy(Ref(z, size(0)), Ref(y, size(0)), size(n)), axpy]
-    rng = np.random.default_rng(4)
-    a, b = rng.normal(size=(2, n)).astype(dtype)
-    (out,) = run(program([x, y], [z], body), [a, b])
-    np.testing.assert_allclose(out, 2.5 * a + b, rtol=1e-5 if letter in "sc" else 1e-14)
-
-
-@pytest.mark.parametrize("run", [native, python])
-def test_call_with_the_address_of_a_table(run):
-    x, y = arguments(("x", "complex128", 12), ("y", "complex128", 12))
-    name = "fft/3x4/1/complex128"
-    work = kernel.Buffer("work", "uint8", max(fft_plan.work_bytes(name), 1), "workspace", 0)
-    args = [kernel.Address(f"fft:{name}"), *[Ref(b, size(0)) for b in (x, y, work)]]
-    call = kernel.CallLibrary("fnx:fnx_fft", args, [y, work])
-    a = np.arange(12) * (1 + 2j)
-    (out,) = run(program([x], [y], [call], work.size), [a])
-    np.testing.assert_allclose(out.reshape(3, 4), np.fft.fft(a.reshape(3, 4)), rtol=1e-14)
-
-
-@pytest.mark.parametrize("run", [native, python])
-def test_host_call(run):
-    x, y = arguments(("x", F8, 6), ("y", F8, 4))
-
-    def callback(a):
-        assert a.shape == (2, 2)
-        return (np.linalg.inv(a),)
-
-    call = kernel.CallHost(
-        callback, [(Ref(x, size(2)), (2, 2), F8)], [(Ref(y, size(0)), (2, 2), F8)], "inv"
-    )
-    a = np.array([9.0, 9.0, 2.0, 1.0, 1.0, 1.0])
-    (out,) = run(program([x], [y], [Nest("with host call", [call])]), [a])
-    np.testing.assert_allclose(out.reshape(2, 2), np.linalg.inv(a[2:].reshape(2, 2)))
-
-
-def test_host_call_raises_its_own_error():
-    x, y = arguments(("x", F8, 1), ("y", F8, 1))
-
-    def callback(a):
-        raise ZeroDivisionError("from the host")
-
-    call = kernel.CallHost(callback, [(Ref(x, size(0)), (1,), F8)], [(Ref(y, size(0)), (1,), F8)])
-    with pytest.raises(ZeroDivisionError, match="from the host"):
-        native(program([x], [y], [call]), [np.zeros(1)])
-
-
-def test_loops_ask_whether_to_stop(monkeypatch):
-    """The poll is reached often enough, and its answer ends the program with 1."""
-    from fnx.lowering.runtime import library
-
-    asked = []
-
-    @ctypes.CFUNCTYPE(ctypes.c_int32)
-    def poll():
-        asked.append(1)
-        return int(len(asked) == 3)
-
-    address = ctypes.cast(poll, ctypes.c_void_p).value
-    resolve = library.resolve
-    found = {"fnx_poll": address}
-    monkeypatch.setattr(library, "resolve", lambda s: found.get(s) or resolve(s))
-    library.resolve.soon = lambda s: None  # no crew computes what is found here
-    x, y = arguments(("x", F8, 1), ("y", F8, 1))
-    i, c = var("int64", "i"), var(F8, "c")
-    step = apply("sin", apply("add", c, load(x, size(0), F8)))
-    body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], poll=True)
-    from fnx.lowering.runtime import host
-
-    host.keep_error(KeyboardInterrupt("stop"))
-    with pytest.raises(KeyboardInterrupt):
-        native(program([x], [y], [body, Store(y, size(0), c)]), [np.ones(1)])
-    assert len(asked) == 3
-
-
-def test_parallel_loops():
-    """Rounds are shared out by fnx_parallel_for; scratch memory is the thread's own."""
-    rows, n = 500, 33
-    x, y, z = arguments(("x", F8, rows * n), ("scale", F8, 1), ("y", F8, rows * n))
-    factor = load(y, size(0), F8)
-
-    def row(r):
-        scratch = Buffer("scratch", F8, n, "stack")
-        at = lambda k: apply("add", apply("mul", r, size(n)), k)
-        return [
-            loop(n, lambda k: [Store(scratch, k, apply("mul", load(x, at(k), F8), factor))]),
-            loop(n, lambda k: [Store(z, at(k), load(scratch, apply("sub", size(n - 1), k), F8))]),
-        ]
-
-    nest = Nest("rows", [loop(rows, row, parallel=True)])
-    p = program([x, y], [z], [kernel.Eval([factor]), nest])
-    a = np.random.default_rng(0).normal(size=(rows, n))
-    for run in (native, python):
-        (out,) = run(p, [a.ravel(), np.array([3.0])])
-        np.testing.assert_array_equal(out.reshape(rows, n), a[:, ::-1] * 3)
-    assert ("symbol", "fnx_parallel_for") in emit_llvm.emit(p).params
-
-
-# --- the text ----------------------------------------------------------------------------------
-
-
-def build(n, factor, order=(0, 1)):
-    x, y, s = arguments(("x", F8, n), ("y", F8, n), ("s", F8, 1))
-    w = Buffer("w", F8, n, "workspace", 64 * n)
-    make = loop(n, lambda i: [Store(w, i, apply("mul", load(x, i, F8), literal(factor, F8)))])
-    nest, acc = sum_nest(w, n)
-    copy = kernel.Copy(Ref(y, size(0)), Ref(w, size(0)), size(n))
-    stmts = [Nest("make", [make]), nest, copy, Store(s, size(0), acc)]
-    return program([x], [y, s], stmts, 64 * n + 8 * n)
-
-
-def test_text_depends_on_structure_only():
-    one, two = emit_llvm.emit(build(100, 3.7)), emit_llvm.emit(build(1234, -8.25))
-    assert one.text == two.text
-    assert one.params != two.params
-    small = emit_llvm.emit(build(16, 3.7))
-    assert small.text != one.text
-    assert emit_llvm.emit(build(100, 2.0)).text != one.text
-
-
-def test_equal_numbers_share_a_parameter():
-    ints = [p for p in emit_llvm.emit(build(100, 3.7)).params if p == 100]
-    assert len(ints) == 1
-
-
-def test_reductions_alone_may_be_reordered():
-    text = emit_llvm.emit(build(100, 3.7)).text
-    assert "fadd reassoc nsz contract double" in text
-    assert "fmul contract double" in text
-    assert "nnan" not in text
-    assert "ninf" not in text
-
-
-def test_long_chains_do_not_recurse():
-    x, y = arguments(("x", F8, 40), ("y", F8, 40))
-    i = var("int64", "i")
-    e = load(x, i, F8)
-    for k in range(5000):
-        e = apply("add", apply("mul", e, literal(0.5, F8)), const(1 + k % 3, F8))
-    p = program([x], [y], [Nest("chain", [kernel.Loop(i, size(40), [Store(y, i, e)])])])
-    text = emit_llvm.emit(p).text
-    assert text.count("fmul") == 5000
-    assert emit_numba.emit(p).source.count("* 0.5") == 5000
-
-
-def test_equal_operations_are_printed_once():
-    a = np.ones(3)
-    p = pointwise([lambda v: apply("exp", v), lambda v: apply("mul", apply("exp", v), v)], [a])
-    assert len(re.findall(r"call double @\S*exp\S*\(", emit_llvm.emit(p).text)) == 1
-
-
-def test_unknown_variables_are_reported():
-    (y,) = arguments(("y", F8, 1))
-    p = program([], [y], [Store(y, size(0), var(F8, "lost"))])
-    with pytest.raises(KeyError, match="lost"):
-        emit_llvm.emit(p)
 
 
 @RUNS
@@ -496,7 +287,7 @@ def test_transposed_blocks(run, dtype, rows, columns):
     apart = const(down, "int64"), size(across)
     block = kernel.Transpose(Ref(y, size(4)), Ref(x, size(3)), rows, columns, apart)
     a = np.arange(x.size).astype(dtype)
-    (out,) = run(program([x], [y], [fill, Nest("turn", [block])]), [a])
+    (out,) = run(Program("test", [x], [y], [fill, Nest("turn", [block])]), [a])
     expected = np.zeros(y.size, dtype)
     for i in range(rows):
         for j in range(columns):

@@ -10,9 +10,8 @@ import sys
 import weakref
 from pathlib import Path
 
-import numpy as np
 import pytest
-from llvm_texts import Emitted, axpy
+from llvm_texts import Emitted, axpy, check_axpy
 
 from fnx.lowering.runtime import cache, compiler, elf, image, load, machine
 from fnx.lowering.target import cpuid, pages, processor
@@ -21,20 +20,6 @@ pytestmark = pytest.mark.skipif(not pages.usable(), reason="images are for Linux
 
 F8 = [((5,), "float64")]
 KEY = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path))
-    machine.forget()
-    yield tmp_path
-    machine.forget()
-
-
-def run(executable):
-    x, y = np.arange(5.0), np.full(5, 10.0)
-    (out,) = executable([x, y])
-    np.testing.assert_array_equal(out, 2 * x + y)
 
 
 def entries(folder):
@@ -161,25 +146,26 @@ def no_pages(size):
     raise PermissionError("code may not be written here")
 
 
-def test_without_memory_for_code_of_ones_own_llvm_links(folder, monkeypatch):
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+def test_without_memory_for_code_of_ones_own_llvm_links(no_code, monkeypatch):
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     machine.forget()
     monkeypatch.setattr(image, "Pages", no_pages)
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))  # an image is of no use here: compiled anew
+    # An image is of no use here: it is compiled anew.
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
     assert cache.get(KEY)[:1] == machine._OBJECTS
     machine.forget()
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
     monkeypatch.undo()
 
 
-def test_objects_on_disk_are_linked_by_llvm(folder, monkeypatch):
+def test_objects_on_disk_are_linked_by_llvm(no_code, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(pages, "usable", lambda: False)
-        run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+        check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     machine.forget()
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
 
 
@@ -205,12 +191,12 @@ def changed(found, **more):
     ],
     ids="empty cut kind shifted exports names size objects".split(),
 )
-def test_a_broken_image_is_a_miss(folder, broken):
+def test_a_broken_image_is_a_miss(no_code, broken):
     cache.put(KEY, broken(made()))
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
     machine.forget()
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["disk_hits"] == 1
 
 

@@ -2,25 +2,15 @@
 
 import numpy as np
 import pytest
+from loop_checks import total
 
 from fnx import api, implicit
 from fnx import control_flow as lax
-from fnx.core import config
 from fnx.core.array import as_array
 from fnx.jitted import jit
 from fnx.ops.contraction import DotGeneral
-from fnx.ops.reduction import Sum
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
-
-
-def total(x):
-    x = as_array(x)
-    return Sum(tuple(range(x.ndim)))(x)
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def inverse(a, b):

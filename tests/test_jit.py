@@ -5,22 +5,11 @@ import threading
 
 import numpy as np
 import pytest
+from traced import traced_times
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-
-
-def traced_times(f):
-    """The function, and a list that grows by one whenever it is traced."""
-    times = []
-
-    @functools.wraps(f)
-    def counted(*args, **kwargs):
-        times.append(1)
-        return f(*args, **kwargs)
-
-    return counted, times
 
 
 def equal(a, b):

@@ -8,15 +8,10 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 
 LANES = 40
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    with config.check():
-        yield
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def normal(*shape, seed=0):

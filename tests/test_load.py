@@ -9,31 +9,19 @@ import threading
 
 import numpy as np
 import pytest
-from llvm_texts import Emitted, axpy
+from llvm_texts import Emitted, axpy, check_axpy
 
 from fnx.core.errors import CompileError
 from fnx.lowering.runtime import cache, compiler, library, load, machine
 
 F8 = [((5,), "float64")]
 
-
-@pytest.fixture(autouse=True)
-def _fresh(tmp_path, monkeypatch):
-    monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path))
-    machine.forget()
-    yield
-    machine.forget()
-
-
-def run(executable, n=5):
-    x, y = np.arange(float(n)), np.full(n, 10.0)
-    (out,) = executable([x, y])
-    np.testing.assert_array_equal(out, 2 * x + y)
+pytestmark = pytest.mark.usefixtures("no_code")
 
 
 def test_compile_load_and_call():
     executable = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0)
-    run(executable)
+    check_axpy(executable)
     assert not executable.cache_hit
     assert executable.llvm_seconds > 0
     assert executable.load_seconds > 0
@@ -45,17 +33,17 @@ def test_sizes_share_code():
     for n in (5, 6, 1000):
         spec = [((n,), "float64")]
         executable = load.load(Emitted(axpy(), [n]), spec * 2, spec, 0)
-        run(executable, n)
+        check_axpy(executable, n)
         assert executable.cache_hit == (n != 5)
     assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 2}
     assert executable.llvm_seconds == 0
 
 
 def test_code_from_disk():
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     machine.forget()
     executable = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0)
-    run(executable)
+    check_axpy(executable)
     assert executable.cache_hit
     assert executable.llvm_seconds == 0
     assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
@@ -65,7 +53,7 @@ def test_code_from_disk():
 def test_a_wrong_object_on_disk_is_compiled_again(data):
     name = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
     cache.put(name, data)
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
     assert cache.get(name) != data
 
@@ -74,7 +62,7 @@ def test_object_code_of_another_program_is_compiled_again():
     other = compiler.compile_text(axpy().replace("@entry", "@other"))
     name = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
     cache.put(name, machine._packed([other]))
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 
 
@@ -98,7 +86,7 @@ def test_threads_compile_a_program_once():
         thread.join()
     assert len(found) == 8
     assert load.stats() == {"compiled": 1, "disk_hits": 0, "memory_hits": 7}
-    run(found[3])
+    check_axpy(found[3])
 
 
 _PROGRAM = """
@@ -131,9 +119,9 @@ def test_compiling_needs_llvm_alone_and_a_second_process_nothing(tmp_path, repos
 
 def test_code_without_a_cache(monkeypatch):
     monkeypatch.setattr(cache, "enabled", lambda: False)
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     machine.forget()
-    run(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
+    check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_layers import layer, modules
+from module_graph import layer, modules
 
 # Forks a process for each module, with the packages that others brought along already loaded. The
 # face, fnx/__init__.py, is put aside where it may be: it would import everything in its own order.

@@ -15,14 +15,7 @@ TOLERANCE = {
 }  # fmt: skip
 CHANNELS_LAST, CHANNELS_FIRST = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    """Every program's Kernel IR is checked."""
-    before = fnx.core.config.check.value
-    fnx.config.update("check", True)
-    yield
-    fnx.config.update("check", before)
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def numbers(shape, dtype, seed=0):

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_native_linalg import DTYPES, agrees, close, positive, random, run
+from native_arrays import DTYPES, agrees, close, positive, random, run
 
 import fnx
 import fnx.numpy as jnp

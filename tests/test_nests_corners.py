@@ -5,6 +5,7 @@ Each program is compared with the same one written as Python loops.
 
 import numpy as np
 import pytest
+from loop_checks import python_loop
 
 import fnx
 import fnx.numpy as jnp
@@ -13,12 +14,6 @@ from fnx import lax
 N = 10
 RNG = np.random.default_rng(6)
 A = jnp.asarray(RNG.normal(size=(N, N)) / N + np.eye(N))
-
-
-def python_loop(low, high, body, state):
-    for i in range(int(low), int(high)):
-        state = body(i, state)
-    return state
 
 
 def python_cond(test, yes, no, *operands):

@@ -1,21 +1,18 @@
 """NumPy's functions in corners: empty, clipped, traced, ragged and overflowing arguments."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from agreement import close
 
 import fnx
 import fnx.numpy as jnp
 from fnx import errors, lax
 
-
-def same(found, wanted):
-    wanted = np.asarray(wanted)
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-12, atol=1e-14)
-
+same = partial(close, atol=1e-14)
 
 # --- reductions --------------------------------------------------------------------------------
 

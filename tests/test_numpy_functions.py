@@ -162,12 +162,8 @@ def evaluate(text, module, convert):
     return eval(text, {"m": module, "a": convert, "np": np, **DATA})
 
 
-def leaves(x):
-    return [y for z in x for y in leaves(z)] if isinstance(x, (tuple, list)) else [x]
-
-
 def check(found, expected):
-    found, expected = leaves(found), leaves(expected)
+    found, expected = fnx.tree.leaves(found), fnx.tree.leaves(expected)
     assert len(found) == len(expected)
     for x, y in zip(found, expected, strict=True):
         x, y = np.asarray(x), np.asarray(y)
@@ -187,7 +183,7 @@ def test_traces_to_what_it_evaluates_to(text):
 
     def traced(*xs):
         rest = iter(xs)
-        return leaves(
+        return fnx.tree.leaves(
             evaluate(text, jnp, lambda x: next(rest) if xs else arrays.append(x) or jnp.asarray(x))
         )
 

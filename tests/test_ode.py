@@ -6,16 +6,11 @@ import scipy.integrate
 
 import fnx
 import fnx.numpy as jnp
-from fnx.core import config
 from fnx.experimental.ode import odeint
 
 T = np.linspace(0.0, 3.0, 7)
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def close(a, b, tol=1e-6):

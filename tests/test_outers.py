@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loop_checks import python_loop
 
 import fnx
 import fnx.numpy as jnp
@@ -119,12 +120,6 @@ PROGRAMS = [
     (reflected, SQUARE), (both_sides, SQUARE), (symmetric, SQUARE),
     (with_matrices, A), (also_elementwise, A), (fixed_factor, A),
 ]  # fmt: skip
-
-
-def python_loop(low, high, body, state):
-    for i in range(low, high):
-        state = body(jnp.asarray(i), state)
-    return state
 
 
 def backwards(low, high, body, state):

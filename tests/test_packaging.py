@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from test_layers import imports
+from module_graph import imports
 
 SOURCES = {"fnx": "fnx", "interpreters": "fnx/interpreters", "lowering": "fnx/lowering"}
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")

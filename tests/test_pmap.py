@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from agreement import close
 
 import fnx
 import fnx.numpy as jnp
@@ -20,15 +21,9 @@ X = RNG.normal(size=(4, 6))
 
 
 @pytest.fixture(autouse=True)
-def _devices():
-    with config.backend("reference"), config.num_devices(4):
+def _devices(reference):
+    with config.num_devices(4):
         yield
-
-
-def close(a, b):
-    a, b = np.asarray(a), np.asarray(b)
-    assert a.shape == b.shape
-    np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
 # --- pmap --------------------------------------------------------------------------------------

@@ -4,27 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from slopes import slope_check
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax, random
 
-
-def close(found, expected, rtol=1e-9, atol=1e-10):
-    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=rtol, atol=atol)
-
-
-def slope_check(f, x, rtol=1e-5, step=1e-6):
-    """The compiled gradient of f at x along a direction, against central differences of the compiled f."""
-    f = fnx.jit(f)
-    direction = np.random.default_rng(0).normal(size=np.shape(x))
-    value = lambda s: float(f(jnp.asarray(np.asarray(x) + s * direction)))
-    expected = (value(step) - value(-step)) / (2 * step)
-    gradient = fnx.jit(fnx.grad(f))(jnp.asarray(x))
-    assert float(np.sum(np.asarray(gradient) * direction)) == pytest.approx(
-        expected, rel=rtol, abs=1e-7
-    )
-    return gradient
+close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-10)
 
 
 # --- simulations -------------------------------------------------------------------------------

@@ -9,18 +9,13 @@ import scipy.linalg
 import scipy.optimize
 import scipy.sparse.linalg
 import scipy.stats
+from slopes import directional
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
 
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
-
-
-def directional(f, x, v, h=1e-5):
-    """The derivative of f at x along v, by a central difference of fourth order."""
-    at = [float(f(x + k * h * v)) for k in (-2, -1, 1, 2)]
-    return (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h)
 
 
 def rk4(rhs, y, h):

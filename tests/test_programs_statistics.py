@@ -8,12 +8,14 @@ import scipy.linalg
 import scipy.optimize
 import scipy.sparse.linalg
 import scipy.stats
-from test_programs_physics import close, directional
+from slopes import directional
 
 import fnx
 import fnx.numpy as jnp
 import fnx.scipy.linalg as linalg
 from fnx import lax
+
+close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
 
 # --- statistical physics and random numbers ----------------------------------------------------
 

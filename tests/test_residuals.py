@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from loop_checks import total
 
 import fnx.numpy
 from fnx import api
@@ -19,7 +20,6 @@ from fnx.interpreters.simplify import simplify
 from fnx.interpreters.trace import trace
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.elementwise import cos, exp, sin, tanh
-from fnx.ops.reduction import Sum
 
 # --- minimum cuts -------------------------------------------------------------------------------
 
@@ -76,10 +76,6 @@ def loops(f, *args, argnums=None):
 def stacked(eqn):
     """The types of what a scan stacks, per round."""
     return [a.str_short() for a in eqn.prim.jaxpr.out_avals[eqn.prim.carry :]]
-
-
-def total(x):
-    return Sum(tuple(range(x.ndim)))(x) if x.ndim else x
 
 
 def rk4(deriv, dt):

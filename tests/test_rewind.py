@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loop_checks import python_loop
 
 import fnx
 import fnx.numpy as jnp
@@ -259,12 +260,6 @@ def by_terms(loop, a):
         return loop(0, n, term, x).at[i].divide(a[i, i])
 
     return loop(0, n, row, jnp.sin(jnp.arange(float(n))))
-
-
-def python_loop(low, high, body, state):
-    for i in range(low, high):
-        state = body(jnp.asarray(i), state)
-    return state
 
 
 @pytest.mark.parametrize("program", [eliminated, by_terms])

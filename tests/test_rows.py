@@ -5,16 +5,11 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.core import config
 from fnx.lowering.runtime import threads
 
 RNG = np.random.default_rng(0)
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    with config.check():
-        yield
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def softmax(np_, x):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_control import A, M, V, X, _reference, check_grads, check_lanes, step, sum_of, total, tree  # noqa: F401
+from loop_checks import A, M, V, X, check_grads, check_lanes, step, sum_of, total
 
 from fnx import api
 from fnx import control_flow as lax
@@ -10,6 +10,8 @@ from fnx.core import config
 from fnx.core.array import as_array
 from fnx.jitted import jit
 from fnx.ops.elementwise import cos, exp, sin, tanh
+
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -37,6 +39,14 @@ def ys_only(a, x):
 def both(a, x):
     last, ys = lax.scan(step, a, x)
     return last * total(ys)
+
+
+def tree(a, x):
+    def body(c, r):
+        return {"p": c["p"] + r["x"] * c["q"][0], "q": (c["q"][0] * a, c["q"][0])}, {"y": c["p"]}
+
+    c, ys = lax.scan(body, {"p": a, "q": (a * a, a)}, {"x": x})
+    return c["p"] * c["q"][1] + total(ys["y"])
 
 
 def closure(a, x):

@@ -93,12 +93,8 @@ def expressions():
     return [e.strip() for line in EXPRESSIONS.strip().splitlines() for e in line.split(" | ")]
 
 
-def leaves(x):
-    return [y for z in x for y in leaves(z)] if isinstance(x, (tuple, list)) else [x]
-
-
 def check(found, expected, rtol=1e-9):
-    found, expected = leaves(found), leaves(expected)
+    found, expected = fnx.tree.leaves(found), fnx.tree.leaves(expected)
     assert len(found) == len(expected)
     for x, y in zip(found, expected, strict=True):
         assert np.shape(x) == np.shape(y)

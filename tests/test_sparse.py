@@ -6,7 +6,6 @@ import scipy.sparse
 
 import fnx
 import fnx.numpy as jnp
-from fnx.core import config
 from fnx.errors import ShapeError
 from fnx.experimental import sparse
 from fnx.experimental.sparse import BCOO, BCSR
@@ -15,11 +14,7 @@ RNG = np.random.default_rng(0)
 D = RNG.normal(size=(5, 7)) * (RNG.uniform(size=(5, 7)) < 0.4)
 V, W = RNG.normal(size=7), RNG.normal(size=(7, 3))
 
-
-@pytest.fixture(autouse=True)
-def _reference():
-    with config.backend("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("reference")
 
 
 def close(a, b):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loop_checks import python_loop
 
 import fnx
 import fnx.numpy as jnp
@@ -86,12 +87,6 @@ def indices_from_data(loop, idx):
 
 PROGRAMS = [element, elementwise, row, column, one_of_a_matrix, unlike, beyond, twice]
 PROGRAMS += [indices_from_data]
-
-
-def python_loop(low, high, body, state):
-    for i in range(low, high):
-        state = body(jnp.asarray(i), state)
-    return state
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,8 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    with config.check():
-        yield
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def normal(*shape, dtype=float, seed=0):

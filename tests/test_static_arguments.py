@@ -3,21 +3,10 @@
 import functools
 
 import pytest
+from traced import traced_times
 
 import fnx
 import fnx.numpy as jnp
-
-
-def traced_times(f):
-    """The function, and a list that grows by one whenever it is traced."""
-    times = []
-
-    @functools.wraps(f)
-    def counted(*args, **kwargs):
-        times.append(1)
-        return f(*args, **kwargs)
-
-    return counted, times
 
 
 def power(x, n):

@@ -4,29 +4,21 @@ import os
 
 import numpy as np
 import pytest
+from kernels import workspace
 
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.core import config
 from fnx.lowering.build import lane_axes, strips
 
 LEVELS, LANES = 60, 6000
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
-
-@pytest.fixture(autouse=True)
-def checked():
-    with config.check():
-        yield
+pytestmark = pytest.mark.usefixtures("checked")
 
 
 def is_in_strips(fn, *args):
     return "_strips:" in fnx.jit(fn).lower(*args).as_text("kernel")
-
-
-def workspace(fn, *args):
-    return fnx.jit(fn).lower(*args).compile().memory_analysis().temp_size_in_bytes
 
 
 def there_and_back(x):
