@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
-from fnx.core.jaxpr import Jaxpr, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.core.source import user_source
@@ -118,11 +118,9 @@ def axis_names(prim: Primitive) -> Collection[Hashable]:
     return [name for jaxpr in subjaxprs(prim) for name in _names(jaxpr)]
 
 
+@made_once
 def _names(jaxpr: Jaxpr) -> frozenset[Hashable]:
-    if "axis names" not in jaxpr.memo:
-        found = frozenset([name for e in jaxpr.eqns for name in axis_names(e.prim)])
-        jaxpr.memo["axis names"] = found
-    return jaxpr.memo["axis names"]
+    return frozenset([name for e in jaxpr.eqns for name in axis_names(e.prim)])
 
 
 def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
@@ -140,28 +138,33 @@ def batch_jaxpr(
 
     Results marked in `force` (True: all) get lanes even where all would be equal.
     """
+    forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
+    # Lanes with a name are equal to their number, but a jaxpr for them is another one.
     kind = getattr(size, "name", None), getattr(size, "devices", False)
-    key = ("batch", int(size), kind, batched, force)
-    if key not in jaxpr.memo:
-        mask: list[bool] = []
-        forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
+    return _batched(jaxpr, size, kind, batched, forced)
 
-        def run(*args: Array) -> list[Array]:
-            axes = [0 if b else None for b in batched]
-            outs, out_axes = batch(lambda *xs: eval_jaxpr(jaxpr, xs), size, args, axes)
-            mask.extend(k is not None or f for k, f in zip(out_axes, forced, strict=True))
-            return [
-                place_axis(size, x, k, 0 if m else None)
-                for x, k, m in zip(outs, out_axes, mask, strict=True)
-            ]
 
-        avals = [
-            a.update(shape=(int(size), *a.shape)) if b else a
-            for a, b in zip(jaxpr.in_avals, batched, strict=True)
+@made_once
+def _batched(
+    jaxpr: Jaxpr, size: int, kind: tuple, batched: tuple[bool, ...], forced: tuple[bool, ...]
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    mask: list[bool] = []
+
+    def run(*args: Array) -> list[Array]:
+        axes = [0 if b else None for b in batched]
+        outs, out_axes = batch(lambda *xs: eval_jaxpr(jaxpr, xs), size, args, axes)
+        mask.extend(k is not None or f for k, f in zip(out_axes, forced, strict=True))
+        return [
+            place_axis(size, x, k, 0 if m else None)
+            for x, k, m in zip(outs, out_axes, mask, strict=True)
         ]
-        new = trace_closed(run, avals, what="vmap", name=jaxpr.name)
-        jaxpr.memo[key] = new, tuple(mask)
-    return jaxpr.memo[key]
+
+    avals = [
+        a.update(shape=(int(size), *a.shape)) if b else a
+        for a, b in zip(jaxpr.in_avals, batched, strict=True)
+    ]
+    new = trace_closed(run, avals, what="vmap", name=jaxpr.name)
+    return new, tuple(mask)
 
 
 # --- rules of users' primitives, under JAX's names ---------------------------------------------

@@ -62,7 +62,8 @@ def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":
     Operands that are `counts`, from a number upwards, have the number of the block for a row instead.
     """
     key = ("blocks", scan, size, *counts.items())
-    if key not in scan.jaxpr.memo:
+
+    def make() -> "Scan":
         inputs = [Var(a) for a in replace(scan, length=size).abstract_operands()]
         operands: list[Atom] = list(inputs)
         eqns: list[Eqn] = []
@@ -76,8 +77,9 @@ def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":
         inner = _counting_from(scan, size, counts)
         outs = bind_into(eqns, inner, operands)
         body = Jaxpr(inputs, eqns, outs, name=scan.jaxpr.name)
-        scan.jaxpr.memo[key] = replace(scan, jaxpr=body, length=scan.length // size)
-    return scan.jaxpr.memo[key]
+        return replace(scan, jaxpr=body, length=scan.length // size)
+
+    return scan.jaxpr.once(key, make)
 
 
 def _counting_from(scan: "Scan", size: int, counts: Collection[int]) -> "Scan":

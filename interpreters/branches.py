@@ -44,11 +44,8 @@ def adding_branches(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Ma
 
     Also which linear operands those are, and which of the others have a cotangent.
     """
-    memo = cond.branches[0].memo
     key = ("adding", cond.branches, linear, nonzero)
-    if key not in memo:
-        memo[key] = _make_adding(cond, linear, nonzero)
-    return memo[key]
+    return cond.branches[0].once(key, lambda: _make_adding(cond, linear, nonzero))
 
 
 def _make_adding(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask, Mask] | None:

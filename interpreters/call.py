@@ -12,7 +12,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.core.records import dataclass
@@ -42,10 +42,12 @@ class Backend(Protocol):
 def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
     key = ("compiled", backend, config.backend.value, donated)
-    if key not in jaxpr.memo:
+
+    def make() -> Compiled:
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round
-        jaxpr.memo[key] = backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
-    return jaxpr.memo[key]
+        return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
+
+    return jaxpr.once(key, make)
 
 
 def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[Array, ...]:
@@ -56,15 +58,13 @@ def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[A
         return typed(eval_jaxpr(jaxpr, args), jaxpr.out_avals)
 
 
+@made_once
 def count_work(jaxpr: Jaxpr) -> int:
     """How many equations a run evaluates, where that is known; loops inside count in full."""
-    if "work" not in jaxpr.memo:
-        inner = [
-            getattr(e.prim, "length", 1) * sum(map(count_work, subjaxprs(e.prim)))
-            for e in jaxpr.eqns
-        ]
-        jaxpr.memo["work"] = len(jaxpr.eqns) + sum(inner)
-    return jaxpr.memo["work"]
+    inner = [
+        getattr(e.prim, "length", 1) * sum(map(count_work, subjaxprs(e.prim))) for e in jaxpr.eqns
+    ]
+    return len(jaxpr.eqns) + sum(inner)
 
 
 def typed(arrays: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[ConcreteArray, ...]:
@@ -79,11 +79,13 @@ def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple
     """
     arrays = [ConcreteArray(v) for v in values]
     key = ("program", prim)
-    if key not in owner.memo:
+
+    def make() -> Jaxpr:
         inputs = [Var(a.aval) for a in arrays]
         outs = [Var(a) for a in prim.abstract(*[v.aval for v in inputs])]
-        owner.memo[key] = Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
-    return tuple(compiled(owner.memo[key], backend)(arrays))
+        return Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
+
+    return tuple(compiled(owner.once(key, make), backend)(arrays))
 
 
 def check_operands(
@@ -120,11 +122,10 @@ def given(values: Sequence[Any]) -> tuple[bool, ...]:
     return tuple([v is not None for v in values])
 
 
+@made_once
 def has_effects(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr must run although nobody uses its results."""
-    if "effects" not in jaxpr.memo:
-        jaxpr.memo["effects"] = any(e.prim.effects for e in jaxpr.eqns)
-    return jaxpr.memo["effects"]
+    return any(e.prim.effects for e in jaxpr.eqns)
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,7 @@ class Jit(Primitive):
         return Call(self.jaxpr)
 
 
+@made_once
 def split_call(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> Split:
     """A jaxpr's derivative, where all inputs may be read again."""
-    key = ("split", nonzero)
-    if key not in jaxpr.memo:
-        jaxpr.memo[key] = split(jaxpr, nonzero, [0] * len(jaxpr.inputs))
-    return jaxpr.memo[key]
+    return split(jaxpr, nonzero, [0] * len(jaxpr.inputs))

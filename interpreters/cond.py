@@ -166,10 +166,7 @@ class Cond(Primitive):
     def expand(self) -> Jaxpr | None:
         """Equations that do the same with updates of arrays after the branch, if there are any."""
         key = ("expand", self.branches)
-        memo = self.branches[0].memo
-        if key not in memo:
-            memo[key] = None if self.effects else sunk_jaxpr(self)
-        return memo[key]
+        return self.branches[0].once(key, lambda: None if self.effects else sunk_jaxpr(self))
 
     def prune(self, used: Mask) -> tuple["Cond", Mask, Mask]:
         """Without the results that nobody needs, and the operands that no branch reads."""
@@ -209,17 +206,21 @@ def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr
     """Branches of the forward cond and of the linear one, which operands the latter reads, and
     which results have tangents. Branches share places for what they store, by type.
     """
-    memo = cond.branches[0].memo
     key = ("linear cond", cond.branches, nonzero)
-    if key in memo:
-        return memo[key]
-    parts = [split_call(b, nonzero) for b in cond.branches]
+    return cond.branches[0].once(key, lambda: _split_branches(cond.branches, nonzero))
+
+
+def _split_branches(
+    branches: Sequence[Jaxpr], nonzero: Mask
+) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
+    parts = [split_call(b, nonzero) for b in branches]
     mask = union([p.mask for p in parts])
     n = len(mask)
     reads = tuple([any(k in p.inputs for p in parts) for k in range(len(nonzero))])
     slots: list[ShapedArray] = []
     places = [_places(p.forward.outs[n:], slots) for p in parts]
-    avals = [a.tangent() for a in cond.branches[0].out_avals]
+    in_avals = branches[0].in_avals
+    avals = [a.tangent() for a in branches[0].out_avals]
     forward, linear = [], []
     for p, at in zip(parts, places):
         eqns = list(p.forward.eqns)
@@ -231,13 +232,11 @@ def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr
         m = len(p.inputs)
         by_input = dict(zip(p.inputs, own))
         by_place = dict(zip(at, own[m:]))
-        in_avals = cond.branches[0].in_avals
         heads = [by_input.get(k) or Var(a) for k, a in enumerate(in_avals) if reads[k]]
         middle = [by_place.get(k) or Var(a) for k, a in enumerate(slots)]
         body = Jaxpr([*heads, *middle, *own[m + p.stored :]], p.linear.eqns, p.linear.outs)
         linear.append(filled(body, 0, p.mask, mask, avals))
-    memo[key] = forward, linear, reads, mask
-    return memo[key]
+    return forward, linear, reads, mask
 
 
 def _places(stored: Sequence[Atom], slots: list[ShapedArray]) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.records import dataclass
 from fnx.ops.basic import scalar
 from fnx.ops.convert import ConvertElementType
@@ -112,10 +112,7 @@ def most_rounds(loop: "While", count: Count, ranges: Ranges) -> tuple[int, Inter
 def as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":
     """The scan that does the same, if the loop counts and its rounds have a bound."""
     key = ("as scan", loop.cond_jaxpr, loop.cond_consts, loop.body_consts, ranges)
-    memo = loop.body_jaxpr.memo
-    if key not in memo:
-        memo[key] = _as_scan(loop, ranges, kind)
-    return memo[key]
+    return loop.body_jaxpr.once(key, lambda: _as_scan(loop, ranges, kind))
 
 
 def _as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":
@@ -223,28 +220,21 @@ class Counted:
 # --- inside other jaxprs -----------------------------------------------------------------------
 
 
+@made_once
 def holds_while(jaxpr: Jaxpr) -> bool:
     """Whether there is a while loop at any depth."""
-    if "holds while" not in jaxpr.memo:
-        jaxpr.memo["holds while"] = any(
-            e.prim.name == "while" or any(holds_while(j) for j in subjaxprs(e.prim))
-            for e in jaxpr.eqns
-        )
-    return jaxpr.memo["holds while"]
+    return any(
+        e.prim.name == "while" or any(holds_while(j) for j in subjaxprs(e.prim)) for e in jaxpr.eqns
+    )
 
 
 def counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr:
     """The jaxpr with scans for its loops that count; `ranges` of its inputs."""
-    if not holds_while(jaxpr):
-        return jaxpr
-    key = ("counted loops", ranges)
-    if key not in jaxpr.memo:
-        new = _counted_loops(jaxpr, ranges, kind)
-        jaxpr.memo[key] = jaxpr if new is None else simplify(new)
-    return jaxpr.memo[key]
+    return _counted_loops(jaxpr, ranges, kind) if holds_while(jaxpr) else jaxpr
 
 
-def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr | None:
+@made_once
+def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr:
     known = Intervals(zip(jaxpr.inputs, ranges, strict=True))
     eqns: list[Eqn] = []
     changed = False
@@ -254,7 +244,9 @@ def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr | 
         eqns += new
         for x in new:
             known.add(x)
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name) if changed else None
+    if not changed:
+        return jaxpr
+    return simplify(Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name))
 
 
 def _replaced(e: Eqn, ranges: Ranges, kind: "type[Scan]") -> list[Eqn]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.ops.basic import scalar, zeros
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.dynamic_slice import DynamicSlice
@@ -36,6 +36,7 @@ from .turned import without_turns
 Ranges = Sequence[tuple[int, int] | None]
 
 
+@made_once
 def rows_at_once(body: Jaxpr, ranges: Ranges) -> Jaxpr | None:
     """The body of a loop, without inner loops whose rounds change rows of their own; None: none."""
     body = settled(body, ranges)

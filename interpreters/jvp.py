@@ -6,7 +6,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
-from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import user_source
 from fnx.interpreters.trace import trace_closed
@@ -113,22 +113,20 @@ def has_tangent(aval: ShapedArray) -> bool:
     return dtypes.is_inexact(aval.dtype)
 
 
+@made_once
 def jvp_jaxpr(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> tuple[Jaxpr, tuple[bool, ...]]:
     """(primals, nonzero tangents) -> (results, nonzero tangents); and which results have one."""
-    key = ("jvp", nonzero)
-    if key not in jaxpr.memo:
-        n = len(jaxpr.inputs)
-        mask: list[bool] = []
+    n = len(jaxpr.inputs)
+    mask: list[bool] = []
 
-        def run(*args: Array) -> list[Array]:
-            rest = iter(args[n:])
-            tangents = [next(rest) if nz else None for nz in nonzero]
-            outs, touts = jvp(lambda *xs: eval_jaxpr(jaxpr, xs), args[:n], tangents)
-            mask.extend(t is not None for t in touts)
-            return [*outs, *(t for t in touts if t is not None)]
+    def run(*args: Array) -> list[Array]:
+        rest = iter(args[n:])
+        tangents = [next(rest) if nz else None for nz in nonzero]
+        outs, touts = jvp(lambda *xs: eval_jaxpr(jaxpr, xs), args[:n], tangents)
+        mask.extend(t is not None for t in touts)
+        return [*outs, *(t for t in touts if t is not None)]
 
-        avals = [*jaxpr.in_avals]
-        avals += [a.tangent() for a, nz in zip(jaxpr.in_avals, nonzero, strict=True) if nz]
-        new = trace_closed(run, avals, what="jvp", name=jaxpr.name)
-        jaxpr.memo[key] = new, tuple(mask)
-    return jaxpr.memo[key]
+    avals = [*jaxpr.in_avals]
+    avals += [a.tangent() for a, nz in zip(jaxpr.in_avals, nonzero, strict=True) if nz]
+    new = trace_closed(run, avals, what="jvp", name=jaxpr.name)
+    return new, tuple(mask)

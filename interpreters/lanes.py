@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
 from fnx.ops.basic import zeros
@@ -51,10 +51,9 @@ def may_part(prim: Primitive, size: int) -> bool:
     return not prim.effects and not any([_calls_host(j) for j in subjaxprs(prim)])
 
 
+@made_once
 def _calls_host(jaxpr: Jaxpr) -> bool:
-    if "calls host" not in jaxpr.memo:
-        jaxpr.memo["calls host"] = any(_is_host(e) for e in jaxpr.eqns)
-    return jaxpr.memo["calls host"]
+    return any(_is_host(e) for e in jaxpr.eqns)
 
 
 class _Operand:
@@ -81,10 +80,8 @@ def one_by_one(
     shared = [x for x, lane in zip(args, lanes) if not lane]
     own = only(lanes, args)
     avals = [x.aval.update(shape=x.shape[1:]) if lane else x.aval for x, lane in zip(args, lanes)]
-    memo, key = next(subjaxprs(prim)).memo, ("one lane", prim, lanes, *avals)
-    if key not in memo:
-        memo[key] = _one_lane(prim, avals, lanes)
-    body = memo[key]
+    key = ("one lane", prim, lanes, *avals)
+    body = next(subjaxprs(prim)).once(key, lambda: _one_lane(prim, avals, lanes))
     loop = scan(body, len(shared), 0, int(size), backend=backend, lanes=True)
     return list(loop(*shared, *own))
 
@@ -123,10 +120,9 @@ def _masked(scan: "Scan") -> "Scan":
         return [_where(on, y, x) for x, y in zip([*carry, *rest], outs, strict=True)]
 
     key = ("masked", scan.consts, scan.carry)
-    if key not in body.memo:
-        avals = [*body.in_avals, body.in_avals[0]]
-        body.memo[key] = trace_closed(run, avals, what="vmap", name=body.name)
-    return replace(scan, jaxpr=body.memo[key], counted=False)
+    avals = [*body.in_avals, body.in_avals[0]]
+    masked = body.once(key, lambda: trace_closed(run, avals, what="vmap", name=body.name))
+    return replace(scan, jaxpr=masked, counted=False)
 
 
 def _where(on: Array, x: Array, y: Array) -> Array:
@@ -145,30 +141,25 @@ def worth_parting(branches: Sequence[Jaxpr]) -> bool:
     return any(_elements(b) >= _WORTH for b in branches)
 
 
+@made_once
 def _elements(jaxpr: Jaxpr) -> int:
     """The elements of large values that a jaxpr computes."""
-    if "elements" not in jaxpr.memo:
-        total = 0
-        for e in jaxpr.eqns:
-            sizes = [v.aval.size for v in (*e.inputs, *e.outs)]
-            total += max(sizes, default=0) if max(sizes, default=0) >= _LARGE else 0
-            rounds = getattr(e.prim, "length", 1)
-            total += rounds * sum(map(_elements, subjaxprs(e.prim)))
-        jaxpr.memo["elements"] = total
-    return jaxpr.memo["elements"]
+    total = 0
+    for e in jaxpr.eqns:
+        sizes = [v.aval.size for v in (*e.inputs, *e.outs)]
+        total += max(sizes, default=0) if max(sizes, default=0) >= _LARGE else 0
+        rounds = getattr(e.prim, "length", 1)
+        total += rounds * sum(map(_elements, subjaxprs(e.prim)))
+    return total
 
 
+@made_once
 def guarded(jaxpr: Jaxpr) -> Jaxpr | None:
     """With a first input, a bool without which no loop with a condition runs; None if there is none.
 
     The results are then of no use.
     """
-    if "guarded" not in jaxpr.memo:
-        jaxpr.memo["guarded"] = _guarded(simplify(jaxpr))
-    return jaxpr.memo["guarded"]
-
-
-def _guarded(jaxpr: Jaxpr) -> Jaxpr | None:
+    jaxpr = simplify(jaxpr)
     on = Var(ShapedArray((), dtypes.bool_))
     eqns, found = [], False
     for e in jaxpr.eqns:
@@ -185,11 +176,10 @@ def _guarded(jaxpr: Jaxpr) -> Jaxpr | None:
     return Jaxpr([on, *jaxpr.inputs], eqns, jaxpr.outs, name=jaxpr.name) if found else None
 
 
+@made_once
 def _and(cond: Jaxpr) -> Jaxpr:
     def both(on: Array, *args: Array) -> list[Array]:
         return [and_(on, eval_jaxpr(cond, args)[0])]
 
-    if "and" not in cond.memo:
-        avals = [ShapedArray((), dtypes.bool_), *cond.in_avals]
-        cond.memo["and"] = trace_closed(both, avals, name=cond.name)
-    return cond.memo["and"]
+    avals = [ShapedArray((), dtypes.bool_), *cond.in_avals]
+    return trace_closed(both, avals, name=cond.name)

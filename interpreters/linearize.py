@@ -12,7 +12,7 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import current
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
@@ -281,6 +281,7 @@ def backward_jaxpr(
 # --- the same, of jaxprs -----------------------------------------------------------------------
 
 
+@made_once
 def linearize_jaxpr(
     jaxpr: Jaxpr, nonzero: tuple[bool, ...]
 ) -> tuple[Jaxpr, Jaxpr, int, tuple[bool, ...]]:
@@ -289,19 +290,16 @@ def linearize_jaxpr(
     forward: inputs -> (results, residuals); linear: (residuals, nonzero tangents) -> nonzero
     tangents of results. A residual that is an input of the jaxpr is that very output atom.
     """
-    key = ("linearize", nonzero)
-    if key not in jaxpr.memo:
-        made: list = []
+    made: list = []
 
-        def run(*primals: Array) -> list[Array]:
-            outs, tape = linearize(lambda *xs: eval_jaxpr(jaxpr, xs), primals, nonzero)
-            linear, residuals, mask = tape.close()
-            made.extend((linear, len(residuals), mask))
-            return [*outs, *residuals]
+    def run(*primals: Array) -> list[Array]:
+        outs, tape = linearize(lambda *xs: eval_jaxpr(jaxpr, xs), primals, nonzero)
+        linear, residuals, mask = tape.close()
+        made.extend((linear, len(residuals), mask))
+        return [*outs, *residuals]
 
-        forward = trace_closed(run, jaxpr.in_avals, what="grad", name=jaxpr.name)
-        jaxpr.memo[key] = (forward, *made)
-    return jaxpr.memo[key]
+    forward = trace_closed(run, jaxpr.in_avals, what="grad", name=jaxpr.name)
+    return (forward, *made)
 
 
 def transpose_jaxpr(
@@ -316,36 +314,36 @@ def transpose_jaxpr(
     are added to further inputs, which follow the values.
     """
     summed = (False,) * sum(linear) if summed is None else summed
-    key = ("transpose", linear, nonzero, summed)
-    if key not in jaxpr.memo:
-        n = linear.count(False)
-        m = n + sum(summed)
-        mask: list[bool] = []
+    return _transposed(jaxpr, linear, nonzero, summed)
 
-        def run(*args: Array) -> list[Array]:
-            values, totals, cts = iter(args[:n]), iter(args[n:m]), iter(args[m:])
-            seeds = iter([next(totals) if s else None for s in summed])
-            full = [
-                Undefined(a) if lin else next(values)
-                for a, lin in zip(jaxpr.in_avals, linear, strict=True)
-            ]
-            starts = [next(seeds) if lin else None for lin in linear]
-            back = backward_jaxpr(
-                jaxpr, full, [next(cts) if nz else None for nz in nonzero], starts
-            )
-            back = [ct for ct, lin in zip(back, linear, strict=True) if lin]
-            mask.extend(ct is not None for ct in back)
-            return [ct for ct in back if ct is not None]
 
-        avals: list[ShapedArray] = [
-            a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin
+@made_once
+def _transposed(
+    jaxpr: Jaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], summed: tuple[bool, ...]
+) -> tuple[Jaxpr, tuple[bool, ...]]:
+    n = linear.count(False)
+    m = n + sum(summed)
+    mask: list[bool] = []
+
+    def run(*args: Array) -> list[Array]:
+        values, totals, cts = iter(args[:n]), iter(args[n:m]), iter(args[m:])
+        seeds = iter([next(totals) if s else None for s in summed])
+        full = [
+            Undefined(a) if lin else next(values)
+            for a, lin in zip(jaxpr.in_avals, linear, strict=True)
         ]
-        own = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if lin]
-        avals += [a.tangent() for a, s in zip(own, summed, strict=True) if s]
-        avals += [a for a, nz in zip(jaxpr.out_avals, nonzero, strict=True) if nz]
-        new = trace_closed(run, avals, what="transpose", name=jaxpr.name)
-        jaxpr.memo[key] = new, tuple(mask)
-    return jaxpr.memo[key]
+        starts = [next(seeds) if lin else None for lin in linear]
+        back = backward_jaxpr(jaxpr, full, [next(cts) if nz else None for nz in nonzero], starts)
+        back = [ct for ct, lin in zip(back, linear, strict=True) if lin]
+        mask.extend(ct is not None for ct in back)
+        return [ct for ct in back if ct is not None]
+
+    avals: list[ShapedArray] = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if not lin]
+    own = [a for a, lin in zip(jaxpr.in_avals, linear, strict=True) if lin]
+    avals += [a.tangent() for a, s in zip(own, summed, strict=True) if s]
+    avals += [a for a, nz in zip(jaxpr.out_avals, nonzero, strict=True) if nz]
+    new = trace_closed(run, avals, what="transpose", name=jaxpr.name)
+    return new, tuple(mask)
 
 
 __all__ = [

@@ -61,9 +61,7 @@ class Checkpoint(Primitive):
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         nonzero = given(tangents)
         key = ("checkpoint", nonzero, self.policy)
-        if key not in self.jaxpr.memo:
-            self.jaxpr.memo[key] = split_saving(self.jaxpr, nonzero, self.saves)
-        parts = self.jaxpr.memo[key]
+        parts = self.jaxpr.once(key, lambda: split_saving(self.jaxpr, nonzero, self.saves))
         n = len(self.jaxpr.outs)
         outs = replace(self, jaxpr=parts.forward)(*primals)
         kept = [primals[k] for k in parts.inputs]

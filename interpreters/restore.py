@@ -11,7 +11,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
 from fnx.core.records import dataclass
 from fnx.ops.dynamic_slice import (
     DynamicSlice,
@@ -299,16 +299,15 @@ def chain(maker: dict[Var, Eqn], start: Var, end: Atom) -> list[Step] | None:
 
 def steps_of_loop(prim: Any, number: int) -> list[Step] | None:
     """The steps of a round, if they write at places that do not depend on what the loop carries."""
-    key = ("steps", prim.consts, prim.carry, number)
-    body = prim.jaxpr
-    if key not in body.memo:
-        start = body.inputs[prim.consts + number]
-        steps = chain(makers(body.eqns), start, body.outs[number])
-        carried = body.inputs[prim.consts : prim.consts + prim.carry]
-        moved = dependent(body.eqns, carried)
-        needs = [v for s in steps or () for i in s.items() for v in i.needs]
-        body.memo[key] = None if any(v in moved for v in needs) else steps
-    return body.memo[key]
+    return _steps(prim.jaxpr, prim.consts, prim.carry, number)
+
+
+@made_once
+def _steps(body: Jaxpr, consts: int, carry: int, number: int) -> list[Step] | None:
+    steps = chain(makers(body.eqns), body.inputs[consts + number], body.outs[number])
+    moved = dependent(body.eqns, body.inputs[consts : consts + carry])
+    needs = [v for s in steps or () for i in s.items() for v in i.needs]
+    return None if any(v in moved for v in needs) else steps
 
 
 def makers(eqns: Iterable[Eqn]) -> dict[Var, Eqn]:

@@ -97,10 +97,7 @@ class Rewound(Primitive):
     def prune(self, used: tuple[bool, ...]) -> tuple["Rewound", tuple, tuple]:
         """Without operands that nobody needs; all results stay."""
         key = ("prune rewound", self.undo, self.known, self.versions, self.loop.consts)
-        memo = self.loop.jaxpr.memo
-        if key not in memo:
-            memo[key] = self._pruned()
-        return (*memo[key], (True,) * len(used))
+        return (*self.loop.jaxpr.once(key, self._pruned), (True,) * len(used))
 
     def _pruned(self) -> tuple["Rewound", tuple]:
         body = dce(self.loop.jaxpr, [True] * len(self.loop.jaxpr.outs))
@@ -135,9 +132,7 @@ class Rewound(Primitive):
     def jaxpr(self) -> Jaxpr:
         """Plain loops that do the same."""
         key = ("forward", self)
-        if key not in self.undo.memo:
-            self.undo.memo[key] = _forward(self)
-        return self.undo.memo[key]
+        return self.undo.once(key, lambda: _forward(self))
 
     transparent = "final"
 
@@ -219,13 +214,15 @@ def rewound(loop: "Scan", parts: Split, known: int, extra: bool = False) -> Rewo
     """
     assert parts.undo is not None
     key = ("undo", known, extra)
-    if key not in parts.undo.memo:
+
+    def make() -> Jaxpr:
         v, read = parts.undo.inputs, len(parts.inputs)
         if extra:
             v, read = (Var(loop.jaxpr.inputs[0].aval), *v), read + 1
         end = read + len(parts.restored)
         inputs = [*v[:known], *v[read:end], *v[known:read], *v[end:]]
-        parts.undo.memo[key] = Jaxpr(inputs, parts.undo.eqns, parts.undo.outs, name=loop.jaxpr.name)
-    undo = parts.undo.memo[key]
+        return Jaxpr(inputs, parts.undo.eqns, parts.undo.outs, name=loop.jaxpr.name)
+
+    undo = parts.undo.once(key, make)
     rows = len(undo.inputs) - known - len(parts.restored)
     return Rewound(loop, undo, known, parts.versions, rows)

@@ -124,8 +124,9 @@ def silent(jaxpr: Jaxpr) -> Jaxpr:
 def _counting(loop: "While") -> tuple["While", "While"]:
     """The loop that also counts its rounds; the loop that runs so many."""
     key = ("counting", loop)
-    body, cond, memo = loop.body_jaxpr, loop.cond_jaxpr, loop.body_jaxpr.memo
-    if key not in memo:
+    body, cond = loop.body_jaxpr, loop.cond_jaxpr
+
+    def make() -> tuple["While", "While"]:
         number = ShapedArray((), _INT)
         k, rounds, following = Var(number), Var(number), Var(number)
         more = Var(ShapedArray((), dtypes.bool_))
@@ -140,20 +141,21 @@ def _counting(loop: "While") -> tuple["While", "While"]:
         carry = [Var(v.aval) for v in body.inputs[loop.body_consts :]]
         quiet = silent(step)
         until = Jaxpr([rounds, *carry, k], [Eqn(lt, [k, rounds], [more])], [more])
-        memo[key] = (
+        return (
             replace(loop, cond_jaxpr=test, body_jaxpr=step),
             replace(loop, cond_jaxpr=until, cond_consts=1, body_jaxpr=quiet),
         )
-    return memo[key]
+
+    return loop.body_jaxpr.once(key, make)
 
 
 def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
     """Over (rounds before, carries), with the constants: rounds, first counter, those of the scan."""
-    scan, loop, memo = counted.scan, counted.loop, counted.scan.jaxpr.memo
+    scan, loop = counted.scan, counted.loop
     n, size, step = loop.body_consts, scan.length, counted.count.step
     key = ("blocks", size, step, *avals)
-    if key not in memo:
 
+    def make() -> tuple[Jaxpr, Jaxpr]:
         def run(rounds: Array, first: Array, *rest: Array) -> list[Array]:
             b, done, carry = rest[:n], rest[n], rest[n + 1 :]
             here = min_(sub(rounds, done), scalar(size, _INT))
@@ -165,8 +167,9 @@ def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
         rounds, done, more = Var(number), Var(number), Var(ShapedArray((), dtypes.bool_))
         carry = [Var(a) for a in avals[n + 4 :]]
         cond = Jaxpr([rounds, done, *carry], [Eqn(lt, [done, rounds], [more])], [more])
-        memo[key] = cond, trace_closed(run, avals[1:], what="grad", name=scan.jaxpr.name)
-    cond, body = memo[key]
+        return cond, trace_closed(run, avals[1:], what="grad", name=scan.jaxpr.name)
+
+    cond, body = counted.scan.jaxpr.once(key, make)
     most = loop.most and -(-loop.most // size)
     return replace(
         loop, cond_jaxpr=cond, cond_consts=1, body_jaxpr=body, body_consts=n + 2, most=most,

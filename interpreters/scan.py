@@ -160,7 +160,8 @@ class Scan(Primitive):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         tangents, mask = self._tangents(tangents, lambda nz: jvp_jaxpr(self.jaxpr, nz)[1])
         nonzero = given(tangents)
-        jaxpr = _jvp_body(self, nonzero, mask)
+        key = ("jvp of scan", self.consts, self.carry, nonzero)
+        jaxpr = self.jaxpr.once(key, lambda: _jvp_body(self, nonzero, mask))
         parts = [self.parts(v) for v in (primals, tangents, nonzero)]
         operands: list[Array] = []
         counts = []
@@ -191,13 +192,14 @@ class Scan(Primitive):
         costly += [False] * (len(primals) - len(costly))
         constant = [k < self.consts for k in range(len(primals))]
 
+        carry = range(self.consts, self.consts + self.carry)
+        room = LARGE * sum(a.nbytes for a in self._arrays()) / max(self.length, 1)
+
         def pieces(nz: Mask) -> Split:
             key = ("split scan", nz, self.consts, self.carry, self.length)
-            if key not in self.jaxpr.memo:
-                carry = range(self.consts, self.consts + self.carry)
-                room = LARGE * sum(a.nbytes for a in self._arrays()) / max(self.length, 1)
-                self.jaxpr.memo[key] = split(self.jaxpr, nz, costly, constant, carry, room)
-            return self.jaxpr.memo[key]
+            return self.jaxpr.once(
+                key, lambda: split(self.jaxpr, nz, costly, constant, carry, room)
+            )
 
         tangents, mask = self._tangents(tangents, lambda nz: pieces(nz).mask)
         nonzero = given(tangents)
@@ -223,18 +225,12 @@ class Scan(Primitive):
         stored = sum(v.aval.nbytes for v in parts.forward.outs[len(self.jaxpr.outs) :])
         if stored * self.length <= LARGE * sum(a.nbytes for a in self._arrays()):
             return None
-        key = ("rows at once", self.consts, self.carry, self.length)
-        if key not in self.jaxpr.memo:
-            ranges = ranges_inside(self, ranges_of(primals))
-            self.jaxpr.memo[key] = rows_at_once(self.jaxpr, ranges)
-        whole = self.jaxpr.memo[key]
+        whole = rows_at_once(self.jaxpr, ranges_inside(self, ranges_of(primals)))
         return None if whole is None else self.with_jaxpr(whole, self.consts, self.carry)
 
     def _summed(self, parts: Split, nonzero: Mask, costly: list[bool]) -> Summed | None:
         key = ("summed", nonzero, self.consts, self.carry, self.length)
-        if key not in self.jaxpr.memo:
-            self.jaxpr.memo[key] = summed(self, parts, nonzero, costly)
-        return self.jaxpr.memo[key]
+        return self.jaxpr.once(key, lambda: summed(self, parts, nonzero, costly))
 
     def _linear(
         self, parts: Split, primals: tuple, tangents: tuple, outs: Sequence, mask: Mask,
@@ -318,10 +314,14 @@ class Scan(Primitive):
             rows.append(reshape(x, (size * n, *x.shape[2:])))
         order = [inputs[k] for k in (*shared, *own)]
         key = ("more lanes", *shared)
-        memo = self.jaxpr.memo
-        if key not in memo:
-            memo[key] = Jaxpr(order, self.jaxpr.eqns, self.jaxpr.outs, name=self.jaxpr.name)
-        loop = replace(self, jaxpr=memo[key], consts=len(shared), length=int(size) * n)
+        loop = replace(
+            self,
+            jaxpr=self.jaxpr.once(
+                key, lambda: Jaxpr(order, self.jaxpr.eqns, self.jaxpr.outs, name=self.jaxpr.name)
+            ),
+            consts=len(shared),
+            length=int(size) * n,
+        )
         outs = loop(*[args[k] for k in shared], *rows)
         return tuple([reshape(y, (int(size), n, *y.shape[1:])) for y in outs]), (0,) * len(outs)
 
@@ -332,18 +332,13 @@ class Scan(Primitive):
 
     def expand(self) -> Jaxpr | None:
         """Equations that do the same with less in the loop, if there are such."""
-        key = ("expand", self)
-        if key not in self.jaxpr.memo:
-            once = self.length == 1 and not self.counted
-            self.jaxpr.memo[key] = _inlined(self) if once else _expand(self)
-        return self.jaxpr.memo[key]
+        make = _inlined if self.length == 1 and not self.counted else _expand
+        return self.jaxpr.once(("expand", self), lambda: make(self))
 
     def prune(self, used: Mask) -> tuple["Scan", Mask, Mask]:
         """Without the results and the carries that nobody needs."""
         key = ("prune", self.consts, self.carry, self.counted, used)
-        if key not in self.jaxpr.memo:
-            self.jaxpr.memo[key] = _prune(self, used)
-        jaxpr, consts, carry, ins, outs = self.jaxpr.memo[key]
+        jaxpr, consts, carry, ins, outs = self.jaxpr.once(key, lambda: _prune(self, used))
         return self.with_jaxpr(jaxpr, consts, carry), ins, outs
 
 
@@ -353,9 +348,6 @@ def _stack(aval: ShapedArray, length: int) -> ShapedArray:
 
 def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
     """(consts, tconsts, carry, tcarry, xs, txs) -> (carry, tcarry, ys, tys)."""
-    key = ("jvp of scan", scan.consts, scan.carry, nonzero)
-    if key in scan.jaxpr.memo:
-        return scan.jaxpr.memo[key]
     body, made = jvp_jaxpr(scan.jaxpr, nonzero)
     n = len(nonzero)
     tangents = scan.parts(spread(nonzero, body.inputs[n:]))
@@ -369,8 +361,7 @@ def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:
     full = with_zeros(eqns, touts[: scan.carry], [o.aval.tangent() for o in outs])
     carry = [*outs[: scan.carry], *only(mask[: scan.carry], full)]
     ys = [*outs[scan.carry :], *(t for t in touts[scan.carry :] if t is not None)]
-    scan.jaxpr.memo[key] = Jaxpr(inputs, eqns, [*carry, *ys], name=body.name)
-    return scan.jaxpr.memo[key]
+    return Jaxpr(inputs, eqns, [*carry, *ys], name=body.name)
 
 
 # --- simplification ----------------------------------------------------------------------------

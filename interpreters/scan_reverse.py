@@ -30,8 +30,10 @@ Mask = tuple[bool, ...]
 def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
     """(read consts, tconsts, tcarry, versions, read xs, stored, txs) -> (tcarry, tys)."""
     key = ("linear scan", scan.consts, scan.carry, scan.counted, mask)
-    if key in parts.linear.memo:
-        return parts.linear.memo[key]
+    return parts.linear.once(key, lambda: _linear_body(scan, parts, mask, tangents))
+
+
+def _linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
     tc, tk, _ = tangents
     v = parts.linear.inputs
     read, end = len(parts.inputs), len(parts.inputs) + sum(parts.versions)
@@ -52,8 +54,7 @@ def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int
     avals = [a.tangent() for a in scan.jaxpr.out_avals]
     full = with_zeros(eqns, touts[: scan.carry], avals)
     outs = [*only(mask[: scan.carry], full), *only(mask[scan.carry :], touts[scan.carry :])]
-    parts.linear.memo[key] = Jaxpr(inputs, eqns, outs, name=parts.linear.name)
-    return parts.linear.memo[key]
+    return Jaxpr(inputs, eqns, outs, name=parts.linear.name)
 
 
 # --- carries that need no storing --------------------------------------------------------------
@@ -93,15 +94,15 @@ def count_rows(scan: "Scan", primals: Sequence, k: int, by: Array) -> Array:
 
 def without_fixed(scan: "Scan", fixed: Mask) -> "Scan":
     """The loop whose fixed carries are constants."""
-    key = ("fixed", scan.consts, scan.carry)
-    if key not in scan.jaxpr.memo:
-        body = scan.jaxpr
-        consts, carry, xs = scan.parts(body.inputs)
-        rest = [not f for f in fixed]
-        inputs = [*consts, *only(fixed, carry), *only(rest, carry), *xs]
-        outs = [*only(rest, body.outs[: scan.carry]), *body.outs[scan.carry :]]
-        scan.jaxpr.memo[key] = Jaxpr(inputs, body.eqns, outs, name=body.name)
-    return scan.with_jaxpr(scan.jaxpr.memo[key], scan.consts + sum(fixed), scan.carry - sum(fixed))
+    body = scan.jaxpr
+    consts, carry, xs = scan.parts(body.inputs)
+    rest = [not f for f in fixed]
+    inputs = [*consts, *only(fixed, carry), *only(rest, carry), *xs]
+    outs = [*only(rest, body.outs[: scan.carry]), *body.outs[scan.carry :]]
+    jaxpr = body.once(
+        ("fixed", scan.consts, scan.carry), lambda: Jaxpr(inputs, body.eqns, outs, name=body.name)
+    )
+    return scan.with_jaxpr(jaxpr, len(consts) + sum(fixed), sum(rest))
 
 
 def linearize_without(scan: "Scan", fixed: Mask, primals: tuple, tangents: tuple) -> tuple:
@@ -156,8 +157,12 @@ def transpose_linear(
     consts, _, xs = scan.parts(linear)
     linear = (*consts, *(True,) * scan.carry, *xs)
     ct_carry, ct_ys = cts[: scan.carry], cts[scan.carry :]
-    nonzero, reached = _nonzero(scan, given(ct_carry), given(ct_ys))
-    jaxpr, mask_xs = _transposed_body(scan, linear, nonzero, given(ct_ys), reached, undo)
+    ys = given(ct_ys)
+    nonzero, reached = _nonzero(scan, given(ct_carry), ys)
+    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, undo and undo.jaxpr)
+    jaxpr, mask_xs = scan.jaxpr.once(
+        key, lambda: _transposed_body(scan, linear, nonzero, ys, reached, undo)
+    )
     avals = scan.parts(scan.jaxpr.in_avals)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     start = [zeros(a) for a in only(summed, avals[0])]
@@ -171,7 +176,7 @@ def transpose_linear(
     known_c = [a for a, lin in zip(scan.parts(args)[0], consts) if not lin]
     known_x = [a for a, lin in zip(scan.parts(args)[2][skip:], xs[skip:]) if not lin]
     back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
-    outs = back(*known_c, *start, *known_x, *only(given(ct_ys), ct_ys))
+    outs = back(*known_c, *start, *known_x, *only(ys, ct_ys))
     found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
     found += spread(xs, spread(mask_xs, outs[len(start) :]))
     cts = tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
@@ -198,9 +203,6 @@ def _transposed_body(
     (sums, cotangents of carry, arrays, cotangents of xs); and which linear xs have a cotangent.
     """
     body = scan.jaxpr
-    key = ("transpose of scan", scan.consts, scan.carry, linear, nonzero, ys, undo and undo.jaxpr)
-    if key in body.memo:
-        return body.memo[key]
     consts, _, xs = scan.parts(linear)
     summed = [lin and r for lin, r in zip(consts, scan.parts(reached)[0])]
     in_c, in_k, in_x = scan.parts(body.in_avals)
@@ -246,8 +248,7 @@ def _transposed_body(
         ]
 
     jaxpr = trace_closed(run, [a for g in groups for a in g], what="transpose", name=body.name)
-    body.memo[key] = jaxpr, tuple(mask)
-    return body.memo[key]
+    return jaxpr, tuple(mask)
 
 
 class Versions(Known):
@@ -275,7 +276,8 @@ class Versions(Known):
 
 def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tuple:
     """Transposes a loop whose carry is partly known: that part runs first, its values are stacked."""
-    first, rest = _apart(scan, linear, undefined(args))
+    key = ("apart", scan.consts, scan.carry, linear, undefined(args))
+    first, rest = scan.jaxpr.once(key, lambda: _apart(scan, linear, undefined(args)))
     known = [not lin for lin in linear]
     lin_c, _, lin_x = scan.parts(undefined(args))
     a_c, a_k, a_x = scan.parts(args)
@@ -294,9 +296,6 @@ def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tupl
 def _apart(scan: "Scan", linear: Mask, undefined_args: Mask) -> tuple[Jaxpr, Jaxpr]:
     """The loop of the known carries alone, which stacks them; the loop in which they are xs."""
     body = scan.jaxpr
-    key = ("apart", scan.consts, scan.carry, linear, undefined_args)
-    if key in body.memo:
-        return body.memo[key]
     consts, carry, xs = scan.parts(body.inputs)
     lin_c, _, lin_x = scan.parts(undefined_args)
     known = [not lin for lin in linear]
@@ -308,5 +307,4 @@ def _apart(scan: "Scan", linear: Mask, undefined_args: Mask) -> tuple[Jaxpr, Jax
     inputs = [*consts, *only(linear, carry), *kept, *xs]
     outs = [*only(linear, body.outs[: scan.carry]), *body.outs[scan.carry :]]
     rest = Jaxpr(inputs, live(body.eqns, outs), outs, name=body.name)
-    body.memo[key] = first, rest
-    return body.memo[key]
+    return first, rest

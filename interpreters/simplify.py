@@ -37,22 +37,22 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
     A `final` one will not be differentiated or batched any more: rules that users gave are dropped.
     """
     key = ("simplified", final)
-    if key not in jaxpr.memo:
-        small = jaxpr
-        for _ in range(3):
-            before = len(small.eqns)
-            small = dce(_Forward(final).run(small), [True] * len(small.outs))
-            # Dropping dead parts of loops may make more of what is around them equal, or dead.
-            if len(small.eqns) == before or not any(
-                _jaxpr_fields(type(e.prim)) for e in small.eqns
-            ):
-                break
-        if final:
-            small = transposed_columns(without_known_stacks(accumulate(small)))
-            small = dce(small, [True] * len(small.outs))
-        small.memo[key] = small
-        jaxpr.memo[key] = small
-    return jaxpr.memo[key]
+    small = jaxpr.once(key, lambda: _simplified(jaxpr, final))
+    return small.once(key, lambda: small)  # which needs no more of it
+
+
+def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
+    small = jaxpr
+    for _ in range(3):
+        before = len(small.eqns)
+        small = dce(_Forward(final).run(small), [True] * len(small.outs))
+        # Dropping dead parts of loops may make more of what is around them equal, or dead.
+        if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
+            break
+    if final:
+        small = transposed_columns(without_known_stacks(accumulate(small)))
+        small = dce(small, [True] * len(small.outs))
+    return small
 
 
 # --- forward: inline, fold, use identities, share ----------------------------------------------

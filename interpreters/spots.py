@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.ops.broadcast import Broadcast
@@ -28,15 +28,9 @@ SMALL = 64  # elements, up to which an array is no trouble
 Spot = dict[int, Atom]  # of some axes the one index
 
 
+@made_once
 def spotted(body: Jaxpr, consts: int, carry: int) -> Jaxpr:
     """The body of a loop with updates for choices at one index between a carry and anything else."""
-    key = ("spotted", consts, carry)
-    if key not in body.memo:
-        body.memo[key] = _spotted(body, consts, carry)
-    return body.memo[key]
-
-
-def _spotted(body: Jaxpr, consts: int, carry: int) -> Jaxpr:
     if not any(e.prim.name == "select_n" for e in body.eqns):
         return body
     maker = makers(body.eqns)

@@ -10,7 +10,7 @@ from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
@@ -195,9 +195,7 @@ class While(Primitive):
     def expand(self) -> Jaxpr | None:
         """Equations that do the same with less in the loop, if there are such."""
         key = ("expand", self)
-        if key not in self.body_jaxpr.memo:
-            self.body_jaxpr.memo[key] = _expand(self)
-        return self.body_jaxpr.memo[key]
+        return self.body_jaxpr.once(key, lambda: _expand(self))
 
     def prune(self, used: Mask) -> tuple["While", Mask, Mask]:
         """Without the carries that neither the condition nor a needed result reads."""
@@ -223,22 +221,20 @@ class While(Primitive):
         return loop, (*cond_reads[:nc], *reads[:nb], *carry), carry
 
 
+@made_once
 def _in_two_parts(jaxpr: Jaxpr, nonzero: Mask) -> tuple[Jaxpr, Mask]:
     """As `jvp_jaxpr`, with equations that tangents enter after those that they do not."""
-    key = ("in two parts", nonzero)
-    if key not in jaxpr.memo:
-        forward, linear, residuals, mask = linearize_jaxpr(jaxpr, nonzero)
-        primals = [Var(v.aval) for v in jaxpr.inputs]
-        tangents = [Var(v.aval) for v in linear.inputs[residuals:]]
-        eqns: list[Eqn] = []
-        outs = splice(forward, primals, eqns)
-        n = len(jaxpr.outs)
-        touts = splice(linear, [*outs[n:], *tangents], eqns)
-        jaxpr.memo[key] = (
-            Jaxpr([*primals, *tangents], eqns, [*outs[:n], *touts], name=jaxpr.name),
-            mask,
-        )
-    return jaxpr.memo[key]
+    forward, linear, residuals, mask = linearize_jaxpr(jaxpr, nonzero)
+    primals = [Var(v.aval) for v in jaxpr.inputs]
+    tangents = [Var(v.aval) for v in linear.inputs[residuals:]]
+    eqns: list[Eqn] = []
+    outs = splice(forward, primals, eqns)
+    n = len(jaxpr.outs)
+    touts = splice(linear, [*outs[n:], *tangents], eqns)
+    return (
+        Jaxpr([*primals, *tangents], eqns, [*outs[:n], *touts], name=jaxpr.name),
+        mask,
+    )
 
 
 def _unchanged(loop: While) -> Mask:
@@ -287,8 +283,8 @@ def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
     if not pred:
         return replace(loop, cond_jaxpr=cond, body_jaxpr=body)
     key = ("while of lanes", cond, body, loop.cond_consts, loop.body_consts, lanes)
-    memo = loop.body_jaxpr.memo
-    if key not in memo:
+
+    def make() -> tuple[Jaxpr, Jaxpr]:
         n, m = loop.cond_consts, loop.body_consts
 
         def going(*args: Array) -> list[Array]:
@@ -302,11 +298,12 @@ def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
             return [choose(on, (x, y)) if lane else y for x, y, lane in zip(old, new, carry)]
 
         avals = [*body.in_avals[:m], *cond.in_avals[:n], *body.in_avals[m:]]
-        memo[key] = (
+        return (
             trace_closed(going, cond.in_avals, what="vmap", name=cond.name),
             trace_closed(step, avals, what="vmap", name=body.name),
         )
-    going_jaxpr, step_jaxpr = memo[key]
+
+    going_jaxpr, step_jaxpr = loop.body_jaxpr.once(key, make)
     return replace(
         loop,
         cond_jaxpr=going_jaxpr,

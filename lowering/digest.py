@@ -15,7 +15,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import NAME
-from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
+from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var, made_once
 
 try:  # as in the cache
     from _blake2 import blake2b
@@ -52,12 +52,11 @@ def _jaxpr(jaxpr: Jaxpr) -> tuple:
     return "jaxpr", jaxpr.consts, inputs, tuple(lines), use(jaxpr.outs)
 
 
+@made_once
 def _inner(jaxpr: Jaxpr) -> tuple:
     """A jaxpr in a primitive, which may be in many."""
-    if "digest" not in jaxpr.memo:
-        data = marshal.dumps(_jaxpr(jaxpr), 2)
-        jaxpr.memo["digest"] = blake2b(data, digest_size=32).digest()
-    return "jaxpr", jaxpr.memo["digest"]
+    data = marshal.dumps(_jaxpr(jaxpr), 2)
+    return "jaxpr", blake2b(data, digest_size=32).digest()
 
 
 def _aval(aval: ShapedArray) -> tuple:

@@ -162,6 +162,28 @@ def test_gradients_agree_with_those_of_unrolled_loops(case, eager):
     np.testing.assert_allclose(found, slope(unrolled), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("firsts", [(0, -4), (-4, 0)])
+def test_one_loop_from_several_places(firsts, eager):
+    """Rows from the front and from the end, by the same function: what is known of one call's counter
+    says nothing of another's.
+    """
+
+    def slopes(loop):
+        def step(state, _):
+            k, a = state
+            row = lambda i, a: a.at[i].add(-0.1 * a[k] * jnp.where(i > k, a[i, 0], 0.1))
+            return (k + 1, loop(0, N, row, jnp.tanh(a))), None
+
+        def loss(a, first):
+            return jnp.sum(jnp.cos(lax.scan(step, (first, a), None, length=4)[0][1]))
+
+        return [fnx.grad(loss)(A, jnp.asarray(first)) for first in firsts]
+
+    found, expected = slopes(fori), slopes(unrolled)
+    assert any(made is not None for made in eager)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("case", [lu_by_rows, orthogonal_columns])
 def test_what_is_kept_does_not_grow_with_the_rows(case):
     """A few times the matrix: less than one row for each round of the inner loop."""
@@ -189,4 +211,4 @@ def test_rounds_that_meet_stay_a_loop():
 
     for body in (chain, total, whole):
         made = fnx.make_jaxpr(lambda a, body=body: body(0, a))(jnp.asarray(A))
-        assert independent.rows_at_once(made.jaxpr, [None]) is None
+        assert independent.rows_at_once(made.jaxpr, (None,)) is None

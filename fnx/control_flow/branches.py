@@ -16,7 +16,7 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer
-from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
+from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once
 from fnx.interpreters.cond import Cond
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.jitted import BACKEND
@@ -115,7 +115,7 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
     avals = [x.aval for x in arrays]
     made = [trace_body(f, treedef, avals, f"the branch {name_of(f)} of {what}") for f in funs]
     types = _branch_types(made, funs, what)
-    jaxprs = [_converted(m.jaxpr, types) for m in made]
+    jaxprs = [_converted(m.jaxpr, tuple(types)) for m in made]
     if type(index) is ConcreteArray:
         k = min(max(int(index), 0), len(funs) - 1)
         outs: Sequence = eval_jaxpr(jaxprs[k], [*made[k].consts, *arrays])
@@ -150,22 +150,20 @@ def _branch_types(
     return [dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column])) for column in columns]
 
 
-def _converted(jaxpr: Jaxpr, types: Sequence[tuple[np.dtype, bool]]) -> Jaxpr:
+@made_once
+def _converted(jaxpr: Jaxpr, types: tuple[tuple[np.dtype, bool], ...]) -> Jaxpr:
     """The same results in other dtypes."""
     if all((a.dtype, a.weak_type) == t for a, t in zip(jaxpr.out_avals, types)):
         return jaxpr
-    key = ("converted", tuple(types))
-    if key not in jaxpr.memo:
 
-        def run(*xs: Array) -> list[Array]:
-            ys = eval_jaxpr(jaxpr, xs)
-            return [
-                y if (y.dtype, y.weak_type) == t else ConvertElementType(*t)(y)
-                for y, t in zip(ys, types)
-            ]
+    def run(*xs: Array) -> list[Array]:
+        ys = eval_jaxpr(jaxpr, xs)
+        return [
+            y if (y.dtype, y.weak_type) == t else ConvertElementType(*t)(y)
+            for y, t in zip(ys, types)
+        ]
 
-        jaxpr.memo[key] = trace(run, jaxpr.in_avals, name=jaxpr.name)[0]
-    return jaxpr.memo[key]
+    return trace(run, jaxpr.in_avals, name=jaxpr.name)[0]
 
 
 def _with_consts(jaxpr: Jaxpr, made: Traced, consts: dict[int, Array]) -> Jaxpr:

@@ -1,7 +1,8 @@
 """Jaxprs: inputs, equations, outputs; typed, closed, single assignment, printable, checkable."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar, TypeVarTuple
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
@@ -9,6 +10,9 @@ from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Var:
@@ -90,13 +94,13 @@ class Eqn:
 class Jaxpr:
     """A function on arrays. Arrays that it closed over are its first `consts` inputs.
 
-    `memo` keeps what transformations made of it, so that each is made once.
+    It remembers what transformations made of it, so that each is made once.
 
     >>> fnx.make_jaxpr(lambda x: x * 2.0)(jnp.ones(3)).jaxpr
     { lambda ; a:f64[3]. let b:f64[3] = mul a 2.0:f64[]* in (b,) }
     """
 
-    __slots__ = ("__weakref__", "consts", "eqns", "inputs", "memo", "name", "outs")
+    __slots__ = ("__weakref__", "_made", "consts", "eqns", "inputs", "name", "outs")
 
     def __init__(
         self,
@@ -108,7 +112,13 @@ class Jaxpr:
     ):
         self.inputs, self.eqns, self.outs = tuple(inputs), tuple(eqns), tuple(outs)
         self.consts, self.name = consts, name
-        self.memo: dict[Any, Any] = {}
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` makes of this jaxpr; it is made once, and remembered under the key."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:
@@ -127,6 +137,16 @@ class Jaxpr:
         return "\n".join(_Printer().jaxpr(self))
 
     __repr__ = __str__
+
+
+def made_once(fn: Callable[[Jaxpr, *Ts], T]) -> Callable[[Jaxpr, *Ts], T]:
+    """A function of a jaxpr and of what hashes, whose results the jaxpr remembers."""
+
+    @wraps(fn)
+    def remembered(jaxpr: Jaxpr, *args: *Ts) -> T:
+        return jaxpr.once((fn, *args), lambda: fn(jaxpr, *args))
+
+    return remembered
 
 
 class ClosedJaxpr:

@@ -15,7 +15,7 @@ from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.source import at_line
 from fnx.experimental.checks import Check, CheckError, Error, Site, check, check_error, debug_check
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
@@ -87,14 +87,12 @@ class _State:
 Kinds = frozenset[str]
 
 
+@made_once
 def _has_checks(jaxpr: Jaxpr, kinds: Kinds) -> bool:
-    key = ("has checks", kinds)
-    if key not in jaxpr.memo:
-        jaxpr.memo[key] = any(
-            _checked(e, kinds) or any(_has_checks(j, kinds) for j in subjaxprs(e.prim))
-            for e in jaxpr.eqns
-        )
-    return jaxpr.memo[key]
+    return any(
+        _checked(e, kinds) or any(_has_checks(j, kinds) for j in subjaxprs(e.prim))
+        for e in jaxpr.eqns
+    )
 
 
 def _checked(eqn: Eqn, kinds: Kinds) -> bool:
@@ -110,20 +108,18 @@ def _checked(eqn: Eqn, kinds: Kinds) -> bool:
 _INDEXED = (Gather, AnyScatter, DynamicSlice, DynamicUpdateSlice)
 
 
+@made_once
 def _functional(jaxpr: Jaxpr, kinds: Kinds) -> tuple[Jaxpr, list[Site], list[int]]:
     """The jaxpr with the state of its checks as last results; the sites, and how many values each has."""
-    key = ("checkify", kinds)
-    if key not in jaxpr.memo:
-        found: list[_State] = []
+    found: list[_State] = []
 
-        def run(*args: Array) -> list[Array]:
-            state = _State()
-            found.append(state)
-            return [*_evaluate(jaxpr, args, state, kinds), *state.leaves()]
+    def run(*args: Array) -> list[Array]:
+        state = _State()
+        found.append(state)
+        return [*_evaluate(jaxpr, args, state, kinds), *state.leaves()]
 
-        made = trace_closed(run, jaxpr.in_avals, what="checkify", name=jaxpr.name)
-        jaxpr.memo[key] = made, found[0].sites, [len(v) for v in found[0].values]
-    return jaxpr.memo[key]
+    made = trace_closed(run, jaxpr.in_avals, what="checkify", name=jaxpr.name)
+    return made, found[0].sites, [len(v) for v in found[0].values]
 
 
 def _evaluate(jaxpr: Jaxpr, args: Sequence[Array], state: _State, kinds: Kinds) -> list[Array]:
