@@ -15,13 +15,14 @@ from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
-from fnx.ops.broadcast import Broadcast
+from fnx.ops.broadcast import Broadcast, Sum
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.dynamic_slice import DynamicSlice
 from fnx.ops.elementwise import add, max_, min_, mul, sub
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import NUMBER, Pointwise
+from fnx.ops.reduction import Reduction
 from fnx.ops.slice import Slice
 
 from .accumulate import accumulate
@@ -93,8 +94,11 @@ class _Forward:
 
     def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
         prim = e.prim
-        if isinstance(prim, Pointwise) and all(type(a) is Literal for a in atoms):
-            return _fold(prim, atoms)
+        if isinstance(prim, Pointwise):
+            if all(type(a) is Literal for a in atoms):
+                return _fold(prim, atoms)
+            if (numbers := self._numbers(atoms)) is not None:
+                return self._of_numbers(e, numbers)
         prim, atoms = self.rewritten(prim, atoms)
         same = self.identity(prim, atoms)
         if same is not None and same.aval.like(e.outs[0].aval):
@@ -171,6 +175,22 @@ class _Forward:
             return atoms
         return tuple([m.inputs[0] if t else a for a, m, t in zip(atoms, made, thin)])
 
+    def _numbers(self, atoms: tuple) -> tuple | None:
+        """The numbers that operands repeat, if all do, and one is an array."""
+        made = [self._made_by(a, Broadcast) if a.aval.shape else None for a in atoms]
+        found = tuple([a if m is None else m.inputs[0] for a, m in zip(atoms, made)])
+        return found if any(made) and all(a.aval.shape == () for a in found) else None
+
+    def _of_numbers(self, e: Eqn, numbers: tuple) -> Sequence[Atom]:
+        """What is computed alike for all elements is computed once."""
+        avals = e.prim.abstract(*[a.aval for a in numbers])
+        once = self.equation(Eqn(e.prim, numbers, [Var(a) for a in avals], e.source), numbers)
+        found = []
+        for number, out in zip(once, e.outs, strict=True):
+            spread = Eqn(Broadcast(out.aval.shape, ()), (number,), [out], e.source)
+            found += self.equation(spread, (number,))
+        return found
+
     def _made_by(self, atom: Atom, kind: type) -> Any:
         eqn = self.maker.get(atom) if type(atom) is Var else None
         return eqn if eqn is not None and isinstance(eqn.prim, kind) else None
@@ -190,6 +210,9 @@ class _Forward:
             return atoms[0] if straight else None
         elif isinstance(prim, (Reshape, Broadcast)):
             return atoms[0]  # if the type is the same, as the caller checks
+        elif isinstance(prim, (Sum, Reduction)) and (inner := self._made_by(atoms[0], Broadcast)):
+            # Nothing is summed, and nothing is repeated: axes of size 1 come and go.
+            return inner.inputs[0] if inner.inputs[0].aval.size == atoms[0].aval.size else None
         elif name == "neg" and (inner := self._maker_named(atoms[0], "neg")):
             return inner.inputs[0]
         elif name == "integer_pow" and getattr(prim, "y", 0) == 1:

@@ -182,13 +182,18 @@ def clustering(jax, jnp, lax, size):
     return cost
 
 
+def clustering_slope(jax, jnp, lax, size):
+    """The gradient in the centres, of the arguments that its own derivative has."""
+    slope = jax.grad(clustering(jax, jnp, lax, size))
+    return lambda centres, points, direction: slope(centres, points)
+
+
 def clustering_hvp(jax, jnp, lax, size):
     """The Hessian in the centres times a direction, forward over reverse."""
-    cost = clustering(jax, jnp, lax, size)
+    slope = clustering_slope(jax, jnp, lax, size)
 
     def apply(centres, points, direction):
-        slope = lambda c: jax.grad(cost)(c, points)
-        return jax.jvp(slope, (centres,), (direction,))
+        return jax.jvp(lambda c: slope(c, points, direction), (centres,), (direction,))
 
     return apply
 
@@ -308,8 +313,8 @@ def particle(jax, jnp, lax, steps):
     return apply
 
 
-def saddle(jax, jnp, lax, steps):
-    """The least of a function that is itself a maximum, both by gradient steps."""
+def highest(jax, jnp, lax, steps):
+    """The maximum of a function of x and y over y, by gradient steps."""
 
     def f(x, y):
         return jnp.sum(x**2) - jnp.sum(y**2) + 0.5 * jnp.sum(jnp.sin(x) * y)
@@ -318,6 +323,13 @@ def saddle(jax, jnp, lax, steps):
         climb = lambda y, _: (y + 0.1 * jax.grad(f, 1)(x, y), None)
         y, _ = lax.scan(climb, jnp.ones(2), None, length=steps)
         return f(x, y)
+
+    return best
+
+
+def saddle(jax, jnp, lax, steps):
+    """The least of a function that is itself a maximum, both by gradient steps."""
+    best = highest(jax, jnp, lax, steps)
 
     def apply(x):
         return lax.fori_loop(0, steps, lambda _, x: x - 0.1 * jax.grad(best)(x), x)
@@ -328,6 +340,11 @@ def saddle(jax, jnp, lax, steps):
 def scalar(value):
     """One number."""
     return lambda _: (np.asarray(value),)
+
+
+def plane(_):
+    """A point of the plane."""
+    return (np.array([1.0, -0.7]),)
 
 
 def derivative(
@@ -369,21 +386,23 @@ PROGRAMS = [
     ),
     derivative("LSTM gradient", lstm, lstm_inputs, (100, 32, 14), (5, 4, 3), (0, 1)),
     derivative("log-sum-exp gradient", log_sum_exp, vector, 100_000, 100),
+    derivative("k-means gradient", clustering, clusters, (5000, 16, 4), (40, 3, 2)),
     derivative(
-        "k-means Hessian-vector",
-        clustering,
+        "k-means Hessian-vector over gradient",
+        clustering_slope,
         clusters_and_direction,
         (5000, 16, 4),
         (40, 3, 2),
         make=clustering_hvp,
-        asked=None,
     ),
     derivative("ODE gradient", reaction, reaction_inputs, (100, 500), (10, 20), (0, 1)),
+    derivative("particle gradient", landing, scalar(0.0), 60, 10),
     derivative("particle, Newton", None, scalar(0.0), 60, 10, make=particle, asked=None),
+    derivative("saddle gradient", highest, plane, 100, 10),
     derivative(
         "saddle, nested descent",
         None,
-        lambda _: (np.array([1.0, -0.7]),),
+        plane,
         100,
         10,
         make=saddle,
@@ -401,6 +420,5 @@ PROGRAMS = [
         100_000,
         RING["quick"],
         jax=1 / 30,
-        asked=None,
     ),
 ]

@@ -13,7 +13,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
+from fnx.core.recipe import Fold, Library, Operand, Point, Recipe, Reshape
 from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.linear import Linear
@@ -155,6 +155,8 @@ class Sum(Linear):
         return (Sum(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
+        if all(x.shape[k] == 1 for k in self.axes):
+            return Reshape(x)
         if x.dtype in widen.NARROW:
             return widen.through_float32(self, x)
         return Fold(

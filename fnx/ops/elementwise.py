@@ -235,13 +235,13 @@ class IntegerPow(Pointwise):
         if y == 0:
             return (self(x),), (None,)
         slope = one(x) if y == 1 else x if y == 2 else IntegerPow(y - 1)(x)
-        return (self(x),), (mul(t, times(y, slope)),)
+        return (self(x),), (times(y, mul(t, slope)),)
 
     def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
         return lambda a: expr.apply("integer_pow", a, attr=self.y)
 
 
-square: Elementwise = unary("square", np.square, NUMBER, lambda t, o, x: mul(t, times(2, x)))
+square: Elementwise = unary("square", np.square, NUMBER, lambda t, o, x: times(2, mul(t, x)))
 
 
 def _abs_tangent(t: Any, out: Any, x: Any) -> Any:

@@ -12,6 +12,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Recipe
+from fnx.core.recipe import Reshape as ReshapeRecipe
 from fnx.core.records import dataclass
 from fnx.ops import widen
 from fnx.ops.broadcast import (
@@ -31,7 +32,7 @@ from fnx.ops.elementwise import div, mul
 from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import ANY, INTEGRAL, NUMBER
-from fnx.ops.select import eq, ne, or_, select_n
+from fnx.ops.select import eq, ne, or_, select, select_n
 from fnx.ops.slice import Slice
 
 
@@ -87,6 +88,8 @@ class Reduction(Primitive):
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if x.dtype in widen.NARROW and self.op == "mul":
             return widen.through_float32(self, x)
+        if all(x.shape[k] == 1 for k in self.axes):
+            return ReshapeRecipe(x)
         identity = self.identity(dtypes.of_name(x.dtype))
         return Fold(
             x.shape,
@@ -110,9 +113,10 @@ class _ReduceExtremum(Reduction):
         # The tangent is shared evenly by all elements that are the extremum.
         (x,), (t,) = primals, tangents
         out = self(x)
-        here = convert(eq(x, self.spread(out, x.shape)), x.dtype)
-        share = div(here, self.spread(Sum(self.axes)(here), x.shape))
-        return (out,), (Sum(self.axes)(mul(t, share)),)
+        here = eq(x, self.spread(out, x.shape))
+        count = Sum(self.axes)(convert(here, x.dtype))
+        theirs = select(here, t, scalar(0, x.dtype))
+        return (out,), (div(Sum(self.axes)(theirs), count),)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 
 from . import fuse, tiles
 from .groups import FoldMember, Nests
+from .many_totals import Rounds, Strips
 from .values import Handle, NeedsFlush, Stored
 
 
@@ -118,17 +119,51 @@ class Folds(Nests):
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         if not kept and len(dims) > 1:
             dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
-        body: list[Stmt] = list(stores)
-        before: list[Stmt] = []
-        if self._is_shared_out(dims):
-            parts = self._share_out(dims, body, accs, init, nexts, len(points))
-            before, dims, body, nexts, init = parts
-        loops = self._fold_loops(dims, body, accs, init, nexts, self._reassociates())
-        self._nest([*before, *loops], accs)
+        loops = self._by_strips(dims, stores, accs, init, nexts, len(points))
+        if loops is None and self._is_shared_out(dims):
+            loops = self._shared_out(dims, list(stores), accs, init, nexts, len(points))
+        if loops is None:
+            loops = self._fold_loops(dims, list(stores), accs, init, nexts, self._reassociates())
         # Results come fold by fold, point by point, output by output.
         rest = iter(accs)
-        for f in group.folds:
-            f.settle(self.builder, [[next(rest) for _ in f.fold.init] for _ in points])
+        found = [(f, [[next(rest) for _ in f.fold.init] for _ in points]) for f in group.folds]
+        results: list[Expr] = []
+        for f, values in found:
+            loops += f.stores(self.builder, values)
+            results += [a for each in values for a in each if not f.is_stored()]
+        self._nest(loops, results)
+        for f, values in found:
+            f.settle(self.builder, values)
+
+    def _by_strips(
+        self,
+        dims: list[tuple[Expr, int]],
+        stores: list[Store],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        points: int,
+    ) -> list[Stmt] | None:
+        """Many results: a few at a time, strip by strip, of which threads share parts."""
+        if len(dims) > 1 or len(accs) <= fuse.SMALL or not self._reassociates():
+            return None
+        numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
+        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
+        rounds = Rounds(*dims[0], stores, accs, init, nexts)
+        strips = Strips(self.builder, rounds, order)
+        if not strips.pay():
+            return None
+        count = strips.count
+        if not self._is_shared_out(dims):
+            return [strips.loop(scalar.size(0), scalar.size(count), init, accs)]
+        each = -(-count // fuse.LANE_PARTS)
+        parts = -(-count // each)
+        part, own = scalar.var("int64", "p"), [scalar.var(a.dtype, "a") for a in accs]
+        first = scalar.mul(part, scalar.size(each))
+        left = scalar.sub(scalar.size(count), first)
+        number = scalar.apply("min", scalar.size(each), left)
+        loops: list[Stmt] = [strips.loop(first, number, init, own)]
+        return self._joined(part, parts, loops, own, accs, init, points)
 
     def _reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)
@@ -144,7 +179,7 @@ class Folds(Nests):
             and (exact or self._reassociates())
         )
 
-    def _share_out(
+    def _shared_out(
         self,
         dims: list[tuple[Expr, int]],
         body: list[Stmt],
@@ -152,36 +187,58 @@ class Folds(Nests):
         init: list[Expr],
         nexts: list[Expr],
         points: int,
-    ) -> tuple[list[Stmt], list[tuple[Expr, int]], list[Stmt], list[Expr], list[Expr]]:
+    ) -> list[Stmt]:
         """A nest that reduces equal parts; what remains: the partial results, then the last rows.
 
         The parts are the same for any number of threads, and so are the results.
         """
-        builder, (var, n), rest = self.builder, dims[0], dims[1:]
-        parts = min(n, fuse.PARTS)
-        length = n // parts
+        (var, n), rest = dims[0], dims[1:]
+        length = -(-n // fuse.PARTS)
+        length += -length % fuse.SMALL if length > fuse.SMALL else 0  # whole vectors
+        parts = n // length
         part, i = scalar.var("int64", "p"), scalar.var("int64", "i")
         own = [scalar.var(a.dtype, "a") for a in accs]
         at = scalar.add(scalar.mul(part, scalar.size(length)), i)
         inner, again = _moved(body, nexts, [var, *accs], [at, *own])
-        partial = [builder.new_buffer(a.dtype, parts) for a in accs]
-        loops = self._fold_loops(
-            [(i, length), *rest], inner, own, init, again, self._reassociates()
-        )
-        loops += [Store(b, part, a) for b, a in zip(partial, own, strict=True)]
+        free = self._reassociates()
+        loops = self._fold_loops([(i, length), *rest], inner, own, init, again, free)
+        if parts * length == n:
+            return self._joined(part, parts, loops, own, accs, init, points)
+        total = [scalar.var(a.dtype, "a") for a in accs]
+        joined = self._joined(part, parts, loops, own, total, init, points)
+        tail = scalar.var("int64", "i")
+        body, nexts = _moved(body, nexts, [var], [scalar.add(scalar.size(parts * length), tail)])
+        left = [(tail, n - parts * length), *rest]
+        return [*joined, *self._fold_loops(left, body, accs, total, nexts, free)]
+
+    def _joined(
+        self,
+        part: Expr,
+        parts: int,
+        loops: list[Stmt],
+        own: list[Expr],
+        accs: list[Expr],
+        init: list[Expr],
+        points: int,
+    ) -> list[Stmt]:
+        """A nest of parts, each with results of its own; what remains to be done with these."""
+        builder = self.builder
+        kinds = {a.dtype: [b for b in own if b.dtype == a.dtype] for a in own}
+        buffers = {t: builder.new_buffer(t, parts * len(some)) for t, some in kinds.items()}
+
+        def place(a: Expr, p: Expr) -> tuple[Buffer, Expr]:
+            some = kinds[a.dtype]
+            row = scalar.mul(p, scalar.const(len(some), "int64"))
+            return buffers[a.dtype], scalar.add(row, scalar.const(some.index(a), "int64"))
+
+        loops = [*loops, *[Store(*place(a, part), a) for a in own]]
         names = [m.name for m in [*self.stores, *self.group.folds]]
         loop = Loop(part, scalar.size(parts), loops, parallel=True)
         builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
-        total = [scalar.var(a.dtype, "a") for a in accs] if n % parts else accs
         j = scalar.var("int64", "p")
-        values = [scalar.load(b, j, b.dtype) for b in partial]
-        merged = self._combined(total, values, points)
-        if total is accs:
-            return [], [(j, parts)], [], merged, init
-        joined = self._fold_loops([(j, parts)], [], total, init, merged, self._reassociates())
-        tail = scalar.var("int64", "i")
-        body, nexts = _moved(body, nexts, [var], [scalar.add(scalar.size(parts * length), tail)])
-        return joined, [(tail, n % parts), *rest], body, nexts, total
+        values = [scalar.load(*place(a, j), a.dtype) for a in own]
+        merged = self._combined(accs, values, points)
+        return self._fold_loops([(j, parts)], [], accs, init, merged, False)
 
     def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
         """Accumulators of all folds, at all points, with more values."""

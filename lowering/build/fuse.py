@@ -30,6 +30,7 @@ FAR_READ = 1 << 11  # elements of an array from which on it matters in which ord
 FEW_LANES = 4  # results along the last axis from which on they are the lanes of a vector
 PROBLEM = 64  # elements of a value of one lane, whose operations are written out, at most,
 PROBLEM_TERMS = 256  # terms of one of its reductions,
+FEW_TOTALS = 8  # accumulators of numbers that a loop carries, where there are more than registers
 LANE_NODES = 3000  # and operations of a lane in one loop over lanes
 NEST_NODES = 1500  # operations of an element in one nest: LLVM's time grows with their square,
 PULLED = 600  # and those of a value that is computed where it is read

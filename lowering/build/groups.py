@@ -62,6 +62,14 @@ class FoldMember:
     def __init__(self, fold: Fold, handles: list[Handle], name: str):
         self.fold, self.handles, self.name = fold, handles, name
 
+    def is_stored(self) -> bool:
+        """Whether its results, though accumulated in registers, are too many to be handed on in them."""
+        return False
+
+    def stores(self, builder: Any, results: list[list[Expr]]) -> list[Stmt]:
+        """What its nest ends with if they are stored."""
+        return []
+
     def settle(self, builder: Any, results: list[list[Expr]]) -> None:
         """Its results are in registers: for each element one of each handle."""
         for k, handle in enumerate(self.handles):

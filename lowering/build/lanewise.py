@@ -15,6 +15,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import formats
+from fnx.lowering.ir.kernel import Stmt, Store
 
 from . import boxes, fuse, points
 from .groups import FoldMember, places
@@ -100,7 +101,7 @@ def _is_of_grids(eqn: Eqn, a: Any) -> bool:
         other = len(after) == len(before) and after != before
         joins = len(before) > 1 or eqn.prim.name in ("concatenate", "pad")
         return len(after) < len(before) or (other and joins)
-    return eqn.prim.name.startswith("reduce_") and not fuse.is_small(out)
+    return eqn.prim.name.startswith("reduce_") and prod(out) > fuse.PROBLEM
 
 
 def _is_of_large(eqn: Eqn) -> bool:
@@ -303,7 +304,23 @@ def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
 class _Totals(FoldMember):
     """A reduction over lanes: an accumulator for each element of the results."""
 
+    def is_stored(self) -> bool:
+        return not fuse.is_small(self.handles[0].shape)
+
+    def stores(self, builder: "Storage", results: list[list[Expr]]) -> list[Stmt]:
+        if not self.is_stored():
+            return []
+        count, made = len(self.handles), list[Stmt]()
+        for k, handle in enumerate(self.handles):
+            stored = handle.target or builder.new_stored(handle)
+            handle.state = stored
+            for j, e in enumerate(results[0][k::count]):
+                made.append(Store(stored.buffer, scalar.add(stored.base, scalar.size(j)), e))
+        return made
+
     def settle(self, builder: "Storage", results: list[list[Expr]]) -> None:
+        if self.is_stored():
+            return
         count = len(self.handles)
         for k, handle in enumerate(self.handles):
             builder.settle_registers(handle, results[0][k::count])
@@ -315,7 +332,7 @@ def fold(
     """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
     shape = lanes(r.shape)
     long = all(k in r.axes for k, n in enumerate(r.shape) if n > fuse.SMALL)
-    if not shape or not long or not all(fuse.is_small(h.shape) for h in outs):
+    if not shape or not long or any(h.size > fuse.PROBLEM for h in outs):
         return False
     if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
         return False

@@ -95,6 +95,8 @@ def cast(code: "Function", e: Expr) -> Operand:
     if b in "fh":
         if a in "fh":
             return code.op(f"{'fpext' if t == 'double' else 'fptrunc'} {s} {x} to {t}")
+        if s == "i1":
+            return code.op(f"select i1 {x}, {t} 1.0, {t} 0.0")
         return code.op(f"{'s' if a == 'i' else 'u'}itofp {s} {x} to {t}")
     if BYTES[target] < BYTES[source]:
         return code.op(f"trunc {s} {x} to {t}")

@@ -171,7 +171,8 @@ class Flow(Function):
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
-        facts = self.module.loop(number, number if s.vector else None, s.unroll, _is_whole(s))
+        group = number if s.vector else None
+        facts = self.module.loop(number, group, s.unroll, _is_whole(s), len(dtypes))
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
         self.fill(at, carried, dtypes, [(before, init), (end, yields)])

@@ -12,6 +12,9 @@ from . import expand, vector_names
 from . import llvm_types as lt
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
+_SIDE_BY_SIDE = (
+    4  # numbers carried around a loop up to which LLVM may make several rounds side by side
+)
 
 
 @dataclass(eq=False)
@@ -73,7 +76,9 @@ class Module:
             return single[0]
         return self._meta(("groups", numbers), f"!{{{', '.join(single)}}}")
 
-    def loop(self, number: int, group: int | None, unroll: int, whole: bool = False) -> str:
+    def loop(
+        self, number: int, group: int | None, unroll: int, whole: bool = False, carries: int = 0
+    ) -> str:
         """What is said of a loop, or nothing.
 
         `whole`: nothing is left for a loop of the rest. Without this LLVM keeps some of the rounds for
@@ -90,6 +95,8 @@ class Module:
         if whole:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
+        if carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
+            facts.append(self._meta("single", '!{!"llvm.loop.interleave.count", i32 1}'))
         if unroll > 1:
             count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
             facts.append(self._meta(("unroll", unroll), count))

@@ -151,7 +151,8 @@ def _neg_int(dtype: str) -> Printer:
 
 
 def _neg_float(dtype: str) -> Printer:
-    return lambda code, e: code.op(f"fneg {REGISTER[dtype]} {code.memo[e.args[0]]}")
+    # Flagged, or LLVM would drop those of a product that it negates instead.
+    return lambda code, e: code.op(f"fneg{code.flags} {REGISTER[dtype]} {code.memo[e.args[0]]}")
 
 
 def _same(dtype: str) -> Printer:

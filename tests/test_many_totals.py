@@ -1,0 +1,98 @@
+"""Reductions over lanes to more results than registers hold: a few at a time, strip by strip."""
+
+import numpy as np
+import pytest
+from test_lanewise import agrees, kernels, normal
+
+import fnx as jax
+import fnx.numpy as jnp
+from fnx.core import config
+
+
+@pytest.fixture(autouse=True)
+def checked():
+    with config.check():
+        yield
+
+
+def clusters(centres, points):
+    distance = jnp.sum((points[:, None, :] - centres[None, :, :]) ** 2, axis=-1)
+    return jnp.sum(jnp.min(distance, axis=1) ** 1.5)
+
+
+def slope(centres, points):
+    return jax.grad(clusters)(centres, points)
+
+
+def curvature(centres, points, direction):
+    """The gradient, and the Hessian times a direction."""
+    return jax.jvp(lambda c: slope(c, points), (centres,), (direction,))
+
+
+# Fewer points than a strip has; a strip; one more; parts that threads share, the last one short.
+COUNTS = (17, 32, 33, 129, 5001)
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_every_number_of_rounds(n):
+    agrees(slope, normal(16, 4), normal(n, 4, seed=1))
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_several_sums_in_one_pass(n):
+    agrees(curvature, normal(9, 3), normal(n, 3, seed=1), normal(9, 3, seed=2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int64", "float16"])
+def test_other_dtypes(dtype):
+    x = abs(8 * normal(300, 6)).astype(dtype)
+    f = lambda x: jnp.sum(x[:, :, None] * jnp.cumsum(x, axis=1)[:, None, :], axis=0)
+    agrees(f, x, rtol=1e-2 if dtype == "float16" else 1e-5)
+
+
+def test_extrema_of_many_values():
+    x = normal(700, 5)
+    f = lambda x: (
+        jnp.max(x[:, :, None] * x[:, None, :], axis=0),
+        jnp.min(x[:, :, None] - x[:, None, :], 0),
+    )
+    agrees(f, x)
+
+
+def test_values_that_are_stored_too_are_stored_once_for_all_rounds():
+    def f(x):
+        y = jnp.sin(x[:, :, None] * x[:, None, :])
+        return jnp.sum(y, axis=0), y
+
+    agrees(f, normal(145, 5))
+
+
+def test_what_is_not_finite_stays_in_its_sums():
+    points = normal(200, 4)
+    points[3, 1], points[150, 2] = np.nan, np.inf
+    agrees(slope, normal(16, 4), points)
+
+
+def test_sums_inside_of_loops():
+    def descend(centres, points):
+        return jax.lax.fori_loop(0, 5, lambda _, c: c - 1e-4 * slope(c, points), centres)
+
+    agrees(descend, normal(16, 4), normal(300, 4, seed=1), rtol=1e-10)
+
+
+def test_gradients_of_clusters_store_nothing_for_each_point():
+    centres, points = normal(16, 4), normal(5000, 4, seed=1)
+    count, workspace = kernels(slope, centres, points)
+    assert count <= 3
+    assert workspace < points.nbytes
+    count, workspace = kernels(curvature, centres, points, centres)
+    assert count <= 3
+    assert workspace < points.nbytes
+
+
+def test_ties_share_their_slope():
+    points = np.zeros((50, 2))
+    centres = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
+    each = jax.jit(slope)(centres, points)
+    third = 50 * 1.5 * 2.0 / 3.0
+    np.testing.assert_allclose(each, third * np.array([[1, 0], [0, 1], [1, 0], [0, 0]]))
