@@ -380,3 +380,50 @@ def test_a_strong_branch_makes_the_result_strong():
         assert not run(True).weak_type
         assert (run(True) * jnp.float32(1)).dtype == np.float64
     assert lax.stop_gradient(2.0).weak_type
+
+
+# --- dtypes of results: JAX's ------------------------------------------------------------------
+
+SMALL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
+
+
+@pytest.mark.parametrize("dtype", [*SMALL, "int64", "uint64"])
+def test_floats_of_integers(dtype):
+    x = jnp.ones(3, dtype)
+    float_ = np.float32 if dtype in SMALL else np.float64
+    complex_ = np.complex64 if dtype in SMALL else np.complex128
+    for f in (
+        jnp.sin, jnp.mean, jnp.var, jnp.median, jnp.sqrt, jnp.fabs, jnp.reciprocal, fnx.nn.softmax,
+        fnx.scipy.special.erf, lambda x: x / x, lambda x: jnp.arctan2(x, x),
+        lambda x: jnp.quantile(x, np.array(0.5)), lambda x: jnp.float_power(x, x),
+        lambda x: jnp.polymul(x, x), lambda x: jnp.histogram_bin_edges(x, x),
+    ):  # fmt: skip
+        assert f(x).dtype == fnx.jit(f)(x).dtype == float_
+    assert jnp.fft.fft(x).dtype == jnp.sort_complex(x).dtype == complex_
+    assert jnp.angle(x).dtype == jnp.rint(x).dtype == np.float64
+    with fnx.enable_x64(False):
+        assert jnp.sin(x).dtype == jnp.rint(x).dtype == np.float32
+
+
+def test_integers_of_results():
+    few, wide = jnp.arange(3, dtype="int8"), jnp.arange(3, dtype="uint16")
+    assert jnp.cumulative_sum(few).dtype == np.int64
+    assert jnp.cumulative_sum(wide).dtype == np.uint64
+    assert jnp.cumulative_prod(few).dtype == np.int8
+    assert jnp.searchsorted(few, few).dtype == jnp.digitize(few, few).dtype == np.int32
+
+
+def test_quantiles_of_many_narrow_numbers():
+    x = np.arange(3000, dtype=np.float16)
+    for q in (0.5, np.float64(0.9), np.float32(0.3)):
+        found = fnx.jit(jnp.quantile)(x, q)
+        assert found.dtype == np.float16
+        assert found == np.quantile(x.astype(float), q).astype(np.float16)
+
+
+def test_fraction_has_slope_one_everywhere():
+    for x in (-1.5, -1.0, -0.0, 0.0, 1.0, 1.5):
+        fraction, whole = jnp.modf(x)
+        assert math.copysign(1, fraction) == math.copysign(1, np.modf(x)[0]), x
+        assert (fraction, whole) == np.modf(x)
+        assert fnx.grad(lambda x: jnp.modf(x)[0])(x) == 1.0

@@ -106,8 +106,8 @@ m.apply_along_axis(m.cumsum, 1, a(A))
 """
 SORTING = """
 m.sort(a(A)) | m.sort(a(A), axis=0) | m.sort(a(N), axis=None) | m.sort(a(C)) | m.argsort(a(A))
-m.argsort(a(N), axis=0) | m.lexsort((a(I[0]), a(J[0]))) | m.searchsorted(a(W), a(A))
-m.searchsorted(a(W), a(W), side="right") | m.digitize(a(A), a(W)) | m.nonzero(a(K))
+m.argsort(a(N), axis=0) | m.lexsort((a(I[0]), a(J[0]))) | m.searchsorted(a(W), a(A)).astype(int)
+m.searchsorted(a(W), a(W), side="right").astype(int) | m.digitize(a(A), a(W)).astype(int) | m.nonzero(a(K))
 m.flatnonzero(a(I)) | m.argwhere(a(K)) | m.unique(a(I)) | m.unique(a(I), return_counts=True)
 m.unique(a(I), return_index=True, return_inverse=True, return_counts=True)
 m.unique(a(I % 2), axis=0) | m.union1d(a(I), a(J)) | m.intersect1d(a(I), a(J))

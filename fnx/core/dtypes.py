@@ -234,5 +234,7 @@ def result_dtype(*dtypes: np.dtype) -> np.dtype:
 
 
 def to_inexact(dtype: np.dtype) -> np.dtype:
-    """The dtype in which a float function of values of `dtype` is computed."""
-    return dtype if is_inexact(dtype) else default_for("f")
+    """The dtype in which a float function of values of `dtype` is computed: JAX's choice."""
+    if is_inexact(dtype):
+        return dtype
+    return default_for("f") if dtype.itemsize == 8 else float32

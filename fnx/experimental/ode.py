@@ -171,7 +171,7 @@ def _odeint(
 
     def until(carry: tuple, target: Any) -> tuple:
         def going(c: tuple) -> Any:
-            return (c[3] < target) & (c[0] < mxstep) & (c[4] > 0)
+            return (c[3] < target) & (c[0].astype(float) < mxstep) & (c[4] > 0)
 
         out = while_loop(going, advance, (jnp.zeros((), int), *carry))[1:]
         _, _, t, _, last, dense = out

@@ -224,14 +224,12 @@ def reciprocal(x, /):
 
 
 def float_power(x, y, /):
-    """x ** y in float64 or complex128.
+    """x ** y, with integers made floats.
 
     >>> jnp.float_power(jnp.array([2, 4]), -1)
     Array([0.5 , 0.25], dtype=float64)
     """
-    x, y = promote("float_power", x, y)
-    wide = dtypes.complex128 if dtypes.is_complex(x.dtype) else dtypes.float64
-    return power(convert(x, wide), convert(y, wide))
+    return power(*promote_inexact("float_power", x, y))
 
 
 def power(x1, x2, /):

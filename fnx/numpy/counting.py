@@ -69,7 +69,8 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     if isinstance(bins, str):
         raise InvalidValue(f"histogram with bins={bins!r}; expected a number or edges")
     if np.ndim(bins) == 1:
-        return to_array(bins, "histogram") if not isinstance(bins, (list, tuple)) else array(bins)
+        edges = array(bins) if isinstance(bins, (list, tuple)) else bins
+        return promote_inexact("histogram", edges)[0]
     (x,) = promote_inexact("histogram", a)
     if range is None:
         low, high = (min_(x), max_(x)) if x.aval.size else (scalar(0, x.dtype), scalar(1, x.dtype))

@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.reduce import strong
+from fnx.numpy.reduce import strong, sum_dtype
 from fnx.numpy.util import (
     canonical_axis,
     convert,
@@ -109,6 +109,8 @@ def _array_api_cumulative(
     if x.ndim == 0 or (axis is None and x.ndim != 1):
         raise InvalidValue(f"{name} of shape {x.shape} needs an axis")
     k = canonical_axis(0 if axis is None else axis, x.ndim)
+    if dtype is None and name == "cumulative_sum":
+        dtype = sum_dtype(x.dtype)
     out = fn(x, k, dtype)
     if not include_initial:
         return out

@@ -15,6 +15,7 @@ from fnx.numpy.util import (
     constant,
     convert,
     fit,
+    floats,
     named,
     no_out,
     promote_inexact,
@@ -306,8 +307,10 @@ def modf(x, /, out=None):
     no_out("modf", out)
     (x,) = promote_inexact("modf", x)
     whole = trunc(x)
-    fraction = select(ops.is_finite(x), ops.sub(x, whole), select(ops.ne(x, x), x, zero(x)))
-    return copysign(fraction, x), whole
+    # of a negative number that is whole the fraction is -0, and its slope 1 as everywhere
+    part = select(signbit(x), ops.neg(ops.sub(whole, x)), ops.sub(x, whole))
+    nothing = copysign(zero(x), x)
+    return select(ops.is_finite(x), part, select(ops.ne(x, x), x, nothing)), whole
 
 
 # --- complex numbers ---------------------------------------------------------------------------
@@ -319,7 +322,7 @@ def angle(z, deg=False):
     >>> jnp.angle(jnp.array([1.0, 1j, -1.0]), deg=True)
     Array([  0.,  90., 180.], dtype=float64)
     """
-    (z,) = promote_inexact("angle", z)
+    z = floats("angle", z)
     re = real(z)
     im = imag(z)
     out = ops.atan2(im, re)

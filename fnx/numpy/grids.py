@@ -134,7 +134,7 @@ class _Grid:
             return () if self.sparse else array([], dtype=int)
         if not isinstance(index, tuple):
             return axes[0]
-        axes = promote("mgrid", *axes)
+        axes = promote("mgrid", *axes, strictly=False)
         grids = meshgrid(*axes, sparse=self.sparse, indexing="ij")
         if self.sparse:
             return grids

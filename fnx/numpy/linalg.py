@@ -90,7 +90,7 @@ def _lu(x: Array) -> tuple[Array, Array, Array]:
     """LU factors, pivots, and the sign of the permutation."""
     lu, pivots, _ = prims.lu(x)
     n = x.shape[-1]
-    moved = ufuncs.not_equal(pivots, np.arange(n))
+    moved = ufuncs.not_equal(pivots, np.arange(n, dtype=np.int32))
     odd = ufuncs.remainder(reduce.sum(moved, axis=-1), 2)
     return lu, pivots, ufuncs.where3(ufuncs.equal(odd, 1), -1.0, 1.0)
 
@@ -189,7 +189,8 @@ def lstsq(a, b, rcond=None, *, numpy_resid=False):
         keep = ufuncs.logical_and(keep, ufuncs.greater_equal(s, ufuncs.multiply(cut, s[0])))
     rank = reduce.sum(keep)
     inverse = ufuncs.where3(keep, ufuncs.divide(1.0, ufuncs.where3(keep, s, 1.0)), 0.0)
-    out = _matmul(m.adjoint(vh), ufuncs.multiply(inverse[:, None], _matmul(m.adjoint(u), y)))
+    inverse = inverse.astype(x.dtype)[:, None]
+    out = _matmul(m.adjoint(vh), ufuncs.multiply(inverse, _matmul(m.adjoint(u), y)))
     left = ufuncs.subtract(y, _matmul(x, out))
     residuals = reduce.sum(ufuncs.square(ufuncs.abs(left)), axis=0)
     if numpy_resid and (rows <= columns or int(rank) < columns):

@@ -82,14 +82,12 @@ def polymul(a1, a2, *, trim_leading_zeros=False):
     """The product of polynomials.
 
     >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
-    Array([ 1,  0, -1], dtype=int64)
+    Array([ 1.,  0., -1.], dtype=float64)
     """
-    x, y = _two_polynomials("polymul", a1, a2)
+    x, y = promote_inexact("polymul", *_two_polynomials("polymul", a1, a2))
     if trim_leading_zeros:
         x, y = (z[min(_leading_zeros(z), z.shape[0] - 1) :] for z in (x, y))
-    integers = not dtypes.is_inexact(x.dtype)
-    out = convolve(x, y)
-    return convert(ufuncs.round(out), x.dtype) if integers else out
+    return convolve(x, y)
 
 
 def polydiv(u, v, *, trim_leading_zeros=False):

@@ -64,7 +64,7 @@ def _masked(name: str, x: Array, where: Any, value: Any) -> Array:
     return select(mask, x, scalar(value, x.dtype))
 
 
-def _sum_dtype(dtype: np.dtype, promote_integers: bool) -> np.dtype:
+def sum_dtype(dtype: np.dtype, promote_integers: bool = True) -> np.dtype:
     """Narrow integers are summed in the default ones."""
     kind = dtypes.kind(dtype)
     if not promote_integers or kind in "fc":
@@ -88,7 +88,7 @@ def _fold(
 ) -> Array:
     x = to_array(x, name)
     axes = canonical_axes(axis, x.ndim)
-    wanted = dtypes.canonical(dtype) if dtype is not None else _sum_dtype(x.dtype, promote_integers)
+    wanted = dtypes.canonical(dtype) if dtype is not None else sum_dtype(x.dtype, promote_integers)
     x = convert(x, wanted)
     if where is not None:
         x = _masked(name, x, where, neutral)

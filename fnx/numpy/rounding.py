@@ -12,9 +12,9 @@ from fnx.numpy.logic import isneginf, isposinf
 from fnx.numpy.util import (
     constant,
     convert,
+    floats,
     named,
     no_out,
-    promote_inexact,
     select,
     to_array,
     type_of_any,
@@ -30,7 +30,7 @@ def _rounding(name: str, prim: Any, doc: str, ints_stay: bool = True) -> Callabl
         x = to_array(x, name)
         if ints_stay and not dtypes.is_inexact(x.dtype):
             return x
-        (x,) = promote_inexact(name, x)
+        x = floats(name, x)
         if dtypes.is_complex(x.dtype):
             return ops.complex_(prim(ops.real(x)), prim(ops.imag(x)))
         return prim(x)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
@@ -14,6 +16,7 @@ from fnx.numpy.util import (
     canonical_axis,
     convert,
     promote,
+    promote_inexact,
     select,
     to_array,
 )
@@ -103,7 +106,7 @@ def sort_complex(a):
     >>> jnp.sort_complex(jnp.array([2 + 1j, 1 + 5j, 2 - 1j]))
     Array([1.+5.j, 2.-1.j, 2.+1.j], dtype=complex128)
     """
-    x = to_array(a, "sort_complex")
+    (x,) = promote_inexact("sort_complex", a)
     return sort(convert(x, dtypes.complex_of(x.dtype)))
 
 
@@ -132,7 +135,7 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
     ValueError for another side than 'left' or 'right', and for an a that is no vector.
 
     >>> jnp.searchsorted(jnp.array([1.0, 2.0, 3.0]), 2.5)
-    Array(2, dtype=int64)
+    Array(2, dtype=int32)
     """
     del method
     if side not in ("left", "right"):
@@ -144,21 +147,28 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
         x = take(x, sorter)
     # By bisection, in as many steps as the length has bits, so that nothing depends on values.
     n = x.shape[0]
-    low = _full(y.shape, 0, INT)
+    wide = _place_dtype(n)
+    low = _full(y.shape, 0, wide)
     if n == 0:
         return low
-    high = _full(y.shape, n, INT)
+    high = _full(y.shape, n, wide)
     before = ops.lt if side == "left" else ops.le
     for _ in range(n.bit_length()):
-        middle = ops.shift_right_logical(ops.add(low, high), scalar(1, INT))
-        at = take(x, ops.min_(middle, scalar(n - 1, INT)), mode="clip")
+        half = ops.shift_right_logical(ops.sub(high, low), scalar(1, wide))
+        middle = ops.add(low, half)
+        at = take(x, ops.min_(middle, scalar(n - 1, wide)), mode="clip")
         right = _nan_last(before, at, y)
         active = ops.lt(low, high)
         low, high = (
-            select(ops.and_(active, right), ops.add(middle, scalar(1, INT)), low),
+            select(ops.and_(active, right), ops.add(middle, scalar(1, wide)), low),
             select(ops.and_(active, ops.not_(right)), middle, high),
         )
     return low
+
+
+def _place_dtype(n: int) -> np.dtype:
+    """The dtype of places among n elements: JAX's, int32 while they fit."""
+    return dtypes.int32 if n < 1 << 31 else dtypes.int64
 
 
 def _nan_last(before: Any, x: Array, y: Array) -> Array:
@@ -179,7 +189,7 @@ def digitize(x, bins, right=False, *, method=None):
     ValueError for bins that are no vector.
 
     >>> jnp.digitize(jnp.array([0.5, 1.5, 9.0]), jnp.array([1.0, 2.0]))
-    Array([0, 1, 2], dtype=int64)
+    Array([0, 1, 2], dtype=int32)
     """
     del method
     edges = to_array(bins, "digitize")
@@ -188,7 +198,7 @@ def digitize(x, bins, right=False, *, method=None):
         raise InvalidValue(f"digitize with bins of shape {edges.shape}; expected a vector")
     side = "right" if not right else "left"
     if edges.shape[0] == 0:
-        return _full(x.shape, 0, INT)
+        return _full(x.shape, 0, _place_dtype(0))
     up = searchsorted(edges, x, side)
     other = "left" if side == "right" else "right"
     down = ufuncs.subtract(edges.shape[0], searchsorted(flip(edges), x, other))

@@ -146,7 +146,12 @@ def _quantile(
         a = array(a)
     if isinstance(q, (list, tuple)):
         q = array(q)
-    x, q = promote_inexact("quantile", a, q, strictly=False)
+    (x,) = promote_inexact("quantile", a)
+    final = x.dtype  # whatever the dtype of q
+    narrow = dtypes.is_float(final) and final.itemsize < 4
+    x, q = promote_inexact(
+        "quantile", convert(x, dtypes.float32) if narrow else x, q, strictly=False
+    )
     if dtypes.is_complex(x.dtype):
         raise InvalidValue(
             "quantiles of complex numbers are not defined; take real or imaginary parts"
@@ -162,7 +167,7 @@ def _quantile(
         out = _weighted(flat, qs, weights, x, axes, lead)
     else:
         out = _by_rank(flat, qs, method, skip_nan)
-    out = moveaxis(out, -1, 0)
+    out = convert(moveaxis(out, -1, 0), final)
     shape = kept if keepdims else lead
     return reshape_to(out, (*q.shape, *shape))
 

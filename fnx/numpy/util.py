@@ -141,8 +141,11 @@ def _of_one_dtype(xs: tuple) -> Sequence[Array] | None:
 _SAFE = 1 << 62
 
 
-def promote(name: str, *xs: Any) -> Sequence[Array]:
-    """Arguments in their common dtype; Python numbers become constants without a conversion."""
+def promote(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
+    """Arguments in their common dtype; Python numbers become constants without a conversion.
+
+    Without `strictly` whatever the settings say of dtypes that differ.
+    """
     found = _of_one_dtype(xs)
     if found is not None:
         return found
@@ -152,12 +155,18 @@ def promote(name: str, *xs: Any) -> Sequence[Array]:
             for k, x in enumerate(xs)
         ]
     )
-    dtype, weak = dtypes.promote(tuple([type_of(x) for x in xs]))
+    dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
     return [convert(x, dtype, weak) for x in xs]
 
 
+def _joint_type(pairs: tuple, strictly: bool) -> tuple[np.dtype, bool]:
+    if strictly:
+        return dtypes.promote(pairs)
+    return dtypes.promote_cached(pairs, config.default_float32.value)
+
+
 def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Array]:
-    """As `promote`, and integers become floats; without `strictly`, whatever the settings say."""
+    """As `promote`, and integers become floats."""
     found = _of_one_dtype(xs)
     if found is not None and found[0].dtype in _FLOATS:
         return found
@@ -167,14 +176,16 @@ def promote_inexact(name: str, *xs: Any, strictly: bool = True) -> Sequence[Arra
             for k, x in enumerate(xs)
         ]
     )
-    pairs = tuple([type_of(x) for x in xs])
-    if strictly:
-        dtype, weak = dtypes.promote(pairs)
-    else:
-        dtype, weak = dtypes.promote_cached(pairs, config.default_float32.value)
+    dtype, weak = _joint_type(tuple([type_of(x) for x in xs]), strictly)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.to_inexact(dtype)
     return [convert(x, dtype, weak) for x in xs]
+
+
+def floats(name: str, x: Any) -> Array:
+    """Integers of any size as the default floats; other numbers as they are."""
+    x = to_array(x, name)
+    return x if dtypes.is_inexact(x.dtype) else convert(x, dtypes.default_for("f"))
 
 
 def result_dtype(*xs: Any) -> np.dtype:

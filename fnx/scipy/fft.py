@@ -56,7 +56,7 @@ def _idct(x: Array, norm: str | None) -> Array:
     if norm == "ortho":
         x = x / _ortho(n).astype(x.dtype)
     mirrored = pad(x[..., 1:][..., ::-1], [(0, 0)] * (x.ndim - 1) + [(1, 0)])
-    folded = u.real(fft.ifft((x - 1j * mirrored) * _turns(n, x.dtype, 1.0))) / 2
+    folded = u.real(fft.ifft(ops.complex_(x, -mirrored) * _turns(n, x.dtype, 1.0))) / 2
     places = np.where(np.arange(n) % 2 == 0, np.arange(n) // 2, n - 1 - np.arange(n) // 2)
     return folded[..., places]
 

@@ -120,7 +120,7 @@ def _spectra(
     found = []
     for s in signals:
         parts = _trend(detrend, s[..., rows], axis - 1 if axis != -1 else -1)
-        window = segments.window.astype(parts.real.dtype)
+        window = segments.window.astype(parts.dtype)
         found.append(transform(parts * window, segments.points))
     return found, segments, onesided
 
@@ -149,7 +149,7 @@ def _power(
     if onesided:
         stop = power.shape[-1] - (segments.points % 2 == 0)
         power = concatenate([power[..., :1], 2 * power[..., 1:stop], power[..., stop:]], axis=-1)
-    power = (power / _energy(segments.window, fs, scaling, name)).astype(power.dtype)
+    power = power / _energy(segments.window, fs, scaling, name).astype(power.dtype)
     count = power.shape[-2]
     if average == "mean":
         power = mean(power, -2)
@@ -202,7 +202,7 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
     (found,), segments, onesided = _spectra(
         "stft", [x], cut, detrend, return_onesided, axis, boundary, padded
     )
-    found = found / np.sum(segments.window).astype(found.real.dtype)
+    found = found / np.sum(segments.window).astype(found.dtype)
     half = segments.length / 2
     first = 0.0 if boundary is not None else half
     times = (first + segments.step * np.arange(found.shape[-2])) / fs
@@ -244,7 +244,7 @@ def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, in
     total = (
         zeros((*parts.shape[:-2], length), parts.dtype)
         .at[..., rows]
-        .add(parts * (weight * np.sum(weight)))
+        .add(parts * (weight * np.sum(weight)).astype(parts.dtype))
     )
     norm = np.zeros(length, weight.dtype)
     for row in rows:
@@ -254,7 +254,7 @@ def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, in
         total, norm = total[..., edge : length - edge], norm[edge : length - edge]
     if np.sum(norm > 1e-10) != len(norm):
         warnings.warn("istft: windows that overlap leave gaps", stacklevel=2)
-    x = total / np.where(norm > 1e-10, norm, 1.0).astype(norm.dtype)
+    x = total / np.where(norm > 1e-10, norm, 1.0).astype(total.dtype)
     x = moveaxis(x, -1, time - (frequency < time))
     return asarray(np.arange(x.shape[0]) / fs), x  # SciPy, too, counts along the first axis
 

@@ -151,7 +151,7 @@ class BCOO(JAXSparse):
             shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         )
         flat = jnp.ravel_multi_index(self._places(), self.shape, mode="clip")
-        inside = jnp.all(self.indices < np.asarray(self.shape), axis=1)
+        inside = jnp.all(self.indices < np.asarray(self.shape, self.indices.dtype), axis=1)
         wanted = np.empty(self.shape, bool).reshape(wanted).shape
         places = jnp.stack(jnp.unravel_index(flat, wanted), -1)
         places = jnp.where(inside[:, None], places, np.asarray(wanted))
@@ -170,11 +170,17 @@ class BCOO(JAXSparse):
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> "BCOO":
         """With one element for each index; under jit their number `nse` must be given."""
         del remove_zeros
-        inside = jnp.all(self.indices < np.asarray(self.shape), axis=1)
-        indices = jnp.where(inside[:, None], self.indices, np.asarray(self.shape))
+        inside = jnp.all(self.indices < np.asarray(self.shape, self.indices.dtype), axis=1)
+        indices = jnp.where(
+            inside[:, None], self.indices, np.asarray(self.shape, self.indices.dtype)
+        )
         size = self.nse if nse is None and self.unique_indices else nse
         places, which = jnp.unique(
-            indices, axis=0, return_inverse=True, size=size, fill_value=np.asarray(self.shape)
+            indices,
+            axis=0,
+            return_inverse=True,
+            size=size,
+            fill_value=np.asarray(self.shape, self.indices.dtype),
         )
         data = jnp.zeros(places.shape[:1], self.dtype).at[which.reshape(-1)].add(self.data)
         return BCOO(
@@ -294,7 +300,7 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
     gone = {k % mat.ndim for k in axes}
     left = [k for k in range(mat.ndim) if k not in gone]
     # What lies outside along an axis that disappears must not come in.
-    inside = jnp.all(mat.indices < np.asarray(mat.shape), axis=1)
+    inside = jnp.all(mat.indices < np.asarray(mat.shape, mat.indices.dtype), axis=1)
     data = jnp.where(inside, mat.data, jnp.zeros((), mat.dtype))
     indices = mat.indices[:, np.asarray(left, int)]
     return BCOO((data, indices), shape=[mat.shape[k] for k in left])

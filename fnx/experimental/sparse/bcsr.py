@@ -61,7 +61,7 @@ class BCSR(JAXSparse):
         if mat.ndim != 2:
             raise ShapeError(f"BCSR needs a matrix, got a sparse array of shape {mat.shape}")
         m = mat if mat.indices_sorted else mat.sort_indices()
-        rows = jnp.arange(m.shape[0] + 1)
+        rows = jnp.arange(m.shape[0] + 1, dtype=m.indices.dtype)
         indptr = jnp.searchsorted(m.indices[:, 0], rows).astype(m.indices.dtype)
         return cls(
             (m.data, m.indices[:, 1], indptr),
@@ -79,7 +79,7 @@ class BCSR(JAXSparse):
 
     def to_bcoo(self) -> BCOO:
         """The same matrix by coordinates."""
-        at = jnp.arange(self.nse)
+        at = jnp.arange(self.nse, dtype=self.indptr.dtype)
         row = jnp.searchsorted(self.indptr, at, side="right") - 1
         # What is stored behind the last row does not count.
         row = jnp.where(at < self.indptr[-1], row, self.shape[0])

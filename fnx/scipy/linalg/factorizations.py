@@ -84,7 +84,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
     k = min(rows, columns)
     lower = m.tril(packed, -1)[..., :k] + m.eye((*lead, rows, k), x.dtype)
     upper = m.triu(packed)[..., :k, :]
-    places = u.equal(np.arange(rows)[:, None], permutation[..., None, :])
+    places = u.equal(np.arange(rows, dtype=np.int32)[:, None], permutation[..., None, :])
     p = convert(places, dtypes.real_of(x.dtype))
     return (contract.matmul(p, lower), upper) if permute_l else (p, lower, upper)
 
@@ -316,9 +316,10 @@ def _reflection(x: Array, below: np.ndarray, first: np.ndarray) -> tuple[Array, 
     nothing = (tail == 0) & (u.imag(alpha) == 0)
     size = u.sqrt(u.where3(nothing, 1.0, u.square(u.abs(alpha)) + tail))
     beta = u.where3(nothing, 1.0, u.where3(u.real(alpha) >= 0, -size, size))
+    beta = convert(beta, x.dtype)
     tau = u.where3(nothing, 0, (beta - alpha) / beta)
     v = rest / u.where3(nothing, 1, alpha - beta)
-    return u.where3(first, 1, v), convert(tau, x.dtype)
+    return u.where3(first, 1, v), tau
 
 
 def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):

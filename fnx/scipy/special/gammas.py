@@ -90,7 +90,7 @@ def _complex_loggamma(z):
     found = (w + 0.5) * u.log(base) - base + u.log(math.sqrt(2 * math.pi) * total)
     # log(sin(pi z)), continued through the upper half plane, where exp(2 pi i z) is small.
     turns = u.where3(left, z, 0.25 + 1j)
-    small = u.expm1(2j * math.pi * (turns - u.round(u.real(turns))))
+    small = u.expm1(2j * math.pi * (turns - u.round(u.real(turns)).astype(z.dtype)))
     log_sine = 1j * math.pi * (0.5 - turns) + u.log(-small) - math.log(2)
     found = u.where3(left, math.log(math.pi) - log_sine - found, found)
     return u.where3(below, u.conjugate(found), found)

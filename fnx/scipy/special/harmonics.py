@@ -12,6 +12,7 @@ from fnx.numpy import ufuncs as u
 from fnx.numpy.choice import where
 from fnx.numpy.creation import zeros_like
 from fnx.numpy.util import promote_inexact, to_arrays
+from fnx.ops import elementwise as ops
 
 
 def sph_harm_y(
@@ -42,21 +43,27 @@ def sph_harm_y(
     order, degree = u.abs(m), u.minimum(n, n_max)
     value = _legendre(degree, order, theta, n_max)
     value = where((m < 0) & (order % 2 == 1), -value, value)
-    return value * (u.cos(m * phi) + 1j * u.sin(m * phi))
+    turn = m.astype(value.dtype) * phi
+    return ops.complex_(value * u.cos(turn), value * u.sin(turn))
 
 
 def _legendre(n: Array, m: Array, theta: Array, n_max: int) -> Array:
     """Legendre functions of cos(theta), normalised on the sphere, for m >= 0; 0 where m > n."""
     x, y = u.cos(theta), u.sin(theta)
     y = where(y < 0, -y, y)  # as SciPy has them where theta is no polar angle
-    start = zeros_like(x + n + m) + np.sqrt(0.25 / np.pi).astype(x.dtype)
+    n, m = n.astype(float), m.astype(float)
+    start = zeros_like(x + n.astype(x.dtype) + m.astype(x.dtype)) + np.sqrt(0.25 / np.pi).astype(
+        x.dtype
+    )
 
     def diagonal(k: Any, p: Array) -> Array:
         """From degree and order k to k + 1, up to m."""
+        k = k.astype(float)
         return where(k < m, -u.sqrt((2.0 * k + 3.0) / (2.0 * k + 2.0)).astype(x.dtype) * y * p, p)
 
     def next_degree(k: Any, state: tuple) -> tuple:
         """From degree k to k + 1, up to n."""
+        k = k.astype(float)
         p, before = state
         a = u.sqrt((4.0 * (k + 1.0) ** 2 - 1.0) / u.maximum((k + 1) ** 2 - m**2, 1))
         b = u.sqrt(u.maximum(k**2 - m**2, 0) / u.maximum(4.0 * k**2 - 1.0, 1.0))

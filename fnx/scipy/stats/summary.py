@@ -96,9 +96,10 @@ def _ranks(x: Array, order: Array, place: Array, method: str) -> Array:
         return dense.astype(float)
     first = sorting.searchsorted(ranked, x, side="left") + 1
     last = sorting.searchsorted(ranked, x, side="right")
+    first, last = first.astype(float), last.astype(float)
     if method == "min":
-        return first.astype(float)
-    return last.astype(float) if method == "max" else 0.5 * (first + last)
+        return first
+    return last if method == "max" else 0.5 * (first + last)
 
 
 def sem(a, axis=0, ddof=1, nan_policy="propagate", *, keepdims=False):
