@@ -11,21 +11,35 @@ work, and A is read where it is if its rows are contiguous.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
 
 from fnx.lowering.target import processor
 
 from . import machine
 from .compiler import once
-from .irtext import Function, Value, i64
+from .irtext import Function, Value, Variable, i32, i64
 from .irvectors import DTYPES, Vectors
 
 WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
 PIECE = 1 << 18  # multiplications that are worth a task of their own
+LINE = 64  # bytes that memory hands out at once
+AHEAD = 4  # rows of B, or columns of A, that are asked for before they are copied
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
-MOST_ROWS = 8
+
+
+class Tile(NamedTuple):
+    """Rows of a tile, and indices of one round of its loop."""
+
+    rows: int
+    unroll: int
+
+
+# By the bits of a vector. The tile, a row of B and a number of A take 28 of the 32 registers of
+# AVX-512, and the 16 of AVX2 all.
+TILES = {512: Tile(8, 1), 256: Tile(4, 4)}
 PARTS = "m k a row column block c leading base extra slivers add lanes".split()
 
 
@@ -64,8 +78,11 @@ class _Routine(Vectors):
 
     def __init__(self, dtype: str):
         super().__init__(dtype)
-        self.rows = MOST_ROWS if processor.vector_bits() == 512 else 4  # of a tile: registers
+        self.dtype = dtype
+        self.rows, self.unroll = TILES[processor.vector_bits()]
+        self.group = max(1, LINE // self.rows // self.size)  # tiles whose rows of A lie in a line
         for width in range(1, WIDE + 1):
+            self.tile(width, self.rows, whole=True)
             self.tile(width, self.rows)
             self.tile(width, self.rows // 2)
         self.pack()
@@ -80,51 +97,70 @@ class _Routine(Vectors):
 
     # --- a tile of C
 
-    def tile(self, width: int, height: int) -> None:
+    def tile(self, width: int, height: int, whole: bool = False) -> None:
         """Rows of `width` vectors of C, of which the last vector has `lanes` lanes.
 
-        Arguments: k; a, bytes from row to row, from column to column; rows that exist; b, bytes from
-        row to row; c, bytes from row to row; lanes; whether to add to what C holds.
+        Arguments: k; a, bytes from row to row, from column to column; rows that exist (all of a whole
+        tile's); where a row of a later tile is; b, packed; c, bytes from row to row; lanes; whether to
+        add to what C holds.
         """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", "i64", "ptr", "i64", "i64", "i64"]
-        with Function(self.module, f"tile{height}x{width}", "void", *kinds) as f:
-            k, a, row, column, rows, b, step, c, leading, lanes, add = f.args
-            mask, last = self.mask_of(f, lanes), f.sub(rows, 1)
+        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", "ptr", "ptr", "i64", "i64", "i64"]
+        with Function(self.module, self.tile_name(width, height, whole), "void", *kinds) as f:
+            k, a, row, column, rows, later, b, c, leading, lanes, add = f.args
+            last = f.sub(rows, 1)
             numbers = [
-                f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(height)
+                i64(r) if whole else f.choose(f.compare("slt", i64(r), rows), i64(r), last)
+                for r in range(height)
             ]
             sources = [f.at(a, f.mul(r, row)) for r in numbers]
             targets = [f.at(c, f.mul(r, leading)) for r in numbers]
-
-            def places(base: Value) -> list[Value]:
-                return [f.at(base, v * self.bytes) for v in range(width)]
-
-            def loaded(base: Value) -> list[Value]:
-                *whole, rest = places(base)
-                return [*(self.load(f, p) for p in whole), self.masked_load(f, rest, mask)]
-
+            for target in targets:
+                for byte in (*range(0, width * self.bytes, LINE), width * self.bytes - 1):
+                    self.prefetch(f, f.at(target, byte), write=True)
             zero = Value(self.v, "zeroinitializer")
             sums = [[f.variable(self.v, zero) for _ in range(width)] for _ in range(height)]
-            with f.when(f.compare("ne", add, 0)):
-                for row_sums, target in zip(sums, targets, strict=True):
-                    for s, x in zip(row_sums, loaded(target), strict=True):
-                        s.set(x)
             offset, line = f.variable("i64", 0), f.variable("ptr", b)
-            with f.loop(k):
-                vectors = loaded(line.get())
-                for row_sums, source in zip(sums, sources, strict=True):
-                    x = self.splat(f, f.load(source, offset.get(), self.t))
-                    for s, y in zip(row_sums, vectors, strict=True):
-                        s.set(f.call(f"llvm.fma.{self.suffix}", self.v, x, y, s.get()))
-                offset.set(f.add(offset.get(), column))
-                line.set(f.at(line.get(), step))
+            rounds = f.binary("sdiv", k, self.unroll)
+            rest = f.sub(k, f.mul(rounds, self.unroll))
+            for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
+                with f.loop(count):
+                    if steps > 1:
+                        self.prefetch(f, f.at(later, offset.get()))
+                    for number in range(steps):
+                        start = f.at(line.get(), number * width * self.bytes)
+                        vectors = [self.load(f, f.at(start, v * self.bytes)) for v in range(width)]
+                        for row_sums, source in zip(sums, sources, strict=True):
+                            x = self.splat(f, f.load(source, offset.get(), self.t))
+                            for s, y in zip(row_sums, vectors, strict=True):
+                                s.set(f.call(f"llvm.fma.{self.suffix}", self.v, x, y, s.get()))
+                        offset.set(f.add(offset.get(), column))
+                    line.set(f.at(line.get(), steps * width * self.bytes))
+            mask, adds = self.mask_of(f, lanes), f.compare("ne", add, 0)
             for r, (row_sums, target) in enumerate(zip(sums, targets, strict=True)):
-                with f.when(f.compare("slt", i64(r), rows)):
-                    *whole, rest = zip(row_sums, places(target), strict=True)
-                    for s, p in whole:
-                        f.do(f"store {s.get()}, {p}, align {self.size}")
-                    self.masked_store(f, rest[0].get(), rest[1], mask)
+                with nullcontext() if whole else f.when(f.compare("slt", i64(r), rows)):
+                    self.finish(f, row_sums, target, mask, adds)
             f.ret()
+
+    def tile_name(self, width: int, height: int, whole: bool) -> str:
+        return f"tile{height}x{width}{'whole' if whole else ''}"
+
+    def finish(
+        self, f: Function, sums: list[Variable], target: Value, mask: Value, adds: Value
+    ) -> None:
+        """A row of a tile to where it belongs."""
+        *whole, last = [f.at(target, v * self.bytes) for v in range(len(sums))]
+        with f.when(adds):
+            before = [*(self.load(f, p) for p in whole), self.masked_load(f, last, mask)]
+            for s, x in zip(sums, before, strict=True):
+                s.set(f.binary("fadd", s.get(), x))
+        for s, place in zip(sums, whole):
+            self.save(f, s.get(), place)
+        self.masked_store(f, sums[-1].get(), last, mask)
+
+    def prefetch(self, f: Function, place: Value, write: bool = False) -> None:
+        """Ask for a line: to be written soon, or to be read later, from the second-level cache."""
+        kind = (i32(1), i32(3)) if write else (i32(0), i32(2))
+        f.call("llvm.prefetch.p0", "void", place, *kind, i32(1))
 
     # --- packing
 
@@ -141,26 +177,46 @@ class _Routine(Vectors):
             vectors = f.add(f.mul(base, slivers), extra)
             last = f.sub(vectors, 1)
             mask = self.mask_of(f, f.sub(columns, f.mul(last, self.lanes)))
-            source, place = f.variable("ptr", b), f.variable("ptr", target)
-            with f.loop(k) as p:
-                line = f.mul(row, p)
-                source.set(f.at(b, line))
-                place.set(target)
-                with f.loop(slivers) as s:
-                    width = self.width(f, {"base": base, "extra": extra}, s)
-                    across = f.mul(width, self.bytes)
-                    to = f.at(place.get(), f.mul(across, p))
-                    ends = f.convert("zext", f.compare("eq", s, f.sub(slivers, 1)), "i64")
-                    whole = f.sub(width, ends)
-                    with f.loop(whole) as v:
-                        x = self.load(f, f.index(source.get(), v, self.bytes))
-                        self.save(f, self.times(f, x, factor), f.index(to, v, self.bytes))
-                    with f.when(f.compare("ne", ends, 0)):
-                        x = self.masked_load(f, f.index(source.get(), whole, self.bytes), mask)
-                        self.save(f, self.times(f, x, factor), f.index(to, whole, self.bytes))
-                    source.set(f.at(source.get(), across))
-                    place.set(f.at(place.get(), f.mul(across, k)))
+            done = f.variable("i64", 0)
+            for rows in (AHEAD, 1):
+                with f.loop(f.binary("sdiv", f.sub(k, done.get()), rows)):
+                    source = f.variable("ptr", f.at(b, f.mul(row, done.get())))
+                    place = f.variable("ptr", target)
+                    with f.loop(slivers) as s:
+                        width = self.width(f, {"base": base, "extra": extra}, s)
+                        across = f.mul(width, self.bytes)
+                        to = f.at(place.get(), f.mul(across, done.get()))
+                        is_last = f.compare("eq", s, f.sub(slivers, 1))
+                        edge = f.choose(is_last, mask, Value(self.mask, "splat (i1 true)"))
+                        for w in range(1, WIDE + 1):
+                            with f.when(f.compare("eq", width, w)):
+                                self.pack_rows(f, rows, w, source.get(), row, edge, to, factor)
+                        source.set(f.at(source.get(), across))
+                        place.set(f.at(place.get(), f.mul(across, k)))
+                    done.set(f.add(done.get(), rows))
             f.ret()
+
+    def pack_rows(
+        self,
+        f: Function,
+        rows: int,
+        width: int,
+        source: Value,
+        row: Value,
+        mask: Value,
+        target: Value,
+        factor: Value,
+    ) -> None:
+        """Some rows of one tile's width; the same of rows further down are asked for."""
+        for r in range(rows):
+            line = f.at(source, f.mul(row, r))
+            *whole, last = [f.at(line, v * self.bytes) for v in range(width)]
+            vectors = [*(self.load(f, p) for p in whole), self.masked_load(f, last, mask)]
+            if rows > 1:
+                for byte in range(0, width * self.bytes, LINE):
+                    self.prefetch(f, f.at(f.at(line, f.mul(row, rows)), byte))
+            for v, x in enumerate(vectors):
+                self.save(f, self.times(f, x, factor), f.at(target, (r * width + v) * self.bytes))
 
     def pack_transposed(self) -> None:
         """The same where the elements of a column of B are contiguous, columns being apart.
@@ -235,19 +291,22 @@ class _Routine(Vectors):
                 part: f.load(context, 8 * n, "ptr" if part in ("a", "block", "c") else "i64")
                 for n, part in enumerate(PARTS)
             }
-            copy = f.slot(self.t, self.rows * DEPTH)
+            panel = self.rows * DEPTH * self.size
+            copies = f.slot(self.t, self.group * self.rows * DEPTH)
             packs = f.compare("ne", p["column"], 1)
             row = f.variable("i64", self.scaled(f, p["row"]))
-            column = f.variable("i64", self.scaled(f, p["column"]))
+            column = f.variable("i64", self.size)
             source = f.variable("ptr", p["a"])
             with f.loop(high, low) as i:
                 first = f.mul(i, self.rows)
-                rows = f.sub(p["m"], first)
-                rows = f.choose(f.compare("slt", rows, self.rows), rows, i64(self.rows))
+                left = f.sub(p["m"], first)
+                rows = f.choose(f.compare("slt", left, self.rows), left, i64(self.rows))
                 source.set(f.at(p["a"], f.mul(first, self.scaled(f, p["row"]))))
                 with f.when(packs):
-                    self.copy_rows(f, p, source.get(), rows, copy)
-                    source.set(copy)
+                    number = f.binary("srem", f.sub(i, low), self.group)
+                    with f.when(f.compare("eq", number, 0)):
+                        self.copy_rows(f, p, source.get(), left, copies)
+                    source.set(f.at(copies, f.mul(number, panel)))
                     row.set(self.size)
                     column.set(self.rows * self.size)
                 target = f.at(p["c"], f.mul(first, p["leading"]))
@@ -255,21 +314,25 @@ class _Routine(Vectors):
             f.ret()
 
     def copy_rows(
-        self, f: Function, p: dict[str, Value], a: Value, rows: Value, copy: Value
+        self, f: Function, p: dict[str, Value], a: Value, left: Value, copies: Value
     ) -> None:
-        """A's rows of a tile, column after column."""
-        whole = f.both(f.compare("eq", rows, self.rows), f.compare("eq", p["row"], 1))
-        kind = f"<{self.rows} x {self.t}>"
-        with f.loop(p["k"]) as k:
-            source = f.at(a, f.mul(self.scaled(f, p["column"]), k))
-            place = f.index(copy, k, self.rows * self.size)
-            with f.choice(whole) as (yes, no):
-                with yes:
-                    x = f.emit(kind, f"load {kind}, {source}, align {self.size}")
-                    f.do(f"store {x}, {place}, align {self.size}")
-                with no, f.loop(rows) as r:
-                    x = f.load(source, f.mul(self.scaled(f, p["row"]), r), self.t)
-                    f.store(x, f.index(place, r, self.size))
+        """A's rows of a group of tiles, which are contiguous columns: one column after the other."""
+        kit = Vectors(self.dtype, self.rows, self.module)
+        column = self.scaled(f, p["column"])
+        tiles = [
+            (g * self.rows * self.size, f.at(copies, g * self.rows * DEPTH * self.size))
+            for g in range(self.group)
+        ]
+        masks = [kit.mask_of(f, f.sub(left, g * self.rows)) for g in range(self.group)]
+        with f.choice(f.compare("sge", left, self.group * self.rows)) as (whole, some):
+            for arm, is_whole in (whole, True), (some, False):
+                with arm, f.loop(p["k"]) as k:
+                    source, to = f.at(a, f.mul(column, k)), f.mul(k, kit.bytes)
+                    self.prefetch(f, f.at(source, f.mul(column, AHEAD)))
+                    for (byte, target), mask in zip(tiles, masks, strict=True):
+                        place = f.at(source, byte)
+                        x = kit.load(f, place) if is_whole else kit.masked_load(f, place, mask)
+                        kit.save(f, x, f.at(target, to))
 
     def tiles(
         self,
@@ -288,16 +351,25 @@ class _Routine(Vectors):
             is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
             lanes = f.choose(is_last, p["lanes"], i64(self.lanes))
             across = f.mul(width, self.bytes)
-            given = (p["k"], a, row, column, rows, block.get(), across)
+            later = f.at(a, f.mul(row, f.add(s, self.rows)))
+            given = (p["k"], a, row, column, rows, later, block.get())
             given = (*given, target.get(), p["leading"], lanes, p["add"])
-            with f.choice(f.compare("sle", rows, self.rows // 2)) as arms:
-                for arm, height in zip(arms, (self.rows // 2, self.rows), strict=True):
-                    with arm:
-                        for w in range(1, WIDE + 1):
-                            with f.when(f.compare("eq", width, w)):
-                                f.call(f"tile{height}x{w}", "void", *given)
+            with f.choice(f.compare("eq", rows, self.rows)) as (all_, some):
+                with all_:
+                    self.call_tile(f, width, self.rows, True, given)
+                with some, f.choice(f.compare("sle", rows, self.rows // 2)) as (few, many):
+                    for arm, height in (few, self.rows // 2), (many, self.rows):
+                        with arm:
+                            self.call_tile(f, width, height, False, given)
             block.set(f.at(block.get(), f.mul(across, p["k"])))
             target.set(f.at(target.get(), across))
+
+    def call_tile(
+        self, f: Function, width: Value, height: int, whole: bool, given: tuple[Value, ...]
+    ) -> None:
+        for w in range(1, WIDE + 1):
+            with f.when(f.compare("eq", width, w)):
+                f.call(self.tile_name(w, height, whole), "void", *given)
 
     @contextmanager
     def blocks(self, f: Function, total: Value, most: int) -> Iterator[tuple[Value, Value]]:
