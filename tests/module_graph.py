@@ -24,7 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "ir": set(),
     "target": set(),
     "emit": {"ir", "target"},
-    "build": {"ir", "emit"},
+    "build": {"ir", "emit", "target"},
     "runtime": {"emit", "target"},
     "routines": {"ir", "build", "runtime"},
 }

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from kernels import program
 
 import fnx
 import fnx.numpy as fnp
 from fnx import lax
 from fnx.core import dtypes
+from fnx.lowering.ir import walk
+from fnx.lowering.target import processor
 
 BFLOAT16 = dtypes.bfloat16
 DTYPES = [np.float64, np.float32, np.int32, np.int8, np.uint16, np.complex128, np.float16, BFLOAT16]
@@ -134,6 +137,20 @@ def test_wide_channels_overlap_tiles():
     """Lanes in pairs of vectors, with an overlapping last tile in every axis."""
     f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)
     same(f, numbers((1, 17, 19, 7), np.float32), numbers((2, 3, 7, 104), np.float32, 1))
+
+
+@pytest.mark.parametrize("channels", [16, 64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_accumulators_fit_in_registers_with_what_they_are_made_of(channels, dtype):
+    """Those that do not are stored and loaded again in each round of the innermost loop."""
+    f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)
+    x, w = numbers((1, 20, 20, 8), dtype), numbers((3, 3, 8, channels), dtype, 1)
+    written = set().union(*(walk.all_writes(s) for s in program(f, x, w).body))
+    rows = [b for b in written if b.space == "stack"]
+    held = sum(b.size for b in rows) * 8 * np.dtype(dtype).itemsize
+    room = processor.vector_bits() * processor.vector_registers()
+    assert len(rows) > 1
+    assert room / 3 <= held <= 3 * room / 4
 
 
 # --- reductions --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.target import processor
 
 from . import fuse, views
 from .values import Handle, Registers, Shape, Stored
@@ -23,7 +24,7 @@ from .values import Handle, Registers, Shape, Stored
 if TYPE_CHECKING:
     from .builder import Builder
 
-_BLOCK = 12  # accumulators, each at most two vectors
+_ROWS = 12  # of a tile at most, each of one or two vectors
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Plan:
 def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     inner = tuple(_merged(sorted(axes[kept:], key=lambda a: (-a.left, -a.right))))
     outer = _merged(sorted(axes[:kept], key=lambda a: (-a.out, -a.left)))
-    width = fuse.VECTOR // itemsize(dtype)
+    width = processor.vector_bits() // (8 * itemsize(dtype))
     one = Axis(1, 0, 0, 1)
     lane = max(outer, key=lambda a: _worth(a, width), default=one)
     columns = [a for a in outer if a.left == 0 and a.size > 1]
@@ -170,7 +171,9 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
         lane = one
     lanes = _lanes(lane.size, width, packs)
     rest = tuple(a for a in outer if a is not lane)
-    return Plan(rest, inner, lane, lanes, _tile(rest, lane), packs)
+    # A quarter of the registers is for what is read.
+    room = 3 * processor.vector_registers() // 4 // -(-lanes // width)
+    return Plan(rest, inner, lane, lanes, _tile(rest, lane, min(room, _ROWS)), packs)
 
 
 def _worth(a: Axis, width: int) -> int:
@@ -193,14 +196,13 @@ def _lanes(n: int, width: int, packs: bool) -> int:
     return power if power == n or not packs else 2 * power
 
 
-def _tile(rest: tuple[Axis, ...], lane: Axis) -> tuple[tuple[Axis, int], ...]:
+def _tile(rest: tuple[Axis, ...], lane: Axis, room: int) -> tuple[tuple[Axis, int], ...]:
     """Steps along one or two axes, best along which the vector that is loaded stays the same."""
 
     def reuses(a: Axis) -> bool:
         return (a.left if lane.left else a.right) == 0 or (a.left if lane.right else a.right) == 0
 
     found: list[tuple[Axis, int]] = []
-    room = _BLOCK
     for a in sorted(rest, key=lambda a: (reuses(a), a.size), reverse=True):
         if room < 2 or len(found) == 2 or not reuses(a):
             break
@@ -269,7 +271,8 @@ def _emit(
     builder: "Builder", plan: Plan, left: Source, right: Source, stored: Stored, out: Handle
 ) -> None:
     lanes, points = plan.lanes, plan.points
-    acc = builder.new_stack(out.dtype, len(points) * lanes)
+    # Each row has a buffer of its own: LLVM need not find out that they are apart.
+    acc = [builder.new_stack(out.dtype, lanes) for _ in points]
     starts = [left.base, right.base, stored.base]
     loops: list[tuple[Expr, int]] = []
     steps = dict(plan.tile)
@@ -282,7 +285,7 @@ def _emit(
             at = scalar.apply("min", at, scalar.size(a.size - own))
         for k, stride in enumerate((a.left, a.right, a.out)):
             starts[k] = scalar.add(starts[k], scalar.mul(at, scalar.size(stride)))
-    body = [_cleared(acc, lanes, len(points), out.dtype)]
+    body = [_cleared(acc, lanes, out.dtype)]
     body += _sums(plan, points, acc, left, right, starts, out.dtype)
     body.append(_written(plan, points, acc, stored.buffer, starts[2], out.dtype))
     for i, n in reversed(loops):
@@ -302,12 +305,9 @@ def _lane_loop(lanes: int, make: object) -> Loop:
     return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
 
 
-def _cleared(acc: Buffer, lanes: int, rows: int, dtype: str) -> Stmt:
+def _cleared(acc: list[Buffer], lanes: int, dtype: str) -> Stmt:
     zero = scalar.const(0, dtype)
-    return _lane_loop(
-        lanes,
-        lambda lane: [Store(acc, _plus(lane, t * lanes), zero) for t in range(rows)],
-    )
+    return _lane_loop(lanes, lambda lane: [Store(row, lane, zero) for row in acc])
 
 
 def _plus(e: Expr, n: int) -> Expr:
@@ -318,7 +318,7 @@ def _plus(e: Expr, n: int) -> Expr:
 def _sums(
     plan: Plan,
     points: list[tuple[int, int, int]],
-    acc: Buffer,
+    acc: list[Buffer],
     left: Source,
     right: Source,
     starts: list[Expr],
@@ -334,14 +334,13 @@ def _sums(
 
     def add(lane: Expr) -> list[Stmt]:
         stmts: list[Stmt] = []
-        for t, (dx, dy, _) in enumerate(points):
+        for row, (dx, dy, _) in zip(acc, points, strict=True):
             a = _plus(scalar.add(x, lane) if plan.lane.left else x, dx)
             b = _plus(scalar.add(y, lane) if plan.lane.right else y, dy)
             product = scalar.mul(
                 scalar.load(left.buffer, a, dtype), scalar.load(right.buffer, b, dtype)
             )
-            place = _plus(lane, t * plan.lanes)
-            stmts.append(Store(acc, place, scalar.add(scalar.load(acc, place, dtype), product)))
+            stmts.append(Store(row, lane, scalar.add(scalar.load(row, lane, dtype), product)))
         return stmts
 
     body: list[Stmt] = [_lane_loop(plan.lanes, add)]
@@ -353,7 +352,7 @@ def _sums(
 def _written(
     plan: Plan,
     points: list[tuple[int, int, int]],
-    acc: Buffer,
+    acc: list[Buffer],
     buffer: Buffer,
     start: Expr,
     dtype: str,
@@ -363,8 +362,8 @@ def _written(
     def put(lane: Expr) -> list[Stmt]:
         at = scalar.add(start, scalar.mul(lane, scalar.size(plan.lane.out)))
         return [
-            Store(buffer, _plus(at, dz), scalar.load(acc, _plus(lane, t * plan.lanes), dtype))
-            for t, (_, _, dz) in enumerate(points)
+            Store(buffer, _plus(at, dz), scalar.load(row, lane, dtype))
+            for row, (_, _, dz) in zip(acc, points, strict=True)
         ]
 
     lanes = min(plan.lanes, plan.lane.size)

@@ -50,6 +50,13 @@ def vector_bits() -> int:
     return 256 if "+avx2" in _features() else 128
 
 
+def vector_registers() -> int:
+    """How many vectors this CPU's registers hold."""
+    import platform
+
+    return 32 if vector_bits() == 512 or platform.machine() in ("aarch64", "arm64") else 16
+
+
 def has_fma() -> bool:
     """Whether this CPU has fused multiplications and additions; if not, a slow function does them."""
     import platform
