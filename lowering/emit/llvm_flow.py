@@ -18,6 +18,7 @@ from .packs import Packs
 
 _NUMBERS = ("const", "literal")
 _WHOLE = (4, 8, 16)  # rounds that are whole vectors
+_LOOPS = (kernel.Loop, kernel.While)
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
 
@@ -172,7 +173,8 @@ class Flow(Function):
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
         group = number if s.vector else None
-        facts = self.module.loop(number, group, s.unroll, _is_whole(s), len(dtypes))
+        whole, rolled = _is_whole(s), _is_rolled(s)
+        facts = self.module.loop(number, group, s.unroll, whole, rolled, carries=len(dtypes))
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
         self.fill(at, carried, dtypes, [(before, init), (end, yields)])
@@ -292,6 +294,15 @@ def _is_whole(s: kernel.Loop) -> bool:
     """Whether a loop is one of whole vectors, after which no round is left."""
     known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
     return known and s.vector and s.unroll == 1
+
+
+def _is_rolled(s: kernel.Loop) -> bool:
+    """Whether LLVM need not write several rounds one after the other, if it does not know how many.
+
+    Of a vector loop the vectoriser has several vectors under way; and around other loops it would
+    make long code for little, except where these are single vectors of a long row.
+    """
+    return s.vector or not s.vectors and any(isinstance(x, _LOOPS) for x in s.body)
 
 
 def _becomes_vector(s: kernel.Loop) -> bool:

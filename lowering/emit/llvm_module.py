@@ -77,13 +77,20 @@ class Module:
         return self._meta(("groups", numbers), f"!{{{', '.join(single)}}}")
 
     def loop(
-        self, number: int, group: int | None, unroll: int, whole: bool = False, carries: int = 0
+        self,
+        number: int,
+        group: int | None,
+        unroll: int,
+        whole: bool = False,
+        rolled: bool = False,
+        carries: int = 0,
     ) -> str:
         """What is said of a loop, or nothing.
 
         `whole`: nothing is left for a loop of the rest. Without this LLVM keeps some of the rounds for
         one, where it reads every third element, say, as vectors of which it drops two thirds: the
         last of them would go beyond what the loop reads.
+        `rolled`: rounds are unrolled only where all of them are.
         """
         facts = []
         if group is not None:
@@ -92,6 +99,8 @@ class Module:
             facts.append(self._meta(("parallel", group), parallel))
         if unroll == 1:
             facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
+        elif rolled and not unroll:
+            facts.append(self._meta("rolled", '!{!"llvm.loop.unroll.runtime.disable"}'))
         if whole:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))

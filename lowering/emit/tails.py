@@ -54,7 +54,7 @@ def whole(loop: Loop) -> Loop:
     new = replacing({loop.index: scalar.add(start, lane)})
     body = [walk.rewritten(s, new) for s in stores]
     inner = Loop(lane, width, body, vector=True, unroll=1)
-    return Loop(number, vectors, [inner], parallel=loop.parallel)
+    return Loop(number, vectors, [inner], parallel=loop.parallel, vectors=True)
 
 
 def _is_known(extent: Expr) -> bool:

@@ -94,7 +94,7 @@ class Loop(Stmt):
     rounds are independent and worth sharing out. `poll` asks the control block now and then
     whether to stop. `vector` says that rounds are independent (no store of one is read by another).
     `reverse` runs from the last index to the first. `unroll` is a hint: 1 means that the loop is
-    better left to the vectoriser.
+    better left to the vectoriser. `vectors` says that a round is one vector of a row.
     """
 
     index: Expr
@@ -109,6 +109,7 @@ class Loop(Stmt):
     poll: bool = False
     reverse: bool = False
     unroll: int = 0
+    vectors: bool = False
 
 
 @dataclass(eq=False)
