@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LONG = 48  # rounds
 STATE = 1 << 9  # bytes stored for each round
-TOTAL = 1 << 16  # bytes stored for all of them
+TOTAL = 1 << 20  # bytes stored for all of them: fewer stay in a cache of the core
 AGAIN = 1.5  # bytes of computing again, for a byte stored
 
 

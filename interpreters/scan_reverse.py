@@ -17,6 +17,7 @@ from fnx.ops.permute import Rev
 
 from .call import given, only, spread, undefined
 from .linearize import Known, backward_jaxpr
+from .outer_sums import stacked
 from .residuals import Split
 from .rewrite import live, reaching, with_zeros
 from .trace import trace_closed
@@ -175,12 +176,30 @@ def transpose_linear(
     skip = undo.count if undo else 0
     known_c = [a for a, lin in zip(scan.parts(args)[0], consts) if not lin]
     known_x = [a for a, lin in zip(scan.parts(args)[2][skip:], xs[skip:]) if not lin]
-    back = replace(scan.with_jaxpr(jaxpr, len(known_c), len(start)), reverse=not scan.reverse)
-    outs = back(*known_c, *start, *known_x, *only(ys, ct_ys))
+    rows = (*known_x, *only(ys, ct_ys))
+    outs = _with_sums(scan, jaxpr, known_c, start, n, rows)
     found = (*spread(summed, outs[:n]), *spread(nonzero, outs[n:m]))
     found += spread(xs, spread(mask_xs, outs[len(start) :]))
     cts = tuple([ct if isinstance(a, Undefined) else None for ct, a in zip(found, args)])
     return cts, outs[m : len(start)]
+
+
+def _with_sums(
+    scan: "Scan", jaxpr: Jaxpr, consts: Sequence, start: Sequence, sums: int, rows: Sequence
+) -> tuple:
+    """The results of a transposed loop; its first carries are sums that begin with zeros."""
+    found = None
+    if not (scan.counted or scan.lanes or scan.effects):
+        found = stacked(jaxpr, len(consts), sums, len(start), scan.length)
+    if found is None:
+        back = scan.with_jaxpr(jaxpr, len(consts), len(start))
+        return replace(back, reverse=not scan.reverse)(*consts, *start, *rows)
+    kept = [s for s, terms in zip(start, found.terms) if terms is None]
+    start = [*kept, *start[sums:]]
+    back = scan.with_jaxpr(found.jaxpr, len(consts), len(start))
+    outs = replace(back, reverse=not scan.reverse)(*consts, *start, *rows)
+    end = len(outs) - found.count
+    return (*found.totals(outs[: len(kept)], outs[end:], rows), *outs[len(kept) : end])
 
 
 def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:

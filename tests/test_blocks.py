@@ -158,7 +158,7 @@ def test_callbacks_are_called_once_for_each_round(small):
 
 def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed():
     """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
-    n = 120
+    n = 400
     index = np.arange(n)
 
     def durbin(r):

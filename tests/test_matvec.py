@@ -81,3 +81,16 @@ def test_products_of_programs_use_it():
     assert "fnx_gemv_float64" in compiled.as_text("kernel")
     for got, want in zip(compiled.compile()(a, x, y), f(a, x, y), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_it_multiplies_what_is_long_enough_to_be_read_in_vectors(dtype):
+    """A matrix of few rows, too: loops would add up number by number what lies side by side."""
+    a, x, y = np.ones((14, 56), dtype), np.arange(56, dtype=dtype), np.arange(14, dtype=dtype)
+    a[3, 5] = 2
+    f = lambda a, x: (a @ x, x @ a.T)
+    lowered = jax.jit(f).lower(a, x)
+    assert lowered.as_text("kernel").count(f"fnx_gemv_{dtype}") == 2
+    for got in lowered.compile()(a, x):
+        np.testing.assert_array_equal(got, a @ x)
+    assert "fnx_gemv" not in jax.jit(jnp.matmul).lower(y, a[:, :14]).as_text("kernel")
