@@ -10,7 +10,8 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.numpy import indexing, ufuncs
-from fnx.numpy.indexing import Plan, box_of, index_vectors, windows
+from fnx.numpy.index_plan import Plan, plan
+from fnx.numpy.indexing import box_of, index_vectors, windows
 from fnx.numpy.util import (
     PYTHON,
     Shape,
@@ -103,7 +104,7 @@ class AtIndex:
         if mode is None:
             return indexing.getitem(self.array, self.index)
         flags = (indices_are_sorted, unique_indices)
-        made = indexing.plan(self.array.shape, self.index)
+        made = plan(self.array.shape, self.index)
         return indexing.read(self.array, made, mode, fill_value, flags)
 
     def set(self, values, **options):
@@ -175,13 +176,13 @@ class AtIndex:
 
 def _named_once(x: Array, index: Any) -> bool:
     """Whether it is plain that an index names no element twice."""
-    entries = indexing.plan(x.shape, index).entries
+    entries = plan(x.shape, index).entries
     return not any([isinstance(e, (Array, np.ndarray)) and e.size != 1 for e in entries])
 
 
 def _flat_places(x: Array, index: Any) -> Array | None:
     """The flat positions that an index names, beyond the end if there are none; None if it repeats none."""
-    p = indexing.plan(x.shape, index)
+    p = plan(x.shape, index)
     if not p.has_arrays:
         return None
     flat = ConcreteArray(np.arange(x.size).reshape(x.shape))
@@ -235,7 +236,7 @@ def update(
     mask = _mask_of(x, index)
     if mask is not None and not y.shape:
         return select(mask, _COMBINE[kind](x, broadcast_to(y, x.shape)), x)
-    p = indexing.plan(x.shape, index)
+    p = plan(x.shape, index)
     if all(
         [
             isinstance(e, slice) or (type(e) is int and 0 <= e < n)

@@ -11,7 +11,7 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import indexing, ufuncs
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
-from fnx.numpy.indexing import BadIndex, Plan, wrap
+from fnx.numpy.index_plan import BadIndex, Plan, wrap
 from fnx.numpy.places import need_known, nonzero
 from fnx.numpy.shapes import ravel, reshape
 from fnx.numpy.util import (

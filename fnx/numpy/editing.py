@@ -11,7 +11,7 @@ from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, take_static
 from fnx.numpy.creation import array
-from fnx.numpy.indexing import wrap
+from fnx.numpy.index_plan import wrap
 from fnx.numpy.places import need_known
 from fnx.numpy.ranges import arange
 from fnx.numpy.reduce import sum as sum_

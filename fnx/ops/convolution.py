@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.primitive import Primitive, Undefined
-from fnx.core.recipe import Call, Fold, Operand, Products, Recipe
+from fnx.core.recipe import Call, Operand, Recipe
 from fnx.core.records import dataclass
+from fnx.ops import conv_recipes
 from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis, zeros
 from fnx.ops.broadcast import Broadcast
 from fnx.ops.compose import Program
@@ -27,7 +27,6 @@ from fnx.ops.conv_layout import (
     dilated,
     feature_groups,
     permuted,
-    placed,
     unpermuted,
 )
 from fnx.ops.join import Concatenate
@@ -304,8 +303,8 @@ class ConvGeneralDilated(Primitive):
             return self._in_steps(x, w, sums, aval.dtype)
         products = aval.size * prod(w.shape) // max(w.shape[self.dimension_numbers.rhs_spec[0]], 1)
         if products and (products <= _FEW or dtypes.is_complex(sums)):
-            return self._fold(x, w, aval)
-        return self._products(x, w, aval)
+            return conv_recipes.fold(self, x, w, aval)
+        return conv_recipes.products(self, x, w, aval)
 
     def _in_steps(self, x: Operand, w: Operand, sums: np.dtype, out: np.dtype) -> Recipe:
         """Operands in the dtype of the sums, lhs with its holes and edges; the sums; their rounding."""
@@ -365,72 +364,6 @@ class ConvGeneralDilated(Primitive):
             prim = self._with(padding=tuple(padding), lhs_dilation=tuple(holes))
             phases.append(prim._sums(p, x, part))
         return _woven(p, phases, os[2 + d], total)
-
-    def _kept(self, aval: ShapedArray) -> Shape:
-        """The axes of the result, canonical: group, batch, space, features of a group."""
-        batch, features, *space = (aval.shape[a] for a in self.dimension_numbers.out_spec)
-        return (self.groups, batch, *space, features // self.groups)
-
-    def _points(self, x: Operand, w: Operand, aval: ShapedArray) -> tuple:
-        """Where, for an index of `_kept` and one of kernel and channel, the three arrays are."""
-        xs, ws, os = self.dimension_numbers
-        _, batches, *_, features = self._kept(aval)
-        n, channels = len(aval.shape) + 1, w.shape[ws[1]]
-
-        def group_of(index: tuple, size: int, at: expr.Expr) -> expr.Expr:
-            return expr.add(expr.mul(index[0], expr.size(size)), at)
-
-        def left(*index: expr.Expr) -> expr.Expr:
-            batch, channel = index[1], index[-1]
-            if self.batch_group_count > 1:
-                batch = group_of(index, batches, batch)
-            elif self.feature_group_count > 1:
-                channel = group_of(index, channels, channel)
-            spots = [
-                expr.add(expr.mul(p, expr.size(s)), expr.mul(k, expr.size(d)))
-                for p, k, s, d in zip(
-                    index[2 : n - 1], index[n:-1], self.window_strides, self.rhs_dilation,
-                    strict=True,
-                )
-            ]  # fmt: skip
-            return x(*placed(xs, (batch, channel, *spots)))
-
-        def right(*index: expr.Expr) -> expr.Expr:
-            out = group_of(index, features, index[n - 1])
-            return w(*placed(ws, (out, index[-1], *index[n:-1])))
-
-        def place(*index: expr.Expr) -> tuple[expr.Expr, ...]:
-            out = group_of(index, features, index[-1])
-            return tuple(placed(os, (index[1], out, *index[2:-1])))
-
-        return left, right, place
-
-    def _products(self, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
-        kept, ws = self._kept(aval), self.dimension_numbers.rhs_spec
-        shape = (*kept, *(w.shape[a] for a in ws[2:]), w.shape[ws[1]])
-        return Products((x, w), shape, len(kept), *self._points(x, w, aval))
-
-    def _fold(self, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
-        """Few or complex numbers."""
-        _, ws, os = self.dimension_numbers
-        left, right, _ = self._points(x, w, aval)
-        inner = (*(w.shape[a] for a in ws[2:]), w.shape[ws[1]])
-        n, features = len(aval.shape), self._kept(aval)[-1]
-
-        def fn(*index: expr.Expr) -> tuple[expr.Expr, ...]:
-            batch, out, *at = (index[a] for a in os)
-            group, feature = expr.divmod_size(out, features)
-            point = (group, batch, *at, feature, *index[n:])
-            return (expr.mul(left(*point), right(*point)),)
-
-        return Fold(
-            (*aval.shape, *inner),
-            tuple(range(n, n + len(inner))),
-            (expr.const(0, x.dtype),),
-            fn,
-            lambda acc, new: (expr.add(acc[0], new[0]),),
-            reassociate=True,
-        )
 
 
 _FEW = 512  # products that are not worth the tiles of a large nest

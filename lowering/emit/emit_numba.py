@@ -11,24 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import scalar
 from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.formats import KIND
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
-from fnx.lowering.ir.known import Known
 
-from . import expand
 from . import numba_scalar as ns
-
-_WIDE = 76  # characters after which an expression gets a name
-_FORMULAS = {
-    "half_bits": ("float32", expand.half_bits),
-    "half_value": ("uint16", expand.half_value),
-    "bfloat_bits": ("float32", expand.bfloat_bits),
-    "bfloat_value": ("uint16", expand.bfloat_value),
-}
+from .numba_printer import Module, Printer, bare, stem_of
 
 
 @dataclass(eq=False)
@@ -60,7 +50,7 @@ class Printed:
 
 def emit(program: Program) -> Printed:
     """The source of a program."""
-    module = _Module()
+    module = Module()
     code = Code(module, _uses(program))
     names = [code.buffer(b) for b in (*program.inputs, *program.outputs)]
     for b in walk.buffers(program.body):
@@ -118,145 +108,10 @@ def _uses(program: Program) -> Counter:
     return uses
 
 
-class _Module:
-    """What a source has beside its main function."""
-
-    def __init__(self) -> None:
-        self.functions: dict[str, str] = {}
-        self.runtime: set[str] = set()
-        self.callbacks: list[Any] = []
-
-
-class Printer(Known):
-    """Expressions as text; values that are used more than once become variables."""
-
-    def __init__(self, module: _Module, uses: Counter):
-        super().__init__()
-        self.module, self.uses = module, uses
-        self.lines: list[str] = []
-        self.depth = 1
-        self.count = 0
-        self.indices: set[Expr] = set()
-
-    def put(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    def fresh(self, stem: str) -> str:
-        self.count += 1
-        return f"{stem}{self.count - 1}"
-
-    # --- expressions ----------------------------------------------------------------------------
-
-    def evaluated(self, e: Expr) -> str:
-        if e.op in ("const", "size", "literal"):
-            return ns.number(e, bare=False)
-        text = ns.form(e.op, e.args[0].dtype, e.dtype)(self, e)
-        if self.uses[e] > 1 or len(text) > _WIDE:
-            return self.assigned(text)
-        return text
-
-    def assigned(self, text: str) -> str:
-        """A variable that holds the value, unless it is one already."""
-        if text.isidentifier():
-            return text
-        name = self.fresh("t")
-        self.put(f"{name} = {_bare(text)}")
-        return name
-
-    def inline(self, e: Expr) -> str:
-        """The text of an expression that stands for another one."""
-        for a in _parts(e):
-            self.uses[a] += sum(a is x for x in e.args) or 1
-        return self.value(e)
-
-    def operands(self, e: Expr, bare: bool = True) -> list[str]:
-        """The operands' texts; numbers without dtype if another operand fixes it."""
-        constant = [a.op in ("const", "size", "literal") for a in e.args]
-        if e.op == "load":
-            constant.append(False)
-        bare = bare and not all(constant)
-        return [
-            ns.number(a, bare=True) if c and bare else self.memo[a]
-            for a, c in zip(e.args, constant, strict=False)
-        ]
-
-    def is_index(self, e: Expr) -> bool:
-        """Surely not negative: made of loop indices and sizes."""
-        if e.op in ("size", "const"):
-            return e.attr >= 0
-        if e.op == "var":
-            return e in self.indices
-        return e.op in ("add", "mul", "div", "rem") and all(map(self.is_index, e.args))
-
-    def index(self, e: Expr) -> str:
-        return ns.number(e, bare=True) if e.op in ("const", "size") else self.value(e)
-
-    def buffer(self, b: Buffer) -> str:
-        raise NotImplementedError
-
-    # --- functions ------------------------------------------------------------------------------
-
-    def has_function(self, name: str) -> bool:
-        return name in self.module.functions
-
-    def add_function(self, name: str, text: str) -> None:
-        self.module.functions[name] = text
-
-    def formula(self, name: str) -> str:
-        """The function of a conversion of 16-bit formats."""
-        dtype, build = _FORMULAS[name]
-        return self._define(name, [scalar.var(dtype)], build)
-
-    def function(self, op: str, dtype: str) -> str:
-        """The function of an operation that has one of its own."""
-        variables = [scalar.var(dtype) for _ in range(2 if op in scalar.BINARY else 1)]
-        return self._define(f"{op}_{dtype}", variables, lambda *v: expand.body(op, dtype, list(v)))
-
-    def _define(self, name: str, variables: list[Expr], build: Any) -> str:
-        if not self.has_function(name):
-            root = build(*variables)
-            code = Printer(self.module, Counter(_all_operands(root)))
-            arguments = ["x", "y"][: len(variables)]
-            for v, argument in zip(variables, arguments, strict=True):
-                code.memo[v] = argument
-            result = code.value(root)
-            lines = [f"def {name}({', '.join(arguments)}):", *code.lines]
-            self.add_function(name, "\n".join([*lines, f"    return {_bare(result)}"]))
-        return name
-
-
-def _bare(text: str) -> str:
-    """Without parentheses around the whole."""
-    if not (text[0] == "(" and text[-1] == ")"):
-        return text
-    level = 0
-    for k, c in enumerate(text):
-        level += (c == "(") - (c == ")")
-        if not level and k < len(text) - 1:
-            return text
-    return text[1:-1]
-
-
-def _parts(root: Expr) -> list[Expr]:
-    seen: dict[Expr, None] = {}
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        for a in e.args:
-            if a not in seen:
-                seen[a] = None
-                stack.append(a)
-    return list(seen)
-
-
-def _all_operands(root: Expr) -> list[Expr]:
-    return [a for e in (root, *_parts(root)) for a in e.args]
-
-
 class Code(Printer):
     """The main function: statements."""
 
-    def __init__(self, module: _Module, uses: Counter):
+    def __init__(self, module: Module, uses: Counter):
         super().__init__(module, uses)
         self.names: dict[Buffer, str] = {}
         self.taken: set[str] = set()
@@ -281,7 +136,7 @@ class Code(Printer):
 
     def named(self, variables: Sequence[Expr]) -> list[str]:
         """Python variables for variables of the IR."""
-        return [self.fresh(_stem(v)) for v in variables]
+        return [self.fresh(stem_of(v)) for v in variables]
 
     def bind_all(self, variables: Sequence[Expr], names: Sequence[str]) -> None:
         for v, name in zip(variables, names, strict=True):
@@ -293,10 +148,10 @@ class Code(Printer):
         pairs = [(n, t) for n, t in zip(names, texts, strict=True) if n != t]
         if any(n in t for n, _ in pairs for _, t in pairs) and len(pairs) > 1:
             left, right = zip(*pairs, strict=True)
-            self.put(f"{', '.join(left)} = {', '.join(map(_bare, right))}")
+            self.put(f"{', '.join(left)} = {', '.join(map(bare, right))}")
             return
         for n, t in pairs:
-            self.put(f"{n} = {_bare(t)}")
+            self.put(f"{n} = {bare(t)}")
 
     # --- statements -----------------------------------------------------------------------------
 
@@ -315,7 +170,7 @@ class Code(Printer):
         index, value = self.index(s.index), self.value(s.value)
         if KIND[s.buffer.dtype] == "h":
             value = ns.to_bits(self, value, s.buffer.dtype)
-        self.put(f"{self.buffer(s.buffer)}[{_bare(index)}] = {_bare(value)}")
+        self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
         self.kill(s.buffer)
 
     def loop(self, s: kernel.Loop) -> None:
@@ -324,7 +179,7 @@ class Code(Printer):
         self.set(names, s.init)
         self.before(s)
         index = self.fresh("i")
-        rounds = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({_bare(extent)})"
+        rounds = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
         marks = [w for w in ("parallel", "vector", "reassociate") if getattr(s, w)]
         self.put(f"for {index} in {rounds}:" + (f"  # {', '.join(marks)}" if marks else ""))
         self.depth += 1
@@ -363,7 +218,7 @@ class Code(Printer):
         names = self.named(s.results)
         self.before(s)
         for head, body, values in (
-            (f"if {_bare(cond)}:", s.then, s.on_true),
+            (f"if {bare(cond)}:", s.then, s.on_true),
             ("else:", s.orelse, s.on_false),
         ):
             self.put(head)
@@ -399,17 +254,17 @@ class Code(Printer):
         count, value, first = self.index(s.count), self.value(s.value), self.index(s.target.index)
         if KIND[s.target.buffer.dtype] == "h":
             value = ns.to_bits(self, value, s.target.buffer.dtype)
-        self.put(f"{self.buffer(s.target.buffer)}[{_range(first, count)}] = {_bare(value)}")
+        self.put(f"{self.buffer(s.target.buffer)}[{_range(first, count)}] = {bare(value)}")
         self.kill(s.target.buffer)
 
     def library(self, s: kernel.CallLibrary) -> None:
         self.module.runtime.add("library")
         texts = [
-            f"({self.buffer(a.buffer)}, {_bare(self.index(a.index))})"
+            f"({self.buffer(a.buffer)}, {bare(self.index(a.index))})"
             if isinstance(a, Ref)
             else repr(a.symbol)
             if isinstance(a, kernel.Address)
-            else f"{ns.NUMPY[a.dtype]}({_bare(self.value(a))})"
+            else f"{ns.NUMPY[a.dtype]}({bare(self.value(a))})"
             for a in s.args
         ]
         result = repr(s.result.dtype) if s.result is not None else None
@@ -428,7 +283,7 @@ class Code(Printer):
         self.module.callbacks.append(s.callback)
         sides = [
             ", ".join(
-                f"({self.buffer(r.buffer)}, {_bare(self.index(r.index))}, {shape}, {dtype!r})"
+                f"({self.buffer(r.buffer)}, {bare(self.index(r.index))}, {shape}, {dtype!r})"
                 for r, shape, dtype in side
             )
             for side in (s.inputs, s.outputs)
@@ -448,15 +303,10 @@ class Code(Printer):
         self.bind_all(s.results, found)
 
 
-def _stem(v: Expr) -> str:
-    stem = "".join(c for c in str(v.attr).rstrip("0123456789") if c.isalnum())
-    return stem if stem.isidentifier() and stem not in ("i", "t", "np", "math") else "v"
-
-
 def _range(first: str, count: str) -> str:
     if first in ("0", "np.int64(0)"):
-        return f":{_bare(count)}"
-    return f"{_bare(first)} : {first} + {count}"
+        return f":{bare(count)}"
+    return f"{bare(first)} : {first} + {count}"
 
 
 _PRINT: dict[type, Any] = {

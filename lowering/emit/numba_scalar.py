@@ -15,7 +15,7 @@ from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded, wrapped
 from . import expand
 
 if TYPE_CHECKING:
-    from .emit_numba import Printer
+    from .numba_printer import Printer
 
 NUMPY = {d: f"np.{d}" for d in KIND} | {"bool": "np.bool_"}
 NUMPY |= {"float16": "np.float32", "bfloat16": "np.float32"}  # as they are computed
