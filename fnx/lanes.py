@@ -8,6 +8,7 @@ import numpy as np
 from fnx import tree_util
 from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
+from fnx.core.lanes import Lanes
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
 from fnx.numpy.keyed import is_keys
@@ -123,7 +124,7 @@ def map_lanes(
         return arrays
 
     devices = what == "pmap"
-    lanes = batching.Lanes(size, axis_name, devices) if devices or axis_name is not None else size
+    lanes = Lanes(size, axis_name, devices) if devices or axis_name is not None else size
     outs, found = batching.batch(flat, lanes, leaves, axes)
     dummy = tree_util.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")

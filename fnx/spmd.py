@@ -10,8 +10,9 @@ from typing import Any
 from fnx import tree_util
 from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.lanes import Lanes
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
-from fnx.interpreters.batching import Lanes, batch
+from fnx.interpreters.batching import batch
 from fnx.jitted import Jitted, jit
 from fnx.lanes import map_lanes, place_result
 from fnx.ops.basic import broadcast_axis, move_axis, reshape, slice_axis

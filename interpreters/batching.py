@@ -7,6 +7,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
+from fnx.core.lanes import are_devices, axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.core.source import user_source
@@ -32,18 +33,6 @@ class BatchTracer(Tracer):
         return self._aval
 
 
-class Lanes(int):
-    """A number of lanes that knows the name of their axis; batch rules hand it on where they got it."""
-
-    name: Hashable
-    devices: bool  # whether each lane is one
-
-    def __new__(cls, size: int, name: Hashable, devices: bool = False) -> "Lanes":
-        self = super().__new__(cls, size)
-        self.name, self.devices = name, devices
-        return self
-
-
 class Batch(Interpreter):
     """Applies `batch` rules to values that have lanes, and to collectives over its named axis."""
 
@@ -52,7 +41,7 @@ class Batch(Interpreter):
     def __init__(self, parent: Interpreter, size: int):
         self.parent: Interpreter = parent
         self.size = size
-        self.axis_name = getattr(size, "name", None)
+        self.axis_name = axis_name_of(size)
         self.source = user_source()
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
@@ -139,8 +128,8 @@ def batch_jaxpr(
     Results marked in `force` (True: all) get lanes even where all would be equal.
     """
     forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
-    # Lanes with a name are equal to their number, but a jaxpr for them is another one.
-    kind = getattr(size, "name", None), getattr(size, "devices", False)
+    # Lanes with a name are equal to their number, but the jaxpr for them is another one.
+    kind = axis_name_of(size), are_devices(size)
     return _batched(jaxpr, size, kind, batched, forced)
 
 

@@ -14,6 +14,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, UnboundAxis
 from fnx.core.interpreter import Interpreter, current
+from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.ops.basic import convert, full, move_axis, reshape, scalar, slice_axis
@@ -110,7 +111,7 @@ class Collective(Primitive):
         raise unbound(self.axis_names[0])
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        name = getattr(size, "name", None)
+        name = axis_name_of(size)
         if name is None or name not in self.axis_names:
             return (self.beside()(move_axis(args[0], axes[0], 0)),), (0,)
         x = place_axis(size, args[0], axes[0], 0)
@@ -175,7 +176,7 @@ class PSum(Collective, Linear):
 
 def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, tuple]:
     """The batch rule of reductions, which may be over several names."""
-    name = getattr(size, "name", None)
+    name = axis_name_of(size)
     if name is None or name not in prim.axes:
         return (prim(x),), (axis,)
     if prim.axis_index_groups is not None:

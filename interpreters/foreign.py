@@ -16,6 +16,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule, TypeMismatch
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive as Rules
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
@@ -256,7 +257,7 @@ class Foreign(Rules):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         rule = self._rule(fancy_primitive_batchers, "Batching")
-        data = AxisData(getattr(size, "name", None), int(size))
+        data = AxisData(axis_name_of(size), int(size))
         outs, where = rule(data, args, axes, **self.given)
         many = tuple([as_array(o) for o in self._many(outs, "a batching rule")])
         if not self.multiple_results:

@@ -14,6 +14,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
 from fnx.ops.basic import zeros
@@ -45,8 +46,7 @@ def may_part(prim: Primitive, size: int) -> bool:
     They may not if they speak to each other, to the user, or to Python, which would be called for
     each lane.
     """
-    name = getattr(size, "name", None)
-    if name is not None and name in axis_names(prim):
+    if axis_name_of(size) is not None and axis_name_of(size) in axis_names(prim):
         return False
     return not prim.effects and not any([_calls_host(j) for j in subjaxprs(prim)])
 

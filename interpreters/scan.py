@@ -16,6 +16,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.core.records import dataclass
@@ -279,7 +280,9 @@ class Scan(Primitive):
     # --- vmap, dead code ------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        if self.lanes and getattr(size, "name", self) not in axis_names(self):
+        if self.lanes and (
+            axis_name_of(size) is None or axis_name_of(size) not in axis_names(self)
+        ):
             return self._more_lanes(size, args, axes)
         if self.counted and axes[0] is not None:
             return batch_of_counts(self, size, args, axes)

@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule, ShapeError
 from fnx.core.interpreter import evaluate, use
+from fnx.core.lanes import are_devices
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
 from fnx.core.records import dataclass
@@ -77,7 +78,7 @@ class Callback(Primitive):
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         method = self.vmap_method
-        if method is None and getattr(size, "devices", False):
+        if method is None and are_devices(size):
             method = "sequential"  # each device of a pmap calls for itself
         if method is None:
             raise MissingRule(
