@@ -111,9 +111,7 @@ def _summed(
     eqns = list(forward.eqns)
     results, residuals = list(forward.outs[:n]), list(forward.outs[n:])
     consts, carry, xs = scan.parts(forward.inputs)
-    maker = makers(eqns)
-    found = [_sum(eqns, maker, k, carry[k], results[k]) for k in large]
-    sums = [s for s in found if s is not None and _small(s, scan.length)]
+    sums = _sums(scan, eqns, carry, results, large)
     places = {v: (s, j) for s in sums for j, v in enumerate(s.versions)}
     read = {linear.inputs[k]: places[v] for k, v in enumerate(residuals) if v in places}  # type: ignore
     sums = [s for s in sums if any(s is t for t, _ in read.values())]
@@ -139,27 +137,36 @@ def _summed(
     hand = {v for v in inputs if v not in dear}
     changing = dependent(eqns, [*carry, *xs])
     invariant = {v for e in eqns for v in e.outs if v not in changing}
-    wanted = outs[n:]
-    stored, _ = choose(eqns, results, wanted, hand | set(vectors), dear, invariant, (), True)
+    stored, _ = choose(eqns, results, outs[n:], hand | set(vectors), dear, invariant, (), True)
     stored = list(dict.fromkeys([*vectors, *stored]))
     if any(v.aval.shape == s.versions[0].aval.shape for v in stored for s in sums):
         return None
-    parts = assemble(forward, linear, len(wanted), mask, stored, hand)
-    given = scan.jaxpr.inputs
-    own = Jaxpr(
-        [*given[: scan.consts], *more[:-1], *given[scan.consts :], number],
-        scan.jaxpr.eqns,
-        scan.jaxpr.outs,
-        name=scan.jaxpr.name,
-    )
+    parts = assemble(forward, linear, len(outs) - n, mask, stored, hand)
     rows = parts.forward.outs[n:]
     return Summed(
-        replace(scan, jaxpr=own, consts=scan.consts + len(more) - 1),
-        Jaxpr([*consts, *carry, *xs], parts.forward.eqns, parts.forward.outs, name=own.name),
+        _with_operands(scan, more[:-1], number),
+        Jaxpr([*consts, *carry, *xs], parts.forward.eqns, parts.forward.outs, name=scan.jaxpr.name),
         parts,
         tuple(sums),
         tuple([n + rows.index(v) for v in vectors]),
     )
+
+
+def _with_operands(scan: "Scan", consts: Sequence[Var], row: Var) -> "Scan":
+    """The loop with more constants and a row, which it does not read."""
+    body, n = scan.jaxpr, scan.consts
+    inputs = [*body.inputs[:n], *consts, *body.inputs[n:], row]
+    jaxpr = Jaxpr(inputs, body.eqns, body.outs, name=body.name)
+    return replace(scan, jaxpr=jaxpr, consts=n + len(consts))
+
+
+def _sums(
+    scan: "Scan", eqns: list[Eqn], carry: Sequence[Var], results: Sequence[Atom], large: list[int]
+) -> list[Sum]:
+    """What the large matrices are sums of, where stacks of that are small."""
+    maker = makers(eqns)
+    found = [_sum(eqns, maker, k, carry[k], results[k]) for k in large]
+    return [s for s in found if s is not None and _small(s, scan.length)]
 
 
 def _small(s: Sum, length: int) -> bool:

@@ -212,6 +212,18 @@ def _merge(
     less: Less, source: Expr, target: Expr, lo: Expr, mid: Expr, hi: Expr, memory: Memory
 ) -> list[Stmt]:
     """Merge two runs of the source into the target; copy them if they are in order."""
+    before = memory.load(scalar.add(source, scalar.sub(mid, ONE)))
+    crossed = scalar.logical_and(
+        scalar.compare("lt", mid, hi), less(memory.load(scalar.add(source, mid)), before)
+    )
+    copy = memory.copy(scalar.add(target, lo), scalar.add(source, lo), scalar.sub(hi, lo))
+    return [If(crossed, _merged(less, source, target, lo, mid, hi, memory), copy)]
+
+
+def _merged(
+    less: Less, source: Expr, target: Expr, lo: Expr, mid: Expr, hi: Expr, memory: Memory
+) -> list[Stmt]:
+    """Merge from both ends at once, without branches, and then what is left of the longer run."""
     store = memory.store
 
     def read(i: Expr) -> list[Expr]:
@@ -261,8 +273,4 @@ def _merge(
             poll=False,
         )
 
-    crossed = scalar.logical_and(
-        scalar.compare("lt", mid, hi), less(read(mid), read(scalar.sub(mid, ONE)))
-    )
-    copy = memory.copy(scalar.add(target, lo), scalar.add(source, lo), scalar.sub(hi, lo))
-    return [If(crossed, [both, middle()], copy)]
+    return [both, middle()]
