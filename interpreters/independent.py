@@ -26,7 +26,7 @@ from fnx.ops.slice_set import SliceSet
 
 from .batching import batch, place_axis
 from .intervals import Intervals
-from .own_rows import Rounds, row_aval
+from .own_rows import OwnRows, row_aval
 from .restore import makers
 from .rewrite import Renaming, splice
 from .simplify import simplify
@@ -89,11 +89,11 @@ def _at_once(maker: dict[Var, Eqn], e: Eqn) -> Jaxpr | None:
     plain = not (prim.counted or prim.lanes or prim.effects) and prim.length > 1 and prim.carry
     if not plain or any(True for f in body.eqns for _ in subjaxprs(f.prim)):
         return None
-    rounds = Rounds.of(maker, e)
+    rounds = OwnRows.of(maker, e)
     return None if rounds is None else _whole(prim, rounds)
 
 
-def _whole(prim: Any, rounds: Rounds) -> Jaxpr:
+def _whole(prim: Any, rounds: OwnRows) -> Jaxpr:
     """(constants, carry, xs) -> (carry, ys), by operations on all rows."""
     n, m = prim.consts, prim.carry
     avals = prim.abstract_operands()
@@ -119,7 +119,7 @@ def _whole(prim: Any, rounds: Rounds) -> Jaxpr:
 class _Pivot:
     """The row that other rounds read: before its own round, and after; and which rounds come before."""
 
-    def __init__(self, prim: Any, r: Rounds, consts: Sequence, carry: Sequence, xs: Sequence):
+    def __init__(self, prim: Any, r: OwnRows, consts: Sequence, carry: Sequence, xs: Sequence):
         lines = [row_aval(x.aval, d) for x, d in zip(carry, r.axes)]
         true = scalar(True, np.dtype(bool))
         self.early: Array = Broadcast((prim.length,), ())(true)
@@ -153,20 +153,20 @@ def _row(x: Array, axis: int, at: Array) -> Array:
     return Reshape(row_aval(x.aval, axis).shape)(box)
 
 
-def _box(x: Array, axis: int, length: int, r: Rounds) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _box(x: Array, axis: int, length: int, r: OwnRows) -> tuple[tuple[int, ...], tuple[int, ...]]:
     low = r.first if r.step > 0 else r.first - length + 1
     start, end = [0] * x.ndim, list(x.shape)
     start[axis], end[axis] = low, low + length
     return tuple(start), tuple(end)
 
 
-def _rows(x: Array, axis: int, length: int, r: Rounds) -> Array:
+def _rows(x: Array, axis: int, length: int, r: OwnRows) -> Array:
     """The rows of all rounds, in their order."""
     x = Slice(*_box(x, axis, length, r))(x) if length < x.shape[axis] else x
     return x if r.step > 0 else Rev((axis,))(x)
 
 
-def _put(x: Array, rows: Array, axis: int, r: Rounds) -> Array:
+def _put(x: Array, rows: Array, axis: int, r: OwnRows) -> Array:
     """The array with the rows of all rounds."""
     rows = rows if r.step > 0 else Rev((axis,))(rows)
     length = rows.shape[axis]

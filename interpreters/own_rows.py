@@ -23,13 +23,13 @@ from fnx.ops.select import SelectN
 from .restore import makers
 from .rewrite import bind_into
 from .turned import without_turns
-from .unchanged import Round
+from .unchanged import PivotRound
 
 _PLACED = (DynamicUpdateSlice, DynamicSliceAdd, Scatter, ScatterAdd)
 
 
 @dataclass(frozen=True)
-class Rounds:
+class OwnRows:
     """What is known of a loop whose rounds change rows of their own.
 
     `axes`: along which axis of each carried array. Round t has index `first + step * t` there.
@@ -47,7 +47,7 @@ class Rounds:
     still: tuple[bool, ...]
 
     @staticmethod
-    def of(maker: dict[Var, Eqn], e: Eqn) -> "Rounds | None":
+    def of(maker: dict[Var, Eqn], e: Eqn) -> "OwnRows | None":
         """What is known, if the loop is such a one."""
         prim: Any = e.prim
         body = prim.jaxpr
@@ -92,7 +92,7 @@ class Rounds:
         pivot = rows.pivot
         if type(pivot) is Var:
             pivot = list(rows.outer.values()).index(pivot)
-        return Rounds(tuple(axes), first, step, pivot, made, rows.still)
+        return OwnRows(tuple(axes), first, step, pivot, made, rows.still)
 
 
 def _outer(maker: dict[Var, Eqn], e: Eqn) -> dict[Atom, Atom]:
@@ -183,13 +183,13 @@ class _Rows:
     """Makes the jaxpr of one round of rows alone."""
 
     eqn: Eqn
-    outer: dict[Atom, Atom]
-    axes: list[int]
-    values: dict[Atom, np.ndarray]
-    own: np.ndarray
-    version: dict[Atom, int]
-    steps: dict[Eqn, int]
-    places: dict[Eqn, Index | None]
+    outer: dict[Atom, Atom]  # what the constants of the loop are
+    axes: list[int]  # of each carried array
+    values: dict[Atom, np.ndarray]  # in all rounds, of what their number alone determines
+    own: np.ndarray  # the index of each round's row
+    version: dict[Atom, int]  # which carried array a variable is
+    steps: dict[Eqn, int]  # the updates, and of which array
+    places: dict[Eqn, Index | None]  # where each of these writes, and each slice reads
     pivot: Any = None
     still: tuple[bool, ...] = ()
 
@@ -227,7 +227,9 @@ class _Rows:
         if any(v in self.version for v in body.outs[prim.carry :]):
             return None
         pivots = [v for v in outer if outer[v] is self.pivot] if self.pivot is not None else []
-        known = Round(self.values, self.own, pivots, outer, self.version, self.axes, self.places)
+        known = PivotRound(
+            self.values, self.own, pivots, outer, self.version, self.axes, self.places
+        )
         self.still = known.still(body, carry) if self.pivot is not None else (True,) * len(carry)
         return self._made(body, consts, carry, xs)
 

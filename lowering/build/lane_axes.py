@@ -128,8 +128,10 @@ class Lanes:
 
     def __init__(self, builder: "Storage", axes: tuple[int, ...]):
         self.builder, self.axes, self.count = builder, axes, prod(axes)
-        self.one = Part.of(axes, 1, 0, axes[-1])
-        self.places: dict[Buffer, list[Expr]] = {}
+        self.one = Part.of(
+            axes, 1, 0, axes[-1]
+        )  # strips of one lane: who meets whom is seen on them
+        self.places: dict[Buffer, list[Expr]] = {}  # where each buffer is read and written
         self.written: set[Buffer] = set()
         self.strides: dict[Buffer, int] = {}  # from lane to lane, of what is written
         self.halves: dict[Expr, int] = {}  # variables that are 0 or this

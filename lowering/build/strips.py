@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 LINE = 64  # bytes
 CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
+FAR = 1 << 19  # bytes that do not
 STACK = 3 << 16  # bytes on the stack, at most: threads of others may have small stacks
-FAR = 1 << 19  # bytes that do not, beside others
 WIDEST = 512  # lanes of a strip, at most
 ONE_STRIP = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
 ONE_NEST = 1 << 30  # and of strips that are made between two such questions
@@ -42,7 +42,7 @@ def _block(builder: "Storage", body: list[Stmt]) -> None:
     k = 0
     while k < len(body):
         stmt = body[k]
-        found = _turned(builder, body, k) if isinstance(stmt, Loop) else None
+        found = _in_strips(builder, body, k) if isinstance(stmt, Loop) else None
         if found is not None:
             k, stop, new = found
             body[k:stop] = new
@@ -54,7 +54,7 @@ def _block(builder: "Storage", body: list[Stmt]) -> None:
         k += 1
 
 
-def _turned(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
+def _in_strips(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
     """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
     for axes in _candidates(builder, body, k):
         lanes = Lanes(builder, axes)
@@ -124,7 +124,7 @@ def _strips(builder: "Storage", lanes: Lanes, stmts: list[Stmt]) -> list[Stmt] |
     if any(v in variables for s in stmts for v in walk.defined(s)):
         return None
     private = [b for b in lanes.strides if b.space == "workspace" and b not in outer]
-    near = _near(lanes, stmts, private)
+    near = _bytes_near(lanes, stmts, private)
     if near is None:
         return None
     own = sum(-(-b.size // lanes.count) * itemsize(b.dtype) for b in private)
@@ -144,7 +144,7 @@ def _strips(builder: "Storage", lanes: Lanes, stmts: list[Stmt]) -> list[Stmt] |
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
     builder.notes += [f"kernel {s.name}: {s.note}" for s in made]
-    return _asking(made)
+    return _with_questions(made)
 
 
 def _in_parts(
@@ -179,7 +179,7 @@ def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Exp
     return buffers, {e for e in found if e.op == "var"}
 
 
-def _near(lanes: Lanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
+def _bytes_near(lanes: Lanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
     """Bytes a lane that ought to stay in cache; None if they do for all lanes together."""
     loops = [s for s in walk.statements(stmts) if isinstance(s, Loop) and s in stmts]
     loops = [s for top in loops for s in _sweeps(top)]
@@ -341,7 +341,7 @@ class _Strip:
         return scalar.add(far, place)
 
 
-def _asking(nests: list[Nest]) -> list[Stmt]:
+def _with_questions(nests: list[Nest]) -> list[Stmt]:
     """The nests, with questions in between whether to stop where they take long."""
     found: list[Stmt] = []
     for nest in nests:
