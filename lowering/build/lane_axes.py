@@ -123,14 +123,12 @@ class Part:
         return body[0]
 
 
-class Lanes:
+class SeparateLanes:
     """Statements in which lanes never meet, and how each buffer is laid out along them."""
 
     def __init__(self, builder: "Storage", axes: tuple[int, ...]):
         self.builder, self.axes, self.count = builder, axes, prod(axes)
-        self.one = Part.of(
-            axes, 1, 0, axes[-1]
-        )  # strips of one lane: who meets whom is seen on them
+        self.one = Part.of(axes, 1, 0, axes[-1])  # strips of one lane, on which is seen who meets
         self.places: dict[Buffer, list[Expr]] = {}  # where each buffer is read and written
         self.written: set[Buffer] = set()
         self.strides: dict[Buffer, int] = {}  # from lane to lane, of what is written
@@ -258,4 +256,4 @@ def _ranges(stmt: Stmt) -> dict[Expr, int]:
     return {s.index: s.extent.attr for s in loops if s.extent.op in ("size", "const")}
 
 
-__all__ = ["Lanes", "Part", "chain", "extents"]
+__all__ = ["Part", "SeparateLanes", "chain", "extents"]

@@ -18,7 +18,7 @@ from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
 
 from . import fuse, views
-from .lane_axes import VECTOR, Lanes, Part, chain, extents
+from .lane_axes import VECTOR, Part, SeparateLanes, chain, extents
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -57,7 +57,7 @@ def _block(builder: "Storage", body: list[Stmt]) -> None:
 def _in_strips(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
     """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
     for axes in _candidates(builder, body, k):
-        lanes = Lanes(builder, axes)
+        lanes = SeparateLanes(builder, axes)
         if not lanes.join(body[k]):
             continue
         first, stop = k, k + 1
@@ -118,7 +118,7 @@ def _chains(builder: "Storage", body: list[Stmt]) -> Iterator[list[Loop]]:
 # --- strips ------------------------------------------------------------------------------------
 
 
-def _strips(builder: "Storage", lanes: Lanes, stmts: list[Stmt]) -> list[Stmt] | None:
+def _strips(builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt]) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
     outer, variables = _outside(builder.block, stmts)
     if any(v in variables for s in stmts for v in walk.defined(s)):
@@ -148,7 +148,7 @@ def _strips(builder: "Storage", lanes: Lanes, stmts: list[Stmt]) -> list[Stmt] |
 
 
 def _in_parts(
-    builder: "Storage", lanes: Lanes, stmts: list[Stmt], private: list[Buffer], width: int
+    builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
 ) -> list[Nest]:
     """A nest for whole strips, and one for the lanes that are left."""
     n = lanes.axes[-1]
@@ -179,7 +179,7 @@ def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Exp
     return buffers, {e for e in found if e.op == "var"}
 
 
-def _bytes_near(lanes: Lanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
+def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
     """Bytes a lane that ought to stay in cache; None if they do for all lanes together."""
     loops = [s for s in walk.statements(stmts) if isinstance(s, Loop) and s in stmts]
     loops = [s for top in loops for s in _sweeps(top)]
@@ -222,7 +222,7 @@ def _width(n: int, most: int, least: int) -> int | None:
 class _Strip:
     """Makes the nest over strips of a part of the lanes."""
 
-    def __init__(self, builder: "Storage", lanes: Lanes, part: Part, private: list[Buffer]):
+    def __init__(self, builder: "Storage", lanes: SeparateLanes, part: Part, private: list[Buffer]):
         self.lanes, self.part = lanes, part
         self.own: dict[Buffer, Buffer] = {}
         left = STACK

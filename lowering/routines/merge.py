@@ -30,7 +30,7 @@ def with_index(lane: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
     return (*lane[:axis], i, *lane[axis:])
 
 
-class Lanes:
+class SortedLanes:
     """What is sorted along an axis: values that move together, and their order.
 
     `nans` says where nans of the first value go, "last" or "first", if it alone decides: they are
@@ -63,7 +63,7 @@ class Lanes:
 class Memory:
     """Work memory for the values that move together, an array each."""
 
-    def __init__(self, builder: "Builder", lanes: Lanes, size: int):
+    def __init__(self, builder: "Builder", lanes: SortedLanes, size: int):
         corner = [ZERO] * len(lanes.others)
         probe = builder.evaluated(lambda: lanes.values(corner, ZERO))
         self.buffers = [builder.new_buffer(e.dtype, size) for e in probe]
@@ -78,7 +78,7 @@ class Memory:
         return [Copy(Ref(b, target), Ref(b, source), count) for b in self.buffers]
 
 
-def sort_in_memory(builder: "Builder", lanes: Lanes, take: Any) -> None:
+def sort_in_memory(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
     """Sort each lane; `take(lane, read)` gives the statements that use read(i), the i-th values."""
     if lanes.n <= NETWORK:
         _networks(builder, lanes, take)
@@ -114,7 +114,7 @@ def sort_in_memory(builder: "Builder", lanes: Lanes, take: Any) -> None:
     each_item(builder, lanes.others, one, "sort")
 
 
-def _networks(builder: "Builder", lanes: Lanes, take: Any) -> None:
+def _networks(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
     """Short lanes, each sorted in registers."""
 
     def one(lane: tuple[Expr, ...]) -> list[Stmt]:

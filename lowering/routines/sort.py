@@ -14,8 +14,8 @@ from .merge import (
     NETWORK,
     ONE,
     ZERO,
-    Lanes,
     Memory,
+    SortedLanes,
     minimum,
     named_groups,
     sort_in_memory,
@@ -53,7 +53,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         return
     if _in_registers(shape, axis):
         moved: list[Callable[..., Expr]] = [lambda *ix, x=x: x(*ix) for x in xs]
-        _registers(builder, Lanes(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
+        _registers(builder, SortedLanes(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
         return
     wanted = [k for k, out in enumerate(outs) if out.consumers]
     carried = [k for k in range(len(xs)) if k < keys or k in wanted]
@@ -63,7 +63,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     if gathered:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
-    lanes = Lanes(shape, axis, moved, order.by_keys(keys))
+    lanes = SortedLanes(shape, axis, moved, order.by_keys(keys))
     if keys == 1 and lanes.n > NETWORK:
         lanes.by_one_key(xs[0].dtype)
 
@@ -84,7 +84,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         finish(builder, outs[k])
 
 
-def _registers(builder: "Builder", lanes: Lanes, outs: list[Handle], k: int) -> None:
+def _registers(builder: "Builder", lanes: SortedLanes, outs: list[Handle], k: int) -> None:
     """Lanes of few elements: the first k of each, sorted."""
 
     def make() -> list[list[Expr]]:
@@ -115,7 +115,7 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         x,
         lambda *ix: scalar.cast(ix[axis], "int32"),
     ]
-    lanes = Lanes(x.shape, axis, moved, order.descending)
+    lanes = SortedLanes(x.shape, axis, moved, order.descending)
     if _in_registers(x.shape, axis):
         _registers(builder, lanes, outs, k)
         return
@@ -139,7 +139,7 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         finish(builder, out)
 
 
-def _select(builder: "Builder", lanes: Lanes, k: int, put: Any) -> None:
+def _select(builder: "Builder", lanes: SortedLanes, k: int, put: Any) -> None:
     """One pass over each lane, which keeps the k first elements so far, sorted."""
     memory = Memory(builder, lanes, k)
     load, store = memory.load, memory.store
