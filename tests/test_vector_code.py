@@ -8,7 +8,8 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.emit import emit_llvm
+from fnx.lowering.emit import emit_llvm, tails
+from fnx.lowering.target import processor
 
 
 def triads(x, y):
@@ -112,3 +113,45 @@ def test_vectors_on_the_stack_are_aligned():
     spilt = re.findall(r"vmov(\w)p[sd]\t%[yz]mm\d+, \d*\(%rsp\)", nest)
     assert set(spilt) == {"a"}
     assert re.search(r"andq\t\$-(64|32), %rsp", nest)
+
+
+@pytest.mark.skipif(processor.vector_bits() != 256, reason="one vector, or too few registers")
+def test_a_few_vectors_are_no_loop():
+    """Accumulators of a few results are in registers, not on the stack that a loop goes through."""
+    x = np.random.default_rng(0).normal(size=(4096, 12))
+    asm = jax.jit(lambda x: x.sum(0)).lower(x).as_text("asm")
+    nest = asm[asm.index("\nk0:") : asm.index("\nentry:")]
+    assert "(%rsp" not in nest
+
+
+def a_chain(x):
+    """Each operation waits for the one before."""
+    y = x
+    for k in range(30):
+        y = y * x + float(k)
+    return y
+
+
+def a_crowd(x):
+    """Operations that do not wait, for which there are not many registers."""
+    terms = [x * float(k) + jnp.minimum(x, float(k)) for k in range(32)]
+    while len(terms) > 1:
+        terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=True)]
+    return terms[0]
+
+
+@pytest.mark.parametrize("f", [a_chain, a_crowd])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [17, 31, 100, 256, 1000, 5003])
+def test_rounds_of_one_vector_and_of_several(f, dtype, n):
+    x = np.random.default_rng(n).uniform(0, 1, n).astype(dtype)
+    np.testing.assert_allclose(jax.jit(f)(x), f(x), rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("f", [a_chain, a_crowd])
+def test_the_bytes_of_a_round_follow_from_what_it_does(f, monkeypatch):
+    seen, whole = [], tails._round_bytes
+    monkeypatch.setattr(tails, "_round_bytes", lambda *args: seen.append(whole(*args)) or seen[-1])
+    jax.jit(f).lower(np.ones(5000)).as_text("llvm")
+    sizes = processor.round_bytes()
+    assert (sizes.waiting if f is a_chain else sizes.crowded) in seen

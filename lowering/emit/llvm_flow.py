@@ -6,8 +6,9 @@ from typing import Any
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import combining
-from fnx.lowering.ir.formats import PART
+from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
+from fnx.lowering.target.processor import side_by_side
 
 from . import blocks, packs, vector_names
 from . import llvm_types as lt
@@ -172,9 +173,10 @@ class Flow(Function):
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
-        group = number if s.vector else None
-        whole, rolled = _is_whole(s), _is_rolled(s)
-        facts = self.module.loop(number, group, s.unroll, whole, rolled, carries=len(dtypes))
+        group, vectors = number if s.vector else None, _vectors(s)
+        facts = self.module.loop(
+            number, group, s.unroll, vectors, _is_rolled(s), carries=len(dtypes)
+        )
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
         self.fill(at, carried, dtypes, [(before, init), (end, yields)])
@@ -290,10 +292,15 @@ class Flow(Function):
             self.bind(variable, name)
 
 
-def _is_whole(s: kernel.Loop) -> bool:
-    """Whether a loop is one of whole vectors, after which no round is left."""
+def _vectors(s: kernel.Loop) -> int:
+    """The vectors of a loop of whole ones, after which no round is left; 0 for other loops."""
     known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
-    return known and s.vector and s.unroll == 1
+    if not (known and s.vector and s.unroll == 1):
+        return 0
+    stored = [x.buffer.dtype for x in s.body if isinstance(x, kernel.Store)]
+    types = stored + [e.dtype for e in walk.nodes(s.body) if e.op == "load"]
+    widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
+    return side_by_side(s.extent.attr * widest)
 
 
 def _is_rolled(s: kernel.Loop) -> bool:

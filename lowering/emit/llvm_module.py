@@ -81,15 +81,16 @@ class Module:
         number: int,
         group: int | None,
         unroll: int,
-        whole: bool = False,
+        vectors: int = 0,
         rolled: bool = False,
         carries: int = 0,
     ) -> str:
         """What is said of a loop, or nothing.
 
-        `whole`: nothing is left for a loop of the rest. Without this LLVM keeps some of the rounds for
-        one, where it reads every third element, say, as vectors of which it drops two thirds: the
-        last of them would go beyond what the loop reads.
+        `vectors`: the loop is so many, and nothing is left for a loop of the rest. Without this LLVM
+        keeps some of the rounds for one, where it reads every third element, say, as vectors of which
+        it drops two thirds: the last of them would go beyond what the loop reads. And it would make
+        a loop of a few vectors, in which accumulators on the stack cannot be registers.
         `rolled`: rounds are unrolled only where all of them are.
         """
         facts = []
@@ -101,11 +102,13 @@ class Module:
             facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
         elif rolled and not unroll:
             facts.append(self._meta("rolled", '!{!"llvm.loop.unroll.runtime.disable"}'))
-        if whole:
+        if vectors:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
-        if carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
-            facts.append(self._meta("single", '!{!"llvm.loop.interleave.count", i32 1}'))
+        if vectors > 1 or carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
+            count = vectors if carries <= _SIDE_BY_SIDE else 1
+            together = f'!{{!"llvm.loop.interleave.count", i32 {count}}}'
+            facts.append(self._meta(("together", count), together))
         if unroll > 1:
             count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
             facts.append(self._meta(("unroll", unroll), count))

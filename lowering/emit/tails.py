@@ -11,16 +11,21 @@ from math import inf
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import walk
-from fnx.lowering.ir.expressions import loaded, nodes, replacing
+from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Loop, Store
+from fnx.lowering.target.processor import round_bytes
 
 from . import vector_names
 
-_VECTOR = 64  # bytes
 _SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
 _FEW = 4  # elements of which a vector of a costly function is made at least
 _LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
+_FUSED = ("mul", "neg")  # what mostly becomes part of a sum
+_WAITING = 12  # other operations after one another from which on a core waits for them,
+_APART = 3  # unless a round has so many times more of them
+_CROWDED = 40  # operations of a round from which on registers do for one vector of them
+_ROUNDS = 16  # that a loop has at least, if they are long
 
 
 def whole(loop: Loop) -> Loop:
@@ -39,7 +44,7 @@ def whole(loop: Loop) -> Loop:
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
     if written & read:
         return loop
-    lanes, longest = _lanes(exprs)
+    lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
         return loop
     if longest == inf and any(b.space == "stack" for b in written | read):
@@ -68,13 +73,28 @@ def _is_costly(loop: Loop) -> bool:
     return any(vector_names.exists(e.op, e.dtype) for e in walk.nodes([loop]))
 
 
-def _lanes(exprs: list[Expr]) -> tuple[int, float]:
-    """Elements of a vector, 0 if there is none; and the longest loop that goes by them.
+def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
+    """Elements of a round, 0 if it is no vector; and the longest loop that goes by them.
 
     A vector is one of the narrowest numbers of which a costly function is computed, or else that are
     read. Long loops of costly functions are left to LLVM, which has several vectors under way.
     """
     sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_names.exists(e.op, e.dtype)]
     longest = _LONG if sizes else inf
-    sizes = sizes or [itemsize(e.dtype) for e in nodes(exprs) if e.op == "load"]
-    return (min(_VECTOR // min(sizes), _SHORT) if sizes else 0), longest
+    if sizes:
+        size = round_bytes().usual
+    else:
+        sizes = [itemsize(e.dtype) for e in nodes(exprs) if e.op == "load"]
+        size = _round_bytes(exprs, extent * min(sizes, default=0))
+    return (min(size // min(sizes), _SHORT) if sizes else 0), longest
+
+
+def _round_bytes(exprs: list[Expr], row: int) -> int:
+    """The bytes of a round, if a row of results has so many."""
+    loads = {e: 0 for e in nodes(exprs) if e.op == "load"}
+    work = sum([bool(e.args) and e.op not in _FUSED for e in nodes(exprs, loads)])
+    most = max([depth(e, loads, _FUSED) for e in exprs])
+    sizes = round_bytes()
+    if most >= _WAITING and work < _APART * most and row >= _ROUNDS * sizes.waiting:
+        return sizes.waiting
+    return sizes.crowded if work >= _CROWDED else sizes.usual

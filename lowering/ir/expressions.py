@@ -102,9 +102,13 @@ def reads_memory(root: Expr, known: dict[Expr, bool]) -> bool:
     return _upwards(root, known, lambda e: e.op == "load" or any([known[a] for a in e.args]))
 
 
-def depth(root: Expr, known: dict[Expr, int]) -> int:
-    """How many operations follow one another in an expression; `known` remembers."""
-    return _upwards(root, known, lambda e: 1 + max([known[a] for a in e.args], default=-1))
+def depth(root: Expr, known: dict[Expr, int], free: Container[str] = ()) -> int:
+    """How many operations, but for `free` ones, follow one another; `known` remembers."""
+
+    def of(e: Expr) -> int:
+        return max([known[a] + (e.op not in free) for a in e.args], default=0)
+
+    return _upwards(root, known, of)
 
 
 def replacing(names: dict[Expr, Expr]) -> Callable[[Expr], Expr]:

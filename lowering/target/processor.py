@@ -2,10 +2,28 @@
 
 import os
 from functools import lru_cache
+from typing import NamedTuple
 
 from . import cpuid
 
 _VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+
+
+class Round(NamedTuple):
+    """The bytes that a round of a loop over whole vectors computes.
+
+    `crowded`: a round has more operations than there are registers for several vectors of them;
+    `waiting`: its operations wait for one another, so that several vectors take as long as one.
+    `vectors`: how many at most LLVM is told to compute side by side.
+    """
+
+    usual: int
+    crowded: int
+    waiting: int
+    vectors: int
+
+
+_ROUND = {128: Round(64, 64, 64, 1), 256: Round(64, 32, 128, 4), 512: Round(64, 64, 64, 1)}
 
 
 def processor() -> tuple[str, str]:
@@ -55,6 +73,16 @@ def vector_registers() -> int:
     import platform
 
     return 32 if vector_bits() == 512 or platform.machine() in ("aarch64", "arm64") else 16
+
+
+def round_bytes() -> Round:
+    """What rounds of loops over whole vectors are on this CPU."""
+    return _ROUND[vector_bits()]
+
+
+def side_by_side(size: int) -> int:
+    """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
+    return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
 
 
 def has_fma() -> bool:
