@@ -41,7 +41,9 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Products():
             products.products(builder, r, outs[0])
         case recipe.Library() if table.known(r):
-            table.library(builder, r, outs)
+            total = table.total(r, outs)
+            if total is None or not lanewise.fold(builder, eqn, total, inputs, outs):
+                table.library(builder, r, outs)
         case recipe.Host() | recipe.Library():
             _host(builder, eqn, inputs, outs)
         case recipe.Call():

@@ -96,3 +96,32 @@ def test_ties_share_their_slope():
     each = jax.jit(slope)(centres, points)
     third = 50 * 1.5 * 2.0 / 3.0
     np.testing.assert_allclose(each, third * np.array([[1, 0], [0, 1], [1, 0], [0, 0]]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_products_that_sum_over_all_lanes(dtype):
+    def f(x, w):
+        y = jnp.tanh(x[:, None, :] * w)
+        z = jnp.sum(y, axis=-1)
+        return jnp.einsum("nki,nkj->kij", y, x[:, None, :] - w), jnp.einsum("nki,nk->i", y, z)
+
+    for n in COUNTS:
+        agrees(f, normal(n, 3).astype(dtype), normal(4, 3).astype(dtype), rtol=1e-4)
+
+
+def mixture(factors, points):
+    """Points under a mixture of normal distributions, from their inverse square roots."""
+    white = jnp.einsum("kij,nj->nki", factors, points)
+    return jnp.sum(jax.nn.logsumexp(-0.5 * jnp.sum(white**2, axis=-1), axis=1))
+
+
+def test_gradients_of_small_matrices_store_nothing_for_each_point():
+    factors, points = normal(10, 2, 2), normal(3000, 2)
+    agrees(jax.grad(mixture), factors, points)
+    count, workspace = kernels(jax.grad(mixture), factors, points)
+    assert count == 1
+    assert workspace < points.nbytes
+    assert "fnx_gemm" not in jax.jit(jax.grad(mixture)).lower(factors, points).as_text("kernel")
+    larger = normal(6, 8, 8), normal(300, 8)
+    agrees(jax.grad(mixture), *larger)
+    assert "fnx_gemm" in jax.jit(jax.grad(mixture)).lower(*larger).as_text("kernel")

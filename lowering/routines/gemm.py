@@ -200,6 +200,25 @@ def elements(r: recipe.Library, outs: list[Handle]) -> list[Callable[..., Expr]]
     return [_element(p, outs[0].dtype)]
 
 
+def as_sum(r: recipe.Library) -> recipe.Fold | None:
+    """The same as a reduction of products, if its numbers are real."""
+    dims, dtype = r.params
+    lhs, rhs = r.operands
+    p = Product(lhs, rhs, dims, dtype)
+    if not irvectors.exists(dtype) or not p.k:
+        return None
+    b, m, n = len(p.batch), len(p.left), len(p.right)
+
+    def term(*ix: Expr) -> tuple[Expr, ...]:
+        x, y = p.term(ix[:b], ix[b : b + m], ix[b + m + n :], ix[b + m : b + m + n])
+        return (scalar.mul(x, y),)
+
+    shape = (*p.batch, *p.left, *p.right, *p.inner)
+    axes = tuple(range(b + m + n, len(shape)))
+    add = lambda acc, values: (scalar.add(acc[0], values[0]),)
+    return recipe.Fold(shape, axes, (const(0, dtype),), term, add, reassociate=True)
+
+
 def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
     element = _element(p, out.dtype)
     make = lambda: [element(*ix) for ix in static_indices(out.shape)]

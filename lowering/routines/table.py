@@ -52,6 +52,12 @@ def functions(r: recipe.Library, outs: list[Handle]) -> small_lanes.Functions | 
     return make and make(r, outs)
 
 
+def total(r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
+    """The result as a reduction, where it is one."""
+    same = r.name == "dot_general" and outs[0].dtype == r.params[1]
+    return gemm.as_sum(r) if same else None
+
+
 def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     """Emit the statements of a library recipe."""
     (_ANY_DTYPE.get(r.name) or _LAPACK[r.name])(builder, r, outs)
