@@ -26,6 +26,7 @@ DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
 PIECE = 1 << 18  # multiplications that are worth a task of their own
 LINE = 64  # bytes that memory hands out at once
+GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
 AHEAD = 4  # rows of B, or columns of A, that are asked for before they are copied
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 
@@ -80,7 +81,7 @@ class _Routine(Vectors):
         super().__init__(dtype)
         self.dtype = dtype
         self.rows, self.unroll = TILES[processor.vector_bits()]
-        self.group = max(1, LINE // self.rows // self.size)  # tiles whose rows of A lie in a line
+        self.group = GROUP // self.rows // self.size  # tiles whose rows of A are copied at once
         for width in range(1, WIDE + 1):
             self.tile(width, self.rows, whole=True)
             self.tile(width, self.rows)
@@ -101,12 +102,12 @@ class _Routine(Vectors):
         """Rows of `width` vectors of C, of which the last vector has `lanes` lanes.
 
         Arguments: k; a, bytes from row to row, from column to column; rows that exist (all of a whole
-        tile's); where a row of a later tile is; b, packed; c, bytes from row to row; lanes; whether to
-        add to what C holds.
+        tile's); what to ask for, and bytes to what the next round asks for; b, packed; c, bytes from
+        row to row; lanes; whether to add to what C holds.
         """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", "ptr", "ptr", "i64", "i64", "i64"]
+        kinds = "i64 ptr i64 i64 i64 ptr i64 ptr ptr i64 i64 i64".split()
         with Function(self.module, self.tile_name(width, height, whole), "void", *kinds) as f:
-            k, a, row, column, rows, later, b, c, leading, lanes, add = f.args
+            k, a, row, column, rows, later, apart, b, c, leading, lanes, add = f.args
             last = f.sub(rows, 1)
             numbers = [
                 i64(r) if whole else f.choose(f.compare("slt", i64(r), rows), i64(r), last)
@@ -120,12 +121,14 @@ class _Routine(Vectors):
             zero = Value(self.v, "zeroinitializer")
             sums = [[f.variable(self.v, zero) for _ in range(width)] for _ in range(height)]
             offset, line = f.variable("i64", 0), f.variable("ptr", b)
+            asked = f.variable("ptr", later)
             rounds = f.binary("sdiv", k, self.unroll)
             rest = f.sub(k, f.mul(rounds, self.unroll))
             for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
                 with f.loop(count):
                     if steps > 1:
-                        self.prefetch(f, f.at(later, offset.get()))
+                        self.prefetch(f, asked.get())
+                        asked.set(f.at(asked.get(), apart))
                     for number in range(steps):
                         start = f.at(line.get(), number * width * self.bytes)
                         vectors = [self.load(f, f.at(start, v * self.bytes)) for v in range(width)]
@@ -296,13 +299,17 @@ class _Routine(Vectors):
             packs = f.compare("ne", p["column"], 1)
             row = f.variable("i64", self.scaled(f, p["row"]))
             column = f.variable("i64", self.size)
-            source = f.variable("ptr", p["a"])
+            source, later = f.variable("ptr", p["a"]), f.variable("ptr", p["a"])
+            far = self.scaled(f, p["column"])
             with f.loop(high, low) as i:
                 first = f.mul(i, self.rows)
                 left = f.sub(p["m"], first)
                 rows = f.choose(f.compare("slt", left, self.rows), left, i64(self.rows))
                 source.set(f.at(p["a"], f.mul(first, self.scaled(f, p["row"]))))
+                later.set(f.at(source.get(), f.mul(row.get(), self.rows)))
                 with f.when(packs):
+                    end = GROUP + self.rows * self.size - 1  # of the same tile of the next group
+                    later.set(f.at(source.get(), end))
                     number = f.binary("srem", f.sub(i, low), self.group)
                     with f.when(f.compare("eq", number, 0)):
                         self.copy_rows(f, p, source.get(), left, copies)
@@ -310,7 +317,12 @@ class _Routine(Vectors):
                     row.set(self.size)
                     column.set(self.rows * self.size)
                 target = f.at(p["c"], f.mul(first, p["leading"]))
-                self.tiles(f, p, source.get(), row.get(), column.get(), rows, target)
+                ahead = (
+                    later.get(),
+                    f.choose(packs, far, row.get()),
+                    f.choose(packs, far, i64(self.size)),
+                )
+                self.tiles(f, p, source.get(), row.get(), column.get(), rows, target, ahead)
             f.ret()
 
     def copy_rows(
@@ -343,16 +355,21 @@ class _Routine(Vectors):
         column: Value,
         rows: Value,
         c: Value,
+        ahead: tuple[Value, Value, Value],
     ) -> None:
-        """The tiles of one row of tiles."""
+        """The tiles of one row of tiles.
+
+        `ahead`: what is asked for meanwhile, bytes from what one tile asks for to the next, and from one
+        index of a tile to the next.
+        """
         block, target = f.variable("ptr", p["block"]), f.variable("ptr", c)
         with f.loop(p["slivers"]) as s:
             width = self.width(f, p, s)
             is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
             lanes = f.choose(is_last, p["lanes"], i64(self.lanes))
             across = f.mul(width, self.bytes)
-            later = f.at(a, f.mul(row, f.add(s, self.rows)))
-            given = (p["k"], a, row, column, rows, later, block.get())
+            later, apart = f.at(ahead[0], f.mul(ahead[1], s)), f.mul(ahead[2], self.unroll)
+            given = (p["k"], a, row, column, rows, later, apart, block.get())
             given = (*given, target.get(), p["leading"], lanes, p["add"])
             with f.choice(f.compare("eq", rows, self.rows)) as (all_, some):
                 with all_:
