@@ -7,7 +7,8 @@ and columns are that many elements apart, one of the two being 1; rows of C are 
 A tile of C, eight or four rows of up to three vectors, is kept in registers while columns of A and
 rows of B are multiplied, for up to `DEPTH` indices between them. B is packed for that, block by block,
 so that what a tile reads is contiguous; threads share the rows of tiles. No thread is woken for little
-work, and A is read where it is if its rows are contiguous.
+work, and A is read where it is if its rows are contiguous, or if one column of tiles is all that reads
+it. While a tile is computed, what it is to be added to and what later ones read is fetched.
 """
 
 from collections.abc import Iterator
@@ -18,16 +19,14 @@ from fnx.lowering.target import processor
 
 from . import machine
 from .compiler import once
-from .irtext import Function, Value, Variable, i32, i64
+from .irtext import Function, Value, Variable, i64
 from .irvectors import DTYPES, Vectors
+from .matmul_pack import AHEAD, LINE, WIDE, Packing
 
-WIDE = 3  # vectors of a row of a tile, at most
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
 PIECE = 1 << 18  # multiplications that are worth a task of their own
-LINE = 64  # bytes that memory hands out at once
 GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
-AHEAD = 4  # rows of B, or columns of A, that are asked for before they are copied
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 
 
@@ -74,7 +73,7 @@ def text(dtype: str) -> str:
     return str(_Routine(dtype).module)
 
 
-class _Routine(Vectors):
+class _Routine(Packing):
     """Writes the functions of one dtype."""
 
     def __init__(self, dtype: str):
@@ -118,31 +117,55 @@ class _Routine(Vectors):
             for target in targets:
                 for byte in (*range(0, width * self.bytes, LINE), width * self.bytes - 1):
                     self.prefetch(f, f.at(target, byte), write=True)
-            zero = Value(self.v, "zeroinitializer")
-            sums = [[f.variable(self.v, zero) for _ in range(width)] for _ in range(height)]
-            offset, line = f.variable("i64", 0), f.variable("ptr", b)
-            asked = f.variable("ptr", later)
-            rounds = f.binary("sdiv", k, self.unroll)
-            rest = f.sub(k, f.mul(rounds, self.unroll))
-            for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
-                with f.loop(count):
-                    if steps > 1:
-                        self.prefetch(f, asked.get())
-                        asked.set(f.at(asked.get(), apart))
-                    for number in range(steps):
-                        start = f.at(line.get(), number * width * self.bytes)
-                        vectors = [self.load(f, f.at(start, v * self.bytes)) for v in range(width)]
-                        for row_sums, source in zip(sums, sources, strict=True):
-                            x = self.splat(f, f.load(source, offset.get(), self.t))
-                            for s, y in zip(row_sums, vectors, strict=True):
-                                s.set(f.call(f"llvm.fma.{self.suffix}", self.v, x, y, s.get()))
-                        offset.set(f.add(offset.get(), column))
-                    line.set(f.at(line.get(), steps * width * self.bytes))
+            sums = self.sums(f, k, sources, column, b, width, (later, apart))
             mask, adds = self.mask_of(f, lanes), f.compare("ne", add, 0)
             for r, (row_sums, target) in enumerate(zip(sums, targets, strict=True)):
                 with nullcontext() if whole else f.when(f.compare("slt", i64(r), rows)):
                     self.finish(f, row_sums, target, mask, adds)
             f.ret()
+
+    def sums(
+        self,
+        f: Function,
+        k: Value,
+        sources: list[Value],
+        column: Value,
+        b: Value,
+        width: int,
+        ahead: tuple[Value, Value],
+    ) -> list[list[Variable]]:
+        """The products of rows of A and packed columns of B; a line is asked for in each round."""
+        # Where there are few sums, each is two: an addition waits for the one before.
+        ways = 2 if width == 1 and self.unroll > 1 else 1
+        sums = [
+            [[f.variable(self.v, self.zero) for _ in range(width)] for _ in sources]
+            for _ in range(ways)
+        ]
+        offset, line, asked = (
+            f.variable("i64", 0),
+            f.variable("ptr", b),
+            f.variable("ptr", ahead[0]),
+        )
+        rounds = f.binary("sdiv", k, self.unroll)
+        rest = f.sub(k, f.mul(rounds, self.unroll))
+        for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
+            with f.loop(count):
+                if steps > 1:
+                    self.prefetch(f, asked.get())
+                    asked.set(f.at(asked.get(), ahead[1]))
+                for step in range(steps):
+                    start = f.at(line.get(), step * width * self.bytes)
+                    vectors = [self.load(f, f.at(start, v * self.bytes)) for v in range(width)]
+                    for row_sums, source in zip(sums[step % ways], sources, strict=True):
+                        x = self.splat(f, f.load(source, offset.get(), self.t))
+                        for s, y in zip(row_sums, vectors, strict=True):
+                            s.set(f.call(f"llvm.fma.{self.suffix}", self.v, x, y, s.get()))
+                    offset.set(f.add(offset.get(), column))
+                line.set(f.at(line.get(), steps * width * self.bytes))
+        for others in sums[1:]:
+            for [s], [other] in zip(sums[0], others, strict=True):
+                s.set(f.binary("fadd", s.get(), other.get()))
+        return sums[0]
 
     def tile_name(self, width: int, height: int, whole: bool) -> str:
         return f"tile{height}x{width}{'whole' if whole else ''}"
@@ -160,130 +183,6 @@ class _Routine(Vectors):
             self.save(f, s.get(), place)
         self.masked_store(f, sums[-1].get(), last, mask)
 
-    def prefetch(self, f: Function, place: Value, write: bool = False) -> None:
-        """Ask for a line: to be written soon, or to be read later, from the second-level cache."""
-        kind = (i32(1), i32(3)) if write else (i32(0), i32(2))
-        f.call("llvm.prefetch.p0", "void", place, *kind, i32(1))
-
-    # --- packing
-
-    def pack(self) -> None:
-        """Copy k rows of B times a factor, so that what each column of tiles reads is contiguous.
-
-        Arguments: k, b, bytes from row to row, tiles, vectors of most, how many have one more, columns
-        that exist, target, factor.
-        """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "i64", "i64", "ptr", self.t]
-        with Function(self.module, "pack", "void", *kinds) as f:
-            k, b, row, slivers, base, extra, columns, target, number = f.args
-            factor = self.splat(f, number)
-            vectors = f.add(f.mul(base, slivers), extra)
-            last = f.sub(vectors, 1)
-            mask = self.mask_of(f, f.sub(columns, f.mul(last, self.lanes)))
-            done = f.variable("i64", 0)
-            for rows in (AHEAD, 1):
-                with f.loop(f.binary("sdiv", f.sub(k, done.get()), rows)):
-                    source = f.variable("ptr", f.at(b, f.mul(row, done.get())))
-                    place = f.variable("ptr", target)
-                    with f.loop(slivers) as s:
-                        width = self.width(f, {"base": base, "extra": extra}, s)
-                        across = f.mul(width, self.bytes)
-                        to = f.at(place.get(), f.mul(across, done.get()))
-                        is_last = f.compare("eq", s, f.sub(slivers, 1))
-                        edge = f.choose(is_last, mask, Value(self.mask, "splat (i1 true)"))
-                        for w in range(1, WIDE + 1):
-                            with f.when(f.compare("eq", width, w)):
-                                self.pack_rows(f, rows, w, source.get(), row, edge, to, factor)
-                        source.set(f.at(source.get(), across))
-                        place.set(f.at(place.get(), f.mul(across, k)))
-                    done.set(f.add(done.get(), rows))
-            f.ret()
-
-    def pack_rows(
-        self,
-        f: Function,
-        rows: int,
-        width: int,
-        source: Value,
-        row: Value,
-        mask: Value,
-        target: Value,
-        factor: Value,
-    ) -> None:
-        """Some rows of one tile's width; the same of rows further down are asked for."""
-        for r in range(rows):
-            line = f.at(source, f.mul(row, r))
-            *whole, last = [f.at(line, v * self.bytes) for v in range(width)]
-            vectors = [*(self.load(f, p) for p in whole), self.masked_load(f, last, mask)]
-            if rows > 1:
-                for byte in range(0, width * self.bytes, LINE):
-                    self.prefetch(f, f.at(f.at(line, f.mul(row, rows)), byte))
-            for v, x in enumerate(vectors):
-                self.save(f, self.times(f, x, factor), f.at(target, (r * width + v) * self.bytes))
-
-    def pack_transposed(self) -> None:
-        """The same where the elements of a column of B are contiguous, columns being apart.
-
-        Arguments: k, b, bytes from column to column, width, columns, target, factor.
-        """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "ptr", self.t]
-        with Function(self.module, "pack_transposed", "void", *kinds) as f:
-            k, b, column, width, columns, target, number = f.args
-            factor = self.splat(f, number)
-            across = f.mul(width, self.bytes)
-            whole = f.binary("sdiv", k, self.lanes)
-            done = f.mul(whole, self.lanes)
-            with f.loop(width) as v:
-                left = f.sub(columns, f.mul(v, self.lanes))
-                first = f.at(b, f.mul(f.mul(v, self.lanes), column))
-                place = f.index(target, v, self.bytes)
-                full = f.compare("sge", left, self.lanes)
-                with f.choice(full) as (yes, no):
-                    with yes, f.loop(whole) as block:
-                        self.transpose(f, first, column, place, across, block, factor)
-                    with no:
-                        self.one_by_one(f, first, column, place, across, i64(0), done, left, number)
-                self.one_by_one(f, first, column, place, across, done, k, left, number)
-            f.ret()
-
-    def transpose(
-        self,
-        f: Function,
-        b: Value,
-        column: Value,
-        target: Value,
-        across: Value,
-        block: Value,
-        factor: Value,
-    ) -> None:
-        """A square block of as many rows and columns as there are lanes."""
-        source = f.index(b, block, self.bytes)
-        x = [self.load(f, f.at(source, f.mul(column, j))) for j in range(self.lanes)]
-        start = f.at(target, f.mul(f.mul(block, self.lanes), across))
-        for p, vector in enumerate(self.transposed(f, x)):
-            self.save(f, self.times(f, vector, factor), f.at(start, f.mul(across, p)))
-
-    def one_by_one(
-        self,
-        f: Function,
-        b: Value,
-        column: Value,
-        target: Value,
-        across: Value,
-        start: Value,
-        end: Value,
-        left: Value,
-        factor: Value,
-    ) -> None:
-        """Rows from start to end of one vector, zero beyond the columns that exist."""
-        with f.loop(end, start) as p:
-            place, source = f.at(target, f.mul(p, across)), f.index(b, p, self.size)
-            self.save(f, self.zero, place)
-            few = f.choose(f.compare("slt", left, self.lanes), left, i64(self.lanes))
-            with f.loop(few) as j:
-                x = f.load(f.at(source, f.mul(j, column)), 0, self.t)
-                f.store(self.times(f, x, factor), f.index(place, j, self.size))
-
     # --- a block
 
     def rows_task(self) -> None:
@@ -296,20 +195,22 @@ class _Routine(Vectors):
             }
             panel = self.rows * DEPTH * self.size
             copies = f.slot(self.t, self.group * self.rows * DEPTH)
-            packs = f.compare("ne", p["column"], 1)
+            # What is read once need not be copied.
+            by_columns = f.compare("ne", p["column"], 1)
+            packs = f.both(by_columns, f.compare("sgt", p["slivers"], 1))
             row = f.variable("i64", self.scaled(f, p["row"]))
-            column = f.variable("i64", self.size)
-            source, later = f.variable("ptr", p["a"]), f.variable("ptr", p["a"])
+            column = f.variable("i64", self.scaled(f, p["column"]))
+            source = f.variable("ptr", p["a"])
             far = self.scaled(f, p["column"])
             with f.loop(high, low) as i:
                 first = f.mul(i, self.rows)
                 left = f.sub(p["m"], first)
                 rows = f.choose(f.compare("slt", left, self.rows), left, i64(self.rows))
                 source.set(f.at(p["a"], f.mul(first, self.scaled(f, p["row"]))))
-                later.set(f.at(source.get(), f.mul(row.get(), self.rows)))
+                end = GROUP + self.rows * self.size - 1  # of the same tile of the next group
+                after = f.choose(by_columns, i64(end), f.mul(row.get(), self.rows))
+                later = f.at(source.get(), after)
                 with f.when(packs):
-                    end = GROUP + self.rows * self.size - 1  # of the same tile of the next group
-                    later.set(f.at(source.get(), end))
                     number = f.binary("srem", f.sub(i, low), self.group)
                     with f.when(f.compare("eq", number, 0)):
                         self.copy_rows(f, p, source.get(), left, copies)
@@ -318,9 +219,9 @@ class _Routine(Vectors):
                     column.set(self.rows * self.size)
                 target = f.at(p["c"], f.mul(first, p["leading"]))
                 ahead = (
-                    later.get(),
-                    f.choose(packs, far, row.get()),
-                    f.choose(packs, far, i64(self.size)),
+                    later,
+                    f.choose(by_columns, far, row.get()),
+                    f.choose(by_columns, far, i64(self.size)),
                 )
                 self.tiles(f, p, source.get(), row.get(), column.get(), rows, target, ahead)
             f.ret()
@@ -435,36 +336,3 @@ class _Routine(Vectors):
             "extra": f.sub(vectors, f.mul(base, slivers)),
             "lanes": f.choose(few, beyond, i64(self.lanes)),
         }
-
-    def pack_block(
-        self,
-        f: Function,
-        p: dict[str, Value],
-        source: Value,
-        row: Value,
-        column: Value,
-        columns: Value,
-        factor: Value,
-    ) -> None:
-        """The columns of a block of B, one tile's width after the other."""
-        with f.choice(f.compare("eq", column, 1)) as (yes, no):
-            with yes:
-                shape = (p["slivers"], p["base"], p["extra"], columns)
-                given = (source, self.scaled(f, row), *shape, p["block"], factor)
-                f.call("pack", "void", p["k"], *given)
-            with no:
-                apart = self.scaled(f, column)
-                place, left = f.variable("ptr", p["block"]), f.variable("i64", columns)
-                start = f.variable("ptr", source)
-                with f.loop(p["slivers"]) as s:
-                    width = self.width(f, p, s)
-                    here = f.mul(width, self.lanes)
-                    given = (width, left.get(), place.get(), factor)
-                    f.call("pack_transposed", "void", p["k"], start.get(), apart, *given)
-                    place.set(f.at(place.get(), f.mul(f.mul(p["k"], width), self.bytes)))
-                    start.set(f.at(start.get(), f.mul(apart, here)))
-                    left.set(f.sub(left.get(), here))
-
-    def width(self, f: Function, p: dict[str, Value], s: Value) -> Value:
-        """Vectors of tile `s` of a row of tiles: the first ones have one more than the others."""
-        return f.add(p["base"], f.convert("zext", f.compare("slt", s, p["extra"]), "i64"))
