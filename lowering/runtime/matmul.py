@@ -231,21 +231,19 @@ class _Routine(Packing):
     ) -> None:
         """A's rows of a group of tiles, which are contiguous columns: one column after the other."""
         kit = Vectors(self.dtype, self.rows, self.module)
-        column = self.scaled(f, p["column"])
-        tiles = [
-            (g * self.rows * self.size, f.at(copies, g * self.rows * DEPTH * self.size))
-            for g in range(self.group)
-        ]
-        masks = [kit.mask_of(f, f.sub(left, g * self.rows)) for g in range(self.group)]
+        column, panel = self.scaled(f, p["column"]), self.rows * DEPTH * self.size
         with f.choice(f.compare("sge", left, self.group * self.rows)) as (whole, some):
-            for arm, is_whole in (whole, True), (some, False):
-                with arm, f.loop(p["k"]) as k:
-                    source, to = f.at(a, f.mul(column, k)), f.mul(k, kit.bytes)
-                    self.prefetch(f, f.at(source, f.mul(column, AHEAD)))
-                    for (byte, target), mask in zip(tiles, masks, strict=True):
-                        place = f.at(source, byte)
-                        x = kit.load(f, place) if is_whole else kit.masked_load(f, place, mask)
-                        kit.save(f, x, f.at(target, to))
+            with whole, f.loop(p["k"]) as k:
+                source, to = f.at(a, f.mul(column, k)), f.at(copies, f.mul(k, kit.bytes))
+                self.prefetch(f, f.at(source, f.mul(column, AHEAD)))
+                for g in range(self.group):
+                    kit.save(f, kit.load(f, f.at(source, g * kit.bytes)), f.at(to, g * panel))
+            with some, f.loop(f.binary("sdiv", f.add(left, self.rows - 1), self.rows)) as g:
+                mask = kit.mask_of(f, f.sub(left, f.mul(g, self.rows)))
+                source, to = f.index(a, g, kit.bytes), f.index(copies, g, panel)
+                with f.loop(p["k"]) as k:
+                    x = kit.masked_load(f, f.at(source, f.mul(column, k)), mask)
+                    kit.save(f, x, f.index(to, k, kit.bytes))
 
     def tiles(
         self,
