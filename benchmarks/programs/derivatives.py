@@ -420,5 +420,6 @@ PROGRAMS = [
         100_000,
         RING["quick"],
         jax=1 / 30,
+        asked=None,
     ),
 ]
