@@ -155,3 +155,16 @@ def test_the_bytes_of_a_round_follow_from_what_it_does(f, monkeypatch):
     jax.jit(f).lower(np.ones(5000)).as_text("llvm")
     sizes = processor.round_bytes()
     assert (sizes.waiting if f is a_chain else sizes.crowded) in seen
+
+
+def test_blocks_of_problems_with_many_operations_are_one_vector_at_a_time():
+    """Several would not fit into registers."""
+
+    def turned(q, v):
+        u = jnp.cross(q[1:], v) + q[0] * v
+        return jnp.sin(v) + jnp.cross(q[1:], u) / jnp.sum(q**2)
+
+    q, v = np.ones((4096, 4)), np.ones((4096, 3))
+    lowered = jax.jit(jax.vmap(jax.jacrev(turned))).lower(q, v)
+    assert "transpose" in lowered.as_text("kernel")
+    assert "interleave.count" not in lowered.as_text("llvm")

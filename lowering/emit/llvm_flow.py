@@ -10,7 +10,7 @@ from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
 from fnx.lowering.target.processor import side_by_side
 
-from . import blocks, packs, vector_names
+from . import blocks, packs, tails, vector_names
 from . import llvm_types as lt
 from .llvm_function import Function
 from .llvm_module import Module
@@ -300,7 +300,8 @@ def _vectors(s: kernel.Loop) -> int:
     stored = [x.buffer.dtype for x in s.body if isinstance(x, kernel.Store)]
     types = stored + [e.dtype for e in walk.nodes(s.body) if e.op == "load"]
     widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
-    return side_by_side(s.extent.attr * widest)
+    crowded = sum([bool(e.args) and e.op != "load" for e in walk.nodes(s.body)]) >= tails.CROWDED
+    return 1 if crowded else side_by_side(s.extent.attr * widest)
 
 
 def _is_rolled(s: kernel.Loop) -> bool:

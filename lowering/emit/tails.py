@@ -24,7 +24,7 @@ _LONG = 1 << 12  # elements from which on the rest of a loop of costly functions
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
 _WAITING = 12  # other operations after one another from which on a core waits for them,
 _APART = 3  # unless a round has so many times more of them
-_CROWDED = 40  # operations of a round from which on registers do for one vector of them
+CROWDED = 40  # operations of a round from which on registers do for one vector of them
 _ROUNDS = 16  # that a loop has at least, if they are long
 
 
@@ -97,4 +97,4 @@ def _round_bytes(exprs: list[Expr], row: int) -> int:
     sizes = round_bytes()
     if most >= _WAITING and work < _APART * most and row >= _ROUNDS * sizes.waiting:
         return sizes.waiting
-    return sizes.crowded if work >= _CROWDED else sizes.usual
+    return sizes.crowded if work >= CROWDED else sizes.usual
