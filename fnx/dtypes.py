@@ -29,7 +29,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> np.dty
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """How many bits a number of a dtype has.
+    """How many bits a number of a dtype has; ValueError for None.
 
     >>> fnx.dtypes.itemsize_bits("float32")
     32

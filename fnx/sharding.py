@@ -98,6 +98,8 @@ class _AnyMesh:
 class Mesh(_AnyMesh):
     """An array of devices with names for its axes; in a `with`, the mesh that shard_map finds.
 
+    InvalidValue, a ValueError, for names that are not one for each axis, or not different.
+
     >>> fnx.sharding.Mesh(fnx.devices(), ("data",))
     Mesh('data': 1)
     """

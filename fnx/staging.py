@@ -21,6 +21,8 @@ from fnx.ops.basic import zeros
 class ShapeDtypeStruct:
     """A shape and a dtype that stand for an array where only those are needed.
 
+    InvalidValue, a ValueError, for the dtype None.
+
     >>> fnx.ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """

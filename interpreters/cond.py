@@ -213,6 +213,7 @@ def _linear_branches(cond: Cond, nonzero: Mask) -> tuple[list[Jaxpr], list[Jaxpr
 def _split_branches(
     branches: Sequence[Jaxpr], nonzero: Mask
 ) -> tuple[list[Jaxpr], list[Jaxpr], Mask, Mask]:
+    """`_linear_branches` of branches."""
     parts = [split_call(b, nonzero) for b in branches]
     mask = union([p.mask for p in parts])
     n = len(mask)

@@ -106,6 +106,7 @@ def summed(
 def _summed(
     scan: "Scan", nonzero: tuple[bool, ...], costly: Sequence[bool], large: list[int]
 ) -> Summed | None:
+    """`summed` for these carries; None if they are read otherwise than in products."""
     forward, linear, count, mask = linearize_jaxpr(simplify(scan.jaxpr), nonzero)
     n = len(scan.jaxpr.outs)
     eqns = list(forward.eqns)

@@ -185,11 +185,14 @@ def _complex_extremum(x: Array, axes: tuple[int, ...], name: str) -> Array:
     return ops.complex_(best, prim(axes)(select(here, im, scalar(worst, im.dtype))))
 
 
+_OF_NONE = """ over axes, by default all.
+
+    `where` needs `initial`. ValueError for axes that are empty, without `initial`."""
 max = _extremum(
-    "max", reduction.Max, ufuncs.maximum, reduction.lowest, "The largest element.", "3."
+    "max", reduction.Max, ufuncs.maximum, reduction.lowest, "The largest element" + _OF_NONE, "3."
 )
 min = _extremum(
-    "min", reduction.Min, ufuncs.minimum, reduction.highest, "The smallest element.", "1."
+    "min", reduction.Min, ufuncs.minimum, reduction.highest, "The smallest element" + _OF_NONE, "1."
 )
 amax, amin = max, min
 
@@ -271,8 +274,11 @@ def _arg(name: str, prim: Callable, what: str, gives: str) -> Callable:
     return fn
 
 
-argmax = _arg("argmax", reduction.ArgMax, "The first index of the largest element.", "1")
-argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest element.", "0")
+_ALONG = """ along an axis, or of all.
+
+    ValueError for an axis that is empty."""
+argmax = _arg("argmax", reduction.ArgMax, "The first index of the largest element" + _ALONG, "1")
+argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest element" + _ALONG, "0")
 
 
 # --- comparing ---------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ class RegularGridInterpolator:
     """A function known at the points of a grid of any spacing, interpolated between them.
 
     `points`: one increasing vector per axis; `values`: their shape, then any further axes. `method` is
-    'linear' or 'nearest'. Outside the grid results are `fill_value`; None extrapolates.
+    'linear' or 'nearest'. Outside the grid results are `fill_value`; None extrapolates. ValueError for
+    another method, ShapeError for values of other shapes, NotImplementedError for `bounds_error`.
 
     >>> x, y = jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 30.0])
     >>> f = fnx.scipy.interpolate.RegularGridInterpolator((x,), y)

@@ -41,6 +41,7 @@ def cut(body: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _parts(loop: Loop) -> list[Stmt] | None:
+    """The loop in two, cut where its index passes the bound of its clamps; None without such a one."""
     if loop.extent.op != "size" or loop.extent.attr < LONG or loop.reverse:
         return None
     exprs = [e for s in loop.body for e in (s.index, s.value)]  # type: ignore[attr-defined]
@@ -99,6 +100,7 @@ def _part(
     loop: Loop, start: Expr, extent: Expr, known: dict[int, Expr],
     carries: list[Expr], init: list[Expr],
 ) -> list[Stmt]:  # fmt: skip
+    """The rounds from `start` on, in which what is `known` need not be computed."""
     index = scalar.counter("i", loop.extent.attr)
     done = {id(loop.index): scalar.add(start, index)}
     done |= {id(a): b for a, b in zip(loop.carries, carries)}

@@ -306,6 +306,7 @@ def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
 
 
 def _library(builder: "Builder", p: Product, out: Handle) -> None:
+    """A call of BLAS for each product."""
     a = _operand(builder, p.lhs, p.dtype, p.lb, p.lf, p.lc)
     b = _operand(builder, p.rhs, p.dtype, p.rb, p.rc, p.rf)
     count, made = prod(p.batch), None

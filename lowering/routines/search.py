@@ -36,6 +36,7 @@ class _Loops:
 
 
 def search(builder: "Builder", r: recipe.Search, out: Handle, name: str) -> None:
+    """Each element by its own loops; or lane by lane, the rounds of all its elements in turn."""
     target = place(builder, out)
 
     def element(index: tuple[Expr, ...], *states: Expr) -> list[Stmt]:

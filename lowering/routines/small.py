@@ -4,6 +4,7 @@ A call of LAPACK costs a microsecond; these cost less, and stacks of small matri
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ def ready(builder: "Builder", h: Any) -> Handle:
 
 
 def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
+    """Factors by unrolled operations: in registers, or matrix by matrix."""
     *lead, n, _ = a.shape
     a = ready(builder, a)
     if fuse.is_small(out.shape):
@@ -115,38 +117,53 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
     each_item(builder, tuple(lead), one, "cholesky", work_ >= fuse.PARALLEL_WORK)
 
 
+class _System:
+    """Triangular systems of a few equations: their matrices and right-hand sides by index."""
+
+    def __init__(self, builder: "Builder", params: tuple, a: Any, b: Any):
+        self.left, lower, transposing, conjugating, self.unit = params
+        self.n = a.shape[-1]
+        self.a, self.b = ready(builder, a), ready(builder, b)
+        self.many = b.shape[-1] if self.left else b.shape[-2]
+        self.conjugating = conjugating and is_complex(a.dtype)
+        self.flip = transposing == self.left  # whether the system that is solved has A's transpose
+        self.forward = lower != self.flip
+
+    def entry(self, t: tuple[Expr, ...], i: int, k: int) -> Expr:
+        """An element of the matrix of system `t`."""
+        i, k = (k, i) if self.flip else (i, k)
+        e = self.a(*t, scalar.size(i), scalar.size(k))
+        return conj(e) if self.conjugating else e
+
+    def inverses(self, t: tuple[Expr, ...]) -> list[Expr] | None:
+        """Of the diagonal; None if it is one."""
+        return None if self.unit else [reciprocal(self.entry(t, i, i)) for i in range(self.n)]
+
+    def column(self, t: tuple[Expr, ...], j: Expr) -> list[tuple[Expr, ...]]:
+        """The indices of a right-hand side."""
+        at = [scalar.size(i) for i in range(self.n)]
+        return [(*t, i, j) if self.left else (*t, j, i) for i in at]
+
+    def solution(
+        self, t: tuple[Expr, ...], inverses: list[Expr] | None, where: list[tuple[Expr, ...]]
+    ) -> list[Expr]:
+        """What the right-hand side at these indices becomes."""
+        given = [self.b(*ix) for ix in where]
+        return substituted(partial(self.entry, t), inverses, given, self.forward)
+
+
 def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Handle) -> None:
-    left, lower, transposing, conjugating, unit = params
-    *lead, n, _ = a.shape
-    a, b = ready(builder, a), ready(builder, b)
-    many = b.shape[-1] if left else b.shape[-2]
-    conjugating = conjugating and is_complex(a.dtype)
-    flip = transposing == left  # whether the system that is solved has A's transpose
-
-    def matrix(t: tuple[Expr, ...]) -> Callable[[int, int], Expr]:
-        def m(i: int, k: int) -> Expr:
-            i, k = (k, i) if flip else (i, k)
-            e = a(*t, scalar.size(i), scalar.size(k))
-            return conj(e) if conjugating else e
-
-        return m
-
-    def column(t: tuple[Expr, ...], j: Expr) -> list[tuple[Expr, ...]]:
-        return [(*t, scalar.size(i), j) if left else (*t, j, scalar.size(i)) for i in range(n)]
-
-    forward = lower != flip
-
+    """Solutions by unrolled substitution: in registers, or in a loop over right-hand sides."""
+    system, lead = _System(builder, params, a, b), tuple(a.shape[:-2])
     if fuse.is_small(out.shape) and fuse.is_small(a.shape):
 
         def elements() -> list[Expr]:
             found: dict[tuple, Expr] = {}
-            for t in static_indices(tuple(lead)):
-                m = matrix(t)
-                inverses = None if unit else [reciprocal(m(i, i)) for i in range(n)]
-                for j in range(many):
-                    where = column(t, scalar.size(j))
-                    xs = substituted(m, inverses, [b(*ix) for ix in where], forward)
-                    found.update(zip(where, xs, strict=True))
+            for t in static_indices(lead):
+                inverses = system.inverses(t)
+                for j in range(system.many):
+                    where = system.column(t, scalar.size(j))
+                    found.update(zip(where, system.solution(t, inverses, where), strict=True))
             return [found[ix] for ix in static_indices(out.shape)]
 
         builder.settle_registers(out, builder.evaluated(elements))
@@ -154,21 +171,21 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
     made = place(builder, out)
 
     def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        m, inverses, body = matrix(t), None, []
-        if not unit:
-            inverses, let = named([reciprocal(m(i, i)) for i in range(n)], "d")
+        inverses, body = system.inverses(t), []
+        if inverses is not None:
+            inverses, let = named(inverses, "d")
             body.append(let)
 
         def solved(j: Expr) -> list[Stmt]:
-            where = column(t, j)
-            xs = substituted(m, inverses, [b(*ix) for ix in where], forward)
-            names, let = named(xs, "x")
+            where = system.column(t, j)
+            names, let = named(system.solution(t, inverses, where), "x")
             places = [made.position(out.shape, ix) for ix in where]
             return [let, *[Store(made.buffer, p, e) for p, e in zip(places, names, strict=True)]]
 
-        if many == 1:
+        if system.many == 1:
             return [*body, *solved(scalar.size(0))]
-        return [*body, loop(many, solved, vector=left)]
+        return [*body, loop(system.many, solved, vector=system.left)]
 
-    each_item(builder, tuple(lead), one, "triangular_solve", out.size * n >= fuse.PARALLEL_WORK)
+    work_ = out.size * system.n
+    each_item(builder, lead, one, "triangular_solve", work_ >= fuse.PARALLEL_WORK)
     finish(builder, out)

@@ -76,6 +76,7 @@ def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 
 def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
+    """Factors of small matrices, pivots from 0, and the order of the rows: unrolled, or by loops."""
     *lead, rows, cols = a.shape
     a = small.ready(builder, a)
     if max(rows, cols) > PIVOTED:

@@ -44,6 +44,7 @@ def _ready(builder: "Builder", h: Any, axis: int) -> Handle:
 
 
 def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Operands sorted along an axis by the first ones of them, stably."""
     axis, keys = r.params
     xs = [_ready(builder, h, axis) for h in r.operands]
     shape = xs[0].shape
@@ -104,6 +105,7 @@ def _registers(builder: "Builder", lanes: SortedLanes, outs: list[Handle], k: in
 
 
 def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """The largest elements along an axis, in order, and where they were."""
     k, axis = r.params
     x = _ready(builder, r.operands[0], axis)
     if not outs[0].size:

@@ -45,6 +45,7 @@ ZERO = scalar.size(0)
 
 
 def qr(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Householder reflections by LAPACK, matrix by matrix; Q is made of them where it is read."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     full, pivoting = r.params
     q, upper = outs[:2]
@@ -116,6 +117,7 @@ def _empty_qr(builder: "Builder", outs: list[Handle]) -> None:
 
 
 def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Divide and conquer (gesdd) by LAPACK, matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     full, vectors = r.params
     *lead, rows, cols = a.shape
@@ -157,6 +159,7 @@ def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 
 def eigh(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Divide and conquer by LAPACK, matrix by matrix; vectors where they are read."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (lower,) = r.params
     vectors, values = outs
@@ -206,6 +209,7 @@ def _if_finite(good: Expr, call_: Stmt, failed: Buffer, fills: list[tuple[Ref, i
 
 
 def eig(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Eigenvalues and the eigenvectors asked for, by LAPACK (geev), matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     left, right = r.params
     *lead, n, _ = a.shape
@@ -294,6 +298,7 @@ def _eig_results(
 
 
 def schur(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Schur forms by LAPACK (gees), matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (wants_vectors,) = r.params
     *lead, n, _ = a.shape

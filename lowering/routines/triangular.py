@@ -53,6 +53,7 @@ ZERO = scalar.size(0)
 
 
 def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Lower factors, in place where the matrix is dead."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     n = a.shape[-1]
@@ -128,6 +129,7 @@ def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]
 
 
 def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Systems with a triangular matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs
     left, lower, transposing, conjugating, unit = r.params
@@ -227,6 +229,7 @@ def _trsm(
 
 
 def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Factors in one matrix, pivots from 0, and the order of the rows."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     out, pivots, order = outs
     *lead, rows, cols = a.shape
@@ -349,6 +352,7 @@ def _two_triangles(
 
 
 def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+    """Systems by LU of a copy of the matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs
     n, cols = b.shape[-2:]

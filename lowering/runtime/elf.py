@@ -113,6 +113,7 @@ def _symbols(data: bytes, table: _Section, names: int) -> list[_Symbol]:
 
 
 def _linked(objects: list[_Object], exports: Sequence[str]) -> Image:
+    """Sections side by side: code and constants, then variables, zeros last; and what refers to what."""
     chosen = [(o, s) for o in objects for s in o.sections if s.flags & _ALLOC and s.size]
     fixed = [(o, s) for o, s in chosen if not s.flags & _WRITE]
     variables = [(o, s) for o, s in chosen if s.flags & _WRITE]
