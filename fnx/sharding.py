@@ -133,7 +133,7 @@ class Mesh(_AnyMesh):
 
 
 class AbstractMesh(_AnyMesh):
-    """A mesh without devices.
+    """A mesh without devices: sizes and names of axes, for functions that are only traced.
 
     >>> fnx.sharding.AbstractMesh((2, 4), ("x", "y")).size
     8

@@ -81,7 +81,7 @@ def key_of(entry: optree.PyTreeEntry) -> Any:
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """A path as text.
+    """A path in a pytree as text: its keys as Python writes them, or `simple` ones with a separator.
 
     >>> keystr((DictKey("a"), SequenceKey(0)))
     "['a'][0]"

@@ -39,7 +39,10 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Array:
-    """Windows of the operand at start indices.
+    """Windows of the operand, of `slice_sizes`, at start indices; meaning and parameters are XLA's.
+
+    The last axis of `start_indices` holds one start for each axis in `start_index_map`. Windows out of
+    bounds go by `mode`, a `GatherScatterMode`. TypeError for indices that are no integers.
 
     >>> rows = lax.GatherDimensionNumbers((1,), (0,), (0,))
     >>> lax.gather(jnp.arange(6).reshape(3, 2), jnp.array([[2], [0]]), rows, (1, 2))

@@ -122,7 +122,9 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
 def qr(
     x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: Any = None
 ) -> tuple:
-    """The QR decomposition.
+    """Q and R of matrices, by Householder reflections; with `pivoting` also the order of the columns.
+
+    Without `full_matrices` Q has as many columns as R has rows, min(m, n). TypeError for integers.
 
     >>> q, r = lax.linalg.qr(jnp.ones((3, 2)), full_matrices=False)
     >>> q.shape, r.shape

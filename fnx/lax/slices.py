@@ -151,7 +151,9 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """A dynamic slice along one axis.
+    """The slice of static size along one axis that begins at an index, moved inside the operand.
+
+    Negative indices count from the end. ShapeError, a ValueError, for a size larger than the axis.
 
     >>> lax.dynamic_slice_in_dim(jnp.arange(6), 2, 3)
     Array([2, 3, 4], dtype=int64)
@@ -171,7 +173,9 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """One dynamic position of an axis.
+    """What lies at one index of an axis, moved inside the operand; the axis stays, unless not `keepdims`.
+
+    Negative indices count from the end.
 
     >>> lax.dynamic_index_in_dim(jnp.arange(6).reshape(2, 3), 1, axis=0)
     Array([[3, 4, 5]], dtype=int64)

@@ -172,7 +172,7 @@ def std(
     mean=None,
     correction=None,
 ):
-    """The square root of the variance.
+    """The standard deviation over axes, by default all: the square root of `var`, with its arguments.
 
     >>> jnp.std(jnp.array([1.0, 3.0]))
     Array(1., dtype=float64)

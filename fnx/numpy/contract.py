@@ -260,7 +260,9 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
 
 
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
-    """The sum of a diagonal.
+    """The sums of the diagonals in two axes; `offset` counts diagonals above the main one.
+
+    AxisError, a ValueError, for arrays that lack these axes.
 
     >>> jnp.trace(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array(5., dtype=float64)

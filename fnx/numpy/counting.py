@@ -107,7 +107,9 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
 
 
 def histogram2d(x, y, bins=10, range=None, weights=None, density=None):
-    """`histogramdd` of pairs.
+    """How many points (x, y) lie in each box of a grid, and its edges along x and along y.
+
+    ShapeError, a ValueError, for x and y of different lengths.
 
     >>> x = jnp.array([0.1, 0.2, 0.9])
     >>> jnp.histogram2d(x, x, bins=2, range=((0, 1), (0, 1)))[0]

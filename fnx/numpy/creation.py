@@ -296,7 +296,9 @@ def _filled(shape: Any, value: Any, dtype: Any) -> Array:
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros of a shape.
+    """Zeros of a shape; of the default float dtype, if none is given.
+
+    ShapeError, a ValueError, for negative sizes; TypeError for sizes that are no integers.
 
     >>> jnp.zeros(2)
     Array([0., 0.], dtype=float64)
@@ -305,7 +307,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Ones of a shape.
+    """Ones of a shape; of the default float dtype, if none is given.
+
+    ShapeError, a ValueError, for negative sizes; TypeError for sizes that are no integers.
 
     >>> jnp.ones((2, 3))
     Array([[1., 1., 1.],
@@ -315,7 +319,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Zeros of a shape.
+    """Zeros of a shape, as `zeros`: there is no memory without values.
 
     >>> jnp.empty(2)
     Array([0., 0.], dtype=float64)
@@ -326,7 +330,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """A value everywhere in a shape.
+    """A value, or an array that is broadcast, everywhere in a shape; of its own dtype, if none is given.
+
+    ShapeError, a ValueError, for a value that does not broadcast to the shape.
 
     >>> jnp.full(2, 7.0)
     Array([7., 7.], dtype=float64, weak_type=True)
@@ -363,7 +369,7 @@ def _maybe_weak(x: Array, weak: bool) -> Array:
 def zeros_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Zeros of the shape and dtype of a.
+    """Zeros of the shape and dtype of a, or of those given.
 
     >>> jnp.zeros_like(jnp.arange(3))
     Array([0, 0, 0], dtype=int64)
@@ -374,7 +380,7 @@ def zeros_like(
 def ones_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Ones of the shape and dtype of a.
+    """Ones of the shape and dtype of a, or of those given.
 
     >>> jnp.ones_like(jnp.arange(3.0))
     Array([1., 1., 1.], dtype=float64)
@@ -402,7 +408,7 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """A value everywhere in the shape of a.
+    """A value everywhere in the shape and dtype of a, or in those given.
 
     >>> jnp.full_like(jnp.arange(3), 7)
     Array([7, 7, 7], dtype=int64)

@@ -125,7 +125,7 @@ fft = _one(
 ifft = _one(
     "ifft",
     "ifft",
-    """The inverse of `fft`.
+    """The inverse of `fft`, with its arguments; divided by the lengths, unless `norm` says otherwise.
 
     >>> jnp.fft.ifft(jnp.fft.fft(jnp.array([1.0, 2.0, 3.0]))).real.round(6)
     Array([1., 2., 3.], dtype=float64)
@@ -144,7 +144,7 @@ rfft = _one(
 irfft = _one(
     "irfft",
     "irfft",
-    """The inverse of `rfft`.
+    """The inverse of `rfft`, which is real; an odd length along the last axis must be given.
 
     >>> jnp.fft.irfft(jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0])), n=3).round(6)
     Array([1., 2., 3.], dtype=float64)
@@ -163,7 +163,7 @@ fft2 = _two(
 ifft2 = _two(
     "ifft2",
     "ifft",
-    """The inverse of `fft2`.
+    """The inverse of `fft2`, with its arguments; divided by the lengths, unless `norm` says otherwise.
 
     >>> jnp.fft.ifft2(jnp.array([[10.0, -2.0], [-4.0, 2.0]])).real
     Array([[1.5, 1.5],
@@ -182,7 +182,7 @@ rfft2 = _two(
 irfft2 = _two(
     "irfft2",
     "irfft",
-    """The inverse of `rfft2`.
+    """The inverse of `rfft2`, which is real; an odd length along the last axis must be given.
 
     >>> jnp.fft.irfft2(jnp.fft.rfft2(jnp.ones((2, 2))))
     Array([[1., 1.],
@@ -201,7 +201,7 @@ fftn = _many(
 ifftn = _many(
     "ifftn",
     "ifft",
-    """The inverse of `fftn`.
+    """The inverse of `fftn`, with its arguments; divided by the lengths, unless `norm` says otherwise.
 
     >>> jnp.fft.ifftn(jnp.fft.fftn(jnp.ones((2, 2)))).real
     Array([[1., 1.],
@@ -220,7 +220,7 @@ rfftn = _many(
 irfftn = _many(
     "irfftn",
     "irfft",
-    """The inverse of `rfftn`.
+    """The inverse of `rfftn`, which is real; an odd length along the last axis must be given.
 
     >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.ones((2, 2)))).round(6)
     Array([[1., 1.],
@@ -241,7 +241,7 @@ def hfft(a, n=None, axis=-1, norm=None):
 
 
 def ihfft(a, n=None, axis=-1, norm=None):
-    """The inverse of `hfft`.
+    """The inverse of `hfft`: half of the transform of a real signal, conjugated and divided by its length.
 
     >>> jnp.fft.ihfft(jnp.array([9.0, -2.0, 1.0, -2.0])).real.round(6)
     Array([1.5, 2. , 3.5], dtype=float64)

@@ -71,7 +71,9 @@ def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
 
 
 def tensordot(x1, x2, /, *, axes=2, precision=None, preferred_element_type=None):
-    """Sums of products over axes.
+    """Sums of products over the last `axes` axes of x1 and the first of x2, or over pairs of axes.
+
+    ShapeError for axes that differ in number or size.
 
     >>> jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((3, 4)), axes=1).shape
     (2, 4)

@@ -29,7 +29,7 @@ def _without_nan(x: Array, value: Any) -> tuple[Array, Array | None]:
 
 
 def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The sum of what is not nan.
+    """The sum over axes, by default all, of what is not nan; 0 where nothing is left.
 
     >>> jnp.nansum(jnp.array([1.0, jnp.nan, 3.0]))
     Array(4., dtype=float64)
@@ -39,7 +39,7 @@ def nansum(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, whe
 
 
 def nanprod(a, axis=None, dtype=None, out=None, keepdims=False, initial=None, where=None):
-    """The product of what is not nan.
+    """The product over axes, by default all, of what is not nan; 1 where nothing is left.
 
     >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 3.0]))
     Array(6., dtype=float64)
@@ -96,7 +96,7 @@ def _good(x: Array, where: Any) -> Array:
 
 
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
-    """The mean of what is not nan.
+    """The mean over axes, by default all, of what is not nan; nan where nothing is left.
 
     >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 3.0]))
     Array(2., dtype=float64)
@@ -107,7 +107,7 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
 
 
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The variance of what is not nan.
+    """The variance over axes, by default all, of what is not nan; nan where nothing is left.
 
     >>> jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0]))
     Array(1., dtype=float64)
@@ -119,7 +119,7 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
 
 
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
-    """The standard deviation of what is not nan.
+    """The standard deviation over axes, by default all, of what is not nan; nan where nothing is left.
 
     >>> jnp.nanstd(jnp.array([1.0, jnp.nan, 5.0]))
     Array(2., dtype=float64)

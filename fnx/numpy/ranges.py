@@ -142,7 +142,9 @@ def _linspace(a: Array, b: Array, num: int, endpoint: bool) -> tuple[Array, Arra
 
 
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
-    """base ** linspace(start, stop, num).
+    """Numbers whose logarithms are evenly spaced: base ** linspace(start, stop, num, endpoint).
+
+    ValueError for a negative `num`.
 
     >>> jnp.logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float64)

@@ -116,7 +116,10 @@ def sum(
     where=None,
     promote_integers=True,
 ):
-    """The sum over axes, by default all.
+    """The sum over axes, by default all; of integers in the widest dtype of their kind, if
+    `promote_integers`.
+
+    Elements where `where` does not hold are left out. AxisError, a ValueError, for axes out of bounds.
 
     >>> jnp.sum(jnp.ones((2, 3)), axis=0)
     Array([2., 2., 2.], dtype=float64)
@@ -136,7 +139,10 @@ def prod(
     where=None,
     promote_integers=True,
 ):
-    """The product over axes, by default all.
+    """The product over axes, by default all; of integers in the widest dtype of their kind, if
+    `promote_integers`.
+
+    Elements where `where` does not hold are left out. AxisError, a ValueError, for axes out of bounds.
 
     >>> jnp.prod(jnp.array([2.0, 3.0]))
     Array(6., dtype=float64)
@@ -285,7 +291,9 @@ argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest eleme
 
 
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Whether all elements are close.
+    """Whether |a - b| <= atol + rtol * |b| everywhere; with `equal_nan` nan is close to nan.
+
+    ShapeError, a ValueError, for shapes that do not broadcast.
 
     >>> jnp.allclose(jnp.ones(2), 1.0 + 1e-9)
     Array(True, dtype=bool)

@@ -200,7 +200,7 @@ def union1d(ar1, ar2, *, size=None, fill_value=None):
 
 
 def isin(element, test_elements, assume_unique=False, invert=False, *, method="auto"):
-    """Whether elements are among others.
+    """Whether each element is among those of another array; or is not, with `invert`.
 
     >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([2, 4]))
     Array([False,  True, False], dtype=bool)
@@ -277,7 +277,10 @@ def setxor1d(ar1, ar2, assume_unique=False, *, size=None, fill_value=None):
 
 
 def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=None, fill_value=None):
-    """The elements of both arrays, sorted.
+    """The elements that are in both arrays, each once, sorted; with `return_indices` also where they are.
+
+    Under a trace `size`, the length of the result, is needed: ConcretizationTypeError, a TypeError,
+    without it.
 
     >>> jnp.intersect1d(jnp.array([1, 2, 3]), jnp.array([3, 2, 7]))
     Array([2, 3], dtype=int64)

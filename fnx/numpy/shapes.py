@@ -163,7 +163,7 @@ def moveaxis(a, source, destination):
 
 
 def swapaxes(a, axis1, axis2):
-    """Two axes exchanged.
+    """The array with two axes exchanged; AxisError, a ValueError, for one that is out of bounds.
 
     >>> jnp.swapaxes(jnp.zeros((2, 3)), 0, 1).shape
     (3, 2)

@@ -63,7 +63,9 @@ def _no_order(order: Any) -> None:
 
 
 def argsort(a, axis=-1, *, kind=None, order=None, stable=True, descending=False, dtype=None):
-    """The positions that sort along an axis.
+    """The positions that sort along an axis, nan last; of a flattened array for the axis None.
+
+    AxisError, a ValueError, for an axis out of bounds; ValueError for `order`.
 
     >>> jnp.argsort(jnp.array([3.0, 1.0, 2.0]))
     Array([1, 2, 0], dtype=int64)

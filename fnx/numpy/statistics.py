@@ -40,7 +40,10 @@ def quantile(
     *,
     weights=None,
 ):
-    """The values below which a share q of the elements lies.
+    """The values below which a share q of the elements lies, along axes, by default all.
+
+    The axes of q come first in the result. `method` is 'linear', 'lower', 'higher', 'midpoint' or
+    'nearest'. ValueError for another one, and for complex numbers.
 
     >>> jnp.quantile(jnp.array([1.0, 2.0, 3.0]), 0.5)
     Array(2., dtype=float64)
@@ -60,7 +63,7 @@ def nanquantile(
     *,
     weights=None,
 ):
-    """`quantile` of what is not nan.
+    """`quantile` of what is not nan; nan where nothing is left.
 
     >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 2.0, 3.0]), 0.5)
     Array(2., dtype=float64)
@@ -81,7 +84,7 @@ def percentile(
     weights=None,
     out_sharding=None,
 ):
-    """`quantile` of q / 100.
+    """The values below which q percent of the elements lie: `quantile` of q / 100, which see.
 
     >>> jnp.percentile(jnp.array([0.0, 10.0, 20.0]), jnp.array([25, 50]))
     Array([ 5., 10.], dtype=float64)
@@ -101,7 +104,7 @@ def nanpercentile(
     *,
     weights=None,
 ):
-    """`percentile` of what is not nan.
+    """`percentile` of what is not nan; nan where nothing is left.
 
     >>> jnp.nanpercentile(jnp.array([0.0, jnp.nan, 20.0]), 25)
     Array(5., dtype=float64)

@@ -186,7 +186,10 @@ def _eps(x: Array) -> float:
 
 
 def pinv(a, rtol=None, hermitian=False, *, rcond=None):
-    """The pseudo-inverse.
+    """The pseudo-inverses (Moore and Penrose) of matrices, by their singular values.
+
+    Values up to `rtol` times the largest count as zero; by default 10 times the larger size times the
+    rounding of the dtype. `rcond` is another name for it: ValueError for both. ShapeError for vectors.
 
     >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0], [0.0, 4.0]])).shape
     (2, 3)

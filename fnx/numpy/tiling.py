@@ -47,7 +47,10 @@ def tile(A, reps):
 
 
 def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None):
-    """Each element repeated.
+    """Each element, or slice along an axis, as often as `repeats` says: one number, or one for each.
+
+    Traced `repeats` need `total_repeat_length`, at which the result is cut off or filled up with the last
+    element; ConcretizationTypeError, a TypeError, without it. ValueError for negative numbers.
 
     >>> jnp.repeat(jnp.arange(2), 2)
     Array([0, 0, 1, 1], dtype=int64)

@@ -191,7 +191,7 @@ def pareto(
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Rayleigh numbers of a scale.
+    """Rayleigh numbers, of density x / scale**2 exp(-x**2 / (2 scale**2)); by default one for each scale.
 
     >>> x = fnx.random.rayleigh(fnx.random.key(0), 2.0, (2000,))
     >>> float((x**2).mean().round(0))  # 2 * scale**2

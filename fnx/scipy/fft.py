@@ -81,7 +81,7 @@ def dct(x, type=2, n=None, axis=-1, norm=None):
 
 
 def idct(x, type=2, n=None, axis=-1, norm=None):
-    """The inverse of `dct`.
+    """The inverse of `dct`, along an axis; NotImplementedError for another type than 2.
 
     >>> fnx.scipy.fft.idct(fnx.scipy.fft.dct(jnp.array([1.0, 2.0, 3.0]))).round(6)
     Array([1., 2., 3.], dtype=float64)
@@ -114,7 +114,7 @@ def dctn(x, type=2, s=None, axes=None, norm=None):
 
 
 def idctn(x, type=2, s=None, axes=None, norm=None):
-    """The inverse of `dctn`.
+    """The inverse of `dctn`, along several axes; NotImplementedError for another type than 2.
 
     >>> fnx.scipy.fft.idctn(fnx.scipy.fft.dctn(jnp.array([[1.0, 2.0], [3.0, 4.0]]))).round(6)
     Array([[1., 2.],

@@ -124,7 +124,10 @@ def _plain_border(name: str, in1: Any, in2: Any, boundary: str, fillvalue: Any) 
 
 
 def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=None):
-    """The convolution of two matrices.
+    """The convolution of two matrices, with zeros around them; `mode` is 'full', 'same' or 'valid'.
+
+    ValueError for another mode; ShapeError for what is no matrix; NotImplementedError for another
+    boundary than zeros.
 
     >>> fnx.scipy.signal.convolve2d(jnp.eye(2), jnp.ones((2, 2)), mode="same")
     Array([[1., 1.],
@@ -136,7 +139,10 @@ def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=No
 
 
 def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0, precision=None):
-    """The correlation of two matrices.
+    """The correlation of two matrices, with zeros around them; `mode` is 'full', 'same' or 'valid'.
+
+    ValueError for another mode; ShapeError for what is no matrix; NotImplementedError for another
+    boundary than zeros.
 
     >>> fnx.scipy.signal.correlate2d(jnp.eye(3), jnp.eye(2), mode="valid")
     Array([[2., 0.],

@@ -9,7 +9,7 @@ from fnx.scipy.linalg.special_matrices import *
 
 
 def det(a, overwrite_a=False, check_finite=True):
-    """Determinants.
+    """The determinants of square matrices; ShapeError, a ValueError, for others.
 
     >>> fnx.scipy.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., dtype=float64)
@@ -19,7 +19,7 @@ def det(a, overwrite_a=False, check_finite=True):
 
 
 def inv(a, overwrite_a=False, check_finite=True):
-    """Inverses.
+    """The inverses of square matrices; ShapeError, a ValueError, for others.
 
     >>> fnx.scipy.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
     Array([[0.5 , 0.  ],
