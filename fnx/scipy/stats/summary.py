@@ -66,7 +66,7 @@ def rankdata(a, method="average", *, axis=None, nan_policy="propagate"):
     ValueError for another method.
 
     >>> fnx.scipy.stats.rankdata(jnp.array([10.0, 30.0, 20.0, 20.0]))
-    Array([1. , 4. , 2.5, 2.5], dtype=float64, weak_type=True)
+    Array([1. , 4. , 2.5, 2.5], dtype=float64)
     """
     _propagate("rankdata", nan_policy)
     if method not in ("average", "min", "max", "dense", "ordinal"):
