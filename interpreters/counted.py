@@ -111,8 +111,7 @@ def most_rounds(loop: "While", count: Count, ranges: Ranges) -> tuple[int, Inter
 
 def as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":
     """The scan that does the same, if the loop counts and its rounds have a bound."""
-    key = ("as scan", loop.cond_jaxpr, loop.cond_consts, loop.body_consts, ranges)
-    return loop.body_jaxpr.once(key, lambda: _as_scan(loop, ranges, kind))
+    return loop.body_jaxpr.once(("as scan", loop, ranges), lambda: _as_scan(loop, ranges, kind))
 
 
 def _as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":

@@ -96,8 +96,7 @@ class Rewound(Primitive):
 
     def prune(self, used: tuple[bool, ...]) -> tuple["Rewound", tuple, tuple]:
         """Without operands that nobody needs; all results stay."""
-        key = ("prune rewound", self.undo, self.known, self.versions, self.loop.consts)
-        return (*self.loop.jaxpr.once(key, self._pruned), (True,) * len(used))
+        return (*self.loop.jaxpr.once(("prune", self), self._pruned), (True,) * len(used))
 
     def _pruned(self) -> tuple["Rewound", tuple]:
         body = dce(self.loop.jaxpr, [True] * len(self.loop.jaxpr.outs))

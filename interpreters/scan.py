@@ -230,8 +230,9 @@ class Scan(Primitive):
         return None if whole is None else self.with_jaxpr(whole, self.consts, self.carry)
 
     def _summed(self, parts: Split, nonzero: Mask, costly: list[bool]) -> Summed | None:
-        key = ("summed", nonzero, self.consts, self.carry, self.length)
-        return self.jaxpr.once(key, lambda: summed(self, parts, nonzero, costly))
+        return self.jaxpr.once(
+            ("summed", self, nonzero), lambda: summed(self, parts, nonzero, costly)
+        )
 
     def _linear(
         self, parts: Split, primals: tuple, tangents: tuple, outs: Sequence, mask: Mask,
