@@ -199,3 +199,16 @@ def test_raw_qr_is_numpys():
 def test_arguments_that_make_no_sense_are_refused(bad):
     with pytest.raises(ValueError):
         bad()
+
+
+def test_rank_by_an_absolute_or_a_relative_tolerance():
+    x = np.array([[3.0, 1.0], [1.0, 2.0]])  # of singular values 3.6 and 1.4
+    for tol in (1.0, 2.0, 4.0, np.array([1.0, 4.0])):
+        stack = x if np.ndim(tol) == 0 else np.stack([x, x])
+        np.testing.assert_array_equal(
+            jnp.linalg.matrix_rank(stack, tol=tol), np.linalg.matrix_rank(stack, tol=tol)
+        )
+    for rtol in (0.3, 0.5, 1.5):
+        assert jnp.linalg.matrix_rank(x, rtol=rtol) == np.linalg.matrix_rank(x, rtol=rtol)
+    assert jnp.linalg.matrix_rank(x[0]) == 1
+    assert jnp.linalg.matrix_rank(0 * x[0]) == 0

@@ -427,3 +427,12 @@ def test_fraction_has_slope_one_everywhere():
         assert math.copysign(1, fraction) == math.copysign(1, np.modf(x)[0]), x
         assert (fraction, whole) == np.modf(x)
         assert fnx.grad(lambda x: jnp.modf(x)[0])(x) == 1.0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+def test_what_narrow_sums_start_from_is_not_rounded_before(dtype, wrap):
+    x = jnp.array([100.0, 1.125], dtype)
+    total = wrap(lambda x: jnp.sum(x, initial=-100.0))(x)
+    assert total.dtype == x.dtype
+    assert float(total) == 1.125

@@ -8,7 +8,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.averages import mean, var
-from fnx.numpy.reduce import any, argmax, argmin, max, min, prod, sum
+from fnx.numpy.reduce import any, argmax, argmin, as_mask, max, min, prod, sum
 from fnx.numpy.util import (
     named,
     promote_inexact,
@@ -89,10 +89,10 @@ nanargmax = _nan_arg("argmax", argmax, -math.inf)
 nanargmin = _nan_arg("argmin", argmin, math.inf)
 
 
-def _good(x: Array, where: Any) -> Array:
+def _good(name: str, x: Array, where: Any) -> Array:
     """Where a mask holds and x is not nan."""
     good = ufuncs.logical_not(ufuncs.isnan(x))
-    return good if where is None else ufuncs.logical_and(good, where)
+    return good if where is None else ufuncs.logical_and(good, as_mask(name, where))
 
 
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
@@ -102,7 +102,7 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
     Array(2., dtype=float64)
     """
     x = to_array(a, "nanmean")
-    good = _good(x, where)
+    good = _good("nanmean", x, where)
     return mean(_without_nan(x, 0)[0], axis, dtype, out, keepdims, where=good)
 
 
@@ -113,7 +113,7 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
     Array(1., dtype=float64)
     """
     (x,) = promote_inexact("nanvar", a)
-    good = _good(x, where)
+    good = _good("nanvar", x, where)
     clean = _without_nan(x, 0)[0]
     return var(clean, axis, dtype, out, ddof, keepdims, where=good, mean=mean)
 

@@ -89,12 +89,14 @@ def _fold(
     x = to_array(x, name)
     axes = canonical_axes(axis, x.ndim)
     wanted = dtypes.canonical(dtype) if dtype is not None else sum_dtype(x.dtype, promote_integers)
-    x = convert(x, wanted)
+    # Narrow floats are added up in float32, and `initial` is a part of that.
+    narrow = initial is not None and dtypes.is_float(wanted) and wanted.itemsize < 4
+    x = convert(convert(x, wanted), dtypes.float32 if narrow else wanted)
     if where is not None:
         x = _masked(name, x, where, neutral)
     out = prim(axes)(x) if axes else x
     out = keep(strong(out), x, axes, keepdims)
-    return _with_initial(name, combine, out, initial)
+    return convert(_with_initial(name, combine, out, initial), wanted)
 
 
 def strong(x: Array) -> Array:

@@ -215,17 +215,19 @@ def _one_of(name: str, other: str, given: Any, rtol: Any) -> Any:
 
 
 def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
-    """The number of singular values above a tolerance.
+    """The number of singular values above `tol`, or above `rtol` times the largest one.
 
     >>> jnp.linalg.matrix_rank(jnp.array([[1.0, 2.0], [2.0, 4.0]]))
     Array(1, dtype=int64)
     """
-    x = matrix_of("matrix_rank", M)
+    x = to_array(M, "linalg.matrix_rank")
+    if x.ndim < 2:
+        return reduce.any(ufuncs.not_equal(x, 0)).astype(int)
+    x = matrix_of("matrix_rank", x)
     s = svd(x, compute_uv=False, hermitian=hermitian)
-    rtol = _one_of("matrix_rank", "tol", tol, rtol)
-    if rtol is None:
+    if _one_of("matrix_rank", "tol", tol, rtol) is None:
         rtol = max(x.shape[-2:]) * _eps(x)
-    cut = ufuncs.multiply(to_array(rtol), reduce.max(s, axis=-1))
+    cut = to_array(tol) if tol is not None else to_array(rtol) * reduce.max(s, axis=-1)
     return reduce.sum(ufuncs.greater(s, cut[..., None]), axis=-1)
 
 

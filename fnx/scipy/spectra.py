@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.core.records import dataclass
@@ -125,8 +126,9 @@ def _spectra(
     return found, segments, onesided
 
 
-def _frequencies(segments: Segments, fs: Any, onesided: bool) -> Array:
-    return (fft.rfftfreq if onesided else fft.fftfreq)(segments.points, 1 / fs)
+def _frequencies(segments: Segments, fs: Any, onesided: bool, dtype: np.dtype) -> Array:
+    found = (fft.rfftfreq if onesided else fft.fftfreq)(segments.points, 1 / fs)
+    return found.astype(dtypes.real_of(dtype))
 
 
 def _energy(window: np.ndarray, fs: Any, scaling: str, name: str) -> Any:
@@ -156,10 +158,10 @@ def _power(
     else:
         # The median of squares lies below their mean.
         even = 2 * np.arange(1, (count - 1) // 2 + 1)
-        bias = 1 + np.sum(1 / (even + 1) - 1 / even)
+        bias = float(1 + np.sum(1 / (even + 1) - 1 / even))
         parts = [median(p, -2) for p in ((power,) if y is None else (power.real, power.imag))]
         power = (parts[0] if y is None else parts[0] + 1j * parts[1]) / bias
-    return _frequencies(segments, fs, onesided), moveaxis(power, -1, axis)
+    return _frequencies(segments, fs, onesided, power.dtype), moveaxis(power, -1, axis)
 
 
 def csd(x, y, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, detrend="constant",
@@ -206,8 +208,8 @@ def stft(x, fs=1.0, window="hann", nperseg=256, noverlap=None, nfft=None, detren
     half = segments.length / 2
     first = 0.0 if boundary is not None else half
     times = (first + segments.step * np.arange(found.shape[-2])) / fs
-    frequencies = _frequencies(segments, fs, onesided)
-    return frequencies, asarray(times), moveaxis(found, -1, axis - 1)
+    frequencies = _frequencies(segments, fs, onesided, found.dtype)
+    return frequencies, asarray(times).astype(frequencies.dtype), moveaxis(found, -1, axis - 1)
 
 
 def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, input_onesided=True,
@@ -256,7 +258,8 @@ def istft(Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, in
         warnings.warn("istft: windows that overlap leave gaps", stacklevel=2)
     x = total / np.where(norm > 1e-10, norm, 1.0).astype(total.dtype)
     x = moveaxis(x, -1, time - (frequency < time))
-    return asarray(np.arange(x.shape[0]) / fs), x  # SciPy, too, counts along the first axis
+    times = asarray(np.arange(x.shape[0]) / fs)  # SciPy, too, counts along the first axis
+    return times.astype(dtypes.real_of(x.dtype)), x
 
 
 __all__ = ["csd", "istft", "stft", "welch"]
