@@ -1,5 +1,6 @@
 """Compiling: the work of the passes grows with the length of a program, not with its square."""
 
+import re
 import sys
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
+from fnx.lowering.runtime import compiler
 
 
 def powers(n):
@@ -66,6 +68,30 @@ def keys(n):
     return f, (fnx.random.PRNGKey(0),)
 
 
+def nested(n):
+    """Jitted functions in each other, half as many as would end Python's stack."""
+
+    def around(inner, k):
+        return fnx.jit(lambda x: inner(x) * 1.5 + k)
+
+    f = jnp.sin
+    for k in range(n // 2):
+        f = around(f, k)
+    return f, (np.ones(50),)
+
+
+def leaves(n):
+    """Many small arrays, each by itself."""
+    tree = {f"leaf {k}": np.full(3, 0.1 * k) for k in range(n)}
+    return lambda tree: fnx.tree.map(lambda x: x * 2.0 + 1.0, tree), (tree,)
+
+
+def slopes(n):
+    """Many small arrays, and a number made of all."""
+    f, args = leaves(n)
+    return fnx.grad(lambda tree: sum(jnp.sum(jnp.sin(x)) for x in fnx.tree.leaves(f(tree)))), args
+
+
 def calls(make, n: int) -> int:
     """How many Python functions are called from the jaxpr to LLVM's text."""
     f, args = make(n)
@@ -85,10 +111,23 @@ def calls(make, n: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("make", [powers, waves, layers, gates, keys])
+@pytest.mark.parametrize("make", [powers, waves, layers, gates, keys, nested, leaves, slopes])
 def test_twice_the_program_is_twice_the_work(make):
     calls(make, 4)  # imports
     assert calls(make, 64) < 2.4 * calls(make, 32)
+
+
+def test_long_straight_code_is_compiled_block_by_block():
+    """LLVM's time to choose instructions grows with the third power of a block's loads."""
+    f, args = slopes(250)
+    lowered = fnx.jit(f).lower(*args)
+    text = lowered.as_text("llvm")
+    assert text.count("\n") > compiler.STRAIGHT
+    assert " phi " not in text
+    blocks = re.split(r"^\w+:\n", compiler.in_blocks(text), flags=re.MULTILINE)
+    assert max(map(len, blocks)) < 100_000 < len(text)
+    for name, slope in lowered.compile()(*args).items():
+        np.testing.assert_allclose(slope, 2.0 * np.cos(2.0 * args[0][name] + 1.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("make", [powers, waves])

@@ -128,12 +128,14 @@ PASSES = {
         *("sroa", "instruction_combine", "new_gvn", "loop_rotate"),
         *("instruction_combine", "simplify_cfg"),
     ),
+    "straight": ("always_inliner", "sroa", "instruction_combine"),
     "rare": ("always_inliner",),
     "glue": ("sroa", "simplify_cfg", "instruction_combine"),
 }
 
 
-STRAIGHT = 3000  # lines from which code without loops is chosen quickly
+STRAIGHT = 3000  # lines from which code without loops is compiled quickly
+_BLOCK = 1000  # instructions of a block of such code
 
 
 def _optimized(text: str, kind: str, machine: Any) -> Any:
@@ -183,17 +185,35 @@ def _emitted(module: Any, machine: Any, as_object: bool) -> bytes:
 
 def compile_text(text: str, kind: str = "program", as_object: bool = True) -> bytes:
     """The object code of an LLVM module, or its assembly."""
-    quick = kind in ("rare", "glue") or kind == "program" and _is_long_and_straight(text)
+    if kind == "program" and _is_long_and_straight(text):
+        kind, text = "straight", in_blocks(text)
+    quick = kind in ("straight", "rare", "glue")
     with session(), target_machine(quick) as machine:
         return _emitted(_optimized(text, kind, machine), machine, as_object)
 
 
 def _is_long_and_straight(text: str) -> bool:
-    """Whether a program has no loop, but so many instructions that choosing them well takes seconds.
+    """Whether a program has no loop, but so many instructions that to compile it well takes seconds.
 
-    LLVM's time grows with the square of a block's length, and such code runs once in a call.
+    LLVM's time grows with the square of a block's length (what a store overwrites, which value a
+    load finds, which instructions do for an expression), and such code runs once in a call.
     """
     return text.count("\n") > STRAIGHT and " phi " not in text
+
+
+def in_blocks(text: str) -> str:
+    """The text of a module without loops in blocks of bounded length, which LLVM takes one by one.
+
+    It chooses the instructions of a block that loads thousands of numbers in cubic time.
+    """
+    lines, length = [], 0
+    for line in text.split("\n"):
+        lines.append(line)
+        length = length + 1 if line.startswith("  %") else 0 if line.startswith("}") else length
+        if length == _BLOCK and line.startswith("  %"):
+            lines += [f"  br label %block{len(lines)}", f"block{len(lines)}:"]
+            length = 0
+    return "\n".join(lines)
 
 
 def assembly(text: str, kind: str = "program") -> str:
