@@ -79,8 +79,11 @@ class _Forward:
     def add(self, eqns: Sequence[Eqn]) -> None:
         for e in eqns:
             atoms = tuple([self.name(a) for a in e.inputs])
-            e = Eqn(with_simple_jaxprs(e.prim, self.final), e.inputs, e.outs, e.source)
+            # What is called is not simplified first, or equations would be at each call around them.
             inner = called(e.prim, self.final)
+            if inner is None:
+                e = Eqn(with_simple_jaxprs(e.prim, self.final), e.inputs, e.outs, e.source)
+                inner = expanded(e.prim)
             if inner is None and self.final and isinstance(e.prim, DotGeneral):
                 inner = _outer_product(e.prim, *[a.aval for a in atoms])
             if inner is not None:
@@ -272,10 +275,15 @@ def _atom_key(atom: Atom) -> Any:
 
 
 def called(prim: Primitive, final: bool) -> Jaxpr | None:
-    """The jaxpr that an equation with this primitive can be replaced with."""
+    """The jaxpr of a call, where this is no more than that."""
     when = getattr(prim, "transparent", "never")
     if when == "always" or (final and when == "final"):
         return prim.jaxpr  # type: ignore[attr-defined]
+    return None
+
+
+def expanded(prim: Primitive) -> Jaxpr | None:
+    """The jaxpr that an equation with this primitive can be replaced with."""
     expand = getattr(prim, "expand", None)
     return None if expand is None else expand()
 
