@@ -16,7 +16,7 @@ from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
-from fnx.lowering.target.processor import has_half
+from fnx.lowering.target.processor import has_half, inlined_lines
 
 from . import blocks, tails, vector_names
 from . import llvm_scalar as ls
@@ -64,21 +64,29 @@ def emit(program: Program) -> Emitted:
     return Emitted(module.text(), module.params, kernels=body.kernels)
 
 
-INLINED = 76  # lines of the mathematical functions of a program up to which LLVM gets their text
-_FEW = 4  # calls among which they are counted
+_SHORT = 19  # lines of a mathematical function, fewer than most have
+_LONG = 76  # from which on none becomes part of a loop
 
 
 def inlined(program: Program) -> frozenset[tuple[str, str]]:
     """The functions that are better part of the loops that call them: short ones, and few.
 
-    A call reads all constants anew and leaves no vector in a register: it takes 5 to 20 % longer.
+    A call reads all constants anew and leaves no vector in a register: it takes 5 to 20 % longer, and
+    more where there are few registers. Several calls on numbers become one on a vector (`packs`).
     """
-    nodes = walk.nodes(program.body)
-    calls = [(e.op, e.dtype) for e in nodes if vector_names.exists(e.op, e.dtype)]
-    if len(calls) > _FEW:
+    calls = _functions(program.body)
+    loops = [s for s in walk.statements(program.body) if isinstance(s, kernel.Loop) and s.vector]
+    most = inlined_lines() if _functions(loops) == calls else _LONG
+    if len(calls) > most // _SHORT:
         return frozenset()
-    lines = sum(helper_text(op, dtype, has_half(), True)[1].count("\n") for op, dtype in calls)
-    return frozenset(calls if lines <= INLINED else ())
+    lines = [helper_text(e.op, e.dtype, has_half(), True)[1].count("\n") for e in calls]
+    short = sum(lines) <= most and max(lines, default=0) <= _LONG
+    return frozenset([(e.op, e.dtype) for e in calls] if short else ())
+
+
+def _functions(body: Sequence[Stmt]) -> set[Expr]:
+    """The calls of functions with vector variants in a block."""
+    return {e for e in walk.nodes(body) if vector_names.exists(e.op, e.dtype)}
 
 
 _PURE = re.compile(r" @(fnx_v_|fnx\.|llvm\.(?!mem))")  # the calls of these touch no memory

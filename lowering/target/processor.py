@@ -80,6 +80,14 @@ def round_bytes() -> Round:
     return _ROUND[vector_bits()]
 
 
+def inlined_lines() -> int:
+    """Lines of the mathematical functions of a program up to which LLVM gets their text.
+
+    With few registers a call costs more: whatever lives across it goes to memory and back.
+    """
+    return 360 if vector_bits() == 256 else 76
+
+
 def side_by_side(size: int) -> int:
     """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
     return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
