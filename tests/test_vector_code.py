@@ -152,9 +152,11 @@ def test_rounds_of_one_vector_and_of_several(f, dtype, n):
 def test_the_bytes_of_a_round_follow_from_what_it_does(f, monkeypatch):
     seen, whole = [], tails._round_bytes
     monkeypatch.setattr(tails, "_round_bytes", lambda *args: seen.append(whole(*args)) or seen[-1])
-    jax.jit(f).lower(np.ones(5000)).as_text("llvm")
+    llvm = jax.jit(f).lower(np.ones(5000)).as_text("llvm")
     sizes = processor.round_bytes()
     assert (sizes.waiting if f is a_chain else sizes.crowded) in seen
+    together = f is a_chain and sizes.vectors > 1
+    assert (f'interleave.count", i32 {sizes.vectors}' in llvm) == together
 
 
 def test_blocks_of_problems_with_many_operations_are_one_vector_at_a_time():

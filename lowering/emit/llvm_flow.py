@@ -300,8 +300,8 @@ def _vectors(s: kernel.Loop) -> int:
     stored = [x.buffer.dtype for x in s.body if isinstance(x, kernel.Store)]
     types = stored + [e.dtype for e in walk.nodes(s.body) if e.op == "load"]
     widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
-    crowded = sum([bool(e.args) and e.op != "load" for e in walk.nodes(s.body)]) >= tails.CROWDED
-    return 1 if crowded else side_by_side(s.extent.attr * widest)
+    exprs = [e for x in walk.statements(s.body) for e in walk.expressions(x)]
+    return 1 if tails.kind(exprs) == "crowded" else side_by_side(s.extent.attr * widest)
 
 
 def _is_rolled(s: kernel.Loop) -> bool:

@@ -24,7 +24,7 @@ _LONG = 1 << 12  # elements from which on the rest of a loop of costly functions
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
 _WAITING = 12  # other operations after one another from which on a core waits for them,
 _APART = 3  # unless a round has so many times more of them
-CROWDED = 40  # operations of a round from which on registers do for one vector of them
+_CROWDED = 40  # operations of a round from which on registers do for one vector of them
 _ROUNDS = 16  # that a loop has at least, if they are long
 
 
@@ -91,10 +91,18 @@ def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
 
 def _round_bytes(exprs: list[Expr], row: int) -> int:
     """The bytes of a round, if a row of results has so many."""
+    sizes, found = round_bytes(), kind(exprs)
+    if found == "waiting" and row < _ROUNDS * sizes.waiting:
+        return sizes.usual
+    return getattr(sizes, found)
+
+
+def kind(exprs: list[Expr]) -> str:
+    """What a round that computes these is like: the name of a size in `Round`."""
     loads = {e: 0 for e in nodes(exprs) if e.op == "load"}
-    work = sum([bool(e.args) and e.op not in _FUSED for e in nodes(exprs, loads)])
-    most = max([depth(e, loads, _FUSED) for e in exprs])
-    sizes = round_bytes()
-    if most >= _WAITING and work < _APART * most and row >= _ROUNDS * sizes.waiting:
-        return sizes.waiting
-    return sizes.crowded if work >= CROWDED else sizes.usual
+    counted = [e for e in nodes(exprs, loads) if e.args and e.dtype != "int64"]
+    work = sum([e.op not in _FUSED for e in counted])
+    most = max([depth(e, loads, _FUSED) for e in exprs], default=0)
+    if most >= _WAITING and work < _APART * most:
+        return "waiting"
+    return "crowded" if work >= _CROWDED else "usual"
