@@ -13,7 +13,7 @@ from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
 from fnx.core.interpreter import current
-from fnx.interpreters.trace import Stage
+from fnx.interpreters.trace import CapturedRefs, Stage
 from fnx.ops.basic import zeros
 from fnx.ops.convert import ConvertElementType
 
@@ -202,7 +202,12 @@ def carrying(fun: Callable, refs: Sequence[Ref]) -> Callable:
 
     def carried(values: Sequence[Array], *args: Any, **kwargs: Any) -> tuple[list[Array], Any]:
         with rebound(refs, values) as last:
-            out = fun(*args, **kwargs)
+            try:
+                out = fun(*args, **kwargs)
+            except CapturedRefs as found:
+                if any(r in refs for r in found.refs):  # a trace within `fun` does not hand them on
+                    raise InvalidValue(str(found)) from None
+                raise
             return last(), out
 
     carried.__name__ = getattr(fun, "__name__", type(fun).__name__)

@@ -118,3 +118,22 @@ def test_mistakes_with_references_are_named():
     with pytest.raises(ValueError, match="frozen"):
         ref[0]
     assert fnx.empty_ref(fnx.ShapeDtypeStruct((2,), "int32"))[...].dtype == np.int32
+
+
+@pytest.mark.parametrize("how", ["jit", "scan", "cond", "while_loop"])
+def test_a_reference_that_something_within_cannot_hand_on(how):
+    ref = fnx.new_ref(jnp.zeros(()))
+
+    @fnx.checkpoint
+    def add(x):
+        ref[...] = ref[...] + x
+        return jnp.sin(x)
+
+    calls = {
+        "jit": fnx.jit(add),
+        "scan": lambda x: fnx.lax.scan(lambda c, y: (add(c), y), x, jnp.ones(2)),
+        "cond": fnx.jit(lambda x: fnx.lax.cond(x > 0, add, jnp.cos, x)),
+        "while_loop": lambda x: fnx.lax.while_loop(lambda c: c > 0.5, add, x),
+    }
+    with pytest.raises(ValueError, match="checkpoint of add uses 1 mutable references"):
+        calls[how](2.0)
