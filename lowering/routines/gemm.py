@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
 # Multiplications of one product that loops do in the time of a call of a library: of matrices whose
-# rows of the result are computed element by element, or are long enough for vectors; else. Of a matrix
-# and a vector there is a routine of fnx's own.
-INLINED_ROWS, INLINED, INLINED_VECTOR = 4096, 1024, 256
+# rows of the result are computed element by element, or are long enough for vectors; of such whose rows
+# end within a vector, and there is no AVX-512; else. Of a matrix and a vector there is a routine of
+# fnx's own.
+INLINED_ROWS, INLINED_RAGGED, INLINED, INLINED_VECTOR = 4096, 512, 1024, 256
 LONG_ROW = 8
 UNROLLED = 16  # length up to which a sum of products is one expression
 REUSED = 4  # rows of the result from which on a better layout of the other operand pays
@@ -92,10 +93,16 @@ def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> No
 def _is_inlined(p: Product) -> bool:
     most = INLINED
     if min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW):
-        most = INLINED_ROWS
+        most = INLINED_RAGGED if _is_ragged(p) else INLINED_ROWS
     elif 1 in (p.m, p.n) and p.k > UNROLLED and not p.batch and irvectors.exists(p.dtype):
         most = INLINED_VECTOR
     return p.m * p.n * p.k <= most
+
+
+def _is_ragged(p: Product) -> bool:
+    """Whether loops go through the end of each row of the result element by element."""
+    short = LONG_ROW <= p.n <= fuse.SMALL or p.k > UNROLLED  # others overlap their last two vectors
+    return short and irvectors.exists(p.dtype) and irvectors.is_ragged(p.n, p.dtype)
 
 
 # --- loops -------------------------------------------------------------------------------------

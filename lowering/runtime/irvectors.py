@@ -15,6 +15,12 @@ def exists(dtype: str) -> bool:
     return dtype in DTYPES and processor.vector_bits() >= 256
 
 
+def is_ragged(n: int, dtype: str) -> bool:
+    """Whether a row of n elements ends within a vector of a CPU that has no cheap masks for it."""
+    bits = processor.vector_bits()
+    return bits < 512 and 8 * n * DTYPES[dtype] % bits != 0
+
+
 class Vectors:
     """What is written for one dtype; `size` bytes an element, `lanes` of them in a vector."""
 
