@@ -194,10 +194,11 @@ def _read_late(loop: Loop) -> set[Buffer]:
     """The buffers that a round reads after it has begun to write them."""
     late: set[Buffer] = set()
     written: set[Buffer] = set()
+    known: dict[Expr, frozenset[Buffer]] = {}
     for s in loop.body:
-        late |= buffers_read(walk.expressions(s)) & written
+        late |= buffers_read(walk.expressions(s), known) & written
         written.update(walk.writes(s))
-    return late | buffers_read(loop.yields) & written
+    return late | buffers_read(loop.yields, known) & written
 
 
 def _rows_written(loop: Loop) -> list[_Written]:
