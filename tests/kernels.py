@@ -41,7 +41,8 @@ def sum_nest(source: Buffer, n: int, reassociate: bool = True) -> tuple[kernel.N
 
 def program(f: Callable, *args) -> Program:
     """The Kernel IR of a jitted function on arguments."""
-    return fnx.jit(f).lower(*args).program.compiled().program
+    lowered = fnx.jit(f).lower(*args)  # held, as a program that is recalled asks for its jaxpr
+    return lowered.program.compiled().program
 
 
 def workspace(f: Callable, *args) -> int:

@@ -27,7 +27,7 @@ STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
 STACK_ROWS = 8  # of a nest: threads of others may have small stacks
 _MANY = 1 << 20
 MOST = 32  # nests that become one: its code, and the time to make it, grow with them
-_HOPS = 4  # statements between two nests that may be jumped over
+_HOPS = 16  # statements between two nests that may be jumped over
 
 
 def fuse(builder: "Storage") -> None:
