@@ -226,10 +226,11 @@ class Folds(Nests):
         kinds = {a.dtype: [b for b in own if b.dtype == a.dtype] for a in own}
         buffers = {t: builder.new_buffer(t, parts * len(some)) for t, some in kinds.items()}
 
+        number = {a: k for some in kinds.values() for k, a in enumerate(some)}
+
         def place(a: Expr, p: Expr) -> tuple[Buffer, Expr]:
-            some = kinds[a.dtype]
-            row = scalar.mul(p, scalar.const(len(some), "int64"))
-            return buffers[a.dtype], scalar.add(row, scalar.const(some.index(a), "int64"))
+            row = scalar.mul(p, scalar.const(len(kinds[a.dtype]), "int64"))
+            return buffers[a.dtype], scalar.add(row, scalar.const(number[a], "int64"))
 
         loops = [*loops, *[Store(*place(a, part), a) for a in own]]
         names = [m.name for m in [*self.stores, *self.group.folds]]

@@ -49,7 +49,7 @@ class Strips:
         few = fuse.FEW_TOTALS
         self.together = [order[k : k + few] for k in range(0, len(order), few)]
         groups = [[rounds.yields[k] for k in some] for some in self.together]
-        self.shared = _shared(groups, rounds.var)
+        self.shared = dict.fromkeys(_shared(groups, rounds.var))
         row = sum(itemsize(e.dtype) for e in self.shared)
         length = min(LONGEST, STACK // max(row, 1)) // fuse.SMALL * fuse.SMALL
         self.length = min(length, rounds.count)
@@ -104,7 +104,7 @@ class Strips:
 
     def _flat(self, sums: list[Expr]) -> list[Expr]:
         """Sums in which a total takes one product after the other: each is one operation then."""
-        parents = Counter(a for e in nodes(sums) for a in set(e.args))
+        parents = Counter(a for e in nodes(sums, self.shared) for a in set(e.args))
 
         def terms(e: Expr, sign: int) -> list[tuple[int, Expr]]:
             if e in self.shared or parents[e] > 1 or e.op not in ("add", "sub", "neg"):
