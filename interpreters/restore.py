@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
+from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.ops.dynamic_slice import (
     DynamicSlice,
@@ -19,7 +23,7 @@ from fnx.ops.dynamic_slice import (
     DynamicUpdateSlice,
     dynamic_update_slice,
 )
-from fnx.ops.indexing import AnyScatter
+from fnx.ops.indexing import AnyScatter, ScatterAdd
 from fnx.ops.scatter import Scatter
 from fnx.ops.slice import Slice, SliceAdd
 from fnx.ops.slice_set import SliceSet
@@ -27,7 +31,9 @@ from fnx.ops.slice_set import SliceSet
 from .rewrite import Renaming, dependent, live, reads, splice
 from .trace import trace_closed
 
-UPDATES = (DynamicUpdateSlice, DynamicSliceAdd, SliceSet, SliceAdd, AnyScatter)
+SETS = (DynamicUpdateSlice, SliceSet, Scatter)
+ADDS = (DynamicSliceAdd, SliceAdd, ScatterAdd)
+UPDATES = (*SETS, *ADDS, AnyScatter)
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,18 @@ class Places:
             lambda x, old, *where: [self.writer(x, old, *where)], avals, what="transpose"
         )
         return splice(write, [after, next(olds), *self.where], eqns)[0]
+
+
+def value_at(prim: Primitive) -> int:
+    """Which operand of an update is what it writes or adds."""
+    return 2 if isinstance(prim, AnyScatter) else 1
+
+
+def nothing_added(dtype: np.dtype) -> complex:
+    """What is added where nothing changes: x + -0.0 is x, bit by bit."""
+    if dtypes.is_complex(dtype):
+        return complex(-0.0, -0.0)
+    return -0.0 if dtypes.is_inexact(dtype) else 0
 
 
 def places(e: Eqn) -> Places:

@@ -36,6 +36,7 @@ from .call import (
     typed,
     undefined,
 )
+from .chosen import updates_chosen
 from .costs import hoistable
 from .counted import counted_loops, holds_while, ranges_inside, ranges_of
 from .independent import rows_at_once
@@ -178,7 +179,7 @@ class Scan(Primitive):
     # --- reverse mode ---------------------------------------------------------------------------
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
-        small = spotted(simplify(self.jaxpr), self.consts, self.carry)
+        small = spotted(updates_chosen(simplify(self.jaxpr)), self.consts, self.carry)
         if holds_while(small):
             new = counted_loops(small, ranges_inside(self, ranges_of(primals)), Scan)
             known = self.with_jaxpr(new, self.consts, self.carry)
@@ -375,7 +376,7 @@ def _expand(scan: Scan) -> Jaxpr | None:
     """Fixed carries as constants, and what depends on constants alone before the loop."""
     fixed = fixed_carries(scan)
     inner = without_fixed(scan, fixed) if any(fixed) else scan
-    body = spotted(inner.jaxpr, inner.consts, inner.carry)
+    body = spotted(updates_chosen(inner.jaxpr), inner.consts, inner.carry)
     early, late = hoistable(body, inner.consts)
     if not early and body is scan.jaxpr:
         return None

@@ -17,13 +17,8 @@ from fnx.core.primitive import Primitive
 from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
 from fnx.ops.broadcast import full
-from fnx.ops.dynamic_slice import DynamicSliceAdd, DynamicUpdateSlice
-from fnx.ops.indexing import ScatterAdd
-from fnx.ops.scatter import Scatter
-from fnx.ops.slice import SliceAdd
-from fnx.ops.slice_set import SliceSet
 
-from .restore import makers, places
+from .restore import ADDS, SETS, makers, nothing_added, places, value_at
 from .rewrite import live, splice
 from .simplify import simplify
 from .trace import trace_closed
@@ -31,8 +26,6 @@ from .trace import trace_closed
 SMALL = 64  # elements, up to which an array is no trouble
 MANY = 8  # updates of one array
 _FEW = 16  # integers that say where
-_SETS = (DynamicUpdateSlice, SliceSet, Scatter)
-_ADDS = (DynamicSliceAdd, SliceAdd, ScatterAdd)
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Slot:
     @property
     def value(self) -> int:
         """Which of the operands are the values."""
-        return 1 if isinstance(self.prim, (Scatter, ScatterAdd)) else 0
+        return value_at(self.prim) - 1
 
     @property
     def count(self) -> int:
@@ -76,7 +69,7 @@ class Updates:
 
     @property
     def only_adds(self) -> bool:
-        return all(isinstance(s.prim, _ADDS) for s in self.slots)
+        return all(isinstance(s.prim, ADDS) for s in self.slots)
 
     @property
     def count(self) -> int:
@@ -143,7 +136,7 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
         at: Atom = b.outs[result]
         while type(at) is Var and at in maker:
             e = maker[at]
-            if not isinstance(e.prim, _SETS + _ADDS) or uses[at] != 1:
+            if not isinstance(e.prim, SETS + ADDS) or uses[at] != 1:
                 return None
             chain.append(e)
             at = e.inputs[0]
@@ -155,7 +148,7 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
     if len(operands) != 1 or not every:
         return None
     slots, own = [], []
-    if all(isinstance(e.prim, _ADDS) for _, e in every):  # each adds nothing for the other branches
+    if all(isinstance(e.prim, ADDS) for _, e in every):  # each adds nothing for the other branches
         for j, e in every:
             slots.append(Slot(e.prim, _types(e), _where(branches[j], e)))
             own.append(tuple([e if i == j else None for i in range(len(branches))]))
@@ -211,9 +204,8 @@ def _nothing(eqns: list[Eqn], slot: Slot, branch: Jaxpr, operand: int) -> list[A
         rest = [zeros(a) for k, a in enumerate(slot.operands) if k != slot.value]
         if slot.where is not None:
             rest = eval_jaxpr(slot.where, operands)
-        if isinstance(slot.prim, _ADDS):
-            none = -0.0 if box.dtype.kind in "fc" else 0  # x + -0.0 is x, bit by bit
-            values = full(box.shape, none, box.dtype)
+        if isinstance(slot.prim, ADDS):
+            values = full(box.shape, nothing_added(box.dtype), box.dtype)
         else:
             array = operands[operand]
             inputs = [Var(array.aval), *map(Var, slot.operands)]

@@ -29,6 +29,7 @@ from .call import (
     spread,
     typed,
 )
+from .chosen import updates_chosen
 from .costs import hoistable
 from .counted import as_scan, count_of, ranges_of
 from .jvp import jvp_jaxpr
@@ -248,12 +249,12 @@ def _expand(loop: While) -> Jaxpr | None:
     n, m = loop.cond_consts, loop.body_consts
     fixed = _unchanged(loop)
     rest = [not f for f in fixed]
-    cond, body = loop.cond_jaxpr, loop.body_jaxpr
+    cond, body = loop.cond_jaxpr, updates_chosen(loop.body_jaxpr)
     c_carry, b_carry = cond.inputs[n:], body.inputs[m:]
     c_consts = [*cond.inputs[:n], *only(fixed, c_carry)]
     b_consts = [*body.inputs[:m], *only(fixed, b_carry)]
     early, late = hoistable(Jaxpr([*b_consts, *only(rest, b_carry)], body.eqns, ()), len(b_consts))
-    if not early and not any(fixed):
+    if not early and not any(fixed) and body is loop.body_jaxpr:
         return None
     outs = only(rest, body.outs)
     needed = reads(late, outs)

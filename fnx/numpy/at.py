@@ -337,6 +337,9 @@ def _scatter(
     y = _fit(y, w.shape())
     if not y.aval.size:
         return x
+    if not w.batch and kind in ("mul", "min", "max"):
+        # One window: where it is out of bounds, what is read is not written.
+        return _scatter("set", x, p, _COMBINE[kind](indexing.read(x, p), y), mode, flags)
     if not w.batch and mode is not FILL and kind in ("set", "add") and x.dtype != dtypes.bool_:
         out = _window_update(kind, inner, w, columns, y)
     else:

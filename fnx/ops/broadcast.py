@@ -1,6 +1,5 @@
 """Broadcast and Sum, each the transpose of the other; and what is made of them alone."""
 
-import math
 from dataclasses import field
 from functools import lru_cache
 from typing import Any
@@ -181,11 +180,11 @@ def _scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
 
 def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
     """A constant of rank 0."""
-    if value == 0 and type(value) is not int:
-        # -0.0 and 0.0 are equal, but different constants.
-        negative = type(value) is float and math.copysign(1.0, value) < 0
-        return ConcreteArray(np.asarray(value, dtype)) if negative else _scalar(0, dtype)
-    return _scalar(value, dtype)
+    kind = type(value)
+    if kind is int or kind is bool or kind is float and value:
+        return _scalar(value, dtype)
+    array = np.asarray(value, dtype)  # -0.0 and 0.0 are equal, but different constants
+    return ConcreteArray(array) if any(array.tobytes()) else _scalar(0, dtype)
 
 
 def full(shape: Shape, value: Any, dtype: np.dtype) -> Array:
