@@ -97,6 +97,44 @@ def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
     np.testing.assert_allclose(lowered.compile()(x), nests(x), rtol=1e-9, atol=1e-12)
 
 
+def horner(x, degree=40):
+    """A chain of products and sums with more numbers than there are registers."""
+    value = 0.5
+    for k in range(degree):
+        value = value * x + (0.3 + k)
+    return value
+
+
+def mixed(x):
+    """A kernel with many numbers, and one with few."""
+    total = jnp.sum(x * x, axis=0)
+    return horner(x + 1.0 / total), total
+
+
+def test_kernels_with_many_numbers_are_compiled_in_order_and_apart():
+    x = np.linspace(0.1, 0.9, 40_000).reshape(50, 800)
+    lowered = fnx.jit(mixed).lower(x)
+    text = lowered.as_text("llvm")
+    found = [p for p in parts.split(text, 4) if parts.IN_ORDER in p]
+    assert len(found) == 1
+    assert len(parts.split(text, 4)) == 2
+    assert parts.IN_ORDER not in fnx.jit(lambda x: horner(x, 5)).lower(x).as_text("llvm")
+    for ours, theirs in zip(lowered.compile()(x), mixed(x), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile():
+    x = np.linspace(0.1, 0.9, 40_000)
+    texts = [fnx.jit(f).lower(x).as_text("llvm") for f in (horner, jnp.cumsum, lambda x: x + 1.0)]
+    texts.append(texts[0].replace(parts.IN_ORDER, ""))
+    alone = [compiler.compile_text(text) for text in texts]
+    assert alone[0] != alone[3]
+    with compiler.session(helpers=True) as made:
+        tasks = [made.start(compiler.compile_text, text) for text in texts * 5]
+        made.work()
+        assert [task.result() for task in tasks] == alone * 5
+
+
 def test_short_programs_stay_in_one_piece():
     text = fnx.jit(lambda x: x + 1.0).lower(np.ones(20)).as_text("llvm")
     assert parts.split(text, 4) == [text]

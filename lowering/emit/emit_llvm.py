@@ -18,7 +18,7 @@ from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.target.processor import has_half, inlined_lines
 
-from . import blocks, tails, vector_names
+from . import blocks, ordering, tails, vector_names
 from . import llvm_scalar as ls
 from . import llvm_types as lt
 from .llvm_flow import Flow
@@ -372,6 +372,8 @@ class Body(Flow):
             else:
                 arguments.append(f"{what} {x}")
         arguments.append(more.removeprefix(", "))
+        if ordering.in_order(s):
+            attributes = f'"in-order" {attributes}'
         signature = f"({', '.join(filter(None, arguments))}) {_OWN} {attributes} {{"
         text = "\n".join([signature, "entry:", *inner.head, *inner.lines, "}", ""])
         key = result, _plain(text), *[(x.vector, x.unroll) for x in _loops(s)]

@@ -17,7 +17,7 @@ from typing import Any
 from fnx.core.errors import CompileError
 from fnx.lowering.target.processor import processor
 
-from . import crew
+from . import crew, options, parts
 
 _session = threading.RLock()
 os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread may hold it
@@ -37,6 +37,15 @@ def session(helpers: bool = False) -> Iterator[crew.Crew]:
     lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
     with _session, lock, _all_passes_afterwards(), crew.gathered(helpers) as made:
         yield made
+
+
+@contextmanager
+def _all_passes_afterwards() -> Iterator[None]:
+    # A session in which nothing is compiled, since all is on disk, does not import LLVM.
+    try:
+        yield
+    finally:
+        options.restore()
 
 
 def once(function: Callable) -> Callable:
@@ -71,7 +80,7 @@ _idle: dict[bool, deque] = {False: deque(), True: deque()}  # target machines, b
 @contextmanager
 def target_machine(quick: bool = False) -> Iterator[Any]:
     """A target machine that nobody else uses meanwhile, within a session."""
-    _leave_out_passes()
+    options.leave_out_passes()
     try:
         machine = _idle[quick].pop()
     except IndexError:
@@ -189,7 +198,9 @@ def compile_text(text: str, kind: str = "program", as_object: bool = True) -> by
         kind, text = "straight", in_blocks(text)
     quick = kind in ("straight", "rare", "glue")
     with session(), target_machine(quick) as machine:
-        return _emitted(_optimized(text, kind, machine), machine, as_object)
+        module = _optimized(text, kind, machine)
+        with options.making_code(parts.IN_ORDER in text):
+            return _emitted(module, machine, as_object)
 
 
 def _is_long_and_straight(text: str) -> bool:
@@ -217,53 +228,5 @@ def in_blocks(text: str) -> str:
 
 
 def assembly(text: str, kind: str = "program") -> str:
-    """The assembly of an LLVM module."""
-    return compile_text(text, kind, as_object=False).decode()
-
-
-# Passes that are left out, by options of LLVM, which are process-wide; and their defaults.
-# - Loop strength reduction takes up to three quarters of the time of stencils. Measured over 50
-#   programs: code as fast without it (geometric mean 0.99, stencils 0.9), compiled in 0.86 of the
-#   time (stencils 0.4).
-# - Partial redundancy elimination of loads in loops keeps x[i + 1] for the next round, where it is
-#   x[i]. The vectoriser then finds rounds that depend on each other: stencils ran at a third.
-# - The list scheduler after register allocation takes time that grows with the square of a block, and
-#   up to half of it where registers are spilt. Processors that reorder instructions run as fast.
-_LEFT_OUT = {
-    "disable-lsr": ("true", "false"),
-    "enable-load-in-loop-pre": ("false", "true"),
-    "disable-post-ra": ("true", "false"),
-}
-
-
-_options = {"ours": False}
-_options_lock = threading.Lock()
-os.register_at_fork(after_in_child=_options_lock._at_fork_reinit)
-
-
-def _leave_out_passes() -> None:
-    """Leave out passes that cost more than they bring, until the session ends."""
-    with _options_lock:
-        if not _options["ours"]:
-            _set_options(0)
-            _options["ours"] = True
-
-
-@contextmanager
-def _all_passes_afterwards() -> Iterator[None]:
-    # A session in which nothing is compiled, since all is on disk, does not import LLVM.
-    try:
-        yield
-    finally:
-        if _options["ours"]:
-            _set_options(1)
-            _options["ours"] = False
-
-
-def _set_options(which: int) -> None:
-    import llvmlite.binding as llvm
-
-    # Not tried before LLVM 20; it ends the process if it does not know an option.
-    if llvm.llvm_version_info[0] >= 20:
-        for option, values in _LEFT_OUT.items():
-            llvm.set_option("fnx", f"-{option}={values[which]}")
+    """The assembly of an LLVM module; of a program's, that of its parts one after the other."""
+    return "".join([compile_text(t, kind, as_object=False).decode() for t in parts.split(text, 1)])

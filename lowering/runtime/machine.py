@@ -18,11 +18,11 @@ from typing import Any
 from fnx.core.records import dataclass
 from fnx.lowering.target import processor
 
-from . import cache
+from . import cache, parts
 from .compiler import compile_text, session
 from .image import Image
 
-PIPELINE = "10"  # names the compiler's settings in keys of the cache; change it with them
+PIPELINE = "11"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
 _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
@@ -134,8 +134,6 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
         if soon is not None:
             soon(binary)
         return binary
-
-    from . import parts
 
     with session(helpers=True) as crew:
         first, *others = parts.split(text, 4)

@@ -9,27 +9,51 @@ import re
 _DEFINED = re.compile(r"^define [^@\n]*@([\w.]+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"@([\w.]+)")
 WORTH = 12_000  # characters of a part: some ten milliseconds
+IN_ORDER = '"in-order"'  # attribute of functions whose instructions LLVM leaves in order
 
 
 def split(text: str, most: int) -> list[str]:
-    """The text of a module in at most so many parts of about equal length, the longest first."""
+    """The text of a module in at most so many parts of about equal length, the longest first.
+
+    Kernels whose instructions stay in order are apart from others, whatever the lengths.
+    """
     count = min(most, len(text) // WORTH)
-    if count < 2:
+    if count < 2 and IN_ORDER not in text:
         return [text]
     functions = {found[1]: found[0] for found in _DEFINED.finditer(text)}
     shared = _DEFINED.sub("", text)
     calls = {name: set(_NAME.findall(code)) & set(functions) for name, code in functions.items()}
     roots = [name for name, code in functions.items() if _is_root(code)]
-    groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(count, len(roots)))]
+    groups = [g for sort in _sorts(roots, functions) for g in _even(sort, functions, count)]
+    return [_part(names, functions, calls, shared) for _, names in sorted(groups, reverse=True)]
+
+
+def _sorts(roots: list[str], functions: dict[str, str]) -> list[list[str]]:
+    """The functions of parts that are compiled alike; the entry is with any of them."""
+    ordered = [name for name in roots if IN_ORDER in _head(functions[name])]
+    others = [name for name in roots if name not in ordered]
+    if all(not _head(functions[name]).startswith("define internal") for name in others):
+        return [roots]
+    return [ordered, others] if ordered else [others]
+
+
+def _even(roots: list[str], functions: dict[str, str], count: int) -> list[tuple[int, list[str]]]:
+    """Functions in so many groups of about equal length, at most one each: lengths and names."""
+    groups: list[tuple[int, list[str]]] = [(0, []) for _ in range(min(max(count, 1), len(roots)))]
     for root in sorted(roots, key=lambda name: -len(functions[name])):
         size, names = min(groups)
         groups[groups.index((size, names))] = size + len(functions[root]), [*names, root]
-    return [_part(names, functions, calls, shared) for _, names in sorted(groups, reverse=True)]
+    return groups
+
+
+def _head(code: str) -> str:
+    """The first line of a function."""
+    return code[: code.index("\n")]
 
 
 def _is_root(code: str) -> bool:
     """Whether a function is the entry, or one that stays a function."""
-    head = code[: code.index("\n")]
+    head = _head(code)
     return not head.startswith("define internal") or " noinline " in head
 
 
@@ -48,7 +72,8 @@ def _part(names: list[str], functions: dict[str, str], calls: dict, shared: str)
                 todo.append(name)
     texts = [_public(functions[n]) if n in names else functions[n] for n in needed]
     heads = [_public(functions[n]).split("\n", 1)[0] for n in declared]
-    texts += [f"declare{head.removeprefix('define').removesuffix('{')}\n" for head in heads]
+    heads = [head.removesuffix("{").replace(IN_ORDER, "") for head in heads]
+    texts += [f"declare{head.removeprefix('define')}\n" for head in heads]
     return "".join([*texts, shared])
 
 

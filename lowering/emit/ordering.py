@@ -1,0 +1,35 @@
+"""Kernels whose instructions LLVM is to leave in the order in which they are written.
+
+Its scheduler counts numbers that a loop reads as if they were in registers, though most of them wait in
+memory where there are many. Trying to make do with what is left of the registers, it puts operations one
+after another that were side by side: Horner's rule for several vectors then waits for each product, and
+takes up to twice as long.
+"""
+
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.formats import KIND
+from fnx.lowering.ir.kernel import Loop, Stmt
+from fnx.lowering.target.processor import vector_registers
+
+from . import vector_names
+
+_OPERATIONS = 3  # for each number, if what a loop needs registers for is numbers
+
+
+def in_order(stmt: Stmt) -> bool:
+    """Whether a vector loop of a kernel has many numbers, about as many as registers, and uses each little.
+
+    Mathematical functions have many, too, but gain by scheduling.
+    """
+    loops = [s for s in walk.statements([stmt]) if isinstance(s, Loop) and s.vector]
+    return any(_is_crowded(loop) for loop in loops)
+
+
+def _is_crowded(loop: Loop) -> bool:
+    found = [e for e in walk.nodes([loop]) if KIND[e.dtype] == "f"]
+    numbers = [e for e in found if e.op in ("const", "literal")]
+    operations = [e for e in found if e.args and e.op != "load"]
+    few = 4 * len(numbers) <= 3 * vector_registers()
+    if few or len(operations) > _OPERATIONS * len(numbers):
+        return False
+    return not any(vector_names.exists(e.op, e.dtype) for e in operations)
