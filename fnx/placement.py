@@ -85,13 +85,28 @@ def default_backend() -> str:
 
 
 def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
-    """The leaves of a pytree as arrays.
+    """The leaves of a pytree as arrays of their own.
+
+    `device`: a device, a sharding, None, or a pytree prefix of them. ValueError for anything else;
+    RuntimeError for deleted arrays.
 
     >>> fnx.device_put(np.ones(2))
     Array([1., 1.], dtype=float64)
     """
-    del device, src
-    return tree_util.tree_map(as_array, x)
+    del src
+    if type(device) in (tuple, list, dict):
+        for place in tree_util.broadcast_prefix(device, x, is_leaf=lambda d: d is None):
+            _check_place(place)
+    else:
+        _check_place(device)
+    return tree_util.tree_map(lambda a: as_array(a).copy(), x)  # type: ignore[attr-defined]
+
+
+def _check_place(place: Any) -> None:
+    if isinstance(place, (str, int, float)):
+        raise InvalidValue(
+            f"device_put to {place!r}; expected a device (fnx.devices()[0]), a sharding or None"
+        )
 
 
 def device_get(x: Any) -> Any:

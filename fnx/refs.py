@@ -12,7 +12,7 @@ from typing import Any
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
-from fnx.core.interpreter import current
+from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.interpreters.trace import CapturedRefs, Stage
 from fnx.ops.basic import zeros
 from fnx.ops.convert import ConvertElementType
@@ -51,12 +51,13 @@ class Ref:
     Array([3., 0.], dtype=float64)
     """
 
-    __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_value")
+    __slots__ = ("__weakref__", "_aval", "_frozen", "_home", "_made_in", "_value")
     __hash__ = object.__hash__
 
     def __init__(self, value: Array):
         self._aval = value.aval
         self._home, self._value, self._frozen = _stage(), value, False
+        self._made_in = current.get()
 
     aval: ShapedArray = property(lambda self: self._aval)  # type: ignore[assignment]
     shape = property(lambda self: self._aval.shape)
@@ -80,8 +81,10 @@ class Ref:
             raise InvalidValue("this Ref was frozen; expected one that is still in use")
         stage = _stage()
         if stage is self._home:
+            _check_owner(x, self._made_in)
             self._value = x
         else:
+            _check_owner(x, stage)
             stage.refs[self] = x  # type: ignore[union-attr]
 
     def __getitem__(self, index: Any) -> Array:
@@ -116,6 +119,20 @@ class Ref:
 
 
 AbstractRef = Ref
+
+
+def _check_owner(x: Array, place: Interpreter | None) -> None:
+    """Raise for a value of a transformation that will have ended while `place` still reads the Ref."""
+    if not isinstance(x, Tracer):
+        return
+    it = place
+    while it is not None and it is not x.owner:
+        it = it.outer if isinstance(it, Stage) and it.parent is None else it.parent
+    if it is None:
+        raise InvalidValue(
+            f"a value of {x.owner.what} was written to a Ref that was made outside of it; expected a "
+            "Ref that is made inside, or results that are returned"
+        )
 
 
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Ref:
@@ -186,15 +203,15 @@ def addupdate(ref: Ref, idx: Any, x: Any) -> None:
 @contextmanager
 def rebound(refs: Sequence[Ref], values: Sequence[Array]) -> Iterator[Callable[[], list[Array]]]:
     """Within it the Refs hold `values` and belong to the function that is traced now."""
-    before = [(r._value, r._home) for r in refs]
+    before = [(r._value, r._home, r._made_in) for r in refs]
     stage = _stage()
     for r, x in zip(refs, values, strict=True):
-        r._value, r._home = x, stage
+        r._value, r._home, r._made_in = x, stage, current.get()
     try:
         yield lambda: [r._value for r in refs]
     finally:
-        for r, (value, home) in zip(refs, before):
-            r._value, r._home = value, home
+        for r, state in zip(refs, before, strict=True):
+            r._value, r._home, r._made_in = state
 
 
 def carrying(fun: Callable, refs: Sequence[Ref]) -> Callable:

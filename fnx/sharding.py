@@ -270,7 +270,7 @@ class SingleDeviceSharding(Sharding):
         return {self.device}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SingleDeviceSharding) and self.device is other.device
+        return isinstance(other, SingleDeviceSharding) and self.device == other.device
 
     def __hash__(self) -> int:
         return hash(self.device)

@@ -9,6 +9,7 @@ import pytest
 from kernels import native, numba, pointwise, python
 
 from fnx.core import scalar
+from fnx.ops import elementwise
 
 FUNCTIONS = {
     "sqrt": mpmath.sqrt,
@@ -36,6 +37,7 @@ FUNCTIONS = {
     "sign": mpmath.sign,
     "logistic": lambda z: 1 / (1 + mpmath.exp(-z)),
 }
+PRIMITIVES = {"abs": "abs_"}
 # Errors in units of the last place of |result|.
 BOUND = dict.fromkeys(FUNCTIONS, 4.0) | {"exp2": 16.0, "logistic": 16.0}
 
@@ -158,3 +160,19 @@ def agree(got, expected, z):
     return abs(got - expected) < 1e-14 and (
         got or expected or np.signbit(got) == np.signbit(expected)
     )
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - {"log2", "log10"}))
+def test_accuracy_without_the_compiler(name, dtype):
+    near = 10.0 ** np.arange(-20.0, -3)  # of numbers whose sum with 1 has none of their digits
+    z = np.r_[points(dtype), near + 1j * near, near, 1j * near, -(near**2) / 2 + 1j * near]
+    z = z[z != 0].astype(dtype)
+    with mpmath.workprec(300), np.errstate(all="ignore"):
+        found = getattr(elementwise, PRIMITIVES.get(name, name)).impl(z)
+        errors = [
+            float(abs(mpmath.mpmathify(complex(y)) - exact) / abs(exact))
+            for y, exact in zip(found, (FUNCTIONS[name](mpmath.mpc(complex(x))) for x in z))
+            if exact != 0 and mpmath.isfinite(exact)
+        ]
+    assert max(errors) < 32 * np.finfo(dtype).eps, z[np.argmax(errors)]

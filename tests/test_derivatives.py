@@ -9,6 +9,7 @@ from trees import equal
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.test_util import check_grads
 
 
 def test_value_and_grad_of_pytrees_with_aux():
@@ -181,3 +182,29 @@ def test_check_grads_of_complex_functions():
     z = jnp.array([0.3 + 0.2j, -1.0 + 0.5j])
     fnx.test_util.check_grads(lambda z: z**3 + jnp.exp(z), (z,), order=2)
     fnx.test_util.check_grads(lambda z: jnp.real(z * jnp.conj(z)), (z,), order=1, modes=["rev"])
+
+
+NAN = np.array([1.0, np.nan, 2.0])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("fn", [jnp.max, jnp.min, fnx.nn.softplus, fnx.nn.log_sigmoid])
+def test_derivatives_at_nan_are_nan(fn, wrap):
+    x = NAN if fn in (jnp.max, jnp.min) else np.nan
+    assert np.isnan(wrap(fnx.grad(fn))(x)).all()
+    assert np.isnan(wrap(lambda x: fnx.jvp(fn, (x,), (jnp.ones_like(x),))[1])(x))
+
+
+def test_log_of_sums_of_infinite_exponentials():
+    inf = np.inf
+    for a, b, slope in ((-inf, 0.0, (0, 1)), (0.0, -inf, (1, 0)), (inf, 0.0, (1, 0))):
+        assert fnx.grad(jnp.logaddexp, (0, 1))(a, b) == slope
+    assert jnp.logaddexp(inf, inf) == inf
+    assert jnp.logaddexp(-inf, -inf) == -inf
+
+
+def test_slopes_of_pseudo_inverses_of_hermitian_matrices():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4))
+    for a in (x + x.conj().T, (x + x.conj().T).real):
+        check_grads(lambda a: jnp.linalg.pinv(a, hermitian=True), (a,), 1)

@@ -1,5 +1,7 @@
 """Donated arguments: results take over their memory, and nobody else sees that."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,26 @@ def test_delete():
     assert x.is_deleted()
     with pytest.raises(RuntimeError, match="deleted"):
         x + 1.0
+
+
+COPIES = {
+    "method": lambda x: x.copy(),
+    "array": jnp.array,
+    "jnp.copy": jnp.copy,
+    "astype": lambda x: x.astype(float, copy=True),
+    "copy": copy.copy,
+    "deepcopy": lambda x: copy.deepcopy({"x": x})["x"],
+    "device_put": fnx.device_put,
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_outlive_what_they_were_made_of(how):
+    x = jnp.ones(100)
+    kept = COPIES[how](x)
+    fnx.jit(lambda a: a + 1.0, donate_argnums=0)(x)
+    equal(kept, np.ones(100))
+    x.delete()
+    equal(kept, np.ones(100))
+    with pytest.raises(RuntimeError, match="deleted"):
+        COPIES[how](x)

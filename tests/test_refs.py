@@ -137,3 +137,49 @@ def test_a_reference_that_something_within_cannot_hand_on(how):
     }
     with pytest.raises(ValueError, match="checkpoint of add uses 1 mutable references"):
         calls[how](2.0)
+
+
+def test_values_of_a_transformation_do_not_leave_it_by_a_reference():
+    ref = fnx.new_ref(0.0)
+
+    def keep(x):
+        ref[...] = x
+        return x * x
+
+    for call in (
+        lambda: fnx.grad(keep)(1.0),
+        lambda: fnx.jvp(keep, (1.0,), (1.0,)),
+        lambda: fnx.vmap(keep)(jnp.ones(3)),
+        lambda: fnx.jit(fnx.grad(keep))(1.0),
+        lambda: fnx.vmap(fnx.grad(keep))(jnp.ones(3)),
+    ):
+        with pytest.raises(ValueError, match="made outside of it"):
+            call()
+        assert float(ref[...]) == 0.0
+
+    def log(x):
+        ref[...] = fnx.lax.stop_gradient(x)
+        return x * x
+
+    assert float(fnx.grad(log)(3.0)) == 6.0
+    assert float(ref[...]) == 3.0
+    assert float(fnx.jit(fnx.grad(log))(4.0)) == 8.0
+    assert float(ref[...]) == 4.0
+
+
+def test_references_made_inside_have_derivatives():
+    def f(x):
+        ref = fnx.new_ref(jnp.zeros(()))
+        ref[...] = x * x
+
+        def add(i, carry):
+            ref[...] = ref[...] + x
+            return carry
+
+        fnx.lax.fori_loop(0, 3, add, 0)
+        return ref[...]
+
+    for wrap in (lambda g: g, fnx.jit):
+        assert float(wrap(fnx.grad(f))(2.0)) == 7.0
+        assert float(wrap(fnx.hessian(f))(2.0)) == 2.0
+        np.testing.assert_array_equal(wrap(fnx.vmap(fnx.grad(f)))(jnp.arange(3.0)), [3, 5, 7])

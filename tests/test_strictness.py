@@ -1,5 +1,7 @@
 """What fnx.lax and fnx.numpy refuse, and the dtypes they answer with, traced or not."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -147,3 +149,50 @@ def test_integers_choose_between_two_cases_by_being_zero(dtype):
     which = jnp.arange(3, dtype=dtype)
     np.testing.assert_array_equal(lax.select(which, V, 0 * V), [0, 1, 1])
     np.testing.assert_array_equal(lax.select_n(which, 0 * V, V, 2 * V), [0, 1, 2])
+
+
+X8, X32 = np.ones((2, 2), "int8"), np.ones((2, 2), "float32")
+SUMS = {
+    "dot": lambda x: lax.dot(x, x, preferred_element_type="float64"),
+    "conv": lambda x: lax.conv_general_dilated(
+        x[None], x[None], (1,), [(0, 0)], preferred_element_type="float64"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_products_have_the_dtype_that_is_asked_for_where_promotion_is_strict(name):
+    f = lambda x: SUMS[name](x).sum()
+    expected = fnx.value_and_grad(f)(jnp.asarray(X32))
+    with fnx.numpy_dtype_promotion("strict"):
+        for wrap in (lambda g: g, fnx.jit):
+            value, slope = wrap(fnx.value_and_grad(f))(jnp.asarray(X32))
+            assert value == expected[0]
+            assert value.dtype == np.float64
+            np.testing.assert_array_equal(slope, expected[1])
+            assert slope.dtype == np.float32
+        assert lax.dot(X8, X32).dtype == np.float32  # of two dtypes, as in JAX
+        with pytest.raises(TypeError):
+            jnp.dot(X8, X32)
+
+
+def test_vectorized_functions_check_the_ranks_of_their_arguments():
+    add = jnp.vectorize(jnp.add, signature="(),()->()")
+    with fnx.numpy_rank_promotion("raise"):
+        with pytest.raises(ValueError, match="ranks"):
+            add(A, V)
+        np.testing.assert_array_equal(add(A, 1.0), A + 1.0)
+    with fnx.numpy_rank_promotion("warn"), pytest.warns(UserWarning, match="ranks"):
+        add(A, V)
+
+
+def test_places_to_put_arrays():
+    device = fnx.devices()[0]
+    for bad in ("cpu", 0, (device, device), {"a": None}):
+        with pytest.raises(ValueError):
+            fnx.device_put((1.0, 2.0, 3.0), bad)
+    for good in (None, device, (device, None, fnx.sharding.SingleDeviceSharding(device))):
+        assert fnx.device_put((1.0, 2.0, 3.0), good) == (1.0, 2.0, 3.0)
+    assert pickle.loads(pickle.dumps(device)) == device
+    sharding = fnx.sharding.SingleDeviceSharding(device)
+    assert pickle.loads(pickle.dumps(sharding)) == sharding

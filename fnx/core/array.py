@@ -118,11 +118,17 @@ class ConcreteArray(Array):
         """The address of the numbers."""
         return self._value.ctypes.data
 
+    def copy(self, order: Any = None) -> "ConcreteArray":
+        """The same numbers in an array of their own: it outlives the deletion or donation of this one."""
+        if type(self._value) is Deleted:
+            np.asarray(self._value)  # raises
+        return ConcreteArray(self._value, self.weak_type)
+
     def __copy__(self) -> "ConcreteArray":
-        return self
+        return self.copy()
 
     def __deepcopy__(self, memo: dict) -> "ConcreteArray":
-        return self
+        return self.copy()
 
     def __bool__(self) -> bool:
         return bool(self._value)

@@ -229,8 +229,8 @@ def promote(pairs: tuple[tuple[np.dtype, bool], ...]) -> tuple[np.dtype, bool]:
 
 
 def result_dtype(*dtypes: np.dtype) -> np.dtype:
-    """Promotion of strong dtypes."""
-    return promote(tuple((d, False) for d in dtypes))[0]
+    """Promotion of strong dtypes where fnx itself computes: `numpy_dtype_promotion` is for users."""
+    return promote_cached(tuple([(d, False) for d in dtypes]), config.default_float32.value)[0]
 
 
 def to_inexact(dtype: np.dtype) -> np.dtype:

@@ -62,7 +62,7 @@ def dot_general(
     del precision, out_sharding
     x, y = to_array(lhs, "dot_general"), to_array(rhs, "dot_general", 1)
     if x.dtype != y.dtype:
-        x, y = promote("dot_general", x, y)
+        x, y = promote("dot_general", x, y, strictly=False)
     wanted = None if preferred_element_type is None else dtypes.canonical(preferred_element_type)
     return DotGeneral(canonical_dims(dimension_numbers), wanted)(x, y)
 

@@ -40,17 +40,20 @@ def array(
 ) -> Array:
     """An array of numbers, nested lists, NumPy arrays or arrays.
 
-    ValueError for another `order` than 'C', 'K' or 'A'.
+    A copy outlives the deletion or donation of what it was made of. ValueError for another `order` than
+    'C', 'K' or 'A'.
 
     >>> jnp.array([[1, 2], [3, 4]])
     Array([[1, 2],
            [3, 4]], dtype=int64)
     """
-    del args, copy, device, out_sharding
+    del args, device, out_sharding
     if order not in (None, "K", "C", "A"):
         raise InvalidValue(f"order={order!r} is not supported; arrays are stored in order 'C'")
     wanted = None if dtype is None else dtypes.canonical(dtype)
     out = _from_data(object, wanted)
+    if copy and out is object:
+        out = out.copy()
     if ndmin > out.ndim:
         out = Reshape((*(1,) * (ndmin - out.ndim), *out.shape))(out)
     return out
@@ -219,13 +222,13 @@ def _stack_nested(x: Any, dtype: np.dtype) -> Array:
 
 
 def copy(a, order=None):
-    """The array; arrays are immutable, so that none is copied.
+    """The same numbers in an array of its own, which outlives the deletion or donation of `a`.
 
     >>> jnp.copy(np.arange(3))
     Array([0, 1, 2], dtype=int64)
     """
     del order
-    return to_array(a, "copy")
+    return to_array(a, "copy").copy()
 
 
 def astype(x, dtype, /, *, copy=False, device=None):
@@ -234,9 +237,10 @@ def astype(x, dtype, /, *, copy=False, device=None):
     >>> jnp.astype(jnp.array([1.7, -1.7]), int)
     Array([ 1, -1], dtype=int64)
     """
-    del copy, device
+    del device
     x = to_array(x, "astype")
-    return as_type(x, dtypes.canonical(float if dtype is None else dtype))
+    out = as_type(x, dtypes.canonical(float if dtype is None else dtype))
+    return out.copy() if copy and out is x else out
 
 
 def frombuffer(buffer, dtype=float, count=-1, offset=0):

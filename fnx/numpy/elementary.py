@@ -215,8 +215,9 @@ def _logaddexp(x: Array, y: Array, exp_: Callable, log1p_: Callable, scale: floa
         return ops.complex_(ops.real(out), ops.add(angle, ops.mul(turns, turn)))
     big, small = _ordered(x, y)
     delta = ops.sub(small, big)
-    # nan where both are the same infinity, or either is nan: their sum says which.
-    return select(ops.ne(delta, delta), ops.add(x, y), ops.add(big, log1p_(exp_(delta))))
+    # delta is nan where both are the same infinity, too; of nan the tangents are nan as well.
+    infinite = ops.and_(ops.ne(delta, delta), ops.eq(x, y))
+    return select(infinite, ops.add(x, y), ops.add(big, log1p_(exp_(delta))))
 
 
 def _ordered(x: Array, y: Array) -> tuple[Array, Array]:

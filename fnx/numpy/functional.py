@@ -9,7 +9,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import asarray
 from fnx.numpy.shapes import broadcast_shapes, broadcast_to
-from fnx.numpy.util import canonical_axis, to_array, transformation
+from fnx.numpy.util import canonical_axis, check_ranks, to_array, transformation
 
 
 def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -128,6 +128,7 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
                 raise ShapeError(
                     f"axis {name!r} has sizes {sizes[name]} and {n} in {pyfunc.__name__}"
                 )
+    check_ranks(pyfunc.__name__, leads)
     lead = broadcast_shapes(*leads) if leads else ()
     padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
     fn = _checked(core, parsed, sizes) if parsed else core

@@ -44,6 +44,12 @@ class CpuDevice:
     def __init__(self, number: int = 0):
         self.id = number
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CpuDevice) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash((CpuDevice, self.id))
+
     def __repr__(self) -> str:
         return f"CpuDevice(id={self.id})"
 
@@ -70,7 +76,7 @@ def _transpose(self, *axes):
 
 def _astype(self, dtype=None, copy=False, device=None):
     """The array in another dtype."""
-    return creation.astype(self, dtype)
+    return creation.astype(self, dtype, copy=copy)
 
 
 def _view(self, dtype=None, type=None):
@@ -229,7 +235,7 @@ def members() -> dict[str, Any]:
             condition, self, axis, **kw
         ),
         "copy": lambda self, order=None: self,
-        "clone": lambda self: self,
+        "clone": lambda self: self.copy(),
         "block_until_ready": lambda self: self,
         "copy_to_host_async": lambda self: None,
         "is_deleted": lambda self: False,

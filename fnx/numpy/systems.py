@@ -17,6 +17,7 @@ from fnx.numpy.factorizations import (
     matrix_of,
     pair_of,
     svd,
+    symmetrized,
 )
 from fnx.numpy.norms import norm
 from fnx.numpy.ranges import eye
@@ -200,6 +201,7 @@ def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     rtol = _one_of("pinv", "rcond", rcond, rtol)
     if rtol is None:
         rtol = 10.0 * max(x.shape[-2:]) * _eps(x)
+    x = symmetrized(x) if hermitian else x
     u, s, vh = svd(ops.stop_gradient(x), full_matrices=False, hermitian=hermitian)
     cut = ufuncs.multiply(to_array(rtol)[..., None], s[..., :1])
     keep = ufuncs.greater(s, cut)

@@ -261,8 +261,8 @@ def fit(name: str, xs: Sequence[Array]) -> Sequence[Array]:
     else:
         return xs
     shape = common_shape(name, [x.shape for x in xs])
-    if config.numpy_rank_promotion.value != "allow":
-        _check_ranks(name, [x.shape for x in xs])
+    if config.numpy_rank_promotion.value != "allow" and _called_by_user():
+        check_ranks(name, [x.shape for x in xs])
     return [x if x.shape == shape or not x.shape else broadcast_to(x, shape) for x in xs]
 
 
@@ -279,9 +279,9 @@ def _called_by_user() -> bool:
     return frame is None or not is_internal(frame.f_code.co_filename)
 
 
-def _check_ranks(name: str, shapes: list[Shape]) -> None:
+def check_ranks(name: str, shapes: Sequence[Shape]) -> None:
     """Raise or warn, as the setting `numpy_rank_promotion` says, where shapes of two ranks broadcast."""
-    if len({len(s) for s in shapes if s}) < 2 or not _called_by_user():
+    if config.numpy_rank_promotion.value == "allow" or len({len(s) for s in shapes if s}) < 2:
         return
     ranks = ", ".join(map(str, shapes))
     message = f"{name} got shapes of different ranks, {ranks}; expected axes of size 1"

@@ -291,7 +291,7 @@ exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
 exp2 = unary("exp2", numeric.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o)))
 expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
 log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
-log1p = unary("log1p", np.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
+log1p = unary("log1p", numeric.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
 logistic = unary(
     "logistic", numeric.logistic, INEXACT, lambda t, o, x: mul(t, mul(o, sub(one(x), o)))
 )

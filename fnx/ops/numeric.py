@@ -69,6 +69,16 @@ def exp2(x: np.ndarray) -> Any:
     return np.exp(x * x.dtype.type(np.log(2.0))) if x.dtype.kind == "c" else np.exp2(x)
 
 
+def log1p(x: np.ndarray) -> Any:
+    far = np.log1p(x)
+    if x.dtype.kind != "c":
+        return far
+    a, b = x.real, x.imag
+    small = (abs(a) < 0.5) & (abs(b) < 0.5)  # of these NumPy rounds 1 + x first
+    near = 0.5 * np.log1p(np.where(small, a * (2 + a) + b * b, 0))
+    return np.asarray(complex_(np.where(small, near, far.real).astype(a.dtype), far.imag))
+
+
 def logistic(x: np.ndarray) -> Any:
     one = x.dtype.type(1)
     return np.divide(one, np.add(one, np.exp(np.negative(x))))

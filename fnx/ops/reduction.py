@@ -32,7 +32,7 @@ from fnx.ops.elementwise import div, mul
 from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import ANY, INTEGRAL, NUMBER
-from fnx.ops.select import eq, ne, or_, select, select_n
+from fnx.ops.select import eq, ne, or_, select_n
 from fnx.ops.slice import Slice
 
 
@@ -110,13 +110,13 @@ class _ReduceExtremum(Reduction):
     """The largest or smallest element."""
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        # The tangent is shared evenly by all elements that are the extremum.
+        # The tangent is shared evenly by all elements that are the extremum. Where that is nan none
+        # equals it: 0 / 0 is the nan that derivatives of both modes have then.
         (x,), (t,) = primals, tangents
         out = self(x)
-        here = eq(x, self.spread(out, x.shape))
-        count = Sum(self.axes)(convert(here, x.dtype))
-        theirs = select(here, t, scalar(0, x.dtype))
-        return (out,), (div(Sum(self.axes)(theirs), count),)
+        here = convert(eq(x, self.spread(out, x.shape)), x.dtype)
+        count = Sum(self.axes)(here)
+        return (out,), (div(Sum(self.axes)(mul(here, t)), count),)
 
 
 @dataclass(frozen=True)
