@@ -3,6 +3,7 @@
 Results keep their bits: only identities that are exact for floats, signed zeros included, are used.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate
@@ -102,6 +104,8 @@ class _Forward:
                 return _fold(prim, atoms)
             if (numbers := self._numbers(atoms)) is not None:
                 return self._of_numbers(e, numbers)
+        elif isinstance(prim, Sum) and (scaled := self._of_doubles(e, atoms[0])) is not None:
+            return scaled
         prim, atoms = self.rewritten(prim, atoms)
         same = self.identity(prim, atoms)
         if same is not None and same.aval.like(e.outs[0].aval):
@@ -193,6 +197,24 @@ class _Forward:
             spread = Eqn(Broadcast(out.aval.shape, ()), (number,), [out], e.source)
             found += self.equation(spread, (number,))
         return found
+
+    def _of_doubles(self, e: Eqn, x: Atom) -> Sequence[Atom] | None:
+        """A sum of numbers that are all multiplied with a power of two is that times their sum.
+
+        No bit differs, unless a sum of the multiples is too large for a number on the way.
+        """
+        inner = self._maker_named(x, "mul")
+        if inner is None or dtypes.NAME[x.aval.dtype] not in ("float32", "float64"):
+            return None
+        terms, factor = sorted(inner.inputs, key=_is_known)
+        if not _is_known(factor) or terms.aval.shape != x.aval.shape:
+            return None
+        number = abs(factor.value._value.item())
+        if not 1.0 < number < math.inf or math.frexp(number)[0] != 0.5:
+            return None
+        (aval,) = e.prim.abstract(terms.aval)
+        (total,) = self.equation(Eqn(e.prim, [terms], [Var(aval)], e.source), (terms,))
+        return self.equation(Eqn(mul, [total, factor], e.outs, inner.source), (total, factor))
 
     def _made_by(self, atom: Atom, kind: type) -> Any:
         eqn = self.maker.get(atom) if type(atom) is Var else None

@@ -90,6 +90,43 @@ def test_gradients_of_clusters_store_nothing_for_each_point():
     assert workspace < points.nbytes
 
 
+def test_what_waits_for_the_nearest_centre_is_computed_again_in_a_loop_of_its_own():
+    text = jax.jit(curvature).lower(normal(16, 4), normal(5000, 4), normal(16, 4)).as_text("kernel")
+    assert text.count("# vector") == 2
+    text = jax.jit(slope).lower(normal(16, 4), normal(5000, 4)).as_text("kernel")
+    assert text.count("# vector") == 1
+
+
+def test_numbers_that_all_rounds_share_multiply_sums():
+    def f(x, c):
+        w = x / jnp.sqrt(jnp.sum(x**2, axis=1, keepdims=True))
+        return jnp.sum(w[:, :, None] * c, 0), jnp.sum(2.0 * (w * w)[:, :, None] * (-4.0 * c), 0)
+
+    for n in COUNTS:
+        agrees(f, normal(n, 6), normal(6, 5))
+    text = jax.jit(f).lower(normal(500, 6), normal(6, 5)).as_text("kernel")
+    products = [line.split() for line in text.splitlines() if "in1[" in line]
+    assert len(products) == 60
+    assert all(name.startswith("a") for name, *_ in products)  # the result of no loop's round
+
+
+def test_terms_with_several_powers_of_two_before_them():
+    def f(x):
+        x = x / jnp.sqrt(jnp.sum(x**2, axis=1, keepdims=True))
+        y = x[:, :, None] * x[:, None, :]
+        return jnp.sum(2.0 * (y * x[:, :1, None]) - 4.0 * jnp.tanh(y), 0), jnp.sum(-8.0 * y, 0)
+
+    for n in COUNTS:
+        agrees(f, normal(n, 5))
+
+
+def test_curvature_at_ties():
+    points = np.zeros((50, 2))
+    centres = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [2.0, 2.0], *np.ones((5, 2))])
+    agrees(curvature, centres, points, normal(9, 2))
+    agrees(curvature, np.ones((9, 2)), points, normal(9, 2))
+
+
 def test_ties_share_their_slope():
     points = np.zeros((50, 2))
     centres = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])

@@ -58,6 +58,10 @@ two = scalar(2.0, F8)
         (lambda x: [add(x, scalar(-0.0, F8))], (V,), []),
         (lambda x: [add(x, scalar(0, np.dtype("i8")))], (arr(3, dtype="i8"),), []),
         (lambda x: [neg(neg(x))], (V,), []),
+        (lambda x: [Sum((0,))(mul(sin(x), two))], (V,), ["sin", "reduce_sum", "mul"]),
+        (lambda x: [Sum((0,))(mul(two, sin(x)))], (V,), ["sin", "reduce_sum", "mul"]),
+        (lambda x: [Sum((0,))(mul(x, scalar(3.0, F8)))], (V,), ["mul", "reduce_sum"]),
+        (lambda x: [Sum((0,))(mul(x, scalar(0.5, F8)))], (V,), ["mul", "reduce_sum"]),
         (
             lambda x, y: [add(x, neg(y)), add(neg(x), y), sub(x, neg(y))],
             (V, V),

@@ -155,14 +155,14 @@ class Folds(Nests):
             return None
         count = strips.count
         if not self._is_shared_out(dims):
-            return [strips.loop(scalar.size(0), scalar.size(count), init, accs)]
+            return strips.loop(scalar.size(0), scalar.size(count), init, accs)
         each = -(-count // fuse.LANE_PARTS)
         parts = -(-count // each)
         part, own = scalar.var("int64", "p"), [scalar.var(a.dtype, "a") for a in accs]
         first = scalar.mul(part, scalar.size(each))
         left = scalar.sub(scalar.size(count), first)
         number = scalar.apply("min", scalar.size(each), left)
-        loops: list[Stmt] = [strips.loop(first, number, init, own)]
+        loops = strips.loop(first, number, init, own)
         return self._joined(part, parts, loops, own, accs, init, points)
 
     def _reassociates(self) -> bool:

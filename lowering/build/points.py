@@ -1,6 +1,8 @@
 """Elements by index: how points, pieces, reshapes and folds become registers, pulls or members."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -241,13 +243,26 @@ def _outlined(
 
 def folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, ...]:
     """The results at an index of the axes that are kept."""
-    accs = r.init
+    terms = []
     for along in static_indices(tuple(r.shape[k] for k in r.axes)):
         index: list[Any] = [None] * len(r.shape)
         for k, i in zip([*kept, *r.axes], [*at, *along], strict=True):
             index[k] = i
-        accs = r.combine(accs, r.fn(*index))
-    return accs
+        terms.append(r.fn(*index))
+    if not terms:
+        return r.init
+    terms[0] = r.combine(r.init, terms[0])
+    count = max(1, len(terms) // fuse.CHAIN) if r.reassociate else 1
+    terms = [reduce(r.combine, part) for part in _parts(terms, count)]
+    while len(terms) > 1:  # chains, so that not each term waits for all those before it
+        terms = [reduce(r.combine, part) for part in _parts(terms, -(-len(terms) // 2))]
+    return terms[0]
+
+
+def _parts(items: list, count: int) -> list[list]:
+    """So many parts of a list, each of neighbours, equally long but for one."""
+    cuts = [k * len(items) // count for k in range(count + 1)]
+    return [items[low:high] for low, high in pairwise(cuts)]
 
 
 def piece_at(pieces: tuple[recipe.Piece, ...], index: tuple[Expr, ...]) -> Expr:

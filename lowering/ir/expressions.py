@@ -69,6 +69,14 @@ def _upwards(root: Expr, known: dict[Expr, T], of: Callable[[Expr], T]) -> T:
     return known[root]
 
 
+def ordered(roots: Iterable[Expr]) -> list[Expr]:
+    """All nodes of expressions, each once, after its operands."""
+    known: dict[Expr, None] = {}
+    for root in roots:
+        _upwards(root, known, lambda e: None)
+    return list(known)
+
+
 _NONE: frozenset[Buffer] = frozenset()
 
 
