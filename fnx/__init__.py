@@ -49,6 +49,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.jitted import clear_caches as clear_caches
     from fnx.jitted import jit as jit
     from fnx.lanes import vmap as vmap
+    from fnx.nans import debug_infs as debug_infs
     from fnx.nans import debug_nans as debug_nans
     from fnx.placement import Device as Device
     from fnx.placement import block_until_ready as block_until_ready
@@ -58,6 +59,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.placement import device_get as device_get
     from fnx.placement import device_put as device_put
     from fnx.placement import devices as devices
+    from fnx.placement import live_arrays as live_arrays
     from fnx.placement import local_device_count as local_device_count
     from fnx.placement import local_devices as local_devices
     from fnx.placement import make_array_from_callback as make_array_from_callback
@@ -69,8 +71,10 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     )
     from fnx.placement import process_count as process_count
     from fnx.placement import process_index as process_index
+    from fnx.placement import process_indices as process_indices
     from fnx.refs import Ref as Ref
     from fnx.refs import empty_ref as empty_ref
+    from fnx.refs import free_ref as free_ref
     from fnx.refs import freeze as freeze
     from fnx.refs import new_ref as new_ref
     from fnx.runtime import compile_report as compile_report
@@ -94,12 +98,17 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.settings import enable_checks as enable_checks
     from fnx.settings import enable_custom_prng as enable_custom_prng
     from fnx.settings import enable_x64 as enable_x64
+    from fnx.settings import explain_cache_misses as explain_cache_misses
     from fnx.settings import legacy_prng_key as legacy_prng_key
     from fnx.settings import log_compiles as log_compiles
     from fnx.settings import numpy_dtype_promotion as numpy_dtype_promotion
     from fnx.settings import numpy_rank_promotion as numpy_rank_promotion
+    from fnx.settings import softmax_custom_jvp as softmax_custom_jvp
     from fnx.settings import threefry_partitionable as threefry_partitionable
     from fnx.settings import transfer_guard as transfer_guard
+    from fnx.settings import transfer_guard_device_to_device as transfer_guard_device_to_device
+    from fnx.settings import transfer_guard_device_to_host as transfer_guard_device_to_host
+    from fnx.settings import transfer_guard_host_to_device as transfer_guard_host_to_device
     from fnx.sharding import NamedSharding as NamedSharding
     from fnx.sharding import P as P
     from fnx.sharding import make_mesh as make_mesh
@@ -123,14 +132,14 @@ _NAMES = {
     "fnx.jacobians": "hessian jacfwd jacobian jacrev",
     "fnx.jitted": "clear_caches jit",
     "fnx.lanes": "vmap",
-    "fnx.nans": "debug_nans",
+    "fnx.nans": "debug_infs debug_nans",
     "fnx.placement": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
-        "device_get device_put devices local_device_count local_devices make_array_from_callback "
-        "make_array_from_process_local_data make_array_from_single_device_arrays process_count "
-        "process_index"
+        "device_get device_put devices live_arrays local_device_count local_devices "
+        "make_array_from_callback make_array_from_process_local_data "
+        "make_array_from_single_device_arrays process_count process_index process_indices"
     ),
-    "fnx.refs": "Ref empty_ref freeze new_ref",
+    "fnx.refs": "Ref empty_ref free_ref freeze new_ref",
     "fnx.runtime": (
         "compile_report compile_stats effects_barrier ensure_compile_time_eval "
         "get_num_threads named_call named_scope release_memory set_num_threads typeof"
@@ -138,8 +147,10 @@ _NAMES = {
     "fnx.settings": (
         "check_tracer_leaks checking_leaks config debug_key_reuse default_device "
         "default_matmul_precision default_prng_impl disable_jit enable_checks "
-        "enable_custom_prng enable_x64 legacy_prng_key log_compiles numpy_dtype_promotion "
-        "numpy_rank_promotion threefry_partitionable transfer_guard"
+        "enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles "
+        "numpy_dtype_promotion numpy_rank_promotion softmax_custom_jvp threefry_partitionable "
+        "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
+        "transfer_guard_host_to_device"
     ),
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
     "fnx.spmd": "pmap shard_map",
@@ -149,12 +160,10 @@ for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
     "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
-    "experimental extend flatten_util image lax nn numpy ops profiler random scipy sharding "
-    "test_util tree tree_util typing"
+    "experimental extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
+    "stages test_util tree tree_util typing"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
-_later.add("fnx", "fnx.aot", "stages", modules=True)
-_later.add("fnx", "fnx.refs", "ref", modules=True)
 
 # The loops need tracing, and the rules of users transformations: both live under the roof, and are
 # called by names of rooms below it.
@@ -189,8 +198,8 @@ _install(
 
 
 def _look_for_nans() -> None:
-    """Follow the setting debug_nans."""
-    if _settings.debug_nans.value or "fnx.nans" in _sys.modules:
+    """Follow the settings debug_nans and debug_infs."""
+    if _settings.debug_nans.value or _settings.debug_infs.value or "fnx.nans" in _sys.modules:
         _importlib.import_module("fnx.nans").follow_setting()
 
 

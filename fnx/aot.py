@@ -7,6 +7,7 @@ from fnx.core.array import as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
+from fnx.core.records import dataclass
 from fnx.cost_analysis import cost_analysis
 from fnx.interpreters.simplify import simplify
 from fnx.program import Empty, Program
@@ -16,6 +17,16 @@ from fnx.static import Static
 
 def _struct(aval: Any) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+@dataclass(frozen=True)
+class ArgInfo:
+    """What a program knows of an argument: its shape and dtype, and whether it is donated."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    donated: bool
+    weak_type: bool = False
 
 
 class _Stage:
@@ -33,14 +44,30 @@ class _Stage:
 
     @property
     def args_info(self) -> Any:
-        """Shapes and dtypes of the dynamic arguments: (positional, by name)."""
+        """An `ArgInfo` for each dynamic argument: (positional, by name)."""
+        first, given = len(self.program.consts), self.program.jaxpr.in_avals
+        donated = [k in self.program.donated for k in range(first, len(given))]
+        infos = [
+            ArgInfo(a.shape, a.dtype, is_donated, a.weak_type)
+            for a, is_donated in zip(
+                self._avals(),
+                Empty.within(dict.fromkeys(self.program.empty.inputs, False), donated),
+                strict=True,
+            )
+        ]
+        return tree_util.tree_unflatten(self.treedef, infos)
+
+    @property
+    def in_avals(self) -> Any:
+        """The types of the dynamic arguments: (positional, by name)."""
+        return tree_util.tree_unflatten(self.treedef, self._avals())
+
+    def _avals(self) -> list:
         given = self.program.jaxpr.in_avals[len(self.program.consts) :]
-        avals = Empty.within(self.program.empty.inputs, given)
-        return tree_util.tree_unflatten(self.treedef, [_struct(a) for a in avals])
+        return Empty.within(self.program.empty.inputs, given)
 
     in_tree = property(lambda self: self.treedef)
     out_tree = property(lambda self: self.program.structure)
-    in_avals = property(lambda self: self.args_info)
     fun_name = property(lambda self: self.program.name)
 
     def cost_analysis(self) -> dict[str, float]:

@@ -314,6 +314,12 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
     Not a `tangent` but a value of that very type is an operand of a linear function.
     """
     if tangent and not dtypes.is_inexact(aval.dtype):
+        given = np.result_type(getattr(x, "dtype", type(x)))
+        if dtypes.kind(given) in "fc":
+            raise TangentMismatch(
+                f"{what} has dtype {given}; expected float0, np.zeros(shape, fnx.dtypes.float0), since "
+                f"the value is of dtype {dtypes.NAME[aval.dtype]}: convert that with .astype(float)"
+            )
         return None  # float0, or zeros
     x = as_array(x)
     if x.shape != aval.shape:

@@ -1,7 +1,7 @@
-"""Finding where nan comes from: an interpreter that looks at every result."""
+"""Finding where nan and infinities come from: an interpreter that looks at every result."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from fnx.interpreters.call import Jit
 
 
 class NanFound(FnxError, FloatingPointError):
-    """An operation made a nan."""
+    """An operation made a nan, or an infinity."""
 
 
 class FindNans(Interpreter):
-    """Evaluates, and raises NanFound where a result has a nan that no operand has."""
+    """Evaluates, and raises NanFound where a result has a nan, or an infinity, that no operand has."""
 
     what = "debug_nans"
     parent = evaluate
@@ -30,26 +30,40 @@ class FindNans(Interpreter):
         token = current.set(evaluate)
         try:
             outs = evaluate.process(prim, args)
-            if _any_nan(outs) and not _any_nan(args):
+            what = _made(outs, args)
+            if what:
                 if isinstance(prim, Jit):
                     _search(prim.jaxpr, args)
-                raise NanFound(_message(prim.name, args, outs))
+                raise NanFound(_message(what, prim.name, args, outs))
         finally:
             current.reset(token)
         return outs
 
 
-def _any_nan(values: Sequence[Array]) -> bool:
+def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:
+    """What the settings look for that results have and operands have not: "nan", "infinity" or ""."""
+    for setting, what, test in (
+        (config.debug_nans, "nan", np.isnan),
+        (config.debug_infs, "infinity", np.isinf),
+    ):
+        if setting.value and _any(test, outs) and not _any(test, args):
+            return what
+    return ""
+
+
+def _any(test: Callable, values: Sequence[Array]) -> bool:
     return any(
-        type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and bool(np.isnan(v._value).any())
+        type(v) is ConcreteArray and dtypes.kind(v.dtype) in "fc" and bool(test(v._value).any())
         for v in values
     )
 
 
-def _message(name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
     given = ", ".join(_short(a) for a in args)
+    article = "an" if what == "infinity" else "a"
     return (
-        f"the operation {name} made a nan: of {given} it computed {', '.join(map(_short, outs))}. "
+        f"the operation {name} made {article} {what}: of {given} it computed "
+        f"{', '.join(map(_short, outs))}. "
         "Expected operands for which it is defined; look where they come from."
     )
 
@@ -60,20 +74,21 @@ def _short(x: Array) -> str:
 
 
 def _search(jaxpr: Jaxpr, args: Sequence[Array]) -> None:
-    """Run a compiled program again, equation by equation, up to the one that makes a nan."""
+    """Run a compiled program again, equation by equation, up to the one that makes what is looked for."""
     env: dict[Any, Array] = dict(zip(jaxpr.inputs, args, strict=True))
     for eqn in jaxpr.eqns:
         values = tuple([a.value if type(a) is Literal else env[a] for a in eqn.inputs])
         if isinstance(eqn.prim, Jit):
             _search(eqn.prim.jaxpr, values)
         outs = evaluate.process(eqn.prim, values)
-        if _any_nan(outs) and not _any_nan(values):
-            raise _at(eqn, values, outs)
+        what = _made(outs, values)
+        if what:
+            raise _at(what, eqn, values, outs)
         env.update(zip(eqn.outs, outs, strict=True))
 
 
-def _at(eqn: Eqn, args: Sequence[Array], outs: Sequence[Array]) -> NanFound:
-    error = NanFound(_message(eqn.prim.name, args, outs))
+def _at(what: str, eqn: Eqn, args: Sequence[Array], outs: Sequence[Array]) -> NanFound:
+    error = NanFound(_message(what, eqn.prim.name, args, outs))
     source: Source | None = eqn.source
     if source is not None:
         error.args = (error.args[0] + at_line(source).replace("at", "made at", 1),)
@@ -87,14 +102,27 @@ _finder = FindNans()
 def follow_setting() -> None:
     """Put the finder in place of plain evaluation, or take it away, in this thread."""
     now = current.get()
-    if config.debug_nans.value and now is evaluate:
+    looking = config.debug_nans.value or config.debug_infs.value
+    if looking and now is evaluate:
         current.set(_finder)
-    elif not config.debug_nans.value and now is _finder:
+    elif not looking and now is _finder:
         current.set(evaluate)
 
 
 @contextmanager
-def debug_nans(new_val: bool = True) -> Iterator[None]:
+def _within(setting: config.Setting, new_val: bool) -> Iterator[None]:
+    with setting(new_val):
+        now = current.get()
+        wanted = _finder if config.debug_nans.value or config.debug_infs.value else evaluate
+        token = current.set(wanted) if now in (evaluate, _finder) else None
+        try:
+            yield
+        finally:
+            if token is not None:
+                current.reset(token)
+
+
+def debug_nans(new_val: bool = True) -> AbstractContextManager[None]:
     """Within it, an operation that makes a nan raises FloatingPointError, which names its line.
 
     Compiled functions run as they are; if their results have nans, they run again step by step.
@@ -104,12 +132,15 @@ def debug_nans(new_val: bool = True) -> Iterator[None]:
     Traceback (most recent call last):
     fnx.nans.NanFound: the operation log made a nan
     """
-    with config.debug_nans(new_val):
-        now = current.get()
-        wanted = _finder if new_val else evaluate
-        token = current.set(wanted) if now in (evaluate, _finder) else None
-        try:
-            yield
-        finally:
-            if token is not None:
-                current.reset(token)
+    return _within(config.debug_nans, new_val)
+
+
+def debug_infs(new_val: bool = True) -> AbstractContextManager[None]:
+    """As `debug_nans`, of infinities.
+
+    >>> with fnx.debug_infs():  # doctest: +IGNORE_EXCEPTION_DETAIL
+    ...     jnp.log(0.0)
+    Traceback (most recent call last):
+    fnx.nans.NanFound: the operation log made an infinity
+    """
+    return _within(config.debug_infs, new_val)

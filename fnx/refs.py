@@ -22,6 +22,7 @@ __all__ = [
     "Ref",
     "addupdate",
     "empty_ref",
+    "free_ref",
     "freeze",
     "get",
     "new_ref",
@@ -99,6 +100,11 @@ class Ref:
             )
         self.value = old.at[index].set(x)  # type: ignore[attr-defined]
 
+    @property
+    def at(self) -> "_Views":
+        """`ref.at[index]` is a part of the Ref, which is read and written as the whole is."""
+        return _Views(self)
+
     def get(self) -> Array:
         """The whole array."""
         return self.value
@@ -119,6 +125,50 @@ class Ref:
 
 
 AbstractRef = Ref
+
+
+class _Views:
+    """What `ref.at` is: `ref.at[index]` is a part."""
+
+    def __init__(self, ref: "Ref | RefView"):
+        self._ref = ref
+
+    def __getitem__(self, index: Any) -> "RefView":
+        return RefView(self._ref, index)
+
+
+class RefView:
+    """A part of a Ref: `ref.at[1:3][0] = x` writes `ref[1]`.
+
+    >>> ref = fnx.new_ref(jnp.zeros(3))
+    >>> part = ref.at[1:]
+    >>> part[0] = 5.0
+    >>> ref[...], part[...]
+    (Array([0., 5., 0.], dtype=float64), Array([5., 0.], dtype=float64))
+    """
+
+    def __init__(self, ref: "Ref | RefView", index: Any):
+        self._ref, self._index = ref, index
+
+    aval = property(lambda self: self[...].aval)
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: len(self.shape))
+    at = property(_Views)
+
+    def __getitem__(self, index: Any) -> Array:
+        return self._ref[self._index][index]  # type: ignore[index]
+
+    def __setitem__(self, index: Any, x: Any) -> None:
+        self._ref[self._index] = self[...].at[index].set(x)  # type: ignore[attr-defined]
+
+    def get(self) -> Array:
+        """The whole part."""
+        return self[...]
+
+    def set(self, x: Any) -> None:
+        """Write the whole part."""
+        self[...] = x
 
 
 def _check_owner(x: Array, place: Interpreter | None) -> None:
@@ -173,6 +223,15 @@ def freeze(ref: Ref) -> Array:
     x = ref.value
     ref._frozen = True
     return x
+
+
+def free_ref(ref: Ref) -> None:
+    """End the life of a Ref: who reads or writes it afterwards gets an error.
+
+    >>> ref = fnx.new_ref(0.0)
+    >>> fnx.free_ref(ref)
+    """
+    freeze(ref)
 
 
 def get(ref: Ref, idx: Any = ...) -> Array:

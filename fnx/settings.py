@@ -11,6 +11,7 @@ from fnx.core.errors import InvalidValue
 _OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
 _BY_JAX_NAME = {
     "jax_disable_jit": _config.disable_jit,
+    "jax_debug_infs": _config.debug_infs,
     "jax_debug_nans": _config.debug_nans,
     "jax_enable_checks": _config.check,
     "jax_num_cpu_devices": _config.num_devices,
@@ -23,9 +24,10 @@ class Config:
     """All settings: attributes to read, `update` to change one for good.
 
     fnx's own names are those of the environment variables FNX_...: check, disable_jit,
-    default_float32, debug_nans, traceback_filtering, cache, num_devices, backend. Of JAX's names those
-    that mean something here act, the others are remembered and do nothing. `jax_enable_x64` chooses
-    what Python numbers become: float64 and int64 (True, as at the start), or float32 and int32 (False).
+    default_float32, debug_nans, debug_infs, traceback_filtering, cache, num_devices, backend. Of
+    JAX's names those that mean something here act, the others are remembered and do nothing.
+    `jax_enable_x64` chooses what Python numbers become: float64 and int64 (True, as at the start), or
+    float32 and int32 (False).
 
     >>> config.update("jax_enable_x64", True)
     >>> config.jax_enable_x64
@@ -130,7 +132,12 @@ default_matmul_precision = _without_effect("default_matmul_precision")
 default_prng_impl = _without_effect("default_prng_impl")
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")
+softmax_custom_jvp = _without_effect("softmax_custom_jvp")
+explain_cache_misses = _without_effect("explain_cache_misses")
 transfer_guard = _without_effect("transfer_guard")
+transfer_guard_device_to_device = _without_effect("transfer_guard_device_to_device")
+transfer_guard_device_to_host = _without_effect("transfer_guard_device_to_host")
+transfer_guard_host_to_device = _without_effect("transfer_guard_host_to_device")
 enable_custom_prng = _without_effect("enable_custom_prng")
 log_compiles = _without_effect("log_compiles")
 

@@ -261,6 +261,53 @@ def test_debug_nans_for_good():
     assert np.isnan(np.asarray(jnp.zeros(1) / jnp.zeros(1)))[0]
 
 
+def test_debug_infs_is_as_debug_nans():
+    f = lambda x: jnp.sum(1.0 / x)
+    with fnx.debug_infs():
+        for g in (f, fnx.jit(f)):
+            with pytest.raises(FloatingPointError, match="div made an infinity"):
+                g(jnp.zeros(2))
+            assert g(jnp.array([np.inf, 1.0])) == 1.0
+        assert np.isnan(jnp.log(-1.0))
+        with fnx.debug_nans(), pytest.raises(FloatingPointError, match="log made a nan"):
+            jnp.log(-1.0)
+        with fnx.debug_infs(False):
+            assert f(jnp.zeros(2)) == np.inf
+    assert f(jnp.zeros(2)) == np.inf
+    fnx.config.update("jax_debug_infs", True)
+    try:
+        with pytest.raises(FloatingPointError):
+            f(jnp.zeros(1))
+    finally:
+        fnx.config.update("jax_debug_infs", False)
+    assert f(jnp.zeros(2)) == np.inf
+
+
+def test_live_arrays():
+    x = jnp.ones(3)
+    assert any(a is x for a in fnx.live_arrays())
+    x.delete()
+    assert not any(a is x for a in fnx.live_arrays())
+
+
+def test_modules_under_two_names():
+    from fnx.experimental.pjit import pjit
+    from fnx.ref import Ref
+    from fnx.stages import Compiled, Lowered, Wrapped
+
+    assert pjit is fnx.jit
+    assert Ref is fnx.Ref
+    jitted = fnx.jit(lambda x, y: x["a"] + y, donate_argnums=1)
+    lowered = jitted.lower({"a": jnp.ones(3)}, 1.0)
+    assert isinstance(jitted, Wrapped)
+    assert isinstance(lowered, Lowered)
+    assert isinstance(lowered.compile(), Compiled)
+    (x, y), named = lowered.args_info
+    assert (x["a"].shape, x["a"].dtype, x["a"].donated) == ((3,), np.float64, False)
+    assert (y.shape, y.donated, named) == ((), True, {})
+    assert lowered.in_avals[0][1] == fnx.core.ShapedArray((), np.float64, weak_type=True)
+
+
 # --- settings, devices, segments ---------------------------------------------------------------
 
 

@@ -208,3 +208,19 @@ def test_slopes_of_pseudo_inverses_of_hermitian_matrices():
     x = rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4))
     for a in (x + x.conj().T, (x + x.conj().T).real):
         check_grads(lambda a: jnp.linalg.pinv(a, hermitian=True), (a,), 1)
+
+
+def test_tangents_of_integers_are_float0():
+    double = lambda x: x * 2.0
+    none = np.zeros(3, fnx.dtypes.float0)
+    x = jnp.arange(3)
+    for call in (
+        lambda t: fnx.jvp(double, (x,), (t,)),
+        fnx.linearize(double, x)[1],
+        lambda t: fnx.vjp(lambda y: (y, x), jnp.ones(3))[1]((jnp.ones(3), t)),
+    ):
+        call(none)
+        with pytest.raises(TypeError, match="float0"):
+            call(jnp.ones(3))
+    with pytest.raises(TypeError, match="float0"):
+        fnx.jvp(double, (3,), (1.0,))

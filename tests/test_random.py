@@ -423,3 +423,19 @@ def test_typed_keys_are_arrays_to_isinstance():
     for f in (lambda: key + 1, lambda: jnp.ones(2) + key, lambda: jnp.sin(key)):
         with pytest.raises(TypeError):
             f()
+
+
+def test_keys_are_arrays_of_their_dtype():
+    key = fnx.random.key(0)
+    keys = fnx.random.split(key, 2)
+    for made in (jnp.full(2, key, dtype=key.dtype), jnp.full_like(keys, key, dtype=key.dtype)):
+        np.testing.assert_array_equal(made == key, [True, True])
+    assert jnp.result_type(key, keys) is key.dtype
+    with pytest.raises(TypeError):
+        jnp.result_type(key, 1.0)
+    with pytest.raises(TypeError):
+        jnp.full(2, key, dtype=float)
+    assert keys.devices() == {fnx.devices()[0]}
+    assert not keys.is_deleted()
+    keys.delete()
+    assert keys.is_deleted()

@@ -183,3 +183,23 @@ def test_references_made_inside_have_derivatives():
         assert float(wrap(fnx.grad(f))(2.0)) == 7.0
         assert float(wrap(fnx.hessian(f))(2.0)) == 2.0
         np.testing.assert_array_equal(wrap(fnx.vmap(fnx.grad(f)))(jnp.arange(3.0)), [3, 5, 7])
+
+
+def test_parts_of_references():
+    ref = fnx.new_ref(jnp.zeros(5))
+    part = ref.at[1:4]
+    part[0] = 3.0
+    part.at[1:][1] += 2.0
+    np.testing.assert_array_equal(ref[...], [0, 3, 0, 2, 0])
+    assert (part.shape, part.dtype, part.ndim) == ((3,), np.float64, 1)
+
+    @fnx.jit
+    def add(x):
+        part.set(part.get() + x)
+        return part[0]
+
+    assert float(add(1.0)) == 4.0
+    np.testing.assert_array_equal(ref[...], [0, 4, 1, 3, 0])
+    fnx.free_ref(ref)
+    with pytest.raises(ValueError, match="frozen"):
+        part[0]

@@ -62,6 +62,9 @@ default_float32 = Setting(
 debug_nans = Setting(
     "debug_nans", False, "raise FloatingPointError where a nan first appears", calls=True
 )
+debug_infs = Setting(
+    "debug_infs", False, "raise FloatingPointError where an infinity first appears", calls=True
+)
 traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in tracebacks")
 cache = Setting("cache", True, "keep compiled code on disk")
 num_devices = Setting("num_devices", 1, "how many devices pmap and meshes find; all are this CPU")

@@ -1,14 +1,40 @@
 """Primitives under JAX's names: lax.add_p and its kin, for programs that bind or inspect them."""
 
+from fnx.interpreters import collectives
+from fnx.ops import convert, indexing, join, permute, pooling, reduction, scatter, slice, sorting
 from fnx.ops import elementwise as e
 from fnx.ops import special as s
-from fnx.ops.broadcast import Broadcast
+from fnx.ops.broadcast import Broadcast, Sum
 from fnx.ops.contraction import DotGeneral
-from fnx.ops.convert import ConvertElementType
+from fnx.ops.convolution import ConvGeneralDilated
+from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
+from fnx.ops.fft import FFT
 
 # Those with parameters are classes: JAX's parameters are their fields.
-broadcast_in_dim_p, dot_general_p = Broadcast, DotGeneral
-convert_element_type_p, integer_pow_p = ConvertElementType, e.IntegerPow
+broadcast_in_dim_p, dot_general_p, fft_p = Broadcast, DotGeneral, FFT
+conv_general_dilated_p = ConvGeneralDilated
+dynamic_slice_p, dynamic_update_slice_p = DynamicSlice, DynamicUpdateSlice
+bitcast_convert_type_p, reduce_precision_p = convert.BitcastConvertType, convert.ReducePrecision
+convert_element_type_p = convert.ConvertElementType
+concatenate_p, iota_p, split_p = join.Concatenate, join.Iota, join.Split
+pad_p, slice_p = slice.Pad, slice.Slice
+reshape_p, rev_p = permute.Reshape, permute.Rev
+squeeze_p, transpose_p = permute.Squeeze, permute.Transpose
+sort_p, top_k_p = sorting.Sort, sorting.TopK
+argmax_p, argmin_p = reduction.ArgMax, reduction.ArgMin
+reduce_max_p, reduce_min_p = reduction.Max, reduction.Min
+reduce_prod_p, reduce_sum_p = reduction.Prod, Sum
+reduce_and_p, reduce_or_p = reduction.ReduceAnd, reduction.ReduceOr
+reduce_xor_p = reduction.ReduceXor
+reduce_window_max_p, reduce_window_min_p = pooling.ReduceWindowMax, pooling.ReduceWindowMin
+reduce_window_sum_p = pooling.ReduceWindowSum
+gather_p, scatter_p, scatter_add_p = indexing.Gather, scatter.Scatter, indexing.ScatterAdd
+scatter_max_p, scatter_min_p = scatter.ScatterMax, scatter.ScatterMin
+scatter_mul_p = scatter.ScatterMul
+all_gather_p, all_to_all_p = collectives.AllGather, collectives.AllToAll
+axis_index_p, ppermute_p = collectives.AxisIndex, collectives.PPermute
+pmax_p, pmin_p, psum_p = collectives.PMax, collectives.PMin, collectives.PSum
+integer_pow_p, round_p = e.IntegerPow, e.Round
 abs_p, acos_p, acosh_p, add_p, and_p, asin_p = e.abs_, e.acos, e.acosh, e.add, e.and_, e.asin
 asinh_p, atan_p, atan2_p, atanh_p, cbrt_p, ceil_p = (
     e.asinh,

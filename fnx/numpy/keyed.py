@@ -61,6 +61,9 @@ def _also_of_keys(f: Callable) -> Callable:
             return f(*args, **kwargs)
         except TypeMismatch:
             if any(map(is_keys, tree_flatten((args, kwargs), is_leaf=is_keys)[0])):
+                dtype = kwargs.pop("dtype", None)
+                if dtype is not None and not getattr(dtype, "extended", None):
+                    raise
                 return of_keys(f, *args, **kwargs)
             raise
 

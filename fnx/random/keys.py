@@ -183,6 +183,20 @@ class KeyArray:
     def block_until_ready(self) -> "KeyArray":
         return self
 
+    def copy_to_host_async(self) -> None:
+        return None
+
+    def devices(self) -> set:
+        return self.words.devices()
+
+    def delete(self) -> None:
+        """Drop the keys; who reads them afterwards gets an error."""
+        self.words.delete()
+
+    def is_deleted(self) -> bool:
+        """Whether the keys were deleted, or donated to a function that took their memory."""
+        return self.words.is_deleted()
+
     def __repr__(self) -> str:
         return f"KeyArray({self.shape}, {KEY_DTYPE}) with words\n{self.words!r}"
 
