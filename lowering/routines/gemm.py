@@ -415,11 +415,13 @@ def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
 def _own_product(
     builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
 ) -> Stmt:
-    space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
     sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
-    zero = Ref(space, scalar.size(0))
-    args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), zero]
-    return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, [c.buffer, space])
+    work, writes = c, [c.buffer]  # no work memory
+    if b.transposed or not matmul.reads_in_place(p.m, p.n, p.k, p.dtype):
+        space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
+        work, writes = Ref(space, scalar.size(0)), [c.buffer, space]
+    args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), work]
+    return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, writes)
 
 
 ROUTINES = {"dot_general": dot_general}

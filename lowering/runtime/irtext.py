@@ -139,10 +139,10 @@ class Function:
         """The address of a function of this module."""
         return Value("ptr", f"@{name}")
 
-    def slot(self, type_: str, words: int = 1) -> Value:
+    def slot(self, type_: str, words: int = 1, align: int = 16) -> Value:
         """Memory on the stack for the time of the call."""
         name = self.fresh()
-        self.slots.append(f"  {name} = alloca {type_}, i64 {words}, align 16")
+        self.slots.append(f"  {name} = alloca {type_}, i64 {words}, align {align}")
         return Value("ptr", name)
 
     def array(self, words: Value) -> Value:

@@ -2,17 +2,20 @@
 
 `void fnx_gemm_<dtype>(m, n, k, a, row, column, b, row, column, c, leading, work)` writes A B to C. Rows
 and columns are that many elements apart, one of the two being 1; rows of C are contiguous. `work` has
-`work_elements(n, k)` elements. `fnx_gemm_minus_<dtype>` subtracts A B from C.
+`work_elements(n, k)` elements, unless `reads_in_place`. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
-A tile of C, eight or four rows of up to three vectors, is kept in registers while columns of A and
-rows of B are multiplied, for up to `DEPTH` indices between them. B is packed for that, block by block,
-so that what a tile reads is contiguous; threads share the rows of tiles. No thread is woken for little
-work, and A is read where it is if its rows are contiguous, or if one column of tiles is all that reads
-it. While a tile is computed, what it is to be added to and what later ones read is fetched.
+A tile of C, eight or four rows of two or three vectors, is kept in registers while columns of A and
+rows of B are multiplied, for up to `DEPTH` indices between them. Large B are packed for that, block by
+block, so that what a tile reads is contiguous, and so are A whose columns are. Small ones are read
+where they are, and so are those that few rows are multiplied with. The last vector of a row ends with
+it: it has columns in common with the one before, of the same tile, rather than lanes that do not exist.
+Threads share the rows of tiles; no thread is woken for little work.
+
+Between the loops of two tiles there must be few instructions (some hundred), or the products of the
+first are done before those of the second arrive: hence one call for several tiles.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fnx.lowering.target import processor
@@ -21,26 +24,30 @@ from . import machine
 from .compiler import once
 from .irtext import Function, Value, Variable, i64
 from .irvectors import DTYPES, Vectors
-from .matmul_pack import AHEAD, LINE, WIDE, Packing
+from .matmul_pack import AHEAD, LINE, Packing
 
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
+NEAR = 1 << 18  # bytes of B from which on it is packed
+TILES_AT_ONCE = 8  # below each other, of one call
 PIECE = 1 << 18  # multiplications that are worth a task of their own
 GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 
 
 class Tile(NamedTuple):
-    """Rows of a tile, and indices of one round of its loop."""
+    """Rows of a tile, vectors of such a row at most, and indices of one round of its loop."""
 
     rows: int
+    wide: int
     unroll: int
 
 
-# By the bits of a vector. The tile, a row of B and a number of A take 28 of the 32 registers of
-# AVX-512, and the 16 of AVX2 all.
-TILES = {512: Tile(8, 1), 256: Tile(4, 4)}
-PARTS = "m k a row column block c leading base extra slivers add lanes".split()
+# By the bits of a vector. With AVX-512 sixteen sums do as well as 24, which the registers would hold.
+# With AVX2 the tile, a row of B and a number of A take all 16 registers.
+TILES = {512: Tile(8, 2, 1), 256: Tile(4, 3, 4)}
+PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
+POINTERS = "a", "b", "c"
 
 
 def name(dtype: str, routine: str = "gemm") -> str:
@@ -51,6 +58,12 @@ def work_elements(n: int, k: int, dtype: str) -> int:
     """Elements of a packed block of B."""
     lanes = processor.vector_bits() // 8 // DTYPES[dtype]
     return min(k, DEPTH) * min(-(-n // lanes), VECTORS) * lanes
+
+
+def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
+    """Whether B is read where it is if its rows are contiguous; `gemm` asks the same."""
+    bits, size = processor.vector_bits(), DTYPES[dtype]
+    return 8 * n * size >= bits and (m <= TILES[bits].rows or n * k * size < NEAR)
 
 
 @once
@@ -73,56 +86,96 @@ def text(dtype: str) -> str:
     return str(_Routine(dtype).module)
 
 
+class Target(NamedTuple):
+    """Where a tile of C is: the bytes from row to row, and from a row's start to its last vector.
+
+    `lanes` is how many the last vector has, `times` how often the product is added to what C holds (1
+    or -1), or 0 if it overwrites that.
+    """
+
+    c: Value
+    leading: Value
+    end: Value
+    lanes: Value
+    times: Value
+
+
 class _Routine(Packing):
     """Writes the functions of one dtype."""
 
     def __init__(self, dtype: str):
         super().__init__(dtype)
         self.dtype = dtype
-        self.rows, self.unroll = TILES[processor.vector_bits()]
-        self.group = GROUP // self.rows // self.size  # tiles whose rows of A are copied at once
-        for width in range(1, WIDE + 1):
-            self.tile(width, self.rows, whole=True)
-            self.tile(width, self.rows)
-            self.tile(width, self.rows // 2)
+        self.rows, self.wide, self.unroll = TILES[processor.vector_bits()]
+        # Tiles whose rows of A are copied at once.
+        self.group = max(4, GROUP // self.rows // self.size)
+        for width in range(1, self.wide + 1):
+            for height in (self.rows // 2, self.rows):
+                self.kernel(width, height)
         self.pack()
         self.pack_transposed()
         self.rows_task()
         self.gemm()
-        for routine, add, factor in (("gemm", 0, "1.0"), ("gemm_minus", 1, "-1.0")):
+        for routine, times in (("gemm", 0), ("gemm_minus", -1)):
             public = name(dtype, routine)
             with Function(self.module, public, "void", *GEMM, public=True) as f:
-                f.call("gemm", "void", *f.args, i64(add), Value(self.t, factor))
+                f.call("gemm", "void", *f.args, i64(times))
                 f.ret()
 
-    # --- a tile of C
+    # --- tiles of C
 
-    def tile(self, width: int, height: int, whole: bool = False) -> None:
-        """Rows of `width` vectors of C, of which the last vector has `lanes` lanes.
+    def kernel(self, width: int, height: int) -> None:
+        """Tiles below each other, each rows of `width` vectors of C.
 
-        Arguments: k; a, bytes from row to row, from column to column; rows that exist (all of a whole
-        tile's); what to ask for, and bytes to what the next round asks for; b, packed; c, bytes from
-        row to row; lanes; whether to add to what C holds.
+        Arguments: how many; k; a, bytes from tile to tile, from row to row, from column to column; rows
+        that a tile has; what to ask for, and bytes to what the next round asks for; b, bytes from
+        row to row, and from a row's start to its last vector; a Target's.
         """
-        kinds = "i64 ptr i64 i64 i64 ptr i64 ptr ptr i64 i64 i64".split()
-        with Function(self.module, self.tile_name(width, height, whole), "void", *kinds) as f:
-            k, a, row, column, rows, later, apart, b, c, leading, lanes, add = f.args
+        kinds = "i64 i64 ptr i64 i64 i64 i64 ptr i64 ptr i64 i64 ptr i64 i64 i64 i64".split()
+        with Function(self.module, self.kernel_name(width, height), "void", *kinds) as f:
+            count, k, a, apart, row, column, rows, later, *rest = f.args
+            each, line, to = rest[0], rest[1:4], Target(*rest[4:])
             last = f.sub(rows, 1)
             numbers = [
-                i64(r) if whole else f.choose(f.compare("slt", i64(r), rows), i64(r), last)
-                for r in range(height)
+                f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(height)
             ]
-            sources = [f.at(a, f.mul(r, row)) for r in numbers]
-            targets = [f.at(c, f.mul(r, leading)) for r in numbers]
-            for target in targets:
-                for byte in (*range(0, width * self.bytes, LINE), width * self.bytes - 1):
-                    self.prefetch(f, f.at(target, byte), write=True)
-            sums = self.sums(f, k, sources, column, b, width, (later, apart))
-            mask, adds = self.mask_of(f, lanes), f.compare("ne", add, 0)
-            for r, (row_sums, target) in enumerate(zip(sums, targets, strict=True)):
-                with nullcontext() if whole else f.when(f.compare("slt", i64(r), rows)):
-                    self.finish(f, row_sums, target, mask, adds)
+            offsets = [f.mul(r, row) for r in numbers]
+            adds = f.compare("ne", to.times, 0)
+            has_rows, has_lanes = (
+                f.compare("eq", x, y) for x, y in ((rows, height), (to.lanes, self.lanes))
+            )
+            is_whole = f.both(has_rows, has_lanes)
+            start, target, asked = (f.variable("ptr", x) for x in (a, to.c, later))
+            with f.loop(count):
+                to = to._replace(c=target.get())
+                with f.when(adds):
+                    self.ask(f, to, rows, width)
+                sources = [f.at(start.get(), offset) for offset in offsets]
+                sums = self.sums(f, k, sources, column, line, width, (asked.get(), each))
+                with f.choice(is_whole) as (whole, some):
+                    with whole:
+                        self.finish(f, sums, to, adds)
+                    with some:
+                        self.finish_some(f, sums, to, adds, rows)
+                for variable, step in (
+                    (start, apart),
+                    (asked, apart),
+                    (target, f.mul(to.leading, height)),
+                ):
+                    variable.set(f.at(variable.get(), step))
             f.ret()
+
+    def kernel_name(self, width: int, height: int) -> str:
+        return f"kernel{height}x{width}"
+
+    def ask(self, f: Function, to: Target, rows: Value, width: int) -> None:
+        """Ask for the lines of a tile of C."""
+        with f.loop(rows) as r:
+            row = f.at(to.c, f.mul(to.leading, r))
+            last = f.at(row, to.end)
+            lines = [f.at(row, byte) for byte in range(0, (width - 1) * self.bytes, LINE)]
+            for line in (*lines, last, f.at(last, self.bytes - 1)):
+                self.prefetch(f, line, write=True)
 
     def sums(
         self,
@@ -130,20 +183,21 @@ class _Routine(Packing):
         k: Value,
         sources: list[Value],
         column: Value,
-        b: Value,
+        line: Sequence[Value],
         width: int,
         ahead: tuple[Value, Value],
     ) -> list[list[Variable]]:
-        """The products of rows of A and packed columns of B; a line is asked for in each round."""
+        """The products of rows of A and columns of B; a line is asked for in each round."""
         # Where there are few sums, each is two: an addition waits for the one before.
         ways = 2 if width == 1 and self.unroll > 1 else 1
         sums = [
             [[f.variable(self.v, self.zero) for _ in range(width)] for _ in sources]
             for _ in range(ways)
         ]
-        offset, line, asked = (
-            f.variable("i64", 0),
+        b, step, end = line
+        place, offset, asked = (
             f.variable("ptr", b),
+            f.variable("i64", 0),
             f.variable("ptr", ahead[0]),
         )
         rounds = f.binary("sdiv", k, self.unroll)
@@ -153,184 +207,219 @@ class _Routine(Packing):
                 if steps > 1:
                     self.prefetch(f, asked.get())
                     asked.set(f.at(asked.get(), ahead[1]))
-                for step in range(steps):
-                    start = f.at(line.get(), step * width * self.bytes)
-                    vectors = [self.load(f, f.at(start, v * self.bytes)) for v in range(width)]
-                    for row_sums, source in zip(sums[step % ways], sources, strict=True):
+                for way in range(steps):
+                    vectors = [self.load(f, x) for x in self.places(f, place.get(), width, end)]
+                    for row_sums, source in zip(sums[way % ways], sources, strict=True):
                         x = self.splat(f, f.load(source, offset.get(), self.t))
                         for s, y in zip(row_sums, vectors, strict=True):
-                            s.set(f.call(f"llvm.fma.{self.suffix}", self.v, x, y, s.get()))
+                            s.set(self.fma(f, x, y, s.get()))
                     offset.set(f.add(offset.get(), column))
-                line.set(f.at(line.get(), steps * width * self.bytes))
+                    place.set(f.at(place.get(), step))
         for others in sums[1:]:
             for [s], [other] in zip(sums[0], others, strict=True):
                 s.set(f.binary("fadd", s.get(), other.get()))
         return sums[0]
 
-    def tile_name(self, width: int, height: int, whole: bool) -> str:
-        return f"tile{height}x{width}{'whole' if whole else ''}"
+    def fma(self, f: Function, x: Value, y: Value, z: Value) -> Value:
+        return f.call(f"llvm.fma.{self.suffix}", self.v, x, y, z)
 
-    def finish(
-        self, f: Function, sums: list[Variable], target: Value, mask: Value, adds: Value
-    ) -> None:
-        """A row of a tile to where it belongs."""
-        *whole, last = [f.at(target, v * self.bytes) for v in range(len(sums))]
+    def finish(self, f: Function, sums: list[list[Variable]], to: Target, adds: Value) -> None:
+        """A whole tile to where it belongs. Vectors may overlap: all are read before one is written."""
+        width, places = len(sums[0]), []
+        for r in range(len(sums)):
+            places += self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
+        every = [s for row_sums in sums for s in row_sums]
         with f.when(adds):
-            before = [*(self.load(f, p) for p in whole), self.masked_load(f, last, mask)]
-            for s, x in zip(sums, before, strict=True):
-                s.set(f.binary("fadd", s.get(), x))
-        for s, place in zip(sums, whole):
+            factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+            for s, place in zip(every, places, strict=True):
+                s.set(self.fma(f, s.get(), factor, self.load(f, place)))
+        for s, place in zip(every, places, strict=True):
             self.save(f, s.get(), place)
-        self.masked_store(f, sums[-1].get(), last, mask)
+
+    def finish_some(
+        self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
+    ) -> None:
+        """A tile that lacks rows or lanes: by way of memory, so that a row is done as any other."""
+        width, mask = len(sums[0]), self.mask_of(f, to.lanes)
+        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+        copy = f.slot(self.v, len(sums) * width, LINE)
+        for n, s in enumerate(s for row_sums in sums for s in row_sums):
+            self.save(f, s.get(), f.at(copy, n * self.bytes))
+        with f.loop(rows) as r:
+            source = f.index(copy, r, width * self.bytes)
+            places = self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
+            loaded = [self.load(f, f.at(source, v * self.bytes)) for v in range(width)]
+            row = [f.variable(self.v, x) for x in loaded]
+            with f.when(adds):
+                for s, place in zip(row, places, strict=True):
+                    s.set(self.fma(f, s.get(), factor, self.masked_load(f, place, mask)))
+            for s, place in zip(row[:-1], places):
+                self.save(f, s.get(), place)
+            self.masked_store(f, row[-1].get(), places[-1], mask)
 
     # --- a block
 
     def rows_task(self) -> None:
-        """The tiles of rows from lo to hi on a packed block of B."""
+        """The tiles of rows from lo to hi on a block of B."""
         with Function(self.module, "rows_task", "void", "ptr", "i64", "i64") as f:
             context, low, high = f.args
             p = {
-                part: f.load(context, 8 * n, "ptr" if part in ("a", "block", "c") else "i64")
+                part: f.load(context, 8 * n, "ptr" if part in POINTERS else "i64")
                 for n, part in enumerate(PARTS)
             }
-            panel = self.rows * DEPTH * self.size
-            copies = f.slot(self.t, self.group * self.rows * DEPTH)
+            copies = f.slot(self.t, self.group * self.rows * DEPTH, LINE)
+            packed, by_columns = (
+                f.compare("ne", p[part], n) for part, n in (("packed", 0), ("column", 1))
+            )
             # What is read once need not be copied.
-            by_columns = f.compare("ne", p["column"], 1)
-            packs = f.both(by_columns, f.compare("sgt", p["slivers"], 1))
-            row = f.variable("i64", self.scaled(f, p["row"]))
-            column = f.variable("i64", self.scaled(f, p["column"]))
-            source = f.variable("ptr", p["a"])
-            far = self.scaled(f, p["column"])
-            with f.loop(high, low) as i:
-                first = f.mul(i, self.rows)
-                left = f.sub(p["m"], first)
-                rows = f.choose(f.compare("slt", left, self.rows), left, i64(self.rows))
-                source.set(f.at(p["a"], f.mul(first, self.scaled(f, p["row"]))))
-                end = GROUP + self.rows * self.size - 1  # of the same tile of the next group
-                after = f.choose(by_columns, i64(end), f.mul(row.get(), self.rows))
-                later = f.at(source.get(), after)
-                with f.when(packs):
-                    number = f.binary("srem", f.sub(i, low), self.group)
-                    with f.when(f.compare("eq", number, 0)):
-                        self.copy_rows(f, p, source.get(), left, copies)
-                    source.set(f.at(copies, f.mul(number, panel)))
-                    row.set(self.size)
-                    column.set(self.rows * self.size)
-                target = f.at(p["c"], f.mul(first, p["leading"]))
-                ahead = (
-                    later,
-                    f.choose(by_columns, far, row.get()),
-                    f.choose(by_columns, far, i64(self.size)),
-                )
-                self.tiles(f, p, source.get(), row.get(), column.get(), rows, target, ahead)
+            copied = f.both(by_columns, packed, f.compare("sgt", p["slivers"], 1))
+            group = f.choose(copied, i64(self.group), i64(TILES_AT_ONCE))
+            row, column = self.scaled(f, p["row"]), self.scaled(f, p["column"])
+            apart, size = f.mul(row, self.rows), self.size
+            p["far"] = f.choose(by_columns, column, row)
+            p["near"] = f.mul(f.choose(by_columns, column, i64(size)), self.unroll)
+            p["row"] = f.choose(copied, i64(size), row)
+            p["column"] = f.choose(copied, i64(self.rows * size), column)
+            p["apart"] = f.choose(copied, i64(self.rows * DEPTH * size), apart)
+            after = f.sub(f.mul(apart, f.add(group, 1)), 1)  # of the same tile of the next group
+            after = f.choose(by_columns, after, f.mul(apart, group))
+            most = f.mul(group, self.rows)
+            bottom = f.mul(high, self.rows)
+            bottom = f.choose(f.compare("slt", p["m"], bottom), p["m"], bottom)
+            rounds = f.binary("sdiv", f.sub(f.add(f.sub(high, low), group), 1), group)
+            with f.loop(rounds) as number:
+                first = f.add(low, f.mul(number, group))
+                left = f.sub(bottom, f.mul(first, self.rows))
+                rows = f.choose(f.compare("slt", left, most), left, most)
+                a = f.variable("ptr", f.at(p["a"], f.mul(first, apart)))
+                later = f.at(a.get(), after)
+                with f.when(copied):
+                    self.copy_rows(f, p["k"], a.get(), column, rows, copies)
+                    a.set(copies)
+                c = f.at(p["c"], f.mul(f.mul(first, self.rows), p["leading"]))
+                self.tiles(f, p | {"a": a.get(), "c": c, "later": later}, rows, packed)
             f.ret()
 
     def copy_rows(
-        self, f: Function, p: dict[str, Value], a: Value, left: Value, copies: Value
+        self, f: Function, k: Value, a: Value, column: Value, rows: Value, copies: Value
     ) -> None:
         """A's rows of a group of tiles, which are contiguous columns: one column after the other."""
         kit = Vectors(self.dtype, self.rows, self.module)
-        column, panel = self.scaled(f, p["column"]), self.rows * DEPTH * self.size
-        with f.choice(f.compare("sge", left, self.group * self.rows)) as (whole, some):
-            with whole, f.loop(p["k"]) as k:
-                source, to = f.at(a, f.mul(column, k)), f.at(copies, f.mul(k, kit.bytes))
-                self.prefetch(f, f.at(source, f.mul(column, AHEAD)))
+        panel = self.rows * DEPTH * self.size
+        with f.choice(f.compare("eq", rows, self.group * self.rows)) as (whole, some):
+            with whole, f.loop(k) as p:
+                source, to = f.at(a, f.mul(column, p)), f.at(copies, f.mul(p, kit.bytes))
+                for byte in range(0, self.group * kit.bytes, LINE * 2):
+                    self.prefetch(f, f.at(f.at(source, f.mul(column, AHEAD)), byte))
                 for g in range(self.group):
                     kit.save(f, kit.load(f, f.at(source, g * kit.bytes)), f.at(to, g * panel))
-            with some, f.loop(f.binary("sdiv", f.add(left, self.rows - 1), self.rows)) as g:
-                mask = kit.mask_of(f, f.sub(left, f.mul(g, self.rows)))
+            with some, f.loop(f.binary("sdiv", f.add(rows, self.rows - 1), self.rows)) as g:
+                mask = kit.mask_of(f, f.sub(rows, f.mul(g, self.rows)))
                 source, to = f.index(a, g, kit.bytes), f.index(copies, g, panel)
-                with f.loop(p["k"]) as k:
-                    x = kit.masked_load(f, f.at(source, f.mul(column, k)), mask)
-                    kit.save(f, x, f.index(to, k, kit.bytes))
+                with f.loop(k) as p:
+                    x = kit.masked_load(f, f.at(source, f.mul(column, p)), mask)
+                    kit.save(f, x, f.index(to, p, kit.bytes))
 
-    def tiles(
-        self,
-        f: Function,
-        p: dict[str, Value],
-        a: Value,
-        row: Value,
-        column: Value,
-        rows: Value,
-        c: Value,
-        ahead: tuple[Value, Value, Value],
-    ) -> None:
-        """The tiles of one row of tiles.
-
-        `ahead`: what is asked for meanwhile, bytes from what one tile asks for to the next, and from one
-        index of a tile to the next.
-        """
-        block, target = f.variable("ptr", p["block"]), f.variable("ptr", c)
+    def tiles(self, f: Function, p: dict[str, Value], rows: Value, packed: Value) -> None:
+        """The tiles of some rows, one column of tiles after the other."""
+        b, c, later = (f.variable("ptr", p[part]) for part in ("b", "c", "later"))
+        whole = f.binary("sdiv", rows, self.rows)
+        done = f.mul(whole, self.rows)
+        rest = f.sub(rows, done)
+        below = f.at(p["a"], f.mul(whole, p["apart"]))
         with f.loop(p["slivers"]) as s:
             width = self.width(f, p, s)
-            is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
-            lanes = f.choose(is_last, p["lanes"], i64(self.lanes))
             across = f.mul(width, self.bytes)
-            later, apart = f.at(ahead[0], f.mul(ahead[1], s)), f.mul(ahead[2], self.unroll)
-            given = (p["k"], a, row, column, rows, later, apart, block.get())
-            given = (*given, target.get(), p["leading"], lanes, p["add"])
-            with f.choice(f.compare("eq", rows, self.rows)) as (all_, some):
-                with all_:
-                    self.call_tile(f, width, self.rows, True, given)
-                with some, f.choice(f.compare("sle", rows, self.rows // 2)) as (few, many):
-                    for arm, height in (few, self.rows // 2), (many, self.rows):
-                        with arm:
-                            self.call_tile(f, width, height, False, given)
-            block.set(f.at(block.get(), f.mul(across, p["k"])))
-            target.set(f.at(target.get(), across))
+            last = f.sub(across, self.bytes)
+            is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
+            end = f.sub(last, f.choose(is_last, p["shift"], i64(0)))
+            line = b.get(), f.choose(packed, across, p["step"]), f.choose(packed, last, end)
+            tall, low = (self.kernel_of(f, width, h) for h in (self.rows, self.rows // 2))
 
-    def call_tile(
-        self, f: Function, width: Value, height: int, whole: bool, given: tuple[Value, ...]
-    ) -> None:
-        for w in range(1, WIDE + 1):
-            with f.when(f.compare("eq", width, w)):
-                f.call(self.tile_name(w, height, whole), "void", *given)
+            def call(kernel: Value, count: Value, a: Value, rows: Value, c: Value) -> None:
+                source = a, p["apart"], p["row"], p["column"], rows
+                target = c, p["leading"], end, p["lanes"], p["times"]
+                ahead = later.get(), p["near"]
+                f.call_at(kernel, "void", count, p["k"], *source, *ahead, *line, *target)
 
-    @contextmanager
-    def blocks(self, f: Function, total: Value, most: int) -> Iterator[tuple[Value, Value]]:
-        """for start in range(0, total, most): start, and how many there are up to the next one."""
-        with f.loop(f.binary("sdiv", f.add(total, most - 1), most)) as number:
-            start = f.mul(number, most)
-            rest = f.sub(total, start)
-            yield start, f.choose(f.compare("slt", rest, most), rest, i64(most))
+            with f.when(f.compare("sgt", whole, 0)):
+                call(tall, whole, p["a"], i64(self.rows), c.get())
+            with f.when(f.compare("sgt", rest, 0)):
+                kernel = f.choose(f.compare("sle", rest, self.rows // 2), low, tall)
+                call(kernel, i64(1), below, rest, f.at(c.get(), f.mul(done, p["leading"])))
+            b.set(f.at(b.get(), f.choose(packed, f.mul(across, p["k"]), across)))
+            c.set(f.at(c.get(), across))
+            later.set(f.at(later.get(), p["far"]))
+
+    def kernel_of(self, f: Function, width: Value, height: int) -> Value:
+        """The kernel for tiles of a width."""
+        kernel = f.routine(self.kernel_name(self.wide, height))
+        for w in range(1, self.wide):
+            this = f.routine(self.kernel_name(w, height))
+            kernel = f.choose(f.compare("eq", width, w), this, kernel)
+        return kernel
 
     def gemm(self) -> None:
-        """The blocks one after the other; two more arguments: whether to add to C, and a factor."""
-        with Function(self.module, "gemm", "void", *GEMM, "i64", self.t) as f:
-            m, n, k, a, row, column, b, row_b, column_b, c, leading, work, add, factor = f.args
+        """The blocks one after the other; one more argument: a Target's `times`."""
+        with Function(self.module, "gemm", "void", *GEMM, "i64") as f:
+            m, n, k, a, row, column, b, row_b, column_b, c, leading, work, times = f.args
+            reads = self.reads_in_place(f, m, n, k, column_b)
             total = f.binary("sdiv", f.add(n, self.lanes - 1), self.lanes)
-            context = f.slot("i64", len(PARTS))
-            given = {"m": m, "row": row, "column": column, "block": work}
-            given["leading"] = self.scaled(f, leading)
-            with self.blocks(f, k, DEPTH) as (low, depth):
+            few = f.compare("slt", n, self.lanes)
+            # The last vector of a row begins so many columns earlier that it ends with the row.
+            beyond = f.choose(few, i64(0), f.sub(f.mul(total, self.lanes), n))
+            given = {"m": m, "row": row, "column": column, "leading": self.scaled(f, leading)}
+            given["step"] = self.scaled(f, row_b)
+            given["packed"] = f.convert("zext", f.negate(reads), "i64")
+            given["lanes"] = f.choose(few, n, i64(self.lanes))
+            slivers = f.binary("sdiv", f.add(total, self.wide - 1), self.wide)
+            count, base, fewer = self.shares(f, slivers, VECTORS // self.wide)
+            with f.loop(f.binary("sdiv", f.add(k, DEPTH - 1), DEPTH)) as block:
+                low, first = f.mul(block, DEPTH), f.variable("i64", 0)
+                depth = f.sub(k, low)
+                depth = f.choose(f.compare("slt", depth, DEPTH), depth, i64(DEPTH))
                 given |= {"k": depth, "a": f.at(a, self.scaled(f, f.mul(low, column)))}
-                given["add"] = f.add(low, add)
-                with self.blocks(f, total, VECTORS) as (first, vectors):
-                    left = f.mul(first, self.lanes)
+                later = f.convert("zext", f.compare("sgt", low, 0), "i64")
+                given["times"] = f.choose(f.compare("ne", times, 0), times, later)
+                with f.loop(count) as number:
+                    vectors = f.mul(
+                        self.width(f, {"base": base, "fewer": fewer}, number), self.wide
+                    )
+                    rest = f.sub(total, first.get())
+                    vectors = f.choose(f.compare("slt", vectors, rest), vectors, rest)
+                    left = f.mul(first.get(), self.lanes)
                     start = f.add(f.mul(low, row_b), f.mul(left, column_b))
-                    source, columns = f.at(b, self.scaled(f, start)), f.sub(n, left)
-                    given["c"] = f.at(c, self.scaled(f, left))
-                    given |= self.columns(f, vectors, columns)
-                    self.pack_block(f, given, source, row_b, column_b, columns, factor)
-                    for number, part in enumerate(PARTS):
-                        f.store(given[part], context, 8 * number)
-                    rounds = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
-                    each = f.mul(f.mul(depth, vectors), self.rows * self.lanes)
-                    grain = f.add(f.binary("sdiv", i64(PIECE), each), 1)
-                    task = f.routine("rows_task")
-                    f.call("fnx_parallel_for", "void", task, context, rounds, grain)
+                    source = f.at(b, self.scaled(f, start))
+                    is_last = f.compare("eq", number, f.sub(count, 1))
+                    shift = f.choose(is_last, beyond, i64(0))
+                    given |= {"c": f.at(c, self.scaled(f, left)), "shift": self.scaled(f, shift)}
+                    given["b"] = f.choose(reads, source, work)
+                    parts = self.shares(f, vectors, self.wide)
+                    given |= dict(zip(("slivers", "base", "fewer"), parts, strict=True))
+                    with f.when(f.negate(reads)):
+                        self.pack_block(f, given, source, row_b, column_b, shift)
+                    self.block(f, given, vectors)
+                    first.set(f.add(first.get(), vectors))
             f.ret()
 
-    def columns(self, f: Function, vectors: Value, columns: Value) -> dict[str, Value]:
-        """How the vectors of a row of a block are shared out to tiles; the lanes of the last one."""
-        slivers = f.binary("sdiv", f.add(vectors, WIDE - 1), WIDE)
-        base = f.binary("sdiv", vectors, slivers)
-        beyond = f.sub(columns, f.mul(f.sub(vectors, 1), self.lanes))
-        few = f.compare("slt", beyond, self.lanes)
-        return {
-            "slivers": slivers,
-            "base": base,
-            "extra": f.sub(vectors, f.mul(base, slivers)),
-            "lanes": f.choose(few, beyond, i64(self.lanes)),
-        }
+    def reads_in_place(self, f: Function, m: Value, n: Value, k: Value, column: Value) -> Value:
+        """Whether B is read where it is."""
+        small = f.compare("slt", f.mul(f.mul(n, k), self.size), NEAR)
+        pays = f.either(f.compare("sle", m, self.rows), small)
+        return f.both(f.compare("eq", column, 1), f.compare("sge", n, self.lanes), pays)
+
+    def block(self, f: Function, given: dict[str, Value], vectors: Value) -> None:
+        """Threads share the rows of tiles of a block."""
+        context = f.slot("i64", len(PARTS))
+        for number, part in enumerate(PARTS):
+            f.store(given[part], context, 8 * number)
+        rounds = f.binary("sdiv", f.add(given["m"], self.rows - 1), self.rows)
+        each = f.mul(f.mul(given["k"], vectors), self.rows * self.lanes)
+        grain = f.add(f.binary("sdiv", i64(PIECE), each), 1)
+        f.call("fnx_parallel_for", "void", f.routine("rows_task"), context, rounds, grain)
+
+    def shares(self, f: Function, total: Value, most: int) -> tuple[Value, Value, Value]:
+        """Even shares: how many, what the first have, how many those are; others have one more."""
+        count = f.binary("sdiv", f.add(total, most - 1), most)
+        base = f.binary("sdiv", total, count)
+        return count, base, f.sub(f.mul(f.add(base, 1), count), total)
