@@ -124,6 +124,17 @@ def test_a_few_vectors_are_no_loop():
     assert "(%rsp" not in nest
 
 
+@pytest.mark.skipif(processor.vector_bits() == 128, reason="LLVM has its way")
+@pytest.mark.parametrize("f", [jnp.tanh, lambda x: jnp.sum(jnp.tanh(x))], ids=["map", "sum"])
+def test_long_loops_with_the_text_of_a_function_have_several_vectors_under_way(f):
+    def divisions(length):
+        asm = jax.jit(f).lower(np.linspace(0, 1, length)).as_text("asm")
+        loops = re.split(r"^\.?\w+:", asm, flags=re.MULTILINE)
+        return max(len(re.findall(r"divpd\t.*%[yz]mm", text)) for text in loops)
+
+    assert divisions(100_000) == processor.functions_together(44, 0)
+
+
 def a_chain(x):
     """Each operation waits for the one before."""
     y = x

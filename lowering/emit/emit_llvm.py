@@ -23,7 +23,7 @@ from . import llvm_scalar as ls
 from . import llvm_types as lt
 from .llvm_flow import Flow
 from .llvm_function import Function
-from .llvm_module import Module, Param, helper_text
+from .llvm_module import Module, Param, function_lines
 from .llvm_types import Operand
 
 ENTRY = "entry"
@@ -79,7 +79,7 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
     most = inlined_lines() if _functions(loops) == calls else _LONG
     if len(calls) > most // _SHORT:
         return frozenset()
-    lines = [helper_text(e.op, e.dtype, has_half(), True)[1].count("\n") for e in calls]
+    lines = [function_lines(e.op, e.dtype) for e in calls]
     short = sum(lines) <= most and max(lines, default=0) <= _LONG
     return frozenset([(e.op, e.dtype) for e in calls] if short else ())
 

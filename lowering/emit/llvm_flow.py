@@ -8,12 +8,12 @@ from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import combining
 from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
-from fnx.lowering.target.processor import side_by_side
+from fnx.lowering.target.processor import functions_together, side_by_side
 
 from . import blocks, packs, tails, vector_names
 from . import llvm_types as lt
 from .llvm_function import Function
-from .llvm_module import Module
+from .llvm_module import Module, function_lines
 from .llvm_types import Operand
 from .packs import Packs
 
@@ -174,8 +174,9 @@ class Flow(Function):
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
         group, vectors = number if s.vector else None, _vectors(s)
+        together = 0 if vectors else self._together(s)
         facts = self.module.loop(
-            number, group, s.unroll, vectors, _is_rolled(s), carries=len(dtypes)
+            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together
         )
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
@@ -186,6 +187,21 @@ class Flow(Function):
         self.fill(at, results, dtypes, sources)
         for variable, name in zip(s.carries, results, strict=True):
             self.bind(variable, name)
+
+    def _together(self, s: kernel.Loop) -> int:
+        """The vectors side by side in a long loop with the text of mathematical functions; 0 for others.
+
+        Their operations wait for one another, and LLVM, which sees no registers left, takes one vector.
+        """
+        is_long = s.extent.op == "size" and s.extent.attr > tails.LONG
+        if not is_long or not (s.vector or _becomes_vector(s)) or any(map(walk.blocks, s.body)):
+            return 0
+        found = list(walk.nodes([s]))
+        calls = {(e.op, e.dtype) for e in found if vector_names.exists(e.op, e.dtype)}
+        if not calls or not calls <= self.module.inlined:
+            return 0
+        slow = [e for e in found if e.op in ("div", "sqrt") and e.args[-1].op != "literal"]
+        return functions_together(sum(function_lines(*c) for c in calls), len(slow))
 
     def _backwards(self, k: str, extent: str) -> str:
         last = self.op(f"sub i64 {extent}, 1")

@@ -7,6 +7,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.records import dataclass
 from fnx.lowering.ir.kernel import Buffer
+from fnx.lowering.target.processor import has_half
 
 from . import expand, vector_names
 from . import llvm_types as lt
@@ -84,6 +85,7 @@ class Module:
         vectors: int = 0,
         rolled: bool = False,
         carries: int = 0,
+        together: int = 0,
     ) -> str:
         """What is said of a loop, or nothing.
 
@@ -91,7 +93,8 @@ class Module:
         keeps some of the rounds for one, where it reads every third element, say, as vectors of which
         it drops two thirds: the last of them would go beyond what the loop reads. And it would make
         a loop of a few vectors, in which accumulators on the stack cannot be registers.
-        `rolled`: rounds are unrolled only where all of them are.
+        `rolled`: rounds are unrolled only where all of them are. `together`: vectors side by side, if
+        that is not left to LLVM.
         """
         facts = []
         if group is not None:
@@ -105,10 +108,11 @@ class Module:
         if vectors:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
-        if vectors > 1 or carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
-            count = vectors if carries <= _SIDE_BY_SIDE else 1
-            together = f'!{{!"llvm.loop.interleave.count", i32 {count}}}'
-            facts.append(self._meta(("together", count), together))
+        count = max(vectors, together)
+        if count > 1 or carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
+            count = count if carries <= _SIDE_BY_SIDE else 1
+            told = f'!{{!"llvm.loop.interleave.count", i32 {count}}}'
+            facts.append(self._meta(("together", count), told))
         if unroll > 1:
             count = f'!{{!"llvm.loop.unroll.count", i32 {unroll}}}'
             facts.append(self._meta(("unroll", unroll), count))
@@ -201,3 +205,8 @@ def helper_text(
     head = f"define internal {kind} {name}({', '.join(arguments)}) alwaysinline nounwind {{"
     text = "\n".join([head, "entry:", *code.head, *code.lines, "}", ""])
     return name, text, dict(module.declarations), tuple(needs)
+
+
+def function_lines(op: str, dtype: str) -> int:
+    """The length of a mathematical function's text."""
+    return helper_text(op, dtype, has_half(), True)[1].count("\n")

@@ -20,7 +20,7 @@ from . import vector_names
 
 _SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
 _FEW = 4  # elements of which a vector of a costly function is made at least
-_LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
+LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
 _WAITING = 12  # other operations after one another from which on a core waits for them,
 _APART = 3  # unless a round has so many times more of them
@@ -80,7 +80,7 @@ def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
     read. Long loops of costly functions are left to LLVM, which has several vectors under way.
     """
     sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_names.exists(e.op, e.dtype)]
-    longest = _LONG if sizes else inf
+    longest = LONG if sizes else inf
     if sizes:
         size = round_bytes().usual
     else:

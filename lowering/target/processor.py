@@ -88,6 +88,18 @@ def inlined_lines() -> int:
     return 360 if vector_bits() == 256 else 76
 
 
+def functions_together(lines: int, slow: int) -> int:
+    """Vectors side by side in loops with the text of mathematical functions; 0: as many as LLVM likes.
+
+    Where registers are few it likes one, and there is most to gain by several. More than two are not
+    worth their compilation where the text is long, nor beside `slow` divisions and roots, which next to
+    one another leave the other units idle.
+    """
+    if vector_bits() == 256:
+        return 4 if lines <= 150 and slow < 2 else 2
+    return 2 if vector_bits() == 512 and lines <= 60 else 0
+
+
 def side_by_side(size: int) -> int:
     """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
     return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
