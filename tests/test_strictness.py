@@ -196,3 +196,49 @@ def test_places_to_put_arrays():
     assert pickle.loads(pickle.dumps(device)) == device
     sharding = fnx.sharding.SingleDeviceSharding(device)
     assert pickle.loads(pickle.dumps(sharding)) == sharding
+
+
+NARROW = {
+    "nonzero": jnp.nonzero,
+    "nonzero, static": lambda x: jnp.nonzero(x, size=2),
+    "argwhere": lambda x: jnp.argwhere(x, size=2),
+    "flatnonzero": lambda x: jnp.flatnonzero(x, size=2),
+    "compress": lambda x: jnp.compress(jnp.array([True, False, True]), x, axis=0, size=1),
+    "count_nonzero": lambda x: (jnp.count_nonzero(x), jnp.count_nonzero(x, axis=0)),
+    "bincount": lambda x: (jnp.bincount(jnp.arange(3)), jnp.bincount(np.arange(3), length=2)),
+    "lexsort": lambda x: jnp.lexsort((x[0], x[1])),
+    "unique": lambda x: jnp.unique(x, True, True, True, size=2),
+    "histogram2d": lambda x: jnp.histogram2d(x[0], x[1]),
+    "like": lambda x: [
+        f(y) for f in (jnp.zeros_like, jnp.ones_like, jnp.empty_like) for y in (A, np.arange(3))
+    ],
+    "full_like": lambda x: jnp.full_like(A, 2.0),
+    "argsort": lambda x: (jnp.argsort(x), jnp.argmax(x), jnp.searchsorted(x[0], x[1])),
+    "choice": lambda x: fnx.random.choice(fnx.random.key(0), 5, (3,)),
+    "ldexp": lambda x: (jnp.ldexp(x, 2), jnp.frexp(x)),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_results_have_32_bits_where_those_are_the_default(name):
+    with fnx.enable_x64(False):
+        for promotion in ("standard", "strict"):
+            with fnx.numpy_dtype_promotion(promotion):
+                found = fnx.tree.leaves(NARROW[name](jnp.asarray(A)))
+            assert {y.dtype.itemsize for y in found} == {4}
+        assert jnp.result_type(A) == jnp.result_type(A, jnp.ones(1)) == np.float32
+        assert jnp.zeros_like(fnx.ShapeDtypeStruct((), "float64")).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+def test_ldexp_is_that_of_numpy_to_the_last_bit(dtype, wrap):
+    rng, info = np.random.default_rng(0), np.finfo(dtype)
+    x = rng.normal(size=300) * 2.0 ** rng.uniform(info.minexp, info.maxexp - 3, 300)
+    x = np.r_[x, 0.0, -0.0, np.inf, -np.inf, np.nan, info.smallest_subnormal, info.max].astype(
+        dtype
+    )
+    n = rng.integers(-2 * info.maxexp, 2 * info.maxexp, x.size).astype("int32")
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(wrap(jnp.ldexp)(x, n), np.ldexp(x, n))
+    assert wrap(fnx.grad(jnp.ldexp))(0.0, 3) == 8.0

@@ -52,7 +52,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
         top = max(int(known.max()), 0) + 1 if known.size else 0
         length = max(top, int(minlength))
     at = ufuncs.clip(convert(at, INT), 0, None)
-    w = _full((), 1, INT) if weights is None else to_array(weights, "bincount")
+    w = _full((), 1, dtypes.default_for("i")) if weights is None else to_array(weights, "bincount")
     zeros = _full((int(length),), 0, w.dtype)
     return zeros.at[at].add(w, mode="drop")
 

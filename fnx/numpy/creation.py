@@ -351,7 +351,8 @@ def full(
 
 def _like(a: Any, value: Any, dtype: Any, shape: Any) -> Array:
     if not isinstance(a, Array) and hasattr(a, "shape") and hasattr(a, "dtype"):
-        old_shape, old_dtype, weak = tuple(a.shape), dtypes.canonical(a.dtype), False
+        own = dtypes.taken(a.dtype) if isinstance(a, np.ndarray) else dtypes.canonical(a.dtype)
+        old_shape, old_dtype, weak = tuple(a.shape), own, False
     else:
         x = to_array(a, "zeros_like")
         old_shape, old_dtype, weak = x.shape, x.dtype, bool(x.weak_type) and dtype is None

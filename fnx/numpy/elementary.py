@@ -273,11 +273,19 @@ def ldexp(x1, x2, /):
     x1, x2 = to_arrays("ldexp", x1, x2)
     (x,) = promote_inexact("ldexp", x1)
     x, n = fit("ldexp", [x, convert(x2, x.dtype)])
-    # In two steps, since 2 ** n may overflow where the product does not.
-    half = ops.floor(times(n, 0.5))
-    rest = ops.sub(n, half)
-    out = ops.mul(ops.mul(x, ops.exp2(half)), ops.exp2(rest))
-    return select(ops.eq(x, zero(x)), x, out)
+    # In steps whose factors are finite: 2 ** n may overflow, or vanish, where the product does not. The
+    # largest step is the last one, so that what becomes subnormal is rounded once.
+    limit, steps = constant(_EXPONENTS[x.dtype.name], x.dtype), []
+    for _ in range(3):
+        steps.append(ops.clamp(ops.neg(limit), n, limit))
+        n = ops.sub(n, steps[-1])
+    for step in steps[::-1]:
+        x = ops.mul(x, ops.exp2(step))
+    return x
+
+
+# Powers of two with exponents up to these, of either sign, are normal numbers.
+_EXPONENTS = {"float16": 14, "bfloat16": 126, "float32": 126, "float64": 1022}
 
 
 def frexp(x, /):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ConcretizationTypeError, ShapeError
 from fnx.core.interpreter import Tracer
@@ -12,7 +13,6 @@ from fnx.numpy.joining import stack
 from fnx.numpy.ranges import arange
 from fnx.numpy.shapes import ravel
 from fnx.numpy.util import (
-    INT,
     convert,
     reshape_to,
     to_array,
@@ -51,22 +51,22 @@ def nonzero(a, *, size=None, fill_value=None):
         return tuple([array(p) for p in np.nonzero(np.atleast_1d(known))])
     x = reshape_to(x, x.shape or (1,))
     mask = ravel(ufuncs.truth(x))
-    size = int(size)
+    size, index = int(size), dtypes.default_for("i")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * x.ndim
     total = mask.shape[0]
     if total == 0 or size == 0:
-        return tuple([_full((size,), f, INT) for f in fills])
+        return tuple([_full((size,), f, index) for f in fills])
     # Where the k-th True stands: count those before, and scatter positions there.
-    count = cumsum(convert(mask, INT))
+    count = cumsum(convert(mask, index))
     target = ufuncs.where3(mask, count - 1, size)
-    flat = _full((size,), 0, INT).at[target].set(arange(total), mode="drop", unique_indices=False)
+    flat = _full((size,), 0, index).at[target].set(arange(total), mode="drop", unique_indices=False)
     found = arange(size) < count[-1]
     outs = []
     for n in x.shape[::-1]:
         outs.append(ufuncs.remainder(flat, n))
         flat = ufuncs.floor_divide(flat, n)
     return tuple(
-        [ufuncs.where3(found, p, convert(to_array(f), INT)) for p, f in zip(outs[::-1], fills)]
+        [ufuncs.where3(found, p, convert(to_array(f), index)) for p, f in zip(outs[::-1], fills)]
     )
 
 
@@ -89,7 +89,7 @@ def argwhere(a, *, size=None, fill_value=None):
     x = to_array(a, "argwhere")
     places = nonzero(x, size=size, fill_value=fill_value)
     if x.ndim == 0:
-        return _full((places[0].shape[0], 0), 0, INT)
+        return _full((places[0].shape[0], 0), 0, dtypes.default_for("i"))
     return stack(places, axis=1)
 
 

@@ -11,7 +11,6 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs
 from fnx.numpy.util import (
-    INT,
     canonical_axes,
     canonical_axis,
     convert,
@@ -246,7 +245,8 @@ def count_nonzero(a, axis=None, keepdims=False):
     >>> jnp.count_nonzero(jnp.array([[0, 1], [2, 3]]), axis=0)
     Array([1, 2], dtype=int64)
     """
-    return sum(ufuncs.truth(a, "count_nonzero"), axis, INT, keepdims=keepdims)
+    counts = dtypes.default_for("i")
+    return sum(ufuncs.truth(a, "count_nonzero"), axis, counts, keepdims=keepdims)
 
 
 def ptp(a, axis=None, out=None, keepdims=False):

@@ -95,7 +95,8 @@ def _unique_static(
     flat = reshape_to(ordered, (n, width))
     differs = _differs(flat[1:], flat[:-1], equal_nan)
     first = concatenate([_full((1,), True, dtypes.bool_), differs])
-    group = cumsum(convert(first, INT)) - 1
+    number = dtypes.default_for("i")
+    group = cumsum(convert(first, number)) - 1
     (starts,) = nonzero(first, size=size, fill_value=0)
     values = take(ordered, starts, 0, mode="clip")
     total = group[-1] + 1
@@ -107,11 +108,11 @@ def _unique_static(
     if index:
         outs.append(take(order, starts, mode="clip"))
     if inverse:
-        back = _full((n,), 0, INT).at[order].set(group)
+        back = _full((n,), 0, number).at[order].set(group)
         outs.append(reshape_to(back, shape) if rows.ndim == 1 and len(shape) != 1 else back)
     if counts:
-        ones = _full((n,), 1, INT)
-        outs.append(_full((size,), 0, INT).at[group].add(ones, mode="drop"))
+        ones = _full((n,), 1, number)
+        outs.append(_full((size,), 0, number).at[group].add(ones, mode="drop"))
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

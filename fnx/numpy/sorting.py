@@ -12,7 +12,6 @@ from fnx.numpy.choice import take, where
 from fnx.numpy.shapes import ravel
 from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
-    INT,
     canonical_axis,
     convert,
     promote,
@@ -95,10 +94,11 @@ def lexsort(keys, axis=-1):
         raise TypeMismatch("lexsort needs at least one key")
     if any(x.shape != xs[0].shape for x in xs):
         raise ShapeError(f"lexsort of shapes {[x.shape for x in xs]}; expected keys of one shape")
+    index = dtypes.default_for("i")
     if not xs[0].ndim:
-        return scalar(0, INT)
+        return scalar(0, index)
     k = canonical_axis(axis, xs[0].ndim)
-    places = Iota(k, INT, xs[0].shape)()
+    places = Iota(k, index, xs[0].shape)()
     return Sort(k, True, len(xs))(*xs[::-1], places)[-1]
 
 

@@ -198,7 +198,7 @@ def type_of_any(x: Any) -> tuple[np.dtype, bool]:
     if issubclass(type(x), Array) or type(x) in PYTHON:
         return type_of(x)
     if isinstance(x, (np.ndarray, np.generic)):
-        return dtypes.canonical(x.dtype), False
+        return dtypes.taken(x.dtype), False
     if isinstance(x, type) and x in PYTHON:
         return dtypes.canonical(x), x is not bool
     if hasattr(x, "dtype") and not isinstance(x, (type, np.dtype)):
