@@ -150,13 +150,14 @@ class Folds(Nests):
         numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
         order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
         rounds = Rounds(*dims[0], stores, accs, init, nexts)
-        strips = Strips(self.builder, rounds, order)
+        combine = lambda x, y: self._combined(x, y, points)
+        strips = Strips(self.builder, rounds, order, combine)
         if not strips.pay():
             return None
         count = strips.count
         if not self._is_shared_out(dims):
             return strips.loop(scalar.size(0), scalar.size(count), init, accs)
-        each = -(-count // fuse.LANE_PARTS)
+        each = max(-(-count // fuse.LANE_PARTS), fuse.LEAST_STRIPS)
         parts = -(-count // each)
         part, own = scalar.var("int64", "p"), [scalar.var(a.dtype, "a") for a in accs]
         first = scalar.mul(part, scalar.size(each))

@@ -48,6 +48,7 @@ LEAST_LANES = 4  # from which on loops of lanes run side by side
 SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
 HEAVY_STEP = 64  # operations of a step from which on it is heavy
 LANE_PARTS = 16  # pieces of work for threads, at most
+LEAST_STRIPS = 8  # strips of rounds in such a piece, at least
 LANES_PER_SLOT = 4  # lanes that such a piece has for each slot, at least
 
 _FREE = frozenset(

@@ -7,7 +7,7 @@ loops over the strip sum up a few results each, in registers.
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
@@ -29,6 +29,9 @@ LONGEST = 128  # rounds of a strip, at most,
 SHORTEST = 32  # and at least
 
 
+Combine = Callable[[list[Expr], list[Expr]], list[Expr]]  # of partial results
+
+
 @dataclass(frozen=True, eq=False)
 class Rounds:
     """A loop of so many rounds: what it stores, what it carries."""
@@ -44,18 +47,21 @@ class Rounds:
 class Strips:
     """A loop by strips. `order`: numbers of carries, neighbours of which are best computed together."""
 
-    def __init__(self, builder: "Storage", rounds: Rounds, order: Sequence[int]):
-        self.builder, self.rounds = builder, rounds
+    def __init__(self, builder: "Storage", rounds: Rounds, order: Sequence[int], combine: Combine):
+        self.builder, self.rounds, self.combine = builder, rounds, combine
         self.sums = sums.flat(rounds.carries, rounds.yields, rounds.var)
         self.together = self._grouped(order)
         groups = [[self.sums.yields[k] for k in some] for some in self.together]
         varies = sums.varying(self.sums.yields, [rounds.var])
         shared = _shared(groups, rounds.var, varies)
         self.stages = stages.cut(shared, varies)
-        self.together = [self._ordered(some, set(shared)) for some in self.together]
-        row = sum(itemsize(e.dtype) for e in shared)
+        stored = {e for stage in self.stages for e in stage}
+        self.together = [self._ordered(some, stored) for some in self.together]
+        row = sum(itemsize(e.dtype) for e in stored)
         length = min(LONGEST, STACK // max(row, 1)) // fuse.SMALL * fuse.SMALL
         self.length = min(length, rounds.count)
+        bits = 8 * max([itemsize(a.dtype) for a in rounds.carries])
+        self.lanes = max(1, processor.vector_bits() // bits)
         self.count = -(
             -rounds.count // max(self.length, 1)
         )  # strips, of which the last may overlap
@@ -97,23 +103,46 @@ class Strips:
         return self.length >= SHORTEST and again and helps
 
     def loop(self, first: Expr, count: Expr, init: list[Expr], results: list[Expr]) -> list[Stmt]:
-        """`count` strips from the strip `first` on."""
-        number = scalar.var("int64", "p")
-        more = [scalar.var(w.dtype, "a") for w in self.sums.factors]
-        later = self.sums.later
-        own = [scalar.var(a.dtype, "a") if k in later else a for k, a in enumerate(results)]
-        totals = [*own, *more]
-        body, yields = self._strip(scalar.add(first, number), totals)
-        strips: list[Stmt] = [Loop(number, count, body, totals, self.sums.begin(init), yields)]
-        ends = {results[k]: self.sums.end(k, init[k], totals) for k in later}
-        return [*strips, Let(list(ends), list(ends.values()))] if ends else strips
+        """`count` strips from the strip `first` on.
 
-    def _strip(self, number: Expr, totals: list[Expr]) -> tuple[list[Stmt], list[Expr]]:
-        """One strip, and the totals after it."""
+        Each total is a vector of partial ones, which are joined after the last strip.
+        """
+        begin, number = self.sums.begin(init), scalar.var("int64", "p")
+        own = {k: self.sums.carries[k].dtype for some in self.together for k in some}
+        totals = {k: self.builder.new_stack(dtype, self.lanes) for k, dtype in own.items()}
+        whole = [scalar.var(own[k], "a") if k in own else e for k, e in enumerate(begin)]
+        lane, lanes = scalar.counter("l", self.lanes), scalar.const(self.lanes, "int64")
+        start: list[Stmt] = [Store(t, lane, begin[k]) for k, t in totals.items()]
+        body = self._strip(scalar.add(first, number), totals)
+        later = self.sums.later
+        ends = [self.sums.end(k, e, whole) if k in later else whole[k] for k, e in enumerate(init)]
+        return [
+            Loop(lane, lanes, start, vector=True),
+            Loop(number, count, body),
+            *(self._joined(some, begin, totals, whole) for some in self.together),
+            Let(results, ends),
+        ]
+
+    def _joined(
+        self, some: list[int], begin: list[Expr], totals: dict[int, Buffer], whole: list[Expr]
+    ) -> Loop:
+        """Some totals of their partial ones."""
+        lane = scalar.counter("l", self.lanes)
+        parts = [
+            scalar.load(t, lane, t.dtype) if (t := totals.get(k)) else e
+            for k, e in enumerate(begin)
+        ]
+        n = len(self.rounds.carries)
+        new = [*self.combine(whole[:n], parts[:n]), *map(scalar.add, whole[n:], parts[n:])]
+        values = ([x[k] for k in some] for x in (whole, begin, new))
+        lanes = scalar.const(self.lanes, "int64")
+        return Loop(lane, lanes, [], *values, reassociate=True, unroll=1)
+
+    def _strip(self, number: Expr, totals: dict[int, Buffer]) -> list[Stmt]:
+        """What a strip adds to partial totals."""
         rounds, length = self.rounds, scalar.const(self.length, "int64")
         begin = scalar.mul(number, length)
         start = scalar.apply("min", begin, scalar.size(rounds.count - self.length))
-        done = scalar.sub(begin, start)  # rounds of the last strip that the one before has made
         arrays: dict[Expr, Buffer] = {}
         stmts: list[Stmt] = []
         for k, stage in enumerate(self.stages):
@@ -124,30 +153,38 @@ class Strips:
             stores = [Store(a, lane, here(e)) for e, a in new.items()]
             if k == len(self.stages) - 1:
                 stores += [Store(s.buffer, here(s.index), here(s.value)) for s in rounds.stores]
-            names = [scalar.var(s.value.dtype) for s in stores]
-            values = [s.value for s in stores]  # of which many have parts in common
-            body = [Let(names, values), *map(_stored_as, stores, names)]
-            stmts += [Loop(lane, length, body, vector=True)] if stores else []
+            stmts += [Loop(lane, length, _at_once(stores), vector=True)] if stores else []
             arrays |= new
-        after = list(totals)
-        for some in self.together:
-            round_ = scalar.counter("l", self.length)
-            place = scalar.add(done, round_)
-            known = {rounds.var: scalar.add(begin, round_)}
+        done = scalar.sub(begin, start)  # rounds of the last strip that the one before has made
+        vectors, rest = scalar.divmod_size(scalar.sub(length, done), self.lanes)
+
+        def added(some: list[int], lane: Expr, place: Expr) -> list[Stmt]:
+            known = {rounds.var: scalar.add(start, place)}
             known |= {e: scalar.load(a, place, a.dtype) for e, a in arrays.items()}
-            inner = [scalar.var(totals[k].dtype, "a") for k in some]
-            known |= zip([self.sums.carries[k] for k in some], inner, strict=True)
-            values = list(map(replacing(known), [self.sums.yields[k] for k in some]))
-            left = scalar.sub(length, done)
-            before = [totals[k] for k in some]
-            stmts.append(Loop(round_, left, [], inner, before, values, reassociate=True, unroll=1))
-            for k, a in zip(some, inner, strict=True):
-                after[k] = a
-        return stmts, after
+            known |= {
+                self.sums.carries[k]: scalar.load(t, lane, t.dtype) for k, t in totals.items()
+            }
+            anew = replacing(known)
+            return _at_once([Store(totals[k], lane, anew(self.sums.yields[k])) for k in some])
+
+        for some in self.together:
+            row, lane = scalar.counter("v", self.length), scalar.counter("l", self.lanes)
+            lanes = scalar.const(self.lanes, "int64")
+            place = scalar.add(done, scalar.add(scalar.mul(row, lanes), lane))
+            vector = Loop(lane, lanes, added(some, lane, place), vector=True, unroll=1)
+            stmts.append(Loop(row, vectors, [vector]))
+            if rounds.count % self.lanes:
+                last = scalar.counter("l", self.lanes)
+                place = scalar.add(scalar.sub(length, rest), last)
+                stmts.append(Loop(last, rest, added(some, scalar.size(0), place), unroll=1))
+        return stmts
 
 
-def _stored_as(s: Store, value: Expr) -> Store:
-    return Store(s.buffer, s.index, value)
+def _at_once(stores: list[Store]) -> list[Stmt]:
+    """Stores of values that have many parts in common."""
+    names = [scalar.var(s.value.dtype) for s in stores]
+    new = [Store(s.buffer, s.index, x) for s, x in zip(stores, names, strict=True)]
+    return [Let(names, [s.value for s in stores]), *new]
 
 
 def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> list[Expr]:

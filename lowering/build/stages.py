@@ -8,13 +8,14 @@ computes them anew, from values that the loops before have stored.
 from collections.abc import Collection, Container, Iterable, Sequence
 
 from fnx.core.scalar import Expr
+from fnx.lowering.emit import blocks
 from fnx.lowering.ir.expressions import ordered
 
 from . import fuse
 
 
 def cut(values: Sequence[Expr], varies: Container[Expr]) -> list[list[Expr]]:
-    """Values that are stored, stage by stage: each needs those before alone."""
+    """Values that are stored, stage by stage; with those that later stages need besides."""
     level: dict[Expr, int] = {}
     stored = set(values)
     for e in ordered(values):
@@ -24,36 +25,43 @@ def cut(values: Sequence[Expr], varies: Container[Expr]) -> list[list[Expr]]:
     return _cut(levels, stored, varies)
 
 
-def _cut(
-    levels: list[list[Expr]], stored: Collection[Expr], varies: Container[Expr]
-) -> list[list[Expr]]:
+def _cut(levels: list[list[Expr]], stored: set[Expr], varies: Container[Expr]) -> list[list[Expr]]:
     """Cut where the fewest operations are made twice, if they would wait in memory otherwise."""
-    best, fewest = 0, 0
+    best: list[list[list[Expr]]] = []
+    fewest = 0
     for k in range(1, len(levels)):
-        before, after = (_computed(part, stored, varies) for part in (levels[:k], levels[k:]))
-        again = before & after
-        users = [*(after - again), *(e for part in levels[k:] for e in part)]
-        waiting = {a for e in users for a in e.args if a in again}
-        cheap = len(again) <= fuse.CHEAP_USES * len(waiting)
-        if len(waiting) > fuse.SMALL and cheap and _is_rounded_alike(again):
-            if not best or len(again) <= fewest:
-                best, fewest = k, len(again)
+        before, after = ([e for part in some for e in part] for some in (levels[:k], levels[k:]))
+        later = _computed(after, stored, varies)
+        again = later & _computed(before, stored, varies)
+        users = [e for e in ordered(after) if e in later - again or e in after]
+        waiting = dict.fromkeys(a for e in users for a in e.args if a in again)
+        cheap = [e for e in waiting if _is_cheap({e, *_computed([e], stored, varies)})]
+        dear = [e for e in waiting if e not in cheap]
+        if len(cheap) > fuse.SMALL and len(dear) <= fuse.CHEAP and _are_storable(dear):
+            if not best or len(cheap) <= fewest:
+                best, fewest = [[*levels[:k], dear], levels[k:]], len(cheap)
     if not best:
         return [[e for part in levels for e in part]]
-    return _cut(levels[:best], stored, varies) + _cut(levels[best:], stored, varies)
+    stored = stored.union(*best[0])
+    return _cut(best[0], stored, varies) + _cut(best[1], stored, varies)
 
 
-def _is_rounded_alike(exprs: Iterable[Expr]) -> bool:
-    """Whether values are the same to the last bit in each loop: none may be fused with an addition."""
-    return all(e.op not in ("mul", "square", "integer_pow") for e in exprs)
+def _is_cheap(exprs: Collection[Expr]) -> bool:
+    """Whether to make operations again; rounded alike, too: none may be fused with an addition."""
+    few = len(exprs) <= fuse.CHEAP_USES
+    return few and all(e.op not in ("mul", "square", "integer_pow") for e in exprs)
+
+
+def _are_storable(exprs: Iterable[Expr]) -> bool:
+    return all(blocks.can(e.dtype) for e in exprs)
 
 
 def _computed(
-    levels: list[list[Expr]], stored: Collection[Expr], varies: Container[Expr]
+    values: Iterable[Expr], stored: Container[Expr], varies: Container[Expr]
 ) -> set[Expr]:
     """The operations that values take besides themselves, down to what is stored or read."""
     found: set[Expr] = set()
-    todo = [a for part in levels for e in part for a in e.args]
+    todo = [a for e in values for a in e.args]
     while todo:
         e = todo.pop()
         if e not in found and e not in stored and e in varies and e.op != "load":
