@@ -32,6 +32,7 @@ from .columns import transposed_columns
 from .rewrite import Renaming, splice
 from .trace import trace_closed
 from .untouched import without_known_stacks
+from .whole import whole_sums
 
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
@@ -54,7 +55,7 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
             break
     if final:
         small = transposed_columns(without_known_stacks(accumulate(small)))
-        small = dce(small, [True] * len(small.outs))
+        small = whole_sums(dce(small, [True] * len(small.outs)))
     return small
 
 

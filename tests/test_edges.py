@@ -1,6 +1,7 @@
 """Arrays made of a large piece and thin ones (rolled, padded) are read by stencils as they are."""
 
 import os
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -171,3 +172,157 @@ def test_random_fields(seed):
     with fnx.disable_jit():
         wanted = fnx.jvp(loss, tuple(map(jnp.asarray, args)), tuple(map(jnp.asarray, d)))[1]
     np.testing.assert_allclose(slope, float(wanted), rtol=1e-8, atol=1e-8)
+
+
+def upwind(np_, u, axes):
+    """Rusanov's flux of u^2/2, differenced, along some axes."""
+    for k in axes:
+        v = np_.roll(u, -1, k)
+        speed = np_.maximum(abs(u), abs(v))
+        flux = 0.25 * (u * u + v * v) - 0.5 * speed * (v - u)
+        u = u - 0.1 * (flux - np_.roll(flux, 1, k))
+    return u
+
+
+@pytest.mark.parametrize("shape", [(300,), (40, 50), (17, 20)])
+def test_the_adjoint_of_a_rolled_field_is_a_stencil(shape):
+    """What comes back from rolled fields is added where the cotangent is made, in whole arrays."""
+    rng = np.random.default_rng(5)
+    u, d, w = (rng.normal(size=shape) for _ in range(3))
+    for axes in [(0,), (len(shape) - 1,), range(len(shape))]:
+        back = lambda u, w, axes=axes: fnx.vjp(lambda u: upwind(jnp, u, axes), u)[1](w)[0]
+        text = fnx.jit(back).lower(u, w).as_text("kernel")
+        assert "slice_add" not in text
+        ends = [(upwind(np, u + h * d, axes) * w).sum() for h in (1e-6, -1e-6)]
+        found = fnx.jit(back)(u, w)
+        np.testing.assert_allclose(np.vdot(found, d), (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
+        np.testing.assert_allclose(found, back(u, w), rtol=1e-12, atol=1e-14)
+
+
+def test_of_a_group_no_more_is_stored_than_what_its_readers_make_of_it():
+    """Fluxes to both sides and what stays: three arrays, not all that they are made of."""
+    u = np.random.default_rng(6).normal(size=5000)
+    flux = lambda a, b: 0.25 * (a * a + b * b) - 0.5 * jnp.maximum(abs(a), abs(b)) * (b - a)
+    step = lambda u: u - 0.1 * (flux(u, jnp.roll(u, -1)) - flux(jnp.roll(u, 1), u))
+    back = lambda u, w: fnx.vjp(step, u)[1](w)[0]
+    assert workspace(back, u, u) <= 3 * u.nbytes
+
+
+@pytest.mark.parametrize("cuts", [(5,), (40,), (2, 60), (1, 30, 33), (20, 40), (1, 2, 3, 60)])
+def test_additions_to_boxes_that_fill_an_array(cuts):
+    rng = np.random.default_rng(7)
+    x, y = rng.normal(size=(2, 6, 64))
+    ends = [0, *cuts, 64]
+
+    def fn(x, y):
+        out = x
+        for k in rng.permutation(len(ends) - 1):
+            low, high = ends[k], ends[k + 1]
+            out = out.at[:, low:high].add(y[:, low:high] * (k + 1.0))
+        for low, high in pairwise(ends):
+            out = out.at[:, low:high].add(jnp.sin(y[:, 64 - high : 64 - low]))
+        return out.at[2:4].add(1.0).at[:, ::2].add(2.0)
+
+    wanted = x + y * np.repeat(np.arange(1.0, len(ends)), np.diff(ends))
+    for low, high in pairwise(ends):
+        wanted[:, low:high] += np.sin(y[:, 64 - high : 64 - low])
+    wanted[2:4] += 1
+    wanted[:, ::2] += 2
+    np.testing.assert_allclose(fnx.jit(fn)(x, y), wanted, rtol=1e-13, atol=1e-13)
+
+
+TOTALS = {
+    "sum": lambda np_, u, v: ((np_.roll(u, 1, 0) - u) ** 2).sum(),
+    "largest": lambda np_, u, v: abs(u - np_.roll(v, -2, 0)).max() + np_.roll(u, 1, 0).min(),
+    "with what is stored": lambda np_, u, v: (
+        np_.roll(u, 1, 0) * v - u,
+        (np_.roll(u, 1, 0) * v).sum(),
+        (v - np_.roll(v, 1, 0)).max(),
+    ),
+    "read by the rest": lambda np_, u, v: u - np_.roll(v, 1, 0) * (u * np_.roll(v, 1, 0)).sum(),
+    "all axes and one": lambda np_, u, v: (
+        (np_.roll(u, 1, 0) * v).sum(),
+        (np_.roll(u, 1, 0) * v).sum(axis=0),
+        (np_.roll(u, 1, 0) * v).sum(axis=-1),
+    ),
+    "integers": lambda np_, u, v: (np_.floor(np_.roll(u, 5, 0)) > v).astype("int64").sum(),
+    "padded": lambda np_, u, v: (np_.pad(u, [(2, 2)] * u.ndim, mode="edge") ** 2).sum(),
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+@pytest.mark.parametrize("shape", [(300,), (40, 50), (17, 20), (800, 900), (3, 40, 24), (40, 1)])
+def test_totals_of_rolled_fields(name, shape):
+    rng = np.random.default_rng(8)
+    u, v = rng.normal(size=(2, *shape))
+    fn = TOTALS[name]
+    found = fnx.jit(lambda u, v: fn(jnp, u, v))(u, v)
+    for a, b in zip(*map(fnx.tree_util.tree_leaves, (found, fn(np, u, v))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-10)
+
+
+def test_a_total_of_a_rolled_field_is_made_where_the_field_is():
+    """Neither a copy of the field nor another pass for the total; numbers made of it can wait."""
+    u = np.random.default_rng(9).normal(size=(60, 70))
+
+    def step(u):
+        flux = u - jnp.roll(u, 1, 0)
+        speed = jnp.sqrt(abs(flux).max()) + 1.0
+        return u + 0.1 * (jnp.roll(flux, -1, 0) - flux), speed * 2.0
+
+    assert workspace(lambda u: ((jnp.roll(u, 1, 0) - u) ** 2).sum(), u) < u.nbytes / 2
+    assert workspace(step, u) <= u.nbytes
+    out, speed = fnx.jit(step)(u)
+    flux = u - np.roll(u, 1, 0)
+    np.testing.assert_allclose(out, u + 0.1 * (np.roll(flux, -1, 0) - flux), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(speed, 2 * np.sqrt(abs(flux).max()) + 2, rtol=1e-13)
+
+
+def test_gradients_by_numbers_and_by_fields_in_one_loop():
+    rng = np.random.default_rng(10)
+    u, w = rng.normal(size=(2, 30, 40))
+
+    def loss(np_, u, a, b):
+        for _ in range(3):
+            u = u + a * laplacian(np_, u, (0, 1)) + b * np_.roll(u, 1, 0) * u
+        return (u * w).sum()
+
+    def looped(u, a, b):
+        step = lambda _, u: u + a * laplacian(jnp, u, (0, 1)) + b * jnp.roll(u, 1, 0) * u
+        return (lax.fori_loop(0, 3, step, u) * w).sum()
+
+    found = fnx.jit(fnx.grad(looped, (0, 1, 2)))(u, 0.05, 0.02)
+    d = rng.normal(size=u.shape), 0.3, -0.7
+    at = lambda h: loss(np, u + h * d[0], 0.05 + h * d[1], 0.02 + h * d[2])
+    slope = sum(np.vdot(g, x) for g, x in zip(found, d, strict=True))
+    np.testing.assert_allclose(slope, (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-7)
+
+
+ELSEWHERE = {
+    "mirrored": lambda np_, w: 2 * w[::-1],
+    "rolled": lambda np_, w: np_.roll(w, 1) * w,
+    "made of, rolled": lambda np_, w: np_.roll(3 * w + 1, 1),
+    "in two pieces": lambda np_, w: np_.concatenate([w[50:], w[:50]]) * w,
+    "of its cosine": lambda np_, w: np_.roll(np_.cos(w), 1),
+}
+
+
+@pytest.mark.parametrize("read", ELSEWHERE)
+@pytest.mark.parametrize("made", ["tanh", "sort"])
+def test_an_array_updated_and_read_elsewhere_in_one_sum(read, made):
+    """What reads it is saved before boxes are added where it lies."""
+
+    def step(np_, u):
+        w = getattr(np_, made)(u)
+        if np_ is jnp:
+            new = w.at[1:-1].add(1.0).at[2:].add(u[2:] * 0.5)
+        else:
+            new = w.copy()
+            new[1:-1] += 1.0
+            new[2:] += u[2:] * 0.5
+        return 0.5 * (new + ELSEWHERE[read](np_, w))
+
+    u = np.linspace(0.0, 1.0, 100)
+    np.testing.assert_allclose(fnx.jit(lambda u: step(jnp, u))(u), step(np, u), rtol=1e-13)
+    found = fnx.jit(lambda u: lax.fori_loop(0, 3, lambda _, u: step(jnp, u), u))(u)
+    np.testing.assert_allclose(found, step(np, step(np, step(np, u))), rtol=1e-12)

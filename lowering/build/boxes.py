@@ -144,7 +144,7 @@ def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | Non
         if place.buffer in buffers_read([builder.evaluated(lambda v=value, at=at: v(*at))]):
             return None
     handle.state = origin.state  # so that it does not count as one more reader
-    builder.save_readers(place.buffer)
+    builder.save_readers(place.buffer, now=True)  # a sum with the result may read the origin
     handle.state = state
     return place
 

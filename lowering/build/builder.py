@@ -41,7 +41,7 @@ class Builder(Storage):
         wishes: dict[Var, Stored] | None = None,
     ) -> list[Handle]:
         """Build a jaxpr in the current block; the handles of its outputs."""
-        jaxpr = readers_first(together.reductions(jaxpr))
+        jaxpr = readers_first(together.totals_last(together.reductions(jaxpr)))
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.add(var, self._enter(given))

@@ -14,7 +14,7 @@ from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
 
-from . import splits
+from . import fuse, splits
 from .values import Handle, Pull, Registers, Shape, Stored
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LEAST = 16  # elements along an axis from which on its inside is worth a loop of its own
 PIECES = 4
 CUTS = 8  # of an axis, at most
+
+_TOTALS = ("reduce_sum", "reduce_max", "reduce_min")
 
 Span = tuple[Shape, Shape]
 
@@ -37,13 +39,23 @@ def are_thin(builder: "Storage", r: recipe.Pieces, inputs: list[Handle], out: Ha
     if not _is_most(largest.lo, largest.hi, out.shape):
         return False
     known = (Stored, Registers)
-    free = [isinstance(h.state, Pull) and not h.state.cost for h in inputs]
+    free = [isinstance(h.state, Pull) and is_cheap(h.state.cost, out) for h in inputs]
     return all(f or isinstance(h.state, known) for f, h in zip(free, inputs, strict=True))
 
 
+def is_cheap(cost: int, out: Handle) -> bool:
+    """Whether what pieces are of may be computed by each who reads them."""
+    return cost * len(out.consumers) <= fuse.CHEAP
+
+
 def reads_along(eqn: Eqn) -> bool:
-    """Whether an equation reads its operands at its own index, or at that and a number."""
-    return eqn.prim.elementwise or eqn.prim.name in ("slice", "concatenate")
+    """Whether an equation reads its operands at its own index, or at that and a number, or adds all up."""
+    return eqn.prim.elementwise or eqn.prim.name in ("slice", "concatenate") or is_total(eqn)
+
+
+def is_total(eqn: Eqn) -> bool:
+    """Whether all elements are reduced to one number."""
+    return eqn.prim.name in _TOTALS and eqn.outs[0].aval.size == 1
 
 
 def _is_most(low: Shape, high: Shape, shape: Shape) -> bool:
@@ -76,4 +88,4 @@ def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
     return [0, *sorted(found), n] if len(found) <= CUTS else [0, n]
 
 
-__all__ = ["are_thin", "reads_along", "regions"]
+__all__ = ["are_thin", "is_total", "reads_along", "regions"]

@@ -140,6 +140,10 @@ class Group:
         """Count what a point computes, too."""
         self.others.update(nodes(exprs, self.others))
 
+    def totals(self) -> bool:
+        """Whether all that is reduced is reduced to single numbers, part by part if need be."""
+        return self.axes is None or len(self.axes) == len(self.shape)
+
     def is_full(self) -> bool:
         """Whether a point or a lane has so many operations that what follows is better done apart."""
         return len(self.nodes) > fuse.LANE_NODES or len(self.others) > fuse.NEST_NODES
@@ -219,13 +223,7 @@ class Nests:
         found = edges.regions([m.expr for m in self.stores], group.vars, group.shape)
         made = []
         for low, high in found:
-            values, dims = [], []
-            for lo, hi in zip(low, high, strict=True):
-                values.append(scalar.size(lo))
-                if hi - lo > 1:
-                    dims.append((scalar.counter("i", hi - lo), hi - lo))
-                    values[-1] = scalar.add(dims[-1][0], values[-1])
-            group.allow(values)
+            values, dims = self._region(low, high)
             try:
                 made.append((dims, [self._store(m, values) for m in self.stores]))
             except NeedsFlush:
@@ -234,6 +232,17 @@ class Nests:
             body = reuse.read_first(stores) if reuse.read_later(stores) else list(stores)
             self._nest(self._loops(dims, body), [])
         return bool(made)
+
+    def _region(self, low: Shape, high: Shape) -> tuple[list[Expr], list[tuple[Expr, int]]]:
+        """The group's point in a box, and the loops over it."""
+        values, dims = [], []
+        for lo, hi in zip(low, high, strict=True):
+            values.append(scalar.size(lo))
+            if hi - lo > 1:
+                dims.append((scalar.counter("i", hi - lo), hi - lo))
+                values[-1] = scalar.add(dims[-1][0], values[-1])
+        self.group.allow(values)
+        return values, dims
 
     def _collapse(self, stores: list[Store]) -> tuple[list, list[Store]] | None:
         """One loop over all elements, where everything is read and stored at the same position."""

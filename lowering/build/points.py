@@ -141,7 +141,8 @@ def pieces(
     ]
     stack = differ == [out.ndim - 1] and out.shape[-1] <= fuse.UNROLLED_AXIS
     if not stack and edges.are_thin(builder, r, inputs, out):
-        out.state = Pull(choose, 0, inputs, regional=True)
+        cost = max([h.state.cost for h in inputs if isinstance(h.state, Pull)], default=0)
+        out.state = Pull(choose, cost, inputs, regional=True)
         return
     for h in inputs:
         if isinstance(h.state, Pull) and h.state.regional:
@@ -189,7 +190,8 @@ def fold(
         return
     keep = [k for k, n in enumerate(r.shape) if n != 1]
     axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
-    builder.join_folds(FoldMember(r, outs, eqn.prim.name), axes)
+    regional = any(isinstance(h.state, Pull) and h.state.regional for h in inputs)
+    builder.join_folds(FoldMember(r, outs, eqn.prim.name), axes, regional)
 
 
 def _constant(builder: "Storage", out: Handle, value: Expr) -> None:

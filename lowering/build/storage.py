@@ -9,9 +9,10 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
 
-from . import boxes, fuse, lanewise, splits
+from . import boxes, fuse, lanewise, readers, splits
 from .folds import Folds
 from .groups import FoldMember, Group, Member, Nests, squeezed
+from .totals import Totals
 from .values import (
     Folding,
     Handle,
@@ -195,9 +196,11 @@ class Storage:
         member = Member(shape, fn, handle, self.scope.position, name, target)
 
         def fits(g: Group) -> bool:
-            # Loops of folds are not cut; and a fold cannot read its group's values elsewhere.
+            # Loops of most folds are not cut; and a fold cannot read its group's values elsewhere.
             pulled = handle is not None and isinstance(handle.state, Pull)
-            return not g.folds or not (regional or pulled and self._read_elsewhere(handle, g))
+            if g.folds and regional and not g.totals():
+                return False
+            return not (g.folds and pulled and self._read_elsewhere(handle, g))
 
         group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)), fits)
         group.members.append(member)
@@ -220,14 +223,17 @@ class Storage:
             handle.state = state
         return False
 
-    def join_folds(self, folds: FoldMember, axes: tuple[int, ...]) -> None:
+    def join_folds(self, folds: FoldMember, axes: tuple[int, ...], regional: bool = False) -> None:
         """Reduce over axes of the open group of a shape, which has no other folds than over these."""
         fold = folds.fold
         group, terms = self.in_group(
             fold.shape,
             lambda g: fold.fn(*g.index(fold.shape)),
-            lambda g: not g.regional and (not g.folds or g.axes == axes),
+            lambda g: (
+                (not g.folds or g.axes == axes) and (not g.regional or len(axes) == len(g.shape))
+            ),
         )
+        group.regional |= regional
         group.note(terms)
         group.axes = axes
         group.folds.append(folds)
@@ -276,8 +282,16 @@ class Storage:
         for f in group.folds:  # what they pull may have joined another group since
             self.evaluated(lambda f=f: f.fold.fn(*group.index(f.fold.shape)))
         scope.groups.remove(group)
+        stores = self.stores_of(group, wanted)
+        if len(stores) > 1:
+            stores = readers.with_readers(self, group, stores, wanted)
+        kind = (Totals if group.regional else Folds) if group.folds else Nests
+        kind(self, group, stores).emit()
+
+    def stores_of(self, group: Group, wanted: Handle | None) -> list[Member]:
+        """The members that somebody outside the group reads."""
         absorbed = self._absorbed_by(group)
-        stores = [
+        return [
             m
             for m in group.members
             if m.handle is None
@@ -285,7 +299,6 @@ class Storage:
             or m.handle.target is not None
             or not absorbed(m.handle)
         ]
-        (Folds if group.folds else Nests)(self, group, stores).emit()
 
     def flush_writers(self) -> None:
         for group in list(self.scope.groups):
@@ -454,14 +467,17 @@ class Storage:
             scope = scope.outer
         return True
 
-    def save_readers(self, buffer: Buffer) -> None:
-        """Before a buffer is overwritten: compute whatever still means to read its old elements."""
+    def save_readers(self, buffer: Buffer, now: bool = False) -> None:
+        """Before a buffer is overwritten: compute whatever still means to read its old elements.
+
+        `now`: what the equation at work reads, too.
+        """
         self.flush_all()
         scope: Scope | None = self.scope
         while scope is not None:
             for handle in list(scope.waiting()):
-                if handle.last_use > scope.position and isinstance(handle.state, Pull):
-                    if buffer in self.sources(handle):
-                        self.store(handle)
+                waits = handle.last_use > scope.position or now and scope is self.scope
+                if waits and isinstance(handle.state, Pull) and buffer in self.sources(handle):
+                    self.store(handle)
             scope = scope.outer
         self.flush_all()

@@ -46,6 +46,41 @@ def reductions(jaxpr: Jaxpr) -> Jaxpr:
     return Jaxpr(jaxpr.inputs, order, jaxpr.outs, jaxpr.consts, jaxpr.name)
 
 
+def totals_last(jaxpr: Jaxpr) -> Jaxpr:
+    """The jaxpr with numbers that are made of totals where they are read by anything else.
+
+    They wait for the end of a nest, which more that is computed of the same arrays may join before.
+    """
+    if not any(_is_reduction(e) for e in jaxpr.eqns):
+        return jaxpr
+    made: set[Var] = set()  # totals, and what is made of them
+    waiting: dict[object, Eqn] = {}
+    order: list[Eqn] = []
+
+    def place(eqn: Eqn) -> None:
+        for v in eqn.outs:
+            waiting.pop(v, None)
+        for a in eqn.inputs:
+            if a in waiting:
+                place(waiting[a])
+        order.append(eqn)
+
+    for eqn in jaxpr.eqns:
+        small = all([fuse.is_small_aval(v.aval) for v in eqn.outs])
+        moves = eqn.prim.elementwise or eqn.prim.name in _SPREADS
+        if small and moves and any(a in made for a in eqn.inputs):
+            made.update(eqn.outs)
+            waiting.update((v, eqn) for v in eqn.outs)
+            continue
+        if small and _is_reduction(eqn):
+            made.update(eqn.outs)
+        place(eqn)
+    for eqn in jaxpr.eqns:
+        if not waiting.keys().isdisjoint(eqn.outs):
+            place(eqn)
+    return Jaxpr(jaxpr.inputs, order, jaxpr.outs, jaxpr.consts, jaxpr.name)
+
+
 def _is_reduction(eqn: Eqn) -> bool:
     return eqn.prim.name in _REDUCTIONS and not fuse.is_small_aval(eqn.inputs[0].aval)
 

@@ -1,0 +1,70 @@
+"""Readers: values that wait to be computed from members of a group join it where that saves memory.
+
+What has one reader is computed there. Where the reader comes after the group is closed, all that it
+reads of the group would be stored for it; computed with its terms, it is one array instead of several.
+"""
+
+from typing import TYPE_CHECKING
+
+from .groups import Group, Member, squeezed
+from .values import Handle, NeedsFlush, Pending, Pull, memoised
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+
+def with_readers(
+    builder: "Storage", group: Group, stores: list[Member], wanted: Handle | None
+) -> list[Member]:
+    """What a group stores when it is closed, once readers of several members have joined it."""
+    joined = _readers(builder, group, {id(m.handle) for m in stores})
+    before = [m.handle.state for m in joined if m.handle is not None]
+    group.members += joined
+    for m in joined:
+        assert m.handle is not None
+        m.handle.state = Pending(group, memoised(m.fn))
+    found = builder.stores_of(group, wanted)
+    if len(found) < len(stores):
+        group.note([m.expr for m in joined])
+        group.regional |= any(s.regional for s in before if isinstance(s, Pull))
+        return found
+    del group.members[len(group.members) - len(joined) :]
+    for m, state in zip(joined, before, strict=True):
+        m.handle.state = state  # type: ignore[union-attr]
+    return stores
+
+
+def _readers(builder: "Storage", group: Group, stored: set[int]) -> list[Member]:
+    """Values still to be computed that pull two of the stored members at the group's own point."""
+    found = []
+    for h in builder.scope.waiting():
+        state = h.state
+        if not isinstance(state, Pull) or squeezed(h.shape) != group.shape:
+            continue
+        if h.target is not None or h.hint is not None or state.regional and not group.totals():
+            continue
+        if len(_pulled(h) & stored) < 2:
+            continue
+        try:
+            expr = state.fn(*group.index(h.shape))
+        except NeedsFlush:
+            continue
+        found.append(Member(h.shape, state.fn, h, builder.scope.position, "sum"))
+        found[-1].expr = expr
+    return found
+
+
+def _pulled(handle: Handle) -> set[int]:
+    """The ids of the values that one is computed from when it is read."""
+    found: set[int] = set()
+    todo = [handle]
+    while todo:
+        state = todo.pop().state
+        for h in (state.sources or ()) if isinstance(state, Pull) else ():
+            if id(h) not in found:
+                found.add(id(h))
+                todo.append(h)
+    return found
+
+
+__all__ = ["with_readers"]

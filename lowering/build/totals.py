@@ -1,0 +1,60 @@
+"""Totals: reductions to single numbers in nests that are cut where values are made otherwise.
+
+The accumulators go through the large part of the iteration space first, then through the thin slabs
+around it, so that the sum of squares of a rolled field's differences needs no copy of the field.
+"""
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Stmt
+
+from . import edges
+from .folds import Folds
+from .values import NeedsFlush
+
+
+class Totals(Folds):
+    """Emits the nest of a closed group whose members choose by index near their edges."""
+
+    def _emit(self) -> None:
+        if not (self.group.totals() and self._reassociates() and self._by_parts()):
+            super()._emit()
+
+    def _by_parts(self) -> bool:
+        group = self.group
+        exprs = [m.expr for m in self.stores]
+        exprs += [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        parts = []
+        for low, high in edges.regions(exprs, group.vars, group.shape):
+            values, dims = self._region(low, high)
+            try:
+                stores = [self._store(m, values) for m in self.stores]
+                parts.append((dims, stores, [self._values_at(f, values) for f in group.folds]))
+            except NeedsFlush:
+                return False  # a value has joined since that a member reads elsewhere
+        loops: list[Stmt] = []
+        totals = [e for f in group.folds for e in f.fold.init]
+        for k, (dims, stores, terms) in enumerate(parts):
+            init, totals = totals, [scalar.var(e.dtype, "a") for e in totals]
+            nexts = self._combined(totals, [e for some in terms for e in some], 1)
+            if k == 0 and dims and self._is_shared_out(dims):
+                loops += self._shared_out(dims, list(stores), totals, init, nexts, 1)
+            else:
+                loops += self._fold_loops(dims, list(stores), totals, init, nexts, True)
+        if parts:
+            self._finish(loops, totals)
+        return bool(parts)
+
+    def _finish(self, loops: list[Stmt], totals: list[Expr]) -> None:
+        rest = iter(totals)
+        found = [(f, [[next(rest) for _ in f.fold.init]]) for f in self.group.folds]
+        results: list[Expr] = []
+        for f, values in found:
+            loops += f.stores(self.builder, values)
+            results += [a for each in values for a in each if not f.is_stored()]
+        self._nest(loops, results)
+        for f, values in found:
+            f.settle(self.builder, values)
+
+
+__all__ = ["Totals"]
