@@ -27,8 +27,10 @@ from .irvectors import DTYPES, Vectors
 from .matmul_pack import AHEAD, LINE, Packing
 
 DEPTH = 256  # indices that are summed over before the sums are added to C
-VECTORS = 24  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
-NEAR = 1 << 18  # bytes of B from which on it is packed
+VECTORS = 27  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
+NEAR = (
+    1 << 15
+)  # bytes of B for each row of a tile, which read it at once, from which on it is packed
 TILES_AT_ONCE = 8  # below each other, of one call
 PIECE = 1 << 18  # multiplications that are worth a task of their own
 GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
@@ -45,7 +47,7 @@ class Tile(NamedTuple):
 
 # By the bits of a vector. With AVX-512 sixteen sums do as well as 24, which the registers would hold.
 # With AVX2 the tile, a row of B and a number of A take all 16 registers.
-TILES = {512: Tile(8, 2, 1), 256: Tile(4, 3, 4)}
+TILES = {512: Tile(8, 2, 1), 256: Tile(4, 3, 2)}
 PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
 POINTERS = "a", "b", "c"
 
@@ -63,7 +65,8 @@ def work_elements(n: int, k: int, dtype: str) -> int:
 def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
     """Whether B is read where it is if its rows are contiguous; `gemm` asks the same."""
     bits, size = processor.vector_bits(), DTYPES[dtype]
-    return 8 * n * size >= bits and (m <= TILES[bits].rows or n * k * size < NEAR)
+    rows = TILES[bits].rows
+    return 8 * n * size >= bits and (m <= rows or n * k * size < NEAR * rows)
 
 
 @once
@@ -141,10 +144,9 @@ class _Routine(Packing):
             ]
             offsets = [f.mul(r, row) for r in numbers]
             adds = f.compare("ne", to.times, 0)
-            has_rows, has_lanes = (
-                f.compare("eq", x, y) for x, y in ((rows, height), (to.lanes, self.lanes))
-            )
-            is_whole = f.both(has_rows, has_lanes)
+            is_whole = f.compare("eq", rows, height)
+            if width == 1:
+                is_whole = f.both(is_whole, f.compare("eq", to.lanes, self.lanes))
             start, target, asked = (f.variable("ptr", x) for x in (a, to.c, later))
             with f.loop(count):
                 to = to._replace(c=target.get())
@@ -239,9 +241,9 @@ class _Routine(Packing):
     def finish_some(
         self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
     ) -> None:
-        """A tile that lacks rows or lanes: by way of memory, so that a row is done as any other."""
-        width, mask = len(sums[0]), self.mask_of(f, to.lanes)
-        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+        """A tile that lacks rows, or whose one vector lacks lanes: its rows from memory, one by one."""
+        width, factor = len(sums[0]), self.splat(f, f.convert("sitofp", to.times, self.t))
+        mask = self.mask_of(f, to.lanes) if width == 1 else None
         copy = f.slot(self.v, len(sums) * width, LINE)
         for n, s in enumerate(s for row_sums in sums for s in row_sums):
             self.save(f, s.get(), f.at(copy, n * self.bytes))
@@ -252,10 +254,13 @@ class _Routine(Packing):
             row = [f.variable(self.v, x) for x in loaded]
             with f.when(adds):
                 for s, place in zip(row, places, strict=True):
-                    s.set(self.fma(f, s.get(), factor, self.masked_load(f, place, mask)))
-            for s, place in zip(row[:-1], places):
-                self.save(f, s.get(), place)
-            self.masked_store(f, row[-1].get(), places[-1], mask)
+                    before = self.masked_load(f, place, mask) if mask else self.load(f, place)
+                    s.set(self.fma(f, s.get(), factor, before))
+            for s, place in zip(row, places, strict=True):
+                if mask:
+                    self.masked_store(f, s.get(), place, mask)
+                else:
+                    self.save(f, s.get(), place)
 
     # --- a block
 
@@ -277,7 +282,8 @@ class _Routine(Packing):
             row, column = self.scaled(f, p["row"]), self.scaled(f, p["column"])
             apart, size = f.mul(row, self.rows), self.size
             p["far"] = f.choose(by_columns, column, row)
-            p["near"] = f.mul(f.choose(by_columns, column, i64(size)), self.unroll)
+            near = f.mul(f.choose(by_columns, column, i64(size)), self.unroll)
+            p["near"] = f.choose(packed, near, i64(0))  # where B is small, A is near already
             p["row"] = f.choose(copied, i64(size), row)
             p["column"] = f.choose(copied, i64(self.rows * size), column)
             p["apart"] = f.choose(copied, i64(self.rows * DEPTH * size), apart)
@@ -404,7 +410,7 @@ class _Routine(Packing):
 
     def reads_in_place(self, f: Function, m: Value, n: Value, k: Value, column: Value) -> Value:
         """Whether B is read where it is."""
-        small = f.compare("slt", f.mul(f.mul(n, k), self.size), NEAR)
+        small = f.compare("slt", f.mul(f.mul(n, k), self.size), NEAR * self.rows)
         pays = f.either(f.compare("sle", m, self.rows), small)
         return f.both(f.compare("eq", column, 1), f.compare("sge", n, self.lanes), pays)
 

@@ -90,11 +90,15 @@ class Packing(Vectors):
         """Some rows of one tile's width; the same of rows further down are asked for."""
         for r in range(rows):
             line = f.at(source, f.mul(row, r))
-            *whole, last = self.places(f, line, width, end)
-            vectors = [*(self.load(f, p) for p in whole), self.masked_load(f, last, mask)]
+            places = self.places(f, line, width, end)
+            if width == 1:  # not all lanes need exist
+                vectors = [self.masked_load(f, places[0], mask)]
+            else:
+                vectors = [self.load(f, place) for place in places]
             if rows > 1:
+                later = f.at(line, f.mul(row, rows))
                 for byte in range(0, width * self.bytes, LINE):
-                    self.prefetch(f, f.at(f.at(line, f.mul(row, rows)), byte))
+                    self.prefetch(f, f.at(later, byte))
             for v, x in enumerate(vectors):
                 self.save(f, x, f.at(target, (r * width + v) * self.bytes))
 
