@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -176,6 +177,25 @@ def test_floats(dtype):
         **{c: (op(c), getattr(np, n)(x, y)) for c, n in COMPARE.items()},
     }
     run_all(table, [x, y], compiled=dtype in ("float32", "bfloat16"))
+
+
+BOUNDS = [0.0, -0.0, 2.5, -1.0, 1e-50, math.inf, math.nan]  # 1e-50 is zero in some formats
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dtype", FLOATS + HALF)
+def test_extremes_beside_a_number(dtype, name):
+    x, _ = pairs(dtype)
+    table = {}
+    for bound in BOUNDS:
+        y = np.full_like(x, bound)
+        wanted = np.maximum(x, y) if name == "max" else np.minimum(x, y)
+        wanted = zeros_apart(wanted, x, y, 1 if name == "max" else -1)
+        for kind in (scalar.const, scalar.literal):
+            number = kind(bound, dtype)
+            table[f"{name} {kind.__name__} {bound}"] = partial(op(name), number), wanted
+            table[f"{name} {bound} {kind.__name__}"] = lambda a, n=number: op(name)(a, n), wanted
+    run_all(table, [x])
 
 
 def zeros_apart(result, x, y, sign):

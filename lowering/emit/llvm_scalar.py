@@ -6,7 +6,7 @@ function that is printed once per module.
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import frexp
+from math import frexp, isnan, nan
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
@@ -57,6 +57,9 @@ def parameter(code: "Function", e: Expr) -> Operand:
 
 def _load(code: "Function", e: Expr) -> Operand:
     return code.load(e.attr, code.memo[e.args[0]])
+
+
+_NUMBERS = ("const", "literal")
 
 
 # --- instructions ------------------------------------------------------------------------------
@@ -135,6 +138,31 @@ def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
             operands = ", ".join([f"{t} {code.memo[a]}" for a in e.args])
             flags = "nsz " if e.attr == "either zero" else ""
             return code.op(f"call {flags}{t} {full}({operands}{extra})")
+
+        return emit
+
+    return of
+
+
+def _extreme(name: str) -> Callable[[str], Printer]:
+    """The smaller or the larger of two numbers, NaN if one is; beside a known number, a selection.
+
+    On x86 that is one instruction, which gives its second operand where one is NaN.
+    """
+    test = {"minimum": "olt", "maximum": "ogt"}[name]
+
+    def of(dtype: str) -> Printer:
+        t, full = REGISTER[dtype], _call(name)(dtype)
+
+        def emit(code: "Function", e: Expr) -> Operand:
+            x, bound = e.args if e.args[1].op in _NUMBERS else reversed(e.args)
+            value = rounded(bound.attr, dtype) if bound.op in _NUMBERS else nan
+            # Which zero the result is may matter.
+            if isnan(value) or (not value and e.attr != "either zero"):
+                return full(code, e)
+            b = code.memo[bound]
+            first = code.op(f"fcmp {test} {t} {b}, {code.memo[x]}")
+            return code.op(f"select i1 {first}, {t} {b}, {t} {code.memo[x]}")
 
         return emit
 
@@ -275,13 +303,13 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "max": {
         "i": _call("smax"),
         "u": _call("umax"),
-        "fh": _call("maximum"),
+        "fh": _extreme("maximum"),
         "b": _integer("or"),
     },
     "min": {
         "i": _call("smin"),
         "u": _call("umin"),
-        "fh": _call("minimum"),
+        "fh": _extreme("minimum"),
         "b": _integer("and"),
     },
     "floor": {"fh": _call("floor"), "iu": _same},
