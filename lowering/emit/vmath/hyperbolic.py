@@ -58,8 +58,9 @@ def tanh(x: V) -> V:
     y = fma(-n, 0.5 * parts(*LN2, x.dtype)[0], a)
     z = y * y
     t = fma(y * z, estrin(z, C["TANH", x.dtype]), y)
-    q = fma(3.625 - c, t, c - 0.375) / fma(s - 1.0, t, s + 1.0)
-    return copy_sign(where(n.ne(0.0), (1.0 - c) + q, t), x)
+    below = 1.0 - s  # its sign bit tells whether n is 0, and chooses without a comparison
+    q = fma(3.625 - c, t, c - 0.375) / fma(-below, t, s + 1.0)
+    return copy_sign(where(bits(below) < 0, (1.0 - c) + q, t), x)
 
 
 @function("sinh")

@@ -79,8 +79,8 @@ def flip_sign(x: V, sign: V) -> V:
 
 
 def copy_sign(x: V, sign: V) -> V:
-    """|x| with the sign of the float `sign`."""
-    return from_bits((bits(abs(x))) | sign_bit(sign))
+    """x, which is not negative, with the sign of the float `sign`."""
+    return from_bits(bits(x) | sign_bit(sign))
 
 
 # --- polynomials -------------------------------------------------------------------------------
