@@ -56,6 +56,8 @@ linalg.circulant(V) | linalg.companion(V) | linalg.hilbert(4) | linalg.hadamard(
 linalg.pascal(4) | linalg.polar(M) | linalg.sqrtm(S) | abs(linalg.schur(M)[0])
 abs(linalg.hessenberg(M)) | linalg.expm_frechet(M, S) | linalg.fiedler(V)
 linalg.eigh_tridiagonal(V, W, eigvals_only=True) | linalg.solve_sylvester(M, S, M + 1)
+linalg.eigh_tridiagonal(V, W)[0] | abs(linalg.eigh_tridiagonal(V, W)[1])
+abs(linalg.eigh_tridiagonal(V, W, select="i", select_range=(1, 2))[1])
 linalg.leslie(V, W) | linalg.convolution_matrix(V, 4, "same") | linalg.svd(A, compute_uv=False)
 linalg.helmert(4) | linalg.dft(4) | signal.convolve(V, W)
 signal.convolve(A, B[:, :2], mode="valid") | signal.correlate(V, W, mode="same")

@@ -186,6 +186,19 @@ def test_vectorized_functions_check_the_ranks_of_their_arguments():
         add(A, V)
 
 
+def test_outer_tables_of_strict_ranks():
+    product = jnp.frompyfunc(lambda x, y: x * y, 2, 1)
+    with fnx.numpy_rank_promotion("raise"):
+        for f in (product, jnp.multiply):
+            np.testing.assert_array_equal(f.outer(V, A[0, :2]), np.ones((3, 2)))
+
+
+def test_numbers_are_instances_of_scalar_types():
+    assert isinstance(np.float32(1), jnp.float32)
+    assert not isinstance(np.float64(1), jnp.float32)
+    assert not isinstance(1.0, (jnp.float64, jnp.int32))
+
+
 def test_places_to_put_arrays():
     device = fnx.devices()[0]
     for bad in ("cpu", 0, (device, device), {"a": None}):

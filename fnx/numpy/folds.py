@@ -168,7 +168,7 @@ class _Methods:
 
     def outer(self, a: Any, b: Any, /):
         x, y = asarray(a), asarray(b)
-        return self.fn(x.reshape((*x.shape, *(1,) * y.ndim)), y)
+        return self.fn(x.reshape((*x.shape, *(1,) * y.ndim)), y.reshape((*(1,) * x.ndim, *y.shape)))
 
     def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None):
         x = self._operand("reduceat", a, dtype, out)

@@ -38,6 +38,9 @@ class ScalarType:
                 return False
         return NotImplemented
 
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self.type)
+
     def __hash__(self) -> int:
         return hash(self.type)  # as NumPy's class, which it equals: sets of dtypes have both kinds
 

@@ -177,19 +177,18 @@ def eigh(
     return w if eigvals_only else (w, v)
 
 
-def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None, tol=None):
-    """Eigenvalues of a symmetric tridiagonal matrix, from its diagonals.
+def eigh_tridiagonal(
+    d, e, *, eigvals_only=False, select="a", select_range=None, tol=None, key=None
+):
+    """Eigenvalues, and eigenvectors in columns, of a symmetric tridiagonal matrix, from its diagonals.
 
-    ShapeError for other shapes than (n,) and (n - 1,); NotImplementedError for eigenvectors,
-    and for `select` by values.
+    ShapeError for other shapes than (n,) and (n - 1,); NotImplementedError for `select` by values.
 
     >>> d, e = jnp.array([2.0, 2.0]), jnp.array([1.0])
     >>> fnx.scipy.linalg.eigh_tridiagonal(d, e, eigvals_only=True).round(6)
     Array([1., 3.], dtype=float64)
     """
-    del tol
-    if not eigvals_only:
-        raise NotImplementedError("eigh_tridiagonal gives eigenvalues only: eigvals_only=True")
+    del tol, key
     if select not in ("a", "i"):
         raise NotImplementedError(f"eigh_tridiagonal with select={select!r}; expected 'a' or 'i'")
     d, e = promote_inexact("eigh_tridiagonal", d, e)
@@ -200,8 +199,11 @@ def eigh_tridiagonal(d, e, *, eigvals_only=False, select="a", select_range=None,
         )
     off = creation.zeros((n, n), e.dtype).at[np.arange(1, n), np.arange(n - 1)].set(e)
     full = off + off.T.conj() + d[:, None] * np.eye(n, dtype=d.dtype)
-    w = eigh(full, eigvals_only=True)
-    return w if select == "a" else w[select_range[0] : select_range[1] + 1]
+    part = slice(None) if select == "a" else slice(select_range[0], select_range[1] + 1)
+    if eigvals_only:
+        return eigh(full, eigvals_only=True)[part]
+    w, v = eigh(full)
+    return w[part], v[:, part]
 
 
 def schur(a, output="real"):
