@@ -140,3 +140,37 @@ def test_the_right_operand_of_loops_has_its_rows_side_by_side():
     assert inner
     assert not [line for line in inner if re.search(r"\(j\d+ \* ", line)]
     np.testing.assert_allclose(fnx.jit(f)(q, q), f(q, q), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex128", "int32", "bool"])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 6, 8, 9])
+def test_many_small_products_with_few_columns(columns, dtype):
+    """Sums of 17 terms and more, for few columns that lie side by side or not."""
+    rng = np.random.default_rng(columns)
+    make = lambda *shape: (rng.normal(size=shape) * 3).astype(dtype)
+    if dtype == "complex128":
+        make = lambda *shape: rng.normal(size=shape) + 1j * rng.normal(size=shape)
+    exact = "complex128" if dtype == "complex128" else "float64"
+    tolerance = {"float32": 1e-4, "float16": 0.05}.get(dtype, 1e-11)
+    for terms in (17, 20, 50):
+        for spec, shape in [
+            ("nb,nbi->ni", (7, terms, columns)),
+            ("nb,nib->ni", (7, columns, terms)),
+            ("nab,nibc->naic", (7, columns, terms, 1)),
+        ]:
+            middle = (5,) if spec.count("a") else ()
+            x, y = make(7, *middle, terms), make(*shape)
+            wanted = np.einsum(spec, x.astype(exact), y.astype(exact))
+            if dtype == "bool":
+                wanted = wanted != 0
+            found = fnx.jit(lambda x, y, spec=spec: jnp.einsum(spec, x, y))(x, y)
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * 20)
+
+
+def test_few_columns_are_summed_up_in_registers():
+    x, y = np.ones((500, 20)), np.ones((500, 20, 3))
+    text = fnx.jit(lambda x, y: jnp.einsum("nb,nbi->ni", x, y)).lower(x, y).as_text("kernel")
+    _, inner = text.split("< 20 with")
+    before, _, after = inner.partition("yield")
+    assert "out0[" in after
+    assert "out0[" not in before

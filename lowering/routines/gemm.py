@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 INLINED_ROWS, INLINED_RAGGED, INLINED, INLINED_VECTOR = 4096, 512, 1024, 256
 LONG_ROW = 8
 UNROLLED = 16  # length up to which a sum of products is one expression
+COLUMNS = 8  # of a result, up to which each has a sum in a register
 REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
 
@@ -127,9 +128,11 @@ def _inline(builder: "Builder", p: Product, out: Handle) -> None:
         return
     _rows_side_by_side(builder, p)
     made = place(builder, out)
-    body = _short if p.k <= UNROLLED else _long
+    body = _short
+    if p.k > UNROLLED:
+        body = _sums_of_columns if _is_narrow(builder, p) else _long
     acc = None
-    if p.k > UNROLLED and p.right and p.dtype != out.dtype:
+    if body is _long and p.dtype != out.dtype:
         acc = work(builder, p.dtype, p.n)
 
     def one(index: tuple[Expr, ...]) -> list[Stmt]:
@@ -258,18 +261,38 @@ def _short(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> l
     return _columns(p.right, element)
 
 
-def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
-    """A row of the result, to which multiples of rows are added; or one sum."""
-    dtype, zero = made.buffer.dtype, const(0, p.dtype)
+def _is_narrow(builder: "Builder", p: Product) -> bool:
+    """Whether each column of the result is best summed up by itself: few, and not side by side."""
+    if p.n > COLUMNS or p.n == 1:
+        return p.n == 1
+    found = view(builder, p.rhs) if p.n % fuse.FEW_LANES == 0 else None
+    return found is None or found.strides[p.rf[-1]] != 1
+
+
+def _sums_of_columns(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+    """A row of the result, its elements summed up side by side."""
+    k, loops = _inner(p)
+    columns = static_indices(p.right)
+    totals = [scalar.var(p.dtype, "a") for _ in columns]
+    # Products and sums apart: the vectoriser does not split a chain of fused ones.
+    terms = [p.term(t, i, k, j) for j in columns]
+    step = lambda accs: [_sum(a, *xy, fused=False) for a, xy in zip(accs, terms, strict=True)]
+    body = _sums(loops, totals, [const(0, p.dtype)] * p.n, step)
+    for j, a in zip(columns, totals, strict=True):
+        body.append(Store(made.buffer, target(j), scalar.cast(a, made.buffer.dtype)))
+    return body
+
+
+def _inner(p: Product) -> tuple[tuple[Expr, ...], list[tuple[Expr, int]]]:
+    """The index of a term of a sum, and the loops over terms."""
     k = tuple(scalar.var("int64", "k") if n != 1 else scalar.size(0) for n in p.inner)
-    loops = [(v, n) for v, n in zip(k, p.inner, strict=True) if n != 1]
-    if p.n == 1:
-        j = (scalar.size(0),) * len(p.right)
-        total = scalar.var(p.dtype, "a")
-        # Products and sums apart: the vectoriser does not split a chain of fused ones.
-        x, y = p.term(t, i, k, j)
-        body = _sums(loops, total, zero, lambda a: _sum(a, x, y, fused=False))
-        return [*body, Store(made.buffer, target(j), scalar.cast(total, dtype))]
+    return k, [(v, n) for v, n in zip(k, p.inner, strict=True) if n != 1]
+
+
+def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+    """A row of the result, to which multiples of rows are added."""
+    dtype, zero = made.buffer.dtype, const(0, p.dtype)
+    k, loops = _inner(p)
 
     def where(j: tuple[Expr, ...]) -> tuple[Any, Expr]:
         if acc is None:
@@ -298,15 +321,16 @@ def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> li
     return body
 
 
-def _sums(loops: list, total: Expr, start: Expr, step: Any) -> list[Stmt]:
-    """Nested loops that hand one accumulator through; `total` is the result."""
+def _sums(loops: list, totals: list[Expr], start: list[Expr], step: Any) -> list[Stmt]:
+    """Nested loops that hand accumulators through; `totals` are the results."""
     (v, n), *rest = loops
-    exact = "float" not in total.dtype and not is_complex(total.dtype)
+    dtype = totals[0].dtype
+    exact = "float" not in dtype and not is_complex(dtype)
     if not rest:
-        return [Loop(v, scalar.size(n), [], [total], [start], [step(total)], reassociate=not exact)]
-    inner = scalar.var(total.dtype, "a")
-    body = _sums(rest, inner, total, step)
-    return [Loop(v, scalar.size(n), body, [total], [start], [inner])]
+        return [Loop(v, scalar.size(n), [], totals, start, step(totals), reassociate=not exact)]
+    inner = [scalar.var(dtype, "a") for _ in totals]
+    body = _sums(rest, inner, totals, step)
+    return [Loop(v, scalar.size(n), body, totals, start, inner)]
 
 
 # --- routines --------------------------------------------------------------------------------------
