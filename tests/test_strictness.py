@@ -255,3 +255,24 @@ def test_ldexp_is_that_of_numpy_to_the_last_bit(dtype, wrap):
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(wrap(jnp.ldexp)(x, n), np.ldexp(x, n))
     assert wrap(fnx.grad(jnp.ldexp))(0.0, 3) == 8.0
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+def test_views_of_truth_values(wrap):
+    truths = np.array([[True, False, True, True], [False, False, True, False]])
+    for dtype in ("bool", "int8", "uint8", "uint16", "float32"):
+        found = wrap(lambda x, dtype=dtype: x.view(dtype))(truths)
+        np.testing.assert_array_equal(found, truths.view(dtype))
+        assert found.dtype == dtype
+    bytes_ = truths.view("uint16")
+    np.testing.assert_array_equal(wrap(lambda x: x.view(bool))(bytes_), truths)
+
+
+def test_products_of_two_dtypes_in_a_third():
+    x, y = np.float32(2.0), V
+    product = lambda x, y: lax.mul(x, y, out_dtype="float64")
+    assert product(x, y).dtype == np.float64
+    slopes = fnx.grad(lambda x, y: product(x, y).sum(), (0, 1))(jnp.asarray(x), jnp.asarray(y))
+    assert [s.dtype.name for s in slopes] == ["float32", "float64"]
+    with pytest.raises(TypeError):
+        lax.mul(np.ones(3, "float32"), y)

@@ -18,17 +18,15 @@ from fnx.ops.convert import convert as _convert
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
-    """Products of operands of equal dtypes, or in another dtype, `out_dtype`.
+    """Products of operands of equal dtypes, or of any in another dtype, `out_dtype`.
 
-    TypeError for different dtypes.
+    TypeError for different dtypes without `out_dtype`.
 
     >>> lax.mul(jnp.array([1.0, 2.0]), 3.0)
     Array([3., 6.], dtype=float64)
     """
     x, y = operands("mul", x, y)
     if out_dtype is not None:
-        if x.dtype != y.dtype:
-            raise TypeMismatch(f"mul of operands of dtypes {x.dtype} and {y.dtype}; expected equal")
         x, y = (_convert(v, dtypes.canonical(out_dtype)) for v in (x, y))
     return checked(ops.mul, *stretched(x, y))
 

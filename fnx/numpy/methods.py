@@ -84,13 +84,14 @@ def _view(self, dtype=None, type=None):
     if dtype is None:
         return self
     wanted = dtypes.canonical(dtype)
+    if wanted == self.dtype:
+        return self
+    if self.dtype == dtypes.bool_:  # its bytes are 0 and 1
+        return _view(creation.astype(self, np.uint8), wanted)
+    if wanted == dtypes.bool_:
+        return creation.astype(_view(self, np.uint8), wanted)
     old, new = self.dtype.itemsize, wanted.itemsize
     if old == new:
-        if wanted == dtypes.bool_ or self.dtype == dtypes.bool_:
-            return creation.astype(
-                ops.BitcastConvertType(np.dtype("u1"))(self) if wanted == dtypes.bool_ else self,
-                wanted,
-            )
         return ops.BitcastConvertType(wanted)(self)
     if not self.ndim or self.shape[-1] * old % new:
         raise InvalidValue(

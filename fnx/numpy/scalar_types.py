@@ -38,7 +38,7 @@ class ScalarType:
                 return False
         return NotImplemented
 
-    def __instancecheck__(self, x: Any) -> bool:
+    def __instancecheck__(self, x: Any) -> Any:
         return isinstance(x, self.type)
 
     def __hash__(self) -> int:
