@@ -341,3 +341,21 @@ def test_scatters_block_by_block(n, mode, dtype):
     np.add.at(reference, at[(at >= 0) & (at < 50)], 1)
     counts = fnx.jit(lambda i: fnp.zeros(50, int).at[i].add(1, mode=mode))(where)
     np.testing.assert_array_equal(np.asarray(counts), reference)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "complex128"])
+@pytest.mark.parametrize("length", [20, 63, 64, 131, 255, 256, 257, 300, 1000, 1029])
+def test_convolutions_along_one_axis(length, dtype):
+    """Tiles of several vectors along the only axis, the last of which overlaps the one before."""
+    rng = np.random.default_rng(length)
+    x, k = ((rng.normal(size=n) * 9).astype(dtype) for n in (length, 5))
+    for mode in ("valid", "same", "full"):
+        found = fnx.jit(lambda x, k, mode=mode: fnp.convolve(x, k, mode))(x, k)
+        tolerance = 1e-4 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(found, np.convolve(x, k, mode), rtol=tolerance, atol=1e-3)
+
+
+def test_a_long_sum_of_products_has_several_vectors_under_way():
+    x, k = np.ones(4000), np.ones(64)
+    text = fnx.jit(lambda x, k: fnp.convolve(x, k, "valid")).lower(x, k).as_text("kernel")
+    assert text.count("  stack ") >= 2

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .builder import Builder
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
+_LONG = 4  # tiles along an axis from which on one more costs little
+_CHAINS = 4  # rows from which on sums need not wait for each other
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,13 @@ class Plan:
     lanes: int
     tile: tuple[tuple[Axis, int], ...]
     packs: bool  # the right operand is to be laid out anew, lanes last and filled up
+    pieces: int  # of a tile, one after the other along the lanes' axis
 
     @property
     def points(self) -> list[tuple[int, int, int]]:
         """Offsets of a tile's rows in the arrays."""
-        found = [(0, 0, 0)]
+        a, step = self.lane, self.lanes
+        found = [(k * a.left, k * a.right, k * a.out) for k in range(0, self.pieces * step, step)]
         for a, n in self.tile:
             found = [
                 (x + k * a.left, y + k * a.right, z + k * a.out)
@@ -173,7 +177,12 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     rest = tuple(a for a in outer if a is not lane)
     # A quarter of the registers is for what is read.
     room = 3 * processor.vector_registers() // 4 // -(-lanes // width)
-    return Plan(rest, inner, lane, lanes, _tile(rest, lane, min(room, _ROWS)), packs)
+    tile = _tile(rest, lane, min(room, _ROWS))
+    rows = prod(n for _, n in tile)
+    pieces = 1 if packs else max(1, min(_CHAINS, room) // rows)
+    if lane.size < _LONG * pieces * lanes:  # the last tile would repeat much of the one before
+        pieces = 1
+    return Plan(rest, inner, lane, lanes, tile, packs, pieces)
 
 
 def _worth(a: Axis, width: int) -> int:
@@ -277,7 +286,7 @@ def _emit(
     loops: list[tuple[Expr, int]] = []
     steps = dict(plan.tile)
     for a in (*plan.kept, plan.lane):
-        own = lanes if a is plan.lane else steps.get(a, 1)
+        own = lanes * plan.pieces if a is plan.lane else steps.get(a, 1)
         i = scalar.var("int64", "i")
         loops.append((i, -(-a.size // own)))
         at = scalar.mul(i, scalar.size(own))
