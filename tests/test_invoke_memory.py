@@ -42,8 +42,9 @@ def test_references_are_balanced(release, n):
 
 
 def test_no_memory_is_leaked():
-    executable = adder(2000)
-    x = ConcreteArray(np.ones(2000))
+    n = blocks.LARGE // 8 - 1  # NumPy's memory, which is traced
+    executable = adder(n)
+    x = ConcreteArray(np.ones(n))
 
     def work(rounds):
         for _ in range(rounds):
@@ -61,7 +62,7 @@ def test_no_memory_is_leaked():
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert grown < 16 * 2000
+    assert grown < 16 * n
 
 
 def test_results_live_and_die_like_others():
@@ -105,6 +106,22 @@ def test_blocks_of_large_results_are_used_again():
     assert size == count * (8 << 17)
     invoke.release_memory()
     assert wrap.held() == (0, 0)
+
+
+def test_small_blocks_do_not_push_out_costly_ones():
+    invoke.release_memory()
+    small, large = adder(blocks.LARGE // 8), adder(blocks.COSTLY // 8)
+    x, y = np.ones(blocks.LARGE // 8), np.ones(blocks.COSTLY // 8)
+    for n in 3, blocks.SLOTS + 3:  # the second time, all but the costly ones' slots are taken
+        outs = [large.fast([y, y]) for _ in range(3)]
+        del outs
+        outs = [small.fast([x, x]) for _ in range(n)]
+        assert all(o[0]._value.ctypes.data % 64 == 0 for o in outs)
+        del outs
+        count, size = native.get().held()
+        assert size == 3 * blocks.COSTLY + (count - 3) * blocks.LARGE
+    assert count == blocks.SLOTS
+    invoke.release_memory()
 
 
 def test_waiting_blocks_are_bounded():

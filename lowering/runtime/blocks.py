@@ -1,15 +1,17 @@
-"""Memory for large outputs and for workspaces, as LLVM IR: freed blocks wait for their next use.
+"""Memory for outputs and for workspaces, as LLVM IR: freed blocks wait for their next use.
 
-glibc gives large blocks back to the system, and the next call would pay for each page again. All of
-this runs while the GIL is held.
+glibc gives large blocks back to the system, and the next call would pay for each page again. Smaller
+ones are aligned to lines of the cache, as NumPy's are not: vectors that cross them are stored in twice
+the time. All of this runs while the GIL is held.
 """
 
 from .irtext import NULL, Function, Module, Value, i32, i64
 from .layout import ALIGNMENT
 
-LARGE = 1 << 17  # outputs of so many bytes live in blocks that are kept for the next call
+LARGE = 1 << 13  # outputs of so many bytes live in blocks that are kept for the next call
+COSTLY = 1 << 17  # blocks of so many bytes are kept rather than those that have waited longest
 SLOTS = 64  # blocks that may wait for their next use
-PAGE = 4096
+STEP = 1 << 10  # bytes by which sizes of blocks differ at least
 HUGE = 1 << 22  # blocks of so many bytes ask the system for huge pages
 
 
@@ -24,14 +26,14 @@ def define(module: Module) -> None:
 
 
 def _rounded(f: Function, size: Value) -> Value:
-    """Bytes of the block for a size: one of eight sizes an octave, of whole pages.
+    """Bytes of the block for a size: one of eight sizes an octave.
 
     A block has the same size when it is given back as when it was taken, whoever has it meanwhile;
     or blocks would shrink by each use, and a program of two sizes would touch new pages at each call.
     """
     zeros = f.call("llvm.ctlz.i64", "i64", f.sub(size, 1), Value("i1", "false"))
     step = f.binary("lshr", i64(1 << 60), zeros)  # an eighth of the power of two below
-    step = f.choose(f.compare("ugt", step, PAGE), step, i64(PAGE))
+    step = f.choose(f.compare("ugt", step, STEP), step, i64(STEP))
     return f.binary("and", f.sub(f.add(size, step), 1), f.sub(i64(0), step))
 
 
@@ -78,12 +80,14 @@ def _take(module: Module) -> None:
 
 
 def _give(module: Module) -> None:
-    """Keep a block for the next call; the oldest go as long as there is no room for it."""
+    """Keep a block for the next call; the oldest go as long as there is no room for a costly one."""
     with Function(module, "give", "void", "ptr", "i64") as f:
         held, blocks = f.object("fnx_held"), f.object("blocks")
         block, size = f.args[0], _rounded(f, f.args[1])
         limit = f.load(f.object("fnx_limit"))
-        with f.when(f.compare("sgt", size, limit), likely=False):
+        many = f.compare("sge", f.load(held), SLOTS)
+        unwanted = f.both(many, f.compare("slt", size, COSTLY))
+        with f.when(f.either(unwanted, f.compare("sgt", size, limit)), likely=False):
             f.call("free", "void", block)
             f.ret()
         with f.forever() as fits:

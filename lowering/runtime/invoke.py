@@ -22,7 +22,7 @@ from . import host, layout, library, native
 CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 FAR = 1 << 62  # bytes that no machine has, so that sums of sizes fit in 64 bits
-_LONG = 1 << 15  # programs on more bytes than this run without the GIL
+_LONG = 1 << 17  # programs on more bytes than this run without the GIL
 _SCALARS = {"float64": layout.FLOAT64, "float32": layout.FLOAT32, "int64": layout.INT64}
 _SCALARS |= {"int32": layout.INT32, "bool": layout.BOOL}
 _NUMBERS = (bool, int, float, complex)
