@@ -254,3 +254,18 @@ def test_axes_of_gathers_and_scatters_must_exist(dims):
         lax.gather(x, i, lax.GatherDimensionNumbers(*dims), (1, 3))
     with pytest.raises(TypeError):
         lax.scatter(x, i, jnp.ones((2, 3)), lax.ScatterDimensionNumbers(*dims))
+
+
+@pytest.mark.parametrize("index", [0, 1, None])
+def test_results_of_branches_are_weak_where_those_of_the_first_one_are(index):
+    weak, strong = jnp.where(jnp.ones(()) > 0.0, 1, -1), jnp.ones((), int)
+
+    def chosen(*branches):
+        run = lambda k: lax.switch(k, [lambda b=b: b for b in branches])
+        out = fnx.jit(run)(1) if index is None else run(jnp.asarray(index))
+        return out.weak_type
+
+    assert chosen(weak, strong, weak) and chosen(weak, weak)
+    assert not chosen(strong, weak) and not chosen(strong, strong)
+    assert lax.cond(weak > 0, lambda: strong, lambda: weak).weak_type  # the False one comes first
+    assert not lax.cond(weak > 0, lambda: weak, lambda: strong).weak_type

@@ -10,6 +10,7 @@ from fnx.api import flatten_arrays, name_of
 from fnx.control_flow.bodies import Traced, trace_body
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.aval import ShapedArray
 from fnx.core.errors import (
     InvalidValue,
     TypeMismatch,
@@ -129,7 +130,11 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
 def _branch_types(
     made: Sequence[Traced], funs: Sequence[Callable], what: str
 ) -> list[tuple[np.dtype, bool]]:
-    """Dtypes of results, and whether they are weak; weak ones give way. Raises unless branches agree."""
+    """Dtypes of results, and whether they are weak. Raises unless branches agree.
+
+    Weak ones give way to others. Of one dtype, results are weak where those of the first branch (of cond:
+    the one for False) are, as in JAX.
+    """
     pairs = list(zip(made, funs))
     if what == "cond":  # true first, as the user wrote them
         pairs.reverse()
@@ -146,8 +151,14 @@ def _branch_types(
                     f"{names} return {a.str_short()} and {b.str_short()}; expected equal shapes and "
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
                 )
-    columns = zip(*[m.out_avals for m in made])  # one per result
-    return [dtypes.promote(tuple([(a.dtype, a.weak_type) for a in column])) for column in columns]
+    return [_joint_type(column) for column in zip(*[m.out_avals for m in made])]
+
+
+def _joint_type(avals: Sequence[ShapedArray]) -> tuple[np.dtype, bool]:
+    """The type of a result, of what each branch returns."""
+    if all(a.dtype == avals[0].dtype for a in avals):
+        return avals[0].dtype, avals[0].weak_type
+    return dtypes.promote(tuple([(a.dtype, a.weak_type) for a in avals]))
 
 
 @made_once
