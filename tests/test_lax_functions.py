@@ -265,7 +265,9 @@ def test_results_of_branches_are_weak_where_those_of_the_first_one_are(index):
         out = fnx.jit(run)(1) if index is None else run(jnp.asarray(index))
         return out.weak_type
 
-    assert chosen(weak, strong, weak) and chosen(weak, weak)
-    assert not chosen(strong, weak) and not chosen(strong, strong)
+    assert chosen(weak, strong, weak)
+    assert chosen(weak, weak)
+    assert not chosen(strong, weak)
+    assert not chosen(strong, strong)
     assert lax.cond(weak > 0, lambda: strong, lambda: weak).weak_type  # the False one comes first
     assert not lax.cond(weak > 0, lambda: weak, lambda: strong).weak_type
