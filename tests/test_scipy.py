@@ -198,6 +198,26 @@ def test_distributions(name, function):
             check(ours(x, *parameters, loc=0.1, scale=1.3), expected)
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", [*CONTINUOUS, *DISCRETE])
+def test_distributions_at_nan_are_nan(name, wrap):
+    module = getattr(fnx.scipy.stats, name)
+    for function in FUNCTIONS:
+        if hasattr(module, function):
+            f = lambda x, function=function: getattr(module, function)(
+                x, *(CONTINUOUS | DISCRETE)[name]
+            )
+            assert np.isnan(wrap(f)(np.nan)), function
+
+
+def test_distributions_of_vectors_at_nan_and_at_their_corners():
+    x = np.array([0.5, np.nan])
+    assert np.isnan(fnx.scipy.stats.dirichlet.logpdf(x, jnp.ones(2)))
+    assert np.isnan(fnx.scipy.stats.multinomial.logpmf(x, 1, jnp.ones(2) / 2))
+    corner = fnx.scipy.stats.dirichlet.logpdf(jnp.ones((1, 3)), jnp.array([2.0]))
+    np.testing.assert_array_equal(corner, np.zeros(3))
+
+
 def test_every_distribution_has_a_density():
     for name in CONTINUOUS:
         assert hasattr(getattr(fnx.scipy.stats, name), "logpdf"), name

@@ -16,7 +16,7 @@ def logpmf(k, p, loc=0):
     k, p, loc = floats("bernoulli.logpmf", k, p, loc)
     x = k - loc
     found = special.xlogy(x, p) + special.xlog1py(1 - x, -p)
-    return inside(u.logical_or(x == 0, x == 1), found)
+    return inside(u.logical_or(x == 0, x == 1), found, x)
 
 
 def pmf(k, p, loc=0):

@@ -16,7 +16,7 @@ def logpdf(x, a, b, loc=0, scale=1):
     x, a, b, loc, scale = floats("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
     body = special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y)
-    found = inside(u.logical_and(y >= 0, y <= 1), body - special.betaln(a, b) - u.log(scale))
+    found = inside(u.logical_and(y >= 0, y <= 1), body - special.betaln(a, b) - u.log(scale), y)
     return u.where3(u.logical_and(u.logical_and(a > 0, b > 0), scale > 0), found, math.nan)
 
 

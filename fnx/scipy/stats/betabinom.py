@@ -17,7 +17,7 @@ def logpmf(k, n, a, b, loc=0):
     y = u.floor(k) - loc
     ways = -u.log1p(n) - special.betaln(n - y + 1, y + 1)
     found = ways + special.betaln(y + a, n - y + b) - special.betaln(a, b)
-    found = inside(u.logical_and(y >= 0, y <= n), found)
+    found = inside(u.logical_and(y >= 0, y <= n), found, y)
     return u.where3(u.logical_and(n >= 0, u.logical_and(a > 0, b > 0)), found, math.nan)
 
 

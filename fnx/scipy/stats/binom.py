@@ -15,7 +15,7 @@ def logpmf(k, n, p, loc=0):
     y = k - loc
     ways = special.gammaln(n + 1) - (special.gammaln(y + 1) + special.gammaln(n - y + 1))
     found = ways + special.xlogy(y, p) + special.xlog1py(n - y, -p)
-    return inside(u.logical_and(y >= 0, y <= n), found)
+    return inside(u.logical_and(y >= 0, y <= n), found, y)
 
 
 def pmf(k, n, p, loc=0):

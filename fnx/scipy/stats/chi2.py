@@ -16,7 +16,7 @@ def logpdf(x, df, loc=0, scale=1):
     x, df, loc, scale = floats("chi2.logpdf", x, df, loc, scale)
     y, half = (x - loc) / scale, df / 2
     norm = half * math.log(2) + special.gammaln(half) + u.log(scale)
-    return inside(x >= loc, special.xlogy(half - 1, y) - y / 2 - norm)
+    return inside(x >= loc, special.xlogy(half - 1, y) - y / 2 - norm, x)
 
 
 def pdf(x, df, loc=0, scale=1):

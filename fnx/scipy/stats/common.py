@@ -17,9 +17,9 @@ def floats(name: str, *xs: Any) -> list[Array]:
     return [x if not x.weak_type else ConvertElementType(x.dtype, False)(x) for x in arrays]
 
 
-def inside(mask: Array, log_density: Array) -> Array:
-    """The logarithm of a density within its support, -inf outside."""
-    return u.where3(mask, log_density, -math.inf)
+def inside(mask: Array, log_density: Array, x: Array) -> Array:
+    """The logarithm of a density at x within its support, -inf outside, nan at nan."""
+    return u.where3(mask, log_density, u.where3(u.isnan(x), math.nan, -math.inf))
 
 
 def log1mexp(x: Array) -> Array:

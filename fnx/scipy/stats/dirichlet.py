@@ -29,9 +29,9 @@ def logpdf(x, alpha):
     norm = reduce.sum(special.gammaln(alpha)) - special.gammaln(reduce.sum(alpha))
     wide = alpha.reshape(-1, *(1,) * (x.ndim - 1))
     found = reduce.sum(special.xlogy(wide - 1, x), axis=0) - norm
-    inner = u.logical_and(x > 0, x < 1)
-    sums = u.abs(reduce.sum(x, axis=0) - 1) < 1e-6
-    return inside(u.logical_and(reduce.all(inner, axis=0), sums), found)
+    total = reduce.sum(x, axis=0)
+    sums = u.abs(total - 1) < 1e-6
+    return inside(u.logical_and(reduce.all(x > 0, axis=0), sums), found, total)
 
 
 def pdf(x, alpha):

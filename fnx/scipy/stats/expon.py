@@ -13,7 +13,7 @@ def logpdf(x, loc=0, scale=1):
     Array([-1., -2.], dtype=float64)
     """
     x, loc, scale = floats("expon.logpdf", x, loc, scale)
-    return inside(x >= loc, -(x - loc) / scale - u.log(scale))
+    return inside(x >= loc, -(x - loc) / scale - u.log(scale), x)
 
 
 def pdf(x, loc=0, scale=1):
@@ -43,7 +43,7 @@ def logcdf(x, loc=0, scale=1):
     """
     x, loc, scale = floats("expon.logcdf", x, loc, scale)
     inner = x > loc
-    return inside(inner, log1mexp(u.where3(inner, (loc - x) / scale, -1.0)))
+    return inside(inner, log1mexp(u.where3(inner, (loc - x) / scale, -1.0)), x)
 
 
 def sf(x, loc=0, scale=1):

@@ -14,7 +14,7 @@ def logpdf(x, a, loc=0, scale=1):
     x, a, loc, scale = floats("gamma.logpdf", x, a, loc, scale)
     inner = x >= loc
     y = u.where3(inner, (x - loc) / scale, 1.0)
-    return inside(inner, special.xlogy(a - 1, y) - y - (special.gammaln(a) + u.log(scale)))
+    return inside(inner, special.xlogy(a - 1, y) - y - (special.gammaln(a) + u.log(scale)), x)
 
 
 def pdf(x, a, loc=0, scale=1):

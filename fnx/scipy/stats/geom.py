@@ -13,7 +13,7 @@ def logpmf(k, p, loc=0):
     """
     k, p, loc = floats("geom.logpmf", k, p, loc)
     x = k - loc
-    return inside(x > 0, special.xlog1py(x - 1, -p) + u.log(p))
+    return inside(x > 0, special.xlog1py(x - 1, -p) + u.log(p), x)
 
 
 def pmf(k, p, loc=0):

@@ -14,7 +14,7 @@ def logpdf(x, loc=0, scale=1):
     """
     x, loc, scale = floats("gumbel_l.logpdf", x, loc, scale)
     z = (x - loc) / scale
-    return inside(scale > 0, z - u.exp(z) - u.log(scale))
+    return inside(scale > 0, z - u.exp(z) - u.log(scale), x)
 
 
 def pdf(x, loc=0, scale=1):
@@ -71,4 +71,4 @@ def logsf(x, loc=0, scale=1):
     Array([-1.], dtype=float64)
     """
     x, loc, scale = floats("gumbel_l.logsf", x, loc, scale)
-    return inside(scale > 0, -u.exp((x - loc) / scale))
+    return inside(scale > 0, -u.exp((x - loc) / scale), x)

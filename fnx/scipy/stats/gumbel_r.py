@@ -14,7 +14,7 @@ def logpdf(x, loc=0, scale=1):
     """
     x, loc, scale = floats("gumbel_r.logpdf", x, loc, scale)
     z = (x - loc) / scale
-    return inside(scale > 0, -(z + u.exp(-z)) - u.log(scale))
+    return inside(scale > 0, -(z + u.exp(-z)) - u.log(scale), x)
 
 
 def pdf(x, loc=0, scale=1):
@@ -33,7 +33,7 @@ def logcdf(x, loc=0, scale=1):
     Array([-1.], dtype=float64)
     """
     x, loc, scale = floats("gumbel_r.logcdf", x, loc, scale)
-    return inside(scale > 0, -u.exp((loc - x) / scale))
+    return inside(scale > 0, -u.exp((loc - x) / scale), x)
 
 
 def cdf(x, loc=0, scale=1):

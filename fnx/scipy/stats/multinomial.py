@@ -18,7 +18,8 @@ def logpmf(x, n, p):
     found = special.gammaln(n + 1) + reduce.sum(
         special.xlogy(x, p) - special.gammaln(x + 1), axis=-1
     )
-    return inside(u.equal(reduce.sum(x, axis=-1), n), found)
+    total = reduce.sum(x, axis=-1)
+    return inside(u.equal(total, n), found, total)
 
 
 def pmf(x, n, p):

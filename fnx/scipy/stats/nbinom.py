@@ -14,7 +14,7 @@ def logpmf(k, n, p, loc=0):
     k, n, p, loc = floats("nbinom.logpmf", k, n, p, loc)
     y = k - loc
     ways = special.gammaln(n + y) - special.gammaln(n) - special.gammaln(y + 1)
-    return inside(y >= 0, ways + special.xlogy(n, p) + special.xlog1py(y, -p))
+    return inside(y >= 0, ways + special.xlogy(n, p) + special.xlog1py(y, -p), y)
 
 
 def pmf(k, n, p, loc=0):

@@ -15,7 +15,7 @@ def logpdf(x, b, loc=0, scale=1):
     x, b, loc, scale = floats("pareto.logpdf", x, b, loc, scale)
     inner = x >= loc + scale
     y = u.where3(inner, (x - loc) / scale, 1.0)
-    return inside(inner, u.log(b / scale) - (b + 1) * u.log(y))
+    return inside(inner, u.log(b / scale) - (b + 1) * u.log(y), x)
 
 
 def pdf(x, b, loc=0, scale=1):
@@ -61,8 +61,8 @@ def logsf(x, b, loc=0, scale=1):
     Array([-0.69314718, -1.38629436], dtype=float64)
     """
     x, b, loc, scale = floats("pareto.logsf", x, b, loc, scale)
-    inner = x >= loc + scale
-    return u.where3(inner, -b * u.log(u.where3(inner, (x - loc) / scale, 1.0)), 0.0)
+    outside = x < loc + scale
+    return u.where3(outside, 0.0, -b * u.log(u.where3(outside, 1.0, (x - loc) / scale)))
 
 
 def ppf(q, b, loc=0, scale=1):

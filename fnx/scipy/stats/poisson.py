@@ -19,7 +19,7 @@ def logpmf(k, mu, loc=0):
     k, mu, loc = floats("poisson.logpmf", k, mu, loc)
     x = k - loc
     found = special.xlogy(x, mu) - special.gammaln(x + 1) - mu
-    return inside(u.logical_and(x >= 0, u.round(k) == k), found)
+    return inside(u.logical_and(x >= 0, u.round(k) == k), found, x)
 
 
 def pmf(k, mu, loc=0):

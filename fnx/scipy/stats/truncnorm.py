@@ -35,7 +35,7 @@ def logpdf(x, a, b, loc=0, scale=1):
     """
     y, a, b, scale = _standard("truncnorm.logpdf", x, a, b, loc, scale)
     found = norm.logpdf(y) - u.log(scale) - _log_mass(a, b)
-    found = inside(u.logical_and(y >= a, y <= b), found)
+    found = inside(u.logical_and(y >= a, y <= b), found, y)
     return u.where3(a >= b, math.nan, found)
 
 
@@ -61,7 +61,7 @@ def logcdf(x, a, b, loc=0, scale=1):
     above = log1mexp(_log_mass(safe, b) - _log_mass(a, b))
     found = u.where3(below > -0.1, above, below)  # near 0 the other side is exact
     found = u.where3(inner, found, u.where3(y <= a, -math.inf, 0.0))
-    return u.where3(a >= b, math.nan, found)
+    return u.where3(u.logical_or(a >= b, u.isnan(y)), math.nan, found)
 
 
 def cdf(x, a, b, loc=0, scale=1):

@@ -13,7 +13,7 @@ def logpdf(x, loc=0, scale=1):
     Array([-0.69314718,        -inf], dtype=float64)
     """
     x, loc, scale = floats("uniform.logpdf", x, loc, scale)
-    return inside(u.logical_and(x >= loc, x <= loc + scale), -u.log(scale))
+    return inside(u.logical_and(x >= loc, x <= loc + scale), -u.log(scale), x)
 
 
 def pdf(x, loc=0, scale=1):

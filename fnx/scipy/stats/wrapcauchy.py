@@ -15,7 +15,7 @@ def logpdf(x, c):
     x, c = floats("wrapcauchy.logpdf", x, c)
     found = u.log1p(-u.square(c)) - math.log(2 * math.pi)
     found = found - u.log1p(u.square(c) - 2 * c * u.cos(x))
-    found = inside(u.logical_and(x >= 0, x <= 2 * math.pi), found)
+    found = inside(u.logical_and(x >= 0, x <= 2 * math.pi), found, x)
     return u.where3(u.logical_and(c > 0, c < 1), found, math.nan)
 
 
