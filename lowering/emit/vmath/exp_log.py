@@ -83,8 +83,9 @@ def exp_reduce(x: V) -> tuple[V, V, V]:
 
 def exp_unscaled(x: V) -> tuple[V, V]:
     """e**x as y 2**k, y near 1; x within EXP_RANGE."""
-    k, r, lo = exp_reduce(x)
-    r = r + lo
+    n, k = nearest(x, LOG2_E[0])
+    hi, lo = parts(*LN2, x.dtype)
+    r = fma(-n, lo, fma(-n, hi, x))
     return 1.0 + fma(r * r, estrin(r, C["EXP", x.dtype]), r), k
 
 
@@ -129,8 +130,16 @@ def logistic(x: V) -> V:
 # --- logarithms --------------------------------------------------------------------------------
 
 
-def split_exponent(x: V) -> tuple[V, V, V]:
-    """x = 2**k m, m in [sqrt(1/2), sqrt(2)): k as float, m, k shifted to the exponent's place."""
+def shift(dtype: str) -> int:
+    """By how many powers of two a denormal number is made a normal one."""
+    return FORMAT[dtype].fraction + 2
+
+
+def split_exponent(x: V, small: V | None = None) -> tuple[V, V, V]:
+    """x = 2**k m, m in [sqrt(1/2), sqrt(2)): k as float, m, k shifted to the exponent's place.
+
+    Of those that are `small` x is 2**shift times as large, which is taken from the k that is a float.
+    """
     f = FORMAT[x.dtype]
     root = pattern(math.sqrt(0.5), x.dtype)
     i = bits(x) + (pattern(1.0, x.dtype) - root)
@@ -138,44 +147,49 @@ def split_exponent(x: V) -> tuple[V, V, V]:
     # biased exponents are small positive integers: put under the exponent of 2**fraction,
     # they are converted by a subtraction (AVX2 cannot convert 64-bit integers)
     base = 2.0**f.fraction
-    k = from_bits((i >> f.fraction) | pattern(base, x.dtype)) - (base + f.bias)
+    zero = constant(base + f.bias, x)
+    if small is not None:
+        zero = where(small, base + f.bias + shift(x.dtype), zero)
+    k = from_bits((i >> f.fraction) | pattern(base, x.dtype)) - zero
     return k, m, i & (-1 << f.fraction)
 
 
 def log_reduce(x: V) -> tuple[V, V]:
     """x = 2**k (1 + f) for positive finite x, denormals included."""
-    fmt = FORMAT[x.dtype]
-    shift = fmt.fraction + 2
-    small = x < fmt.tiny
-    k, m, _ = split_exponent(where(small, x * 2.0**shift, x))
-    return where(small, k - float(shift), k), m - 1.0
+    small = x < FORMAT[x.dtype].tiny
+    k, m, _ = split_exponent(where(small, x * 2.0 ** shift(x.dtype), x), small)
+    return k, m - 1.0
+
+
+def log1p_tail(f: V, half: V) -> V:
+    """log(1 + f) - f + f**2 / 2, for 1 + f in [sqrt(1/2), sqrt(2)]; `half` is f**2 / 2."""
+    if f.dtype == "float32":
+        return (f * f) * f * estrin(f, C["LOG1P", f.dtype])
+    s = f / (2.0 + f)
+    z = s * s
+    return s * fma(z, estrin(z, C["LOG", f.dtype]), half)
 
 
 def log1p_pair(f: V) -> Pair:
     """log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2)], the low part not normalised."""
     half = two_product(f * 0.5, f)
-    if f.dtype == "float32":
-        tail = (f * f) * f * estrin(f, C["LOG1P", f.dtype])
-    else:
-        s = f / (2.0 + f)
-        z = s * s
-        tail = s * fma(z, estrin(z, C["LOG", f.dtype]), half.hi)
     y = fast_two_sum(f, -half.hi)
-    return Pair(y.hi, y.lo - half.lo + tail)
+    return Pair(y.hi, y.lo - half.lo + log1p_tail(f, half.hi))
 
 
 def log_special(x: V, y: V) -> V:
     """y = log(x), corrected for all that is not positive and finite."""
-    outside = where(x.eq(0.0), constant(-math.inf, x), math.nan)
-    return where(x > 0.0, where(x < math.inf, y, x), outside)
+    y = where(bits(x) < 0, math.nan, where(x < math.inf, y, x))
+    return where(x.eq(0.0), -math.inf, y)
 
 
 @function("log")
 def log(x: V) -> V:
     k, f = log_reduce(x)
     hi, lo = parts(*LN2, x.dtype)
-    y = log1p_pair(f)
-    return log_special(x, k * hi + (y.hi + fma(k, lo, y.lo)))
+    m = 0.5 * f
+    rest = fma(-m, f, fma(k, lo, log1p_tail(f, m * f)))
+    return log_special(x, fma(k, hi, f + rest))
 
 
 def log_pair(k: V, y: Pair) -> Pair:
