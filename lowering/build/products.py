@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .builder import Builder
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
+_PAGE = 4096  # bytes: rows that are whole pages apart meet in the first cache,
+_WAYS = 6  # of which so many stay there
 _LONG = 4  # tiles along an axis from which on one more costs little
 _CHAINS = 4  # rows from which on sums need not wait for each other
 
@@ -177,7 +179,8 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     rest = tuple(a for a in outer if a is not lane)
     # A quarter of the registers is for what is read.
     room = 3 * processor.vector_registers() // 4 // -(-lanes // width)
-    tile = _tile(rest, lane, min(room, _ROWS))
+    page = _PAGE // itemsize(dtype)
+    tile = _tile(rest, lane, min(room, _ROWS), page)
     rows = prod(n for _, n in tile)
     pieces = 1 if packs else max(1, min(_CHAINS, room) // rows)
     if lane.size < _LONG * pieces * lanes:  # the last tile would repeat much of the one before
@@ -205,7 +208,7 @@ def _lanes(n: int, width: int, packs: bool) -> int:
     return power if power == n or not packs else 2 * power
 
 
-def _tile(rest: tuple[Axis, ...], lane: Axis, room: int) -> tuple[tuple[Axis, int], ...]:
+def _tile(rest: tuple[Axis, ...], lane: Axis, room: int, page: int) -> tuple[tuple[Axis, int], ...]:
     """Steps along one or two axes, best along which the vector that is loaded stays the same."""
 
     def reuses(a: Axis) -> bool:
@@ -215,7 +218,8 @@ def _tile(rest: tuple[Axis, ...], lane: Axis, room: int) -> tuple[tuple[Axis, in
     for a in sorted(rest, key=lambda a: (reuses(a), a.size), reverse=True):
         if room < 2 or len(found) == 2 or not reuses(a):
             break
-        steps = _steps(a.size, room)
+        meets = any(n and n % page == 0 for n in (a.left, a.right))
+        steps = _steps(a.size, min(room, _WAYS) if meets else room)
         if steps > 1:
             found.append((a, steps))
             room //= steps
