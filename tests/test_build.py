@@ -245,6 +245,18 @@ def test_reductions_of_one_array_are_one_pass_whatever_stands_between_them(axis)
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+def test_what_is_summed_is_not_stored_for_a_product_between():
+    def f(x):
+        y = jnp.sin(x)
+        z = jnp.exp(y)
+        return y.T @ y, jnp.sum(-z, axis=0), jnp.max(z, axis=0)
+
+    x = np.linspace(0.0, 1.0, 5000 * 40).reshape(5000, 40)
+    assert program(f, x).workspace < 1.5 * x.nbytes
+    for got, want in zip(fnx.jit(f)(x), f(jnp.asarray(x)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 def test_arithmetic_that_is_written_as_calls_is_optimised():
     """A function is left as it is only if it calls others; minima are calls of LLVM's own."""
 

@@ -1,7 +1,8 @@
 """Reductions of one array follow one another, so that a nest makes them in one pass.
 
 Between the mean of an array and its maximum may stand the mean of squares, which waits for the first:
-then the array would be read three times, not twice.
+then the array would be read three times, not twice. And where a product stands between an array and its
+sum, the array would be stored for it.
 """
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
@@ -16,9 +17,12 @@ _FEW = 8  # equations that go with a reduction: elementwise, and spreading what 
 
 
 def reductions(jaxpr: Jaxpr) -> Jaxpr:
-    """The jaxpr with reductions moved up to earlier ones over the same axes of the same values."""
+    """The jaxpr with reductions moved up to earlier ones over the same axes of the same values.
+
+    Those of values that were just computed come before a product that follows.
+    """
     waiting = [e for e in jaxpr.eqns if _is_reduction(e)]
-    if len(waiting) < 2:
+    if not waiting:
         return jaxpr
     maker = {v: e for e in jaxpr.eqns for v in e.outs}
     done: set[int] = set()
@@ -31,6 +35,13 @@ def reductions(jaxpr: Jaxpr) -> Jaxpr:
     for eqn in jaxpr.eqns:
         if id(eqn) in done:
             continue
+        if eqn.prim.name == "dot_general":  # which may be a call, before which all is stored
+            fresh = {v for e in order[-_FEW:] for v in e.outs}
+            for other in [e for e in waiting if id(e) not in done][:_FEW]:
+                needed = _needed(other, maker, done, set(eqn.outs)) or []
+                if not fresh.isdisjoint(a for e in needed for a in e.inputs if type(a) is Var):
+                    for e in needed:
+                        place(e)
         place(eqn)
         if not _is_reduction(eqn):
             continue
