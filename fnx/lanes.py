@@ -103,8 +103,8 @@ def map_lanes(
     given, treedef = tree_util.tree_flatten((args, kwargs))
     axes = flatten_axes(in_axes, args, f"{what} in_axes")
     axes += [0] * (len(given) - len(axes))
-    # Whatever is not mapped may be no array: a function, a setting.
-    mapped = [k is not None or is_array_like(x) for x, k in zip(given, axes)]
+    # What is not mapped is handed on as it is: a number that Python branches on, a function, a setting.
+    mapped = [k is not None or (what == "pmap" and is_array_like(x)) for x, k in zip(given, axes)]
     leaves, _ = flatten_arrays(
         [x for x, m in zip(given, mapped) if m], f"arguments of a function under {what}"
     )

@@ -320,3 +320,18 @@ def test_threads_share_lanes():
         check(fnx.jit(fnx.vmap(branches))(xs), expected)
     finally:
         fnx.set_num_threads(before)
+
+
+def test_what_is_not_mapped_is_handed_on_as_it_is():
+    seen = []
+
+    def f(x, options, scale, table):
+        seen.append((type(options["square"]), type(scale), type(table)))
+        return table @ (x * x if options["square"] else x) * scale
+
+    table = np.arange(6.0).reshape(2, 3)
+    lanes = fnx.vmap(f, in_axes=(0, None, None, None))
+    for run in (lanes, lambda x, *rest: fnx.jit(lambda x: lanes(x, *rest))(x)):
+        out = run(np.ones((4, 3)), {"square": True}, 2, table)
+        np.testing.assert_array_equal(out, np.tile(2 * table.sum(1), (4, 1)))
+    assert set(seen) == {(bool, int, np.ndarray)}
