@@ -14,9 +14,8 @@ from fnx.ops.join import Concatenate
 
 from .rewrite import bind_into
 
-_PIECES = (
-    4  # at most, of which one is most of the array: others are blocks, each with work of its own
-)
+# At most, of which one is most of the array: others are blocks, each with work of its own.
+_PIECES = 4
 
 
 def whole_sums(jaxpr: Jaxpr) -> Jaxpr:
@@ -64,12 +63,15 @@ def _tilings(chain: Sequence[Eqn]) -> list[list[Eqn]]:
 def _tiling(starts: dict[int, list[Eqn]], axis: int, n: int) -> list[Eqn] | None:
     """Pieces along an axis from its start to its end; None if there is a gap wherever one looks."""
     ways: list[list[Eqn]] = [[]]
+    tried = set()
     while ways:
         way = ways.pop()
         at = _box(way[-1])[1][axis] if way else 0
         if at == n:
             return way
-        ways += [[*way, e] for e in starts.get(at, ()) if 0 < _length(e, axis) < n]
+        if at not in tried:
+            tried.add(at)
+            ways += [[*way, e] for e in starts.get(at, ()) if 0 < _length(e, axis) < n]
     return None
 
 

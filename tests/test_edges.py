@@ -326,3 +326,20 @@ def test_an_array_updated_and_read_elsewhere_in_one_sum(read, made):
     np.testing.assert_allclose(fnx.jit(lambda u: step(jnp, u))(u), step(np, u), rtol=1e-13)
     found = fnx.jit(lambda u: lax.fori_loop(0, 3, lambda _, u: step(jnp, u), u))(u)
     np.testing.assert_allclose(found, step(np, step(np, step(np, u))), rtol=1e-12)
+
+
+def test_additions_to_boxes_that_overlap():
+    """Of many there are more ways through than can be tried, none of which reaches the end."""
+    n = 60
+
+    def fn(x, y):
+        for k in range(n - 1):
+            x = x.at[k : k + 1].add(y[k]).at[k : k + 2].add(y[k + 1])
+        return x
+
+    x, y = np.random.default_rng(8).normal(size=(2, n + 1))
+    wanted = x.copy()
+    for k in range(n - 1):
+        wanted[k] += y[k]
+        wanted[k : k + 2] += y[k + 1]
+    np.testing.assert_allclose(fnx.jit(fn)(x, y), wanted, rtol=1e-13, atol=1e-13)

@@ -149,7 +149,9 @@ def test_accumulators_fit_in_registers_with_what_they_are_made_of(channels, dtyp
     rows = [b for b in written if b.space == "stack"]
     held = sum(b.size for b in rows) * 8 * np.dtype(dtype).itemsize
     room = processor.vector_bits() * processor.vector_registers()
-    enough = 8 * processor.vector_bits()  # sums under way, so that two units need not wait for theirs
+    enough = (
+        8 * processor.vector_bits()
+    )  # sums under way, so that two units need not wait for theirs
     assert len(rows) > 1
     assert min(room / 3, enough) <= held <= 3 * room / 4
 

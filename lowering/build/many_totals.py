@@ -62,9 +62,7 @@ class Strips:
         self.length = min(length, rounds.count)
         bits = 8 * max([itemsize(a.dtype) for a in rounds.carries])
         self.lanes = max(1, processor.vector_bits() // bits)
-        self.count = -(
-            -rounds.count // max(self.length, 1)
-        )  # strips, of which the last may overlap
+        self.count = -(-rounds.count // max(self.length, 1))  # the last strip may overlap
 
     def _grouped(self, order: Sequence[int]) -> list[list[int]]:
         """As many carries as there are registers for, each sum of a factor with the first that needs it."""

@@ -13,9 +13,8 @@ from . import expand, vector_names
 from . import llvm_types as lt
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
-_SIDE_BY_SIDE = (
-    4  # numbers carried around a loop up to which LLVM may make several rounds side by side
-)
+# Numbers carried around a loop up to which LLVM may make several rounds side by side.
+_SIDE_BY_SIDE = 4
 
 
 @dataclass(eq=False)
