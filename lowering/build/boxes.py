@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import buffers_read
+from fnx.lowering.ir.expressions import buffers_read, depends_on
 from fnx.lowering.ir.kernel import Buffer
 
 from . import fuse
@@ -143,10 +143,18 @@ def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | Non
         at = [scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)]
         if place.buffer in buffers_read([builder.evaluated(lambda v=value, at=at: v(*at))]):
             return None
-    handle.state = origin.state  # so that it does not count as one more reader
-    builder.save_readers(place.buffer, now=True)  # a sum with the result may read the origin
+    builder.flush_all()
+    result = scalar.var(handle.dtype)
+    handle.state = Pull(lambda *index: result, 0)
+    # Whatever the equation at work reads beside the result, if it is this that it reads, may be of the
+    # origin. A sum of both cannot be computed before the one is there, nor after the other is gone.
+    now = builder.scope.position in handle.consumers
+    readers = builder.readers(place.buffer, now)
+    lost = depends_on([builder.element(h) for h in readers], [result])
+    if not lost:
+        builder.save_readers(place.buffer, now)
     handle.state = state
-    return place
+    return None if lost else place
 
 
 def _split_last(boxes: list[Box], lo: Shape, hi: Shape) -> list[tuple[Shape, Shape]]:

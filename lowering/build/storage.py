@@ -1,6 +1,6 @@
 """Where values are while a program is built: registers, memory, open groups; and how they move."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from fnx.core import scalar
@@ -436,10 +436,14 @@ class Storage:
         self.flush_all()
         return list(inputs)
 
+    def element(self, h: Handle) -> Expr:
+        """An element of a value, as what reads it finds it."""
+        index = tuple(scalar.var("int64") for _ in h.shape)
+        return self.evaluated(lambda: h(*index))
+
     def sources(self, h: Handle) -> frozenset[Buffer]:
         """The buffers that are read where an element of a value is."""
-        index = tuple(scalar.var("int64") for _ in h.shape)
-        return buffers_read([self.evaluated(lambda: h(*index))])
+        return buffers_read([self.element(h)])
 
     def adopt(self, out: Handle, made: Handle) -> None:
         """Take the result of a region as the value of an equation's output."""
@@ -473,11 +477,16 @@ class Storage:
         `now`: what the equation at work reads, too.
         """
         self.flush_all()
+        for handle in self.readers(buffer, now):
+            self.store(handle)
+        self.flush_all()
+
+    def readers(self, buffer: Buffer, now: bool) -> Iterator[Handle]:
+        """The values that are still to be computed from elements of a buffer."""
         scope: Scope | None = self.scope
         while scope is not None:
             for handle in list(scope.waiting()):
                 waits = handle.last_use > scope.position or now and scope is self.scope
                 if waits and isinstance(handle.state, Pull) and buffer in self.sources(handle):
-                    self.store(handle)
+                    yield handle
             scope = scope.outer
-        self.flush_all()
