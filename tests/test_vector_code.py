@@ -181,3 +181,20 @@ def test_blocks_of_problems_with_many_operations_are_one_vector_at_a_time():
     lowered = jax.jit(jax.vmap(jax.jacrev(turned))).lower(q, v)
     assert "transpose" in lowered.as_text("kernel")
     assert "interleave.count" not in lowered.as_text("llvm")
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_vectors_beside_each_other_are_narrow_where_the_cpu_halves_wide_ones(halves, monkeypatch):
+    monkeypatch.setattr("fnx.lowering.emit.llvm_flow.halves_vectors", lambda: halves)
+
+    def widths(f, *args):
+        text = jax.jit(f).lower(*args).as_text("llvm")
+        return set(re.findall(r'vectorize.width", i32 (\d+)', text))
+
+    x = np.ones((40, 40))
+    around = lambda x: x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:]
+    assert widths(around, x) == ({"4"} if halves else set())
+    assert widths(around, x.astype("float32")) == ({"8"} if halves else set())
+    assert not widths(lambda x: jnp.tanh(x[1:] - x[:-1]), x)  # which takes more than to read it
+    assert not widths(lambda x: x * 2.0 + 1.0, x)
+    np.testing.assert_allclose(jax.jit(around)(x + 1.0), around(x + 1.0))

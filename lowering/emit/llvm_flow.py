@@ -8,7 +8,7 @@ from fnx.lowering.ir import kernel, walk
 from fnx.lowering.ir.expressions import combining
 from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
-from fnx.lowering.target.processor import functions_together, side_by_side
+from fnx.lowering.target.processor import functions_together, halves_vectors, side_by_side
 
 from . import blocks, packs, tails, vector_names
 from . import llvm_types as lt
@@ -175,8 +175,10 @@ class Flow(Function):
         end = self.block
         group, vectors = number if s.vector else None, _vectors(s)
         together = 0 if vectors else self._together(s)
+        lanes = _lanes(s)
+        vectors *= 2 if lanes else 1
         facts = self.module.loop(
-            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together
+            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together, lanes
         )
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
@@ -318,6 +320,27 @@ def _vectors(s: kernel.Loop) -> int:
     widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
     exprs = [e for x in walk.statements(s.body) for e in walk.expressions(x)]
     return 1 if tails.kind(exprs) == "crowded" else side_by_side(s.extent.attr * widest)
+
+
+def _lanes(s: kernel.Loop) -> int:
+    """The lanes of a vector, where this CPU has wide ones in two halves; 0 if LLVM may choose.
+
+    Half as wide they cross a line of the cache half as often. That matters where a loop reads
+    neighbours of its places, and does little else.
+    """
+    if not s.vector or s.carries or not halves_vectors():
+        return 0
+    stores = [x for x in s.body if isinstance(x, kernel.Store)]
+    exprs = [e for x in stores for e in (x.index, x.value)]
+    found = list(walk.nodes(s.body))
+    loads = [e for e in found if e.op == "load"]
+    neighbours = len(loads) > len({e.attr for e in loads})
+    if not stores or not neighbours or tails.kind(exprs) == "crowded":
+        return 0
+    if any(vector_names.exists(e.op, e.dtype) for e in found):
+        return 0
+    widest = max(itemsize(PART.get(x.buffer.dtype, x.buffer.dtype)) for x in stores)
+    return 32 // widest
 
 
 def _is_rolled(s: kernel.Loop) -> bool:

@@ -85,6 +85,7 @@ class Module:
         rolled: bool = False,
         carries: int = 0,
         together: int = 0,
+        lanes: int = 0,
     ) -> str:
         """What is said of a loop, or nothing.
 
@@ -107,6 +108,9 @@ class Module:
         if vectors:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
+        if lanes:
+            width = f'!{{!"llvm.loop.vectorize.width", i32 {lanes}}}'
+            facts.append(self._meta(("lanes", lanes), width))
         count = max(vectors, together)
         if count > 1 or carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
             count = count if carries <= _SIDE_BY_SIDE else 1

@@ -100,6 +100,11 @@ def functions_together(lines: int, slow: int) -> int:
     return 2 if vector_bits() == 512 and lines <= 60 else 0
 
 
+def halves_vectors() -> bool:
+    """Whether this CPU computes, loads and stores vectors of 512 bits as two halves."""
+    return vector_bits() == 512 and processor()[0] == "znver4"
+
+
 def side_by_side(size: int) -> int:
     """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
     return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
