@@ -12,6 +12,7 @@ from fnx.core.lanes import Lanes
 from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
 from fnx.numpy.keyed import is_keys
+from fnx.numpy.util import PYTHON
 
 
 def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
@@ -103,8 +104,12 @@ def map_lanes(
     given, treedef = tree_util.tree_flatten((args, kwargs))
     axes = flatten_axes(in_axes, args, f"{what} in_axes")
     axes += [0] * (len(given) - len(axes))
-    # What is not mapped is handed on as it is: a number that Python branches on, a function, a setting.
-    mapped = [k is not None or (what == "pmap" and is_array_like(x)) for x, k in zip(given, axes)]
+    # What is not mapped is handed on as it is, unless NumPy's: a number that Python branches on, a
+    # function, a setting.
+    kept = () if what == "pmap" else PYTHON
+    mapped = [
+        k is not None or (is_array_like(x) and type(x) not in kept) for x, k in zip(given, axes)
+    ]
     leaves, _ = flatten_arrays(
         [x for x, m in zip(given, mapped) if m], f"arguments of a function under {what}"
     )

@@ -94,7 +94,7 @@ def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
 
 def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
     """A Python number as an array of rank 0 of the dtype that promotion has chosen."""
-    if value or type(value) is int:
+    if type(value) is int or (value and type(value) is not complex):
         return _constant(value, dtype, weak)
     return ConcreteArray(np.asarray(value, dtype), weak)  # -0.0 and 0.0 are equal as keys
 

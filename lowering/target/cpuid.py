@@ -66,6 +66,18 @@ def answers() -> dict[tuple[int, int], tuple[int, ...]] | None:
     return found
 
 
+def family() -> tuple[str, int] | None:
+    """Who made the CPU, and which family of theirs it is; None where this cannot be asked."""
+    found = answers()
+    if found is None:
+        return None
+    _, b, c, d = found[0, 0]
+    model = found[1, 0][_EAX]
+    base, more = model >> 8 & 0xF, model >> 20 & 0xFF
+    maker = b"".join(x.to_bytes(4, "little") for x in (b, d, c)).decode("ascii", "replace")
+    return maker, base + more if base == 0xF else base
+
+
 def features() -> frozenset[str] | None:
     """Those of "+avx2", "+avx512f", "+f16c", "+fma" that there are; None where this cannot be asked."""
     found = answers()

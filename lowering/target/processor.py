@@ -101,8 +101,11 @@ def functions_together(lines: int, slow: int) -> int:
 
 
 def halves_vectors() -> bool:
-    """Whether this CPU computes, loads and stores vectors of 512 bits as two halves."""
-    return vector_bits() == 512 and processor()[0] == "znver4"
+    """Whether this CPU computes, loads and stores vectors of 512 bits as two halves: a Zen 4."""
+    if vector_bits() < 512:
+        return False
+    name = os.environ.get("NUMBA_CPU_NAME")
+    return name == "znver4" if name else cpuid.family() == ("AuthenticAMD", 0x19)
 
 
 def side_by_side(size: int) -> int:
