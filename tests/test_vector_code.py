@@ -197,4 +197,6 @@ def test_vectors_beside_each_other_are_narrow_where_the_cpu_halves_wide_ones(hal
     assert widths(around, x.astype("float32")) == ({"8"} if halves else set())
     assert not widths(lambda x: jnp.tanh(x[1:] - x[:-1]), x)  # which takes more than to read it
     assert not widths(lambda x: x * 2.0 + 1.0, x)
+    assert not widths(lambda x, y: x * y[0] + y[1], x, np.ones(2))  # the same for all
+    assert not widths(lambda x: x[:, 0:38:2] + x[:, 1:39:2], x)  # apart from each other
     np.testing.assert_allclose(jax.jit(around)(x + 1.0), around(x + 1.0))

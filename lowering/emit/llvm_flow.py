@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, walk
-from fnx.lowering.ir.expressions import combining
+from fnx.lowering.ir.expressions import combining, depends_on, nodes
 from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
 from fnx.lowering.target.processor import functions_together, halves_vectors, side_by_side
@@ -334,13 +334,20 @@ def _lanes(s: kernel.Loop) -> int:
     exprs = [e for x in stores for e in (x.index, x.value)]
     found = list(walk.nodes(s.body))
     loads = [e for e in found if e.op == "load"]
-    neighbours = len(loads) > len({e.attr for e in loads})
+    beside = [e for e in loads if _is_next(e, s.index)]
+    neighbours = len(beside) > len({e.attr for e in beside})
     if not stores or not neighbours or tails.kind(exprs) == "crowded":
         return 0
     if any(vector_names.exists(e.op, e.dtype) for e in found):
         return 0
     widest = max(itemsize(PART.get(x.buffer.dtype, x.buffer.dtype)) for x in stores)
     return 32 // widest
+
+
+def _is_next(load: Expr, index: Expr) -> bool:
+    """Whether neighbouring rounds read neighbours: not the same element, nor such as are apart."""
+    products = [e for e in nodes(load.args) if e.op == "mul"]
+    return depends_on(load.args, [index]) and not depends_on(products, [index])
 
 
 def _is_rolled(s: kernel.Loop) -> bool:
