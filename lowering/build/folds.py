@@ -124,9 +124,13 @@ class Folds(Nests):
             loops = self._shared_out(dims, list(stores), accs, init, nexts, len(points))
         if loops is None:
             loops = self._fold_loops(dims, list(stores), accs, init, nexts, self._reassociates())
-        # Results come fold by fold, point by point, output by output.
-        rest = iter(accs)
-        found = [(f, [[next(rest) for _ in f.fold.init] for _ in points]) for f in group.folds]
+        self._finish(loops, accs, len(points))
+
+    def _finish(self, loops: list[Stmt], totals: list[Expr], points: int) -> None:
+        """Emit the nest, and put the totals where they belong: fold by fold, point by point."""
+        rest = iter(totals)
+        folds = self.group.folds
+        found = [(f, [[next(rest) for _ in f.fold.init] for _ in range(points)]) for f in folds]
         results: list[Expr] = []
         for f, values in found:
             loops += f.stores(self.builder, values)

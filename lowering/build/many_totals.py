@@ -24,7 +24,7 @@ from . import fuse, stages, sums, views
 if TYPE_CHECKING:
     from .storage import Storage
 
-STACK = 1 << 14
+STACK = 1 << 14  # bytes of a strip's arrays
 LONGEST = 128  # rounds of a strip, at most,
 SHORTEST = 32  # and at least
 

@@ -5,7 +5,6 @@ around it, so that the sum of squares of a rolled field's differences needs no c
 """
 
 from fnx.core import scalar
-from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Stmt
 
 from . import edges
@@ -42,19 +41,8 @@ class Totals(Folds):
             else:
                 loops += self._fold_loops(dims, list(stores), totals, init, nexts, True)
         if parts:
-            self._finish(loops, totals)
+            self._finish(loops, totals, 1)
         return bool(parts)
-
-    def _finish(self, loops: list[Stmt], totals: list[Expr]) -> None:
-        rest = iter(totals)
-        found = [(f, [[next(rest) for _ in f.fold.init]]) for f in self.group.folds]
-        results: list[Expr] = []
-        for f, values in found:
-            loops += f.stores(self.builder, values)
-            results += [a for each in values for a in each if not f.is_stored()]
-        self._nest(loops, results)
-        for f, values in found:
-            f.settle(self.builder, values)
 
 
 __all__ = ["Totals"]
