@@ -224,3 +224,26 @@ def test_tangents_of_integers_are_float0():
             call(jnp.ones(3))
     with pytest.raises(TypeError, match="float0"):
         fnx.jvp(double, (3,), (1.0,))
+
+
+def test_derivatives_of_quotients_by_one_number_share_its_reciprocal():
+    def unit(x):
+        return x / jnp.sqrt(jnp.sum(x**2))
+
+    x = jnp.array([3.0, 4.0, 12.0])
+    u = np.array([3.0, 4.0, 12.0]) / 13
+    for jacobian in (fnx.jit(fnx.jacrev(unit)), fnx.jit(fnx.jacfwd(unit))):
+        np.testing.assert_allclose(jacobian(x), (np.eye(3) - np.outer(u, u)) / 13, rtol=1e-14)
+        assert jacobian.lower(x).as_text("kernel").count(" / ") == 3 + 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_quotients_by_what_is_constant_have_derivatives_that_are_quotients(dtype):
+    x = np.array([1.0, 3.0, 7.0]).astype(dtype)
+    _, tangent = fnx.jvp(lambda x: x / 3, (jnp.array(x),), (jnp.array(x),))
+    np.testing.assert_array_equal(tangent, x / 3)
+    y = jnp.array([2.0, -3.0, 1e30]).astype(dtype)
+    _, both = fnx.jvp(lambda x, y: x / y, (jnp.array(x), y), (jnp.array(x), y))
+    np.testing.assert_allclose(both, 0, atol=1e-6)
+    slope = fnx.jvp(lambda y: x / y, (y,), (jnp.ones(3, dtype),))[1]
+    np.testing.assert_allclose(slope, -x / y / y, rtol=1e-6)

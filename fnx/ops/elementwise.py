@@ -83,13 +83,29 @@ sub: Elementwise = binary("sub", np.subtract, NUMBER, _SUB, _SUB)
 _MUL = (lambda t, o, x, y: mul(t, y), lambda t, o, x, y: mul(x, t))
 mul: Elementwise = binary("mul", np.multiply, NUMBER, _MUL, _MUL)
 _OVER = lambda t, o, x, y: div(t, y)
-div: Elementwise = binary(
-    "div",
-    numeric.div,
-    NUMBER,
-    (_OVER, lambda t, o, x, y: mul(t, neg(div(o, y)))),
-    (_OVER, None),
-)
+
+
+@dataclass(frozen=True)
+class Div(Pointwise):
+    """x / y. Whatever depends on y divides by it again: its derivatives share one reciprocal."""
+
+    name = "div"
+    accepts = NUMBER
+    jvps = (_OVER, None)
+    pulls = (_OVER, None)
+    expr = "div"
+    impl = staticmethod(numeric.div)
+
+    def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+        (x, y), (tx, ty) = primals, tangents
+        if ty is None:
+            return super().jvp(primals, tangents)
+        out, inverse = self(x, y), div(one(y), y)
+        total = mul(ty, neg(mul(out, inverse)))
+        return (out,), (total if tx is None else add(mul(tx, inverse), total),)
+
+
+div: Pointwise = Div()
 
 
 def _truncated(q: Any) -> Any:
@@ -280,7 +296,7 @@ nextafter = binary("nextafter", np.nextafter, FLOAT)
 
 # --- powers, exponentials, logarithms -----------------------------------------------------------
 
-sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, div(scalar(0.5, x.dtype), o)))
+sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, times(0.5, div(one(o), o))))
 rsqrt: Elementwise = unary(
     "rsqrt", numeric.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x)))
 )
