@@ -13,7 +13,7 @@ from .emit.vmath.lang import FORMAT
 
 Rng = np.random.Generator
 Sample = Callable[[Rng, int, Any], np.ndarray]  # generator, count, Format
-BINARY = ("pow", "atan2")
+BINARY = ("pow", "atan2", "rem")
 ON_NEGATIVES = ("lgamma", "digamma")  # have zeros near every negative integer: measured apart
 
 
@@ -89,6 +89,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "digamma": [ANY, between(0, 10), near(1.4616321449683623)],
     "atan2": [ANY, between(-3, 3)],
     "pow": [ANY, near(1)],
+    "rem": [ANY, spread(-20, 20)],
 }
 
 
@@ -99,11 +100,11 @@ def inputs(op: str, dtype: str, count: int) -> list[np.ndarray]:
     with np.errstate(over="ignore", under="ignore"):
         x = np.concatenate([s(rng, count, fmt) for s in SAMPLES[op]]).astype(dtype)
         arrays = [x]
-        if op == "atan2":
+        if op in ("atan2", "rem"):
             arrays.append(rng.permutation(x))
         if op == "pow":
             arrays = [abs(x), _exponents(rng, abs(x), fmt)]
-    hard = np.array(HARD[op, dtype], dtype).reshape(-1, len(arrays))
+    hard = np.array(HARD.get((op, dtype), []), dtype).reshape(-1, len(arrays))
     return [np.concatenate([a, h]) for a, h in zip(arrays, hard.T, strict=True)]
 
 
@@ -147,10 +148,22 @@ def reference(op: str) -> Callable[..., Any]:
         "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
         "rsqrt": lambda x: 1 / mp.sqrt(x),
         "pow": mp.power,
+        "rem": _truncated_rest,
         "erf_inv": _erf_inv,
         "lgamma": lambda x: mp.re(mp.loggamma(x)),
     }
     return table[op] if op in table else getattr(mp, op)
+
+
+def _truncated_rest(x: Any, y: Any) -> Any:
+    """By integers."""
+    from mpmath import mp
+
+    if not y:
+        return mp.nan
+    least = min(mp.frexp(x)[1], mp.frexp(y)[1]) - 53
+    a, b = (int(mp.ldexp(abs(z), -least)) for z in (x, y))
+    return mp.sign(x) * mp.ldexp(a % b, least)
 
 
 def _erf_inv(y: Any) -> Any:

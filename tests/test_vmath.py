@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fnx
+import fnx.numpy as jnp
 from fnx.core.scalar import Expr, var
 from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.emit import emit_llvm, vector_names
@@ -156,7 +157,14 @@ ATAN2 = [
     (INF, 1.0, PI / 2), (-INF, -1.0, -PI / 2), (INF, INF, PI / 4), (INF, -INF, 3 * PI / 4),
     (-INF, INF, -PI / 4), (-INF, -INF, -3 * PI / 4), (NAN, 1.0, NAN), (1.0, NAN, NAN),
 ]  # fmt: skip
-CASES = {**SPECIAL, "pow": POW, "atan2": ATAN2}
+REM = [
+    (0.0, 3.0, 0.0), (-0.0, 3.0, -0.0), (7.0, 3.0, 1.0), (-7.0, 3.0, -1.0), (7.0, -3.0, 1.0),
+    (6.0, 3.0, 0.0), (-6.0, 3.0, -0.0), (2.0, 3.0, 2.0), (-2.0, 3.0, -2.0),
+    (0.0, 0.0, NAN), (1.0, 0.0, NAN), (-1.0, -0.0, NAN), (INF, 0.0, NAN), (INF, 2.0, NAN), (-INF, 2.0, NAN),
+    (INF, INF, NAN), (5.0, INF, 5.0), (-5.0, -INF, -5.0), (0.0, INF, 0.0), (-0.0, -INF, -0.0),
+    (NAN, 2.0, NAN), (2.0, NAN, NAN), (NAN, 0.0, NAN), (NAN, INF, NAN), (INF, NAN, NAN),
+]  # fmt: skip
+CASES = {**SPECIAL, "pow": POW, "atan2": ATAN2, "rem": REM}
 
 
 def bits(x: np.ndarray) -> list[int]:
@@ -198,6 +206,49 @@ def test_huge_angles():
     assert evaluate("cos", [np.array([x])])[0] == -4.687165924254628e-19
 
 
+# --- remainders --------------------------------------------------------------------------------
+
+
+def hostile(dtype: str, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Dividends and divisors: any bits; quotients near whole numbers, of few and of all digits."""
+    rng, info = np.random.default_rng(7), np.finfo(dtype)
+    integer = np.dtype(f"u{info.dtype.itemsize}")
+    bits = lambda: rng.integers(0, np.iinfo(integer).max, count, integer, endpoint=True).view(dtype)
+    pairs = [(bits(), bits())]
+    for digits in (2, info.nmant // 2, info.nmant, info.nmant + 2):
+        y = rng.uniform(1, 2, count).astype(dtype)
+        x = (y * rng.integers(1, 2**digits, count)).astype(dtype)
+        steps = rng.integers(-2, 3, count).astype(integer)  # neighbours
+        pairs.append(
+            ((x.view(integer) + steps).view(dtype), np.negative(y, where=steps > 1, out=y))
+        )
+    x, y = pairs[2]
+    tiny = info.dtype.type(2.0 ** (info.minexp - info.nmant // 2))
+    return [*pairs, (x * tiny, y * tiny), (x, x * (1 + info.eps)), (x, x * (1 - info.epsneg))]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_remainders_are_exact(dtype):
+    for x, y in hostile(dtype, 20_000):
+        want = [
+            math.fmod(a, b) if b and abs(a) < INF else NAN for a, b in zip(x.tolist(), y.tolist())
+        ]
+        assert bits(evaluate("rem", [x, y])) == bits(np.array(want, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", *DTYPES])
+@pytest.mark.parametrize("divisor", [1.0, 2.0, 0.1, -6.5, 1e-3, math.tau, INF, 0.0])
+def test_remainders_by_a_number_of_the_program(dtype, divisor):
+    """Compiled as uncompiled: what has the sign of either operand, and quotients rounded down."""
+    rng = np.random.default_rng(1)
+    x = jnp.asarray(rng.normal(size=999) * 10.0 ** rng.integers(-4, 5, 999), dtype)
+    for f in (jnp.fmod, jnp.remainder, jnp.floor_divide):
+        got, want = (np.asarray(g(x, divisor), "float64") for g in (fnx.jit(f), f))
+        np.testing.assert_array_equal(got, want)
+        known = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(want)[known])
+
+
 # --- form --------------------------------------------------------------------------------------
 
 PRIMITIVE = set(
@@ -231,8 +282,8 @@ def test_vector_code_calls_nothing(op, dtype):
         pytest.skip("without fma instructions llvm.fma is a call")
     width = vector_names.widths(dtype)[-1]
     assembly = compiler.assembly(vlib._text(op, dtype, width), "function")
-    if dtype == "float64" and op in vector_names.BRANCHING:
-        # Arguments of 2**30 and more go to a function that calls the scalar one for each.
+    if vlib._is_apart(op, dtype):
+        # Unusual arguments, of 2**30 and more say, go to a function that calls the scalar one for each.
         rare = f"{vector_names.name(op, dtype)}_w{width}_rare"
         before, _, after = assembly.partition(f"{rare}:")
         assembly = before + after.partition(".Lfunc_end")[2]

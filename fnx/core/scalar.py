@@ -278,9 +278,9 @@ UNARY = frozenset(
     "digamma is_finite not population_count clz real imag conj square integer_pow".split()
 )  # integer_pow: the exponent is attr, an int; `not` is bitwise; round_even: half to even
 BINARY = frozenset(
-    "add sub mul div rem pow atan2 max min nextafter and or xor shift_left "
+    "add sub mul div rem fmod pow atan2 max min nextafter and or xor shift_left "
     "shift_right_arithmetic shift_right_logical complex eq ne lt le gt ge".split()
-)  # complex(re, im); shifts by the width or more give 0 (or the sign)
+)  # complex(re, im); shifts by the width or more give 0 (or the sign); fmod: a float `rem` by C's
 TERNARY = frozenset({"fma"})  # fma(a, b, c) = a * b + c, rounded once
 _TO_REAL = {"complex64": "float32", "complex128": "float64"}
 _TO_COMPLEX = {"float32": "complex64", "float64": "complex128"}

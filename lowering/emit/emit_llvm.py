@@ -73,11 +73,12 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
 
     A call reads all constants anew and leaves no vector in a register: it takes 5 to 20 % longer, and
     more where there are few registers. Several calls on numbers become one on a vector (`packs`).
+    Loops with branches do not become vectors.
     """
     calls = _functions(program.body)
     loops = [s for s in walk.statements(program.body) if isinstance(s, kernel.Loop) and s.vector]
     most = inlined_lines() if _functions(loops) == calls else _LONG
-    if len(calls) > most // _SHORT:
+    if len(calls) > most // _SHORT or any(e.op in vector_names.BRANCHING for e in calls):
         return frozenset()
     lines = [function_lines(e.op, e.dtype) for e in calls]
     short = sum(lines) <= most and max(lines, default=0) <= _LONG

@@ -143,8 +143,7 @@ class Module:
 
     def _shared(self, op: str, dtype: str) -> str:
         """Declare a function that all programs share, and its vector variants."""
-        arity = 2 if op in scalar.BINARY else 1
-        lines, fact, names = vector_names.declaration(op, dtype, arity)
+        lines, fact, names = vector_names.declaration(op, dtype)
         pure = "nounwind willreturn memory(none)"
         number = 100 + len(self.variants)
         self.variants[f"attributes #{number} = {{ {pure} {fact} }}"] = names
@@ -194,7 +193,7 @@ def helper_text(
         variables = [scalar.var(source, "x")]
         value = build(*variables)
     else:
-        variables = [scalar.var(dtype, "x") for _ in range(2 if op in scalar.BINARY else 1)]
+        variables = [scalar.var(dtype, "x") for _ in range(vector_names.arity(op))]
         value = expand.body(op, dtype, variables)
         result = value.dtype
     arguments = []

@@ -297,7 +297,8 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
     "sub": {"iu": _integer("sub"), "f": _float("fsub"), "b": _integer("xor")},
     "mul": {"iu": _integer("mul"), "f": _float("fmul"), "b": _integer("and")},
     "div": {"iu": _division("div"), "f": _quotient},
-    "rem": {"iu": _division("rem"), "f": _exact_float("frem")},
+    "rem": {"iu": _division("rem")},
+    "fmod": {"f": _exact_float("frem")},
     "neg": {"iu": _neg_int, "fh": _neg_float, "b": _same},
     "abs": {"i": _call("abs", ", i1 false"), "ub": _same, "fh": _call("fabs")},
     "max": {

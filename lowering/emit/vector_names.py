@@ -7,11 +7,12 @@ loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The function
 
 from functools import cache
 
+from fnx.core import scalar
 from fnx.lowering.target.processor import vector_bits
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
 TYPE = {"float32": "float", "float64": "double"}
-BRANCHING = {"sin", "cos", "tan"}  # those with a cheaper way for usual arguments (vmath.USUAL)
+BRANCHING = {"sin", "cos", "tan", "rem"}  # have a cheaper way for usual arguments (vmath.USUAL)
 
 
 def widths(dtype: str) -> list[int]:
@@ -44,14 +45,19 @@ def parse(symbol: str) -> tuple[str, str, int] | None:
     return None
 
 
-def declaration(op: str, dtype: str, arity: int) -> tuple[list[str], str, list[str]]:
+def arity(op: str) -> int:
+    """How many arguments a function takes; also a part of one, as `sin.usual`."""
+    return 2 if op.partition(".")[0] in scalar.BINARY else 1
+
+
+def declaration(op: str, dtype: str) -> tuple[list[str], str, list[str]]:
     """Declarations of a function and its variants, the first one's attribute, and their names."""
-    t, base = TYPE[dtype], name(op, dtype)
-    lines = [f"declare {t} @{base}({', '.join([t] * arity)})"]
+    t, base, n = TYPE[dtype], name(op, dtype), arity(op)
+    lines = [f"declare {t} @{base}({', '.join([t] * n)})"]
     names, variants = [base], []
     for w in widths(dtype):
-        args = ", ".join([f"<{w} x {t}>"] * arity)
+        args = ", ".join([f"<{w} x {t}>"] * n)
         lines.append(f"declare <{w} x {t}> @{base}_w{w}({args})")
         names.append(f"{base}_w{w}")
-        variants.append(f"_ZGV_LLVM_N{w}{'v' * arity}_{base}({base}_w{w})")
+        variants.append(f"_ZGV_LLVM_N{w}{'v' * n}_{base}({base}_w{w})")
     return lines, f'"vector-function-abi-variant"="{",".join(variants)}"', names

@@ -2,14 +2,14 @@
 
 A variant is compiled when a program first needs it and kept on disk like any other program. Its
 text is that of the scalar function with every type widened. Functions that have a cheaper way for
-usual arguments branch to it if all elements are such; for float64 the other way, which
-is long and rarely gone, is compiled for scalars only, quickly, and called for each lane.
+usual arguments branch to it if all elements are such; the other way, where it is long or a routine
+of C's, and rarely gone, is compiled for scalars only, quickly, and called for each lane.
 """
 
 import re
 
 from fnx.core.errors import CompileError
-from fnx.lowering.emit.vector_names import BRANCHING, TYPE, exists, name, parse
+from fnx.lowering.emit.vector_names import BRANCHING, TYPE, arity, exists, name, parse
 
 from . import machine
 from .compiler import once
@@ -50,17 +50,17 @@ def _function(op: str, dtype: str, name: str, w: int) -> str:
 
 
 _BRANCHING = """
-define {t} @{name}({t} %x) nounwind {{
+define {t} @{name}({arguments}) nounwind {{
 entry:
-  %each = call {i1} @{name}.is_usual({t} %x)
+  %each = call {i1} @{name}.is_usual({arguments})
   {all}
   br i1 %all, label %usual, label %rare
 usual:
-  %y = call {t} @{name}.usual({t} %x)
-  ret {t} %y
+  %found = call {t} @{name}.usual({arguments})
+  ret {t} %found
 rare:
-  %z = call {t} @{rare}({t} %x)
-  ret {t} %z
+  %other = call {t} @{rare}({arguments})
+  ret {t} %other
 }}"""
 
 
@@ -70,33 +70,42 @@ def _variant(op: str, dtype: str, w: int) -> str:
     if op not in BRANCHING or w == RARE:
         return _public(_function(op, dtype, name, max(w, 0)))
     parts = [_function(op + end, dtype, name + end, w) for end in (".is_usual", ".usual")]
-    t, i1, all_usual = TYPE[dtype], "i1", "%all = and i1 %each, true"
+    t, i1, all_usual, n = TYPE[dtype], "i1", "%all = and i1 %each, true", arity(op)
     rare = f"{name}_rare"
-    if w and dtype == "float64":
-        parts.append(_lane_by_lane(rare, _symbol(op, dtype, RARE), t, w))
-    elif dtype == "float64":
-        parts.append(f"declare {t} @{rare}({t})")
-    else:
+    if not _is_apart(op, dtype):
         parts.append(_function(op, dtype, rare, w))
+    elif w:
+        parts.append(_lane_by_lane(rare, _symbol(op, dtype, RARE), t, w, n))
+    else:
+        parts.append(f"declare {t} @{rare}({', '.join([t] * n)})")
     if w:
         t, i1 = f"<{w} x {t}>", f"<{w} x i1>"
         all_usual = f"%all = call i1 @llvm.vector.reduce.and.v{w}i1({i1} %each)"
-    whole = _BRANCHING.format(name=name, rare=rare, t=t, i1=i1, all=all_usual)
+    arguments = ", ".join(f"{t} %x{k}" for k in range(n))
+    whole = _BRANCHING.format(name=name, rare=rare, t=t, i1=i1, all=all_usual, arguments=arguments)
     return "\n".join([*parts, whole])
+
+
+def _is_apart(op: str, dtype: str) -> bool:
+    """Whether the way for unusual arguments is a function on scalars."""
+    return op in BRANCHING and (dtype == "float64" or op == "rem")
 
 
 def _public(text: str) -> str:
     return text.replace("define internal", "define").replace("alwaysinline ", "")
 
 
-def _lane_by_lane(name: str, scalar: str, t: str, w: int) -> str:
+def _lane_by_lane(name: str, scalar: str, t: str, w: int, n: int) -> str:
     """The text of a function that calls a scalar one for each lane: slower, and soon compiled."""
-    lines = [f"declare {t} @{scalar}({t})"]
-    lines += [f"define internal <{w} x {t}> @{name}(<{w} x {t}> %x) noinline nounwind {{", "entry:"]
+    vectors = ", ".join(f"<{w} x {t}> %x{j}" for j in range(n))
+    lines = [f"declare {t} @{scalar}({', '.join([t] * n)})"]
+    lines += [f"define internal <{w} x {t}> @{name}({vectors}) noinline nounwind {{", "entry:"]
     for k in range(w):
         before = f"%y{k - 1}" if k else "poison"
-        lines.append(f"  %x{k} = extractelement <{w} x {t}> %x, i32 {k}")
-        lines.append(f"  %s{k} = call {t} @{scalar}({t} %x{k})")
+        for j in range(n):
+            lines.append(f"  %x{j}.{k} = extractelement <{w} x {t}> %x{j}, i32 {k}")
+        arguments = ", ".join(f"{t} %x{j}.{k}" for j in range(n))
+        lines.append(f"  %s{k} = call {t} @{scalar}({arguments})")
         lines.append(f"  %y{k} = insertelement <{w} x {t}> {before}, {t} %s{k}, i32 {k}")
     return "\n".join([*lines, f"  ret <{w} x {t}> %y{w - 1}", "}"])
 
@@ -146,7 +155,7 @@ def _text(op: str, dtype: str, w: int) -> str:
 def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     """The code of one variant, which stays: programs hold bare addresses."""
     symbol, rare = _symbol(op, dtype, w), _symbol(op, dtype, RARE)
-    calls_rare = op in BRANCHING and dtype == "float64" and w != RARE
+    calls_rare = _is_apart(op, dtype) and w != RARE
 
     def imports(binary: bytes) -> dict[str, int]:
         return {rare: address(rare)} if calls_rare else {}

@@ -1,6 +1,6 @@
 """Vector mathematics: elementary functions as branch-free expressions of primitive operations."""
 
-from . import exp_log, hyperbolic, inverse_trig, power, special, trig
+from . import exp_log, hyperbolic, inverse_trig, power, remainder, special, trig
 from .lang import USUAL, VMATH
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "hyperbolic",
     "inverse_trig",
     "power",
+    "remainder",
     "special",
     "trig",
 ]

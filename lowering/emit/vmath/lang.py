@@ -179,15 +179,22 @@ def function(op: str, *dtypes: str) -> Callable[[Callable[..., V]], Callable[...
     return enter
 
 
+def two_ways(
+    op: str, is_usual: Callable[..., V], usual: Callable[..., V], always: Callable[..., V]
+) -> None:
+    """Enters a function that has a cheaper way for usual arguments."""
+    for dtype in ("float32", "float64"):
+        VMATH[op, dtype] = _of_expressions(always)
+        USUAL[op + ".is_usual", dtype] = _of_expressions(is_usual)
+        USUAL[op + ".usual", dtype] = _of_expressions(usual)
+
+
 def with_usual(
     op: str, is_usual: Callable[[V], V], usual: Callable, reduce: Callable
 ) -> Callable[[Callable[..., V]], None]:
     """Enters a function of x and of what a reduction of x gives: by `usual`, and by `reduce`."""
 
     def enter(f: Callable[..., V]) -> None:
-        for dtype in ("float32", "float64"):
-            VMATH[op, dtype] = _of_expressions(lambda x: f(x, *reduce(x)))
-            USUAL[op + ".is_usual", dtype] = _of_expressions(is_usual)
-            USUAL[op + ".usual", dtype] = _of_expressions(lambda x: f(x, *usual(x)))
+        two_ways(op, is_usual, lambda x: f(x, *usual(x)), lambda x: f(x, *reduce(x)))
 
     return enter
