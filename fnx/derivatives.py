@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx import tree_util
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
 from fnx.core.jaxpr import eval_jaxpr
@@ -126,7 +126,7 @@ def value_and_grad(
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
         _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
-        one = ConcreteArray(np.ones((), outs[0].dtype))
+        one = as_written(ConcreteArray(np.ones((), outs[0].dtype)))
         grads = [_gradient(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
         value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
         return value, call.like_arguments(grads)

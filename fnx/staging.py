@@ -9,6 +9,7 @@ import numpy as np
 from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import use
 from fnx.core.jaxpr import ClosedJaxpr
@@ -123,10 +124,14 @@ def make_jaxpr(
     @wraps(fun)
     def make_jaxpr_f(*args: Any, **kwargs: Any) -> Any:
         call, dynamic = _static_split(fun, static_argnums, args)
-        with use(Axes(dict(axis_env))) if axis_env else nullcontext():
-            jaxpr, consts, structure = trace_user(
-                call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}"
-            )
+        token = rank_0_consts.set(True)
+        try:
+            with use(Axes(dict(axis_env))) if axis_env else nullcontext():
+                jaxpr, consts, structure = trace_user(
+                    call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}"
+                )
+        finally:
+            rank_0_consts.reset(token)
         closed = ClosedJaxpr(jaxpr, consts)
         if not return_shape:
             return closed

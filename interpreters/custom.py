@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
@@ -46,7 +46,7 @@ def check_results(outs: Sequence[Array], expected: Sequence[ShapedArray], what: 
         )
 
 
-_PERTURBED = ConcreteArray(np.array(True))
+_PERTURBED = as_written(ConcreteArray(np.array(True)))
 
 
 def handler(args: Sequence[Any]) -> Interpreter:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue, UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
@@ -48,6 +49,7 @@ class Stage(Interpreter):
         self.eqns: list[Eqn] = []
         self.consts: dict[int, tuple[Var, Array]] = {}  # by identity of the value
         self.source = user_source()
+        self.rank_0_consts = rank_0_consts.get()
         self.refs: dict[Any, Array] = {}  # mutable references from outside, and what they hold now
 
     def new_input(self, aval: ShapedArray) -> StageTracer:
@@ -87,7 +89,8 @@ class Stage(Interpreter):
         if self.parent is not None:
             return Literal(value)
         if type(value) is ConcreteArray and value._value.ndim == 0:
-            return Literal(value)
+            if not self.rank_0_consts or hasattr(value, "written"):
+                return Literal(value)
         if isinstance(value, Tracer) and value.owner.ended:
             raise leaked(value, prim or _RETURN)
         found = self.consts.get(id(value))

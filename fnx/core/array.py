@@ -12,6 +12,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
+from fnx.core.config import rank_0_consts
 from fnx.core.deleted import Deleted
 from fnx.core.errors import InvalidValue, TypeMismatch
 
@@ -65,7 +66,8 @@ def install(members: Mapping[str, Callable | property]) -> None:
 class ConcreteArray(Array):
     """Numbers in a C-contiguous NumPy array that nobody writes to."""
 
-    __slots__ = ("__weakref__", "_value", "weak_type")
+    # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
+    __slots__ = ("__weakref__", "_value", "weak_type", "written")
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
         self._value = value
@@ -104,6 +106,11 @@ class ConcreteArray(Array):
 
     def __reduce__(self) -> tuple:
         return _unpickle, (np.asarray(self._value), self.weak_type)
+
+    def with_weak_type(self, weak_type: bool) -> "ConcreteArray":
+        """The same numbers, weakly typed or not."""
+        out = ConcreteArray(self._value, weak_type)
+        return as_written(out) if hasattr(self, "written") else out
 
     def delete(self) -> None:
         """Drop the numbers; who reads them afterwards gets an error."""
@@ -198,6 +205,12 @@ def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:
     return ConcreteArray(value, weak_type)
 
 
+def as_written(x: ConcreteArray) -> ConcreteArray:
+    """A new array of rank 0 that stands for a number in the program's text."""
+    x.written = True
+    return x
+
+
 _SCALARS = (bool, int, float, complex)
 
 
@@ -251,12 +264,14 @@ def as_array(x: Any) -> Array:
             raise OverflowError(
                 f"Python integer {x} does not fit in int64; give it a dtype: uint64"
             )
-        return ConcreteArray(np.asarray(x, dtype), type(x) is not bool)
+        out = ConcreteArray(np.asarray(x, dtype), type(x) is not bool)
+        return as_written(out) if rank_0_consts.get() else out
     if isinstance(x, (np.ndarray, np.generic)):
         if type(x) is not np.ndarray and hasattr(x, "filled"):
             raise InvalidValue("masked arrays are no arrays of fnx; expected x.filled(value)")
         dtype = dtypes.taken(x.dtype)
-        return ConcreteArray(contiguous(_copied(x, dtype)))
+        out = ConcreteArray(contiguous(_copied(x, dtype)))
+        return as_written(out) if rank_0_consts.get() else out
     if hasattr(x, "__jax_array__"):
         return as_array(x.__jax_array__())
     if type(x) in conversions:

@@ -17,6 +17,9 @@ def _parse(text: str, like: Any) -> Any:
 # careful way. Changes for good run the hooks instead.
 overridden: ContextVar[bool] = ContextVar("fnx_overridden", default=False)
 hooks: list[Callable[[], None]] = []
+# Whether jaxprs have inputs for arrays of rank 0 that functions close over, as for larger ones: those
+# of make_jaxpr do. In compiled programs they are literals, so that the compiler sees their values.
+rank_0_consts: ContextVar[bool] = ContextVar("fnx_rank_0_consts", default=False)
 
 
 class Setting:
@@ -82,4 +85,9 @@ numpy_rank_promotion = Setting(
 
 def of_traces() -> tuple:
     """The values of the settings on which it depends what a function's jaxpr is."""
-    return default_float32.value, numpy_dtype_promotion.value, numpy_rank_promotion.value
+    return (
+        default_float32.value,
+        numpy_dtype_promotion.value,
+        numpy_rank_promotion.value,
+        rank_0_consts.get(),
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy, tree_util
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import InvalidValue, TypeMismatch
@@ -64,7 +64,7 @@ class _State:
     """What the checks so far have found: the first site that failed, and each site's values."""
 
     def __init__(self) -> None:
-        self.code: Array = ConcreteArray(np.zeros((), np.int32))
+        self.code: Array = as_written(ConcreteArray(np.zeros((), np.int32)))
         self.sites: list[Site] = []
         self.values: list[tuple[Array, ...]] = []
 

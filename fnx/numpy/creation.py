@@ -20,7 +20,7 @@ from fnx.numpy.util import (
     to_array,
 )
 from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_axis, broadcast_to
+from fnx.ops.broadcast import broadcast_axis, broadcast_to, given
 from fnx.ops.broadcast import full as _full
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape
@@ -82,7 +82,7 @@ def _from_data(x: Any, dtype: np.dtype | None) -> Array:
     if type(x) in PYTHON:
         if dtype is None:
             return as_array(x)
-        return constant(_fitting(x, dtype), dtype, weak=False)
+        return given(constant(_fitting(x, dtype), dtype, weak=False))
     if isinstance(x, (np.ndarray, np.generic)):
         if x.dtype == object:
             return _from_data(x.tolist(), dtype)
@@ -139,7 +139,7 @@ def as_type(x: Array, dtype: np.dtype) -> Array:
 
 def _strong(x: Array) -> Array:
     if type(x) is ConcreteArray:
-        return ConcreteArray(x._value)
+        return x.with_weak_type(False)
     return ops.ConvertElementType(x.dtype)(x)
 
 
@@ -342,7 +342,7 @@ def full(
     Array([7., 7.], dtype=float64, weak_type=True)
     """
     if dtype is not None and type(fill_value) in PYTHON:
-        value: Array = constant(fill_value, dtypes.canonical(dtype), weak=False)
+        value: Array = given(constant(fill_value, dtypes.canonical(dtype), weak=False))
     else:
         value = to_array(fill_value, "full")
         value = value if dtype is None else as_type(value, dtypes.canonical(dtype))
@@ -367,7 +367,7 @@ def _maybe_weak(x: Array, weak: bool) -> Array:
     if not weak:
         return x
     if type(x) is ConcreteArray:
-        return ConcreteArray(x._value, True)
+        return x.with_weak_type(True)
     return ops.ConvertElementType(x.dtype, True)(x)
 
 

@@ -103,7 +103,7 @@ def strong(x: Array) -> Array:
     if not x.weak_type:
         return x
     if type(x) is ConcreteArray:
-        return ConcreteArray(x._value)
+        return x.with_weak_type(False)
     return ops.ConvertElementType(x.dtype)(x)
 
 

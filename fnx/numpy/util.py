@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import config, dtypes, later
-from fnx.core.array import Array, ConcreteArray, as_array, conversions
+from fnx.core.array import Array, ConcreteArray, as_array, as_written, conversions
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
@@ -89,14 +89,15 @@ def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
             raise OverflowError(f"Python integer {value} does not fit in {dtype}")
     with np.errstate(all="ignore"):
         # Integers wrap around, as JAX's do: uint8 of -1 is 255.
-        return ConcreteArray(np.asarray(np.asarray(value).astype(dtype)), weak)
+        return as_written(ConcreteArray(np.asarray(np.asarray(value).astype(dtype)), weak))
 
 
 def constant(value: Any, dtype: np.dtype, weak: bool = True) -> ConcreteArray:
     """A Python number as an array of rank 0 of the dtype that promotion has chosen."""
     if type(value) is int or (value and type(value) is not complex):
         return _constant(value, dtype, weak)
-    return ConcreteArray(np.asarray(value, dtype), weak)  # -0.0 and 0.0 are equal as keys
+    # -0.0 and 0.0 are equal as keys
+    return as_written(ConcreteArray(np.asarray(value, dtype), weak))
 
 
 def type_of(x: Any) -> tuple[np.dtype, bool]:

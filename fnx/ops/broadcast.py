@@ -8,9 +8,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core import scalar as expr
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.interpreter import current, evaluate
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe, Reshape
 from fnx.core.records import dataclass
@@ -174,8 +175,8 @@ class Sum(Linear):
 @lru_cache(maxsize=4096, typed=True)
 def _scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
     if dtype == dtypes.float0:
-        return ConcreteArray(np.zeros((), dtype))
-    return ConcreteArray(np.asarray(value, dtype))
+        return as_written(ConcreteArray(np.zeros((), dtype)))
+    return as_written(ConcreteArray(np.asarray(value, dtype)))
 
 
 def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
@@ -184,13 +185,21 @@ def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
     if kind is int or kind is bool or kind is float and value:
         return _scalar(value, dtype)
     array = np.asarray(value, dtype)  # -0.0 and 0.0 are equal, but different constants
-    return ConcreteArray(array) if any(array.tobytes()) else _scalar(0, dtype)
+    return as_written(ConcreteArray(array)) if any(array.tobytes()) else _scalar(0, dtype)
+
+
+def given(number: ConcreteArray) -> ConcreteArray:
+    """A number that others use as well, for a user to keep, or to delete: as an array of its own."""
+    if current.get() is evaluate:
+        return ConcreteArray(number._value, number.weak_type)
+    return number
 
 
 def full(shape: Shape, value: Any, dtype: np.dtype) -> Array:
     """`value` everywhere; when traced, a broadcast of a literal."""
-    constant = value if isinstance(value, Array) else scalar(value, dtype)
-    return Broadcast(shape, ())(constant) if shape else constant
+    if isinstance(value, Array):
+        return Broadcast(shape, ())(value) if shape else value
+    return Broadcast(shape, ())(scalar(value, dtype)) if shape else given(scalar(value, dtype))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array, is_array_like
+from fnx.core.array import Array, ConcreteArray, as_array, as_written, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.keyed import of_keys
 from fnx.numpy.reduce import all as all_true
@@ -395,7 +395,8 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     words = words_of(key, "fold_in")
     if isinstance(data, (int, np.integer)):
-        number: Array = ConcreteArray(np.array(operator.index(data) & 0xFFFFFFFF, _U32))
+        word = np.array(operator.index(data) & 0xFFFFFFFF, _U32)
+        number: Array = as_written(ConcreteArray(word))
     else:
         number = data if isinstance(data, Array) else as_array(data)
         if number.shape or not dtypes.is_integer(number.dtype):
