@@ -1,6 +1,7 @@
 """Strips: sweeps over many lanes are made strip by strip, where lanes never meet."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ def test_two_sweeps(lanes):
     assert is_in_strips(there_and_back, x)
     assert "strips of" in fnx.compile_report(there_and_back, x)
     assert workspace(there_and_back, x) < x.nbytes / 10  # no array of all lanes and levels
+    found = fnx.jit(there_and_back)(x)
+    np.testing.assert_allclose(found, there_and_back_numpy(x), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("bits", "widths"), [(512, ["32", "8"]), (256, ["20"])])
+def test_strips_are_of_whole_vectors(monkeypatch, bits, widths):
+    """Up to 35 lanes stay near; 20 of them divide all."""
+    monkeypatch.setattr(strips.processor, "vector_bits", lambda: bits)
+    x = np.random.default_rng(0).normal(size=(350, 1000))
+    assert re.findall(r"strips of (\d+) lanes", fnx.compile_report(there_and_back, x)) == widths
     found = fnx.jit(there_and_back)(x)
     np.testing.assert_allclose(found, there_and_back_numpy(x), rtol=1e-13, atol=1e-13)
 

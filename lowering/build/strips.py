@@ -16,6 +16,7 @@ from fnx.lowering.ir import walk
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.target import processor
 
 from . import fuse, views
 from .lane_axes import VECTOR, Part, SeparateLanes, chain, extents
@@ -212,11 +213,14 @@ def _width(n: int, most: int, least: int) -> int | None:
     most = min(most, WIDEST)
     if n <= most:
         return n if n >= least else None
-    for even in (8, 4, 1)[: 2 if least > 1 else 3]:  # whole vectors
+    vector = max(processor.vector_bits() // 64, 4)
+    # A strip that is no whole vectors is computed in shorter ones: a shorter last strip costs less.
+    for even in (8, vector) if least > 1 else (8, 4, 1):
         fitting = [d for d in range(least, most + 1) if d % even == 0 and n % d == 0]
-        if fitting and fitting[-1] * 4 >= most:
+        if fitting and fitting[-1] * 4 >= most and (even == 1 or fitting[-1] >= 2 * vector):
             return fitting[-1]
-    return most // least * least or None
+    width = most // vector * vector
+    return (width if width >= least else most // least * least) or None
 
 
 class _Strip:
