@@ -276,8 +276,16 @@ class Function:
         self.branch(head)
         self.start(done)
 
+    @contextmanager
+    def once(self) -> Iterator[str]:
+        """What can be left early, as a `forever`."""
+        done = self.label("done")
+        yield done
+        self.branch(done)
+        self.start(done)
+
     def leave(self, done: str) -> None:
-        """Go to the end of a `forever`."""
+        """Go to the end of a `forever` or a `once`."""
         self.branch(done)
         self.open = False
 

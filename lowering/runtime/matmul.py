@@ -4,7 +4,7 @@
 and columns are that many elements apart, one of the two being 1; rows of C are contiguous. `work` has
 `work_elements(n, k)` elements, unless `reads_in_place`. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
-A tile of C, eight or four rows of two or three vectors, is kept in registers while columns of A and
+A tile of C, eight or four rows of three vectors, is kept in registers while columns of A and
 rows of B are multiplied, for up to `DEPTH` indices between them. Large B are packed for that, block by
 block, so that what a tile reads is contiguous, and so are A whose columns are. Small ones are read
 where they are, and so are those that few rows are multiplied with. The last vector of a row ends with
@@ -45,9 +45,9 @@ class Tile(NamedTuple):
     unroll: int
 
 
-# By the bits of a vector. With AVX-512 sixteen sums do as well as 24, which the registers would hold.
-# With AVX2 the tile, a row of B and a number of A take all 16 registers.
-TILES = {512: Tile(8, 2, 1), 256: Tile(4, 3, 2)}
+# By the bits of a vector. The tile, a row of B and a number of A take most of 32 registers, or all 16.
+# With more rows, where they are would not fit into the others.
+TILES = {512: Tile(8, 3, 1), 256: Tile(4, 3, 2)}
 PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
 POINTERS = "a", "b", "c"
 
@@ -142,23 +142,23 @@ class _Routine(Packing):
             numbers = [
                 f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(height)
             ]
-            offsets = [f.mul(r, row) for r in numbers]
+            offsets = [i64(0), *(f.mul(r, row) for r in numbers[1:])]
             adds = f.compare("ne", to.times, 0)
-            is_whole = f.compare("eq", rows, height)
-            if width == 1:
-                is_whole = f.both(is_whole, f.compare("eq", to.lanes, self.lanes))
             start, target, asked = (f.variable("ptr", x) for x in (a, to.c, later))
             with f.loop(count):
                 to = to._replace(c=target.get())
                 with f.when(adds):
                     self.ask(f, to, rows, width)
-                sources = [f.at(start.get(), offset) for offset in offsets]
-                sums = self.sums(f, k, sources, column, line, width, (asked.get(), each))
-                with f.choice(is_whole) as (whole, some):
-                    with whole:
-                        self.finish(f, sums, to, adds)
-                    with some:
-                        self.finish_some(f, sums, to, adds, rows)
+                rows_of_a = start.get(), offsets, column
+                sums = self.sums(f, k, rows_of_a, line, width, (asked.get(), each))
+                if width > 1:
+                    self.finish(f, sums, to, adds, rows)
+                else:
+                    with f.choice(f.compare("eq", to.lanes, self.lanes)) as (whole, some):
+                        with whole:
+                            self.finish(f, sums, to, adds, rows)
+                        with some:
+                            self.finish_some(f, sums, to, adds, rows)
                 for variable, step in (
                     (start, apart),
                     (asked, apart),
@@ -183,25 +183,24 @@ class _Routine(Packing):
         self,
         f: Function,
         k: Value,
-        sources: list[Value],
-        column: Value,
+        rows: tuple[Value, list[Value], Value],
         line: Sequence[Value],
         width: int,
         ahead: tuple[Value, Value],
     ) -> list[list[Variable]]:
-        """The products of rows of A and columns of B; a line is asked for in each round."""
+        """The products of rows of A and columns of B; a line is asked for in each round.
+
+        Of the rows: A, how far from there each is, bytes from column to column.
+        """
+        a, offsets, column = rows
         # Where there are few sums, each is two: an addition waits for the one before.
         ways = 2 if width == 1 and self.unroll > 1 else 1
         sums = [
-            [[f.variable(self.v, self.zero) for _ in range(width)] for _ in sources]
+            [[f.variable(self.v, self.zero) for _ in range(width)] for _ in offsets]
             for _ in range(ways)
         ]
         b, step, end = line
-        place, offset, asked = (
-            f.variable("ptr", b),
-            f.variable("i64", 0),
-            f.variable("ptr", ahead[0]),
-        )
+        start, place, asked = (f.variable("ptr", x) for x in (a, b, ahead[0]))
         rounds = f.binary("sdiv", k, self.unroll)
         rest = f.sub(k, f.mul(rounds, self.unroll))
         for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
@@ -211,11 +210,11 @@ class _Routine(Packing):
                     asked.set(f.at(asked.get(), ahead[1]))
                 for way in range(steps):
                     vectors = [self.load(f, x) for x in self.places(f, place.get(), width, end)]
-                    for row_sums, source in zip(sums[way % ways], sources, strict=True):
-                        x = self.splat(f, f.load(source, offset.get(), self.t))
+                    for row_sums, offset in zip(sums[way % ways], offsets, strict=True):
+                        x = self.splat(f, f.load(start.get(), offset, self.t))
                         for s, y in zip(row_sums, vectors, strict=True):
                             s.set(self.fma(f, x, y, s.get()))
-                    offset.set(f.add(offset.get(), column))
+                    start.set(f.at(start.get(), column))
                     place.set(f.at(place.get(), step))
         for others in sums[1:]:
             for [s], [other] in zip(sums[0], others, strict=True):
@@ -225,42 +224,44 @@ class _Routine(Packing):
     def fma(self, f: Function, x: Value, y: Value, z: Value) -> Value:
         return f.call(f"llvm.fma.{self.suffix}", self.v, x, y, z)
 
-    def finish(self, f: Function, sums: list[list[Variable]], to: Target, adds: Value) -> None:
-        """A whole tile to where it belongs. Vectors may overlap: all are read before one is written."""
-        width, places = len(sums[0]), []
-        for r in range(len(sums)):
-            places += self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
-        every = [s for row_sums in sums for s in row_sums]
-        with f.when(adds):
-            factor = self.splat(f, f.convert("sitofp", to.times, self.t))
-            for s, place in zip(every, places, strict=True):
-                s.set(self.fma(f, s.get(), factor, self.load(f, place)))
-        for s, place in zip(every, places, strict=True):
-            self.save(f, s.get(), place)
+    def finish(
+        self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
+    ) -> None:
+        """The first rows of a tile to where they belong."""
+        width = len(sums[0])
+        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+        with f.choice(adds) as (add, write):
+            for arm in (add, write):
+                with arm, f.once() as done:
+                    for r, row_sums in enumerate(sums):
+                        if r:
+                            with f.when(f.compare("sle", rows, r)):
+                                f.leave(done)
+                        places = self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
+                        row = [s.get() for s in row_sums]
+                        if arm is add:  # vectors may overlap: all are read before one is written
+                            before = [self.load(f, place) for place in places]
+                            row = [
+                                self.fma(f, x, factor, y) for x, y in zip(row, before, strict=True)
+                            ]
+                        for x, place in zip(row, places, strict=True):
+                            self.save(f, x, place)
 
     def finish_some(
         self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
     ) -> None:
-        """A tile that lacks rows, or whose one vector lacks lanes: its rows from memory, one by one."""
-        width, factor = len(sums[0]), self.splat(f, f.convert("sitofp", to.times, self.t))
-        mask = self.mask_of(f, to.lanes) if width == 1 else None
-        copy = f.slot(self.v, len(sums) * width, LINE)
-        for n, s in enumerate(s for row_sums in sums for s in row_sums):
-            self.save(f, s.get(), f.at(copy, n * self.bytes))
+        """A tile whose one vector lacks lanes: its rows from memory, one by one."""
+        mask = self.mask_of(f, to.lanes)
+        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+        copy = f.slot(self.v, len(sums))
+        for r, [s] in enumerate(sums):
+            self.save(f, s.get(), f.at(copy, r * self.bytes))
         with f.loop(rows) as r:
-            source = f.index(copy, r, width * self.bytes)
-            places = self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
-            loaded = [self.load(f, f.at(source, v * self.bytes)) for v in range(width)]
-            row = [f.variable(self.v, x) for x in loaded]
+            place = f.at(to.c, f.mul(to.leading, r))
+            x = f.variable(self.v, self.load(f, f.index(copy, r, self.bytes)))
             with f.when(adds):
-                for s, place in zip(row, places, strict=True):
-                    before = self.masked_load(f, place, mask) if mask else self.load(f, place)
-                    s.set(self.fma(f, s.get(), factor, before))
-            for s, place in zip(row, places, strict=True):
-                if mask:
-                    self.masked_store(f, s.get(), place, mask)
-                else:
-                    self.save(f, s.get(), place)
+                x.set(self.fma(f, x.get(), factor, self.masked_load(f, place, mask)))
+            self.masked_store(f, x.get(), place, mask)
 
     # --- a block
 
@@ -292,7 +293,11 @@ class _Routine(Packing):
             most = f.mul(group, self.rows)
             bottom = f.mul(high, self.rows)
             bottom = f.choose(f.compare("slt", p["m"], bottom), p["m"], bottom)
-            rounds = f.binary("sdiv", f.sub(f.add(f.sub(high, low), group), 1), group)
+            shares = [
+                f.binary("sdiv", f.add(f.sub(high, low), n - 1), n)
+                for n in (self.group, TILES_AT_ONCE)
+            ]
+            rounds = f.choose(copied, *shares)  # divisions by constants are quick
             with f.loop(rounds) as number:
                 first = f.add(low, f.mul(number, group))
                 left = f.sub(bottom, f.mul(first, self.rows))
@@ -421,11 +426,19 @@ class _Routine(Packing):
             f.store(given[part], context, 8 * number)
         rounds = f.binary("sdiv", f.add(given["m"], self.rows - 1), self.rows)
         each = f.mul(f.mul(given["k"], vectors), self.rows * self.lanes)
-        grain = f.add(f.binary("sdiv", i64(PIECE), each), 1)
-        f.call("fnx_parallel_for", "void", f.routine("rows_task"), context, rounds, grain)
+        task = f.routine("rows_task")
+        with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
+            with little:
+                f.call("rows_task", "void", context, i64(0), rounds)
+            with much:
+                grain = f.add(f.binary("sdiv", i64(PIECE), each), 1)
+                f.call("fnx_parallel_for", "void", task, context, rounds, grain)
 
     def shares(self, f: Function, total: Value, most: int) -> tuple[Value, Value, Value]:
         """Even shares: how many, what the first have, how many those are; others have one more."""
         count = f.binary("sdiv", f.add(total, most - 1), most)
-        base = f.binary("sdiv", total, count)
+        base = f.variable("i64", total)
+        with f.when(f.compare("sgt", count, 1)):
+            base.set(f.binary("sdiv", total, count))
+        base = base.get()
         return count, base, f.sub(f.mul(f.add(base, 1), count), total)
