@@ -18,6 +18,23 @@ _BY_JAX_NAME = {
     "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": _config.numpy_rank_promotion,
 }
+_IN_JAX = {  # settings of JAX that programs read, and that mean nothing here
+    "jax_check_tracer_leaks": False,
+    "jax_compilation_cache_dir": None,
+    "jax_debug_key_reuse": False,
+    "jax_default_device": None,
+    "jax_default_matmul_precision": None,
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_enable_custom_prng": False,
+    "jax_explain_cache_misses": False,
+    "jax_legacy_prng_key": "allow",
+    "jax_log_compiles": False,
+    "jax_platforms": None,
+    "jax_softmax_custom_jvp": True,
+    "jax_threefry_partitionable": True,
+    "jax_traceback_filtering": "auto",
+    "jax_transfer_guard": None,
+}
 
 
 class Config:
@@ -61,14 +78,23 @@ class Config:
             return _BY_JAX_NAME[name].value
         if name in _OWN:
             return _OWN[name].value
-        if name in self._others:
-            return self._others[name]
+        for settings in (self._others, _IN_JAX):
+            if name in settings:
+                return settings[name]
         raise AttributeError(f"fnx.config has no setting {name!r}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self.read(name)
+
+    def parse_flags_with_absl(self) -> None:
+        """What JAX's tests call first; fnx has no flags of the command line.
+
+        >>> config.parse_flags_with_absl()
+        """
+
+    config_with_absl = parse_flags_with_absl
 
     def values(self) -> dict[str, Any]:
         """All settings and their values now."""
@@ -109,12 +135,12 @@ def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
 def _without_effect(name: str) -> Any:
     @contextmanager
     def manager(new_val: Any = None) -> Iterator[None]:
-        before = config._others.get(name)
-        config._others[name] = new_val
+        before = config._others
+        config._others = before | {f"jax_{name}": new_val}
         try:
             yield
         finally:
-            config._others[name] = before
+            config._others = before
 
     manager.__name__ = name
     manager.__doc__ = f"""JAX's setting {name}, which is accepted and means nothing to fnx.

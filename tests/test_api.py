@@ -322,6 +322,11 @@ def test_settings_by_name():
     assert jnp.asarray(1.0).dtype == np.float64
     fnx.config.update("jax_platform_name", "cpu")
     assert fnx.config.jax_platform_name == "cpu"
+    assert fnx.config.jax_default_matmul_precision is None  # JAX's own value
+    with fnx.default_matmul_precision("highest"):
+        assert fnx.config.jax_default_matmul_precision == "highest"
+    assert fnx.config.jax_default_matmul_precision is None
+    assert fnx.config.parse_flags_with_absl() is None  # what JAX's tests begin with
     with pytest.raises(AttributeError, match="has no setting 'no_such'"):
         fnx.config.no_such
     with fnx.enable_x64(False), fnx.default_matmul_precision("highest"), fnx.log_compiles():
