@@ -99,7 +99,7 @@ def parallel_for(task: int, context: np.ndarray, n: int, grain: int) -> None:
     kind(threads.address())(task, context.ctypes.data, n, grain)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 7])
+@pytest.mark.parametrize("number", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 17, 1000, 100_003])
 @pytest.mark.parametrize("grain", [1, 16, 10**6])
 def test_each_round_once(tasks, number, n, grain):

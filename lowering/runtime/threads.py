@@ -1,9 +1,11 @@
 """The thread pool: native threads that share the rounds of a parallel loop with its caller.
 
 `void fnx_parallel_for(task, context, n, grain)` calls task(context, lo, hi) until [0, n) is covered, in
-pieces of at least `grain` rounds. While the pool is busy, with another caller's loop or the one that
-this loop is inside of, the caller runs all rounds itself. Threads start with the first loop that
-can use them, sleep between loops, and are started anew after a fork.
+pieces of at least `grain` rounds. Each thread begins with a share of its own, the same in all loops of
+as many rounds, so that its cache has what it worked on before; then it helps others with theirs. While
+the pool is busy, with another caller's loop or the one that this loop is inside of, the caller runs all
+rounds itself. Threads start with the first loop that can use them, sleep between loops, and are started
+anew after a fork.
 """
 
 import ctypes
@@ -30,6 +32,8 @@ _WORTH_WAKING = 4  # grains; with fewer, only threads that are awake take part
 _PIECES = 4  # per thread, so that a late or slow thread holds up the others little
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
 _MOST = 1024
+_SHARES = 16  # with more threads, several begin with the same share
+_APART = 64  # bytes between what different threads write
 
 
 def text() -> str:
@@ -39,8 +43,10 @@ def text() -> str:
     module.variable("fnx_started", "i64", public=True)  # workers that exist
     for name in ("busy", "gate", "round", "sleepers", "caller_sleeps"):
         module.variable(name, "i32")
-    module.variable("job", "[4 x i64]", "zeroinitializer")  # task, context, n, piece
-    module.variable("next", "i64")
+    # task, context, n, piece, shares, whether to begin with the last pieces
+    module.variable("job", "[6 x i64]", "zeroinitializer")
+    # The next piece of each share.
+    module.variable("next", f"[{_SHARES * _APART // 8} x i64]", "zeroinitializer")
     for write in (_sleep, _wake, _watch, _work, _worker, _start, _wait, _parallel_for, _reset):
         write(module)
     return str(module)
@@ -86,31 +92,52 @@ def _watch(module: Module) -> None:
 
 
 def _work(module: Module) -> None:
-    """Take pieces of the job until none is left."""
-    with Function(module, "work", "void") as f:
+    """Take pieces of the job until none is left, those of this thread's share first.
+
+    Every other job goes backwards: it begins with what the cache got last.
+    """
+    with Function(module, "work", "void", "i64") as f:
         job = f.object("job")
         task, context = f.pointer(job), f.pointer(job, 8)
-        n, piece = f.load(job, 16), f.load(job, 24)
-        with f.forever() as done:
-            low = f.atomic("add", f.object("next"), piece)
-            with f.when(f.compare("sge", low, n)):
-                f.leave(done)
-            high = f.add(low, piece)
-            high = f.choose(f.compare("slt", high, n), high, n)
-            f.call_at(task, "void", context, low, high)
+        n, piece, shares, turned = (f.load(job, 8 * k) for k in (2, 3, 4, 5))
+        backwards = f.compare("ne", turned, 0)
+        own = f.binary("urem", f.args[0], shares)
+        with f.loop(f.add(own, shares), own) as k:
+            share = f.choose(f.compare("slt", k, shares), k, f.sub(k, shares))
+            place = f.index(f.object("next"), share, _APART)
+            first, end = (f.call("first_piece", "i64", x) for x in (share, f.add(share, 1)))
+            with f.forever() as done:
+                with f.when(f.compare("sge", f.atomic_load(place, "i64"), end)):
+                    f.leave(done)
+                number = f.atomic("add", place, i64(1))
+                with f.when(f.compare("sge", number, end)):
+                    f.leave(done)
+                mirrored = f.sub(f.sub(f.add(first, end), 1), number)
+                low = f.mul(f.choose(backwards, mirrored, number), piece)
+                high = f.add(low, piece)
+                high = f.choose(f.compare("slt", high, n), high, n)
+                f.call_at(task, "void", context, low, high)
         f.ret()
+    with Function(module, "first_piece", "i64", "i64") as f:
+        job = f.object("job")
+        n, piece, shares = (f.load(job, 8 * k) for k in (2, 3, 4))
+        pieces = f.binary("sdiv", f.sub(f.add(n, piece), 1), piece)
+        f.ret(f.binary("sdiv", f.mul(f.args[0], pieces), shares))
 
 
 def _worker(module: Module) -> None:
     """The life of a thread: wait for a round, join if the gate is open, work, leave."""
     with Function(module, "worker", "ptr", "ptr") as f:
-        seen = f.variable("i32", f.convert("trunc", f.convert("ptrtoint", f.args[0], "i64"), "i32"))
+        # Its number, and the round before its first.
+        given = f.convert("ptrtoint", f.args[0], "i64")
+        number = f.binary("lshr", given, 32)
+        seen = f.variable("i32", f.convert("trunc", given, "i32"))
         round_, gate = f.object("round"), f.object("gate")
         with f.forever():
             _await_round(f, round_, seen)
             joined = f.call("join_round", "i32")
             with f.when(f.compare("ne", joined, 0)):
-                f.call("work", "void")
+                f.call("work", "void", number)
                 before = f.atomic("sub", gate, i32(1))
                 # The last one out of a closed gate wakes the caller, if that sleeps.
                 sleeps = f.atomic_load(f.object("caller_sleeps"), "i32")
@@ -158,10 +185,12 @@ def _start(module: Module) -> None:
         f.call("sigfillset", "i32", everything)
         f.call("pthread_sigmask", "i32", i32(2), everything, before)  # SIG_SETMASK
         round_ = f.convert("zext", f.atomic_load(f.object("round"), "i32"), "i64")
-        argument = f.convert("inttoptr", round_, "ptr")
         with f.forever() as enough:
             with f.when(f.compare("sge", f.load(started), f.args[0])):
                 f.leave(enough)
+            number = f.add(f.load(started), 1)  # 0 is the caller
+            given = f.binary("or", f.binary("shl", number, 32), round_)
+            argument = f.convert("inttoptr", given, "ptr")
             worker = f.routine("worker")
             status = f.call("pthread_create", "i32", thread, NULL, worker, argument)
             with f.when(f.compare("ne", status, 0)):
@@ -216,15 +245,20 @@ def _parallel_for(module: Module) -> None:
         with f.when(f.compare("slt", f.load(f.object("fnx_started")), helpers), likely=False):
             f.call("start", "void", helpers)
         job = f.object("job")
-        for k, value in enumerate((task, context, n, piece)):
+        shares = f.add(helpers, 1)
+        shares = f.choose(f.compare("slt", shares, _SHARES), shares, i64(_SHARES))
+        turned = f.sub(i64(1), f.load(job, 40))
+        for k, value in enumerate((task, context, n, piece, shares, turned)):
             f.store(value, job, 8 * k)
-        f.atomic_store(i64(0), f.object("next"))
+        with f.loop(shares) as share:
+            first = f.call("first_piece", "i64", share)
+            f.atomic_store(first, f.index(f.object("next"), share, _APART))
         f.atomic_store(i32(_OPEN), f.object("gate"))
         round_ = f.object("round")
         f.atomic("add", round_, i32(1))
         with f.when(f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)):
             f.call("wake", "void", round_, f.convert("trunc", helpers, "i32"))
-        f.call("work", "void")
+        f.call("work", "void", i64(0))
         f.call("wait_for_workers", "void")
         f.atomic_store(i32(0), f.object("busy"))
         f.ret()
