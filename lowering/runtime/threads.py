@@ -29,7 +29,7 @@ _EVERYONE = (1 << 31) - 1
 _LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
 _OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
 _WORTH_WAKING = 4  # grains; with fewer, only threads that are awake take part
-_PIECES = 4  # per thread, so that a late or slow thread holds up the others little
+_PIECES = 8  # per thread; with few, a late or slow one holds up the others
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
 _MOST = 1024
 _SHARES = 16  # with more threads, several begin with the same share
@@ -94,7 +94,7 @@ def _watch(module: Module) -> None:
 def _work(module: Module) -> None:
     """Take pieces of the job until none is left, those of this thread's share first.
 
-    Every other job goes backwards: it begins with what the cache got last.
+    Every other job goes backwards: it begins with what the cache got last. So does a caller alone.
     """
     with Function(module, "work", "void", "i64") as f:
         job = f.object("job")
@@ -228,8 +228,7 @@ def _parallel_for(module: Module) -> None:
     with Function(module, name, "void", "ptr", "ptr", "i64", "i64", public=True) as f:
         task, context, n, grain = f.args
         threads = f.load(f.object("fnx_threads"))
-        one = f.compare("sle", threads, 1)
-        with f.when(f.either(one, f.compare("sle", n, grain))):
+        with f.when(f.compare("sle", n, grain)):
             _alone(f)
         asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
         short = f.compare("slt", n, f.mul(grain, _WORTH_WAKING))
@@ -256,7 +255,8 @@ def _parallel_for(module: Module) -> None:
         f.atomic_store(i32(_OPEN), f.object("gate"))
         round_ = f.object("round")
         f.atomic("add", round_, i32(1))
-        with f.when(f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)):
+        asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
+        with f.when(f.both(asleep, f.compare("sgt", helpers, 0))):
             f.call("wake", "void", round_, f.convert("trunc", helpers, "i32"))
         f.call("work", "void", i64(0))
         f.call("wait_for_workers", "void")
