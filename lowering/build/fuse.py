@@ -6,7 +6,7 @@ What passes over finished nests ask for stands with them.
 from math import prod
 
 from fnx.core.aval import ShapedArray
-from fnx.core.jaxpr import Jaxpr, subjaxprs
+from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
@@ -18,6 +18,7 @@ COSTLY_ROW = 48  # bytes of one of which costly functions are computed, unless i
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 8  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 2  # and at how many uses; the less it costs, the more
+THIN = 8  # times the elements of an edge that an array has, at least
 FAR_BYTES = 1 << 20  # an array that does not stay in a core's own cache is computed again, too,
 FAR_WORK = 64  # if that takes, over all uses, at most so many simple operations an element,
 FAR_SOURCES = 2  # of so many other arrays at most
@@ -76,6 +77,12 @@ _COSTLY |= dict.fromkeys(
 def weight(name: str) -> int:
     """Operations an element of a primitive."""
     return 0 if name in _FREE else _COSTLY.get(name, 1)
+
+
+def weight_of(eqn: Eqn) -> int:
+    """Operations an element of an equation; a quotient by a known number is made of products."""
+    by_number = eqn.prim.name == "div" and type(eqn.inputs[1]) is Literal
+    return 2 if by_number else weight(eqn.prim.name)
 
 
 def is_small(shape: tuple[int, ...]) -> bool:

@@ -26,7 +26,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     if fuse.is_small(out.shape):
         builder.registers(out, r.fn)
         return
-    own = fuse.weight(eqn.prim.name)
+    own = fuse.weight_of(eqn)
     cost, regional = own, False
     if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
         # Or the carry could not be overwritten with what reads this, or columns are read for each row.
@@ -40,7 +40,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
             else:
                 cost += h.state.cost
                 regional = regional or h.state.regional
-    uses = len(out.consumers)
+    uses = _uses(builder, out)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
         short = cost <= fuse.PULLED and fuse.inlined(cost, uses)
@@ -48,6 +48,16 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
             out.state = Pull(r.fn, cost, inputs, regional)
             return
     builder.join(out, r.fn, eqn.prim.name, regional)
+
+
+def _uses(builder: "Storage", out: Handle) -> int:
+    """How often a value is read; that its edges are read, too, costs little."""
+    eqns = [builder.scope.eqns[k] for k in out.consumers if k >= 0]
+    thin = [
+        e for e in eqns if e.prim.name == "slice" and fuse.THIN * e.outs[0].aval.size <= out.size
+    ]
+    whole = len(out.consumers) - len(thin)
+    return max(whole, 2) if thin else whole
 
 
 def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
