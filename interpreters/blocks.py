@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LONG = 48  # rounds
 STATE = 1 << 9  # bytes stored for each round
-TOTAL = 1 << 20  # bytes stored for all of them: fewer stay in a cache of the core
+TOTAL = 1 << 22  # bytes stored for all of them: fewer come back from a near cache soon enough
 AGAIN = 1.5  # bytes of computing again, for a byte stored
 
 

@@ -124,6 +124,19 @@ def test_memory_grows_with_the_square_root():
     assert memory.temp_size_in_bytes < 60 * u.nbytes
 
 
+@pytest.mark.parametrize(("n", "stored"), [(512, True), (8192, False)])
+def test_what_stays_in_caches_is_stored(n, stored):
+    """500 states of 4 kB do: to go back over them costs less than to run their rounds again."""
+
+    def loss(u):
+        step = lambda _, u: u - 0.1 * u * (jnp.roll(u, -1) - jnp.roll(u, 1))
+        return jnp.sum(lax.fori_loop(0, 500, step, u) ** 2)
+
+    u = jnp.ones(n)
+    memory = fnx.jit(fnx.grad(loss)).lower(u).compile().memory_analysis()
+    assert (memory.temp_size_in_bytes >= 500 * u.nbytes) == stored
+
+
 def test_what_costs_more_than_it_stores_is_stored():
     """Products of matrices are not computed twice, and short loops store each round."""
     w = jnp.asarray(RNG.normal(size=(64, 64)) / 8)
@@ -156,8 +169,9 @@ def test_callbacks_are_called_once_for_each_round(small):
     assert not small
 
 
-def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed():
+def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed(monkeypatch):
     """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
+    monkeypatch.setattr(blocks, "TOTAL", 1 << 20)
     n = 400
     index = np.arange(n)
 
