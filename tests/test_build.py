@@ -139,6 +139,38 @@ def test_the_last_vector_of_a_row_overlaps_the_one_before(n, dtype):
     assert text == fnx.jit(f).lower(np.ones((n + 40, n + 40), dtype)).as_text("llvm")
 
 
+def steps_of_neighbours(np_, loop, u, v):
+    """Both new fields are made of both old ones; only the old halves of their buffers are read."""
+    lap = lambda f: np_.roll(f, 1, 0) + np_.roll(f, -1, 0) + np_.roll(f, 1, 1) - 3 * f
+    return loop(lambda c: (c[0] + 0.1 * lap(c[1]) * c[0], c[1] - 0.1 * lap(c[0])), (u, v))
+
+
+def steps_in_place(np_, loop, u, v):
+    """Each element of both fields is read and overwritten in the same round."""
+    return loop(lambda c: (c[0] + 0.1 * c[1] * c[0], c[1] - 0.1 * c[0]), (u, v))
+
+
+def rows_of_a_stack(np_, loop, u, v):
+    """What is read lies in the row before the one that is written."""
+    return fnx.grad(lambda *c: sum(x.sum() for x in steps_of_neighbours(np_, loop, *c)), (0, 1))(
+        u, v
+    )
+
+
+@pytest.mark.parametrize("n", [18, 23, 33, 64, 100])
+@pytest.mark.parametrize("steps", [steps_of_neighbours, steps_in_place, rows_of_a_stack])
+def test_the_last_vector_overlaps_where_others_of_an_array_are_read_than_written(steps, n):
+    u, v = np.random.default_rng(n).normal(size=(2, 5, n))
+    native = fnx.jit(
+        lambda u, v: steps(jnp, lambda f, c: lax.fori_loop(0, 3, lambda _, c: f(c), c), u, v)
+    )
+    eager = lambda f, c: f(f(f(c)))
+    wanted = steps(jnp, eager, jnp.asarray(u), jnp.asarray(v))
+    for found, right in zip(native(u, v), wanted, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-13)
+    assert ("llvm.smin.i64" in native.lower(u, v).as_text("llvm")) == (steps is not steps_in_place)
+
+
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 11, 16])
 def test_short_rows_are_vectors(n):
     """Written out, or unrolled too early, their elements would be gathered and scattered."""

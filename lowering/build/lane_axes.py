@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 from fnx.core import scalar
 from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, Nest, Stmt, Store
-
-from . import views
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -160,7 +158,7 @@ class SeparateLanes:
                 return all(map(self._choose, self.parts[stmt]))
             case Loop() if not stmt.parallel:
                 self.scalars += walk.expressions(stmt)
-                self.halves |= halves(stmt)
+                self.halves |= offsets.halves(stmt)
                 return all(map(self._take, stmt.body))
         return False
 
@@ -192,7 +190,7 @@ class SeparateLanes:
 
     def stride(self, position: Expr, ranges: dict[Expr, int]) -> int | None:
         """How far lanes are apart, if each keeps to elements of its own."""
-        found, number = views.terms(position)
+        found, number = offsets.terms(position)
         parts = dict(found)
         steps = [parts.pop(i, 0) for i in self.one.index]
         stride = steps[-1]
@@ -226,16 +224,6 @@ def _as_loop(stmt: Copy | Fill) -> Loop:
         value = scalar.load(source.buffer, scalar.add(source.index, i), source.buffer.dtype)
     store = Store(stmt.target.buffer, scalar.add(stmt.target.index, i), value)
     return Loop(i, stmt.count, [store], vector=True)
-
-
-def halves(loop: Loop) -> dict[Expr, int]:
-    """Carries that are 0 and a size by turns: where the old half of a buffer begins."""
-    found = {}
-    for c, first, last in zip(loop.carries, loop.init, loop.yields, strict=True):
-        if first is scalar.size(0) and last.op == "sub" and last.args[1] is c:
-            if last.args[0].op == "size":
-                found[c] = last.args[0].attr
-    return found
 
 
 def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:

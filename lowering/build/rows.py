@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
@@ -187,7 +187,7 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
         if parts is None:
             return None
         strides = parts[1]
-        base, low = views.terms(parts[0])
+        base, low = offsets.terms(parts[0])
         high = low
         for k, stride in strides.items():
             if k >= len(index):
@@ -399,7 +399,7 @@ def _kept(
 
     def within(position: Expr) -> Expr:
         base, strides = views.linear(position, axes)  # type: ignore[misc]
-        found = scalar.size(views.terms(base)[1] - low)  # the terms are the same everywhere
+        found = scalar.size(offsets.terms(base)[1] - low)  # the terms are the same everywhere
         for k, v in reversed(list(enumerate(inner))):
             found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
         return found

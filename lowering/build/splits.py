@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir import offsets
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
@@ -53,7 +54,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             x, y = e.args
             key = crossing("gt" if e.op == "min" else "lt", x, y, loop.index)
             if key is not None:
-                clamps[views.terms(key[0])] = key[0]
+                clamps[offsets.terms(key[0])] = key[0]
     if len(clamps) != 1:
         return None
     ((normal, point),) = clamps.items()
@@ -65,7 +66,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             continue
         x, y = e.args
         found = crossing(op, x, y, loop.index)
-        if found is not None and views.terms(found[0]) == normal:
+        if found is not None and offsets.terms(found[0]) == normal:
             choices[id(e)] = (e, found[1])
     below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}
     above = {k: _resolved(e, not true_below) for k, (e, true_below) in choices.items()}

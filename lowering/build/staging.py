@@ -12,7 +12,7 @@ from fnx.core import scalar
 from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import blocks
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
@@ -210,7 +210,7 @@ def _rows_written(loop: Loop) -> list[_Written]:
         if not isinstance(s, Store) or not blocks.can(s.buffer.dtype):
             continue
         base, parts = views.linear(s.index, axes, known) or (s.index, {})
-        leaves, number = views.terms(base)
+        leaves, number = offsets.terms(base)
         matrix = matrices.setdefault(s.buffer, {}).setdefault((parts.get(0, 0), leaves), {})
         if number in matrix:
             spoilt.add(s.buffer)
@@ -236,7 +236,7 @@ def _rows_read(loop: Loop) -> list[_Read]:
         base, parts = views.linear(e.args[0], axes, known) or (e, {})
         if parts.get(0, 0) < fuse.STAGED_READ:
             continue
-        leaves, number = views.terms(base)
+        leaves, number = offsets.terms(base)
         matrix = matrices.setdefault((e.attr, parts[0], leaves), {})
         matrix.setdefault(number, []).append(e)
     return [

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
 from fnx.lowering.target import processor
 
-from . import fuse, views
+from . import fuse
 from .lane_axes import VECTOR, Part, SeparateLanes, chain, extents
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class _Strip:
                 self.own[b] = builder.new_stack(b.dtype, size)
         self.halves: dict[tuple[Expr, int], Expr] = {}  # the same in arrays of a strip's size
         for b in self.own:
-            leaves = {leaf for p in lanes.places[b] for leaf, _ in views.terms(p)[0]}
+            leaves = {leaf for p in lanes.places[b] for leaf, _ in offsets.terms(p)[0]}
             for leaf in leaves & lanes.halves.keys():
                 self.halves[leaf, self._half(b, leaf)] = scalar.var("int64", "h")
         self.known: dict[Expr, Expr] = {}
@@ -327,7 +327,7 @@ class _Strip:
         lanes, part = self.lanes, self.part
         stride = lanes.strides[buffer]
         whole, layer = stride * lanes.count, stride * part.width
-        found, number = views.terms(position)
+        found, number = offsets.terms(position)
         layers, number = divmod(number - stride * part.start, whole)
         # Apart: how far places of one lane are from each other is to be plain.
         far, place = scalar.size(layers * layer), scalar.size(number)

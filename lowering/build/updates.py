@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
@@ -97,7 +97,7 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     def here(position: Expr) -> bool:
         found = views.linear(scalar.sub(position, written), axes)
         return (
-            found is not None and not any(found[1].values()) and views.terms(found[0]) == _NOTHING
+            found is not None and not any(found[1].values()) and offsets.terms(found[0]) == _NOTHING
         )
 
     value = builder.evaluated(lambda: r.value(*index))

@@ -84,39 +84,6 @@ def _linear(e: Expr, axes: dict[int, int], known: dict[Expr, Linear]) -> Linear:
     return None if _mentions(e, axes) else (e, {})
 
 
-_NUMBERS = ("size", "const", "literal")
-Terms = tuple[dict[Expr, int], int]
-
-
-def terms(e: Expr) -> tuple[frozenset, int]:
-    """Multiples of leaves, and a number: the same for equal sums."""
-    parts, number = _terms(e, {})
-    return frozenset((leaf, n) for leaf, n in parts.items() if n), number
-
-
-def _terms(e: Expr, known: dict[Expr, Terms]) -> Terms:
-    if e in known:
-        return known[e]
-    parts: dict[Expr, int] = {}
-    total, inside = 0, []
-    if e.op in _NUMBERS:
-        total = e.attr
-    elif e.op in ("add", "sub"):
-        inside = [(e.args[0], 1), (e.args[1], 1 if e.op == "add" else -1)]
-    elif e.op == "mul" and any(a.op in _NUMBERS for a in e.args):
-        number, other = sorted(e.args, key=lambda a: a.op not in _NUMBERS)
-        inside = [(other, number.attr)]
-    else:
-        parts[e] = 1
-    for a, factor in inside:
-        more, number = _terms(a, known)
-        total += factor * number
-        for leaf, n in more.items():
-            parts[leaf] = parts.get(leaf, 0) + factor * n
-    known[e] = parts, total
-    return known[e]
-
-
 def _mentions(root: Expr, axes: dict[int, int]) -> bool:
     seen, todo = set(), [root]
     while todo:

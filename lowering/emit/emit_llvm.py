@@ -306,7 +306,7 @@ class Body(Flow):
     # --- functions of their own -----------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
-        s = tails.whole(s)
+        s = tails.whole(s, self.halves)
         if _is_shared_out(s) and self.shares:
             self.share_out(s)
         else:

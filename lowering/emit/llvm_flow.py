@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import kernel, walk
+from fnx.lowering.ir import kernel, offsets, walk
 from fnx.lowering.ir.expressions import combining, depends_on, nodes
 from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
@@ -32,6 +32,8 @@ class Flow(Function):
         super().__init__(module, parent, home)
         self.top = top
         self.exits: set[str] = set()
+        # Variables that are 0 or a size, of the loops around.
+        self.halves: dict[Expr, int] = parent.halves if isinstance(parent, Flow) else {}
         self.packs: Packs | None = None  # of the block that is being printed
         self.filled: set[kernel.Buffer] = set()  # by the vector loop around, with known numbers
         self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
@@ -143,6 +145,7 @@ class Flow(Function):
     ) -> None:
         """The loop itself, turned over: the test stands at the end. `sure`: at least one round."""
         dtypes = [c.dtype for c in s.carries]
+        self.halves |= offsets.halves(s)
         before, body = self.block, self.label()
         number = self.module.next_number()
         done = self.label()
@@ -213,6 +216,7 @@ class Flow(Function):
         init = [self.value(e) for e in s.init]
         self.before(s)
         dtypes = [c.dtype for c in s.carries]
+        self.halves |= offsets.halves(s)
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)

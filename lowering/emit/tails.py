@@ -2,18 +2,20 @@
 
 What remains when a loop is done eight elements at a time is done one by one: of 23 elements the last
 7 take longer than the others. A loop that only stores, and reads nothing that it stores, may as well
-compute a few elements twice. There is less to compile then, too: no loop for the rest.
+compute a few elements twice; so may one that reads other elements of an array than it stores. There
+is less to compile then, too: no loop for the rest.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import offsets, walk
 from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
 from fnx.lowering.ir.formats import itemsize
-from fnx.lowering.ir.kernel import Loop, Store
+from fnx.lowering.ir.kernel import Let, Loop, Store
 from fnx.lowering.target.processor import round_bytes
 
 from . import vector_names
@@ -28,8 +30,11 @@ _CROWDED = 40  # operations of a round from which on registers do for one vector
 _ROUNDS = 16  # that a loop has at least, if they are long
 
 
-def whole(loop: Loop) -> Loop:
-    """A vector loop as one over vectors, if it may compute elements twice; others as they are."""
+def whole(loop: Loop, halves: Mapping[Expr, int]) -> Loop:
+    """A vector loop as one over vectors, if it may compute elements twice; others as they are.
+
+    `halves` are variables that are 0 or a size: where the old half of a buffer begins.
+    """
     if not loop.vector or loop.unroll or not _is_known(loop.extent):
         return loop
     if loop.extent.attr <= _SHORT:
@@ -37,12 +42,12 @@ def whole(loop: Loop) -> Loop:
         return replace(loop, unroll=1) if _is_costly(loop) else loop
     if loop.carries:
         return loop
-    stores = [s for s in loop.body if isinstance(s, Store)]
-    if len(stores) != len(loop.body):
+    if not all(isinstance(s, Let | Store) for s in loop.body):
         return loop
-    exprs = [e for s in stores for e in (s.index, s.value)]
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    exprs = [e for s in loop.body for e in walk.expressions(s)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
-    if written & read:
+    if written & read and not _reads_elsewhere(stores, exprs, halves):
         return loop
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
@@ -57,9 +62,17 @@ def whole(loop: Loop) -> Loop:
     vectors = scalar.node("add", "int64", (before, scalar.size(1)))
     start = scalar.apply("min", scalar.mul(number, width), last)
     new = replacing({loop.index: scalar.add(start, lane)})
-    body = [walk.rewritten(s, new) for s in stores]
+    body = [walk.rewritten(s, new) for s in loop.body]
     inner = Loop(lane, width, body, vector=True, unroll=1)
     return Loop(number, vectors, [inner], parallel=loop.parallel, vectors=True)
+
+
+def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]) -> bool:
+    """Whether no round reads what it writes; in a vector loop no other round does."""
+    known: dict = {}
+    loads = [e for e in nodes(exprs) if e.op == "load"]
+    pairs = [(s.index, e.args[0]) for s in stores for e in loads if s.buffer is e.attr]
+    return all([offsets.differ(*pair, halves, known) for pair in pairs])
 
 
 def _is_known(extent: Expr) -> bool:
