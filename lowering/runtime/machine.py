@@ -22,7 +22,7 @@ from . import cache, parts
 from .compiler import compile_text, session
 from .image import Image
 
-PIPELINE = "11"  # names the compiler's settings in keys of the cache; change it with them
+PIPELINE = "12"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
 _MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
