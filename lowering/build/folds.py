@@ -10,7 +10,7 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import depends_on, nodes, substitute
+from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 
@@ -119,25 +119,35 @@ class Folds(Nests):
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         if not kept and len(dims) > 1:
             dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
-        loops = self._by_strips(dims, stores, accs, init, nexts, len(points))
-        if loops is None and self._is_shared_out(dims):
+        by_strips = self._by_strips(dims, stores, accs, init, nexts, len(points))
+        if by_strips is not None:
+            loops, values = by_strips
+            self._finish(loops, accs, len(points), values)
+            return
+        if self._is_shared_out(dims):
             loops = self._shared_out(dims, list(stores), accs, init, nexts, len(points))
-        if loops is None:
+        else:
             loops = self._fold_loops(dims, list(stores), accs, init, nexts, self._reassociates())
         self._finish(loops, accs, len(points))
 
-    def _finish(self, loops: list[Stmt], totals: list[Expr], points: int) -> None:
-        """Emit the nest, and put the totals where they belong: fold by fold, point by point."""
+    def _finish(
+        self, loops: list[Stmt], totals: list[Expr], points: int, values: Sequence[Expr] = ()
+    ) -> None:
+        """Emit the nest, and put the totals where they belong: fold by fold, point by point.
+
+        `values` are those of the totals where the loops do not carry these.
+        """
         rest = iter(totals)
         folds = self.group.folds
         found = [(f, [[next(rest) for _ in f.fold.init] for _ in range(points)]) for f in folds]
+        stores: list[Stmt] = []
         results: list[Expr] = []
-        for f, values in found:
-            loops += f.stores(self.builder, values)
-            results += [a for each in values for a in each if not f.is_stored()]
-        self._nest(loops, results)
-        for f, values in found:
-            f.settle(self.builder, values)
+        for f, own in found:
+            stores += f.stores(self.builder, own)
+            results += [a for each in own for a in each if not f.is_stored()]
+        self._nest([*loops, *_known(stores, results, dict(zip(totals, values)))], results)
+        for f, own in found:
+            f.settle(self.builder, own)
 
     def _by_strips(
         self,
@@ -147,8 +157,8 @@ class Folds(Nests):
         init: list[Expr],
         nexts: list[Expr],
         points: int,
-    ) -> list[Stmt] | None:
-        """Many results: a few at a time, strip by strip, of which threads share parts."""
+    ) -> tuple[list[Stmt], list[Expr]] | None:
+        """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
         if len(dims) > 1 or len(accs) <= fuse.SMALL or not self._reassociates():
             return None
         numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
@@ -158,17 +168,17 @@ class Folds(Nests):
         strips = Strips(self.builder, rounds, order, combine)
         if not strips.pay():
             return None
-        count = strips.count
         if not self._is_shared_out(dims):
-            return strips.loop(scalar.size(0), scalar.size(count), init, accs)
-        each = max(-(-count // fuse.LANE_PARTS), fuse.LEAST_STRIPS)
-        parts = -(-count // each)
-        part, own = scalar.var("int64", "p"), [scalar.var(a.dtype, "a") for a in accs]
-        first = scalar.mul(part, scalar.size(each))
-        left = scalar.sub(scalar.size(count), first)
-        number = scalar.apply("min", scalar.size(each), left)
-        loops = strips.loop(first, number, init, own)
-        return self._joined(part, parts, loops, own, accs, init, points)
+            places = strips.places()
+            loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
+            return loops, strips.results(places)
+        each = max(-(-strips.count // fuse.LANE_PARTS), fuse.LEAST_STRIPS)
+        loop, joined, places = strips.parts(each)
+        names = [m.name for m in [*self.stores, *self.group.folds]]
+        self.builder.emit_nest(
+            names, [loop], [], f"{loop.extent.attr} parts of {self._note(names)}"
+        )
+        return joined, strips.results(places)
 
     def _reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)
@@ -440,6 +450,19 @@ class Folds(Nests):
 
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+def _known(stores: list[Stmt], results: list[Expr], values: dict[Expr, Expr]) -> list[Stmt]:
+    """Stores of variables, and the variables that are results, after the values of these.
+
+    What is stored is computed there, so that not all values wait, unless one reads what is overwritten.
+    """
+    written = {s.buffer for s in stores if isinstance(s, Store)}
+    if written.isdisjoint(buffers_read(values.values())):
+        into = [s for s in stores if isinstance(s, Store)]
+        stores = [Store(s.buffer, s.index, values.get(s.value, s.value)) for s in into]
+        values = {a: values[a] for a in results if a in values}
+    return [Let(list(values), list(values.values())), *stores] if values else stores
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:

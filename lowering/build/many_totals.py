@@ -30,6 +30,7 @@ SHORTEST = 32  # and at least
 
 
 Combine = Callable[[list[Expr], list[Expr]], list[Expr]]  # of partial results
+Place = tuple[Buffer, Expr]  # where the totals of a kind begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +45,32 @@ class Rounds:
     yields: list[Expr]
 
 
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Totals that begin alike and are joined alike: neighbours in memory, so that one loop is enough."""
+
+    members: list[int]  # numbers of carries
+    begin: Expr
+    joined: Callable[[Expr, Expr], Expr]
+
+    @property
+    def dtype(self) -> str:
+        return self.begin.dtype
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+
 class Strips:
     """A loop by strips. `order`: numbers of carries, neighbours of which are best computed together."""
 
     def __init__(self, builder: "Storage", rounds: Rounds, order: Sequence[int], combine: Combine):
-        self.builder, self.rounds, self.combine = builder, rounds, combine
+        self.builder, self.rounds = builder, rounds
         self.sums = sums.flat(rounds.carries, rounds.yields, rounds.var)
+        self.begin = self.sums.begin(rounds.init)
         self.together = self._grouped(order)
+        self.kinds = self._kinds(combine)
         groups = [[self.sums.yields[k] for k in some] for some in self.together]
         varies = sums.varying(self.sums.yields, [rounds.var])
         shared = _shared(groups, rounds.var, varies)
@@ -92,52 +112,96 @@ class Strips:
         rarest = {k: min([(users[a], first[a]) for a in reads[k]], default=(0, 0)) for k in some}
         return sorted(some, key=rarest.__getitem__)
 
+    def _kinds(self, combine: Combine) -> list[Kind]:
+        """The totals by kind; none if what joins one needs others besides."""
+        n, carries = len(self.rounds.carries), self.sums.carries
+        parts = [scalar.var(a.dtype, "a") for a in carries]
+        new = [*combine(carries[:n], parts[:n]), *map(scalar.add, carries[n:], parts[n:])]
+        found: dict[tuple, list[int]] = {}
+        for k in (k for some in self.together for k in some):
+            e = new[k]
+            if e.args != (carries[k], parts[k]):
+                return []
+            found.setdefault((e.op, e.dtype, e.attr, self.begin[k]), []).append(k)
+        return [
+            Kind(
+                members,
+                begin,
+                lambda a, b, op=op, attr=attr: scalar.node(op, a.dtype, (a, b), attr),
+            )
+            for (op, _, attr, begin), members in found.items()
+        ]
+
     def pay(self) -> bool:
         """Whether there are enough rounds; and those of two strips may be made twice."""
         stores = self.rounds.stores
         read = buffers_read([*self.rounds.yields, *(e for s in stores for e in (s.index, s.value))])
         again = read.isdisjoint(s.buffer for s in stores)
         helps = any(self.stages) or bool(self.sums.factors)
-        return self.length >= SHORTEST and again and helps
+        return self.length >= SHORTEST and again and helps and bool(self.kinds)
 
-    def loop(self, first: Expr, count: Expr, init: list[Expr], results: list[Expr]) -> list[Stmt]:
-        """`count` strips from the strip `first` on.
+    def loop(self, first: Expr, count: Expr, places: list[Place]) -> list[Stmt]:
+        """`count` strips from the strip `first` on; the totals of each kind are left in its place.
 
         Each total is a vector of partial ones, which are joined after the last strip.
         """
-        begin, number = self.sums.begin(init), scalar.var("int64", "p")
-        own = {k: self.sums.carries[k].dtype for some in self.together for k in some}
-        totals = {k: self.builder.new_stack(dtype, self.lanes) for k, dtype in own.items()}
-        whole = [scalar.var(own[k], "a") if k in own else e for k, e in enumerate(begin)]
-        lane, lanes = scalar.counter("l", self.lanes), scalar.const(self.lanes, "int64")
-        start: list[Stmt] = [Store(t, lane, begin[k]) for k, t in totals.items()]
-        body = self._strip(scalar.add(first, number), totals)
-        later = self.sums.later
-        ends = [self.sums.end(k, e, whole) if k in later else whole[k] for k, e in enumerate(init)]
-        return [
-            Loop(lane, lanes, start, vector=True),
-            Loop(number, count, body),
-            *(self._joined(some, begin, totals, whole) for some in self.together),
-            Let(results, ends),
-        ]
+        lanes, number = self.lanes, scalar.var("int64", "p")
+        partial = [self.builder.new_stack(kind.dtype, lanes * kind.size) for kind in self.kinds]
+        begun = [_filled(a, kind.begin) for a, kind in zip(partial, self.kinds, strict=True)]
+        body = self._strip(scalar.add(first, number), partial)
+        joined: list[Stmt] = []
+        for kind, array, place in zip(self.kinds, partial, places, strict=True):
+            k, lane = scalar.counter("k", kind.size), scalar.counter("l", lanes)
+            at = scalar.add(scalar.mul(k, scalar.const(lanes, "int64")), lane)
+            total = scalar.var(kind.dtype, "a")
+            new = kind.joined(total, scalar.load(array, at, kind.dtype))
+            extent = scalar.const(lanes, "int64")
+            loop = Loop(lane, extent, [], [total], [kind.begin], [new], reassociate=True, unroll=1)
+            joined.append(Loop(k, scalar.size(kind.size), [loop, Store(*_at(place, k), total)]))
+        return [*begun, Loop(number, count, body), *joined]
 
-    def _joined(
-        self, some: list[int], begin: list[Expr], totals: dict[int, Buffer], whole: list[Expr]
-    ) -> Loop:
-        """Some totals of their partial ones."""
-        lane = scalar.counter("l", self.lanes)
-        parts = [
-            scalar.load(t, lane, t.dtype) if (t := totals.get(k)) else e
-            for k, e in enumerate(begin)
+    def parts(self, each: int) -> tuple[Loop, list[Stmt], list[Place]]:
+        """Parts of `each` strips, which threads share; what joins their totals, and leaves them where."""
+        count, part = -(-self.count // each), scalar.var("int64", "p")
+        arrays = [self.builder.new_buffer(kind.dtype, count * kind.size) for kind in self.kinds]
+        of = lambda p: [
+            (array, scalar.mul(p, scalar.size(kind.size)))
+            for array, kind in zip(arrays, self.kinds, strict=True)
         ]
-        n = len(self.rounds.carries)
-        new = [*self.combine(whole[:n], parts[:n]), *map(scalar.add, whole[n:], parts[n:])]
-        values = ([x[k] for k in some] for x in (whole, begin, new))
-        lanes = scalar.const(self.lanes, "int64")
-        return Loop(lane, lanes, [], *values, reassociate=True, unroll=1)
+        first = scalar.mul(part, scalar.size(each))
+        left = scalar.sub(scalar.size(self.count), first)
+        number = scalar.apply("min", scalar.size(each), left)
+        loop = Loop(part, scalar.size(count), self.loop(first, number, of(part)), parallel=True)
+        totals, joined = self.places(), list[Stmt]()
+        p = scalar.counter("p", count)
+        for kind, more, place in zip(self.kinds, of(p), totals, strict=True):
+            k = scalar.counter("k", kind.size)
+            new = kind.joined(_load(place, k), _load(more, k))
+            row = Loop(k, scalar.size(kind.size), [Store(*_at(place, k), new)], vector=True)
+            joined += [_filled(place[0], kind.begin), Loop(p, scalar.size(count), [row])]
+        return loop, joined, totals
 
-    def _strip(self, number: Expr, totals: dict[int, Buffer]) -> list[Stmt]:
+    def places(self) -> list[Place]:
+        """Places on the stack for the totals."""
+        new = self.builder.new_stack
+        return [(new(kind.dtype, kind.size), scalar.size(0)) for kind in self.kinds]
+
+    def results(self, places: list[Place]) -> list[Expr]:
+        """The values of the carries after all strips."""
+        whole = list(self.begin)
+        for kind, place in zip(self.kinds, places, strict=True):
+            for at, k in enumerate(kind.members):
+                whole[k] = _load(place, scalar.const(at, "int64"))
+        later, init = self.sums.later, self.rounds.init
+        return [self.sums.end(k, e, whole) if k in later else whole[k] for k, e in enumerate(init)]
+
+    def _strip(self, number: Expr, partial: list[Buffer]) -> list[Stmt]:
         """What a strip adds to partial totals."""
+        totals = {
+            k: (array, scalar.const(at * self.lanes, "int64"))
+            for kind, array in zip(self.kinds, partial, strict=True)
+            for at, k in enumerate(kind.members)
+        }
         rounds, length = self.rounds, scalar.const(self.length, "int64")
         begin = scalar.mul(number, length)
         start = scalar.apply("min", begin, scalar.size(rounds.count - self.length))
@@ -159,11 +223,9 @@ class Strips:
         def added(some: list[int], lane: Expr, place: Expr) -> list[Stmt]:
             known = {rounds.var: scalar.add(start, place)}
             known |= {e: scalar.load(a, place, a.dtype) for e, a in arrays.items()}
-            known |= {
-                self.sums.carries[k]: scalar.load(t, lane, t.dtype) for k, t in totals.items()
-            }
+            known |= {self.sums.carries[k]: _load(t, lane) for k, t in totals.items()}
             anew = replacing(known)
-            return _at_once([Store(totals[k], lane, anew(self.sums.yields[k])) for k in some])
+            return _at_once([Store(*_at(totals[k], lane), anew(self.sums.yields[k])) for k in some])
 
         for some in self.together:
             row, lane = scalar.counter("v", self.length), scalar.counter("l", self.lanes)
@@ -176,6 +238,20 @@ class Strips:
                 place = scalar.add(scalar.sub(length, rest), last)
                 stmts.append(Loop(last, rest, added(some, scalar.size(0), place), unroll=1))
         return stmts
+
+
+def _at(place: Place, k: Expr) -> Place:
+    return place[0], scalar.add(place[1], k)
+
+
+def _load(place: Place, k: Expr) -> Expr:
+    array, index = _at(place, k)
+    return scalar.load(array, index, array.dtype)
+
+
+def _filled(array: Buffer, value: Expr) -> Loop:
+    i = scalar.counter("i", array.size)
+    return Loop(i, scalar.size(array.size), [Store(array, i, value)], vector=True)
 
 
 def _at_once(stores: list[Store]) -> list[Stmt]:
