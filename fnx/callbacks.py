@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx import tree_util
 from fnx.core.array import Array, as_array, is_array_like
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch, raised_by_callback
 from fnx.flat import aval_like, check_callable, name_of
 from fnx.ops.callback import METHODS, Callback
 
@@ -24,7 +24,10 @@ class Flat:
         it = iter(values)
         leaves = [next(it) if t else x for x, t in zip(self.others, self.traced)]
         arguments: Any = self.treedef.unflatten(leaves)
-        return self.function(*arguments[0], **arguments[1])
+        try:
+            return self.function(*arguments[0], **arguments[1])
+        except Exception as error:
+            raise raised_by_callback(error) from error.__cause__
 
 
 def _call(

@@ -15,6 +15,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
+from fnx.core.primitive import family
 from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace
@@ -40,7 +41,8 @@ __all__ = [
     "zero_from_primal",
 ]
 
-custom_jvp_call_p, custom_vjp_call_p = CustomJVP, CustomVJP  # as jaxprs have them
+# As jaxprs have them.
+custom_jvp_call_p, custom_vjp_call_p = family(CustomJVP), family(CustomVJP)
 
 
 def _positional(fun: Callable, args: tuple, kwargs: dict) -> tuple:

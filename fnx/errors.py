@@ -5,6 +5,7 @@ from fnx.core.errors import (
     ConcretizationTypeError,
     FnxError,
     InvalidValue,
+    JaxRuntimeError,
     KeyReuseError,
     MissingRule,
     NonConcreteBooleanIndexError,
@@ -18,7 +19,6 @@ from fnx.core.errors import (
     UnexpectedTracerError,
 )
 
-JaxRuntimeError = CompileError
 JAXTypeError = TypeMismatch
 JAXIndexError = NonConcreteBooleanIndexError
 

@@ -62,16 +62,19 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and (self.shape, self.dtype) == (
-            other.shape,
-            other.dtype,
-        )
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
+        return hash(self._key())
+
+    def _key(self) -> tuple:
+        return self.shape, self.dtype, self.sharding, self.weak_type
 
     def __repr__(self) -> str:
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.NAME[self.dtype]})"
+        sharding = "" if self.sharding is None else f", sharding={self.sharding}"
+        weak = ", weak_type=True" if self.weak_type else ""
+        name = dtypes.NAME[self.dtype]
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
 
 
 def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Callable, tuple]:

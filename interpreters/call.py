@@ -153,6 +153,9 @@ class Jit(Primitive):
     def params(self) -> dict[str, Any]:
         return {"fun": self.of, "jaxpr": self.jaxpr}
 
+    def public_params(self) -> dict[str, Any]:
+        return super().public_params() | {"name": self.of}
+
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         check_operands(f"jit of {self.of}", avals, self.jaxpr.in_avals)
         return self.jaxpr.out_avals

@@ -213,7 +213,7 @@ class CustomVJP(CustomRule):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         raise TypeMismatch(
-            f"forward-mode differentiation (jvp, jacfwd) of the custom_vjp function {self.of}, whose rule "
+            f"forward-mode autodiff (jvp, jacfwd) of the custom_vjp function {self.of}, whose rule "
             "is for reverse mode only. Expected grad, vjp or jacrev; or define it with custom_jvp, which "
             "serves both."
         )
@@ -271,9 +271,15 @@ class Pullback(Primitive):
         return self.outs
 
     def impl(self, *values: np.ndarray) -> tuple:
-        raise TypeMismatch(
-            f"the derivative of the custom_vjp function {self.of} was applied to tangents; its rule is "
-            "for reverse mode only. Use custom_jvp for functions that need forward mode."
+        raise self._forward()
+
+    def lower(self, *operands: Operand) -> Recipe:
+        raise self._forward()
+
+    def _forward(self) -> Exception:
+        return TypeMismatch(
+            f"can't apply forward-mode autodiff (jvp) to the custom_vjp function {self.of}: its "
+            "rule is for reverse mode only. Use custom_jvp for functions that need forward mode."
         )
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:

@@ -198,6 +198,8 @@ class Foreign(Rules):
     def params(self) -> dict[str, Any]:
         return dict(self.given)
 
+    public_params = params
+
     def _many(self, found: Any, rule: str) -> tuple:
         if not self.multiple_results:
             return (found,)

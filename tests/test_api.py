@@ -347,10 +347,10 @@ def test_strict_promotion():
             lambda: x.at[0].set(k[0]),
             lambda: jnp.where(x > 0, x, k),
             lambda: (x > 0) + 1,
+            lambda: x**k,
         ):
             with pytest.raises(fnx.dtypes.TypePromotionError, match="strict"):
                 bad()
-        assert (x**k).dtype == np.float64
         assert jnp.vander(x, 3).shape == (3, 3)
     with pytest.raises(ValueError, match="'standard', 'strict'"):
         fnx.numpy_dtype_promotion("harsh")

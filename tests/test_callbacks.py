@@ -1,5 +1,7 @@
 """Callbacks of compiled programs: what they may do, their errors, their order; printing."""
 
+import traceback
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,43 @@ def test_an_error_in_a_callback_reaches_the_caller():
         with pytest.raises(KeyError, match="from the host"):
             f(1.0)
     assert float(fnx.jit(lambda x: x + 1)(1.0)) == 2.0
+
+
+class Strange(Exception):
+    def __init__(self, number, *, unit):
+        super().__init__(f"{number} {unit}")
+        self.number = number
+
+
+RAISED = {
+    "a class of Python": (lambda: ValueError("here"), ValueError),
+    "a class with an initialiser": (lambda: Strange(3, unit="m"), Strange),
+    "no such file": (lambda: FileNotFoundError(2, "no such file"), FileNotFoundError),
+    "text that cannot be decoded": (
+        lambda: UnicodeDecodeError("utf8", b"x", 0, 1, "bad"),
+        UnicodeError,
+    ),
+}
+
+
+@pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
+@pytest.mark.parametrize("what", RAISED)
+def test_errors_of_callbacks_are_of_their_own_class_and_of_jaxs(what, jit):
+    make, kind = RAISED[what]
+
+    def host(x):
+        raise make()
+
+    f = jit(lambda x: fnx.pure_callback(host, fnx.ShapeDtypeStruct((), float), x))
+    with pytest.raises(kind) as caught:
+        f(1.0)
+    assert caught.value.args == make().args
+    assert vars(caught.value).items() >= vars(make()).items()
+    assert str(make()) in str(caught.value)
+    if kind is not UnicodeError:
+        assert isinstance(caught.value, fnx.errors.JaxRuntimeError)
+        assert f"{kind.__name__}: " in str(caught.value)
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "host"
 
 
 def test_io_callbacks_run_once_for_each_time_and_in_order():

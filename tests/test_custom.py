@@ -109,6 +109,8 @@ def test_forward_mode():
         api.jvp(g, (X,), (1.0,))
     with pytest.raises(TypeError, match="forward-mode"):
         api.jacfwd(jit(g))(X)
+    with pytest.raises(TypeError, match="forward-mode autodiff"):
+        jit(api.jacfwd(g))(X)
     np.testing.assert_allclose(np.asarray(api.jacrev(g)(X)), FIRST)
 
 

@@ -166,3 +166,72 @@ def test_types_lie_on_no_mesh():
     here = jnp.ones(2).sharding
     assert here.is_equivalent_to(fnx.NamedSharding(mesh, fnx.P("x")), 1)
     assert here.num_devices == 1
+
+
+def run_by_hand(closed, *args):
+    """What a program for JAX does that evaluates a jaxpr equation by equation."""
+    env = dict(zip(closed.jaxpr.constvars + closed.jaxpr.invars, (*closed.consts, *args)))
+
+    def read(atom):
+        return atom.val if isinstance(atom, fnx.extend.core.Literal) else env[atom]
+
+    for eqn in closed.jaxpr.eqns:
+        functions, params = eqn.primitive.get_bind_params(eqn.params)
+        outs = eqn.primitive.bind(*functions, *map(read, eqn.invars), **params)
+        env.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs]))
+    return [read(v) for v in closed.jaxpr.outvars]
+
+
+EQUATIONS = {
+    "dot_general": lambda x: x @ x,
+    "reduce_sum": lambda x: jnp.sum(x, 0),
+    "exp": jnp.exp,
+    "div": lambda x: x / x,
+    "pow": lambda x: x**x,
+    "integer_pow": lambda x: x**3,
+    "transpose": lambda x: x.T,
+    "sort": jnp.sort,
+    "concatenate": lambda x: jnp.concatenate([x, x]),
+    "convert_element_type": lambda x: x.astype(int),
+    "dynamic_slice": lambda x: lax.dynamic_slice(x, (0, 0), (1, 1)),
+    "scan": lambda x: lax.scan(lambda c, y: (c + y, c), x[0], x),
+    "while": lambda x: lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c + 1, x),
+    "cond": lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+    "jit": lambda x: fnx.jit(lambda y: y * x)(x),
+}
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_equations_name_their_primitives_as_jax_does(name):
+    x = jnp.array([[2.0, 1.0], [1.0, 3.0]])
+    closed = fnx.make_jaxpr(EQUATIONS[name])(x)
+    (eqn,) = [e for e in closed.eqns if e.primitive.name == name]
+    wanted = getattr(fnx.extend.core.primitives, name + "_p")
+    assert eqn.primitive is wanted
+    assert {wanted: 1}[eqn.primitive] == 1
+    assert str(wanted) == name
+    for mine, own in zip(
+        run_by_hand(closed, x), fnx.tree_util.tree_leaves(EQUATIONS[name](x)), strict=True
+    ):
+        np.testing.assert_array_equal(mine, own)
+
+
+def test_jaxprs_among_the_parameters_of_equations_are_closed():
+    outside = jnp.arange(2.0)
+    (eqn,) = fnx.make_jaxpr(fnx.jit(lambda x: x * outside))(1.0).eqns
+    inner = eqn.params["jaxpr"]
+    assert eqn.params["name"] == "<lambda>"
+    assert inner.consts == inner.jaxpr.constvars == []
+    assert len(inner.jaxpr.invars) == len(eqn.invars) == 2
+    with_constants = fnx.make_jaxpr(lambda x: x * outside)(1.0)
+    with pytest.raises(ValueError, match="1 constants"):
+        eqn.primitive.bind(1.0, jaxpr=with_constants)
+
+
+def test_primitives_are_bound_with_parameters_of_jax_that_mean_nothing_here():
+    x = jnp.arange(3.0)
+    dims = (((0,), (0,)), ((), ()))
+    assert (
+        lax.dot_general_p.bind(x, x, dimension_numbers=dims, precision=None, out_sharding=None) == 5
+    )
+    np.testing.assert_array_equal(lax.exp_p.bind(x, accuracy=None), jnp.exp(x))

@@ -5,6 +5,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
+from fnx import lax
 from fnx.core.errors import NonConcreteBooleanIndexError
 
 X = np.arange(4 * 5 * 6, dtype=float).reshape(4, 5, 6)
@@ -327,3 +328,20 @@ def test_the_slope_of_one_minimum_does_not_go_through_the_array():
         found = slope(x, v)
         np.testing.assert_allclose(found[1], mine)
         np.testing.assert_allclose(found[0], jnp.arange(9.0).at[3].set(3.0 - mine))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64"])
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x, i: x[i],
+        jnp.take,
+        lambda x, i: jnp.take_along_axis(x, i, 0),
+        lambda x, i: jnp.insert(x, i, 7),
+        lambda x, i: x.at[i].add(1),
+        lambda x, i: lax.dynamic_slice(x, (i[2],), (3,)),
+    ],
+)
+def test_indices_may_be_of_types_that_cannot_hold_the_axis_size(pick, dtype):
+    x, i = jnp.arange(300), np.array([3, 7 if dtype == "uint8" else -1, 100])
+    np.testing.assert_array_equal(pick(x, jnp.asarray(i, dtype)), pick(x, jnp.asarray(i)))

@@ -79,3 +79,14 @@ def test_a_number_that_a_user_deletes_is_his_alone(make):
     want = np.asarray(make()).copy()
     make().delete()
     np.testing.assert_array_equal(make(), want)
+
+
+def test_shapes_and_dtypes_differ_by_their_weak_type():
+    plain, weak = (
+        fnx.ShapeDtypeStruct((2,), float),
+        fnx.ShapeDtypeStruct((2,), float, weak_type=True),
+    )
+    assert plain == fnx.ShapeDtypeStruct((2,), float) != weak
+    assert len({plain, weak, weak.update(weak_type=False)}) == 2
+    assert repr(plain) == "ShapeDtypeStruct(shape=(2,), dtype=float64)"
+    assert repr(weak) == "ShapeDtypeStruct(shape=(2,), dtype=float64, weak_type=True)"

@@ -186,6 +186,18 @@ def test_vectorized_functions_check_the_ranks_of_their_arguments():
         add(A, V)
 
 
+def test_powers_of_arrays_are_strict():
+    x, i = jnp.ones(3, "float32"), jnp.arange(3, dtype="int32")
+    with fnx.numpy_dtype_promotion("strict"):
+        for y in (i, np.asarray(i)):
+            with pytest.raises(fnx.errors.TypePromotionError):
+                x**y
+            with pytest.raises(fnx.errors.TypePromotionError):
+                fnx.jit(jnp.power)(x, y)
+        assert (x**2).dtype == (x ** jnp.int32(2)).dtype == x.dtype
+    assert (x**i).dtype == x.dtype
+
+
 def test_outer_tables_of_strict_ranks():
     product = jnp.frompyfunc(lambda x, y: x * y, 2, 1)
     with fnx.numpy_rank_promotion("raise"):

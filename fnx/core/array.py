@@ -68,6 +68,7 @@ class ConcreteArray(Array):
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
     __slots__ = ("__weakref__", "_value", "weak_type", "written")
+    written: bool
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
         self._value = value

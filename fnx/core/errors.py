@@ -1,7 +1,7 @@
 """The errors that users meet; each is also the builtin error that NumPy or JAX users expect."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -181,7 +181,47 @@ class KeyReuseError(FnxError, RuntimeError):
     """
 
 
-class CompileError(FnxError, RuntimeError):
+class JaxRuntimeError(FnxError, RuntimeError):
+    """A program failed after it was traced: it could not be compiled, or a callback raised.
+
+    What a callback raises is an error of its own class, too.
+
+    >>> def check(x):
+    ...     raise ValueError("too large")
+    >>> try:
+    ...     y = fnx.pure_callback(check, fnx.ShapeDtypeStruct((), float), 9.0)
+    ... except fnx.errors.JaxRuntimeError as error:
+    ...     print(isinstance(error, ValueError), error)
+    True a callback raised ValueError: too large
+    """
+
+
+@cache
+def _raised(kind: type[Exception]) -> type[Exception]:
+    def text(self: Exception) -> str:
+        return f"a callback raised {kind.__name__}: {kind.__str__(self)}"
+
+    members = {"__str__": text, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind, JaxRuntimeError), members)
+
+
+def raised_by_callback(error: Exception) -> Exception:
+    """What a callback raised, as an error of its own class that is a JaxRuntimeError, too."""
+    if isinstance(error, (JaxRuntimeError, UnicodeError)):  # whose arguments are not only arguments
+        return error
+    try:
+        kind = _raised(type(error))  # type: ignore[arg-type]
+        made = kind.__new__(kind, *error.args)
+    except TypeError:  # its class cannot be joined with another, or be made so
+        return error
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.__cause__, made.__context__ = error.__cause__, error.__context__
+    made.__suppress_context__ = error.__suppress_context__
+    return made.with_traceback(error.__traceback__)
+
+
+class CompileError(JaxRuntimeError):
     """Native code could not be made; names the file with the Kernel IR and the way around.
 
     It is a mistake in fnx. What the file holds is what a report of it needs.

@@ -82,7 +82,7 @@ class Eqn:
     primitive = property(lambda self: self.prim.public)
     invars = property(lambda self: list(self.inputs))
     outvars = property(lambda self: list(self.outs))
-    params = property(lambda self: self.prim.params())
+    params = property(lambda self: {k: _closed(v) for k, v in self.prim.public_params().items()})
     effects = property(
         lambda self: frozenset([self.prim.name]) if self.prim.effects else frozenset()
     )
@@ -137,6 +137,18 @@ class Jaxpr:
         return "\n".join(_Printer().jaxpr(self))
 
     __repr__ = __str__
+
+
+def _closed(value: Any) -> Any:
+    """A parameter as programs for JAX read it: jaxprs are closed, and all their inputs operands."""
+    if type(value) is tuple:
+        return tuple([_closed(x) for x in value]) if any(type(x) is Jaxpr for x in value) else value
+    if type(value) is not Jaxpr:
+        return value
+    j = value
+    if not j.consts:
+        return ClosedJaxpr(j, [])
+    return ClosedJaxpr(j.once("opened", lambda: Jaxpr(j.inputs, j.eqns, j.outs, name=j.name)), [])
 
 
 def made_once(fn: Callable[[Jaxpr, *Ts], T]) -> Callable[[Jaxpr, *Ts], T]:

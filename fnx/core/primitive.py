@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import MissingRule
+from fnx.core.errors import InvalidValue, MissingRule
 from fnx.core.interpreter import current
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.records import dataclass
@@ -48,6 +49,65 @@ class AddTo:
         self.into = into
 
 
+def _opened(value: Any) -> Any:
+    """A parameter from an equation as primitives have it: without the closedness of its jaxprs."""
+    if type(value) is tuple:
+        return tuple([_opened(x) for x in value])
+    if getattr(value, "jaxpr", None) is None:
+        return value
+    if value.consts:
+        raise InvalidValue(
+            f"a jaxpr with {len(value.consts)} constants as a parameter; expected one without: make "
+            "inputs of them, and pass them as operands"
+        )
+    return value.jaxpr
+
+
+class Family:
+    """A primitive in JAX's sense, which gets its parameters when it is bound: a class of primitives here.
+
+    There is one for each class, so that equations of jaxprs can be compared with `lax.dot_general_p`.
+
+    >>> (eqn,) = fnx.make_jaxpr(lambda x: x @ x)(jnp.ones(3)).eqns
+    >>> eqn.primitive is lax.dot_general_p
+    True
+    """
+
+    call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
+
+    def __init__(self, kind: "type[Primitive]"):
+        self.kind = kind
+        self.name, self.multiple_results = kind.name, kind.multiple_results
+        self._known = {f.name for f in fields(kind)}
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """The result, or a list of them with `multiple_results`, of arrays or numbers.
+
+        Parameters of JAX that have no meaning here, `out_sharding` say, are passed over.
+        """
+        own = {k: _opened(v) for k, v in params.items() if k in self._known}
+        return self(**own).bind(*args)
+
+    def get_bind_params(self, params: dict) -> tuple[list, dict]:
+        """Functions and parameters to bind it with, of those of an equation."""
+        return [], params
+
+    def __call__(self, *args: Any, **params: Any) -> "Primitive":
+        return self.kind(*args, **params)
+
+    def __instancecheck__(self, x: object) -> bool:
+        return x is self or isinstance(x, self.kind)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@cache
+def family(kind: "type[Primitive]") -> Family:
+    """A class of primitives as one primitive of JAX's."""
+    return Family(kind)
+
+
 @dataclass(frozen=True)
 class Primitive:
     """An operation on arrays. Calling it applies it: the current interpreter processes it.
@@ -72,16 +132,16 @@ class Primitive:
 
     @property
     def public(self) -> Any:
-        """What an equation says is its primitive."""
-        return self
+        """What an equation says is its primitive: itself, if it has no parameters but a name."""
+        return self if "name" in [f.name for f in fields(self)] else family(type(self))  # type: ignore[arg-type]
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The result, or a list of them with `multiple_results`, of arrays or numbers.
 
         `params` may say again, or say otherwise, what its own parameters say.
         """
-        own = self.params()
-        other = {k: v for k, v in params.items() if k not in own or own[k] is not v}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+        other = {k: v for k, v in params.items() if k in own and own[k] is not v}
         outs = (replace(self, **other) if other else self).apply(*map(as_array, args))
         return list(outs) if self.multiple_results else outs[0]
 
@@ -138,3 +198,9 @@ class Primitive:
     def params(self) -> dict[str, Any]:
         """The static parameters, for printing."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.repr}
+
+    def public_params(self) -> dict[str, Any]:
+        """The parameters of an equation: all that `public` is bound with, and what readers look for."""
+        if type(self.public) is not Family:
+            return {k: v for k, v in self.params().items() if k != "name"}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | self.params()

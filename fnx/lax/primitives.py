@@ -1,5 +1,6 @@
 """Primitives under JAX's names: lax.add_p and its kin, for programs that bind or inspect them."""
 
+from fnx.core.primitive import Primitive, family
 from fnx.interpreters import collectives
 from fnx.ops import convert, indexing, join, permute, pooling, reduction, scatter, slice, sorting
 from fnx.ops import elementwise as e
@@ -10,7 +11,7 @@ from fnx.ops.convolution import ConvGeneralDilated
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.fft import FFT
 
-# Those with parameters are classes: JAX's parameters are their fields.
+# Those with parameters are families of primitives here: JAX's parameters are their fields.
 broadcast_in_dim_p, dot_general_p, fft_p = Broadcast, DotGeneral, FFT
 conv_general_dilated_p = ConvGeneralDilated
 dynamic_slice_p, dynamic_update_slice_p = DynamicSlice, DynamicUpdateSlice
@@ -58,3 +59,9 @@ tan_p, tanh_p, xor_p = e.tan, e.tanh, e.xor
 digamma_p, erf_p, erf_inv_p, erfc_p, lgamma_p = s.digamma, s.erf, s.erf_inv, s.erfc, s.lgamma
 
 __all__ = [name for name in list(globals()) if name.endswith("_p")]
+for _name in __all__:
+    _found = globals()[_name]
+    if isinstance(_found, type):
+        globals()[_name] = family(_found)
+    elif isinstance(_found, Primitive):
+        globals()[_name] = _found.public

@@ -15,6 +15,7 @@ from fnx.numpy.util import (
     named,
     promote,
     promote_inexact,
+    result_dtype,
     select,
     to_array,
     to_arrays,
@@ -250,6 +251,8 @@ def power(x1, x2, /):
         x, y = fit("power", promote("power", x1, x2))  # floats, of uint64 and a signed integer
         return ops.pow_(x, y) if dtypes.is_inexact(x.dtype) else _int_int_power(x, y)
     if dtypes.is_inexact(x1.dtype) and dtypes.is_integer(x2.dtype):
+        if type(x2) is not ConcreteArray or x2.ndim:
+            result_dtype(x1, x2)  # raises where dtypes may not differ
         kept = promote("power", x1, x2)[0] if x1.weak_type else x1
         return ops.pow_(*fit("power", [kept, x2]))
     return ops.pow_(*fit("power", promote_inexact("power", x1, x2)))

@@ -49,6 +49,7 @@ def insert(arr, obj, values, axis=None):
     places = np.arange(n)[obj] if isinstance(obj, slice) else np.atleast_1d(np.asarray(obj))
     if places.dtype == bool:
         places = np.nonzero(places)[0]
+    places = places.astype(np.int64)
     places = np.where(places < 0, places + n, places)
     if single:
         v = reshape_to(v, (1,) * (x.ndim - v.ndim) + v.shape)

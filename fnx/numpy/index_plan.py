@@ -19,6 +19,7 @@ from fnx.core.records import dataclass
 from fnx.numpy.util import INT, Shape, select
 from fnx.ops import elementwise as ops
 from fnx.ops.broadcast import scalar
+from fnx.ops.convert import ConvertElementType
 from fnx.ops.join import Concatenate
 from fnx.ops.permute import Reshape
 
@@ -191,4 +192,6 @@ def wrap(i: Array, n: int) -> Array:
     """Indices with negative ones counted from the end."""
     if dtypes.kind(i.dtype) == "u":
         return i
+    if n > np.iinfo(i.dtype).max:
+        i = ConvertElementType(INT)(i)
     return select(ops.lt(i, scalar(0, i.dtype)), ops.add(i, scalar(n, i.dtype)), i)

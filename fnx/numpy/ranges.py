@@ -17,6 +17,7 @@ from fnx.numpy.util import (
     canonical_axis,
     canonical_shape,
     convert,
+    fit,
     promote_inexact,
     result_dtype,
     to_array,
@@ -375,9 +376,10 @@ def vander(x, N=None, increasing=False):
     if n < 0:
         raise InvalidValue(f"vander with N={n}; expected at least 0 columns")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
-    if not dtypes.is_inexact(x.dtype):
-        powers = convert(powers, x.dtype)
-    return ufuncs.power(broadcast_axis(x, 1, 1), insert_axes(powers, (0,)))
+    x, powers = broadcast_axis(x, 1, 1), insert_axes(powers, (0,))
+    if dtypes.is_inexact(x.dtype):
+        return ops.pow_(*fit("vander", [x, powers]))
+    return ufuncs.power(x, convert(powers, x.dtype))
 
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
