@@ -16,6 +16,8 @@ if not irvectors.exists("float64"):
 
 I, P = ctypes.c_int64, ctypes.c_void_p
 KIND = ctypes.CFUNCTYPE(None, I, I, P, I, I, P, P)
+# Shapes of which threads share runs of columns, of equal lengths or not.
+LARGE = (1, 300_007), (5, 60_001), (600, 450), (4096, 65), (4097, 65)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 
 
@@ -32,7 +34,7 @@ def test_remainders_of_blocks(dtype, by_rows, bits):
     f = KIND(matvec.address.__wrapped__(dtype))
     rng = np.random.default_rng(0)
     lengths = (1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 129, 260)
-    for m, k in [*product(lengths, lengths), (3, 5000), (5000, 3), (9000, 11)]:
+    for m, k in [*product(lengths, lengths), (3, 5000), (5000, 3), (9000, 11), *LARGE]:
         shape = (m, k) if by_rows else (k, m)
         whole = rng.normal(size=(shape[0], shape[1] + 3)).astype(dtype)
         a = whole[:, 1 : 1 + shape[1]]

@@ -5,22 +5,25 @@ elements apart, one of the two being 1; x and y are contiguous.
 
 Contiguous rows are multiplied with x, eight or four at a time, so that x is read once for all of them, and
 their sums are added up together. Contiguous columns are multiplied with a number each, COLUMNS at a
-time, and added to a strip of y that stays in the first-level cache. Threads share y: an element is
-summed in the same order whoever does it.
+time, and added to a strip of y that stays in the first-level cache. Threads share y, or, where columns
+are short, runs of columns, so that each reads memory in its order: an element is summed in the same
+order whoever does it, and however many they are.
 """
 
 from fnx.lowering.target import processor
 
 from . import machine
 from .compiler import once
-from .irtext import Function, Value, i64
+from .irtext import Function, Value, i32, i64
 from .irvectors import Vectors
+from .matmul_pack import LINE
 
 COLUMNS = 8  # added at a time
 STRIP = 1 << 14  # bytes of y
 PIECE = 1 << 17  # multiplications that are worth a task of their own
-LEAST = 1 << 10  # bytes of a column that a task reads at once, or memory is read in too short runs
-PARTS = "m k a apart x y".split()
+NEAR = 1 << 12  # bytes of COLUMNS columns each that are asked for before they are added
+RUNS = 16  # of columns that are added up apart, at most
+PARTS = "m k a apart x y others run".split()
 
 
 def name(dtype: str) -> str:
@@ -53,7 +56,9 @@ class _Routine(Vectors):
         for count in (COLUMNS, COLUMNS // 2, 1):
             self.sums(count)
         self.rows_task()
+        self.columns()
         self.columns_task()
+        self.runs_task()
         self.gemv(name(dtype))
 
     # --- contiguous rows
@@ -151,8 +156,15 @@ class _Routine(Vectors):
                 return f.binary("fadd", before, total)
 
             whole = f.binary("sdiv", m, self.lanes)
+            # What the next call reads is asked for, if it will still be there then.
+            near = f.compare("sle", self.scaled(f, m), NEAR)
+            ahead = f.choose(near, f.mul(column, count), i64(0))
             with f.loop(whole) as i:
                 at = f.mul(i, self.bytes)
+                if self.bytes == LINE:
+                    for source in sources:
+                        later = f.at(f.at(source, ahead), at)
+                        f.call("llvm.prefetch.p0", "void", later, i32(0), i32(3), i32(1))
                 place = f.at(y, at)
                 columns = [self.load(f, f.at(source, at)) for source in sources]
                 f.do(f"store {added(columns, self.load(f, place))}, {place}, align {self.size}")
@@ -170,7 +182,7 @@ class _Routine(Vectors):
 
     def parts(self, f: Function) -> dict[str, Value]:
         return {
-            part: f.load(f.args[0], 8 * n, "ptr" if part in ("a", "x", "y") else "i64")
+            part: f.load(f.args[0], 8 * n, "ptr" if part in ("a", "x", "y", "others") else "i64")
             for n, part in enumerate(PARTS)
         }
 
@@ -190,31 +202,53 @@ class _Routine(Vectors):
                     done.set(f.add(first, rows))
             f.ret()
 
+    def columns(self) -> None:
+        """Columns, each times its number, added up.
+
+        Arguments: elements, at most a strip; how many columns; a, bytes from column to column; the
+        numbers; y.
+        """
+        kinds = "i64 i64 ptr i64 ptr ptr".split()
+        with Function(self.module, "columns", "void", *kinds) as f:
+            m, k, a, column, x, y = f.args
+            f.call("memset", "ptr", y, Value("i32", "0"), self.scaled(f, m))
+            done = f.variable("i64", 0)
+            for count in (COLUMNS, COLUMNS // 2, 1):
+                with f.loop(f.binary("sdiv", f.sub(k, done.get()), count)):
+                    place = f.at(a, f.mul(done.get(), column))
+                    numbers = f.index(x, done.get(), self.size)
+                    f.call(f"sums{count}", "void", m, place, column, numbers, y)
+                    done.set(f.add(done.get(), count))
+            f.ret()
+
     def columns_task(self) -> None:
         """Vectors of y from lo to hi, strip by strip."""
         with Function(self.module, "columns_task", "void", "ptr", "i64", "i64") as f:
             _, low, high = f.args
             p = self.parts(f)
             start = f.mul(low, self.lanes)
-            end = f.mul(high, self.lanes)
-            end = f.choose(f.compare("slt", end, p["m"]), end, p["m"])
-            length, most = f.sub(end, start), STRIP // self.size
+            length = f.sub(least(f, f.mul(high, self.lanes), p["m"]), start)
+            most = STRIP // self.size
             with f.loop(f.binary("sdiv", f.add(length, most - 1), most)) as strip:
                 first = f.mul(strip, most)
-                m = f.sub(length, first)
-                m = f.choose(f.compare("slt", m, most), m, i64(most))
+                m = least(f, f.sub(length, first), i64(most))
                 here = self.scaled(f, f.add(start, first))
                 a, y = f.at(p["a"], here), f.at(p["y"], here)
-                size = self.scaled(f, m)
-                f.call("memset", "ptr", y, Value("i32", "0"), size)
-                done = f.variable("i64", 0)
-                for count in (COLUMNS, COLUMNS // 2, 1):
-                    rounds = f.binary("sdiv", f.sub(p["k"], done.get()), count)
-                    with f.loop(rounds):
-                        place = f.at(a, f.mul(done.get(), p["apart"]))
-                        x = f.index(p["x"], done.get(), self.size)
-                        f.call(f"sums{count}", "void", m, place, p["apart"], x, y)
-                        done.set(f.add(done.get(), count))
+                f.call("columns", "void", m, p["k"], a, p["apart"], p["x"], y)
+            f.ret()
+
+    def runs_task(self) -> None:
+        """Runs of columns from lo to hi; the first goes to y, each other to a vector of its own."""
+        with Function(self.module, "runs_task", "void", "ptr", "i64", "i64") as f:
+            _, low, high = f.args
+            p = self.parts(f)
+            with f.loop(high, low) as run:
+                first = f.mul(run, p["run"])
+                k = least(f, f.sub(p["k"], first), p["run"])
+                a, x = f.at(p["a"], f.mul(first, p["apart"])), f.index(p["x"], first, self.size)
+                own = f.at(p["others"], f.mul(f.sub(run, 1), self.scaled(f, p["m"])))
+                y = f.choose(f.compare("eq", run, 0), p["y"], own)
+                f.call("columns", "void", p["m"], k, a, p["apart"], x, y)
             f.ret()
 
     def gemv(self, public: str) -> None:
@@ -227,15 +261,47 @@ class _Routine(Vectors):
             for number, value in enumerate((m, k, a, apart, x, y)):
                 f.store(value, context, 8 * number)
 
-            def share(task: str, each: int, least: int) -> None:
-                rounds = f.binary("sdiv", f.add(m, each - 1), each)
-                grain = f.add(f.binary("sdiv", i64(PIECE), f.add(f.mul(k, each), 1)), 1)
-                grain = f.choose(f.compare("slt", grain, least), i64(least), grain)
-                f.call("fnx_parallel_for", "void", f.routine(task), context, rounds, grain)
-
-            with f.choice(by_rows) as (yes, no):
-                with yes:
-                    share("rows_task", self.rows, 1)
-                with no:
-                    share("columns_task", self.lanes, LEAST // self.bytes)
+            with f.when(by_rows):
+                rounds = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
+                self.share(f, "rows_task", context, rounds, f.mul(k, self.rows))
+                f.ret()
+            several = f.compare("sge", f.mul(m, k), 2 * PIECE)
+            with f.when(f.both(several, f.compare("sle", m, STRIP // self.size))):
+                self.runs(f, context)
+                f.ret()
+            rounds = f.binary("sdiv", f.add(m, self.lanes - 1), self.lanes)
+            self.share(f, "columns_task", context, rounds, f.mul(k, self.lanes))
             f.ret()
+
+    def share(self, f: Function, task: str, context: Value, rounds: Value, each: Value) -> None:
+        """Threads share the rounds, of so many multiplications each."""
+        with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
+            with little:
+                f.call(task, "void", context, i64(0), rounds)
+            with much:
+                grain = f.add(f.binary("sdiv", i64(PIECE), f.add(each, 1)), 1)
+                routine = f.routine(task)
+                f.call("fnx_parallel_for", "void", routine, context, rounds, grain)
+
+    def runs(self, f: Function, context: Value) -> None:
+        """Short columns, in runs that threads share; what they come to is added up in their order."""
+        m, k, y = f.args[0], f.args[1], f.args[-1]
+        count = least(f, f.binary("sdiv", f.mul(m, k), PIECE), i64(RUNS))
+        run = f.binary("sdiv", f.sub(f.add(k, count), 1), count)
+        run = f.binary("and", f.add(run, COLUMNS - 1), i64(-COLUMNS))
+        count = f.binary("sdiv", f.sub(f.add(k, run), 1), run)
+        words = f.binary("sdiv", f.add(self.scaled(f, f.mul(m, f.sub(count, 1))), 7), 8)
+        others = f.array(words)
+        for part, value in (("others", others), ("run", run)):
+            f.store(value, context, 8 * PARTS.index(part))
+        f.call("fnx_parallel_for", "void", f.routine("runs_task"), context, count, i64(1))
+        with f.loop(f.sub(count, 1)) as n:
+            other = f.at(others, f.mul(n, self.scaled(f, m)))
+            with f.loop(m) as i:
+                at = self.scaled(f, i)
+                total = f.binary("fadd", f.load(y, at, self.t), f.load(other, at, self.t))
+                f.store(total, y, at)
+
+
+def least(f: Function, a: Value, b: Value) -> Value:
+    return f.choose(f.compare("slt", a, b), a, b)
