@@ -29,6 +29,7 @@ from fnx.ops.slice import Slice
 
 from .accumulate import accumulate
 from .columns import transposed_columns
+from .handed_on import handed_on
 from .rewrite import Renaming, splice
 from .trace import trace_closed
 from .untouched import without_known_stacks
@@ -55,7 +56,7 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
             break
     if final:
         small = transposed_columns(without_known_stacks(accumulate(small)))
-        small = whole_sums(dce(small, [True] * len(small.outs)))
+        small = handed_on(whole_sums(dce(small, [True] * len(small.outs))))
     return small
 
 

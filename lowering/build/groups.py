@@ -194,9 +194,9 @@ class Nests:
             for m in self.stores:  # nothing to compute, but a place to point at
                 self._store(m, [scalar.size(0)] * len(group.shape))
             return
-        if group.regional and self._by_regions():
-            return
         reused = reuse.choose(self.builder, group, self.stores)
+        if group.regional and self._by_regions(reused):
+            return
         stores = [self._store(m) for m in self.stores]
         dims = list(zip(group.vars, group.shape, strict=True))
         flat, rows = self._collapse(stores), False
@@ -217,7 +217,7 @@ class Nests:
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
         self._nest(self._loops(dims, body, unroll=int(rows)), [])
 
-    def _by_regions(self) -> bool:
+    def _by_regions(self, reused: bool) -> bool:
         """Cut where members choose by index: inside no choice is left, and around lie thin slabs."""
         group = self.group
         found = edges.regions([m.expr for m in self.stores], group.vars, group.shape)
@@ -229,7 +229,8 @@ class Nests:
             except NeedsFlush:
                 return False  # a value has joined since that a member reads elsewhere
         for dims, stores in made:
-            body = reuse.read_first(stores) if reuse.read_later(stores) else list(stores)
+            first = reused or reuse.read_later(stores)
+            body = reuse.read_first(stores) if first else list(stores)
             self._nest(self._loops(dims, body), [])
         return bool(made)
 

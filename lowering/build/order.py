@@ -91,6 +91,8 @@ def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
         seen.add(a)
         if made.prim.elementwise or made.prim.name in _MOVES:
             todo.extend(made.inputs)
+        else:
+            todo.extend(overwritten(made))  # what is updated in its place
     return False
 
 
