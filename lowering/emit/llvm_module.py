@@ -86,6 +86,7 @@ class Module:
         carries: int = 0,
         together: int = 0,
         lanes: int = 0,
+        masked: bool = False,
     ) -> str:
         """What is said of a loop, or nothing.
 
@@ -94,7 +95,7 @@ class Module:
         it drops two thirds: the last of them would go beyond what the loop reads. And it would make
         a loop of a few vectors, in which accumulators on the stack cannot be registers.
         `rolled`: rounds are unrolled only where all of them are. `together`: vectors side by side, if
-        that is not left to LLVM.
+        that is not left to LLVM. `masked`: the last vector has what is left, and lanes without work.
         """
         facts = []
         if group is not None:
@@ -105,7 +106,7 @@ class Module:
             facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
         elif rolled and not unroll:
             facts.append(self._meta("rolled", '!{!"llvm.loop.unroll.runtime.disable"}'))
-        if vectors:
+        if vectors or masked:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
         if lanes:
