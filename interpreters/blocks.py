@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 LONG = 48  # rounds
 STATE = 1 << 9  # bytes stored for each round
-TOTAL = 1 << 22  # bytes stored for all of them: fewer come back from a near cache soon enough
+TOTAL = 5 << 19  # bytes stored for all of them: fewer stay in a cache of the core, or nearly so
+LANE = 12 << 10  # bytes of a lane, where lanes never meet: strips of lanes stay in a cache
 AGAIN = 1.5  # bytes of computing again, for a byte stored
+
+_MOVES = ("slice", "squeeze", "reshape", "broadcast_in_dim")
 
 
 def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
@@ -43,7 +46,7 @@ def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
     if scan.length < LONG or scan.counted or scan.lanes or scan.effects:
         return None
-    if sum(stored) < STATE or sum(stored) * scan.length < TOTAL:
+    if sum(stored) < STATE or sum(stored) * scan.length < TOTAL or _is_in_strips(scan, parts):
         return None
     made = scan.with_jaxpr(parts.forward, scan.consts, scan.carry)
     again, _, _ = made.prune((*[False] * n, *[True] * len(stored)))
@@ -54,6 +57,19 @@ def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
     root = isqrt(scan.length)
     sizes = range(max(root // 2, 2), 2 * root)
     return min(sizes, key=lambda b: (scan.length // b + b + scan.length % b, abs(b - root)))
+
+
+def _is_in_strips(scan: "Scan", parts: Split) -> bool:
+    """Whether all rounds of a few lanes may be run before those of others, with what they store."""
+    stored = [v.aval for v in parts.forward.outs[len(scan.jaxpr.outs) :]]
+    shape = stored[0].shape
+    if any(a.shape != shape for a in stored):
+        return False
+    if sum([a.dtype.itemsize for a in stored]) * scan.length > LANE:
+        return False
+    others = [e for e in parts.forward.eqns if not e.prim.elementwise]
+    moves = all([e.prim.name in _MOVES for e in others])
+    return moves and all([a.aval.shape != shape for e in others for a in e.inputs])
 
 
 def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":

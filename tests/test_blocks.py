@@ -1,5 +1,7 @@
 """Long loops whose arrays change as a whole: their derivative keeps them block by block."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,7 @@ def small(monkeypatch):
     """Blocks for small arrays and few rounds."""
     for name in ("LONG", "STATE", "TOTAL"):
         monkeypatch.setattr(blocks, name, 4)
+    monkeypatch.setattr(blocks, "LANE", 0)
     used = []
     original = blocks.in_blocks
 
@@ -135,6 +138,27 @@ def test_what_stays_in_caches_is_stored(n, stored):
     u = jnp.ones(n)
     memory = fnx.jit(fnx.grad(loss)).lower(u).compile().memory_analysis()
     assert (memory.temp_size_in_bytes >= 500 * u.nbytes) == stored
+
+
+def test_what_strips_of_lanes_keep_near_is_stored():
+    """Pendulums are swung a few at a time: there and back."""
+
+    def loss(angles, kicks):
+        def step(state, kick):
+            angle, speed = state
+            speed = speed - 0.01 * (jnp.sin(angle) + 0.1 * speed) + kick[0] * kick[1]
+            return (angle + 0.01 * speed, speed), None
+
+        return jnp.sum(lax.scan(step, (angles, jnp.zeros_like(angles)), kicks)[0][0] ** 2)
+
+    angles, kicks = RNG.normal(size=1000), 0.1 * RNG.normal(size=(500, 2, 1000))
+    gradient = fnx.grad(loss)
+    assert "strips of" in fnx.compile_report(gradient, angles, kicks)
+    text = fnx.jit(gradient).lower(angles, kicks).as_text("kernel")
+    assert re.findall(r"for t\d+ < (\d+)", text) == ["500", "500"]  # no blocks of rounds
+    np.testing.assert_allclose(
+        fnx.jit(gradient)(angles, kicks), gradient(angles, kicks), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_what_costs_more_than_it_stores_is_stored():
