@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from fnx.lowering.build.builder import Builder
 
 # Multiplications of one product that loops do in the time of a call of a library: of matrices whose
-# rows of the result are computed element by element, or are long enough for vectors; of such whose rows
-# end within a vector, and there is no AVX-512; else. Of a matrix and a vector there is a routine of
-# fnx's own.
+# rows of the result are long enough for vectors; whose rows are computed element by element, as they end
+# within a vector, and there is no AVX-512; else. Of a matrix and a vector there is a routine of fnx's own.
 INLINED_ROWS, INLINED_RAGGED, INLINED, INLINED_VECTOR = 4096, 512, 1024, 256
+INLINED_SEVERAL = {"float32": 2048, "float64": 1024}  # of rows of several vectors of AVX-512
 LONG_ROW = 8
 UNROLLED = 16  # length up to which a sum of products is one expression
 COLUMNS = 8  # of a result, up to which each has a sum in a register
@@ -94,16 +94,21 @@ def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> No
 def _is_inlined(p: Product) -> bool:
     most = INLINED
     if min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW):
-        most = INLINED_RAGGED if _is_ragged(p) else INLINED_ROWS
+        most = _inlined_of_rows(p) if irvectors.exists(p.dtype) else INLINED_ROWS
     elif 1 in (p.m, p.n) and p.k > UNROLLED and not p.batch and irvectors.exists(p.dtype):
         most = INLINED_VECTOR
     return p.m * p.n * p.k <= most
 
 
-def _is_ragged(p: Product) -> bool:
-    """Whether loops go through the end of each row of the result element by element."""
+def _inlined_of_rows(p: Product) -> int:
+    lanes, masks = irvectors.lanes_of(p.dtype), irvectors.has_masks()
     short = LONG_ROW <= p.n <= fuse.SMALL or p.k > UNROLLED  # others overlap their last two vectors
-    return short and irvectors.exists(p.dtype) and irvectors.is_ragged(p.n, p.dtype)
+    if short and irvectors.is_ragged(p.n, p.dtype):
+        return INLINED_RAGGED
+    if p.k > UNROLLED:  # sums wait in memory; what is stored under a mask is late to be read
+        return INLINED_VECTOR if masks and p.n not in (LONG_ROW, lanes) else INLINED
+    several = masks and p.n > lanes and p.k >= LONG_ROW and not irvectors.halves()
+    return INLINED_SEVERAL[p.dtype] if several else INLINED_ROWS
 
 
 # --- loops -------------------------------------------------------------------------------------

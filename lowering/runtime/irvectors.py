@@ -17,8 +17,22 @@ def exists(dtype: str) -> bool:
 
 def is_ragged(n: int, dtype: str) -> bool:
     """Whether a row of n elements ends within a vector of a CPU that has no cheap masks for it."""
-    bits = processor.vector_bits()
-    return bits < 512 and 8 * n * DTYPES[dtype] % bits != 0
+    return not has_masks() and n % lanes_of(dtype) != 0
+
+
+def lanes_of(dtype: str) -> int:
+    """How many elements a vector has."""
+    return processor.vector_bits() // 8 // DTYPES[dtype]
+
+
+def has_masks() -> bool:
+    """Whether rows end under masks, which are cheap, rather than element by element."""
+    return processor.vector_bits() == 512
+
+
+def halves() -> bool:
+    """Whether this CPU computes a vector as two halves."""
+    return processor.halves_vectors()
 
 
 class Vectors:
@@ -27,7 +41,7 @@ class Vectors:
     def __init__(self, dtype: str, lanes: int = 0, module: Module | None = None):
         self.module = module or Module()
         self.size = DTYPES[dtype]
-        self.lanes = lanes or processor.vector_bits() // 8 // self.size
+        self.lanes = lanes or lanes_of(dtype)
         self.t = TYPE[dtype]
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}f{8 * self.size}"
