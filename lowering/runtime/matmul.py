@@ -23,7 +23,7 @@ from fnx.lowering.target import processor
 from . import machine
 from .compiler import once
 from .irtext import Function, Value, Variable, i64
-from .irvectors import DTYPES, Vectors
+from .irvectors import DTYPES, Vectors, has_masks
 from .matmul_pack import AHEAD, LINE, Packing
 
 DEPTH = 256  # indices that are summed over before the sums are added to C
@@ -151,7 +151,7 @@ class _Routine(Packing):
                     self.ask(f, to, rows, width)
                 rows_of_a = start.get(), offsets, column
                 sums = self.sums(f, k, rows_of_a, line, width, (asked.get(), each))
-                if width > 1:
+                if width > 1 or has_masks():
                     self.finish(f, sums, to, adds, rows)
                 else:
                     with f.choice(f.compare("eq", to.lanes, self.lanes)) as (whole, some):
@@ -230,6 +230,7 @@ class _Routine(Packing):
         """The first rows of a tile to where they belong."""
         width = len(sums[0])
         factor = self.splat(f, f.convert("sitofp", to.times, self.t))
+        mask = self.mask_of(f, to.lanes) if width == 1 and has_masks() else None
         with f.choice(adds) as (add, write):
             for arm in (add, write):
                 with arm, f.once() as done:
@@ -240,12 +241,18 @@ class _Routine(Packing):
                         places = self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
                         row = [s.get() for s in row_sums]
                         if arm is add:  # vectors may overlap: all are read before one is written
-                            before = [self.load(f, place) for place in places]
+                            before = [self.load_of(f, place, mask) for place in places]
                             row = [
                                 self.fma(f, x, factor, y) for x, y in zip(row, before, strict=True)
                             ]
                         for x, place in zip(row, places, strict=True):
-                            self.save(f, x, place)
+                            if mask:
+                                self.masked_store(f, x, place, mask)
+                            else:
+                                self.save(f, x, place)
+
+    def load_of(self, f: Function, place: Value, mask: Value | None) -> Value:
+        return self.masked_load(f, place, mask) if mask else self.load(f, place)
 
     def finish_some(
         self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
