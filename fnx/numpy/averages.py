@@ -10,6 +10,7 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs
 from fnx.numpy.reduce import as_mask, keep, strong, sum
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     PYTHON,
     canonical_axes,
@@ -89,6 +90,7 @@ def average(a, axis=None, weights=None, returned=False, keepdims=False):
     return (out, _broadcast_to(total, out.shape)) if returned else out
 
 
+@replayed()
 def var(
     a,
     axis=None,
@@ -160,6 +162,7 @@ def _mean(x: Array, axes: tuple[int, ...], where: Any) -> Array:
     return mean(x, axes, keepdims=True, where=where)
 
 
+@replayed()
 def std(
     a,
     axis=None,

@@ -13,6 +13,7 @@ from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
 from fnx.numpy.index_plan import BadIndex, Plan, wrap
 from fnx.numpy.places import need_known, nonzero
+from fnx.numpy.replay import replayed
 from fnx.numpy.shapes import ravel, reshape
 from fnx.numpy.util import (
     INT,
@@ -47,6 +48,7 @@ def take_static(x: Array, places: np.ndarray, axis: int) -> Array:
 # --- take, put, choose -------------------------------------------------------------------------
 
 
+@replayed("indices", "fill_value")
 def take(
     a,
     indices,
@@ -95,6 +97,7 @@ def take(
     return indexing.read(x, made, how, fill_value, (indices_are_sorted, unique_indices))
 
 
+@replayed("fill_value")
 def take_along_axis(
     arr, indices, axis=-1, mode=None, fill_value=None, *, wrap_negative_indices=None
 ):

@@ -6,6 +6,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array
+from fnx.numpy.replay import replayed
 from fnx.numpy.shapes import moveaxis, ravel, reshape
 from fnx.numpy.util import (
     INT,
@@ -77,6 +78,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return Slice((*(0,) * lead, start), (*x.shape[:-2], stop), (*(1,) * lead, columns + 1))(flat)
 
 
+@replayed()
 def packbits(a, axis=None, bitorder="big"):
     """Bits packed into bytes.
 
@@ -98,6 +100,7 @@ def packbits(a, axis=None, bitorder="big"):
     return moveaxis(Sum((weighted.ndim - 1,))(weighted), -1, axis)
 
 
+@replayed()
 def unpackbits(a, axis=None, count=None, bitorder="big"):
     """Bytes as bits.
 

@@ -7,6 +7,7 @@ from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arithmetic import absolute, one, zero
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     broadcast_arrays,
     convert,
@@ -20,6 +21,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops.reduction import ReduceOr
 
 
+@replayed("x1", "x2")
 def floor_divide(x1, x2, /):
     """The largest integer not above x1 / x2.
 
@@ -56,6 +58,7 @@ def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
     return ops.Round(0)(q), r
 
 
+@replayed("x1", "x2")
 def remainder(x1, x2, /):
     """x1 - x2 * floor(x1 / x2): has the sign of x2.
 
@@ -88,6 +91,7 @@ def fmod(x1, x2, /):
     return ops.rem(x, y)
 
 
+@replayed("x1", "x2")
 def divmod(x1, x2, /):
     """(floor_divide(x1, x2), remainder(x1, x2)).
 

@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arithmetic import float_binary, imag, one, real, times, zero
+from fnx.numpy.replay import replayed
 from fnx.numpy.rounding import trunc
 from fnx.numpy.util import (
     constant,
@@ -142,6 +143,7 @@ def rad2deg(x, /):
 radians, degrees = deg2rad, rad2deg
 
 
+@replayed()
 def sinc(x, /):
     """sin(pi x) / (pi x), 1 at 0.
 
@@ -160,6 +162,7 @@ def sinc(x, /):
     return select(near, series, ops.div(ops.sin(safe), safe))
 
 
+@replayed("x1", "x2")
 def hypot(x1, x2, /):
     """sqrt(x1**2 + x2**2) without overflow on the way.
 
@@ -264,6 +267,7 @@ def signbit(x, /):
     return ops.lt(x, zero(x))
 
 
+@replayed("x2")
 def ldexp(x1, x2, /):
     """x1 * 2 ** x2.
 
@@ -288,6 +292,7 @@ def ldexp(x1, x2, /):
 _EXPONENTS = {"float16": 14, "bfloat16": 126, "float32": 126, "float64": 1022}
 
 
+@replayed()
 def frexp(x, /):
     """Mantissa in [0.5, 1) and exponent with x = mantissa * 2 ** exponent.
 
@@ -307,6 +312,7 @@ def frexp(x, /):
     return m, convert(select(plain, n, zero(n)), dtypes.int32)
 
 
+@replayed()
 def modf(x, /, out=None):
     """Fraction and integer part, both with the sign of x.
 

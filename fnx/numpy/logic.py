@@ -9,6 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.numpy.arithmetic import absolute, add, binary, imag, multiply, truth, zero
 from fnx.numpy.division import numbers
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     constant,
     convert,
@@ -248,6 +249,7 @@ def bitwise_count(x, /):
     return convert(ops.population_count(absolute(x)), np.dtype("u1"))
 
 
+@replayed("a", "b", "rtol", "atol")
 def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether |a - b| <= atol + rtol * |b|.
 

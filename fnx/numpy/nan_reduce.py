@@ -9,6 +9,7 @@ from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.averages import mean, var
 from fnx.numpy.reduce import any, argmax, argmin, as_mask, max, min, prod, sum
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     named,
     promote_inexact,
@@ -95,6 +96,7 @@ def _good(name: str, x: Array, where: Any) -> Array:
     return good if where is None else ufuncs.logical_and(good, as_mask(name, where))
 
 
+@replayed()
 def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
     """The mean over axes, by default all, of what is not nan; nan where nothing is left.
 
@@ -106,6 +108,7 @@ def nanmean(a, axis=None, dtype=None, out=None, keepdims=False, where=None):
     return mean(_without_nan(x, 0)[0], axis, dtype, out, keepdims, where=good)
 
 
+@replayed()
 def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
     """The variance over axes, by default all, of what is not nan; nan where nothing is left.
 
@@ -118,6 +121,7 @@ def nanvar(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=Non
     return var(clean, axis, dtype, out, ddof, keepdims, where=good, mean=mean)
 
 
+@replayed()
 def nanstd(a, axis=None, dtype=None, out=None, ddof=0, keepdims=False, where=None, mean=None):
     """The standard deviation over axes, by default all, of what is not nan; nan where nothing is left.
 

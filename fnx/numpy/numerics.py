@@ -13,6 +13,7 @@ from fnx.numpy.choice import take, where
 from fnx.numpy.creation import array
 from fnx.numpy.cumulative import cumsum
 from fnx.numpy.joining import concatenate
+from fnx.numpy.replay import replayed
 from fnx.numpy.shapes import moveaxis, ravel
 from fnx.numpy.sorting import searchsorted
 from fnx.numpy.tiling import flip
@@ -145,6 +146,7 @@ def _gradient(x: Array, h: Any, axis: int, order: int) -> Array:
     return concatenate([first, inner, last], axis)
 
 
+@replayed("dx")
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     """The integral by the trapezoidal rule.
 
@@ -168,6 +170,7 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
     return 0.5 * reduce.sum(ufuncs.multiply(width, y[..., 1:] + y[..., :-1]), axis=-1)
 
 
+@replayed("discont", "period")
 def unwrap(p, discont=None, axis=-1, period=2 * math.pi):
     """Angles without jumps of a period.
 
@@ -270,6 +273,7 @@ def _prepared(name: str, a: Any, v: Any, mode: str) -> tuple[Array, Array]:
     return x, y
 
 
+@replayed()
 def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
     """The convolution of two vectors.
 
@@ -283,6 +287,7 @@ def convolve(a, v, mode="full", *, precision=None, preferred_element_type=None):
     return _convolve(x, flip(y), mode, wanted)
 
 
+@replayed()
 def correlate(a, v, mode="valid", *, precision=None, preferred_element_type=None):
     """The cross-correlation of two vectors.
 

@@ -13,6 +13,7 @@ from fnx.numpy.creation import array
 from fnx.numpy.joining import concatenate
 from fnx.numpy.numerics import convolve
 from fnx.numpy.ranges import vander
+from fnx.numpy.replay import replayed
 from fnx.numpy.shapes import ravel
 from fnx.numpy.util import (
     convert,
@@ -26,6 +27,7 @@ from fnx.ops.broadcast import scalar
 from fnx.ops.slice import Pad
 
 
+@replayed("x")
 def polyval(p, x, *, unroll=16):
     """The polynomial of coefficients p, highest first, at x, by Horner's rule.
 
@@ -141,6 +143,7 @@ def polyint(p, m=1, k=None):
     return p
 
 
+@replayed()
 def poly(seq_of_zeros):
     """The polynomial with these zeros, or the characteristic one of a matrix.
 
@@ -160,6 +163,7 @@ def poly(seq_of_zeros):
     return p
 
 
+@replayed("rcond")
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     """The polynomial of degree `deg` that fits points best, by least squares.
 

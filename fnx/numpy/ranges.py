@@ -11,6 +11,7 @@ from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import array, as_type, cast
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     INT,
     broadcast_arrays,
@@ -87,6 +88,7 @@ def _known(v: Any, name: str) -> Any:
     raise TypeMismatch(f"{name} got {v!r:.60}; expected numbers")
 
 
+@replayed("start", "stop")
 def linspace(
     start: Any,
     stop: Any,
@@ -142,6 +144,7 @@ def _linspace(a: Array, b: Array, num: int, endpoint: bool) -> tuple[Array, Arra
     return (out if out.shape == shape else broadcast_to(out, shape)), step
 
 
+@replayed("start", "stop", "base")
 def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     """Numbers whose logarithms are evenly spaced: base ** linspace(start, stop, num, endpoint).
 
@@ -155,6 +158,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
     return out if dtype is None else as_type(out, dtypes.canonical(dtype))
 
 
+@replayed("start", "stop")
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """Numbers from start to stop with a constant ratio.
 
@@ -361,6 +365,7 @@ def diag_indices_from(arr):
     return diag_indices(arr.shape[0], arr.ndim)
 
 
+@replayed()
 def vander(x, N=None, increasing=False):
     """Powers of x, one per column.
 

@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
 from fnx.numpy import ufuncs
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     canonical_axes,
     canonical_axis,
@@ -292,6 +293,7 @@ argmin = _arg("argmin", reduction.ArgMin, "The first index of the smallest eleme
 # --- comparing ---------------------------------------------------------------------------------
 
 
+@replayed("a", "b", "rtol", "atol")
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether |a - b| <= atol + rtol * |b| everywhere; with `equal_nan` nan is close to nan.
 

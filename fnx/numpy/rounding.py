@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arithmetic import maximum, minimum, where3, zero
 from fnx.numpy.logic import isneginf, isposinf
+from fnx.numpy.replay import replayed
 from fnx.numpy.util import (
     constant,
     convert,
@@ -143,6 +144,7 @@ def clip(arr=None, /, min=None, max=None, *, a=None, a_min=None, a_max=None):
 # --- nan and closeness -------------------------------------------------------------------------
 
 
+@replayed("nan", "posinf", "neginf")
 def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
     """nan becomes `nan`, infinities the largest finite numbers or what is given.
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array
+from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import ufuncs
 from fnx.numpy.choice import take, where
@@ -14,6 +14,7 @@ from fnx.numpy.tiling import flip
 from fnx.numpy.util import (
     canonical_axis,
     convert,
+    eager,
     promote,
     promote_inexact,
     select,
@@ -147,9 +148,11 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
         raise InvalidValue(f"searchsorted in an array of shape {x.shape}; expected a vector")
     if sorter is not None:
         x = take(x, sorter)
-    # By bisection, in as many steps as the length has bits, so that nothing depends on values.
     n = x.shape[0]
     wide = _place_dtype(n)
+    if type(x) is type(y) is ConcreteArray and eager() and x.dtype.kind in "iufb":
+        return ConcreteArray(np.asarray(np.searchsorted(x._value, y._value, side), wide))
+    # By bisection, in as many steps as the length has bits, so that nothing depends on values.
     low = _full(y.shape, 0, wide)
     if n == 0:
         return low

@@ -13,6 +13,7 @@ from fnx.numpy.choice import take_along_axis, where
 from fnx.numpy.contract import dot
 from fnx.numpy.creation import array
 from fnx.numpy.joining import concatenate
+from fnx.numpy.replay import replayed
 from fnx.numpy.shapes import moveaxis
 from fnx.numpy.sorting import sort
 from fnx.numpy.util import (
@@ -29,6 +30,7 @@ from fnx.ops.broadcast import broadcast_to, scalar
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@replayed("q")
 def quantile(
     a,
     q,
@@ -52,6 +54,7 @@ def quantile(
     return _quantile(a, q, axis, method, keepdims, weights, skip_nan=False)
 
 
+@replayed("q")
 def nanquantile(
     a,
     q,
@@ -72,6 +75,7 @@ def nanquantile(
     return _quantile(a, q, axis, method, keepdims, weights, skip_nan=True)
 
 
+@replayed("q")
 def percentile(
     a,
     q,
@@ -93,6 +97,7 @@ def percentile(
     return _quantile(a, _percent(q), axis, method, keepdims, weights, skip_nan=False)
 
 
+@replayed("q")
 def nanpercentile(
     a,
     q,
@@ -118,6 +123,7 @@ def _percent(q: Any) -> Array:
     return ufuncs.divide(to_array(q, "percentile"), 100)
 
 
+@replayed()
 def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     """The middle value, or the mean of the two middle ones.
 
@@ -128,6 +134,7 @@ def median(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     return _quantile(a, 0.5, axis, "midpoint", keepdims, None, skip_nan=False)
 
 
+@replayed()
 def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     """`median` of what is not nan.
 
@@ -238,6 +245,7 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
     return take_along_axis(x, reduce.argmax(reached, axis=-1), -1, mode="clip")
 
 
+@replayed()
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, dtype=None):
     """The covariance matrix of variables that are rows (or columns).
 
@@ -289,6 +297,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
     return reshape_to(out, ()) if out.shape == (1, 1) else out
 
 
+@replayed()
 def corrcoef(x, y=None, rowvar=True, dtype=None):
     """The matrix of correlation coefficients.
 

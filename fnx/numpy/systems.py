@@ -21,6 +21,7 @@ from fnx.numpy.factorizations import (
 )
 from fnx.numpy.norms import norm
 from fnx.numpy.ranges import eye
+from fnx.numpy.replay import replayed
 from fnx.numpy.scalar_types import finfo
 from fnx.numpy.shapes import transpose
 from fnx.numpy.util import (
@@ -114,6 +115,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Array
 
 
+@replayed()
 def slogdet(a, *, method=None):
     """The sign of determinants, and the logarithms of their sizes.
 
@@ -146,6 +148,7 @@ def slogdet(a, *, method=None):
     )
 
 
+@replayed("rcond")
 def lstsq(a, b, rcond=None, *, numpy_resid=False):
     """x that makes |a x - b| least, its residuals, the rank of a, and its singular values.
 
@@ -186,6 +189,7 @@ def _eps(x: Array) -> float:
     return float(finfo(x.dtype).eps)
 
 
+@replayed("rtol", "rcond")
 def pinv(a, rtol=None, hermitian=False, *, rcond=None):
     """The pseudo-inverses (Moore and Penrose) of matrices, by their singular values.
 
@@ -216,6 +220,7 @@ def _one_of(name: str, other: str, given: Any, rtol: Any) -> Any:
     return given if rtol is None else rtol
 
 
+@replayed("rtol", "tol")
 def matrix_rank(M, rtol=None, *, hermitian=False, tol=None):
     """The number of singular values above `tol`, or above `rtol` times the largest one.
 
@@ -286,6 +291,7 @@ def multi_dot(arrays, *, precision=None):
     return einsum(f"{','.join(terms)}->{head}{tail}", *xs)
 
 
+@replayed()
 def cond(x, p=None):
     """The condition number.
 
