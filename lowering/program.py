@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.build import choices, fuse, memory, rows, shares, staging, strips
+from fnx.lowering.build import choices, fuse, memory, rows, shares, slabs, staging, strips, windows
 from fnx.lowering.build.aliases import Aliases, candidates
 from fnx.lowering.build.builder import Builder, dtype_name
 from fnx.lowering.build.values import OWN, Handle, Registers, Stored
@@ -27,6 +27,8 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
         refused |= aliases.items() - kept.items()
     rows.fuse(builder)
     strips.steps_of_strips(builder)
+    slabs.of_stencils(builder)
+    windows.roll(builder)
     shares.even(builder.block)
     choices.in_memory(builder)
     staging.rows(builder)

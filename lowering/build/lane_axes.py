@@ -124,8 +124,9 @@ class Part:
 class SeparateLanes:
     """Statements in which lanes never meet, and how each buffer is laid out along them."""
 
-    def __init__(self, builder: "Storage", axes: tuple[int, ...]):
+    def __init__(self, builder: "Storage", axes: tuple[int, ...], skipped: int = 0):
         self.builder, self.axes, self.count = builder, axes, prod(axes)
+        self.skipped = skipped  # ways of the first loop that are passed over
         self.one = Part.of(axes, 1, 0, axes[-1])  # strips of one lane, on which is seen who meets
         self.places: dict[Buffer, list[Expr]] = {}  # where each buffer is read and written
         self.written: set[Buffer] = set()
@@ -166,8 +167,9 @@ class SeparateLanes:
         """See the lanes of a loop in the first way that fits to what is known of the buffers."""
         if any(type(s) not in walk.REWRITTEN for s in walk.statements([stmt])):
             return False
+        first = 0 if self.chosen else self.skipped
         for number, (way, least) in enumerate(self.one.ways(stmt)):
-            if self._fits(way):
+            if number >= first and self._fits(way):
                 self.chosen[stmt] = number
                 self.least = max(self.least, least)
                 return True

@@ -32,9 +32,14 @@ _HOPS = 16  # statements between two nests that may be jumped over
 
 def fuse(builder: "Storage") -> None:
     """Fuse nests in all blocks of the program that was built."""
-    uses: dict[Buffer, int] = {}  # how many nests touch a buffer; other statements count as many
-    _count(builder.block, uses, {})
-    _Fuser(builder, uses).block(builder.block)
+    _Fuser(builder, uses(builder.block)).block(builder.block)
+
+
+def uses(block: list[Stmt]) -> dict[Buffer, int]:
+    """How many nests of a program touch a buffer; other statements count as many."""
+    found: dict[Buffer, int] = {}
+    _count(block, found, {})
+    return found
 
 
 def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
@@ -117,7 +122,7 @@ class Loops:
         body = nest.body
         if nest.results or any(type(s) not in walk.REWRITTEN for s in walk.statements(body)):
             return None
-        while len(body) == 1 and isinstance(body[0], Loop) and _is_plain(body[0]):
+        while len(body) == 1 and isinstance(body[0], Loop) and is_plain(body[0]):
             loops.append(body[0])
             body = body[0].body
         return cls(nest, loops, body) if loops else None
@@ -153,7 +158,7 @@ class Loops:
         return [walk.rewritten(s, replacing(names)) for s in body]
 
 
-def _is_plain(loop: Loop) -> bool:
+def is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 0
     return known and not (loop.carries or loop.poll or loop.reverse)
 
@@ -404,10 +409,10 @@ def _kept(
             found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
         return found
 
-    return [_moved(s, buffer, row, within) for s in body]
+    return [moved(s, buffer, row, within) for s in body]
 
 
-def _moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
+def moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
     """A statement that uses another buffer, at other positions."""
     loads = [e for e in walk.nodes([s]) if e.op == "load" and e.attr is old]
     names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}

@@ -131,21 +131,29 @@ def _strips(builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt]) -> list
     own = sum(-(-b.size // lanes.count) * itemsize(b.dtype) for b in private)
     most = min(CACHE // near, STACK // own if 0 < own <= STACK else WIDEST)
     width = _width(lanes.axes[-1], most, lanes.least)
-    if width is None:
-        return None
-    made = _in_parts(builder, lanes, stmts, private, width)
+    return None if width is None else made(builder, lanes, stmts, private, width)
+
+
+def made(
+    builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
+) -> list[Stmt] | None:
+    """Statements for strips of so many lanes, or of fewer where one would take too long.
+
+    `private` are arrays that they alone touch.
+    """
+    parts = _in_parts(builder, lanes, stmts, private, width)
     n = lanes.axes[-1]
-    once = walk.work(made[0].body) // (lanes.count // n * (n // width))
+    once = walk.work(parts[0].body) // (lanes.count // n * (n // width))
     if once > ONE_STRIP:  # narrower ones, then
         width = ONE_STRIP * width // once
         if width < lanes.least:
             return None
-        made = _in_parts(builder, lanes, stmts, private, width)
+        parts = _in_parts(builder, lanes, stmts, private, width)
     nests = [s for s in walk.statements(stmts) if isinstance(s, Nest)]
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
-    builder.notes += [f"kernel {s.name}: {s.note}" for s in made]
-    return _with_questions(made)
+    builder.notes += [f"kernel {s.name}: {s.note}" for s in parts]
+    return _with_questions(parts)
 
 
 def _in_parts(
@@ -366,4 +374,4 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
     return found
 
 
-__all__ = ["steps_of_strips"]
+__all__ = ["FAR", "made", "steps_of_strips"]

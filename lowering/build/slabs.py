@@ -1,0 +1,135 @@
+"""Slabs: nests that hand on arrays to each other are made for a strip of lanes, one after the other.
+
+A stencil stores what several of its neighbours read: fluxes between cells, slopes. Where the shifts are
+along one axis, what lies elsewhere along others never meets: these are lanes. The nests run one after
+the other for a strip of them, and then together, layer by layer (windows.py), so that what they hand on
+is a few rows rather than arrays of the grid's size.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fnx.core.scalar import Expr
+from fnx.lowering.ir import offsets, walk
+from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt
+
+from . import rows, strips, windows
+from .lane_axes import SeparateLanes, chain, extents
+
+if TYPE_CHECKING:
+    from .storage import Storage
+
+NESTS = 32  # of a slab, at most: code, and the time to make it, grow with them
+STRIPS = 10  # at least, for threads to share, where a strip may have several lanes:
+WIDTH = 8  # at most so many
+THIN = 16  # parts of all work, of which a nest on a side of the grid has one at most
+
+
+def of_stencils(builder: "Storage") -> None:
+    """Turn nests of a program that gain by it."""
+    uses = rows.uses(builder.block)
+    _block(builder, builder.block, uses, {})
+
+
+def _block(
+    builder: "Storage", body: list[Stmt], uses: dict[Buffer, int], known: dict[Expr, int]
+) -> None:
+    k = 0
+    while k < len(body):
+        stmt = body[k]
+        if isinstance(stmt, Nest):
+            found = _slab(builder, body, k, uses, known)
+            if found is not None:
+                stop, new = found
+                body[k:stop] = new
+                k += len(new) - 1
+        else:
+            inside = known | offsets.halves(stmt) if isinstance(stmt, Loop) else known
+            for inner in walk.blocks(stmt):
+                _block(builder, inner, uses, inside)
+        k += 1
+
+
+def _slab(
+    builder: "Storage", body: list[Stmt], k: int, uses: dict[Buffer, int], known: dict[Expr, int]
+) -> tuple[int, list[Stmt]] | None:
+    """The nests from `k` on, strip by strip, in the way that keeps the most near: to where, and by what."""
+    nests = list(_nests(body[k : k + NESTS]))
+    handed = [b for b in walk.all_writes(nests[0]) if 1 < uses[b] <= NESTS]
+    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < strips.FAR:
+        return None
+    best: tuple[int, _Sequence] | None = None
+    for n, skipped in _ways(builder, nests[0]):
+        found = _Sequence(SeparateLanes(builder, (n,), skipped), known, nests, uses)
+        if found.lanes.least == 1 and found.gain > max(strips.FAR, best[0] if best else 0):
+            best = found.gain, found
+    if best is None:
+        return None
+    found = best[1]
+    notes = list(builder.notes)
+    new = strips.made(builder, found.lanes, list(found.nests), [], found.width()) or []
+    made = [s for s in walk.statements(new) if isinstance(s, Nest)]
+    if made and all([windows.roll_nest(builder, nest, found.after) for nest in made]):
+        return k + len(found.nests), new
+    builder.notes = notes
+    return None
+
+
+def _nests(body: list[Stmt]) -> Iterator[Nest]:
+    """The nests that a block begins with."""
+    for s in body:
+        if not isinstance(s, Nest):
+            return
+        yield s
+
+
+def _ways(builder: "Storage", nest: Nest) -> Iterator[tuple[int, int]]:
+    """Loops of a nest that may be lanes: how many, and how many ways to see them elsewhere come before."""
+    loops, _ = chain(builder.plain.get(nest, nest.body)[0])
+    sizes = extents(loops)
+    for k, n in enumerate(sizes):
+        if n >= STRIPS and not loops[k].vector:
+            yield n, sum([1 + (size > n) for size in sizes[:k] if size % n == 0])
+
+
+class _Sequence:
+    """Nests, from the first on, in which lanes keep to themselves, and the arrays that they alone touch."""
+
+    def __init__(
+        self,
+        lanes: SeparateLanes,
+        known: dict[Expr, int],
+        nests: list[Nest],
+        uses: dict[Buffer, int],
+    ):
+        self.lanes = lanes
+        lanes.halves |= known
+        self.nests: list[Nest] = []
+        count: dict[Buffer, int] = {}
+        least: list[int] = []
+        for nest in nests:
+            self.lanes.least = 1
+            if not self.lanes.join(nest):
+                break
+            self.nests.append(nest)
+            least.append(self.lanes.least)
+            for b in walk.buffers(nest.body):
+                count[b] = count.get(b, 0) + 1
+        mine = [b for b in self.lanes.strides if b.space == "workspace" and count[b] == uses[b]]
+        self.private = [b for b in mine if count[b] > 1]
+        self.after = uses | dict.fromkeys(self.private, 1)  # when the nests are one
+        while self.nests and not any(b in self.private for b in walk.buffers(self.nests[-1].body)):
+            self.nests.pop()
+        self.gain = sum(b.size * itemsize(b.dtype) for b in self.private)
+        # Around the inside lie thin sides; their loops may be short.
+        work = [walk.work(nest.body) for nest in self.nests]
+        much = [n for n, w in zip(least, work, strict=False) if w * THIN > sum(work)]
+        self.lanes.least = max(much, default=1)
+
+    def width(self) -> int:
+        """How many lanes make a strip: long runs of memory, but strips enough for threads."""
+        n = self.lanes.axes[-1]
+        most = max(1, min(WIDTH, self.lanes.count // STRIPS))
+        whole = [w for w in range(1, most + 1) if n % w == 0]
+        return whole[-1] if 2 * whole[-1] > most else most
