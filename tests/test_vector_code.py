@@ -224,3 +224,18 @@ def test_rests_of_short_rows_that_are_updated_are_lanes_of_a_vector(dtype, n, mo
     for found, right in zip(results, wanted, strict=True):
         np.testing.assert_array_equal(found, right)
     assert text != native(False)[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_results_of_kernels_stay_out_of_x87_registers(dtype, count):
+    def sums(x):
+        totals = [jnp.sum(x ** (k + 1)) for k in range(count)]
+        return [total * 2 for total in totals]
+
+    x = np.linspace(-1, 1, 1000).astype(dtype)
+    lowered = jax.jit(sums).lower(x)
+    assert "call void @k1(" not in lowered.as_text("llvm")  # all sums come from one kernel
+    assert not re.search(r"\bf(st|ld)", lowered.as_text("asm"))
+    for k, total in enumerate(jax.jit(sums)(x)):
+        np.testing.assert_allclose(total, 2 * np.sum(x ** (k + 1)), rtol=1e-4, atol=1e-4)

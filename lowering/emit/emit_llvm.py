@@ -105,6 +105,16 @@ def _hands_on(lines: Sequence[str]) -> bool:
 # --- which statements become functions ---------------------------------------------------------
 
 
+def _in_memory(kinds: Sequence[str]) -> bool:
+    """Whether a function stores its results where it is told.
+
+    LLVM would return the third and fourth float in x87 registers. That is slow, and its instruction
+    selector for quickly compiled code reads them with an encoding that no CPU has where it takes
+    one of the vector registers 16 to 31.
+    """
+    return sum([t in ("float", "double") for t in kinds]) > 2
+
+
 def _is_function(nest: kernel.Nest) -> bool:
     """A nest that calls the host stays where it is: only the entry can return early."""
     return not any(isinstance(s, kernel.CallHost) for s in walk.statements(nest.body))
@@ -327,29 +337,40 @@ class Body(Flow):
         flat = [x for operand in operands for x in lt.parts(operand)]
         kinds = [t for d in dtypes for t in lt.types(d)]
         struct = f"{{ {', '.join(kinds)} }}" if kinds else "void"
+        stored = _in_memory(kinds)
+        returned = "void" if stored else struct
         value = "poison"
         for k, (t, x) in enumerate(zip(kinds, flat, strict=True)):
-            value = inner.op(f"insertvalue {struct} {value}, {t} {x}, {k}")
-        inner.put(f"ret {struct} {value}" if kinds else "ret void")
-        inner.cancelled(struct)
+            if stored:
+                inner.put(f"store {t} {x}, ptr {inner.op(_field(struct, '%results', k))}")
+            else:
+                value = inner.op(f"insertvalue {struct} {value}, {t} {x}, {k}")
+        inner.put("ret void" if returned == "void" else f"ret {struct} {value}")
+        inner.cancelled(returned)
         name = f"@k{len(self.kernels)}"
         light = len(inner.lines) < 30 and not any(
             isinstance(x, kernel.Loop | kernel.While) for x in walk.statements(s.body)
         )
         attribute = "alwaysinline" if light else "noinline"
-        name, new = self._define(inner, name, struct, "", attribute, s), name
+        more = ", ptr noalias nonnull %results" if stored else ""
+        name, new = self._define(inner, name, returned, more, attribute, s), name
         if name == new:
             self.kernels.append((name[1:], s.name, s.note))
         texts = ["ptr %params", *(f"{_type(what)} {x}" for _, x, what in inner.captures)]
-        call = f"call {struct} {name}({', '.join(texts)})"
-        if not kinds:
-            self.put(call)
-            self.unless_cancelled(inner)
-            return
-        result = self.fresh()
-        self.put(f"{result} = {call}")
+        if stored:
+            result = self.slot(f"alloca {struct}, align 16")
+            texts.append(f"ptr {result}")
+        else:
+            result = self.fresh()
+        call = f"call {returned} {name}({', '.join(texts)})"
+        self.put(call if returned == "void" else f"{result} = {call}")
         self.unless_cancelled(inner)
-        fields = [self.op(f"extractvalue {struct} {result}, {k}") for k in range(len(kinds))]
+        fields = []
+        for k, t in enumerate(kinds):
+            if stored:
+                fields.append(self.op(f"load {t}, ptr {self.op(_field(struct, result, k))}"))
+            else:
+                fields.append(self.op(f"extractvalue {struct} {result}, {k}"))
         for variable, dtype in zip(s.results, dtypes, strict=True):
             n = len(lt.types(dtype))
             self.bind(variable, lt.whole(fields[:n]))
@@ -401,13 +422,15 @@ class Body(Flow):
         struct = f"{{ {', '.join(kinds)} }}"
         context = self.slot(f"alloca {struct}, align 16")
         for k, (t, x) in enumerate(zip(kinds, values, strict=True)):
-            place = self.op(f"getelementptr inbounds {struct}, ptr {context}, i64 0, i32 {k}")
+            place = self.op(_field(struct, context, k))
             self.put(f"store {t} {x}, ptr {place}")
         task = f"{name}.task"
         lines = [f"define internal void {task}(ptr %context, i64 %lo, i64 %hi) {_OWN} {{"]
         for k, t in enumerate(kinds):
-            where = f"getelementptr inbounds {struct}, ptr %context, i64 0, i32 {k}"
-            lines += [f"  %p{k} = {where}", f"  %x{k} = load {t}, ptr %p{k}"]
+            lines += [
+                f"  %p{k} = {_field(struct, '%context', k)}",
+                f"  %x{k} = load {t}, ptr %p{k}",
+            ]
         passed = ", ".join(f"{t} %x{k}" for k, t in enumerate(kinds))
         lines += [f"  call void {name}({passed}, i64 %lo, i64 %hi)", "  ret void", "}", ""]
         self.module.functions.append("\n".join(lines))
@@ -426,6 +449,10 @@ def _plain(text: str) -> str:
 
 def _loops(s: Stmt) -> list[kernel.Loop]:
     return [x for x in walk.statements([s]) if isinstance(x, kernel.Loop)]
+
+
+def _field(struct: str, place: str, k: int) -> str:
+    return f"getelementptr inbounds {struct}, ptr {place}, i64 0, i32 {k}"
 
 
 def _type(what: Any) -> str:
