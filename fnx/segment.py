@@ -6,22 +6,20 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy as jnp
+from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
 from fnx.numpy.places import need_known
 from fnx.numpy.util import named
+from fnx.ops.reduction import highest, lowest
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return False
-    return -np.inf if dtype.kind in "fV" else jnp.iinfo(dtype).min
+    return -np.inf if dtypes.is_inexact(dtype) else lowest(dtype)  # of complex numbers, too
 
 
 def _highest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return True
-    return np.inf if dtype.kind in "fV" else jnp.iinfo(dtype).max
+    return np.inf if dtypes.is_inexact(dtype) else highest(dtype)
 
 
 def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: str) -> Callable:

@@ -431,6 +431,9 @@ def test_segment_reductions():
     equal(fnx.ops.segment_prod(data, ids, 3), [10.0, 1.0, 1.0])
     equal(fnx.jit(fnx.ops.segment_sum, static_argnums=2)(data, ids, 3), [7.0, 0.0, 1.0])
     equal(fnx.grad(lambda d: fnx.ops.segment_sum(d, ids, 3)[0])(data), [1.0, 0.0, 1.0, 0.0])
+    waves = data + 1j * data[::-1]
+    equal(fnx.ops.segment_max(waves, ids, 3), [5.0 + 7.0j, -np.inf, 1.0 + 2.0j])
+    equal(fnx.ops.segment_min(waves, ids, 3), [2.0 + 1.0j, np.inf, 1.0 + 2.0j])
 
 
 def test_threads_can_be_set():

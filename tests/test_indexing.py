@@ -171,6 +171,7 @@ def test_out_of_bounds():
         same(read(x, np.array([7, -9])), np.array([2.0, 0.0]))
     assert np.isnan(x.at[7].get(mode="fill"))
     assert x.at[7].get(mode="fill", fill_value=-1) == -1
+    assert x.at[7].get(fill_value=-1) == 2
     assert x.at[7].get(mode="clip") == 2
     assert np.isnan(jnp.take(x, 7))
     for write in (lambda x, i: x.at[i].set(9.0), fnx.jit(lambda x, i: x.at[i].set(9.0))):

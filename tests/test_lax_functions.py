@@ -271,3 +271,26 @@ def test_results_of_branches_are_weak_where_those_of_the_first_one_are(index):
     assert not chosen(strong, strong)
     assert lax.cond(weak > 0, lambda: strong, lambda: weak).weak_type  # the False one comes first
     assert not lax.cond(weak > 0, lambda: weak, lambda: strong).weak_type
+
+
+@RUN
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    ("name", "fold"),
+    [
+        ("cummax", np.maximum.accumulate),
+        ("cummin", np.minimum.accumulate),
+        ("cumlogsumexp", lambda z: np.log(np.cumsum(np.exp(z), 0))),
+    ],
+)
+def test_cumulative_functions_of_complex_numbers(run, name, fold, reverse):
+    z = np.array([0.3 + 1j, -0.5 + 0.2j, 0.3 - 1j, 0.9 + 0.4j, 0.9 + 0.7j, -0.1 + 0j, 0.2 + 0.1j])
+    turn = slice(None, None, -1 if reverse else 1)
+    expected = fold(z[turn])[turn]
+    cumulative = lambda z: getattr(lax, name)(z, reverse=reverse)
+    np.testing.assert_allclose(run(cumulative)(z), expected, rtol=1e-12)
+    columns = run(fnx.vmap(cumulative, 1, 1))(np.stack([z, z], 1))
+    np.testing.assert_allclose(columns, np.stack([expected, expected], 1), rtol=1e-12)
+    # each result is a holomorphic function of the elements, and of all of them together nothing new
+    total = fnx.jvp(run(cumulative), (z,), (np.ones_like(z),))[1]
+    np.testing.assert_allclose(total, np.ones_like(z), rtol=1e-12)

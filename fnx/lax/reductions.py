@@ -13,6 +13,10 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
 from fnx.lax.elementwise import checked
+from fnx.lax.shapes import concatenate
+from fnx.lax.slices import slice_in_dim
+from fnx.numpy.arithmetic import maximum, minimum
+from fnx.numpy.elementary import logaddexp
 from fnx.numpy.util import PYTHON, canonical_axis, constant, named, shown, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
@@ -85,9 +89,30 @@ def _cumulative(name: str, what: str, gives: str) -> Callable:
     @named(name, shown(says, f"lax.{name}(jnp.array([2.0, 3.0, 1.0]))", gives))
     def fn(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
         x = to_array(operand, name)
-        return Cumulative(name, canonical_axis(axis, x.ndim), bool(reverse))(x)
+        k = canonical_axis(axis, x.ndim)
+        if dtypes.is_complex(x.dtype) and name in _PAIRS:
+            return _doubled(_PAIRS[name], x, k, bool(reverse))
+        return Cumulative(name, k, bool(reverse))(x)
 
     return fn
+
+
+# Complex numbers have these by pairs: the primitive's loop knows no order of them, and no logarithm.
+_PAIRS = {"cummax": maximum, "cummin": minimum, "cumlogsumexp": logaddexp}
+
+
+def _doubled(op: Callable, x: Array, axis: int, reverse: bool) -> Array:
+    """A fold of all elements up to each, over twice as many with every step."""
+    n, done = x.shape[axis], 1
+    part = lambda start, stop: slice_in_dim(x, start, stop, axis=axis)
+    while done < n:
+        if reverse:
+            parts = [op(part(0, n - done), part(done, n)), part(n - done, n)]
+        else:
+            parts = [part(0, done), op(part(0, n - done), part(done, n))]
+        x = concatenate(parts, axis)
+        done *= 2
+    return x
 
 
 cumsum = _cumulative("cumsum", "The sums", "[2., 5., 6.]")

@@ -97,10 +97,11 @@ class AtIndex:
         out_sharding=None,
         wrap_negative_indices=True,
     ):
-        """x[index], with a mode for indices out of bounds: "clip" (default), "fill"."""
+        """x[index], with a mode for indices out of bounds: "clip" (default), "fill".
+
+        `fill_value` says what "fill" reads there; without that mode it means nothing.
+        """
         del out_sharding, wrap_negative_indices
-        if fill_value is not None and mode is None:
-            mode = "fill"
         if mode is None:
             return indexing.getitem(self.array, self.index)
         flags = (indices_are_sorted, unique_indices)
