@@ -117,6 +117,7 @@ class _Routine(Packing):
                 self.kernel(width, height)
         self.pack()
         self.pack_transposed()
+        self.pack_tasks()
         self.rows_task()
         self.gemm()
         for routine, times in (("gemm", 0), ("gemm_minus", -1)):
@@ -387,7 +388,8 @@ class _Routine(Packing):
             # The last vector of a row begins so many columns earlier that it ends with the row.
             beyond = f.choose(few, i64(0), f.sub(f.mul(total, self.lanes), n))
             given = {"m": m, "row": row, "column": column, "leading": self.scaled(f, leading)}
-            given["step"] = self.scaled(f, row_b)
+            given["step"] = given["down"] = self.scaled(f, row_b)
+            across = self.scaled(f, column_b)
             given["packed"] = f.convert("zext", f.negate(reads), "i64")
             given["lanes"] = f.choose(few, n, i64(self.lanes))
             slivers = f.binary("sdiv", f.add(total, self.wide - 1), self.wide)
@@ -415,7 +417,7 @@ class _Routine(Packing):
                     parts = self.shares(f, vectors, self.wide)
                     given |= dict(zip(("slivers", "base", "fewer"), parts, strict=True))
                     with f.when(f.negate(reads)):
-                        self.pack_block(f, given, source, row_b, column_b, shift)
+                        self.pack_block(f, given | {"source": source, "across": across}, vectors)
                     self.block(f, given, vectors)
                     first.set(f.add(first.get(), vectors))
             f.ret()

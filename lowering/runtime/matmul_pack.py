@@ -10,39 +10,61 @@ from .irvectors import Vectors
 LINE = 64  # bytes that memory hands out at once
 SQUARE = 8  # rows and columns that are transposed at once, at most
 AHEAD = 4  # rows of B, or columns of A, that are asked for before they are copied
+ROWS = 16  # of B that a thread packs, or several times as many
+PIECE = 1 << 15  # elements that are worth a task of their own
+PACKED = "k b slivers base fewer shift lanes source down across".split()
 
 
 class Packing(Vectors):
-    """Writes `pack` and `pack_transposed`, and what calls them."""
+    """Writes `pack` and `pack_transposed`, and what calls them, on threads."""
 
     wide: int  # vectors of a row of a tile, at most
 
-    def pack_block(
-        self,
-        f: Function,
-        p: dict[str, Value],
-        source: Value,
-        row: Value,
-        column: Value,
-        shift: Value,
-    ) -> None:
-        """The columns of a block of B, one tile's width after the other."""
-        shape = (p["slivers"], p["base"], p["fewer"])
-        with f.choice(f.compare("eq", column, 1)) as (yes, no):
-            with yes:
-                given = (source, self.scaled(f, row), *shape, p["shift"], p["lanes"], p["b"])
-                f.call("pack", "void", p["k"], *given)
-            with no:
-                apart = self.scaled(f, column)
-                place, start = f.variable("ptr", p["b"]), f.variable("ptr", source)
-                with f.loop(p["slivers"]) as s:
-                    width = self.width(f, p, s)
-                    is_last = f.compare("eq", s, f.sub(p["slivers"], 1))
-                    back = f.choose(is_last, shift, i64(0))
-                    given = (width, back, p["lanes"], place.get())
-                    f.call("pack_transposed", "void", p["k"], start.get(), apart, *given)
-                    place.set(f.at(place.get(), f.mul(f.mul(p["k"], width), self.bytes)))
-                    start.set(f.at(start.get(), f.mul(apart, f.mul(width, self.lanes))))
+    def pack_block(self, f: Function, p: dict[str, Value], vectors: Value) -> None:
+        """The columns of a block of B, one tile's width after the other; threads share them.
+
+        What each reads again later it then has near, in part.
+        """
+        context = f.slot("i64", len(PACKED))
+        for number, part in enumerate(PACKED):
+            f.store(p[part], context, 8 * number)
+        by_rows = f.compare("eq", p["across"], self.size)
+        rounds = f.binary("sdiv", f.add(p["k"], ROWS - 1), ROWS)
+        rounds = f.choose(by_rows, rounds, p["slivers"])
+        task = f.choose(by_rows, f.routine("pack_rows"), f.routine("pack_slivers"))
+        grain = f.binary("sdiv", f.mul(rounds, PIECE), f.mul(p["k"], f.mul(vectors, self.lanes)))
+        f.call("fnx_parallel_for", "void", task, context, rounds, f.add(grain, 1))
+
+    def packed(self, f: Function) -> dict[str, Value]:
+        return {
+            part: f.load(f.args[0], 8 * n, "ptr" if part in ("source", "b") else "i64")
+            for n, part in enumerate(PACKED)
+        }
+
+    def pack_tasks(self) -> None:
+        """ROWS rows of B each, or columns of a tile's width."""
+        with Function(self.module, "pack_rows", "void", "ptr", "i64", "i64") as f:
+            p, low, high = self.packed(f), f.mul(f.args[1], ROWS), f.mul(f.args[2], ROWS)
+            high = f.choose(f.compare("slt", high, p["k"]), high, p["k"])
+            shape = (p["slivers"], p["base"], p["fewer"])
+            given = (p["source"], p["down"], *shape, p["shift"], p["lanes"], p["b"])
+            f.call("pack", "void", p["k"], *given, low, high)
+            f.ret()
+        with Function(self.module, "pack_slivers", "void", "ptr", "i64", "i64") as f:
+            p = self.packed(f)
+            last = f.sub(p["slivers"], 1)
+            with f.loop(f.args[2], f.args[1]) as s:
+                width = self.width(f, p, s)
+                more = f.sub(s, p["fewer"])
+                more = f.choose(f.compare("sgt", more, 0), more, i64(0))
+                before = f.add(f.mul(s, p["base"]), more)  # vectors
+                place = f.at(p["b"], f.mul(f.mul(p["k"], before), self.bytes))
+                start = f.at(p["source"], f.mul(p["across"], f.mul(before, self.lanes)))
+                shift = f.binary("sdiv", p["shift"], self.size)
+                back = f.choose(f.compare("eq", s, last), shift, i64(0))
+                given = (width, back, p["lanes"], place)
+                f.call("pack_transposed", "void", p["k"], start, p["across"], *given)
+            f.ret()
 
     def width(self, f: Function, p: dict[str, Value], s: Value) -> Value:
         """Vectors of tile `s` of a row of tiles: the later ones have one more than the others."""
@@ -52,14 +74,14 @@ class Packing(Vectors):
         """Copy k rows of B, so that what each column of tiles reads is contiguous.
 
         Arguments: k, b, bytes from row to row, tiles, vectors of the first ones, how many those are,
-        bytes by which the last vector begins earlier, lanes of a vector, target.
+        bytes by which the last vector begins earlier, lanes of a vector, target; which rows.
         """
-        kinds = ["i64", "ptr", "i64", "i64", "i64", "i64", "i64", "i64", "ptr"]
+        kinds = ["i64", "ptr", "i64", "i64", "i64", "i64", "i64", "i64", "ptr", "i64", "i64"]
         with Function(self.module, "pack", "void", *kinds) as f:
-            k, b, row, slivers, base, fewer, shift, lanes, target = f.args
-            mask, done = self.mask_of(f, lanes), f.variable("i64", 0)
+            k, b, row, slivers, base, fewer, shift, lanes, target, low, high = f.args
+            mask, done = self.mask_of(f, lanes), f.variable("i64", low)
             for rows in (AHEAD, 1):
-                with f.loop(f.binary("sdiv", f.sub(k, done.get()), rows)):
+                with f.loop(f.binary("sdiv", f.sub(high, done.get()), rows)):
                     source = f.variable("ptr", f.at(b, f.mul(row, done.get())))
                     place = f.variable("ptr", target)
                     with f.loop(slivers) as s:
@@ -70,13 +92,13 @@ class Packing(Vectors):
                         to = f.at(place.get(), f.mul(across, done.get()))
                         for w in range(1, self.wide + 1):
                             with f.when(f.compare("eq", width, w)):
-                                self.pack_rows(f, rows, w, source.get(), row, end, mask, to)
+                                self.pack_few(f, rows, w, source.get(), row, end, mask, to)
                         source.set(f.at(source.get(), across))
                         place.set(f.at(place.get(), f.mul(across, k)))
                     done.set(f.add(done.get(), rows))
             f.ret()
 
-    def pack_rows(
+    def pack_few(
         self,
         f: Function,
         rows: int,
