@@ -141,6 +141,7 @@ def make_jaxpr(
         shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.out_avals]
         return closed, tree_util.tree_unflatten(structure, shapes)
 
+    make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
     return make_jaxpr_f
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fnx import tree_util
 from fnx.core import dtypes
-from fnx.core.array import as_array
+from fnx.core.array import Array, as_array
 from fnx.derivatives import jvp, vjp
 
 EPS = 1e-4
@@ -17,7 +17,7 @@ _DEFAULT = {np.dtype("float64"): 1e-5, np.dtype("complex128"): 1e-5, dtypes.bflo
 Tolerance = float | Mapping[Any, float] | None
 
 
-def _tolerance(tol: Tolerance, leaves: Sequence[np.ndarray]) -> float:
+def _tolerance(tol: Tolerance, leaves: Sequence[Array]) -> float:
     """The tolerance for values of these dtypes: one number, or by dtype, or the default."""
     if tol is not None and not isinstance(tol, Mapping):
         return tol
@@ -110,7 +110,7 @@ def check_jvp(
     rng = np.random.default_rng(0)
     args = tuple(args)
     tangents = _tangents(rng, args)
-    leaves = [np.asarray(x) for x in tree_util.tree_leaves(args)]
+    leaves = [as_array(x) for x in tree_util.tree_leaves(args)]
     out, found = f_jvp(args, tangents)
     a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
     _compare(out, f(*args), a, r, f"{err_msg} result of the jvp")
@@ -135,7 +135,7 @@ def check_vjp(
     """
     rng = np.random.default_rng(1)
     args = tuple(args)
-    leaves = [np.asarray(x) for x in tree_util.tree_leaves(args)]
+    leaves = [as_array(x) for x in tree_util.tree_leaves(args)]
     out, pull = f_vjp(*args)
     a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
     _compare(out, f(*args), a, r, f"{err_msg} result of the vjp")

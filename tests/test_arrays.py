@@ -359,3 +359,12 @@ def test_large_arrays_begin_with_a_cache_line(dtype):
     assert y.dtype == x.dtype
     np.testing.assert_array_equal(y, x)
     assert not np.shares_memory(y, x)
+
+
+def test_numpys_functions_take_words_that_ours_do_not_have():
+    x = jnp.ones(3)
+    for f in (np.concatenate, np.stack):
+        out = f([x, x], dtype="float32", casting="unsafe")
+        assert (out.dtype, out.size) == ("float32", 6)
+        with pytest.raises(fnx.errors.TracerArrayConversionError):
+            fnx.jit(lambda x, f=f: f([x, x], casting="unsafe"))(x)

@@ -191,6 +191,8 @@ EQUATIONS = {
     "integer_pow": lambda x: x**3,
     "transpose": lambda x: x.T,
     "sort": jnp.sort,
+    "cumsum": jnp.cumsum,
+    "cummax": lambda x: lax.cummax(x, reverse=True),
     "concatenate": lambda x: jnp.concatenate([x, x]),
     "convert_element_type": lambda x: x.astype(int),
     "dynamic_slice": lambda x: lax.dynamic_slice(x, (0, 0), (1, 1)),
@@ -214,6 +216,12 @@ def test_equations_name_their_primitives_as_jax_does(name):
         run_by_hand(closed, x), fnx.tree_util.tree_leaves(EQUATIONS[name](x)), strict=True
     ):
         np.testing.assert_array_equal(mine, own)
+
+
+def test_products_tell_the_precision_that_was_asked_of_them():
+    closed = fnx.make_jaxpr(lambda x: x @ x)(jnp.ones(3))
+    assert closed.eqns[0].params["precision"] is None
+    assert closed.pretty_print(use_color=False) == closed.jaxpr.pretty_print() == str(closed)
 
 
 def test_jaxprs_among_the_parameters_of_equations_are_closed():

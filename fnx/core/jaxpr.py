@@ -138,6 +138,10 @@ class Jaxpr:
 
     __repr__ = __str__
 
+    def pretty_print(self, **_: Any) -> str:
+        """The text that `print` shows; JAX's options of how are passed over."""
+        return str(self)
+
 
 def _closed(value: Any) -> Any:
     """A parameter as programs for JAX read it: jaxprs are closed, and all their inputs operands."""
@@ -182,6 +186,10 @@ class ClosedJaxpr:
         return str(self.jaxpr)
 
     __repr__ = __str__
+
+    def pretty_print(self, **_: Any) -> str:
+        """The text that `print` shows; JAX's options of how are passed over."""
+        return str(self)
 
 
 def eval_jaxpr(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,10 @@ class Family:
 
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
 
-    def __init__(self, kind: "type[Primitive]"):
-        self.kind = kind
-        self.name, self.multiple_results = kind.name, kind.multiple_results
-        self._known = {f.name for f in fields(kind)}
+    def __init__(self, kind: "type[Primitive]", name: str = ""):
+        self.kind = partial(kind, name) if name else kind
+        self.name, self.multiple_results = name or kind.name, kind.multiple_results
+        self._known = {f.name for f in fields(kind)} - {"name" if name else ""}
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The result, or a list of them with `multiple_results`, of arrays or numbers.
@@ -96,16 +96,17 @@ class Family:
         return self.kind(*args, **params)
 
     def __instancecheck__(self, x: object) -> bool:
-        return x is self or isinstance(x, self.kind)
+        kind = self.kind.func if isinstance(self.kind, partial) else self.kind
+        return x is self or (isinstance(x, kind) and x.name == self.name)
 
     def __repr__(self) -> str:
         return self.name
 
 
 @cache
-def family(kind: "type[Primitive]") -> Family:
-    """A class of primitives as one primitive of JAX's."""
-    return Family(kind)
+def family(kind: "type[Primitive]", name: str = "") -> Family:
+    """A class of primitives, or those of it that have a name, as one primitive of JAX's."""
+    return Family(kind, name)
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,11 @@ class Primitive:
 
     @property
     def public(self) -> Any:
-        """What an equation says is its primitive: itself, if it has no parameters but a name."""
-        return self if "name" in [f.name for f in fields(self)] else family(type(self))  # type: ignore[arg-type]
+        """What an equation says is its primitive: itself, if it has no parameters."""
+        kind = type(self)
+        if "name" not in [f.name for f in fields(self)]:
+            return family(kind)  # type: ignore[arg-type]
+        return self if kind.__eq__ is object.__eq__ else family(kind, self.name)  # type: ignore[arg-type]
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """The result, or a list of them with `multiple_results`, of arrays or numbers.

@@ -1,13 +1,14 @@
 """Primitives under JAX's names: lax.add_p and its kin, for programs that bind or inspect them."""
 
 from fnx.core.primitive import Primitive, family
-from fnx.interpreters import collectives
+from fnx.interpreters import collectives, cond, linear_solve, scan, while_loop
 from fnx.ops import convert, indexing, join, permute, pooling, reduction, scatter, slice, sorting
 from fnx.ops import elementwise as e
 from fnx.ops import special as s
 from fnx.ops.broadcast import Broadcast, Sum
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.convolution import ConvGeneralDilated
+from fnx.ops.cumulative import Cumulative
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.fft import FFT
 
@@ -35,6 +36,11 @@ scatter_mul_p = scatter.ScatterMul
 all_gather_p, all_to_all_p = collectives.AllGather, collectives.AllToAll
 axis_index_p, ppermute_p = collectives.AxisIndex, collectives.PPermute
 pmax_p, pmin_p, psum_p = collectives.PMax, collectives.PMin, collectives.PSum
+scan_p, while_p, cond_p = scan.Scan, while_loop.While, cond.Cond
+cumsum_p, cumprod_p, cummax_p, cummin_p, cumlogsumexp_p = (
+    family(Cumulative, "cum" + kind) for kind in ("sum", "prod", "max", "min", "logsumexp")
+)
+linear_solve_p = linear_solve.LinearSolve
 integer_pow_p, round_p = e.IntegerPow, e.Round
 abs_p, acos_p, acosh_p, add_p, and_p, asin_p = e.abs_, e.acos, e.acosh, e.add, e.and_, e.asin
 asinh_p, atan_p, atan2_p, atanh_p, cbrt_p, ceil_p = (

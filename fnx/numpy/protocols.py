@@ -1,6 +1,8 @@
 """NumPy's protocols: np.sin(x), np.add.reduce(x), np.concatenate([x, y]) of arrays stay in fnx."""
 
+import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -77,7 +79,7 @@ def array_function(self: Array, func: Callable, types: Any, args: tuple, kwargs:
         return NotImplemented
     space = _namespace(getattr(func, "__module__", None) or "numpy")
     fn = getattr(space, func.__name__, None)
-    if fn is None or fn is func or kwargs.get("out") is not None:
+    if fn is None or fn is func or kwargs.get("out") is not None or not _takes(fn, kwargs):
         return _with_numpy(func, args, kwargs)
     try:
         return fn(*args, **kwargs)
@@ -86,6 +88,19 @@ def array_function(self: Array, func: Callable, types: Any, args: tuple, kwargs:
         if all(x is y for x, y in zip(numbers, args, strict=True)):
             raise
     return fn(*numbers, **kwargs)
+
+
+@lru_cache(maxsize=1024)
+def _parameters(fn: Callable) -> frozenset[str] | None:
+    """The names that a function takes; None if it takes any."""
+    found = inspect.signature(fn).parameters.values()
+    return None if any(p.kind is p.VAR_KEYWORD for p in found) else frozenset(p.name for p in found)
+
+
+def _takes(fn: Callable, kwargs: dict) -> bool:
+    """Whether a function knows what it is given by name: NumPy's know words that fnx's do not."""
+    names = _parameters(fn) if kwargs else None
+    return names is None or names >= kwargs.keys()
 
 
 def _numbers(x: Any) -> Any:

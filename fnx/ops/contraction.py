@@ -105,6 +105,9 @@ class DotGeneral(Primitive):
     preferred_element_type: np.dtype | None = None
     name = "dot_general"
 
+    def public_params(self) -> dict[str, Any]:
+        return super().public_params() | {"precision": None, "out_sharding": None}
+
     def abstract(self, x: ShapedArray, y: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if x.dtype != y.dtype:
             raise TypeMismatch(

@@ -1,13 +1,12 @@
 """Primitives under JAX's names, as `jax.extend.core.primitives` lists them."""
 
 from fnx.core.primitive import family
-from fnx.interpreters import call, cond, custom, scan, while_loop
+from fnx.interpreters import call, custom
 from fnx.interpreters.foreign import Primitive
 from fnx.lax.primitives import *  # noqa: F403
 
 # Those with parameters are families of primitives here: JAX's parameters are their fields.
-jit_p, scan_p = family(call.Jit), family(scan.Scan)
-cond_p, while_p = family(cond.Cond), family(while_loop.While)
+jit_p = family(call.Jit)
 custom_jvp_call_p, custom_vjp_call_p = family(custom.CustomJVP), family(custom.CustomVJP)
 # JAX's calls of functions within jaxprs: equations of fnx are jit's, and never these.
 call_p, closed_call_p = Primitive("call"), Primitive("closed_call")
