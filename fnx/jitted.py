@@ -25,7 +25,7 @@ from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.program import BACKEND, Empty, Program
-from fnx.refs import Ref, carrying, new_ref, write
+from fnx.refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.static import Fixed, Static
 
 flatten = tree_util.tree_flatten
@@ -130,6 +130,9 @@ class Jitted:
         except CapturedRefs as found:
             self._refs = (*refs, *found.refs)
             return self._call_with_refs(leaves, treedef, fixed, held)
+        # Those from outside may be known to the program that was called alone.
+        outside = [*refs, *self._programs[key]._refs]
+        check_distinct([*outside, *(leaves[k] for k in held)], f"jit of {name_of(self.fun)}")
         write(refs, values)
         write([leaves[k] for k in held], ends)
         return out

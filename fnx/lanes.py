@@ -13,6 +13,7 @@ from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
 from fnx.numpy.keyed import is_keys
 from fnx.numpy.util import PYTHON
+from fnx.refs import Ref, RefGiven, new_ref, taken_out, write
 
 
 def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
@@ -76,9 +77,47 @@ def vmap(
     @wraps(fun)
     @entrance
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
-        return map_lanes(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
+        try:
+            return map_lanes(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
+        except RefGiven:
+            return _map_refs(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size)
 
     return vmap_f
+
+
+def _map_refs(
+    fun: Callable,
+    args: tuple,
+    kwargs: dict,
+    in_axes: Any,
+    out_axes: Any,
+    name: Any,
+    size: int | None,
+) -> Any:
+    """vmap of a function that gets mutable references: what they hold is an argument and a result."""
+    what = f"vmap of {name_of(fun)}"
+    refs, others, joined = taken_out((args, kwargs), what)
+    if not refs:
+        raise RefGiven(f"a Ref was given to {what} where arrays are expected")
+    axes = flatten_axes(in_axes, args, "vmap in_axes")
+    axes += [0] * (len(refs) + len(others) - len(axes))
+    held = [type(x) is Ref for x in tree_util.tree_leaves((args, kwargs))]
+    places = [k for k, h in zip(axes, held) if h]
+
+    def pure(values: list, *others: Any) -> tuple:
+        given = list(map(new_ref, values))
+        positional, named = joined(given, others)
+        out = fun(*positional, **named)
+        return [r.value for r in given], out
+
+    pure.__name__ = name_of(fun)
+    rest = [k for k, h in zip(axes, held) if not h]
+    values = [r.value for r in refs]
+    ends, out = map_lanes(
+        pure, (values, *others), {}, (places, *rest), (places, out_axes), name, size, _place
+    )
+    write(refs, ends)
+    return out
 
 
 Place = Callable[[int, Array, int | None, int | None], Array]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fnx import tree_util
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
@@ -39,6 +40,10 @@ def _stage() -> Stage | None:
             return it
         it = it.parent  # type: ignore[assignment]
     return None
+
+
+class RefGiven(TypeMismatch):
+    """A Ref was given where arrays are expected."""
 
 
 class Ref:
@@ -117,7 +122,7 @@ class Ref:
         return self.shape[0]
 
     def __jax_array__(self) -> Array:
-        raise TypeMismatch("a Ref is no array; expected ref[...], which reads it")
+        raise RefGiven("a Ref is no array; expected ref[...], which reads it")
 
     def __repr__(self) -> str:
         held = "frozen" if self._frozen else repr(self._value)
@@ -288,6 +293,29 @@ def carrying(fun: Callable, refs: Sequence[Ref]) -> Callable:
 
     carried.__name__ = getattr(fun, "__name__", type(fun).__name__)
     return carried
+
+
+def check_distinct(refs: Sequence[Ref], what: str) -> None:
+    """Raise for a Ref that a function would know by two names."""
+    if len({id(r) for r in refs}) < len(refs):
+        raise InvalidValue(
+            f"{what} gets one mutable reference twice, as two arguments or as one that it closes over, "
+            "too; expected each once"
+        )
+
+
+def taken_out(tree: Any, what: str) -> tuple[list[Ref], list, Callable[[Sequence, Sequence], Any]]:
+    """The Refs of a pytree, its other leaves, and what makes a tree of such two again."""
+    leaves, treedef = tree_util.tree_flatten(tree)
+    held = [type(x) is Ref for x in leaves]
+    refs = [x for x, h in zip(leaves, held) if h]
+    check_distinct(refs, what)
+
+    def joined(refs: Sequence, others: Sequence) -> Any:
+        its = iter(others), iter(refs)
+        return tree_util.tree_unflatten(treedef, [next(its[h]) for h in held])
+
+    return refs, [x for x, h in zip(leaves, held) if not h], joined
 
 
 def write(refs: Sequence[Ref], values: Sequence[Array]) -> None:

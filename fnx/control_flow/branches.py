@@ -24,7 +24,7 @@ from fnx.jitted import BACKEND
 from fnx.ops.basic import convert, scalar
 from fnx.ops.convert import ConvertElementType
 from fnx.ops.select import ne
-from fnx.refs import carrying, write
+from fnx.refs import RefGiven, carrying, taken_out, write
 
 Tree = Any
 
@@ -103,6 +103,12 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
 def _branch(index: Array, funs: Sequence[Callable], operands: tuple, what: str) -> Tree:
     try:
         return _plain_branch(index, funs, operands, what)
+    except RefGiven:
+        given, others, joined = taken_out(operands, what)
+        if not given:
+            raise
+        without = [lambda *xs, f=f: f(*joined(given, xs)) for f in funs]
+        return _branch(index, without, tuple(others), what)
     except CapturedRefs as found:
         refs = found.refs
     carried = [carrying(f, refs) for f in funs]

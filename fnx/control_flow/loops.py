@@ -30,7 +30,7 @@ from fnx.ops.join import Concatenate, Iota
 from fnx.ops.permute import Reshape
 from fnx.ops.select import lt
 from fnx.ops.slice import Slice
-from fnx.refs import carrying, write
+from fnx.refs import Ref, RefGiven, carrying, taken_out, write
 
 Tree = Any
 
@@ -73,6 +73,10 @@ def _scan(
 ) -> tuple[Tree, Tree]:  # fmt: skip
     try:
         return _plain_scan(f, init, xs, length, reverse, unroll, owner, what)
+    except RefGiven:
+        if any(type(x) is Ref for x in tree_util.tree_leaves(xs)):
+            return _scan_of_refs(f, init, xs, length, reverse, unroll, what)
+        raise
     except CapturedRefs as found:
         refs = found.refs
     carried = carrying(f, refs)
@@ -85,6 +89,26 @@ def _scan(
     (values, last), ys = _scan(step, state, xs, length, reverse, unroll, step, what)
     write(refs, values)
     return last, ys
+
+
+def _scan_of_refs(
+    f: Callable,
+    init: Tree,
+    xs: Tree,
+    length: int | None,
+    reverse: bool,
+    unroll: int | bool,
+    what: str,
+) -> tuple[Tree, Tree]:
+    """A scan over the rows of mutable references, too, which the body may write."""
+    refs, others, joined = taken_out(xs, what)
+    count = _length([r.value for r in refs], refs, length)
+
+    def step(carry: Tree, x: tuple) -> Any:
+        return f(carry, joined([r.at[x[0]] for r in refs], x[1]))
+
+    rows = Iota(0, dtypes.int32, (count,))()
+    return _scan(step, init, (rows, others), length, reverse, unroll, step, what)
 
 
 def _plain_scan(

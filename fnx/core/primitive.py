@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,8 @@ class Family:
     call_primitive = map_primitive = False  # JAX's words for calls that jaxprs here do not have
 
     def __init__(self, kind: "type[Primitive]", name: str = ""):
-        self.kind = partial(kind, name) if name else kind
+        self.kind: Any = kind
+        self._given = (name,) if name else ()
         self.name, self.multiple_results = name or kind.name, kind.multiple_results
         self._known = {f.name for f in fields(kind)} - {"name" if name else ""}
 
@@ -93,11 +94,10 @@ class Family:
         return [], params
 
     def __call__(self, *args: Any, **params: Any) -> "Primitive":
-        return self.kind(*args, **params)
+        return self.kind(*self._given, *args, **params)
 
-    def __instancecheck__(self, x: object) -> bool:
-        kind = self.kind.func if isinstance(self.kind, partial) else self.kind
-        return x is self or (isinstance(x, kind) and x.name == self.name)
+    def __instancecheck__(self, x: Any) -> bool:
+        return x is self or (isinstance(x, self.kind) and x.name == self.name)
 
     def __repr__(self) -> str:
         return self.name

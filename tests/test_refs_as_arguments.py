@@ -1,0 +1,128 @@
+"""Mutable references as arguments: of vmap, scans, branches and jit."""
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+
+def test_vmap_reads_and_writes_lanes_of_refs():
+    ref, other = fnx.new_ref(jnp.zeros((3, 2))), fnx.new_ref(jnp.arange(4.0))
+
+    def f(r, shared, x, *, more):
+        r[0] = x + shared[1]
+        r[1] += more[...]
+        return r[...].sum()
+
+    more = fnx.new_ref(jnp.arange(3.0) * 10)
+    out = fnx.vmap(f, in_axes=(0, None, 0))(ref, other, jnp.arange(3.0), more=more)
+    np.testing.assert_array_equal(ref[...], [[1, 0], [2, 10], [3, 20]])
+    np.testing.assert_array_equal(out, [1, 12, 23])
+    np.testing.assert_array_equal(other[...], np.arange(4.0))
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_vmap_over_other_axes_of_refs(axis):
+    def f(r, y):
+        r[...] = r[...] * y
+
+    for jit in (lambda g: g, fnx.jit):
+        ref = fnx.new_ref(jnp.ones((2, 3)))
+        assert jit(fnx.vmap(f, in_axes=(axis, 0)))(ref, jnp.arange(3.0)) is None
+        np.testing.assert_array_equal(ref[...], np.ones((2, 3)) * np.arange(3.0))
+
+
+def test_vmap_of_refs_does_not_write_what_differs_between_lanes_into_one():
+    shared = fnx.new_ref(0.0)
+
+    def f(r, x):
+        r[...] += x
+
+    with pytest.raises(ValueError, match="differs between lanes"):
+        fnx.vmap(f, in_axes=(None, 0))(shared, jnp.arange(3.0))
+    assert float(shared[...]) == 0.0
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("jit", [lambda f: f, fnx.jit])
+def test_scans_read_and_write_rows_of_refs(jit, reverse):
+    rows, xs = jnp.arange(6.0).reshape(3, 2), jnp.arange(3.0)
+
+    def body(total, x):
+        row, y = x
+        before = row[...]
+        row[...] = before * total
+        return total + y, before[1]
+
+    def by_hand(total, x):
+        row, y = x
+        return total + y, (row * total, row[1])
+
+    ref = fnx.new_ref(rows)
+    last, out = jit(lambda r, xs: lax.scan(body, 1.0, (r, xs), reverse=reverse))(ref, xs)
+    wanted, (ends, ys) = lax.scan(by_hand, 1.0, (rows, xs), reverse=reverse)
+    np.testing.assert_array_equal(ref[...], ends)
+    np.testing.assert_array_equal(out, ys)
+    assert float(last) == float(wanted)
+
+
+def test_derivatives_through_scans_of_refs():
+    def f(x):
+        ref = fnx.new_ref(x)
+
+        def body(total, row):
+            row[...] = jnp.sin(row[...]) * total
+            return total + row[...], None
+
+        total, _ = lax.scan(body, 1.0, ref)
+        return total + jnp.sum(fnx.freeze(ref))
+
+    fnx.test_util.check_grads(f, (jnp.array([0.3, 0.5, 0.7]),), 2)
+
+
+def test_lengths_of_refs_that_are_scanned_must_agree():
+    ref = fnx.new_ref(jnp.zeros(3))
+    with pytest.raises(ValueError, match="length"):
+        lax.scan(lambda c, x: (c, None), 0.0, (ref, jnp.zeros(2)))
+    with pytest.raises(ValueError, match="length"):
+        lax.scan(lambda c, x: (c, None), 0.0, ref, length=2)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, fnx.jit])
+def test_branches_get_refs(jit):
+    def f(p, ref, x):
+        def double(r, x):
+            r[...] *= 2 * x
+
+        lax.cond(p, double, lambda r, x: None, ref, x)
+        return lax.switch(p.astype(int), [lambda r: r[0], lambda r: r[1]], ref)
+
+    for p in (True, False):
+        ref = fnx.new_ref(jnp.array([1.0, 2.0]))
+        out = jit(f)(jnp.asarray(p), ref, 3.0)
+        np.testing.assert_array_equal(ref[...], np.array([1.0, 2.0]) * (6 if p else 1))
+        assert float(out) == (12.0 if p else 1.0)
+
+
+CALLS = {
+    "jit": lambda f, r: fnx.jit(f)(r, r),
+    "vmap": lambda f, r: fnx.vmap(f)(r, r),
+    "scan": lambda f, r: lax.scan(lambda c, x: (c, f(*x)), 0.0, (r, r)),
+    "cond": lambda f, r: lax.cond(jnp.asarray(True), f, f, r, r),
+    "a closure": lambda f, r: fnx.jit(lambda x: f(x, r))(r),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_ref_has_one_name_in_a_function(what):
+    """Two would each be read and written by themselves."""
+
+    def f(a, b):
+        a[...] += 1.0
+        b[...] += 1.0
+
+    ref = fnx.new_ref(jnp.zeros(2))
+    with pytest.raises(ValueError, match="twice"):
+        CALLS[what](f, ref)
