@@ -60,6 +60,7 @@ class _Fuser:
 
     def __init__(self, builder: "Storage", uses: dict[Buffer, int]):
         self.builder, self.uses = builder, uses
+        self.footprints: dict[Stmt, Footprint] = {}
 
     def block(self, body: list[Stmt]) -> None:
         """Fuse nests of a block, and of the blocks of its loops and branches."""
@@ -81,30 +82,40 @@ class _Fuser:
         at, between = k + 1, []
         while at < len(body) and len(between) <= _HOPS:
             stmt = body[at]
-            if isinstance(stmt, Nest) and _independent(stmt, between) and cluster.join(stmt):
+            if isinstance(stmt, Nest) and self._may_precede(stmt, between) and cluster.join(stmt):
                 del body[at]
             else:
                 between.append(stmt)
                 at += 1
         body[k + 1 : k + 1] = cluster.drop_numbers()
 
+    def _may_precede(self, stmt: Stmt, others: list[Stmt]) -> bool:
+        """Whether a statement may be done before others."""
+        mine = self._footprint(stmt)
+        return all(mine.is_apart_from(self._footprint(other)) for other in others)
 
-def _independent(stmt: Stmt, others: list[Stmt]) -> bool:
-    """Whether a statement may be done before others."""
-    mine, written = walk.buffers([stmt]), walk.all_writes(stmt)
-    variables = _variables(stmt)
-    for other in others:
-        if any(b in mine for b in walk.all_writes(other)):
-            return False
-        if any(b in written for b in walk.buffers([other])):
-            return False
-        if any(v in variables for v in walk.defined(other)):
-            return False
-    return True
+    def _footprint(self, stmt: Stmt) -> "Footprint":
+        found = self.footprints.get(stmt)
+        if found is None:
+            found = self.footprints[stmt] = Footprint(stmt)
+        return found
 
 
-def _variables(stmt: Stmt) -> set[Expr]:
-    return {e for e in walk.nodes([stmt]) if e.op == "var"}
+class Footprint:
+    """What a statement touches, writes, reads of variables, and defines."""
+
+    def __init__(self, stmt: Stmt):
+        self.touched, self.written = frozenset(walk.buffers([stmt])), walk.all_writes(stmt)
+        self.variables = frozenset([e for e in walk.nodes([stmt]) if e.op == "var"])
+        self.defined = walk.defined(stmt)
+
+    def is_apart_from(self, other: "Footprint") -> bool:
+        """Whether the statement may change places with another, which is before it."""
+        return (
+            self.touched.isdisjoint(other.written)
+            and other.touched.isdisjoint(self.written)
+            and self.variables.isdisjoint(other.defined)
+        )
 
 
 # --- nests as outer loops around a body --------------------------------------------------------
