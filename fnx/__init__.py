@@ -161,9 +161,12 @@ for _module, _names in _NAMES.items():
 for _name in (
     "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
     "experimental extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
-    "stages test_util tree tree_util typing"
+    "stages test_util tree tree_util typing version"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
+
+for _name in "ad batching mlir partial_eval xla".split():
+    _later.add("fnx.interpreters", f"fnx.interpreters.{_name}", _name, modules=True)
 
 # The loops need tracing, and the rules of users transformations: both live under the roof, and are
 # called by names of rooms below it.

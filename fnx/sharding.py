@@ -42,6 +42,14 @@ class PartitionSpec(tuple):
     def __reduce__(self) -> tuple:
         return PartitionSpec, tuple(self)
 
+    @property
+    def partitions(self) -> tuple:
+        return tuple(self)
+
+    def update(self, *, partitions: Sequence | None = None, **_: Any) -> "PartitionSpec":
+        """The same, but for what is given."""
+        return self if partitions is None else PartitionSpec(*partitions)
+
 
 P = PartitionSpec
 
@@ -289,6 +297,13 @@ class NamedSharding(Sharding):
 
     def __init__(self, mesh: Any, spec: PartitionSpec = PartitionSpec(), **_: Any):  # noqa: B008
         self.mesh, self.spec = mesh, spec
+
+    def update(
+        self, *, mesh: Any = None, spec: Sequence | None = None, **_: Any
+    ) -> "NamedSharding":
+        """The same, but for what is given."""
+        new = self.spec if spec is None else PartitionSpec(*spec)
+        return NamedSharding(self.mesh if mesh is None else mesh, new)
 
     @property
     def device_set(self) -> set[Device]:

@@ -1,5 +1,8 @@
 """Names of jax.extend, jax.api_util and jax.interpreters that libraries build on, besides primitives."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -243,3 +246,25 @@ def test_primitives_are_bound_with_parameters_of_jax_that_mean_nothing_here():
         lax.dot_general_p.bind(x, x, dimension_numbers=dims, precision=None, out_sharding=None) == 5
     )
     np.testing.assert_array_equal(lax.exp_p.bind(x, accuracy=None), jnp.exp(x))
+
+
+def test_modules_that_programs_use_without_importing_them():
+    code = (
+        "import fnx; assert fnx.version.__version_info__ == fnx.__version_info__; "
+        "assert fnx.version.__version__ == fnx.__version__; import fnx.interpreters; "
+        "assert fnx.interpreters.xla.apply_primitive and fnx.interpreters.ad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for module in (fnx.interpreters, fnx.version):
+        with pytest.raises(AttributeError, match="nothing"):
+            module.nothing
+
+
+def test_types_can_be_made_with_where_arrays_lie():
+    aval = fnx.typeof(jnp.ones((3, 2)))
+    row = aval.sharding.update(spec=fnx.P(*aval.sharding.spec[1:]))
+    assert len(row.spec) == 1
+    assert row.mesh == aval.sharding.mesh
+    assert fnx.P("x", None).update(partitions=(None,)) == fnx.P(None) != fnx.P("x").update()
+    made = fnx.core.ShapedArray((2,), "float64", sharding=row, manual_type=None)
+    assert made == aval.update(shape=(2,))

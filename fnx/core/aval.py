@@ -25,7 +25,9 @@ class ShapedArray:
         *,
         sharding: Any = None,
         vma: Any = None,
-    ):  # the last two are JAX's; there is one device, and nothing varies over a mesh
+        manual_type: Any = None,
+        memory_space: Any = None,
+    ):  # the last four are JAX's; there is one device, and nothing varies over a mesh
         self.shape = shape if type(shape) is tuple else tuple(shape)
         self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.canonical(dtype)
         self.weak_type = weak_type
