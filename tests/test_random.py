@@ -439,3 +439,22 @@ def test_keys_are_arrays_of_their_dtype():
     assert not keys.is_deleted()
     keys.delete()
     assert keys.is_deleted()
+
+
+def test_keys_are_compared_by_functions_too():
+    keys = fnx.random.split(fnx.random.key(0), 3)
+    turned = keys[::-1]
+    same, other = [False, True, False], [True, False, True]
+    for f, wanted in [
+        (jnp.equal, same), (jnp.not_equal, other), (jnp.isclose, same), (lax.eq, same), (lax.ne, other),
+        (fnx.vmap(jnp.array_equal), same), (fnx.jit(jnp.equal), same),
+    ]:  # fmt: skip
+        np.testing.assert_array_equal(f(keys, turned), wanted)
+    np.testing.assert_array_equal(jnp.equal(keys, keys[0]), [True, False, False])
+    for f in (jnp.array_equal, jnp.array_equiv, jnp.allclose):
+        assert f(keys, keys)
+        assert not f(keys, turned)
+    assert not jnp.array_equal(keys, keys[:2])
+    for bad in (lambda: jnp.equal(keys, 1), lambda: jnp.less(keys, keys)):
+        with pytest.raises(TypeError):
+            bad()

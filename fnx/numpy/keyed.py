@@ -24,6 +24,13 @@ MOVES = frozenset(
 )
 
 
+# Functions that compare, and what they make of the words of a key.
+COMPARISONS = {
+    "equal": "all", "eq": "all", "isclose": "all", "not_equal": "any", "ne": "any",
+    "array_equal": "", "array_equiv": "", "allclose": "",
+}  # fmt: skip
+
+
 def is_keys(x: Any) -> bool:
     """Whether a value is an array of keys; `fnx.random` need not be imported to tell."""
     return getattr(type(x), "holds_keys", False)
@@ -52,6 +59,9 @@ def serve(module: dict[str, Any]) -> None:
     for name in MOVES & module.keys():
         module[name] = _also_of_keys(module[name])
         module[name].__module__ = module["__name__"]  # where pickle finds it
+    for name in COMPARISONS.keys() & module.keys():
+        module[name] = _also_compares_keys(module[name], COMPARISONS[name])
+        module[name].__module__ = module["__name__"]
 
 
 def _also_of_keys(f: Callable) -> Callable:
@@ -66,5 +76,19 @@ def _also_of_keys(f: Callable) -> Callable:
                     raise
                 return of_keys(f, *args, **kwargs)
             raise
+
+    return either
+
+
+def _also_compares_keys(f: Callable, joined: str) -> Callable:
+    @wraps(f)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeMismatch:
+            if len(args) < 2 or not all(map(is_keys, args[:2])):
+                raise
+            found = f(args[0].words, args[1].words, *args[2:], **kwargs)
+            return getattr(found, joined)(axis=-1) if joined else found
 
     return either
