@@ -358,3 +358,57 @@ def test_additions_to_boxes_that_overlap():
         wanted[k] += y[k]
         wanted[k : k + 2] += y[k + 1]
     np.testing.assert_allclose(fnx.jit(fn)(x, y), wanted, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(60,), (21, 34), (9, 20, 18)])
+def test_readers_of_a_chain_of_additions_join_it(shape):
+    """The sum of shifted values is not stored before it is scaled and added to a field."""
+    x, y = np.random.default_rng(9).normal(size=(2, *shape))
+
+    def fn(xp, x, y):
+        new = xp.zeros_like(x)
+        for axis in range(x.ndim):
+            ahead, behind = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+            ahead[axis], behind[axis] = slice(1, None), slice(None, -1)
+            flux = x[tuple(ahead)] * y[tuple(behind)]
+            if xp is np:
+                new[tuple(behind)] += flux
+                new[tuple(ahead)] -= flux
+            else:
+                new = new.at[tuple(behind)].add(flux).at[tuple(ahead)].add(-flux)
+        return y - 0.5 * new, 1.0 / (1.0 + new * new)
+
+    once = lambda x, y: fn(jnp, x, y)[0]
+    assert workspace(once, x, y) < x.nbytes
+    np.testing.assert_allclose(fnx.jit(once)(x, y), fn(np, x, y)[0], rtol=1e-13, atol=1e-13)
+    both = fnx.jit(lambda x, y: fn(jnp, x, y))(x, y)  # with two readers, it is
+    for found, wanted in zip(both, fn(np, x, y), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
+
+
+def test_readers_of_chains_between_updates_and_steps():
+    """What joined a chain is the start of the next one; carries; two chains in one sum."""
+    x, y = np.random.default_rng(10).normal(size=(2, 40, 30))
+
+    def diff(xp, x):
+        new = xp.zeros_like(x)
+        flux = 0.1 * (x[1:] - x[:-1])
+        if xp is np:
+            new[:-1] += flux
+            new[1:] -= flux
+            return new
+        return new.at[:-1].add(flux).at[1:].add(-flux)
+
+    def step(xp, x, y):
+        both = diff(xp, x) + diff(xp, y)
+        if xp is np:
+            both[3] += 1.0
+            return x + both, y - 0.5 * diff(xp, x)
+        return x + both.at[3].add(1.0), y - 0.5 * diff(xp, x)
+
+    found = fnx.jit(lambda x, y: lax.fori_loop(0, 5, lambda _, s: step(jnp, *s), (x, y)))(x, y)
+    wanted = x, y
+    for _ in range(5):
+        wanted = step(np, *wanted)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
+from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depends_on
 from fnx.lowering.ir.kernel import Buffer
@@ -71,6 +72,53 @@ class Boxes(Pull):
             new = scalar.add(total, value(*at)) if adds else value(*at)
             total = scalar.select(inside, new, total)
         return total
+
+
+class Mapped(Boxes):
+    """What an elementwise operation, `fn`, makes of a chain: it joins the chain's one pass."""
+
+    def __init__(self, chain: Handle, fn: Callable[..., Expr], cost: int):
+        state = chain.state
+        assert isinstance(state, Boxes)
+        super().__init__(state.base, state.boxes, state.cost + cost, chain.shape)
+        self.made = fn
+        self.part = (0,) * chain.ndim, chain.shape
+        chain.state = Pull(lambda *index: state.within(*self.part, *index), state.cost)
+
+    def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
+        self.part = least, most  # what `fn` reads of the chain lies there, too
+        return self.made(*index)
+
+
+def mapped(builder: "Builder", eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> Handle | None:
+    """A chain whose one reader, an elementwise equation, may join it rather than have it stored."""
+    if not eqn.prim.elementwise or len(outs) != 1 or fuse.weight_of(eqn) > fuse.CHEAP:
+        return None
+    chains = [h for h in inputs if isinstance(h.state, Boxes)]
+    if not chains or builder.scope.position in builder.scope.lanewise:
+        return None
+    chain = chains[0]
+    origin = chain.state.origin  # type: ignore[union-attr]
+    if origin is not None and isinstance(origin.state, Stored) and builder.dies(origin):
+        return None  # the chain is made in place
+    alone = len(chain.consumers) == 1 and chain.target is None
+    if not alone or chain.shape != outs[0].shape:
+        return None
+    others = [h for h in inputs if h is not chain]
+    if any(isinstance(h.state, Pull) and not isinstance(h.state, Boxes) for h in others):
+        return None  # it may read neighbours, before which the chain is not to wait
+    if outs[0].target is None and any(map(builder.dies, others)):
+        return None  # the reader can take over the memory of another operand
+    return chain
+
+
+def map_chain(
+    builder: "Builder", eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
+) -> None:
+    """Let an elementwise equation join a chain; store the result unless another one follows."""
+    out.state = Mapped(chain, fn, fuse.weight_of(eqn))
+    if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
+        store(builder, out)
 
 
 def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bool:

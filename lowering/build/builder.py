@@ -153,12 +153,16 @@ class Builder(Storage):
             return  # dead
         recipes = eqn.prim.lower(*inputs)
         waits = isinstance(recipes, recipe.Update) and recipes.box is not None
+        joined = boxes.mapped(self, eqn, inputs, outs) if type(recipes) is recipe.Point else None
         for h in inputs:
             regional = isinstance(h.state, Pull) and h.state.regional
-            waiting = isinstance(h.state, boxes.Boxes) and not (waits and h is recipes.operand)
+            goes_on = waits and h is recipes.operand and type(h.state) is boxes.Boxes
+            waiting = isinstance(h.state, boxes.Boxes) and not goes_on and h is not joined
             if waiting or regional and not edges.reads_along(eqn):
                 self.store(h)
-        if isinstance(recipes, tuple):
+        if joined is not None:
+            boxes.map_chain(self, eqn, recipes.fn, joined, outs[0])
+        elif isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):
                 self._make(self, eqn, r, inputs, [h])
         else:
