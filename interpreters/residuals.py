@@ -16,12 +16,14 @@ from fnx.core.records import dataclass
 from .costs import recompute_cost
 from .linearize import linearize_jaxpr
 from .maxflow import Graph
-from .restore import Rewind, chain, go_back_over, makers, needed, overwritten, record
+from .restore import UPDATES, Rewind, chain, go_back_over, makers, needed, overwritten, record
 from .rewrite import Renaming, dependent, live, reaching, reads, splice
 from .simplify import simplify
 
 LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
 PRESS = 4  # how dear it is then, against running them again
+REGISTERS = 16  # elements of an array that is not in memory
+ROWS = 0.6  # of its bytes, the price of a carry that each round writes anyway: into rows of a stack
 
 
 @dataclass(frozen=True)
@@ -171,12 +173,30 @@ def split(
     at_hand = {v for v, c in zip(forward.inputs, costly) if not c}
     prices = {v: _bytes(v) for v, c in zip(forward.inputs, costly) if c}
     rewinds = _rewinds(forward, carry, prices)
+    prices = _as_rows(forward, carry, prices)
     given = (forward.eqns, results, residuals, at_hand, prices, invariant, rewinds, bool(carry))
     stored, chosen = choose(*given)
     stacks = {v for e in forward.eqns if e.prim.name == "scan" for v in e.outs}
     if sum(v.aval.nbytes for v in stored if v in stacks) > room:
         stored, chosen = choose(*given, press=PRESS)
     return assemble(forward, linear, count, mask, stored, at_hand, chosen)
+
+
+def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> dict[Var, float]:
+    """The prices, less of what is written in any case: large carries that a round makes anew."""
+    found = dict(prices)
+    maker = makers(forward.eqns)
+    for k, out in zip(carry, forward.outs):
+        v = forward.inputs[k]
+        if k < 0 or v.aval.size <= REGISTERS:
+            continue
+        steps, made = chain(maker, v, out), maker.get(out)  # type: ignore[arg-type]
+        while made is not None and isinstance(made.prim, UPDATES):
+            made = maker.get(made.inputs[0])  # type: ignore[arg-type]
+        anew = made is not None and (made.prim.elementwise or made.prim.name == "concatenate")
+        if anew or steps is not None and 2 * overwritten(steps) >= prices[v]:
+            found[v] = ROWS * prices[v]
+    return found
 
 
 def _rewinds(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> list[Rewind]:

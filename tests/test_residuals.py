@@ -118,6 +118,38 @@ def test_an_ode_stores_its_state_alone(deriv, n):
     assert len(back.inputs) == 2 * n
 
 
+def carries_stored(eqn):
+    """Which of its carries a scan stacks before each round."""
+    body, n = eqn.prim.jaxpr, eqn.prim.consts
+    own = body.inputs[n : n + eqn.prim.carry]
+    return [own.index(v) for v in body.outs[eqn.prim.carry :] if v in own]
+
+
+def test_of_a_field_and_what_is_made_of_it_the_field_is_stored():
+    """It is written in any case; so is a field of which all but the edge is updated."""
+    u, c = np.ones((30, 40)), np.full((30, 40), 0.1)
+    lap = lambda u: sum(fnx.numpy.roll(u, s, a) for a in (0, 1) for s in (1, -1)) - 4 * u
+    inner = lambda u: u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1]
+    steps = {
+        "anew": lambda u, c: u + c * lap(u),
+        "anew, with a source": lambda u, c: (u + c * lap(u)).at[9, 9].add(1.0),
+        "inside": lambda u, c: u.at[1:-1, 1:-1].add(c[1:-1, 1:-1] * inner(u)),
+    }
+    for step in steps.values():
+        loss = lambda u, c, step=step: (lax.fori_loop(0, 20, lambda _, u: step(u, c), u) ** 2).sum()
+        forward, _ = loops(loss, u, c)
+        assert stacked(forward) == ["f64[30,40]"]
+        assert carries_stored(forward) == [0]
+
+
+def test_a_field_of_which_a_row_is_updated_is_not_stored():
+    def step(k, u):
+        return u.at[k].set(fnx.numpy.sin(u[k - 1]) * u[k])
+
+    forward, _ = loops(lambda u: lax.fori_loop(1, 30, step, u).sum(), np.ones((30, 40)))
+    assert "f64[30,40]" not in stacked(forward)
+
+
 def test_a_state_vector_is_stored_alone():
     def step(s, _):
         x, y, z = s[0], s[1], s[2]
