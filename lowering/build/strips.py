@@ -31,6 +31,7 @@ STACK = 3 << 16  # bytes on the stack, at most: threads of others may have small
 WIDEST = 512  # lanes of a strip, at most
 ONE_STRIP = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
 ONE_NEST = 1 << 30  # and of strips that are made between two such questions
+FEW_STRIPS = 8  # beside which another one counts
 _TRIES = 6  # ways of seeing lanes in a loop
 
 
@@ -221,13 +222,14 @@ def _width(n: int, most: int, least: int) -> int | None:
     most = min(most, WIDEST)
     if n <= most:
         return n if n >= least else None
-    vector = max(processor.vector_bits() // 64, 4)
-    # A strip that is no whole vectors is computed in shorter ones: a shorter last strip costs less.
-    for even in (8, vector) if least > 1 else (8, 4, 1):
-        fitting = [d for d in range(least, most + 1) if d % even == 0 and n % d == 0]
-        if fitting and fitting[-1] * 4 >= most and (even == 1 or fitting[-1] >= 2 * vector):
-            return fitting[-1]
+    vector = max(processor.vector_bits() // 64, 4) if least > 1 else 1
     width = most // vector * vector
+    for even in (8, 4) if least > 1 else (8, 4, 1):
+        if even < vector and least <= width <= n // FEW_STRIPS:
+            return width  # a shorter last strip costs less than vectors that are not whole
+        fitting = [d for d in range(least, most + 1) if d % even == 0 and n % d == 0]
+        if fitting and fitting[-1] * 4 >= most and (even == 4 or fitting[-1] >= 2 * vector):
+            return fitting[-1]
     return (width if width >= least else most // least * least) or None
 
 
