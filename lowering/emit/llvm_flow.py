@@ -356,17 +356,29 @@ def _lanes(s: kernel.Loop) -> int:
 
 
 def _is_masked(s: kernel.Loop) -> bool:
-    """Whether the rest of a short row is part of a vector: where rounds may not be made twice."""
+    """Whether the rest of a short row is part of a vector: where rounds may not be made twice.
+
+    Not if all is updated in place, maybe again and again: loads wait long for what masks have stored.
+    """
     short = s.extent.op == "size" and _WHOLE[-1] < s.extent.attr <= _MASKED
     if not (short and s.vector and has_masks()) or s.unroll or s.carries:
         return False
     if not all(isinstance(x, kernel.Let | kernel.Store) for x in s.body):
         return False
-    # What has no masked form would be done one by one.
     found = list(walk.nodes(s.body))
+    if not any(isinstance(x, kernel.Store) and _is_elsewhere(x, found) for x in s.body):
+        return False
+    # What has no masked form would be done one by one.
     whole = [e for e in found if e.op in ("div", "rem") and KIND[e.dtype] != "f"]
     return not depends_on(whole, [s.index]) and not any(
         vector_names.exists(e.op, e.dtype) for e in found
+    )
+
+
+def _is_elsewhere(store: kernel.Store, found: list[Expr]) -> bool:
+    """Whether the array is not read where it is stored."""
+    return not any(
+        e.op == "load" and e.attr is store.buffer and e.args[0] is store.index for e in found
     )
 
 
