@@ -8,7 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.emit import emit_llvm, llvm_flow, tails
+from fnx.lowering.emit import emit_llvm, tails
 from fnx.lowering.target import processor
 
 
@@ -200,30 +200,6 @@ def test_vectors_beside_each_other_are_narrow_where_the_cpu_halves_wide_ones(hal
     assert not widths(lambda x, y: x * y[0] + y[1], x, np.ones(2))  # the same for all
     assert not widths(lambda x: x[:, 0:38:2] + x[:, 1:39:2], x)  # apart from each other
     np.testing.assert_allclose(jax.jit(around)(x + 1.0), around(x + 1.0))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
-@pytest.mark.parametrize("n", [19, 23, 40, 64, 101, 254])
-def test_rests_of_short_rows_that_are_updated_are_lanes_of_a_vector(dtype, n, monkeypatch):
-    """A row may not be made twice where it is read and written in place."""
-
-    def step(np_, u, total):
-        return u - 2 * np_.roll(u, 1, 0), total + u * np_.roll(u, 1, 1)
-
-    def native(masks):
-        monkeypatch.setattr(llvm_flow, "has_masks", lambda: masks)
-        run = lambda *c: jax.lax.fori_loop(0, 3, lambda _, c: step(jnp, *c), c)
-        lowered = jax.jit(run).lower(u, total)
-        return lowered.as_text("llvm"), lowered.compile()(u, total)
-
-    u, total = np.random.default_rng(n).integers(-9, 9, size=(2, 5, n)).astype(dtype)
-    text, results = native(True)
-    wanted = u, total
-    for _ in range(3):
-        wanted = step(np, *wanted)
-    for found, right in zip(results, wanted, strict=True):
-        np.testing.assert_array_equal(found, right)
-    assert text != native(False)[0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])

@@ -6,14 +6,9 @@ from typing import Any
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import kernel, offsets, walk
 from fnx.lowering.ir.expressions import combining, depends_on, nodes
-from fnx.lowering.ir.formats import KIND, PART, itemsize
+from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
-from fnx.lowering.target.processor import (
-    functions_together,
-    halves_vectors,
-    has_masks,
-    side_by_side,
-)
+from fnx.lowering.target.processor import functions_together, halves_vectors, side_by_side
 
 from . import blocks, packs, tails, vector_names
 from . import llvm_types as lt
@@ -24,7 +19,6 @@ from .packs import Packs
 
 _NUMBERS = ("const", "literal")
 _WHOLE = (4, 8, 16)  # rounds that are whole vectors
-_MASKED = 256  # rounds up to which the rest of a row matters
 _LOOPS = (kernel.Loop, kernel.While)
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
@@ -186,9 +180,8 @@ class Flow(Function):
         together = 0 if vectors else self._together(s)
         lanes = _lanes(s)
         vectors *= 2 if lanes else 1
-        masked = _is_masked(s) and not together
         facts = self.module.loop(
-            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together, lanes, masked
+            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together, lanes
         )
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
@@ -353,33 +346,6 @@ def _lanes(s: kernel.Loop) -> int:
         return 0
     widest = max(itemsize(PART.get(x.buffer.dtype, x.buffer.dtype)) for x in stores)
     return 32 // widest
-
-
-def _is_masked(s: kernel.Loop) -> bool:
-    """Whether the rest of a short row is part of a vector: where rounds may not be made twice.
-
-    Not if all is updated in place, maybe again and again: loads wait long for what masks have stored.
-    """
-    short = s.extent.op == "size" and _WHOLE[-1] < s.extent.attr <= _MASKED
-    if not (short and s.vector and has_masks()) or s.unroll or s.carries:
-        return False
-    if not all(isinstance(x, kernel.Let | kernel.Store) for x in s.body):
-        return False
-    found = list(walk.nodes(s.body))
-    if not any(isinstance(x, kernel.Store) and _is_elsewhere(x, found) for x in s.body):
-        return False
-    # What has no masked form would be done one by one.
-    whole = [e for e in found if e.op in ("div", "rem") and KIND[e.dtype] != "f"]
-    return not depends_on(whole, [s.index]) and not any(
-        vector_names.exists(e.op, e.dtype) for e in found
-    )
-
-
-def _is_elsewhere(store: kernel.Store, found: list[Expr]) -> bool:
-    """Whether the array is not read where it is stored."""
-    return not any(
-        e.op == "load" and e.attr is store.buffer and e.args[0] is store.index for e in found
-    )
 
 
 def _is_next(load: Expr, index: Expr) -> bool:

@@ -86,7 +86,6 @@ class Module:
         carries: int = 0,
         together: int = 0,
         lanes: int = 0,
-        masked: bool = False,
     ) -> str:
         """What is said of a loop, or nothing.
 
@@ -95,7 +94,7 @@ class Module:
         it drops two thirds: the last of them would go beyond what the loop reads. And it would make
         a loop of a few vectors, in which accumulators on the stack cannot be registers.
         `rolled`: rounds are unrolled only where all of them are. `together`: vectors side by side, if
-        that is not left to LLVM. `masked`: the last vector has what is left, and lanes without work.
+        that is not left to LLVM.
         """
         facts = []
         if group is not None:
@@ -106,7 +105,7 @@ class Module:
             facts.append(self._meta(("unroll", 1), '!{!"llvm.loop.unroll.disable"}'))
         elif rolled and not unroll:
             facts.append(self._meta("rolled", '!{!"llvm.loop.unroll.runtime.disable"}'))
-        if vectors or masked:
+        if vectors:
             enable = '!{!"llvm.loop.vectorize.predicate.enable", i1 true}'
             facts.append(self._meta("whole", enable))
         if lanes:

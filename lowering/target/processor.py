@@ -108,11 +108,6 @@ def halves_vectors() -> bool:
     return name == "znver4" if name else cpuid.family() == ("AuthenticAMD", 0x19)
 
 
-def has_masks() -> bool:
-    """Whether lanes of a vector can be left out at no cost, where it is read and stored, too."""
-    return vector_bits() == 512 and not halves_vectors()
-
-
 def side_by_side(size: int) -> int:
     """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
     return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
