@@ -7,11 +7,12 @@ from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
-from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Nest, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Ref, Stmt
 
-from . import boxes, fuse, lanewise, readers, splits
+from . import boxes, fuse, lanewise, readers
 from .folds import Folds
 from .groups import FoldMember, Group, Member, Nests, squeezed
+from .statements import Statements
 from .totals import Totals
 from .values import (
     Folding,
@@ -60,66 +61,19 @@ class Scope:
         return self._waiting
 
 
-class Storage:
-    """Statements, buffers and open groups of one program."""
+class Storage(Statements):
+    """Values and open groups of one program."""
 
     unrolled = 0  # points of folds that were written out
     chooses = 0  # whether branches are both computed, and their results selected
 
     def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
-        self.block: list[Stmt] = []
+        super().__init__()
         self.scope = Scope()
-        self.depth = 0  # of loops around the current block
-        self.kernels = self.stacks = 0
-        self.notes: list[str] = []
-        self.plain: dict[Nest, list[Stmt]] = {}  # nests that go tile by tile: without tiles
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
         self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
         self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
-
-    # --- statements and buffers ---
-
-    def emit(self, stmt: Stmt) -> None:
-        self.block.append(stmt)
-
-    def put(self, buffer: Buffer, position: Expr, value: Expr) -> None:
-        """Store one element."""
-        self.emit(Store(buffer, position, value))
-
-    def put_all(self, target: Stored, elements: Sequence[Expr]) -> None:
-        """Store a small array."""
-        for k, e in enumerate(elements):
-            self.put(target.buffer, scalar.add(target.base, scalar.size(k)), e)
-
-    def emit_nest(
-        self,
-        names: Sequence[str],
-        body: list[Stmt],
-        results: list[Expr],
-        note: str,
-        plain: list[Stmt] | None = None,
-    ) -> None:
-        if self.depth:
-            body = splits.cut(body)
-        name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
-        self.kernels += 1
-        nest = Nest(f"k{self.kernels}_{name}", body, results, note)
-        if plain is not None:
-            self.plain[nest] = plain
-        self.emit(nest)
-        self.notes.append(f"kernel k{self.kernels}_{name}: {note}")
-
-    def new_buffer(self, dtype: str, size: int) -> Buffer:
-        buffer = Buffer(f"b{len(self.buffers)}", dtype, max(size, 1), "workspace", -1)
-        self.buffers.append(buffer)
-        return buffer
-
-    def new_stack(self, dtype: str, size: int) -> Buffer:
-        """A few elements that one nest works with; indexed by constants, they are registers."""
-        self.stacks += 1
-        return Buffer(f"s{self.stacks}", dtype, size, "stack")
 
     def mark(self) -> tuple:
         """What `back_to` needs to forget all that was made since."""

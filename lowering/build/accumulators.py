@@ -1,0 +1,221 @@
+"""Accumulators: the loops of reductions to few results, which are handed through them in registers.
+
+Large reductions are made of parts, which threads share; of many results a few at a time are made.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from fnx.core import scalar
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
+
+from . import fuse
+from .groups import FoldMember, Nests
+from .many_totals import Rounds, Strips
+
+_EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+class Accumulators(Nests):
+    """Emits nests of a closed group in which accumulators are variables."""
+
+    def _values_at(self, f: FoldMember, values: list[Expr]) -> tuple[Expr, ...]:
+        return f.fold.fn(*self.group.index(f.fold.shape, values))
+
+    def _finish(
+        self, loops: list[Stmt], totals: list[Expr], points: int, values: Sequence[Expr] = ()
+    ) -> None:
+        """Emit the nest, and put the totals where they belong: fold by fold, point by point.
+
+        `values` are those of the totals where the loops do not carry these.
+        """
+        rest = iter(totals)
+        folds = self.group.folds
+        found = [(f, [[next(rest) for _ in f.fold.init] for _ in range(points)]) for f in folds]
+        stores: list[Stmt] = []
+        results: list[Expr] = []
+        for f, own in found:
+            stores += f.stores(self.builder, own)
+            results += [a for each in own for a in each if not f.is_stored()]
+        self._nest([*loops, *_known(stores, results, dict(zip(totals, values)))], results)
+        for f, own in found:
+            f.settle(self.builder, own)
+
+    def _by_strips(
+        self,
+        dims: list[tuple[Expr, int]],
+        stores: list[Store],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        points: int,
+    ) -> tuple[list[Stmt], list[Expr]] | None:
+        """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
+        if len(dims) > 1 or len(accs) <= fuse.SMALL or not self._reassociates():
+            return None
+        numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
+        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
+        rounds = Rounds(*dims[0], stores, accs, init, nexts)
+        combine = lambda x, y: self._combined(x, y, points)
+        strips = Strips(self.builder, rounds, order, combine)
+        if not strips.pay():
+            return None
+        if not self._is_shared_out(dims):
+            places = strips.places()
+            loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
+            return loops, strips.results(places)
+        each = max(-(-strips.count // fuse.LANE_PARTS), fuse.LEAST_STRIPS)
+        loop, joined, places = strips.parts(each)
+        names = [m.name for m in [*self.stores, *self.group.folds]]
+        self.builder.emit_nest(
+            names, [loop], [], f"{loop.extent.attr} parts of {self._note(names)}"
+        )
+        return joined, strips.results(places)
+
+    def _reassociates(self) -> bool:
+        return all(f.fold.reassociate for f in self.group.folds)
+
+    def _is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
+        """Whether parts of a large reduction are worth reducing apart: then threads can."""
+        exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
+        starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
+        return (
+            prod(n for _, n in dims) * self._weight() >= fuse.PARALLEL_FOLD
+            and dims[0][1] > 1
+            and starts
+            and (exact or self._reassociates())
+        )
+
+    def _shared_out(
+        self,
+        dims: list[tuple[Expr, int]],
+        body: list[Stmt],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        points: int,
+    ) -> list[Stmt]:
+        """A nest that reduces equal parts; what remains: the partial results, then the last rows.
+
+        The parts are the same for any number of threads, and so are the results.
+        """
+        (var, n), rest = dims[0], dims[1:]
+        length = -(-n // fuse.PARTS)
+        length += -length % fuse.SMALL if length > fuse.SMALL else 0  # whole vectors
+        parts = n // length
+        part, i = scalar.var("int64", "p"), scalar.var("int64", "i")
+        own = [scalar.var(a.dtype, "a") for a in accs]
+        at = scalar.add(scalar.mul(part, scalar.size(length)), i)
+        inner, again = _moved(body, nexts, [var, *accs], [at, *own])
+        free = self._reassociates()
+        loops = self._fold_loops([(i, length), *rest], inner, own, init, again, free)
+        if parts * length == n:
+            return self._joined(part, parts, loops, own, accs, init, points)
+        total = [scalar.var(a.dtype, "a") for a in accs]
+        joined = self._joined(part, parts, loops, own, total, init, points)
+        tail = scalar.var("int64", "i")
+        body, nexts = _moved(body, nexts, [var], [scalar.add(scalar.size(parts * length), tail)])
+        left = [(tail, n - parts * length), *rest]
+        return [*joined, *self._fold_loops(left, body, accs, total, nexts, free)]
+
+    def _joined(
+        self,
+        part: Expr,
+        parts: int,
+        loops: list[Stmt],
+        own: list[Expr],
+        accs: list[Expr],
+        init: list[Expr],
+        points: int,
+    ) -> list[Stmt]:
+        """A nest of parts, each with results of its own; what remains to be done with these."""
+        builder = self.builder
+        kinds = {a.dtype: [b for b in own if b.dtype == a.dtype] for a in own}
+        buffers = {t: builder.new_buffer(t, parts * len(some)) for t, some in kinds.items()}
+
+        number = {a: k for some in kinds.values() for k, a in enumerate(some)}
+
+        def place(a: Expr, p: Expr) -> tuple[Buffer, Expr]:
+            row = scalar.mul(p, scalar.const(len(kinds[a.dtype]), "int64"))
+            return buffers[a.dtype], scalar.add(row, scalar.const(number[a], "int64"))
+
+        loops = [*loops, *[Store(*place(a, part), a) for a in own]]
+        names = [m.name for m in [*self.stores, *self.group.folds]]
+        loop = Loop(part, scalar.size(parts), loops, parallel=True)
+        builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
+        j = scalar.var("int64", "p")
+        values = [scalar.load(*place(a, j), a.dtype) for a in own]
+        merged = self._combined(accs, values, points)
+        return self._fold_loops([(j, parts)], [], accs, init, merged, False)
+
+    def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
+        """Accumulators of all folds, at all points, with more values."""
+        found: list[Expr] = []
+        for f in self.group.folds:
+            for _ in range(points):
+                k = len(found)
+                some = slice(k, k + len(f.fold.init))
+                found += f.fold.combine(tuple(accs[some]), tuple(values[some]))
+        return found
+
+    def _collapse_fold(self, dims: list, stores: list[Store], nexts: list[Expr]) -> tuple:
+        group = self.group
+        position = scalar.linear_index(tuple(group.vars), group.shape)
+        exprs = [e for s in stores for e in (s.index, s.value)] + nexts
+        if depends_on(exprs, group.vars, stop=position):
+            return dims, stores, nexts
+        flat = scalar.var("int64", "i")
+        new = iter(substitute(exprs, {position: flat}))
+        stores = [Store(s.buffer, next(new), next(new)) for s in stores]
+        return [(flat, prod(group.shape))], stores, list(new)
+
+    def _fold_loops(
+        self,
+        dims: list[tuple[Expr, int]],
+        body: list[Stmt],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        reassociate: bool,
+    ) -> list[Stmt]:
+        """Nested loops that hand the accumulators through; `accs` hold the results after them."""
+        if not dims:  # every axis has size 1: the fold has one step
+            once = scalar.var("int64", "i")
+            dims = [(once, 1)]
+        (var, n), *rest = dims
+        if not rest:
+            loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
+            loop.vector = bool(body)  # stores are at the round's own point
+            if reassociate and 2 * fuse.INTERLEAVED <= n <= fuse.SMALL:
+                loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
+            return [loop]
+        inner = [scalar.var(a.dtype, "a") for a in accs]
+        again = substitute(nexts, dict(zip(accs, inner, strict=True)))
+        loops = self._fold_loops(rest, body, inner, list(accs), again, reassociate)
+        return [Loop(var, scalar.size(n), loops, accs, init, inner, reassociate=reassociate)]
+
+
+def _known(stores: list[Stmt], results: list[Expr], values: dict[Expr, Expr]) -> list[Stmt]:
+    """Stores of variables, and the variables that are results, after the values of these.
+
+    What is stored is computed there, so that not all values wait, unless one reads what is overwritten.
+    """
+    written = {s.buffer for s in stores if isinstance(s, Store)}
+    if written.isdisjoint(buffers_read(values.values())):
+        into = [s for s in stores if isinstance(s, Store)]
+        stores = [Store(s.buffer, s.index, values.get(s.value, s.value)) for s in into]
+        values = {a: values[a] for a in results if a in values}
+    return [Let(list(values), list(values.values())), *stores] if values else stores
+
+
+def _moved(
+    body: list[Stmt], values: list[Expr], old: list[Expr], new: list[Expr]
+) -> tuple[list[Stmt], list[Expr]]:
+    """Stores and values with expressions replaced."""
+    stores = [s for s in body if isinstance(s, Store)]
+    exprs = [*values, *(e for s in stores for e in (s.index, s.value))]
+    exprs = substitute(exprs, dict(zip(old, new, strict=True)))
+    rest = iter(exprs[len(values) :])
+    return [Store(s.buffer, next(rest), next(rest)) for s in stores], exprs[: len(values)]
