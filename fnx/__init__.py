@@ -160,6 +160,7 @@ for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
     "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
+    "example_libraries "
     "experimental extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
     "stages test_util tree tree_util typing version"
 ).split():

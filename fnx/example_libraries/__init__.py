@@ -1,0 +1,1 @@
+"""Small libraries for examples: `optimizers` and `stax`, as programs for JAX import them."""
