@@ -115,13 +115,14 @@ def test_several_threads_take_part(tasks):
     threads.set_num_threads(3)
     owners = np.zeros(1000, np.int64)
     seen: set[int] = set()
-    deadline = time.monotonic() + 20
-    while len(seen) < 3 and time.monotonic() < deadline:
+    deadline, caller = time.monotonic() + 20, threading.get_ident()
+    # Where CPUs are few, others may do all of a loop before they let the caller go on.
+    while (len(seen) < 3 or caller not in seen) and time.monotonic() < deadline:
         parallel_for(tasks["who"], owners, 1000, 1)
         assert len(set(owners.tolist())) <= 3
         seen |= set(owners.tolist())
     assert len(seen) >= 3  # in each round the caller and two of those that exist
-    assert threading.get_ident() in seen
+    assert caller in seen
     assert threads.pool().workers() >= 2
 
 
