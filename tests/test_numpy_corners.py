@@ -436,3 +436,21 @@ def test_what_narrow_sums_start_from_is_not_rounded_before(dtype, wrap):
     total = wrap(lambda x: jnp.sum(x, initial=-100.0))(x)
     assert total.dtype == x.dtype
     assert float(total) == 1.125
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_complex_numbers_are_searched_in_their_order(side):
+    values = np.array([0.5 + 1j, 0.5 - 1j, -2j, 1.0, 0.5, 0.5 + 2j])
+    edges = np.sort(np.array([0.5 + 1j, 0.5, 0, 1j, 0.5 - 1j]))
+    search = lambda a, v: jnp.searchsorted(a, v, side=side)
+    expected = np.searchsorted(edges, values, side)
+    for find in (search, fnx.jit(search)):
+        np.testing.assert_array_equal(find(edges, values), expected)
+    bins = fnx.jit(lambda v, e: jnp.digitize(v, e, right=side == "left"))(values, edges)
+    np.testing.assert_array_equal(bins, expected)
+
+
+def test_places_in_an_array_of_rank_0():
+    for value in (0.0, 3.0):
+        assert jnp.argwhere(jnp.float64(value)).shape == np.argwhere(value).shape
+        assert fnx.jit(lambda x: jnp.argwhere(x, size=3))(value).shape == (3, 0)

@@ -48,8 +48,7 @@ def nonzero(a, *, size=None, fill_value=None):
         raise ShapeError("nonzero of an array of rank 0; expected an axis: jnp.atleast_1d(x)")
     if size is None:
         known = need_known(x, "nonzero")
-        return tuple([array(p) for p in np.nonzero(np.atleast_1d(known))])
-    x = reshape_to(x, x.shape or (1,))
+        return tuple([array(p) for p in np.nonzero(known)])
     mask = ravel(ufuncs.truth(x))
     size, index = int(size), dtypes.default_for("i")
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * x.ndim
@@ -87,7 +86,7 @@ def argwhere(a, *, size=None, fill_value=None):
            [1, 0]], dtype=int64)
     """
     x = to_array(a, "argwhere")
-    places = nonzero(x, size=size, fill_value=fill_value)
+    places = nonzero(reshape_to(x, x.shape or (1,)), size=size, fill_value=fill_value)
     if x.ndim == 0:
         return _full((places[0].shape[0], 0), 0, dtypes.default_for("i"))
     return stack(places, axis=1)

@@ -157,7 +157,7 @@ def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
     if n == 0:
         return low
     high = _full(y.shape, n, wide)
-    before = ops.lt if side == "left" else ops.le
+    before = ufuncs.less if side == "left" else ufuncs.less_equal
     for _ in range(n.bit_length()):
         half = ops.shift_right_logical(ops.sub(high, low), scalar(1, wide))
         middle = ops.add(low, half)
@@ -182,7 +182,7 @@ def _nan_last(before: Any, x: Array, y: Array) -> Array:
     if not dtypes.is_inexact(x.dtype):
         return out
     x_nan, y_nan = ops.ne(x, x), ops.ne(y, y)
-    with_nan = ops.not_(x_nan) if before is ops.lt else scalar(True, dtypes.bool_)
+    with_nan = ops.not_(x_nan) if before is ufuncs.less else scalar(True, dtypes.bool_)
     return select(
         y_nan, with_nan if with_nan.shape == y.shape else _full(y.shape, True, dtypes.bool_), out
     )
