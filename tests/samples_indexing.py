@@ -58,8 +58,8 @@ def _dtypes():
     indices = np.array([[4], [0], [9], [4]])
     x, u = data(5), data(4, seed=1)
     for prim in (Scatter, ScatterAdd, ScatterMul, ScatterMin, ScatterMax):
-        kinds = "biuf" if prim in (ScatterMin, ScatterMax) else "biufc"
-        yield Sample(prim(as_scatter(dims), False, _FILL, False), (x, indices, u), kinds=kinds)
+        scatter = prim(as_scatter(dims), False, _FILL, False)
+        yield Sample(scatter, (x, indices, u), kinds="biufc")
     yield Sample(Gather(dims, None, False, _CLIP, (1,), False), (x, indices), kinds="biufc")
 
 

@@ -434,6 +434,10 @@ def test_segment_reductions():
     waves = data + 1j * data[::-1]
     equal(fnx.ops.segment_max(waves, ids, 3), [5.0 + 7.0j, -np.inf, 1.0 + 2.0j])
     equal(fnx.ops.segment_min(waves, ids, 3), [2.0 + 1.0j, np.inf, 1.0 + 2.0j])
+    rows = jnp.stack([waves, -waves], 1)
+    for largest in (fnx.ops.segment_max, fnx.jit(fnx.ops.segment_max, static_argnums=2)):
+        expected = [[5.0 + 7.0j, -2.0 - 1.0j], [-np.inf] * 2, [1.0 + 2.0j, -1.0 - 2.0j]]
+        equal(largest(rows, ids, 3), expected)
 
 
 def test_threads_can_be_set():

@@ -4,10 +4,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fnx.core import dtypes, scalar
+from fnx.core import scalar
 from fnx.core.array import Array
-from fnx.core.aval import ShapedArray
-from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Undefined
 from fnx.core.records import dataclass
 from fnx.ops.basic import convert, full, zeros
@@ -101,11 +99,6 @@ class _ScatterExtremum(AnyScatter):
     """The larger, or smaller, of what is there and what is written."""
 
     extremum: ClassVar[Any]  # of two elements
-
-    def abstract(self, x: ShapedArray, indices: ShapedArray, updates: ShapedArray) -> tuple:  # type: ignore[override]
-        if dtypes.is_complex(x.dtype):
-            raise TypeMismatch(f"{self.name} of dtype {x.dtype}, which is not ordered")
-        return super().abstract(x, indices, updates)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         """Those that are equal to the result share its tangent."""
