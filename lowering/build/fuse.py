@@ -18,7 +18,6 @@ COSTLY_ROW = 48  # bytes of one of which costly functions are computed, unless i
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 8  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 2  # and at how many uses; the less it costs, the more
-THIN = 8  # times the elements of an edge that an array has, at least
 FAR_BYTES = 1 << 20  # an array that does not stay in a core's own cache is computed again, too,
 FAR_WORK = 64  # if that takes, over all uses, at most so many simple operations an element,
 FAR_SOURCES = 2  # of so many other arrays at most

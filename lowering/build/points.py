@@ -40,7 +40,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
             else:
                 cost += h.state.cost
                 regional = regional or h.state.regional
-    uses = _uses(builder, out)
+    uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
         short = cost <= fuse.PULLED and fuse.inlined(cost, uses)
@@ -48,16 +48,6 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
             out.state = Pull(r.fn, cost, inputs, regional)
             return
     builder.join(out, r.fn, eqn.prim.name, regional)
-
-
-def _uses(builder: "Storage", out: Handle) -> int:
-    """How often a value is read; that its edges are read, too, costs little."""
-    eqns = [builder.scope.eqns[k] for k in out.consumers if k >= 0]
-    thin = [
-        e for e in eqns if e.prim.name == "slice" and fuse.THIN * e.outs[0].aval.size <= out.size
-    ]
-    whole = len(out.consumers) - len(thin)
-    return max(whole, 2) if thin else whole
 
 
 def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:

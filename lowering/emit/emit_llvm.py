@@ -316,7 +316,7 @@ class Body(Flow):
     # --- functions of their own -----------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
-        s = tails.whole(s, self.halves)
+        s = tails.whole(s, self.halves, self.rows)
         if _is_shared_out(s) and self.shares:
             self.share_out(s)
         else:

@@ -36,6 +36,7 @@ class Flow(Function):
         self.halves: dict[Expr, int] = parent.halves if isinstance(parent, Flow) else {}
         self.packs: Packs | None = None  # of the block that is being printed
         self.filled: set[kernel.Buffer] = set()  # by the vector loop around, with known numbers
+        self.rows = isinstance(home, kernel.Loop)  # whether there is a loop around, in this kernel
         self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
 
     def statements(self, body: Sequence[Stmt]) -> None:
@@ -159,6 +160,7 @@ class Flow(Function):
         outer_groups, outer_fast, outer_vector = self.groups, self.fast, self.in_vector
         self.in_vector = s.vector or _becomes_vector(s)
         outer_filled, self.filled = self.filled, _filled(s) if s.vector else set()
+        outer_rows, self.rows = self.rows, True
         if s.vector:
             self.groups = (*self.groups, number)
         if s.reassociate:
@@ -169,7 +171,7 @@ class Flow(Function):
                 self.bind(variable, name)
             yields = self.run(s.body, s.yields)
         self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
-        self.filled = outer_filled
+        self.filled, self.rows = outer_filled, outer_rows
         if s.poll:
             self.poll(k, s)
         following, last = self.fresh(), self.fresh()

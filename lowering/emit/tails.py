@@ -21,6 +21,7 @@ from fnx.lowering.target.processor import round_bytes
 from . import vector_names
 
 _SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
+_NEAR = 128  # elements up to which a row that is read where it is written, too, gains by that
 _FEW = 4  # elements of which a vector of a costly function is made at least
 LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
@@ -30,16 +31,18 @@ _CROWDED = 40  # operations of a round from which on registers do for one vector
 _ROUNDS = 16  # that a loop has at least, if they are long
 
 
-def whole(loop: Loop, halves: Mapping[Expr, int]) -> Loop:
+def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     """A vector loop as one over vectors, if it may compute elements twice; others as they are.
 
-    `halves` are variables that are 0 or a size: where the old half of a buffer begins.
+    `halves` are variables that are 0 or a size: where the old half of a buffer begins. `rows`: there
+    is a loop around it, which makes the rest of each row matter.
     """
     if not loop.vector or loop.unroll or not _is_known(loop.extent):
         return loop
     if loop.extent.attr <= _SHORT:
         # Unrolled before the vectoriser comes, it would not become a vector.
         return replace(loop, unroll=1) if _is_costly(loop) else loop
+    n = loop.extent
     if loop.carries:
         return loop
     if not all(isinstance(s, Let | Store) for s in loop.body):
@@ -47,14 +50,15 @@ def whole(loop: Loop, halves: Mapping[Expr, int]) -> Loop:
     stores = [s for s in loop.body if isinstance(s, Store)]
     exprs = [e for s in loop.body for e in walk.expressions(s)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
-    if written & read and not _reads_elsewhere(stores, exprs, halves):
-        return loop
+    if written & read:
+        if not rows or n.attr > _NEAR or not _reads_elsewhere(stores, exprs, halves):
+            return loop
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
         return loop
     if longest == inf and any(b.space == "stack" for b in written | read):
         return loop  # LLVM keeps rows on the stack in registers, unless vectors overlap
-    width, n = scalar.size(lanes), loop.extent
+    width = scalar.size(lanes)
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
     # Computed when the program runs: folded here, they could be numbers in the code.
     last = scalar.node("sub", "int64", (n, width))
