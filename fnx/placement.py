@@ -94,7 +94,7 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     True
     """
     del platform
-    found = [x for x in gc.get_objects() if type(x) is ConcreteArray]
+    found = [x for x in gc.get_objects() if type(x) is ConcreteArray and not hasattr(x, "written")]
     # Some have no numbers yet: blanks that native code copies, and what another thread is making.
     return [x for x in found if hasattr(x, "_value") and not x.is_deleted()]
 

@@ -283,6 +283,14 @@ def test_debug_infs_is_as_debug_nans():
     assert f(jnp.zeros(2)) == np.inf
 
 
+def test_numbers_in_a_programs_text_are_no_live_arrays():
+    before = len(fnx.live_arrays())
+    x = jnp.ones(3)
+    y = fnx.jit(lambda v: v * 2.5 + 7)(x) * 3.25 + jnp.zeros(())
+    assert len(fnx.live_arrays()) == before + 2
+    del x, y
+
+
 def test_live_arrays():
     x = jnp.ones(3)
     assert any(a is x for a in fnx.live_arrays())
