@@ -8,7 +8,7 @@ from fnx.core.aval import ShapedArray
 from fnx.extend.linear_util import WrappedFun, transformation_with_aux
 from fnx.flat import aval_like
 
-__all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "shaped_abstractify"]
+__all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "safe_map", "shaped_abstractify"]
 
 
 def debug_info(traced_for: str, fun: Callable, args: Any, kwargs: Any, **_: Any) -> dict[str, Any]:
@@ -18,6 +18,15 @@ def debug_info(traced_for: str, fun: Callable, args: Any, kwargs: Any, **_: Any)
     {'traced_for': 'jit', 'func_name': 'abs'}
     """
     return {"traced_for": traced_for, "func_name": getattr(fun, "__name__", str(fun))}
+
+
+def safe_map(f: Callable, *args: Any) -> list:
+    """The list of `f` of each of the first, the second, ...; ValueError for different lengths.
+
+    >>> fnx.api_util.safe_map(max, [1, 5], (2, 3))
+    [2, 5]
+    """
+    return [f(*xs) for xs in zip(*args, strict=True)]
 
 
 def shaped_abstractify(x: Any) -> ShapedArray:

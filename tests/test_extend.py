@@ -268,3 +268,27 @@ def test_types_can_be_made_with_where_arrays_lie():
     assert fnx.P("x", None).update(partitions=(None,)) == fnx.P(None) != fnx.P("x").update()
     made = fnx.core.ShapedArray((2,), "float64", sharding=row, manual_type=None)
     assert made == aval.update(shape=(2,))
+
+
+def test_programs_that_invert_jaxprs():
+    """As libraries of distributions do: by equation, from the last, and into what is compiled."""
+    inverses = {lax.exp_p: jnp.log, lax.tanh_p: jnp.arctanh, lax.neg_p: jnp.negative}
+
+    def inverse(closed, y):
+        env = dict(zip(closed.jaxpr.outvars, [y]))
+        for eqn in reversed(closed.jaxpr.eqns):
+            params, given = dict(eqn.params), api_util.safe_map(env.get, eqn.outvars)
+            if eqn.primitive is jex.primitives.jit_p:
+                inner = params.pop("jaxpr")
+                params["jaxpr"] = fnx.make_jaxpr(lambda v, inner=inner: inverse(inner, v))(*given)
+                out = eqn.primitive.bind(*given, **params)[0]
+            else:
+                out = inverses[eqn.primitive](*given, **params)
+            api_util.safe_map(env.__setitem__, eqn.invars, [out])
+        return env[closed.jaxpr.invars[0]]
+
+    f = lambda x: -fnx.jit(lambda y: jnp.exp(jnp.tanh(y)))(x)
+    x = jnp.array([0.3, -0.2])
+    np.testing.assert_allclose(inverse(fnx.make_jaxpr(f)(x), f(x)), x, rtol=1e-12)
+    with pytest.raises(ValueError, match="shorter"):
+        api_util.safe_map(max, [1, 2], [3])
