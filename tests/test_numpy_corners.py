@@ -454,3 +454,10 @@ def test_places_in_an_array_of_rank_0():
     for value in (0.0, 3.0):
         assert jnp.argwhere(jnp.float64(value)).shape == np.argwhere(value).shape
         assert fnx.jit(lambda x: jnp.argwhere(x, size=3))(value).shape == (3, 0)
+
+
+def test_hypot_of_an_infinity_and_nan():
+    values = np.array([np.inf, -np.inf, np.nan, 0.0])
+    x, y = values[:, None], values[None]
+    for hypot in (jnp.hypot, fnx.jit(jnp.hypot)):
+        np.testing.assert_array_equal(hypot(x, y), np.hypot(x, y))

@@ -179,7 +179,8 @@ def hypot(x1, x2, /):
     ratio = ops.div(small, select(ops.eq(big, zero(big)), one(big), big))
     out = ops.mul(big, ops.sqrt(ops.add(ops.square(ratio), one(big))))
     infinite = constant(math.inf, big.dtype)
-    return select(ops.eq(big, infinite), infinite, out)
+    either = ops.or_(ops.eq(x, infinite), ops.eq(y, infinite))  # even if the other is nan
+    return select(either, infinite, out)
 
 
 def logaddexp(*args, out=None, where=None):
