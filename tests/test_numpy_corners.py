@@ -461,3 +461,11 @@ def test_hypot_of_an_infinity_and_nan():
     x, y = values[:, None], values[None]
     for hypot in (jnp.hypot, fnx.jit(jnp.hypot)):
         np.testing.assert_array_equal(hypot(x, y), np.hypot(x, y))
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft"])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 0), 0), ((3, 2, 0), 1), ((0, 4), -1)])
+def test_transforms_of_empty_arrays_keep_their_axes(name, shape, axis):
+    found = getattr(jnp.fft, name)(jnp.zeros(shape), axis=axis)
+    expected = getattr(np.fft, name)(np.zeros(shape), axis=axis)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)

@@ -75,8 +75,9 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
         lengths = [m if n is None else int(n) for n, m in zip(s, lengths)]
+    last = range(x.ndim - len(axes), x.ndim)
     if s is None and kind in ("fft", "ifft") and not x.size:
-        return x
+        return moveaxis(x, last, axes)
     if any(n < 1 for n in lengths):
         raise InvalidValue(f"{kind} of lengths {tuple(lengths)}; expected at least 1")
     need = (*lengths[:-1], lengths[-1] // 2 + 1) if kind == "irfft" else tuple(lengths)
@@ -85,7 +86,7 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
     factor = _scale(kind, tuple(lengths), norm)
     if factor != 1.0:
         out = ops.mul(out, scalar(factor, out.dtype))
-    return moveaxis(out, range(x.ndim - len(axes), x.ndim), axes)
+    return moveaxis(out, last, axes)
 
 
 def _one(name: str, kind: str, doc: str) -> Callable:
