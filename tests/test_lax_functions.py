@@ -91,6 +91,17 @@ def test_windows_of_several_arrays_are_folded_together(run):
 
 
 @RUN
+@pytest.mark.parametrize("shape", [(1, 3), (0, 4), (2, 0)])
+@pytest.mark.parametrize(("op", "first"), [(lax.max, -np.inf), (lax.min, np.inf), (lax.add, 0.0)])
+def test_no_windows(run, op, first, shape):
+    """Fewer elements than a window has: nothing is reduced, and the gradient is zero."""
+    f = lambda x: lax.reduce_window(x, first, op, (2, 2), (1, 1), "VALID")
+    x = np.ones(shape)
+    assert run(f)(x).shape == tuple(max(n - 1, 0) for n in shape)
+    np.testing.assert_array_equal(run(fnx.grad(lambda x: f(x).sum()))(x), np.zeros(shape))
+
+
+@RUN
 def test_small_functions_of_lax(run):
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(run(lambda x: lax.stack([x, x], axis=1))(x), np.stack([x, x], 1))

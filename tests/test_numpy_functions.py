@@ -220,6 +220,21 @@ def test_static_sizes():
     check(run(lambda x: jnp.argwhere(x, size=3))(x), np.array([[0], [2], [4]]))
 
 
+@pytest.mark.parametrize("run", [lambda f: f, fnx.jit])
+def test_different_elements_of_empty_arrays(run):
+    check(run(lambda x: jnp.unique(x, size=3, fill_value=7.0))(np.zeros(0)), np.full(3, 7.0))
+    pairs = lambda x: jnp.unique(x, axis=0, size=2, fill_value=7.0)
+    check(run(pairs)(np.zeros((0, 3))), np.full((2, 3), 7.0))
+    check(run(lambda x: jnp.unique(x, size=0))(np.zeros((0, 2))), np.zeros(0))
+    everything = {"return_index": True, "return_inverse": True, "return_counts": True}
+    found = run(lambda x: jnp.unique(x, axis=0, size=2, fill_value=0.0, **everything))(
+        np.zeros((3, 0))
+    )
+    check(found, [np.zeros((2, 0)), *(np.array(v) for v in ([0, 0], [0, 0, 0], [3, 0]))])
+    with pytest.raises(ValueError, match="expected a fill_value"):
+        run(lambda x: jnp.unique(x, size=3))(np.zeros(0))
+
+
 @pytest.mark.parametrize(
     "fn", [jnp.nonzero, jnp.unique, jnp.bincount, jnp.argwhere, jnp.flatnonzero]
 )

@@ -87,15 +87,27 @@ def _unique_static(
     n = rows.shape[0]
     columns = reshape_to(rows, (n, math.prod(rows.shape[1:])))
     width = columns.shape[1]
+    number = dtypes.default_for("i")
     if n == 0 or width == 0:
-        raise InvalidValue(f"unique with size= of an empty array of shape {shape}")
+        if size and fill is None:
+            raise InvalidValue(
+                f"unique with size={size} of an empty array of shape {shape} has nothing to repeat; "
+                "expected a fill_value"
+            )
+        values = _full((size, *rows.shape[1:]), 0 if fill is None else fill, x.dtype)
+        outs = [moveaxis(values, 0, axis)]
+        back = _full((n,), 0, number)
+        outs += [_full((size,), 0, number)] * index
+        outs += [reshape_to(back, shape) if rows.ndim == 1 and len(shape) != 1 else back] * inverse
+        # Rows without elements are all the same.
+        outs += [where(arange(size) == 0, n, 0)] * counts
+        return outs[0] if len(outs) == 1 else tuple(outs)
     keys = [key for j in range(width) for key in sort_keys(columns[:, j])]
     order = Sort(0, True, len(keys))(*keys, arange(n))[-1]
     ordered = take(rows, order, 0, mode="clip")
     flat = reshape_to(ordered, (n, width))
     differs = _differs(flat[1:], flat[:-1], equal_nan)
     first = concatenate([_full((1,), True, dtypes.bool_), differs])
-    number = dtypes.default_for("i")
     group = cumsum(convert(first, number)) - 1
     (starts,) = nonzero(first, size=size, fill_value=0)
     values = take(ordered, starts, 0, mode="clip")

@@ -37,7 +37,8 @@ class _Chosen(Windowed):
         view = self.windows(x, fill)
         places = self.windows(np.arange(x.size).reshape(x.shape), -1)
         shape = view.shape[: x.ndim]
-        flat, where = view.reshape(*shape, -1), places.reshape(*shape, -1)
+        size = math.prod(view.shape[x.ndim :])
+        flat, where = view.reshape(*shape, size), places.reshape(*shape, size)
         flat = flat.astype(np.float32) if flat.dtype.itemsize == 2 else flat
         real = np.where(where < 0, flat.dtype.type(fill), flat)
         pick = (np.argmax if self.select == "max" else np.argmin)(real, -1)
