@@ -21,7 +21,7 @@ from fnx.lowering.target.processor import round_bytes
 from . import vector_names
 
 _SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
-_NEAR = 128  # elements up to which a row that is read where it is written, too, gains by that
+_NEAR = 64  # elements up to which a row that is read where it is written, too, gains by that
 _FEW = 4  # elements of which a vector of a costly function is made at least
 LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
