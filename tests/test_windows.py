@@ -166,7 +166,10 @@ def eager_windows(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(START, START + 25 + FUZZ))
 def test_random_stencils(seed, eager_windows, monkeypatch):
-    """As without windows, and as NumPy has it: single precision may lose many digits there."""
+    """As without windows, and as NumPy has it: single precision may lose many digits there.
+
+    Which products are fused with sums may differ between the two codes, so last digits of differences do.
+    """
     program = Stencils(seed)
     x, y = program.inputs()
     found = fnx.jit(program)(x, y)
@@ -176,7 +179,7 @@ def test_random_stencils(seed, eager_windows, monkeypatch):
     monkeypatch.setattr(windows, "roll_nest", lambda *args: False)
     plain = fnx.jit(Stencils(seed))(x, y)
     for a, b in zip(found, plain, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6 if program.dtype == "float32" else 1e-14)
+        np.testing.assert_allclose(a, b, rtol=1e-6 if program.dtype == "float32" else 1e-12)
 
 
 def test_random_stencils_have_windows(eager_windows):
