@@ -9,6 +9,7 @@ import fnx.numpy as fnp
 from fnx import lax
 from fnx.core import dtypes
 from fnx.lowering.ir import walk
+from fnx.lowering.ir.kernel import Loop
 from fnx.lowering.target import processor
 
 BFLOAT16 = dtypes.bfloat16
@@ -242,13 +243,24 @@ def test_rows_are_normalised():
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.bool_])
 @pytest.mark.parametrize(
-    "shape", [(700, 633), (500, 3, 501), (5, 1000), (1000, 5), (3, 20, 30, 40), (1, 900), (41, 0)]
+    "shape",
+    [
+        *[(700, 633), (500, 3, 501), (5, 1000), (1000, 5), (3, 20, 30, 40), (1, 900), (41, 0)],
+        *[(64, 64), (130, 128), (16, 16, 16), (9, 512)],
+    ],
 )
 def test_transposes(shape, dtype):
     x = numbers(shape, dtype)
     agree(fnx.jit(fnp.transpose)(x), np.ascontiguousarray(x.T))
     axes = (*range(1, x.ndim), 0)
     agree(fnx.jit(lambda x: fnp.transpose(x, axes))(x), np.ascontiguousarray(x.transpose(axes)))
+
+
+@pytest.mark.parametrize(("n", "loops"), [(32, 2), (64, 4), (100, 2), (128, 4)])
+def test_transposes_go_tile_by_tile_where_lines_would_not_stay(n, loops):
+    """Rows of 512 and 1024 bytes crowd in few sets of a cache."""
+    found = program(lambda x: x.T * 2.0, numbers((n, n), np.float64))
+    assert sum(isinstance(s, Loop) for s in walk.statements(found.body)) == loops
 
 
 @pytest.mark.parametrize("n", [60, 500, 513])

@@ -38,6 +38,7 @@ VECTOR_ROW = 8  # elements from which on rows of products with a shared matrix a
 STAGED_ROW = 4  # consecutive elements of a lane's row from which on blocks of lanes go row by row,
 STAGED_WRITE = 8  # where lanes are so many elements apart that LLVM does not do it itself:
 STAGED_READ = 6  # writing, and reading
+LINE = 64  # bytes of a cache line
 TILED = 400  # cache lines from which on transposed access goes tile by tile
 TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
 PARALLEL_FOLD = 1 << 19  # operations from which on a reduction is made of parts that threads share

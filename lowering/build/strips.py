@@ -24,7 +24,6 @@ from .lane_axes import VECTOR, Part, SeparateLanes, chain, extents
 if TYPE_CHECKING:
     from .storage import Storage
 
-LINE = 64  # bytes
 CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
 FAR = 1 << 19  # bytes that do not
 STACK = 3 << 16  # bytes on the stack, at most: threads of others may have small stacks
@@ -203,7 +202,7 @@ def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) 
         if stride is None:
             found = [s for p in positions if (s := lanes.stride(p, {}))]
             stride = max(found, default=0)
-        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < LINE
+        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < fuse.LINE
         if not stride or b not in private and streams:
             continue
         size = -(-b.size // lanes.count) * itemsize(b.dtype)

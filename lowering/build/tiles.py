@@ -6,13 +6,14 @@ small array on the stack, transposed, where vectors of them are wanted for costl
 """
 
 from collections.abc import Iterable
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.emit import vector_names
 from fnx.lowering.ir.expressions import nodes, substitute
+from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
 from . import fuse, views
@@ -21,16 +22,25 @@ if TYPE_CHECKING:
     from .storage import Storage
 
 _FAR = 8  # elements: a longer stride leaves the cache line
+_SETS = 64  # of the nearest cache
 
 
 def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> int | None:
     """The axis along which those accesses are contiguous that jump along the last one, if it pays."""
-    positions = [s.index for s in stores] + [e.args[0] for e in _loads(stores)]
-    best = contiguous(positions, index, shape)
+    accesses = [(s.index, s.buffer.dtype) for s in stores]
+    accesses += [(e.args[0], e.dtype) for e in _loads(stores)]
+    best = contiguous([position for position, _ in accesses], index, shape)
     if best is None:
         return None
     lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
-    return best if lines >= fuse.TILED else None
+    axes = {id(index[-1]): 0}
+    steps = [_strides(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
+    return best if lines * max(map(_crowding, steps)) >= fuse.TILED else None
+
+
+def _crowding(step: int) -> int:
+    """How many times as many lines share a set of a cache as where lines lie side by side."""
+    return max(gcd(step, _SETS * fuse.LINE) // fuse.LINE, 1) if step else 1
 
 
 def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:

@@ -20,7 +20,7 @@ from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, Nest, Stmt, Store
 
-from . import rows
+from . import fuse, rows
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -30,7 +30,6 @@ WINDOW = 1 << 15  # bytes of a window, at most
 WINDOWS = 3 << 15  # and of all windows of a round
 LAYER = 16  # elements of a layer, at least: its loops are those of vectors
 THIN = 16  # parts of all work, of which a loop that loses its vectors has one at most
-LINE = 64  # bytes
 
 
 def roll(builder: "Storage") -> None:
@@ -201,7 +200,7 @@ class _Layers:
             at = [i.behind - a.layer for i, a in accesses]
             self.kept[b] = 1 << (max(at) - min(at)).bit_length()
             self.low[b] = min(a.low for _, a in accesses)
-            line = LINE // itemsize(b.dtype)
+            line = fuse.LINE // itemsize(b.dtype)
             self.width[b] = -(-(max(a.high for _, a in accesses) + 1 - self.low[b]) // line) * line
             layer = self.width[b] * itemsize(b.dtype)
             if self.kept[b] * layer > WINDOW:
