@@ -42,23 +42,20 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     if loop.extent.attr <= _SHORT:
         # Unrolled before the vectoriser comes, it would not become a vector.
         return replace(loop, unroll=1) if _is_costly(loop) else loop
-    n = loop.extent
-    if loop.carries:
-        return loop
-    if not all(isinstance(s, Let | Store) for s in loop.body):
+    if loop.carries or not all(isinstance(s, Let | Store) for s in loop.body):
         return loop
     stores = [s for s in loop.body if isinstance(s, Store)]
     exprs = [e for s in loop.body for e in walk.expressions(s)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
     if written & read:
-        if not rows or n.attr > _NEAR or not _reads_elsewhere(stores, exprs, halves):
+        if not rows or loop.extent.attr > _NEAR or not _reads_elsewhere(stores, exprs, halves):
             return loop
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
         return loop
     if longest == inf and any(b.space == "stack" for b in written | read):
         return loop  # LLVM keeps rows on the stack in registers, unless vectors overlap
-    width = scalar.size(lanes)
+    width, n = scalar.size(lanes), loop.extent
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
     # Computed when the program runs: folded here, they could be numbers in the code.
     last = scalar.node("sub", "int64", (n, width))
