@@ -31,6 +31,7 @@ from .accumulate import accumulate
 from .columns import transposed_columns
 from .handed_on import handed_on
 from .rewrite import Renaming, splice
+from .shifted import without_shifted_stacks
 from .trace import trace_closed
 from .untouched import without_known_stacks
 from .whole import whole_sums
@@ -55,7 +56,8 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
         if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
             break
     if final:
-        small = transposed_columns(without_known_stacks(accumulate(small)))
+        small = without_shifted_stacks(without_known_stacks(accumulate(small)))
+        small = transposed_columns(small)
         small = handed_on(whole_sums(dce(small, [True] * len(small.outs))))
     return small
 
