@@ -32,6 +32,7 @@ from .columns import transposed_columns
 from .handed_on import handed_on
 from .rewrite import Renaming, splice
 from .shifted import without_shifted_stacks
+from .summed_products import sums_in_products
 from .trace import trace_closed
 from .untouched import without_known_stacks
 from .whole import whole_sums
@@ -56,7 +57,8 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
         if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
             break
     if final:
-        small = without_shifted_stacks(without_known_stacks(accumulate(small)))
+        small = accumulate(sums_in_products(small))
+        small = without_shifted_stacks(without_known_stacks(small))
         small = transposed_columns(small)
         small = handed_on(whole_sums(dce(small, [True] * len(small.outs))))
     return small

@@ -53,9 +53,14 @@ class Folds(Accumulators):
         values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
         loads = [e for e in nodes(values) if e.op == "load"]
-        axis = tiles.contiguous([e.args[0] for e in loads], list(group.vars), group.shape)
+        places = [e.args[0] for e in loads]
+        axis = tiles.contiguous(places, list(group.vars), group.shape)
         far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
-        return axis if far else None
+        if axis is None or not far:
+            return None
+        # What is stored on the way usually lies side by side along the last axis.
+        along = tiles.along(places, group.vars[-1]) + len(self.stores)
+        return axis if tiles.along(places, group.vars[axis]) >= along else None
 
     def _moves(self, axis: int) -> bool:
         """Whether all can be computed at other points too: not if a value has joined since that a

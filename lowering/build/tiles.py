@@ -59,6 +59,11 @@ def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...])
     return best if votes[best] and shape[best] > 1 else None
 
 
+def along(positions: list[Expr], axis: Expr) -> int:
+    """How many positions are contiguous along an axis."""
+    return sum(abs(_strides(p, {id(axis): 0}).get(0, 0)) == 1 for p in positions)
+
+
 def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
     found = views.linear(position, axes)
     return {} if found is None else found[1]
