@@ -142,6 +142,19 @@ def test_small_loops_stay_with_the_caller(tasks):
     assert set(owners.tolist()) == {threading.get_ident()}
 
 
+def test_short_loops_in_succession_wake_a_thread(tasks):
+    threads.set_num_threads(2)
+    owners = np.zeros(2, np.int64)
+    counts = np.zeros(1000, np.int64)
+    parallel_for(tasks["count"], counts, 1000, 1)
+    time.sleep(0.05)  # until it sleeps
+    deadline = time.monotonic() + 20
+    while len(set(owners.tolist())) < 2 and time.monotonic() < deadline:
+        parallel_for(tasks["count"], counts, 2, 1)
+        parallel_for(tasks["who"], owners, 2, 1)
+    assert len(set(owners.tolist())) == 2
+
+
 def test_nested_loops(tasks):
     threads.set_num_threads(3)
     context = np.zeros(1 + 40 * 50, np.int64)

@@ -10,6 +10,8 @@ are short, runs of columns, so that each reads memory in its order: an element i
 order whoever does it, and however many they are.
 """
 
+from itertools import product
+
 from fnx.lowering.target import processor
 
 from . import machine
@@ -20,9 +22,14 @@ from .matmul_pack import LINE
 
 COLUMNS = 8  # added at a time
 STRIP = 1 << 14  # bytes of y
-PIECE = 1 << 17  # multiplications that are worth a task of their own
-NEAR = 1 << 12  # bytes of COLUMNS columns each that are asked for before they are added
+PIECE = 1 << 17  # multiplications that are worth a thread's while
+GRAIN = 1 << 19  # bytes of A that are worth a task of their own
+# Lines are asked for before they are added: those of the next columns where columns have at most NEAR
+# bytes; where memory is FAR, which A of so many bytes is, and columns are LONG, those further down.
+NEAR, FAR, LONG, AHEAD = 1 << 12, 1 << 20, 1 << 10, 1 << 9
 RUNS = 16  # of columns that are added up apart, at most
+EVEN = 4  # their number is a multiple of that, so that threads get as many
+NARROW = 32  # vectors of columns that are worth a task of their own
 PARTS = "m k a apart x y others run".split()
 
 
@@ -142,10 +149,12 @@ class _Routine(Vectors):
     def sums(self, count: int) -> None:
         """Add `count` columns, each times its number, to y.
 
-        Arguments: elements; a, bytes from column to column; the numbers; y.
+        Arguments: elements; a, bytes from column to column; the numbers; y; whether to ask for lines
+        further down, not for those of the next columns.
         """
-        with Function(self.module, f"sums{count}", "void", "i64", "ptr", "i64", "ptr", "ptr") as f:
-            m, a, column, x, y = f.args
+        kinds = "i64 ptr i64 ptr ptr i64".split()
+        with Function(self.module, f"sums{count}", "void", *kinds) as f:
+            m, a, column, x, y, down = f.args
             sources = [f.at(a, f.mul(column, c)) for c in range(count)]
             numbers = [self.splat(f, f.load(x, c * self.size, self.t)) for c in range(count)]
 
@@ -156,18 +165,28 @@ class _Routine(Vectors):
                 return f.binary("fadd", before, total)
 
             whole = f.binary("sdiv", m, self.lanes)
-            # What the next call reads is asked for, if it will still be there then.
             near = f.compare("sle", self.scaled(f, m), NEAR)
-            ahead = f.choose(near, f.mul(column, count), i64(0))
-            with f.loop(whole) as i:
-                at = f.mul(i, self.bytes)
-                if self.bytes == LINE:
-                    for source in sources:
-                        later = f.at(f.at(source, ahead), at)
+            beside = f.choose(near, f.mul(column, count), i64(0))
+
+            def add(*ahead: Value) -> None:
+                with f.loop(whole) as i:
+                    at = f.mul(i, self.bytes)
+                    for source, far in product(sources, ahead):
+                        later = f.at(f.at(source, far), at)
                         f.call("llvm.prefetch.p0", "void", later, i32(0), i32(3), i32(1))
-                place = f.at(y, at)
-                columns = [self.load(f, f.at(source, at)) for source in sources]
-                f.do(f"store {added(columns, self.load(f, place))}, {place}, align {self.size}")
+                    place = f.at(y, at)
+                    columns = [self.load(f, f.at(source, at)) for source in sources]
+                    total = added(columns, self.load(f, place))
+                    f.do(f"store {total}, {place}, align {self.size}")
+
+            if self.bytes < LINE:
+                add()
+            else:
+                with f.choice(f.compare("eq", down, 0)) as (across, along):
+                    with across:
+                        add(beside)
+                    with along:
+                        add(i64(AHEAD))
             done = f.mul(whole, self.lanes)
             rest = f.sub(m, done)
             with f.when(f.compare("sgt", rest, 0)):
@@ -206,18 +225,20 @@ class _Routine(Vectors):
         """Columns, each times its number, added up.
 
         Arguments: elements, at most a strip; how many columns; a, bytes from column to column; the
-        numbers; y.
+        numbers; y; bytes of A.
         """
-        kinds = "i64 i64 ptr i64 ptr ptr".split()
+        kinds = "i64 i64 ptr i64 ptr ptr i64".split()
         with Function(self.module, "columns", "void", *kinds) as f:
-            m, k, a, column, x, y = f.args
+            m, k, a, column, x, y, everything = f.args
+            long = f.compare("sgt", self.scaled(f, m), LONG)
+            down = f.convert("zext", f.both(long, f.compare("sgt", everything, FAR)), "i64")
             f.call("memset", "ptr", y, Value("i32", "0"), self.scaled(f, m))
             done = f.variable("i64", 0)
             for count in (COLUMNS, COLUMNS // 2, 1):
                 with f.loop(f.binary("sdiv", f.sub(k, done.get()), count)):
                     place = f.at(a, f.mul(done.get(), column))
                     numbers = f.index(x, done.get(), self.size)
-                    f.call(f"sums{count}", "void", m, place, column, numbers, y)
+                    f.call(f"sums{count}", "void", m, place, column, numbers, y, down)
                     done.set(f.add(done.get(), count))
             f.ret()
 
@@ -234,7 +255,8 @@ class _Routine(Vectors):
                 m = least(f, f.sub(length, first), i64(most))
                 here = self.scaled(f, f.add(start, first))
                 a, y = f.at(p["a"], here), f.at(p["y"], here)
-                f.call("columns", "void", m, p["k"], a, p["apart"], p["x"], y)
+                everything = f.mul(p["apart"], p["k"])
+                f.call("columns", "void", m, p["k"], a, p["apart"], p["x"], y, everything)
             f.ret()
 
     def runs_task(self) -> None:
@@ -248,7 +270,8 @@ class _Routine(Vectors):
                 a, x = f.at(p["a"], f.mul(first, p["apart"])), f.index(p["x"], first, self.size)
                 own = f.at(p["others"], f.mul(f.sub(run, 1), self.scaled(f, p["m"])))
                 y = f.choose(f.compare("eq", run, 0), p["y"], own)
-                f.call("columns", "void", p["m"], k, a, p["apart"], x, y)
+                everything = f.mul(p["apart"], p["k"])
+                f.call("columns", "void", p["m"], k, a, p["apart"], x, y, everything)
             f.ret()
 
     def gemv(self, public: str) -> None:
@@ -263,30 +286,40 @@ class _Routine(Vectors):
 
             with f.when(by_rows):
                 rounds = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
-                self.share(f, "rows_task", context, rounds, f.mul(k, self.rows))
+                self.share(f, "rows_task", context, rounds, f.mul(k, self.rows), 1)
                 f.ret()
             several = f.compare("sge", f.mul(m, k), 2 * PIECE)
             with f.when(f.both(several, f.compare("sle", m, STRIP // self.size))):
                 self.runs(f, context)
                 f.ret()
             rounds = f.binary("sdiv", f.add(m, self.lanes - 1), self.lanes)
-            self.share(f, "columns_task", context, rounds, f.mul(k, self.lanes))
+            self.share(f, "columns_task", context, rounds, f.mul(k, self.lanes), NARROW)
             f.ret()
 
-    def share(self, f: Function, task: str, context: Value, rounds: Value, each: Value) -> None:
-        """Threads share the rounds, of so many multiplications each."""
+    def share(
+        self, f: Function, task: str, context: Value, rounds: Value, each: Value, least: int
+    ) -> None:
+        """Threads share the rounds, of so many multiplications each, at least so many at once."""
         with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
             with little:
                 f.call(task, "void", context, i64(0), rounds)
             with much:
-                grain = f.add(f.binary("sdiv", i64(PIECE), f.add(each, 1)), 1)
+                grain = self.grain(f, i64(1), each)
+                grain = f.choose(f.compare("slt", grain, least), i64(least), grain)
                 routine = f.routine(task)
                 f.call("fnx_parallel_for", "void", routine, context, rounds, grain)
+
+    def grain(self, f: Function, rounds: Value, work: Value) -> Value:
+        """How many rounds are worth a task, if so many have so many multiplications."""
+        enough = f.mul(rounds, GRAIN // self.size)
+        return f.add(f.binary("sdiv", enough, f.add(work, 1)), 1)
 
     def runs(self, f: Function, context: Value) -> None:
         """Short columns, in runs that threads share; what they come to is added up in their order."""
         m, k, y = f.args[0], f.args[1], f.args[-1]
-        count = least(f, f.binary("sdiv", f.mul(m, k), PIECE), i64(RUNS))
+        work = f.mul(m, k)
+        count = f.add(f.binary("sdiv", work, PIECE), EVEN - 1)
+        count = least(f, f.binary("and", count, i64(-EVEN)), i64(RUNS))
         run = f.binary("sdiv", f.sub(f.add(k, count), 1), count)
         run = f.binary("and", f.add(run, COLUMNS - 1), i64(-COLUMNS))
         count = f.binary("sdiv", f.sub(f.add(k, run), 1), run)
@@ -294,7 +327,8 @@ class _Routine(Vectors):
         others = f.array(words)
         for part, value in (("others", others), ("run", run)):
             f.store(value, context, 8 * PARTS.index(part))
-        f.call("fnx_parallel_for", "void", f.routine("runs_task"), context, count, i64(1))
+        grain = self.grain(f, count, work)
+        f.call("fnx_parallel_for", "void", f.routine("runs_task"), context, count, grain)
         with f.loop(f.sub(count, 1)) as n:
             other = f.at(others, f.mul(n, self.scaled(f, m)))
             with f.loop(m) as i:

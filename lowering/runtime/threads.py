@@ -1,11 +1,12 @@
 """The thread pool: native threads that share the rounds of a parallel loop with its caller.
 
-`void fnx_parallel_for(task, context, n, grain)` calls task(context, lo, hi) until [0, n) is covered, in
-pieces of at least `grain` rounds. Each thread begins with a share of its own, the same in all loops of
-as many rounds, so that its cache has what it worked on before; then it helps others with theirs. While
-the pool is busy, with another caller's loop or the one that this loop is inside of, the caller runs all
-rounds itself. Threads start with the first loop that can use them, sleep between loops, and are started
-anew after a fork.
+`void fnx_parallel_for(task, context, n, grain)` calls task(context, lo, hi) until [0, n) is covered. No
+more than `grain` rounds are left to the caller; more are shared in pieces, as many for each thread, of a
+quarter of a grain or more: the last ones decide how long threads wait for each other. Each thread begins
+with a share of its own, the same in all loops of as many rounds, so that its cache has what it worked on
+before; then it helps others with theirs. While the pool is busy, with another caller's loop or the one
+that this loop is inside of, the caller runs all rounds itself. Threads start with the first loop that can
+use them, sleep between loops, and are started anew after a fork.
 """
 
 import ctypes
@@ -28,7 +29,11 @@ _WAIT, _WAKE = 128, 129  # private futex operations
 _EVERYONE = (1 << 31) - 1
 _LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
 _OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
-_WORTH_WAKING = 4  # grains; with fewer, only threads that are awake take part
+_WORTH_WAKING = 4  # grains; of fewer, threads are woken only for one that follows another
+_SOON = (
+    25_000  # ns from such a loop to the next; threads that are woken look out for longer than that
+)
+_FINER = 4  # pieces of a grain, at most
 _PIECES = 8  # per thread; with few, a late or slow one holds up the others
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
 _MOST = 1024
@@ -43,6 +48,7 @@ def text() -> str:
     module.variable("fnx_started", "i64", public=True)  # workers that exist
     for name in ("busy", "gate", "round", "sleepers", "caller_sleeps"):
         module.variable(name, "i32")
+    module.variable("last_short", "i64")  # when a loop came that was too short to wake threads
     # task, context, n, piece, shares, whether to begin with the last pieces
     module.variable("job", "[6 x i64]", "zeroinitializer")
     # The next piece of each share.
@@ -232,13 +238,17 @@ def _parallel_for(module: Module) -> None:
             _alone(f)
         asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
         short = f.compare("slt", n, f.mul(grain, _WORTH_WAKING))
-        with f.when(f.both(asleep, short)):
+        with f.when(f.both(asleep, short)), f.unless(_is_one_of_many(f)):
             _alone(f)
         with f.unless(f.exchange_if(f.object("busy"), i32(0), i32(1))):
             _alone(f)
-        shares = f.mul(threads, _PIECES)
-        piece = f.binary("sdiv", f.sub(f.add(n, shares), 1), shares)
-        piece = f.choose(f.compare("slt", piece, grain), grain, piece)
+        least = f.binary("sdiv", f.add(grain, _FINER - 1), _FINER)
+        least = f.choose(f.compare("sgt", threads, 1), least, grain)
+        pieces, most = f.binary("sdiv", n, least), f.mul(threads, _PIECES)
+        pieces = f.choose(f.compare("slt", pieces, most), pieces, most)
+        even = f.sub(pieces, f.binary("urem", pieces, threads))
+        pieces = f.choose(f.compare("sgt", even, 0), even, pieces)
+        piece = f.binary("sdiv", f.sub(f.add(n, pieces), 1), pieces)
         helpers = f.binary("sdiv", f.sub(n, 1), piece)  # pieces but the caller's first
         helpers = f.choose(f.compare("slt", helpers, threads), helpers, f.sub(threads, 1))
         with f.when(f.compare("slt", f.load(f.object("fnx_started")), helpers), likely=False):
@@ -262,6 +272,16 @@ def _parallel_for(module: Module) -> None:
         f.call("wait_for_workers", "void")
         f.atomic_store(i32(0), f.object("busy"))
         f.ret()
+
+
+def _is_one_of_many(f: Function) -> Value:
+    """Whether a short loop follows another at once: then a thread that is woken may still help."""
+    clock, last = f.slot("i64", 2), f.object("last_short")
+    f.call("clock_gettime", "i32", i32(1), clock)  # CLOCK_MONOTONIC
+    now = f.add(f.mul(f.load(clock), 1_000_000_000), f.load(clock, 8))
+    before = f.atomic_load(last, "i64")
+    f.atomic_store(now, last)
+    return f.compare("slt", f.sub(now, before), _SOON)
 
 
 def _alone(f: Function) -> None:
