@@ -1,7 +1,8 @@
 """Folds: the nests of groups in which something is reduced, and where the accumulators are.
 
 Few results have accumulators in registers; results along the last axis in vectors of registers, or
-in memory; a reduced last axis has one in a register for each row. Few terms are written out.
+in memory, to which a few rows at a time are added; a reduced last axis has one in a register for
+each row. Few terms are written out.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.expressions import nodes
+from fnx.lowering.ir import walk
+from fnx.lowering.ir.expressions import nodes, replacing
 from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 
@@ -256,26 +258,65 @@ class Folds(Accumulators):
         return index
 
     def _fold_memory(self) -> None:
-        """The last axis is kept: accumulators in memory, added to row by row."""
+        """The last axis is kept: accumulators in memory, to which a few rows at a time are added."""
         group = self.group
-        body: list[Stmt] = [self._store(m) for m in self.stores]
         for f in group.folds:
-            accs, places = [], []
-            for k, handle in enumerate(f.handles):
-                self._fill(handle, f.fold.init[k])
+            for handle, value in zip(f.handles, f.fold.init, strict=True):
+                self._fill(handle, value)
+        n, axis = group.shape[-1], max(group.axes or ())
+        # Unrolled before the vectoriser comes, a short row would be elements far apart.
+        whole = self._lanes() // 2 <= n <= fuse.SMALL
+
+        def inner(rows: list[Expr]) -> list[Stmt]:
+            lane = scalar.counter("i", n)
+            body = self._added(axis, rows, lane)
+            body = [Loop(lane, scalar.size(n), body, vector=True, unroll=int(whole))]
+            for k in reversed(range(axis + 1, len(group.shape) - 1)):
+                body = [Loop(group.vars[k], scalar.size(group.shape[k]), body)]
+            return body
+
+        loops = self._few_at_once(axis, inner)
+        for k in reversed(range(axis)):
+            loops = [Loop(group.vars[k], scalar.size(group.shape[k]), loops)]
+        self._nest(loops, [])
+
+    def _few_at_once(self, axis: int, inner: Callable[[list[Expr]], list[Stmt]]) -> list[Stmt]:
+        """Loops over rows, of which each round adds a few to the accumulators it has loaded."""
+        group, few = self.group, fuse.ROWS_AT_ONCE
+        rows = group.shape[axis]
+        values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        values += [m.expr for m in self.stores]
+        heavy = few * sum(1 for _ in nodes(values)) > fuse.HEAVY_ROWS
+        if rows < 2 * few or group.shape[-1] < fuse.WIDE_ROW or heavy:
+            return [Loop(group.vars[axis], scalar.size(rows), inner([group.vars[axis]]))]
+        number, tail = scalar.counter("i", rows // few), scalar.counter("i", rows % few)
+        first = scalar.mul(number, scalar.const(few, "int64"))
+        block = inner([_plus(first, k) for k in range(few)])
+        loops: list[Stmt] = [Loop(number, scalar.size(rows // few), block)]
+        if rows % few:
+            last = scalar.add(scalar.size(rows - rows % few), tail)
+            loops.append(Loop(tail, scalar.size(rows % few), inner([last])))
+        return loops
+
+    def _added(self, axis: int, rows: list[Expr], lane: Expr) -> list[Stmt]:
+        """What is stored at some rows, and added to the accumulators row after row."""
+        group = self.group
+        new = [replacing({group.vars[axis]: row, group.vars[-1]: lane}) for row in rows]
+        stores = [self._store(m) for m in self.stores]
+        body = [walk.rewritten(s, at) for at in new for s in stores]
+        for f in group.folds:
+            places = []
+            for handle in f.handles:
                 stored = handle.state
                 assert isinstance(stored, Stored)
                 position = stored.position(handle.shape, self._kept_index(f, handle))
-                places.append((stored.buffer, position))
-                accs.append(scalar.load(stored.buffer, position, handle.dtype))
-            values = f.fold.combine(tuple(accs), self._values_at(f, list(group.vars)))
+                places.append((stored.buffer, new[0](position)))
+            values = tuple(scalar.load(b, i, b.dtype) for b, i in places)
+            terms = self._values_at(f, list(group.vars))
+            for at in new:
+                values = f.fold.combine(values, tuple(at(e) for e in terms))
             body += _all_at_once(places, values)
-        for k in reversed(range(len(group.shape))):
-            n, inner = group.shape[k], k == len(group.shape) - 1
-            # Unrolled before the vectoriser comes, a short row would be elements far apart.
-            whole = inner and self._lanes() // 2 <= n <= fuse.SMALL
-            body = [Loop(group.vars[k], scalar.size(n), body, vector=inner, unroll=int(whole))]
-        self._nest(body, [])
+        return body
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:
