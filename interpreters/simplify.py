@@ -33,6 +33,7 @@ from .handed_on import handed_on
 from .rewrite import Renaming, splice
 from .shifted import without_shifted_stacks
 from .summed_products import sums_in_products
+from .swapped import without_transposed_products
 from .trace import trace_closed
 from .untouched import without_known_stacks
 from .whole import whole_sums
@@ -57,7 +58,7 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
         if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
             break
     if final:
-        small = accumulate(sums_in_products(small))
+        small = accumulate(sums_in_products(without_transposed_products(small)))
         small = without_shifted_stacks(without_known_stacks(small))
         small = transposed_columns(small)
         small = handed_on(whole_sums(dce(small, [True] * len(small.outs))))
