@@ -61,8 +61,8 @@ class Folds(Accumulators):
         if axis is None or not far:
             return None
         # What is stored on the way usually lies side by side along the last axis.
-        along = tiles.along(places, group.vars[-1]) + len(self.stores)
-        return axis if tiles.along(places, group.vars[axis]) >= along else None
+        along = _numbers_along(far, group.vars[-1]) + len(self.stores) * prod(group.shape)
+        return axis if _numbers_along(far, group.vars[axis]) >= along else None
 
     def _moves(self, axis: int) -> bool:
         """Whether all can be computed at other points too: not if a value has joined since that a
@@ -317,6 +317,11 @@ class Folds(Accumulators):
                 values = f.fold.combine(values, tuple(at(e) for e in terms))
             body += _all_at_once(places, values)
         return body
+
+
+def _numbers_along(loads: list[Expr], axis: Expr) -> int:
+    """How many numbers lie in arrays that are read contiguously along an axis."""
+    return sum({e.attr: e.attr.size for e in loads if tiles.is_along(e.args[0], axis)}.values())
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:

@@ -59,9 +59,9 @@ def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...])
     return best if votes[best] and shape[best] > 1 else None
 
 
-def along(positions: list[Expr], axis: Expr) -> int:
-    """How many positions are contiguous along an axis."""
-    return sum(abs(_strides(p, {id(axis): 0}).get(0, 0)) == 1 for p in positions)
+def is_along(position: Expr, axis: Expr) -> bool:
+    """Whether a position is contiguous along an axis."""
+    return abs(_strides(position, {id(axis): 0}).get(0, 0)) == 1
 
 
 def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
