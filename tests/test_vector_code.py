@@ -215,3 +215,27 @@ def test_results_of_kernels_stay_out_of_x87_registers(dtype, count):
     assert not re.search(r"\bf(st|ld)", lowered.as_text("asm"))
     for k, total in enumerate(jax.jit(sums)(x)):
         np.testing.assert_allclose(total, 2 * np.sum(x ** (k + 1)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
+def test_bits_of_numbers_choose_without_branches():
+    """The bits of a checksum are as good as random: a branch would be guessed wrong half the time."""
+
+    def checksum(data, rule):
+        def bit(carry, _):
+            crc, b = carry
+            odd = (crc & 1) ^ (b & 1)
+            return (jnp.where(odd != 0, (crc >> 1) ^ rule, crc >> 1), b >> 1), None
+
+        byte = lambda crc, b: (jax.lax.scan(bit, (crc, b), length=8)[0][0], None)
+        return jax.lax.scan(byte, 0xFFFF, data)[0]
+
+    data = np.random.default_rng(0).integers(0, 256, 1000).astype("uint8")
+    crc = 0xFFFF
+    for b in data.tolist():
+        for k in range(8):
+            crc = crc >> 1 ^ (0x8408 if (crc ^ b >> k) & 1 else 0)
+    compiled = jax.jit(checksum)
+    assert int(compiled(data, 0x8408)) == crc
+    asm = compiled.lower(data, 0x8408).as_text("asm")
+    assert len(re.findall(r"\tj[a-z]+\t", asm)) < 8

@@ -275,7 +275,15 @@ def _select(code: "Function", e: Expr) -> Operand:
         pairs = zip(*values, strict=True)
         return tuple(code.op(f"select i1 {pred}, {t} {a}, {t} {b}") for a, b in pairs)
     t = REGISTER[e.dtype]
-    return code.op(f"select i1 {pred}, {t} {values[0]}, {t} {values[1]}")
+    chance = ", !unpredictable !{}" if _tests_bits(e.args[0]) else ""
+    return code.op(f"select i1 {pred}, {t} {values[0]}, {t} {values[1]}{chance}")
+
+
+def _tests_bits(pred: Expr) -> bool:
+    """Whether bits of a number decide, as in a checksum: a branch would be guessed wrong half the time."""
+    while pred.dtype == "bool" and pred.op in ("not", "eq", "ne"):
+        pred = pred.args[0]
+    return pred.op in ("and", "xor") and KIND[pred.dtype] in "iu"
 
 
 def _real(code: "Function", e: Expr) -> Operand:
