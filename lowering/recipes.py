@@ -42,8 +42,13 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             products.products(builder, r, outs[0])
         case recipe.Library() if table.known(r):
             total = table.total(r, outs)
-            if total is None or not lanewise.fold(builder, eqn, total, inputs, outs):
+            if total is None:
                 table.library(builder, r, outs)
+            elif not lanewise.fold(builder, eqn, total, inputs, outs):
+                if table.computes_matrix(r):
+                    points.fold(builder, eqn, total, inputs, outs)
+                else:
+                    table.library(builder, r, outs)
         case recipe.Host() | recipe.Library():
             _host(builder, eqn, inputs, outs)
         case recipe.Call():

@@ -182,3 +182,47 @@ def test_few_columns_are_summed_up_in_registers():
     before, _, after = inner.partition("yield")
     assert "out0[" in after
     assert "out0[" not in before
+
+
+# --- with a matrix that is computed for the product ----------------------------------------------
+
+COMPUTED = {
+    "rows": lambda np, a, b, x, y: (2 * a + b) @ x,
+    "columns": lambda np, a, b, x, y: y @ (2 * a + b),
+    "transposed": lambda np, a, b, x, y: (a.T * 2 - b.T) @ y,
+    "function": lambda np, a, b, x, y: np.exp(-((y[:, None] - x) ** 2)) @ x,
+    "vector, too": lambda np, a, b, x, y: (a - b) @ (np.exp(x) - 1),
+    "triangle": lambda np, a, b, x, y: np.tril(a) @ x + y,
+    "batch": lambda np, a, b, x, y: np.einsum(
+        "bij,bj->bi", np.ones((3, 1, 1)) * (a + b), np.stack([x] * 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("shape", [(40, 60), (300, 170)])
+def test_a_matrix_that_is_computed_for_one_product_needs_no_memory(name, shape):
+    rng = np.random.default_rng(0)
+    (a, b), x, y = (
+        rng.normal(size=(2, *shape)),
+        rng.normal(size=shape[1]),
+        rng.normal(size=shape[0]),
+    )
+    f = fnx.jit(lambda *args: COMPUTED[name](jnp, *args))
+    np.testing.assert_allclose(
+        f(a, b, x, y), COMPUTED[name](np, a, b, x, y), rtol=1e-11, atol=1e-11
+    )
+    workspace = re.search(r"workspace (\d+)", fnx.compile_report(f, a, b, x, y))
+    assert int(workspace[1]) < a.nbytes / 4
+
+
+def test_a_matrix_that_others_read_is_stored_for_products():
+    def f(a, b, x):
+        c = a * b + 1
+        return c @ x, jnp.sum(c * c), x @ c
+
+    a, b = np.random.default_rng(0).normal(size=(2, 50, 50))
+    x = b[0]
+    c = a * b + 1
+    for found, expected in zip(fnx.jit(f)(a, b, x), (c @ x, np.sum(c * c), x @ c), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)

@@ -234,6 +234,21 @@ def as_sum(r: recipe.Library) -> recipe.Fold | None:
     return recipe.Fold(shape, axes, (const(0, dtype),), term, add, reassociate=True)
 
 
+def computes_matrix(r: recipe.Library) -> bool:
+    """Whether a vector is multiplied with a matrix that is computed for this product alone: a sum over
+    elements that are computed where they are read needs no memory for the matrix.
+    """
+    dims, dtype = r.params
+    lhs, rhs = r.operands
+    p = Product(lhs, rhs, dims, dtype)
+    if 1 not in (p.m, p.n) or p.k <= UNROLLED or p.m * p.n == 1:
+        return False
+    matrix = rhs if p.m == 1 else lhs
+    state = matrix.state
+    alone = len(matrix.consumers) == 1 and matrix.target is None
+    return isinstance(state, Pull) and state.cost > 0 and alone
+
+
 def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
     element = _element(p, out.dtype)
     make = lambda: [element(*ix) for ix in static_indices(out.shape)]

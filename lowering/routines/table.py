@@ -58,6 +58,11 @@ def total(r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
     return gemm.as_sum(r) if same else None
 
 
+def computes_matrix(r: recipe.Library) -> bool:
+    """Whether the reduction of `total` saves storing what it reduces."""
+    return gemm.computes_matrix(r)
+
+
 def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     """Emit the statements of a library recipe."""
     (_ANY_DTYPE.get(r.name) or _LAPACK[r.name])(builder, r, outs)
