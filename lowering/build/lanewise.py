@@ -115,14 +115,16 @@ def _is_of_large(eqn: Eqn) -> bool:
 def _is_plain(eqn: Eqn) -> bool:
     """Whether an equation may be computed lane by lane.
 
-    Products with a matrix that all lanes share, whose rows fill vectors, are those of matrices.
+    Products with a matrix that all lanes share, whose rows fill vectors, are those of matrices, unless
+    they have few terms.
     """
     if eqn.prim.effects or any(True for _ in subjaxprs(eqn.prim)):
         return False
     if eqn.prim.name != "dot_general" or all(lanes(a.aval.shape) for a in eqn.inputs):
         return True
-    row = _problem(eqn.outs[0].aval.shape)
-    return len(row) != 1 or row[0] < fuse.VECTOR_ROW
+    row, (axes, _) = _problem(eqn.outs[0].aval.shape), eqn.prim.dimension_numbers[0]  # type: ignore[attr-defined]
+    terms = prod(eqn.inputs[0].aval.shape[k] for k in axes)
+    return len(row) != 1 or row[0] < fuse.VECTOR_ROW or terms <= fuse.CHAIN
 
 
 # --- their elements ----------------------------------------------------------------------------
