@@ -73,7 +73,7 @@ class Jitted:
         if last and current.get() is evaluate and not overridden.get():
             for program in last:
                 try:
-                    leaves = program.take((args, kwargs))
+                    leaves = program.take(args, kwargs)
                 except KeyError:
                     continue
                 if leaves is not None:

@@ -84,8 +84,18 @@ class _Code:
             return False
         return all(self.take(c, p) for c, p in zip(node.children, parts, strict=True))
 
+    def arguments(self, node: Node, name: str) -> bool:
+        """Lines that take the arguments of a call apart, a tuple or dict as is known."""
+        parts = [self.fresh() for _ in node.children]
+        self.unless(f"len({name}) != {len(parts)}" if parts else name)
+        self._unpack(node, name, parts)
+        return all(self.take(c, p) for c, p in zip(node.children, parts, strict=True))
+
     def _take_builtin(self, node: Node, name: str, parts: list[str]) -> None:
         self.unless(f"type({name}) is not {node.kind.__name__} or len({name}) != {len(parts)}")
+        self._unpack(node, name, parts)
+
+    def _unpack(self, node: Node, name: str, parts: list[str]) -> None:
         if parts and node.kind is dict:
             get = self.known(itemgetter(*node.data))
             self.lines.append(f"{', '.join(parts)} = {get}({name})")  # KeyError: another dict
@@ -159,12 +169,25 @@ def _nodes(tree: Structure) -> Node | None:
     return tree.walk(range(tree.num_leaves), Node, lambda leaf: None)
 
 
-def flattener(tree: Structure, classes: Classes) -> Callable[[Any], Sequence | None] | None:
-    """A function from a pytree to its leaves; None (or KeyError) where the structure is another."""
-    code = _Code(classes)
-    if tree.num_nodes > _LIMIT or not code.take(_nodes(tree), "x0"):
+def flattener(
+    tree: Structure, classes: Classes
+) -> Callable[[Sequence, dict], Sequence | None] | None:
+    """A function from a call's arguments to their leaves; None (or KeyError) where those are others.
+
+    `tree` is the structure of the pair of positional arguments and those by name.
+    """
+    pair = _nodes(tree) if tree.num_nodes <= _LIMIT else None
+    if pair is None:
         return None
-    return code.function("x0", f"({''.join(f'{x}, ' for x in code.leaves)})")
+    code, (args, kwargs) = _Code(classes), pair.children
+    assert args is not None
+    assert kwargs is not None
+    if not kwargs.children and all(c is None for c in args.children):
+        code.unless(f"kwargs or len(args) != {len(args.children)}")
+        return code.function("args, kwargs", "args")
+    if not (code.arguments(args, "args") and code.arguments(kwargs, "kwargs")):
+        return None
+    return code.function("args, kwargs", f"({''.join(f'{x}, ' for x in code.leaves)})")
 
 
 def builder(tree: Structure, classes: Classes) -> Callable[[Sequence], Any] | None:
