@@ -76,6 +76,17 @@ def test_edges_of_tiles_and_blocks(dtype, bits):
 def test_threads_make_the_same_bits(f):
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(2, 500, 500))
+    same_bits(f, a, b)
+
+
+@pytest.mark.parametrize("m", [3, 20, 32])
+@pytest.mark.parametrize("n", [500, 1001])
+def test_threads_share_columns_of_few_rows(m, n):
+    rng = np.random.default_rng(1)
+    same_bits(lambda a, b: a @ b, rng.normal(size=(m, 700)), rng.normal(size=(700, n)))
+
+
+def same_bits(f, a, b):
     before = threads.get_num_threads()
     try:
         found = []

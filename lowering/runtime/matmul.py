@@ -5,49 +5,37 @@ and columns are that many elements apart, one of the two being 1; rows of C are 
 `work_elements(n, k)` elements, unless `reads_in_place`. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
 A tile of C, eight or four rows of three vectors, is kept in registers while columns of A and
-rows of B are multiplied, for up to `DEPTH` indices between them. Large B are packed for that, block by
-block, so that what a tile reads is contiguous, and so are A whose columns are. Small ones are read
-where they are, and so are those that few rows are multiplied with. The last vector of a row ends with
-it: it has columns in common with the one before, of the same tile, rather than lanes that do not exist.
-Threads share the rows of tiles; no thread is woken for little work.
+rows of B are multiplied, for up to `DEPTH` indices between them (matmul_tiles.py). Large B are packed for
+that, block by block, so that what a tile reads is contiguous, and so are A whose columns are. Small ones
+are read where they are, and so are those that few rows are multiplied with, unless they are far larger.
+The last vector of a row ends with it: it has columns in common with the one before, of the same tile,
+rather than lanes that do not exist. Threads share the rows of tiles, or their columns if those are more
+and B is read where it is; no thread is woken for little work.
 
 Between the loops of two tiles there must be few instructions (some hundred), or the products of the
 first are done before those of the second arrive: hence one call for several tiles.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from fnx.lowering.target import processor
 
 from . import machine
 from .compiler import once
-from .irtext import Function, Value, Variable, i64
-from .irvectors import DTYPES, Vectors, has_masks
-from .matmul_pack import AHEAD, LINE, Packing
+from .irtext import Function, Value, i64
+from .irvectors import DTYPES, Vectors
+from .matmul_pack import AHEAD, LINE
+from .matmul_tiles import TILES, Tiles
 
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 27  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
-NEAR = (
-    1 << 15
-)  # bytes of B for each row of a tile, which read it at once, from which on it is packed
+NEAR = 1 << 15  # bytes of B for each row of a tile, which read it at once: more of them are packed
+FAR = 1 << 24  # bytes of B from which on it is best read once, in order
+# Rows of tiles, by the bits of a vector, for which a B is not worth packing. Narrow tiles read each line
+# twice, and where lines crowd in few sets of a cache, not from there.
+FEW = {512: 4, 256: 1}
 TILES_AT_ONCE = 8  # below each other, of one call
 PIECE = 1 << 18  # multiplications that are worth a task of their own
 GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
-
-
-class Tile(NamedTuple):
-    """Rows of a tile, vectors of such a row at most, and indices of one round of its loop."""
-
-    rows: int
-    wide: int
-    unroll: int
-
-
-# By the bits of a vector. The tile, a row of B and a number of A take most of 32 registers, or all 16.
-# With more rows, where they are would not fit into the others.
-TILES = {512: Tile(8, 3, 1), 256: Tile(4, 3, 2)}
 PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
 POINTERS = "a", "b", "c"
 
@@ -64,9 +52,10 @@ def work_elements(n: int, k: int, dtype: str) -> int:
 
 def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
     """Whether B is read where it is if its rows are contiguous; `gemm` asks the same."""
-    bits, size = processor.vector_bits(), DTYPES[dtype]
+    bits, everything = processor.vector_bits(), n * k * DTYPES[dtype]
     rows = TILES[bits].rows
-    return 8 * n * size >= bits and (m <= rows or n * k * size < NEAR * rows)
+    few = m <= rows or m <= FEW[bits] * rows and everything <= FAR
+    return 8 * n * DTYPES[dtype] >= bits and (few or everything < NEAR * rows)
 
 
 @once
@@ -89,21 +78,7 @@ def text(dtype: str) -> str:
     return str(_Routine(dtype).module)
 
 
-class Target(NamedTuple):
-    """Where a tile of C is: the bytes from row to row, and from a row's start to its last vector.
-
-    `lanes` is how many the last vector has, `times` how often the product is added to what C holds (1
-    or -1), or 0 if it overwrites that.
-    """
-
-    c: Value
-    leading: Value
-    end: Value
-    lanes: Value
-    times: Value
-
-
-class _Routine(Packing):
+class _Routine(Tiles):
     """Writes the functions of one dtype."""
 
     def __init__(self, dtype: str):
@@ -119,157 +94,13 @@ class _Routine(Packing):
         self.pack_transposed()
         self.pack_tasks()
         self.rows_task()
+        self.columns_task()
         self.gemm()
         for routine, times in (("gemm", 0), ("gemm_minus", -1)):
             public = name(dtype, routine)
             with Function(self.module, public, "void", *GEMM, public=True) as f:
                 f.call("gemm", "void", *f.args, i64(times))
                 f.ret()
-
-    # --- tiles of C
-
-    def kernel(self, width: int, height: int) -> None:
-        """Tiles below each other, each rows of `width` vectors of C.
-
-        Arguments: how many; k; a, bytes from tile to tile, from row to row, from column to column; rows
-        that a tile has; what to ask for, and bytes to what the next round asks for; b, bytes from
-        row to row, and from a row's start to its last vector; a Target's.
-        """
-        kinds = "i64 i64 ptr i64 i64 i64 i64 ptr i64 ptr i64 i64 ptr i64 i64 i64 i64".split()
-        with Function(self.module, self.kernel_name(width, height), "void", *kinds) as f:
-            count, k, a, apart, row, column, rows, later, *rest = f.args
-            each, line, to = rest[0], rest[1:4], Target(*rest[4:])
-            last = f.sub(rows, 1)
-            numbers = [
-                f.choose(f.compare("slt", i64(r), rows), i64(r), last) for r in range(height)
-            ]
-            offsets = [i64(0), *(f.mul(r, row) for r in numbers[1:])]
-            adds = f.compare("ne", to.times, 0)
-            start, target, asked = (f.variable("ptr", x) for x in (a, to.c, later))
-            with f.loop(count):
-                to = to._replace(c=target.get())
-                with f.when(adds):
-                    self.ask(f, to, rows, width)
-                rows_of_a = start.get(), offsets, column
-                sums = self.sums(f, k, rows_of_a, line, width, (asked.get(), each))
-                if width > 1 or has_masks():
-                    self.finish(f, sums, to, adds, rows)
-                else:
-                    with f.choice(f.compare("eq", to.lanes, self.lanes)) as (whole, some):
-                        with whole:
-                            self.finish(f, sums, to, adds, rows)
-                        with some:
-                            self.finish_some(f, sums, to, adds, rows)
-                for variable, step in (
-                    (start, apart),
-                    (asked, apart),
-                    (target, f.mul(to.leading, height)),
-                ):
-                    variable.set(f.at(variable.get(), step))
-            f.ret()
-
-    def kernel_name(self, width: int, height: int) -> str:
-        return f"kernel{height}x{width}"
-
-    def ask(self, f: Function, to: Target, rows: Value, width: int) -> None:
-        """Ask for the lines of a tile of C."""
-        with f.loop(rows) as r:
-            row = f.at(to.c, f.mul(to.leading, r))
-            last = f.at(row, to.end)
-            lines = [f.at(row, byte) for byte in range(0, (width - 1) * self.bytes, LINE)]
-            for line in (*lines, last, f.at(last, self.bytes - 1)):
-                self.prefetch(f, line, write=True)
-
-    def sums(
-        self,
-        f: Function,
-        k: Value,
-        rows: tuple[Value, list[Value], Value],
-        line: Sequence[Value],
-        width: int,
-        ahead: tuple[Value, Value],
-    ) -> list[list[Variable]]:
-        """The products of rows of A and columns of B; a line is asked for in each round.
-
-        Of the rows: A, how far from there each is, bytes from column to column.
-        """
-        a, offsets, column = rows
-        # Where there are few sums, each is two: an addition waits for the one before.
-        ways = 2 if width == 1 and self.unroll > 1 else 1
-        sums = [
-            [[f.variable(self.v, self.zero) for _ in range(width)] for _ in offsets]
-            for _ in range(ways)
-        ]
-        b, step, end = line
-        start, place, asked = (f.variable("ptr", x) for x in (a, b, ahead[0]))
-        rounds = f.binary("sdiv", k, self.unroll)
-        rest = f.sub(k, f.mul(rounds, self.unroll))
-        for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
-            with f.loop(count):
-                if steps > 1:
-                    self.prefetch(f, asked.get())
-                    asked.set(f.at(asked.get(), ahead[1]))
-                for way in range(steps):
-                    vectors = [self.load(f, x) for x in self.places(f, place.get(), width, end)]
-                    for row_sums, offset in zip(sums[way % ways], offsets, strict=True):
-                        x = self.splat(f, f.load(start.get(), offset, self.t))
-                        for s, y in zip(row_sums, vectors, strict=True):
-                            s.set(self.fma(f, x, y, s.get()))
-                    start.set(f.at(start.get(), column))
-                    place.set(f.at(place.get(), step))
-        for others in sums[1:]:
-            for [s], [other] in zip(sums[0], others, strict=True):
-                s.set(f.binary("fadd", s.get(), other.get()))
-        return sums[0]
-
-    def fma(self, f: Function, x: Value, y: Value, z: Value) -> Value:
-        return f.call(f"llvm.fma.{self.suffix}", self.v, x, y, z)
-
-    def finish(
-        self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
-    ) -> None:
-        """The first rows of a tile to where they belong."""
-        width = len(sums[0])
-        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
-        mask = self.mask_of(f, to.lanes) if width == 1 and has_masks() else None
-        with f.choice(adds) as (add, write):
-            for arm in (add, write):
-                with arm, f.once() as done:
-                    for r, row_sums in enumerate(sums):
-                        if r:
-                            with f.when(f.compare("sle", rows, r)):
-                                f.leave(done)
-                        places = self.places(f, f.at(to.c, f.mul(to.leading, r)), width, to.end)
-                        row = [s.get() for s in row_sums]
-                        if arm is add:  # vectors may overlap: all are read before one is written
-                            before = [self.load_of(f, place, mask) for place in places]
-                            row = [
-                                self.fma(f, x, factor, y) for x, y in zip(row, before, strict=True)
-                            ]
-                        for x, place in zip(row, places, strict=True):
-                            if mask:
-                                self.masked_store(f, x, place, mask)
-                            else:
-                                self.save(f, x, place)
-
-    def load_of(self, f: Function, place: Value, mask: Value | None) -> Value:
-        return self.masked_load(f, place, mask) if mask else self.load(f, place)
-
-    def finish_some(
-        self, f: Function, sums: list[list[Variable]], to: Target, adds: Value, rows: Value
-    ) -> None:
-        """A tile whose one vector lacks lanes: its rows from memory, one by one."""
-        mask = self.mask_of(f, to.lanes)
-        factor = self.splat(f, f.convert("sitofp", to.times, self.t))
-        copy = f.slot(self.v, len(sums))
-        for r, [s] in enumerate(sums):
-            self.save(f, s.get(), f.at(copy, r * self.bytes))
-        with f.loop(rows) as r:
-            place = f.at(to.c, f.mul(to.leading, r))
-            x = f.variable(self.v, self.load(f, f.index(copy, r, self.bytes)))
-            with f.when(adds):
-                x.set(self.fma(f, x.get(), factor, self.masked_load(f, place, mask)))
-            self.masked_store(f, x.get(), place, mask)
 
     # --- a block
 
@@ -317,6 +148,26 @@ class _Routine(Packing):
                     a.set(copies)
                 c = f.at(p["c"], f.mul(f.mul(first, self.rows), p["leading"]))
                 self.tiles(f, p | {"a": a.get(), "c": c, "later": later}, rows, packed)
+            f.ret()
+
+    def columns_task(self) -> None:
+        """The columns of tiles from lo to hi on a block of B that is read where it is."""
+        with Function(self.module, "columns_task", "void", "ptr", "i64", "i64") as f:
+            context, low, high = f.args
+            own = f.slot("i64", len(PARTS))
+            p = {part: f.load(context, 8 * n) for n, part in enumerate(PARTS)}
+            before = f.sub(low, p["fewer"])
+            before = f.choose(f.compare("sgt", before, 0), before, i64(0))
+            fewer = f.sub(p["fewer"], f.sub(low, before))
+            before = f.mul(f.add(f.mul(low, p["base"]), before), self.bytes)
+            is_last = f.compare("eq", high, p["slivers"])
+            p |= {part: f.add(p[part], before) for part in ("b", "c")}
+            p |= {"slivers": f.sub(high, low), "fewer": fewer}
+            p["shift"] = f.choose(is_last, p["shift"], i64(0))
+            for n, part in enumerate(PARTS):
+                f.store(p[part], own, 8 * n)
+            rounds = f.binary("sdiv", f.add(p["m"], self.rows - 1), self.rows)
+            f.call("rows_task", "void", own, i64(0), rounds)
             f.ret()
 
     def copy_rows(
@@ -393,7 +244,10 @@ class _Routine(Packing):
             given["packed"] = f.convert("zext", f.negate(reads), "i64")
             given["lanes"] = f.choose(few, n, i64(self.lanes))
             slivers = f.binary("sdiv", f.add(total, self.wide - 1), self.wide)
-            count, base, fewer = self.shares(f, slivers, VECTORS // self.wide)
+            parts = self.shares(f, slivers, VECTORS // self.wide)
+            # What is not packed is one block.
+            whole = i64(1), slivers, i64(1)
+            count, base, fewer = (f.choose(reads, *x) for x in zip(whole, parts, strict=True))
             with f.loop(f.binary("sdiv", f.add(k, DEPTH - 1), DEPTH)) as block:
                 low, first = f.mul(block, DEPTH), f.variable("i64", 0)
                 depth = f.sub(k, low)
@@ -424,8 +278,10 @@ class _Routine(Packing):
 
     def reads_in_place(self, f: Function, m: Value, n: Value, k: Value, column: Value) -> Value:
         """Whether B is read where it is."""
-        small = f.compare("slt", f.mul(f.mul(n, k), self.size), NEAR * self.rows)
-        pays = f.either(f.compare("sle", m, self.rows), small)
+        everything, few = self.scaled(f, f.mul(n, k)), FEW[8 * self.bytes] * self.rows
+        few = f.both(f.compare("sle", m, few), f.compare("sle", everything, FAR))
+        small = f.compare("slt", everything, NEAR * self.rows)
+        pays = f.either(f.either(f.compare("sle", m, self.rows), few), small)
         return f.both(f.compare("eq", column, 1), f.compare("sge", n, self.lanes), pays)
 
     def block(self, f: Function, given: dict[str, Value], vectors: Value) -> None:
@@ -435,13 +291,18 @@ class _Routine(Packing):
             f.store(given[part], context, 8 * number)
         rounds = f.binary("sdiv", f.add(given["m"], self.rows - 1), self.rows)
         each = f.mul(f.mul(given["k"], vectors), self.rows * self.lanes)
-        task = f.routine("rows_task")
+        across = f.both(
+            f.compare("eq", given["packed"], 0), f.compare("slt", rounds, given["slivers"])
+        )
+        task = f.choose(across, f.routine("columns_task"), f.routine("rows_task"))
         with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
             with little:
                 f.call("rows_task", "void", context, i64(0), rounds)
             with much:
-                grain = f.add(f.binary("sdiv", i64(PIECE), each), 1)
-                f.call("fnx_parallel_for", "void", task, context, rounds, grain)
+                column = f.mul(f.mul(given["k"], given["m"]), self.wide * self.lanes)
+                grain = f.binary("sdiv", i64(PIECE), f.choose(across, column, each))
+                count = f.choose(across, given["slivers"], rounds)
+                f.call("fnx_parallel_for", "void", task, context, count, f.add(grain, 1))
 
     def shares(self, f: Function, total: Value, most: int) -> tuple[Value, Value, Value]:
         """Even shares: how many, what the first have, how many those are; others have one more."""
