@@ -13,12 +13,8 @@ from fnx.core import dtypes
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.source import name_of as name_of
 from fnx.interpreters.jvp import JVPTracer
-
-
-def name_of(fun: Callable) -> str:
-    name = getattr(fun, "__name__", None)
-    return name if name and isinstance(name, str) else type(fun).__name__
 
 
 def wraps(fun: Callable) -> Callable[[Callable], Callable]:

@@ -3,6 +3,8 @@
 In the expressions `m` is the module, `a` makes an array of a NumPy one.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -333,6 +335,22 @@ def test_vectorize():
         jnp.vectorize(jnp.dot, signature="(n),(n)->()")(np.ones(2), np.ones(3))
     with pytest.raises(ValueError, match="signature"):
         jnp.vectorize(jnp.dot, signature="n->n")
+
+
+def test_functions_without_a_name():
+    """functools.partial and callable objects have no __name__."""
+
+    class Weighted:
+        def __call__(self, x, y):
+            return x + 2 * y
+
+    for fn in (Weighted(), functools.partial(lambda a, x, y: x + a * y, 2)):
+        x, y = DATA["A"], DATA["A"][0]
+        check(jnp.vectorize(fn)(x, y), x + 2 * y)
+        check(jnp.frompyfunc(fn, 2, 1)(x, y), x + 2 * y)
+        check(jnp.frompyfunc(fn, 2, 1, identity=0).reduce(x[:, 0]), 2 * x[:, 0].sum())
+        with pytest.raises(ShapeError, match="sizes"):
+            jnp.vectorize(fn, signature="(n),(n)->(n)")(np.ones(2), np.ones(3))
 
 
 @pytest.mark.parametrize(

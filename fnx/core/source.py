@@ -1,7 +1,8 @@
-"""The user's own line: which frame outside fnx made a value, found cheaply and shown in errors."""
+"""The user's own names and lines: which frame outside fnx made a value, found cheaply, for errors."""
 
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -29,6 +30,12 @@ def exclude(path: str) -> None:
     """Take files under a path for a library's, whose callers are the users."""
     _excluded.append(os.path.abspath(path))
     _known.clear()
+
+
+def name_of(fun: Callable) -> str:
+    """What messages call a user's function; partial ones, and many objects, have no __name__."""
+    name = getattr(fun, "__name__", None)
+    return name if name and isinstance(name, str) else type(fun).__name__
 
 
 class Source:

@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.core.records import dataclass
+from fnx.core.source import name_of
 from fnx.numpy import arithmetic, elementary, functional, logic, reduce, ufuncs
 from fnx.numpy.at import At
 from fnx.numpy.choice import take
@@ -85,13 +86,13 @@ def _fold(fn: Callable, x: Array, start: Any, mask: Array | None, keep: bool) ->
     if start is None:
         if not n or mask is not None:
             raise InvalidValue(
-                f"{fn.__name__}.reduce of shape {x.shape} has nothing to start with; pass initial="
+                f"{name_of(fn)}.reduce of shape {x.shape} has nothing to start with; pass initial="
             )
         start, x, n = x[0], x[1:], n - 1
     rest = x.shape[1:]
     if isinstance(start, int):  # -1 is all bits, of bools too
         start = array(np.asarray(start).astype(x.dtype))
-    start = broadcast_to(to_array(start, fn.__name__), rest)
+    start = broadcast_to(to_array(start, name_of(fn)), rest)
     made = fn(start, _full(rest, 0, x.dtype)).dtype
     step = lambda total, row: convert(fn(total, row), made)
     if mask is not None:
@@ -122,7 +123,7 @@ class _Methods:
 
     @property
     def name(self) -> str:
-        return self.fn.__name__
+        return name_of(self.fn)
 
     def _operand(self, method: str, a: Any, dtype: Any, out: Any) -> Array:
         no_out(f"{self.name}.{method}", out)

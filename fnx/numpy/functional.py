@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.source import name_of
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import asarray
 from fnx.numpy.shapes import broadcast_shapes, broadcast_to
@@ -126,9 +127,9 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
         for name, n in zip(term, x.shape[x.ndim - len(term) :]):
             if sizes.setdefault(name, n) != n:
                 raise ShapeError(
-                    f"axis {name!r} has sizes {sizes[name]} and {n} in {pyfunc.__name__}"
+                    f"axis {name!r} has sizes {sizes[name]} and {n} in {name_of(pyfunc)}"
                 )
-    check_ranks(pyfunc.__name__, leads)
+    check_ranks(name_of(pyfunc), leads)
     lead = broadcast_shapes(*leads) if leads else ()
     padded = [x.reshape((1,) * (len(lead) - len(s)) + x.shape) for x, s in zip(xs, leads)]
     fn = _checked(core, parsed, sizes) if parsed else core
