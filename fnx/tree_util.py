@@ -377,3 +377,27 @@ def describe_difference(expected: Any, found: Any) -> str:
     parts = [f"{word} {', '.join(repr(p) for p in ps[:3])}" for word, ps in
              (("lacks the leaf", missing), ("has the leaf", extra)) if ps]  # fmt: skip
     return "; it " + " and ".join(parts) if parts else ""
+
+
+class _Registry:
+    """JAX's object for the classes that are nodes; there is one registry alone."""
+
+    register_node = staticmethod(register_pytree_node)
+    register_dataclass_node = staticmethod(register_dataclass)
+    is_node = staticmethod(is_tree_node)
+    flatten = staticmethod(tree_flatten)
+    flatten_with_path = staticmethod(tree_flatten_with_path)
+
+    def flatten_one_level(self, tree: Any) -> tuple[list, Any] | None:
+        """The children of a node, and what else it is made of; None for a leaf.
+
+        >>> fnx.tree_util.default_registry.flatten_one_level((5, [6]))
+        ([5, [6]], None)
+        """
+        return flatten_one_level(tree) if is_tree_node(type(tree)) else None
+
+    def flatten_one_level_with_keys(self, tree: Any) -> tuple[list, Any] | None:
+        return flatten_one_level_with_keys(tree) if is_tree_node(type(tree)) else None
+
+
+default_registry = _Registry()

@@ -245,6 +245,22 @@ def test_one_level():
     assert nodes == [True] * 4 + [False] * 2
 
 
+def test_the_registry_as_an_object():
+    registry = tree_util.default_registry
+    assert registry.flatten_one_level([1, (2,)]) == ([1, (2,)], None)
+    assert registry.flatten_one_level(None) == ([], None)
+    assert registry.flatten_one_level(3.0) is registry.flatten_one_level_with_keys(3.0) is None
+
+    class Pair:
+        def __init__(self, *parts):
+            self.parts = parts
+
+    registry.register_node(Pair, lambda p: (p.parts, "pair"), lambda _, parts: Pair(*parts))
+    assert registry.flatten_one_level(Pair(1, [2])) == ([1, [2]], "pair")
+    assert registry.is_node(Pair)
+    assert registry.flatten(Pair(1, [2]))[0] == [1, 2]
+
+
 def test_prefixes():
     assert tree_util.broadcast_prefix([1, 2], [(0, 0), 0]) == [1, 1, 2]
     assert tree.broadcast([1, 2], [(0, 0), 0]) == [(1, 1), 2]
