@@ -1,5 +1,6 @@
 """Callbacks of compiled programs: what they may do, their errors, their order; printing."""
 
+import itertools
 import traceback
 
 import numpy as np
@@ -127,3 +128,42 @@ def test_debug_print(capsys):
     f(jnp.array([1.0, 2.0]))
     fnx.vmap(f)(jnp.ones((2, 2)))
     assert capsys.readouterr().out == "x = [1. 2.], 2.00\n" + "x = [1. 1.], 2.00\n" * 2
+
+
+_HANDED = (  # what a callback is handed, of an array
+    lambda x: x,
+    lambda x: 2 * x,
+    lambda x: (2 * x).T,
+    lambda x: x.sum(),
+    lambda x: x.sum(0, keepdims=True),
+)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (40,), (40, 2), (2, 40), (20, 3, 3)])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_callbacks_without_results_read_values_of_all_kinds(shape, mapped):
+    """Such an equation has no results; it must still have what it reads, stored, pulled or summed."""
+    x = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    seen = []
+
+    def observed(x, makers):
+        fnx.debug.callback(
+            lambda *xs: seen.append([np.array(x) for x in xs]), *(f(x) for f in makers)
+        )
+        return (3 * x).sum()
+
+    for makers in itertools.chain.from_iterable(
+        itertools.combinations(_HANDED, n) for n in (1, 3, 5)
+    ):
+        seen.clear()
+        f = lambda x, makers=makers: observed(x, makers)
+        if mapped:
+            total = fnx.jit(lambda x, f=f: fnx.vmap(f)(jnp.stack([x, 2 * x, x])).sum())(x)
+        else:
+            total = fnx.jit(f)(x)
+        expected = [x, 2 * x, x] if mapped else [x]
+        assert float(total) == sum((3 * y).sum() for y in expected)
+        assert len(seen) == len(expected)
+        for y, found in zip(expected, seen, strict=True):
+            for maker, value in zip(makers, found, strict=True):
+                np.testing.assert_array_equal(value, maker(y))

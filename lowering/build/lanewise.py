@@ -61,6 +61,8 @@ def equations(jaxpr: Jaxpr) -> set[int]:
 
     mixing, found, apart = [], {}, []
     for k, eqn in enumerate(jaxpr.eqns):
+        if not eqn.outs:  # a callback reads what there is
+            continue
         apart += [v for a in eqn.inputs if _is_of_grids(eqn, a) for v in (a, *eqn.outs)]
         over = {lanes(v.aval.shape) for v in eqn.outs}
         if len(over) != 1 or () in over or not _is_plain(eqn):

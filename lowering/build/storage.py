@@ -276,7 +276,7 @@ class Storage(Statements):
             outs = self._outs_of(k)
             if k == self.scope.position:
                 # The equation at work may be the reader that asked for this flush.
-                return all(id(h) in inside for h in outs)
+                return bool(outs) and all(id(h) in inside for h in outs)  # a callback has none
             return all(id(h) in inside or isinstance(h.state, Pull) and absorbed(h) for h in outs)
 
         return absorbed
