@@ -111,6 +111,30 @@ def test_agrees_with_scipy(text):
     check(ours, theirs)
 
 
+def test_tables_of_legendre_functions():
+    special = fnx.scipy.special
+    z, n = np.array([0.3, -0.9, 0.0, 0.99]), np.arange(7)
+    values, slopes = scipy.special.assoc_legendre_p_all(6, 6, z, diff_n=1)[:, :, :7]
+    found = special.lpmn_values(6, 6, z, False)
+    check(found, np.swapaxes(values, 0, 1))
+    check(fnx.jit(special.lpmn, static_argnums=(0, 1))(6, 6, z), (found, np.swapaxes(slopes, 0, 1)))
+    sphere = scipy.special.sph_harm_y(n, n[:, None], np.arccos(z)[:, None, None], 0.0).real
+    check(special.lpmn_values(6, 6, z, True), np.moveaxis(sphere, 0, -1))
+    at_poles = special.lpmn(3, 3, jnp.array([1.0, -1.0]))[1]
+    check(at_poles[:, 3], np.array([[6, 6], [np.inf, -np.inf], [-30, -30], [0, 0]]))
+    assert not np.any(at_poles[2, 1])
+    assert special.lpmn_values(0, 0, np.ones(2, "float32"), True).dtype == np.float32
+    for error, order, points in (
+        (TypeError, 2, jnp.ones(2, int)),
+        (ValueError, 2, jnp.ones((2, 2))),
+        (ValueError, -1, jnp.ones(2)),
+    ):
+        with pytest.raises(error):
+            special.lpmn_values(order, order, points, False)
+    with pytest.raises(NotImplementedError):
+        special.lpmn(2, 3, z)
+
+
 def test_spherical_harmonics():
     n = rng.integers(0, 9, 40)
     m = rng.integers(-n, n + 1)

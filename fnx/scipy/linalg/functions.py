@@ -76,7 +76,7 @@ def _expm(a: Array, triangular: bool, limit: int) -> Array:
         return a
     order, top = _ORDERS[dtypes.real_of(a.dtype)]
     norm = ops.stop_gradient(reduce.max(reduce.sum(u.abs(a), axis=0)))
-    count = u.maximum(0.0, u.ceil(u.log2(norm / top)))
+    count = u.ceil(u.log2(u.maximum(norm / top, 1.0)))
     scaled = a * convert(u.exp2(-u.minimum(count, float(limit))), a.dtype)
     odd, even = _pade(scaled, order)
     solve = solve_triangular if triangular else np_linalg.solve

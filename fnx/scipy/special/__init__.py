@@ -5,4 +5,5 @@ from fnx.scipy.special.elementary import *
 from fnx.scipy.special.gammas import *
 from fnx.scipy.special.harmonics import *
 from fnx.scipy.special.integrals import *
+from fnx.scipy.special.legendre import *
 from fnx.scipy.special.normal import *
