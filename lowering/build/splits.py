@@ -105,7 +105,7 @@ def _part(
     index = scalar.counter("i", loop.extent.attr)
     done = {id(loop.index): scalar.add(start, index)}
     done |= {id(a): b for a, b in zip(loop.carries, carries)}
-    new = _Rebuilt(done, known)
+    new = Rebuilt(done, known)
     body: list[Stmt] = []
     once: list[Stmt] = []
     vector = True
@@ -153,7 +153,7 @@ def _adds_zero(s: Store) -> bool:
     return e.args[0].args[0] is s.index and zero.op in ("const", "literal") and not zero.attr
 
 
-class _Rebuilt:
+class Rebuilt:
     """Expressions anew, simplified by what is known of some nodes."""
 
     def __init__(self, done: dict[int, Expr], known: dict[int, Expr]):

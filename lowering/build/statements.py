@@ -6,7 +6,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Nest, Stmt, Store
 
-from . import splits
+from . import masks, splits
 from .values import Stored
 
 
@@ -42,7 +42,7 @@ class Statements:
         plain: list[Stmt] | None = None,
     ) -> None:
         if self.depth:
-            body = splits.cut(body)
+            body = splits.cut(masks.shorten(body))
         name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
         self.kernels += 1
         nest = Nest(f"k{self.kernels}_{name}", body, results, note)
