@@ -16,6 +16,7 @@ from fnx.lowering.routines import search, table
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
     if builder.scope.position in builder.scope.lanewise:
+        lanewise.settle(builder, inputs)
         is_routine = isinstance(r, recipe.Library)
         made = table.functions(r, outs) if is_routine else lanewise.functions(builder, r, outs)
         if made is not None:

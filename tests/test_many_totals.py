@@ -43,6 +43,38 @@ def test_several_sums_in_one_pass(n):
     agrees(curvature, normal(9, 3), normal(n, 3, seed=1), normal(9, 3, seed=2))
 
 
+def likelihood(means, factor, points):
+    """Of points under a mixture, whose gradient by the factors is sums of outer products."""
+    white = jnp.einsum("kij,nkj->nki", jnp.tril(factor), points[:, None, :] - means)
+    return -jnp.sum(jax.nn.logsumexp(-0.5 * jnp.sum(white**2, axis=-1), axis=1))
+
+
+def likelihood_slope(means, factor, points):
+    return jax.grad(likelihood, (0, 1))(means, factor, points)
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_outer_products_of_all_lanes(n):
+    args = normal(5, 6), normal(5, 6, 6, seed=1), normal(n, 6, seed=2)
+    agrees(likelihood_slope, *args, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int64"])
+@pytest.mark.parametrize("n", [17, 300])
+def test_products_with_many_results(dtype, n):
+    x = (2 * normal(n, 9)).astype(dtype)
+    agrees(lambda x: jnp.cumsum(x, axis=1).T @ (x * x + 1), x, rtol=1e-4)
+
+
+def test_outer_products_of_all_lanes_go_through_no_memory():
+    args = normal(5, 10), normal(5, 10, 10, seed=1), normal(5000, 10, seed=2)
+    count, workspace = kernels(likelihood_slope, *args)
+    assert count <= 6
+    assert workspace < args[2].nbytes
+    text = jax.jit(likelihood_slope).lower(*args).as_text("kernel")
+    assert "library" not in text
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128", "int64", "float16"])
 def test_other_dtypes(dtype):
     x = abs(8 * normal(300, 6)).astype(dtype)

@@ -137,8 +137,9 @@ class Group:
         self.nodes.update(nodes([expr], self.nodes))
 
     def note(self, exprs: Iterable[Expr]) -> None:
-        """Count what a point computes, too."""
-        self.others.update(nodes(exprs, self.others))
+        """Count what a point computes, too; or a lane, which counts what it has in common once."""
+        counted = self.nodes or self.others
+        counted.update(nodes(exprs, counted))
 
     def totals(self) -> bool:
         """Whether all that is reduced is reduced to single numbers, part by part if need be."""

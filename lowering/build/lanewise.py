@@ -281,6 +281,13 @@ def _updated(r: recipe.Update, shape: Shape) -> Fn:
 # --- their groups ------------------------------------------------------------------------------
 
 
+def settle(builder: "Storage", inputs: list[Handle]) -> None:
+    """Have what is the same for all lanes in memory: it is not to be computed again for each."""
+    for h in inputs:
+        if isinstance(h.state, Pull) and h.state.cost > 1 and not _split(h.shape)[0]:
+            builder.store(h)
+
+
 def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
     """An output becomes a member of its lanes' group; what is only moved is pulled."""
     out.lanewise = True
@@ -334,18 +341,32 @@ def fold(
     builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> bool:
     """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
-    shape = lanes(r.shape)
-    long = all(k in r.axes for k, n in enumerate(r.shape) if n > fuse.SMALL)
-    if not shape or not long or any(h.size > fuse.PROBLEM for h in outs):
+    shape, short = _split(r.shape)
+    if not shape or not 0 < prod(short) <= _most_totals(eqn, shape, inputs):
+        return False
+    if not all(k in r.axes for k, n in enumerate(r.shape) if n > fuse.SMALL):
         return False
     if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
         return False
-    if prod(n for n in r.shape if n <= fuse.SMALL) > fuse.PROBLEM:
-        return False
     axes = tuple(range(len(shape)))
-    total = recipe.Fold(shape, axes, r.init * outs[0].size, *_totals(r), r.reassociate)
+    total = recipe.Fold(tuple(shape), axes, r.init * outs[0].size, *_totals(r), r.reassociate)
     builder.join_folds(_Totals(total, outs, eqn.prim.name), axes)
     return True
+
+
+def _most_totals(eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
+    """How many terms each lane may have.
+
+    More than registers hold are worth it for products of several matrices, both computed here: these
+    would go through memory, of which a routine for each product reads parts of all lines.
+    """
+    if len(shape) > 1:
+        return fuse.SMALL
+    if eqn.prim.name != "dot_general" or not eqn.prim.dimension_numbers[1][0]:  # type: ignore[attr-defined]
+        return fuse.PROBLEM
+    here = all(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs)
+    size = sum(h.size * formats.itemsize(h.dtype) for h in inputs)
+    return fuse.LANE_TOTALS if here and size >= fuse.FAR_LANES else fuse.PROBLEM
 
 
 def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:

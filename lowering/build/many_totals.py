@@ -6,6 +6,7 @@ carries them all would bring each from memory and back in every round. Here what
 loops over the strip sum up a few results each, in registers.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from . import fuse, stages, sums, views
 if TYPE_CHECKING:
     from .storage import Storage
 
-STACK = 1 << 14  # bytes of a strip's arrays
+STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST = 128  # rounds of a strip, at most,
 SHORTEST = 32  # and at least
 
@@ -137,7 +138,7 @@ class Strips:
         stores = self.rounds.stores
         read = buffers_read([*self.rounds.yields, *(e for s in stores for e in (s.index, s.value))])
         again = read.isdisjoint(s.buffer for s in stores)
-        helps = any(self.stages) or bool(self.sums.factors)
+        helps = any(self.stages) or bool(self.sums.factors) or len(self.sums.carries) > fuse.PROBLEM
         return self.length >= SHORTEST and again and helps and bool(self.kinds)
 
     def loop(self, first: Expr, count: Expr, places: list[Place]) -> list[Stmt]:
@@ -275,7 +276,9 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
             if e in varies and users[e] > 1 and not _is_next(e.args[0], var):
                 apart.add(e)
         elif e.args:
-            cost[e] = 1 + sum(cost[a] for a in e.args)
+            cost[e] = fuse.weight(e.op) + sum(cost[a] for a in e.args)
+    # Few groups rather compute again: what is stored could not be computed in stages.
+    cheap = fuse.CHEAP if len(groups) > fuse.SMALL else math.inf
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     todo = [e for exprs in reversed(groups) for e in reversed(exprs)]
@@ -284,7 +287,8 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
         if e in seen or e not in varies:
             continue
         seen.add(e)
-        dear = users[e] > 1 and cost[e] > fuse.CHEAP_USES or e in apart
+        worth = cost[e] > fuse.CHEAP_USES or cost[e] * users[e] >= cheap
+        dear = users[e] > 1 and worth or e in apart
         if dear and blocks.can(e.dtype):
             found[e] = None
         elif e.op != "load":
