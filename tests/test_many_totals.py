@@ -7,6 +7,7 @@ from test_lanewise import agrees, kernels, normal
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
+from fnx.lowering.build import fuse
 
 
 @pytest.fixture(autouse=True)
@@ -53,17 +54,58 @@ def likelihood_slope(means, factor, points):
     return jax.grad(likelihood, (0, 1))(means, factor, points)
 
 
+@pytest.fixture
+def however_few(monkeypatch):
+    """Lanes need not be so many that what they multiply would not stay in cache."""
+    monkeypatch.setattr(fuse, "FAR_LANES", 0)
+
+
 @pytest.mark.parametrize("n", COUNTS)
-def test_outer_products_of_all_lanes(n):
-    args = normal(5, 6), normal(5, 6, 6, seed=1), normal(n, 6, seed=2)
+def test_outer_products_of_all_lanes(n, however_few):
+    args = normal(3, 6), normal(3, 6, 6, seed=1), normal(n, 6, seed=2)
     agrees(likelihood_slope, *args, rtol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex128", "int64"])
-@pytest.mark.parametrize("n", [17, 300])
-def test_products_with_many_results(dtype, n):
-    x = (2 * normal(n, 9)).astype(dtype)
-    agrees(lambda x: jnp.cumsum(x, axis=1).T @ (x * x + 1), x, rtol=1e-4)
+LAYOUTS = {
+    "lanes first": lambda x, m: jnp.einsum(
+        "nki,nkj->kij", x[:, None] - m, jnp.tanh(x[:, None] * m)
+    ),
+    "lanes last": lambda x, m: jnp.einsum("kin,kjn->ijk", x.T - m[:, :, None], x.T * m[:, :, None]),
+    "one factor": lambda x, m: jnp.einsum("nki,nkj->kji", x[:, None] - m, x[:, None] - m),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex128", "int64"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_products_of_several_matrices(layout, dtype, however_few):
+    x, m = (2 * normal(131, 7)).astype(dtype), (2 * normal(3, 7, seed=1)).astype(dtype)
+    rtol = {"float16": 5e-2, "float32": 1e-3}.get(dtype, 1e-9)
+    agrees(LAYOUTS[layout], x, m, rtol=rtol)
+
+
+def test_what_is_not_finite_stays_in_its_products(however_few):
+    x, m = normal(131, 7), normal(3, 7, seed=1)
+    x[130, 3] = np.nan
+    agrees(LAYOUTS["one factor"], x, m)
+
+
+def test_products_in_a_loop_that_overwrites_what_they_are_made_of(however_few):
+    def f(x, m):
+        def step(_, state):
+            x, total = state
+            return x[::-1] * 0.9, total + LAYOUTS["lanes first"](x, m)
+
+        return jax.lax.fori_loop(0, 3, step, (x, jnp.zeros((3, 7, 7))))
+
+    agrees(f, normal(131, 7), normal(3, 7, seed=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", [12, 13])
+def test_products_with_as_many_results_as_a_loop_takes_and_more(d, however_few):
+    x, m = normal(50, d), normal(4, d, seed=1)
+    agrees(LAYOUTS["one factor"], x, m, rtol=1e-10)
+    text = jax.jit(LAYOUTS["one factor"]).lower(x, m).as_text("kernel")
+    assert ("library" in text) == (4 * d * d > fuse.LANE_TOTALS)
 
 
 def test_outer_products_of_all_lanes_go_through_no_memory():
