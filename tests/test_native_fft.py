@@ -15,7 +15,7 @@ _rng = np.random.default_rng(0)
 
 # Those of passes (products of small primes that fill vectors), and those of PocketFFT.
 LENGTHS = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 30, 32, 48, 64, 72, 80, 88, 96, 100, 104, 112, 128]
-LENGTHS += [176, 208, 210, 256, 352, 509, 512, 1000, 1001, 1024, 1584, 2048, 4096]
+LENGTHS += [15, 45, 150, 225, 176, 208, 210, 256, 352, 509, 512, 1000, 1001, 1024, 1584, 2048, 4096]
 
 
 def _real(*shape):
@@ -63,6 +63,17 @@ def test_several_axes(shape):
     _close(half, np.fft.rfftn(r))
     _close(_compiled(lambda h: jnp.fft.irfftn(h, shape), half), r)
     _close(_compiled(lambda x: jnp.fft.fft(x, axis=0), x), np.fft.fft(x, axis=0))
+
+
+@pytest.mark.parametrize("n", [45, 60, 64, 97, 100])
+@pytest.mark.parametrize("kind", ["fft", "rfft"])
+def test_rows_do_not_mix(n, kind):
+    x = _real(20, n) * 10.0 ** _rng.integers(-9, 9, (20, 1))
+    x[3, 1] = np.nan
+    found = _compiled(getattr(jnp.fft, kind), x + 0j if kind == "fft" else x)
+    assert np.isnan(found[3]).all()
+    for k in set(range(20)) - {3}:
+        _close(found[k], getattr(np.fft, kind)(x[k]))
 
 
 @pytest.mark.parametrize("n", [5, 16, 32, 96, 100, 256, 1000])

@@ -21,7 +21,7 @@ import numpy as np
 from . import machine
 from .compiler import once
 from .fft_vectors import BYTES, Complex, Vectors
-from .irtext import Function, Module, Value
+from .irtext import Function, Module, Value, i64
 
 # Words of a record: m, s (of one transform, in numbers), width, the distance of rows in bytes, twiddles,
 # the factor (its bits) with which the last pass multiplies, and where it reads and writes: a place
@@ -196,14 +196,15 @@ class _Pass:
 
     # --- rows of any length, as many as lanes: turned into columns and back
 
-    def _turned_blocks(self, move: Callable[[Value, list[Value]], None], rows: Value) -> None:
-        """For vectors of positions in the rows, the last of which may overlap: position, places."""
+    def _turned_blocks(
+        self, move: Callable[[Value, list[Value]], None], rows: Value, n: Value, size: int
+    ) -> None:
+        """For vectors of n positions in the rows, the last of which may overlap: position, places."""
         f, v = self.f, self.v
-        n, stride = self.word(GROUPS), self.word(STRIDE)
-        last = f.sub(n, v.lanes)
+        stride, last = self.word(STRIDE), f.sub(n, v.lanes)
         with self.each(0, n, v.lanes) as k:
             at = f.choose(f.compare("slt", k, last), k, last)
-            move(at, self.many(f.at(rows, f.mul(at, self.number)), stride, v.lanes))
+            move(at, self.many(f.at(rows, f.mul(at, size)), stride, v.lanes))
 
     def _turn_over(self, xs: list[Complex]) -> list[Complex]:
         re, im = (self.v.transposed([x[part] for x in xs]) for part in (0, 1))
@@ -215,7 +216,7 @@ class _Pass:
             for lane, x in enumerate(self._turn_over([self._read(p) for p in places])):
                 self.v.store_pair(x, to, lane * self.vector)
 
-        self._turned_blocks(move, self.source)
+        self._turned_blocks(move, self.source, self.word(GROUPS), self.number)
 
     def _scatter(self) -> None:
         factor = self.v.splat(self.record, 8 * FACTOR)
@@ -227,7 +228,47 @@ class _Pass:
             for x, place in zip(self._turn_over(xs), places, strict=True):
                 self._write(x, place, factor)
 
-        self._turned_blocks(move, self.target)
+        self._turned_blocks(move, self.target, self.word(SIDES), self.number)
+
+    # --- real rows of odd length as complex ones; of even length, by complex ones of half of it
+
+    def _gather_real(self) -> None:
+        zero = self.v.number(0.0)
+
+        def move(at: Value, places: list[Value]) -> None:
+            to = self.f.at(self.target, self.f.mul(at, self.vector))
+            for k, x in enumerate(self.v.transposed([self.v.load(place) for place in places])):
+                self.v.store_pair((x, zero), to, k * self.vector)
+
+        self._turned_blocks(move, self.source, self.word(GROUPS), self.v.bytes)
+
+    def _scatter_untangled(self) -> None:
+        """As `_untangle`, but frequency by frequency, each of all rows."""
+        f, v, h = self.f, self.v, self.word(GROUPS)
+        half, zero, table = v.number(0.5), v.number(0.0), self.pointer(TWIDDLES)
+
+        def at_number(k: Value) -> Complex:
+            return v.load_pair(f.at(self.source, f.mul(k, self.vector)))
+
+        def move(at: Value, places: list[Value]) -> None:
+            xs = []
+            for lane in range(v.lanes):
+                k = f.add(at, lane)
+                back = f.sub(h, k)
+                first, last = f.compare("eq", k, 0), f.compare("eq", back, 0)
+                here = f.choose(last, i64(0), k)
+                z, mirror = at_number(here), at_number(f.choose(first, i64(0), back))
+                conj = mirror[0], v.negative(mirror[1])
+                even = v.scale(v.add(z, conj), half)
+                w = f.at(table, f.mul(k, self.number))
+                turn = v.splat(w), v.splat(w, v.bytes)
+                odd = v.mul(v.over_i(v.scale(v.sub(z, conj), half)), turn)
+                re, im = v.add(even, odd)
+                xs.append((re, f.choose(f.either(first, last), zero, im)))
+            for x, place in zip(self._turn_over(xs), places, strict=True):
+                v.store_mixed(x, place)
+
+        self._turned_blocks(move, self.target, self.word(SIDES), self.number)
 
     # --- real transforms of even length, by complex ones of half of it
 

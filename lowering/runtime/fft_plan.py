@@ -3,7 +3,8 @@
 A plan is known by a name, "fft/3x128x64/2/complex128": the kind, the shape in full length, the number
 of transformed axes, and the dtype of the input. Lengths that are products of small primes go by
 fnx's own passes where vectors can be filled: from one row, or from several rows or columns; others along
-the last axis by Bluestein's convolution with such passes. PocketFFT does the rest.
+the last axis by Bluestein's convolution with such passes. PocketFFT does the rest: ways back to real rows,
+and single real rows of small primes, for which it has half the work of a complex transform.
 """
 
 from dataclasses import replace
@@ -189,8 +190,10 @@ def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray
     stride = t.inner * size
     blocks, jump = (t.count if t.count >= 0 else 1) // s.width, s.width * stride
     if isinstance(s, stages.Stages) and s.batch:
-        stride = t.length * size
-        head[driver.TIMES], blocks, jump = 1, t.outer // s.width, s.width * stride
+        stride, blocks, jump = t.length * size, 1, 0
+        head[driver.TIMES] = t.outer // s.width
+        for k in (driver.SOURCE_JUMP, driver.TARGET_JUMP):
+            head[k] *= s.width
     elif t.inner > 1:
         jump = s.width * size
     passes = s.records(stride, keep)

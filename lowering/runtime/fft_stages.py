@@ -19,7 +19,8 @@ _BLOCK = 1 << 18  # bytes of columns that are transformed together, at most, if 
 class Stages:
     """The passes of a complex transform of `length`: of a row (width 1), or of columns side by side.
 
-    A batch is of as many rows as there are lanes, which are transposed on the way in and out.
+    A batch is of as many rows as there are lanes, which are transposed on the way in and out; real rows of
+    even length are complex ones of half of it.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Stages:
     radices: tuple[int, ...]
     columns: bool
     batch: bool = False
+    odd: bool = False  # real rows
 
     @property
     def part(self) -> int:
@@ -88,6 +90,16 @@ class Stages:
 
     def _batched(self, stride: int, factor: float, keep: list[np.ndarray]) -> list[np.ndarray]:
         n, s, here = self.length, 1, passes.ONE
+        out, after, before, behind, table = n, stride, "gather", "scatter", np.zeros(0)
+        if self.kind == "rfft":
+            out = n // 2 + 1 if self.odd else n + 1
+            after = out * 2 * BYTES[self.dtype]
+            if self.odd:
+                before = "gather_real"
+            else:
+                behind = "scatter_untangled"
+                w = passes.twiddles(2 * n, np.arange(out), np.array([1]))[:, 0]
+                table = np.stack([w.real, w.imag], -1)
 
         def one(kind: str, radix: int, numbers: tuple, w: np.ndarray, source: int, to: int) -> None:
             swap = self.inverse and kind != "middle"
@@ -95,14 +107,14 @@ class Stages:
             found.append(record(address, numbers, w, self.dtype, factor, source, to, keep))
 
         found: list[np.ndarray] = []
-        one("gather", 1, (n, 0, self.width, stride), np.zeros(0), passes.SOURCE, here)
+        one(before, 1, (n, 0, self.width, stride), np.zeros(0), passes.SOURCE, here)
         for r in self.radices:
             m = n // (s * r)
             w = passes.twiddles(m * r, np.arange(m), np.arange(1, r))
             to = passes.TWO if here == passes.ONE else passes.ONE
             one("middle", r, (m, s * self.width), np.stack([w.real, w.imag], -1), here, to)
             s, here = s * r, to
-        one("scatter", 1, (n, 0, self.width, stride), np.zeros(0), here, passes.TARGET)
+        one(behind, 1, (n, out, self.width, after), table, here, passes.TARGET)
         return found
 
     def _tangled(self, kind: str, source: int, target: int, keep: list[np.ndarray]) -> np.ndarray:
@@ -239,12 +251,14 @@ def rows(kind: str, length: int, dtype: str) -> Stages | None:
 @lru_cache(maxsize=4096)
 def batch(kind: str, length: int, dtype: str, count: int) -> Stages | None:
     """Passes for several rows together, or None where there are too few or other factors."""
-    radices = _factors(length)
-    if kind not in ("fft", "ifft") or not radices:
+    real, odd = kind == "rfft", length % 2 == 1
+    n = length // 2 if real and not odd else length
+    radices = _factors(n)
+    if kind == "irfft" or not radices:
         return None
     for lanes in _widths(dtype):
-        if lanes <= min(count, length):
-            return Stages(kind, length, dtype, lanes, lanes, tuple(radices), True, True)
+        if lanes <= min(count, length // 2 + 1 if real and odd else n):
+            return Stages(kind, n, dtype, lanes, lanes, tuple(radices), True, True, odd and real)
     return None
 
 
@@ -253,6 +267,8 @@ def chirp(kind: str, length: int, dtype: str) -> Chirp | None:
     """Bluestein's way, or None where PocketFFT is as fast."""
     smooth = _factors(length) is not None
     if kind == "irfft" or length < (_CHIRP_SMOOTH if smooth else _CHIRP):
+        return None
+    if kind == "rfft" and smooth:  # PocketFFT does half the work
         return None
     least = 2 * length - 1
     lengths = [odd << max(least // odd, 1).bit_length() for odd in (1, 3, 5, 9, 15)]
