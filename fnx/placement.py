@@ -11,6 +11,7 @@ from fnx import tree_util
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
 from fnx.ops.convert import convert
 
@@ -28,7 +29,7 @@ def devices(backend: str | None = None) -> list[Device]:
     [CpuDevice(id=0)]
     """
     if backend not in (None, "cpu"):
-        raise RuntimeError(f"there is no {backend!r} device; fnx runs on: cpu")
+        raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
     return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
 
 
@@ -134,12 +135,13 @@ def _check_place(place: Any) -> None:
 
 
 def device_get(x: Any) -> Any:
-    """The leaves of a pytree as NumPy arrays.
+    """The leaves of a pytree as NumPy arrays; traced values, which have no numbers yet, as they are.
 
     >>> fnx.device_get({"x": jnp.ones(2)})
     {'x': array([1., 1.])}
     """
-    return tree_util.tree_map(lambda a: np.asarray(a) if isinstance(a, Array) else a, x)
+    known = lambda a: isinstance(a, Array) and not isinstance(a, Tracer)
+    return tree_util.tree_map(lambda a: np.asarray(a) if known(a) else a, x)
 
 
 def make_array_from_callback(

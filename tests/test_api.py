@@ -414,6 +414,9 @@ def test_devices():
     tree = fnx.device_put({"a": np.ones(2), "b": 1.0})
     assert isinstance(tree["a"], fnx.Array)
     assert isinstance(fnx.device_get(tree)["a"], np.ndarray)
+    for transform in (fnx.jit, fnx.grad, fnx.vmap):  # values that have no numbers yet
+        x = jnp.ones(2) if transform is fnx.vmap else 3.0
+        equal(transform(lambda x: fnx.device_get(x) * 2)(x), transform(lambda x: x * 2)(x))
     assert fnx.block_until_ready(tree) is tree
     assert tree["a"].block_until_ready() is tree["a"]
 

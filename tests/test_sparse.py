@@ -9,6 +9,7 @@ import fnx.numpy as jnp
 from fnx.errors import ShapeError
 from fnx.experimental import sparse
 from fnx.experimental.sparse import BCOO, BCSR
+from fnx.experimental.sparse.linalg import spsolve
 
 RNG = np.random.default_rng(0)
 D = RNG.normal(size=(5, 7)) * (RNG.uniform(size=(5, 7)) < 0.4)
@@ -158,3 +159,38 @@ def test_what_does_not_fit():
     with pytest.raises(TypeError, match="BCOO"):
         jnp.sin(m)
     assert "nse=" in repr(m)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_spsolve(dtype):
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((7, 7)) < 0.4, rng.normal(size=(7, 7)), 0) + 4 * np.eye(7)
+    b = rng.normal(size=7).astype(dtype)
+    if dtype == "complex128":
+        dense, b = dense * (1 + 2j), b + 1j
+    rows = scipy.sparse.csr_array(dense.astype(dtype))
+    data, at, starts = map(jnp.asarray, (rows.data, rows.indices, rows.indptr))
+    solve = lambda data, b: spsolve(data, at, starts, b)
+    where = rows.tocoo().coords
+    direct = lambda data, b: jnp.linalg.solve(jnp.zeros((7, 7), dtype).at[where].set(data), b)
+    tolerance = (
+        {"rtol": 1e-4, "atol": 1e-4} if dtype == "float32" else {"rtol": 1e-10, "atol": 1e-12}
+    )
+    for f in (solve, fnx.jit(solve)):
+        found = f(data, b)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, direct(data, b), **tolerance)
+    many = jnp.stack([b, 2 * b])
+    mapped = fnx.vmap(solve, (None, 0))(data, many)
+    np.testing.assert_allclose(mapped, np.stack([direct(data, c) for c in many]), **tolerance)
+    slopes = lambda f: fnx.grad(lambda *xs: jnp.sum(abs(f(*xs)) ** 2), argnums=(0, 1))
+    for f in (slopes(solve), fnx.jit(slopes(solve))):
+        for x, y in zip(f(data, b), slopes(direct)(data, b), strict=True):
+            np.testing.assert_allclose(x, y, **tolerance)
+
+
+def test_spsolve_of_what_cannot_be_solved():
+    at, starts = jnp.array([0, 0]), jnp.array([0, 1, 2])
+    assert np.isnan(spsolve(jnp.ones(2), at, starts, jnp.ones(2))).all()
+    with pytest.raises(TypeError, match="vector"):
+        spsolve(jnp.ones(2), at, starts, jnp.ones(3))
