@@ -91,6 +91,38 @@ def test_windows_of_several_arrays_are_folded_together(run):
 
 
 @RUN
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+@pytest.mark.parametrize(
+    ("op", "fold"),
+    [(lax.add, np.add), (lax.max, np.maximum), (lax.min, np.minimum), (lax.mul, np.multiply)],
+)
+def test_what_surrounds_the_operand_takes_no_part_in_windows(run, op, fold, dtype):
+    """Windows begin with the first value, once, and go on with elements of the operand alone."""
+    x = np.random.default_rng(4).integers(-3, 9, (4, 5)).astype(dtype)
+    window, strides, pads, base, inner = (2, 3), (1, 2), ((1, 2), (2, 0)), (2, 1), (1, 2)
+    f = lambda x, first: lax.reduce_window(x, first, op, window, strides, pads, base, inner)
+    spread = {(2 * i + 1, j + 2): x[i, j] for i, j in np.ndindex(4, 5)}
+    for first in (2, 0):
+        found = np.asarray(run(f)(x, np.asarray(first, dtype)))
+        assert found.shape == (9, 2)
+        for i, j in np.ndindex(found.shape):
+            seen = [spread.get((i + a, 2 * j + 2 * b)) for a in range(2) for b in range(3)]
+            seen = [v for v in seen if v is not None]
+            assert found[i, j] == fold.reduce(seen, initial=first)
+
+
+@RUN
+def test_windows_fold_by_users_operations_of_any_name(run):
+    def add(a, b):
+        return a + 2 * b
+
+    out = run(lambda x: lax.reduce_window(x, 0, add, (2,)))(np.array([1, 2, 3]))
+    np.testing.assert_array_equal(out, [6, 10])
+    wide = lambda x: lax.reduce_window(x, 1, lax.mul, (1, 4), (2, 1), "VALID", (1, 1), (1, 2))
+    assert run(wide)(np.ones((3, 4))).shape == (2, 0)
+
+
+@RUN
 @pytest.mark.parametrize("shape", [(1, 3), (0, 4), (2, 0)])
 @pytest.mark.parametrize(("op", "first"), [(lax.max, -np.inf), (lax.min, np.inf), (lax.add, 0.0)])
 def test_no_windows(run, op, first, shape):

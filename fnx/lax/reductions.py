@@ -1,5 +1,6 @@
 """Reductions, cumulative functions, windows and sorting of fnx.lax."""
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,15 +13,16 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.reduce import Reduce
 from fnx.interpreters.trace import trace
+from fnx.lax import elementwise
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import concatenate
 from fnx.lax.slices import slice_in_dim
-from fnx.numpy.arithmetic import maximum, minimum
+from fnx.numpy.arithmetic import add, maximum, minimum
 from fnx.numpy.elementary import logaddexp
 from fnx.numpy.util import PYTHON, canonical_axis, constant, named, shown, to_array
 from fnx.ops import pooling, sorting
 from fnx.ops import reduction as ops
-from fnx.ops.broadcast import Sum
+from fnx.ops.broadcast import Sum, broadcast_to
 from fnx.ops.conv_layout import dilated
 from fnx.ops.cumulative import Cumulative
 
@@ -245,21 +247,26 @@ def reduce_window(
         fold = _on_trees(computation, structure)
         outs = _general_window(xs, inits, fold, window, strides, pads, base, inner)
         return tree_util.tree_unflatten(structure, outs)
-    name = getattr(computation, "__name__", "")
-    init = init_value if not isinstance(init_value, Array) else _value_of(init_value)
-    makers = {
-        "add": (pooling.ReduceWindowSum, lambda v: v == 0),
-        "max": (pooling.ReduceWindowMax, lambda v: v == ops.lowest(x.dtype) or v == -np.inf),
-        "min": (pooling.ReduceWindowMin, lambda v: v == ops.highest(x.dtype) or v == np.inf),
-    }
-    if name in makers and init is not None and makers[name][1](init):
-        return makers[name][0](window, strides, pads, base, inner)(x)
-    fold = lambda a, b: [computation(a[0], b[0])]
-    return _general_window([x], inits, fold, window, strides, pads, base, inner)[0]
+    maker = next((made for op, made in _WINDOWS if op is computation), None)
+    if maker is not None and x.dtype in maker.accepts:
+        fold = maker(window, strides, pads, base, inner)
+        folded, first = fold(x), inits[0]
+        known = isinstance(first, ConcreteArray) and first._value == fold.identity(x.dtype)
+        return folded if known else computation(folded, broadcast_to(first, folded.shape))
+    pairwise = lambda a, b: [computation(a[0], b[0])]
+    return _general_window([x], inits, pairwise, window, strides, pads, base, inner)[0]
 
 
-def _value_of(x: Array) -> Any:
-    return x._value.item() if isinstance(x, ConcreteArray) else None
+# Operations that have a primitive of their own: found by what they are, since users' may share a name.
+_WINDOWS = [
+    (op, maker)
+    for ops_, maker in (
+        ((elementwise.add, operator.add, add, np.add), pooling.ReduceWindowSum),
+        ((elementwise.max, maximum, np.maximum), pooling.ReduceWindowMax),
+        ((elementwise.min, minimum, np.minimum), pooling.ReduceWindowMin),
+    )
+    for op in ops_
+]
 
 
 def _on_trees(computation: Callable, structure: Any) -> Callable:
@@ -285,9 +292,12 @@ def _general_window(
     base: tuple,
     inner: tuple,
 ) -> list[Array]:
-    """Each position of the window is a strided slice of the padded operand; they are combined."""
+    """Each position of the window is a strided slice of the padded operand; they are combined.
+
+    What lies outside of the operand, or between its elements, takes no part.
+    """
     from fnx.lax import shapes, slices
-    from fnx.ops.broadcast import broadcast_to
+    from fnx.lax.parameterized import full, select
 
     config = [(lo, hi, d - 1) for (lo, hi), d in zip(pads, base)]
     padded = [shapes.pad(x, first, config) for x, first in zip(xs, inits)]
@@ -296,10 +306,18 @@ def _general_window(
         for n, w, d, s in zip(padded[0].shape, window, inner, strides)
     ]
     total = [broadcast_to(first, tuple(out)) for first in inits]
+    if 0 in out:
+        return total
+    holes = any(lo > 0 or hi > 0 or between for lo, hi, between in config)
+    inside = shapes.pad(full(xs[0].shape, True), False, config) if holes else None
     for position in np.ndindex(*window):
         lo = [p * d for p, d in zip(position, inner)]
-        hi = [a + (n - 1) * s + 1 if n else a for a, n, s in zip(lo, out, strides)]
-        total = fold(total, [slices.slice(x, lo, hi, strides) for x in padded])
+        hi = [a + (n - 1) * s + 1 for a, n, s in zip(lo, out, strides)]
+        new = fold(total, [slices.slice(x, lo, hi, strides) for x in padded])
+        if inside is not None:
+            here = slices.slice(inside, lo, hi, strides)
+            new = [select(here, a, b) for a, b in zip(new, total)]
+        total = new
     return total
 
 
