@@ -16,7 +16,7 @@ class Wide(Random):
         if self.rng.random() < 0.6:
             k = len(shapes) - 1
         shape = shapes[k]
-        kinds = [self._states] if depth else []
+        kinds = [self._states, self._handed] if depth else []
         if not self.smooth:
             kinds += [self._halves]
         if len(shape) and 0 < np.prod(shape) <= SMALL:
@@ -312,6 +312,53 @@ class Wide(Random):
             (x, at, seen, tally), (sums, places, flags) = lax.scan(step, start, times)
             sums = jnp.where(flags, sums, 0.5 * sums) + 0.01 * places
             return x + jnp.where(seen, 0.1, 0.2) + 0.001 * tally + 0.1 * sums[-1] + 0.01 * at
+
+        return run, shape
+
+    def _handed(self, k: int, shapes: list, depth: int) -> tuple:
+        """Loops in loops that hand on arrays: their own, the other's, the pool's; some are changed."""
+        shape = shapes[k]
+        kinds = [self.pick(["scan", "fori", "unknown"]) for _ in range(2)]
+        rounds = [int(self.rng.integers(1, 4)) for _ in range(2)]
+        plans = [
+            [
+                (int(self.rng.integers(99)), self.pick(["as it is", "as it is", "row", "new"]))
+                for _ in s
+            ]
+            for s in (
+                "cd",
+                "cd",
+                "ab",
+            )  # where inner loops start, what they hand on, and outer ones
+        ]
+
+        def run(jnp: Any, lax: Any, pool: list) -> Any:
+            def chosen(plan: list, arrays: list, t: Any) -> tuple:
+                made = []
+                for number, how in plan:
+                    x = arrays[number % len(arrays)]
+                    if how == "new":
+                        x = jnp.sin(x) + 0.3 * arrays[0]
+                    elif how == "row" and shape:
+                        x = x.at[..., (t + number) % shape[-1]].add(0.5)
+                    made.append(x)
+                return tuple(made)
+
+            def loop(level: int, step: Any, state: tuple) -> tuple:
+                n = rounds[level]
+                if kinds[level] == "scan":
+                    return lax.scan(lambda s, t: (step(t, s), None), state, jnp.arange(n))[0]
+                if kinds[level] == "unknown" and not self.smooth:
+                    n = n + (jnp.sum(pool[k]) > 1e9).astype(int)
+                return lax.fori_loop(0, n, step, state)
+
+            def outer(i: Any, s: tuple) -> tuple:
+                step = lambda j, t: chosen(plans[1], [*t, *s, pool[k]], i + j)
+                inner = loop(1, step, chosen(plans[0], [*s, pool[k]], i))
+                return chosen(plans[2], [*inner, *s], i)
+
+            a, b = loop(0, outer, (pool[k], 0.5 * pool[k]))
+            return a - 0.3 * b
 
         return run, shape
 

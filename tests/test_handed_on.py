@@ -120,3 +120,33 @@ def test_the_adjoint_of_a_wave_copies_nothing_in_its_steps():
     np.testing.assert_allclose(
         fnx.jit(gradient)(c, source), gradient(c, source), rtol=1e-9, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("outer", ["scan", "while"])
+@pytest.mark.parametrize("changed", [True, False])
+def test_an_inner_loop_hands_on_an_array_of_the_outer_one(outer, changed):
+    """Its carry lives in one half of a buffer, and what it hands on in the other."""
+
+    def f(a, n, rounds):
+        def step(i, s):
+            inner = lax.fori_loop(0, n, lambda k, t: s, a)
+            inner = inner.at[2:, 3 - i].add(1.0) if changed else inner
+            return inner.T.reshape(a.shape) * 2.0
+
+        return lax.fori_loop(0, 2 if outer == "scan" else rounds, step, a)
+
+    a = np.arange(30.0).reshape(5, 6)
+    for n in (0, 1, 3):
+        with fnx.disable_jit():
+            wanted = f(jnp.asarray(a), n, 2)
+        np.testing.assert_array_equal(fnx.jit(f)(a, n, 2), wanted)
+
+    def g(a, n):
+        def step(i, s):
+            return lax.fori_loop(0, n, lambda k, t: s, a).at[2:, 3 - i].add(1.0)
+
+        return lax.fori_loop(0, 2, step, a)
+
+    wanted = a.copy()
+    wanted[2:, 2:4] += 1.0
+    np.testing.assert_array_equal(fnx.jit(g)(a, 3), wanted)

@@ -143,6 +143,10 @@ def test_histograms_and_quantiles_promote_by_themselves():
     with fnx.numpy_dtype_promotion("strict"):
         assert jnp.histogram(x.astype("float32"), np.array([0, 3, 6]))[0].tolist() == [3.0, 1.0]
         assert float(jnp.quantile(x, np.float32(0.5))) == 2.0
+    edges = np.array([0.0, 3.0, 6.0])
+    for dtype in ("float32", "float64"):  # the edges' type is the data's
+        found = jnp.histogram(x.astype(dtype), edges)
+        assert [v.dtype.name for v in found] == [dtype, dtype]
     for fn in (jnp.var, jnp.nanvar):
         with pytest.raises(ValueError, match="complex"):
             fn(np.ones(3, complex), dtype=float)

@@ -68,10 +68,10 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
     del weights
     if isinstance(bins, str):
         raise InvalidValue(f"histogram with bins={bins!r}; expected a number or edges")
-    if np.ndim(bins) == 1:
-        edges = array(bins) if isinstance(bins, (list, tuple)) else bins
-        return promote_inexact("histogram", edges)[0]
     (x,) = promote_inexact("histogram", a)
+    if np.ndim(bins) == 1:
+        edges = array(bins) if isinstance(bins, (list, tuple)) else to_array(bins, "histogram")
+        return convert(edges, x.dtype)
     if range is None:
         low, high = (min_(x), max_(x)) if x.aval.size else (scalar(0, x.dtype), scalar(1, x.dtype))
     else:
@@ -87,14 +87,10 @@ def histogram(a, bins=10, range=None, weights=None, density=None):
     >>> jnp.histogram(jnp.array([0.1, 0.4, 0.9, 1.0]), bins=2, range=(0.0, 1.0))
     (Array([2., 2.], dtype=float64), Array([0. , 0.5, 1. ], dtype=float64))
     """
-    x = ravel(to_array(a, "histogram"))
-    edges = histogram_bin_edges(x, bins, range, weights)
-    x, edges = promote_inexact("histogram", x, edges, strictly=False)
-    w = (
-        _full(x.shape, 1, x.dtype)
-        if weights is None
-        else ravel(promote_inexact("histogram", weights)[0])
-    )
+    given = (a,) if weights is None else (a, weights)
+    x, *w = [ravel(v) for v in promote_inexact("histogram", *given, strictly=False)]
+    w = w[0] if w else _full(x.shape, 1, x.dtype)
+    edges = histogram_bin_edges(x, bins, range)
     n = edges.shape[0] - 1
     at = searchsorted(edges, x, "right")
     # The last bin holds its right edge too; bin 0 here is what lies before all, and is left out.
@@ -140,10 +136,9 @@ def histogramdd(sample, bins=10, range=None, weights=None, density=None):
     edges = [
         histogram_bin_edges(points[:, k], per_axis[k], ranges[k]) for k in builtins.range(dims)
     ]
-    points, *inner = promote_inexact("histogramdd", points, *edges, strictly=False)
     sizes = [e.shape[0] + 1 for e in edges]
     flat: Any = 0
-    for k, e in enumerate(inner):
+    for k, e in enumerate(edges):
         at = searchsorted(e, points[:, k], "right")
         at = where(ufuncs.equal(points[:, k], e[-1]), at - 1, at)
         flat = flat * sizes[k] + at

@@ -120,7 +120,7 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
             operand.target = out.target
     stored = builder.store(operand)
     out.state = Stored(stored.buffer, stored.base, stored.owned)
-    if out.target is not None and stored.buffer is not out.target.buffer:
+    if out.target is not None and not stored.is_at(out.target):
         builder.store_into(out, out.target)
         out.state = out.target
 

@@ -204,7 +204,7 @@ class Carries:
                 builder.store_into(made, new)
                 continue
             source = builder.store(made)
-            if source.buffer is place.buffer:
+            if source.is_at(place):
                 continue
             if source.buffer in mine:  # carries that change places
                 copy = Stored(builder.new_buffer(made.dtype, made.size))
@@ -232,7 +232,7 @@ class Carries:
                 out.state = Registers(list(place))
                 continue
             out.state = place
-            if out.target is not None and out.target.buffer is not place.buffer:
+            if out.target is not None and not out.target.is_at(place):
                 self.builder.copy(out.target, place, out.size)
                 out.state = out.target
 
