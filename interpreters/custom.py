@@ -19,11 +19,12 @@ from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.core.records import dataclass
 from fnx.ops.basic import zeros
+from fnx.ops.elementwise import stop_gradient
 
 from .batching import Batch, BatchTracer, batch_jaxpr, place_axis
 from .call import check_operands, given, only, run, spread, undefined
-from .jvp import has_tangent
-from .linearize import transpose_jaxpr
+from .jvp import has_tangent, jvp
+from .linearize import Linearize, transpose_jaxpr
 from .rules_in_lanes import Flat, Zeros, for_once, in_lanes, pulled_once, summed
 from .trace import Stage, trace
 
@@ -186,6 +187,30 @@ class CustomJVP(CustomRule):
         if self.jaxpr is not None:
             check_results(outs[:n], self.jaxpr.out_avals, f"the rule of {self.of}")
         return tuple(outs[:n]), tuple(outs[n:])
+
+    def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
+        """As `jvp`. Results may not depend on tangents, as they seem to where one loop makes both,
+        and tangents may not pass by a `stop_gradient`, as lanes of branches have it.
+
+        Then the rule, which is linear in the tangents, is linearized itself, where they are zero.
+        """
+        stage = current.get()
+        start = len(stage.eqns) if isinstance(stage, Stage) else 0
+        outs, touts = self.jvp(primals, tangents)
+        recorded = stage.eqns[start:] if isinstance(stage, Stage) else []
+        mixed = any(isinstance(o, Tracer) and o.owner is stage for o in outs)
+        if not mixed and all(e.prim is not stop_gradient for e in recorded):
+            return outs, touts
+        del stage.eqns[start:]  # type: ignore[attr-defined]
+        moving, made = given(tangents), given(touts)
+
+        def rule(*ts: Array) -> list[Array]:
+            outs, touts = self.jvp(primals, tuple(spread(moving, ts)))
+            return [*outs, *only(made, touts)]
+
+        ts = only(moving, tangents)
+        found, slopes = jvp(rule, [zeros(t.aval) for t in ts], ts, Linearize)
+        return tuple(found[: len(outs)]), tuple(spread(made, slopes[len(outs) :]))
 
     def lanes(self, size: int, axes: tuple) -> "CustomJVP":
         rule = in_lanes(self.rule, size, (*axes, *axes), self.home)
