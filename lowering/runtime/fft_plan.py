@@ -146,9 +146,12 @@ def _split_rows(t: Transform, real: str) -> list[tuple[Transform, stages.Plan | 
     if wide is not None and (batch is None or t.length >= _SHORT):
         return [(t, wide)]
     found: list[tuple[Transform, stages.Plan | None]] = []
-    done = 0 if batch is None else t.outer // batch.width * batch.width
-    if done:
-        found.append((t.part(0, done), batch))
+    done = 0
+    while batch is not None:
+        count = (t.outer - done) // batch.width * batch.width
+        found.append((t.part(done, count), batch))
+        done += count
+        batch = None if wide is not None else stages.batch(t.kind, t.length, real, t.outer - done)
     if done < t.outer:
         single = wide or stages.chirp(t.kind, t.length, real)
         found.append((t.part(done, t.outer - done), single))
