@@ -35,6 +35,7 @@ from .shifted import without_shifted_stacks
 from .summed_products import sums_in_products
 from .swapped import without_transposed_products
 from .trace import trace_closed
+from .turned import in_order_of_products
 from .untouched import without_known_stacks
 from .whole import whole_sums
 
@@ -58,6 +59,9 @@ def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
         if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
             break
     if final:
+        turned = in_order_of_products(small)
+        if turned is not small:
+            small = dce(_Forward(final).run(turned), [True] * len(small.outs))
         small = accumulate(sums_in_products(without_transposed_products(small)))
         small = without_shifted_stacks(without_known_stacks(small))
         small = transposed_columns(small)

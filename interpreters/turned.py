@@ -4,7 +4,7 @@ Batching puts lanes in front, so what goes through columns at once transposes th
 becomes back again. Here operations on a transposed value become ones on the value itself where they can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,23 +12,44 @@ import numpy as np
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast
+from fnx.ops.broadcast import Broadcast, Sum
 from fnx.ops.contraction import DotGeneral
 from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
 from fnx.ops.indexing import ScatterAdd
 from fnx.ops.permute import Reshape, Transpose
 from fnx.ops.pointwise import Pointwise
+from fnx.ops.reduction import Reduction
 from fnx.ops.scatter import Scatter
 
 from .rewrite import bind_into
 
 Perm = tuple[int, ...]
+_SPREAD = 4  # times that an array is repeated from which on a transpose of it costs little
 _SHAPES = ("reshape", "squeeze", "expand_dims")
 
 
 def without_turns(jaxpr: Jaxpr) -> Jaxpr:
     """The same with fewer transposes, and one reshape for several."""
-    work = _Turns([], {}, {}, {})
+    return _turned(jaxpr, lambda made: True)
+
+
+def in_order_of_products(jaxpr: Jaxpr) -> Jaxpr:
+    """The same, with what is made of products over lanes in the order of axes in which they leave it.
+
+    Lanes are first there, and the longest axis often last. Whoever reads what lies otherwise goes
+    through memory across.
+    """
+    if not any(_is_over_lanes(e) for e in jaxpr.eqns):
+        return jaxpr
+    return _turned(jaxpr, lambda made: made is not None and _is_over_lanes(made))
+
+
+def _is_over_lanes(e: Eqn) -> bool:
+    return isinstance(e.prim, DotGeneral) and bool(e.prim.dimension_numbers[1][0])
+
+
+def _turned(jaxpr: Jaxpr, starts: Callable[[Eqn | None], bool]) -> Jaxpr:
+    work = _Turns([], {}, {}, {}, starts)
     for e in jaxpr.eqns:
         work.add(e)
     outs = [work.plain(o) for o in jaxpr.outs]
@@ -37,12 +58,16 @@ def without_turns(jaxpr: Jaxpr) -> Jaxpr:
 
 @dataclass(frozen=True)
 class _Turns:
-    """Equations so far; what stands for a variable; of which value, how permuted, it is the transpose."""
+    """Equations so far; what stands for a variable; of which value, how permuted, it is the transpose.
+
+    `starts` says of what made a value whether a transpose of it may be moved.
+    """
 
     eqns: list[Eqn]
     name: dict[Atom, Atom]
     turned: dict[Atom, tuple[Atom, Perm]]
     maker: dict[Atom, Eqn]
+    starts: Callable[[Eqn | None], bool]
 
     def bind(self, prim: Any, atoms: Sequence[Atom]) -> Var:
         (out,) = bind_into(self.eqns, prim, atoms)
@@ -82,6 +107,8 @@ class _Turns:
                 x, first = self.turned[x]
                 return x, tuple([first[k] for k in prim.permutation])
             x = self.plain(x)
+            if not self.starts(self.maker.get(x)):
+                return None
             return self._turn(x, prim.permutation) or (x, prim.permutation)
         if prim.name in _SHAPES:
             return self._reshaped(e)
@@ -91,6 +118,8 @@ class _Turns:
             return self._product(e)
         if isinstance(prim, Pointwise):
             return self._pointwise(e)
+        if isinstance(prim, (Sum, Reduction)):
+            return self._reduced(e)
         if e.inputs[0] not in self.turned or any(a in self.turned for a in e.inputs[1:]):
             return None
         x, perm = self.turned[e.inputs[0]]
@@ -126,9 +155,13 @@ class _Turns:
             if not e.inputs[0].aval.shape:
                 return self.bind(Broadcast(tuple([prim.shape[k] for k in perm]), ()), e.inputs)
             dims = [perm.index(d) for d in prim.broadcast_dimensions]
+            (x,) = e.inputs
             if dims != sorted(dims):
-                return None
-            return self.bind(Broadcast(tuple([prim.shape[k] for k in perm]), tuple(dims)), e.inputs)
+                if _SPREAD * x.aval.size > e.outs[0].aval.size:
+                    return None
+                x = self.bind(Transpose(tuple(np.argsort(dims).tolist())), [x])
+            shape = tuple([prim.shape[k] for k in perm])
+            return self.bind(Broadcast(shape, tuple(sorted(dims))), [x])
         if not isinstance(prim, Pointwise):
             return None
         ins = [self._turn(x, perm) if x.aval.shape else x for x in e.inputs]
@@ -167,6 +200,15 @@ class _Turns:
             ins.append(x)
             new.append(tuple([perm[k] for k in contracted]))
         return self.bind(replace(prim, dimension_numbers=(tuple(new), batch)), ins)
+
+    def _reduced(self, e: Eqn) -> tuple[Atom, Perm]:
+        """A reduction goes along the axes where they are."""
+        prim: Any = e.prim
+        x, perm = self.turned[e.inputs[0]]
+        axes = tuple(sorted([perm[k] for k in prim.axes]))
+        left = [k for k in range(len(perm)) if k not in axes]
+        kept = tuple([left.index(p) for k, p in enumerate(perm) if k not in prim.axes])
+        return self.bind(replace(prim, axes=axes), [x]), kept
 
     def _pointwise(self, e: Eqn) -> tuple[Atom, Perm] | None:
         (perm, *others) = {self.turned[a][1] for a in e.inputs if a in self.turned}
