@@ -157,15 +157,26 @@ class _Turns:
             dims = [perm.index(d) for d in prim.broadcast_dimensions]
             (x,) = e.inputs
             if dims != sorted(dims):
-                if _SPREAD * x.aval.size > e.outs[0].aval.size:
+                order = tuple(np.argsort(dims).tolist())
+                before = self._back(x, order)
+                if before is None and _SPREAD * x.aval.size > e.outs[0].aval.size:
                     return None
-                x = self.bind(Transpose(tuple(np.argsort(dims).tolist())), [x])
+                x = self.bind(Transpose(order), [x]) if before is None else before
             shape = tuple([prim.shape[k] for k in perm])
             return self.bind(Broadcast(shape, tuple(sorted(dims))), [x])
         if not isinstance(prim, Pointwise):
             return None
         ins = [self._turn(x, perm) if x.aval.shape else x for x in e.inputs]
         return None if any(x is None for x in ins) else self.bind(prim, ins)  # type: ignore[arg-type]
+
+    def _back(self, a: Atom, perm: Perm) -> Atom | None:
+        """What a value is the transpose of, if its transpose is that."""
+        e = self.maker.get(a)
+        prim: Any = None if e is None else e.prim
+        if e is None or not isinstance(prim, Transpose):
+            return None
+        back = [prim.permutation[k] for k in perm]
+        return e.inputs[0] if back == sorted(back) else None
 
     def _reshaped(self, e: Eqn) -> Any:
         """A reshape of a reshape is one; that of a line, however it lies, needs no transpose."""
