@@ -79,13 +79,13 @@ def test_totals_of_lanes_that_are_written():
 
 
 def test_gradient_of_a_small_net():
-    """Its loops read rows of 8, write such, and sum up what biases need."""
+    """Its loops read rows of 8 and 5, write such, and sum up what biases need."""
 
     def loss(w, b, v, x):
         return jnp.mean(jax.vmap(lambda x: jnp.tanh(x @ w + b) @ v)(x) ** 2)
 
     f = jax.grad(loss, argnums=(0, 1, 2))
-    args = normal(4, 8), normal(8), normal(8, 2), normal(100, 4)
+    args = normal(6, 8), normal(8), normal(8, 5), normal(100, 6)
     assert sum(transposed(f, *args)) >= 3
     agrees(f, *args, rtol=1e-11)
 
