@@ -83,3 +83,17 @@ def test_gradient():
     top = x == x.max(0)
     expected = top * (x * x).sum(0) + 2 * x * x.max(0)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_all_sizes_share_code():
+    """Whether there are rows left over is not known to the code."""
+
+    def f(x):
+        return jnp.sum(jnp.cos(x) * 1.375, 0)
+
+    fnx.jit(f)(np.ones((100, 90)))
+    before = fnx.compile_stats()["kernels_compiled"]
+    for rows in (101, 102, 103, 60, 33):
+        x = np.linspace(0, 1, rows * 90).reshape(rows, 90)
+        np.testing.assert_allclose(fnx.jit(f)(x), np.sum(np.cos(x) * 1.375, 0), rtol=1e-13)
+    assert fnx.compile_stats()["kernels_compiled"] == before

@@ -289,14 +289,16 @@ class Folds(Accumulators):
         heavy = few * sum(1 for _ in nodes(values)) > fuse.HEAVY_ROWS
         if rows < 2 * few or group.shape[-1] < fuse.WIDE_ROW or heavy:
             return [Loop(group.vars[axis], scalar.size(rows), inner([group.vars[axis]]))]
-        number, tail = scalar.counter("i", rows // few), scalar.counter("i", rows % few)
+        # What depends on how many rows there are is computed as the loops begin: code is shared by sizes.
+        size, number, tail = (scalar.counter("i", n) for n in (rows + 1, rows // few, few))
+        count, left = scalar.divmod_size(size, few)
+        whole = scalar.mul(count, scalar.const(few, "int64"))
         first = scalar.mul(number, scalar.const(few, "int64"))
-        block = inner([_plus(first, k) for k in range(few)])
-        loops: list[Stmt] = [Loop(number, scalar.size(rows // few), block)]
-        if rows % few:
-            last = scalar.add(scalar.size(rows - rows % few), tail)
-            loops.append(Loop(tail, scalar.size(rows % few), inner([last])))
-        return loops
+        return [
+            Let([size], [scalar.size(rows)]),
+            Loop(number, count, inner([_plus(first, k) for k in range(few)])),
+            Loop(tail, left, inner([scalar.add(whole, tail)])),
+        ]
 
     def _added(self, axis: int, rows: list[Expr], lane: Expr) -> list[Stmt]:
         """What is stored at some rows, and added to the accumulators row after row."""
