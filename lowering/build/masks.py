@@ -68,7 +68,8 @@ def _masks(loop: Loop) -> dict[tuple, tuple[Expr, dict[int, bool]]]:
     for e in nodes(loop.yields):
         if (e.op, 1) not in splits.SIDES or e.args[0].dtype != "int64":
             continue
-        crossing = splits.crossing(e.op, *e.args, loop.index)
+        x, y = e.args
+        crossing = splits.crossing(e.op, x, y, loop.index)
         if crossing is not None:
             point, true_below = crossing
             if any(c in loop.carries for c in nodes([point])):
