@@ -35,9 +35,7 @@ FEW_LANES = 4  # results along the last axis from which on they are the lanes of
 PROBLEM = 64  # elements of a value of one lane, whose operations are written out, at most,
 PROBLEM_TERMS = 256  # terms of one of its reductions,
 LANE_NODES = 3000  # and operations of a lane in one loop over lanes
-LANE_TOTALS = (
-    640  # sums of products over lanes, at most: vectors of them stay in the nearest cache,
-)
+LANE_TOTALS = 640  # sums of products over lanes, at most: their vectors stay in the nearest cache,
 FAR_LANES = 1 << 19  # where the factors would take so many bytes
 NEST_NODES = 1500  # operations of an element in one nest: LLVM's time grows with their square,
 PULLED = 600  # and those of a value that is computed where it is read

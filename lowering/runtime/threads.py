@@ -30,9 +30,7 @@ _EVERYONE = (1 << 31) - 1
 _LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
 _OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
 _WORTH_WAKING = 4  # grains; of fewer, threads are woken only for one that follows another
-_SOON = (
-    25_000  # ns from such a loop to the next; threads that are woken look out for longer than that
-)
+_SOON = 25_000  # ns from such a loop to the next; woken threads look out for longer than that
 _FINER = 4  # pieces of a grain, at most
 _PIECES = 8  # per thread; with few, a late or slow one holds up the others
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
