@@ -9,10 +9,12 @@ import typing as _typing
 from typing import Any as _Any
 
 from fnx.core import config as _settings
-from fnx.core import later as _later
+from fnx.core import lazy_imports as _later
 from fnx.core.array import Array as Array
 from fnx.core.array import install as _install
 from fnx.core.aval import ShapedArray as _ShapedArray
+from fnx.core.version import __version__ as __version__
+from fnx.core.version import __version_info__ as __version_info__
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
@@ -29,122 +31,122 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.ad_checkpoint import checkpoint as checkpoint
     from fnx.ad_checkpoint import checkpoint_policies as checkpoint_policies
     from fnx.ad_checkpoint import remat as remat
-    from fnx.callbacks import pure_callback as pure_callback
     from fnx.custom_derivatives import closure_convert as closure_convert
     from fnx.custom_derivatives import custom_gradient as custom_gradient
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
-    from fnx.derivatives import fwd_and_bwd as fwd_and_bwd
-    from fnx.derivatives import grad as grad
-    from fnx.derivatives import jvp as jvp
-    from fnx.derivatives import linear_transpose as linear_transpose
-    from fnx.derivatives import linearize as linearize
-    from fnx.derivatives import value_and_grad as value_and_grad
-    from fnx.derivatives import vjp as vjp
     from fnx.dtypes import float0 as float0
-    from fnx.jacobians import hessian as hessian
-    from fnx.jacobians import jacfwd as jacfwd
-    from fnx.jacobians import jacobian as jacobian
-    from fnx.jacobians import jacrev as jacrev
-    from fnx.jitted import clear_caches as clear_caches
-    from fnx.jitted import jit as jit
-    from fnx.lanes import vmap as vmap
-    from fnx.nans import debug_infs as debug_infs
-    from fnx.nans import debug_nans as debug_nans
-    from fnx.placement import Device as Device
-    from fnx.placement import block_until_ready as block_until_ready
-    from fnx.placement import copy_to_host_async as copy_to_host_async
-    from fnx.placement import default_backend as default_backend
-    from fnx.placement import device_count as device_count
-    from fnx.placement import device_get as device_get
-    from fnx.placement import device_put as device_put
-    from fnx.placement import devices as devices
-    from fnx.placement import live_arrays as live_arrays
-    from fnx.placement import local_device_count as local_device_count
-    from fnx.placement import local_devices as local_devices
-    from fnx.placement import make_array_from_callback as make_array_from_callback
-    from fnx.placement import (
+    from fnx.process.devices import Device as Device
+    from fnx.process.devices import block_until_ready as block_until_ready
+    from fnx.process.devices import copy_to_host_async as copy_to_host_async
+    from fnx.process.devices import default_backend as default_backend
+    from fnx.process.devices import device_count as device_count
+    from fnx.process.devices import device_get as device_get
+    from fnx.process.devices import device_put as device_put
+    from fnx.process.devices import devices as devices
+    from fnx.process.devices import live_arrays as live_arrays
+    from fnx.process.devices import local_device_count as local_device_count
+    from fnx.process.devices import local_devices as local_devices
+    from fnx.process.devices import make_array_from_callback as make_array_from_callback
+    from fnx.process.devices import (
         make_array_from_process_local_data as make_array_from_process_local_data,
     )
-    from fnx.placement import (
+    from fnx.process.devices import (
         make_array_from_single_device_arrays as make_array_from_single_device_arrays,
     )
-    from fnx.placement import process_count as process_count
-    from fnx.placement import process_index as process_index
-    from fnx.placement import process_indices as process_indices
-    from fnx.refs import Ref as Ref
-    from fnx.refs import empty_ref as empty_ref
-    from fnx.refs import free_ref as free_ref
-    from fnx.refs import freeze as freeze
-    from fnx.refs import new_ref as new_ref
-    from fnx.runtime import compile_report as compile_report
-    from fnx.runtime import compile_stats as compile_stats
-    from fnx.runtime import effects_barrier as effects_barrier
-    from fnx.runtime import ensure_compile_time_eval as ensure_compile_time_eval
-    from fnx.runtime import get_num_threads as get_num_threads
-    from fnx.runtime import named_call as named_call
-    from fnx.runtime import named_scope as named_scope
-    from fnx.runtime import release_memory as release_memory
-    from fnx.runtime import set_num_threads as set_num_threads
-    from fnx.runtime import typeof as typeof
-    from fnx.settings import check_tracer_leaks as check_tracer_leaks
-    from fnx.settings import checking_leaks as checking_leaks
-    from fnx.settings import config as config
-    from fnx.settings import debug_key_reuse as debug_key_reuse
-    from fnx.settings import default_device as default_device
-    from fnx.settings import default_matmul_precision as default_matmul_precision
-    from fnx.settings import default_prng_impl as default_prng_impl
-    from fnx.settings import disable_jit as disable_jit
-    from fnx.settings import enable_checks as enable_checks
-    from fnx.settings import enable_custom_prng as enable_custom_prng
-    from fnx.settings import enable_x64 as enable_x64
-    from fnx.settings import explain_cache_misses as explain_cache_misses
-    from fnx.settings import legacy_prng_key as legacy_prng_key
-    from fnx.settings import log_compiles as log_compiles
-    from fnx.settings import numpy_dtype_promotion as numpy_dtype_promotion
-    from fnx.settings import numpy_rank_promotion as numpy_rank_promotion
-    from fnx.settings import softmax_custom_jvp as softmax_custom_jvp
-    from fnx.settings import threefry_partitionable as threefry_partitionable
-    from fnx.settings import transfer_guard as transfer_guard
-    from fnx.settings import transfer_guard_device_to_device as transfer_guard_device_to_device
-    from fnx.settings import transfer_guard_device_to_host as transfer_guard_device_to_host
-    from fnx.settings import transfer_guard_host_to_device as transfer_guard_host_to_device
+    from fnx.process.devices import process_count as process_count
+    from fnx.process.devices import process_index as process_index
+    from fnx.process.devices import process_indices as process_indices
+    from fnx.process.nan_checks import debug_infs as debug_infs
+    from fnx.process.nan_checks import debug_nans as debug_nans
+    from fnx.process.settings import check_tracer_leaks as check_tracer_leaks
+    from fnx.process.settings import checking_leaks as checking_leaks
+    from fnx.process.settings import config as config
+    from fnx.process.settings import debug_key_reuse as debug_key_reuse
+    from fnx.process.settings import default_device as default_device
+    from fnx.process.settings import default_matmul_precision as default_matmul_precision
+    from fnx.process.settings import default_prng_impl as default_prng_impl
+    from fnx.process.settings import disable_jit as disable_jit
+    from fnx.process.settings import enable_checks as enable_checks
+    from fnx.process.settings import enable_custom_prng as enable_custom_prng
+    from fnx.process.settings import enable_x64 as enable_x64
+    from fnx.process.settings import explain_cache_misses as explain_cache_misses
+    from fnx.process.settings import legacy_prng_key as legacy_prng_key
+    from fnx.process.settings import log_compiles as log_compiles
+    from fnx.process.settings import numpy_dtype_promotion as numpy_dtype_promotion
+    from fnx.process.settings import numpy_rank_promotion as numpy_rank_promotion
+    from fnx.process.settings import softmax_custom_jvp as softmax_custom_jvp
+    from fnx.process.settings import threefry_partitionable as threefry_partitionable
+    from fnx.process.settings import transfer_guard as transfer_guard
+    from fnx.process.settings import (
+        transfer_guard_device_to_device as transfer_guard_device_to_device,
+    )
+    from fnx.process.settings import transfer_guard_device_to_host as transfer_guard_device_to_host
+    from fnx.process.settings import transfer_guard_host_to_device as transfer_guard_host_to_device
     from fnx.sharding import NamedSharding as NamedSharding
     from fnx.sharding import P as P
     from fnx.sharding import make_mesh as make_mesh
     from fnx.sharding import reshard as reshard
     from fnx.sharding import set_mesh as set_mesh
-    from fnx.spmd import pmap as pmap
-    from fnx.spmd import shard_map as shard_map
-    from fnx.staging import ShapeDtypeStruct as ShapeDtypeStruct
-    from fnx.staging import eval_shape as eval_shape
-    from fnx.staging import make_jaxpr as make_jaxpr
+    from fnx.transforms.callbacks import pure_callback as pure_callback
+    from fnx.transforms.grad import fwd_and_bwd as fwd_and_bwd
+    from fnx.transforms.grad import grad as grad
+    from fnx.transforms.grad import jvp as jvp
+    from fnx.transforms.grad import linear_transpose as linear_transpose
+    from fnx.transforms.grad import linearize as linearize
+    from fnx.transforms.grad import value_and_grad as value_and_grad
+    from fnx.transforms.grad import vjp as vjp
+    from fnx.transforms.jacobian import hessian as hessian
+    from fnx.transforms.jacobian import jacfwd as jacfwd
+    from fnx.transforms.jacobian import jacobian as jacobian
+    from fnx.transforms.jacobian import jacrev as jacrev
+    from fnx.transforms.jit import clear_caches as clear_caches
+    from fnx.transforms.jit import jit as jit
+    from fnx.transforms.make_jaxpr import ShapeDtypeStruct as ShapeDtypeStruct
+    from fnx.transforms.make_jaxpr import eval_shape as eval_shape
+    from fnx.transforms.make_jaxpr import make_jaxpr as make_jaxpr
+    from fnx.transforms.mutable_refs import Ref as Ref
+    from fnx.transforms.mutable_refs import empty_ref as empty_ref
+    from fnx.transforms.mutable_refs import free_ref as free_ref
+    from fnx.transforms.mutable_refs import freeze as freeze
+    from fnx.transforms.mutable_refs import new_ref as new_ref
+    from fnx.transforms.runtime import compile_report as compile_report
+    from fnx.transforms.runtime import compile_stats as compile_stats
+    from fnx.transforms.runtime import effects_barrier as effects_barrier
+    from fnx.transforms.runtime import ensure_compile_time_eval as ensure_compile_time_eval
+    from fnx.transforms.runtime import get_num_threads as get_num_threads
+    from fnx.transforms.runtime import named_call as named_call
+    from fnx.transforms.runtime import named_scope as named_scope
+    from fnx.transforms.runtime import release_memory as release_memory
+    from fnx.transforms.runtime import set_num_threads as set_num_threads
+    from fnx.transforms.runtime import typeof as typeof
+    from fnx.transforms.shard_map import pmap as pmap
+    from fnx.transforms.shard_map import shard_map as shard_map
+    from fnx.transforms.vmap import vmap as vmap
 
-__version__ = "0.1.0"
-__version_info__ = (0, 1, 0)
 
 _NAMES = {
     "fnx.ad_checkpoint": "checkpoint checkpoint_policies remat",
-    "fnx.callbacks": "pure_callback",
+    "fnx.transforms.callbacks": "pure_callback",
     "fnx.custom_derivatives": "closure_convert custom_gradient custom_jvp custom_vjp",
-    "fnx.derivatives": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
+    "fnx.transforms.grad": "fwd_and_bwd grad jvp linear_transpose linearize value_and_grad vjp",
     "fnx.dtypes": "float0",
-    "fnx.jacobians": "hessian jacfwd jacobian jacrev",
-    "fnx.jitted": "clear_caches jit",
-    "fnx.lanes": "vmap",
-    "fnx.nans": "debug_infs debug_nans",
-    "fnx.placement": (
+    "fnx.transforms.jacobian": "hessian jacfwd jacobian jacrev",
+    "fnx.transforms.jit": "clear_caches jit",
+    "fnx.transforms.vmap": "vmap",
+    "fnx.process.nan_checks": "debug_infs debug_nans",
+    "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
         "device_get device_put devices live_arrays local_device_count local_devices "
         "make_array_from_callback make_array_from_process_local_data "
         "make_array_from_single_device_arrays process_count process_index process_indices"
     ),
-    "fnx.refs": "Ref empty_ref free_ref freeze new_ref",
-    "fnx.runtime": (
+    "fnx.transforms.mutable_refs": "Ref empty_ref free_ref freeze new_ref",
+    "fnx.transforms.runtime": (
         "compile_report compile_stats effects_barrier ensure_compile_time_eval "
         "get_num_threads named_call named_scope release_memory set_num_threads typeof"
     ),
-    "fnx.settings": (
+    "fnx.process.settings": (
         "check_tracer_leaks checking_leaks config debug_key_reuse default_device "
         "default_matmul_precision default_prng_impl disable_jit enable_checks "
         "enable_custom_prng enable_x64 explain_cache_misses legacy_prng_key log_compiles "
@@ -153,8 +155,8 @@ _NAMES = {
         "transfer_guard_host_to_device"
     ),
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
-    "fnx.spmd": "pmap shard_map",
-    "fnx.staging": "ShapeDtypeStruct eval_shape make_jaxpr",
+    "fnx.transforms.shard_map": "pmap shard_map",
+    "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
 }
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
@@ -174,27 +176,29 @@ for _name in "ad batching mlir partial_eval xla".split():
 _later.add(
     "fnx.lax", "fnx.control_flow", "associative_scan cond fori_loop map scan switch while_loop"
 )
-_later.add("fnx.lax", "fnx.implicit", "custom_linear_solve custom_root")
-_later.add("fnx.ops", "fnx.segment", "segment_sum segment_prod segment_max segment_min")
-_later.add("fnx.numpy.util", "fnx.derivatives", "value_and_grad")
-_later.add("fnx.numpy.util", "fnx.control_flow", "scan while_loop")
-_later.add("fnx.numpy.util", "fnx.lanes", "vmap")
-_later.along("fnx.numpy", "fnx.jitted fnx.derivatives fnx.lanes")
+_later.add("fnx.lax", "fnx.transforms.implicit_diff", "custom_linear_solve custom_root")
+_later.add(
+    "fnx.ops", "fnx.transforms.segment_ops", "segment_sum segment_prod segment_max segment_min"
+)
+_later.add("fnx.numpy.arrays.util", "fnx.transforms.grad", "value_and_grad")
+_later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
+_later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
+_later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
 
 
 def _shards(x: Array) -> _Any:
-    return _importlib.import_module("fnx.sharding").shards(x)
+    return _importlib.import_module("fnx.process.mesh").shards(x)
 
 
 def _sharding_of_aval(aval: _Any) -> _Any:
-    return _importlib.import_module("fnx.sharding").sharding_of_aval(aval)
+    return _importlib.import_module("fnx.process.mesh").sharding_of_aval(aval)
 
 
 # The type of an array lies on no mesh.
 _ShapedArray.sharding = property(_sharding_of_aval)  # type: ignore[attr-defined]
 _install(
     {
-        "sharding": property(lambda x: _importlib.import_module("fnx.sharding").sharding_of(x)),
+        "sharding": property(lambda x: _importlib.import_module("fnx.process.mesh").sharding_of(x)),
         "addressable_shards": property(_shards),
         "global_shards": property(_shards),
     }
@@ -203,8 +207,12 @@ _install(
 
 def _look_for_nans() -> None:
     """Follow the settings debug_nans and debug_infs."""
-    if _settings.debug_nans.value or _settings.debug_infs.value or "fnx.nans" in _sys.modules:
-        _importlib.import_module("fnx.nans").follow_setting()
+    if (
+        _settings.debug_nans.value
+        or _settings.debug_infs.value
+        or "fnx.process.nan_checks" in _sys.modules
+    ):
+        _importlib.import_module("fnx.process.nan_checks").follow_setting()
 
 
 _settings.hooks.append(_look_for_nans)

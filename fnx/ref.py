@@ -1,6 +1,6 @@
-"""Mutable references under the name of JAX's module: `fnx.refs` defines them."""
+"""Mutable references under the name of JAX's module: `fnx.transforms.mutable_refs` defines them."""
 
-from fnx.refs import (
+from fnx.transforms.mutable_refs import (
     AbstractRef,
     Ref,
     addupdate,

@@ -1,10 +1,5 @@
-"""The version, under the names of `jax.version`."""
+"""The version, a module path of JAX."""
 
-import sys
-from typing import Any
+from fnx.core.version import __version__, __version_info__
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("__version__", "__version_info__"):
-        return getattr(sys.modules["fnx"], name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+__all__ = ["__version__", "__version_info__"]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fnx.core import later
+from fnx.core import lazy_imports
 
 
 def __getattr__(name: str) -> Any:
     """Those modules that programs for JAX use without importing them."""
-    return later.find(__name__, name)
+    return lazy_imports.find(__name__, name)

@@ -7,10 +7,10 @@ from typing import Any
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.primitive import Undefined as UndefinedPrimal
-from fnx.ops.basic import add_any as add_jaxvals_p
-from fnx.ops.basic import zeros
+from fnx.interpreters.primitives.user_primitives import Zero, primitive_jvps, primitive_transposes
+from fnx.ops.structure.basic import add_any as add_jaxvals_p
+from fnx.ops.structure.basic import zeros
 
-from .foreign import Zero, primitive_jvps, primitive_transposes
 from .jvp import JVP as JVPTrace
 from .jvp import JVPTracer
 

@@ -5,14 +5,14 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import are_devices, axis_name_of
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once, subjaxprs
-from fnx.core.lanes import are_devices, axis_name_of
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
 from fnx.core.source import user_source
 from fnx.interpreters.trace import trace_closed
-from fnx.ops.basic import broadcast_axis, move_axis
+from fnx.ops.structure.basic import broadcast_axis, move_axis
 
 
 class BatchTracer(Tracer):

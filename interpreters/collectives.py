@@ -12,18 +12,18 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
 from fnx.core.errors import InvalidValue, ShapeError, UnboundAxis
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, current
-from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
-from fnx.ops.basic import convert, full, move_axis, reshape, scalar, slice_axis
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import div, mul
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.linear import Linear
-from fnx.ops.reduction import Max, Min
-from fnx.ops.select import eq
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.base.linear import Linear
+from fnx.ops.elementwise.arithmetic import div, mul
+from fnx.ops.elementwise.select import eq
+from fnx.ops.reduction.reduction import Max, Min
+from fnx.ops.structure.basic import convert, full, move_axis, reshape, scalar, slice_axis
+from fnx.ops.structure.join import Concatenate, Iota
 
 from .batching import batch, place_axis
 

@@ -16,7 +16,7 @@ from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
-from fnx.ops.basic import add_any, zeros
+from fnx.ops.structure.basic import add_any, zeros
 
 
 class Linearize(JVP):

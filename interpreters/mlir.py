@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from .foreign import LoweredFun, lowerings
+from fnx.interpreters.primitives.user_primitives import LoweredFun, lowerings
 
 
 def lower_fun(fun: Callable, multiple_results: bool = True) -> LoweredFun:

@@ -12,9 +12,9 @@ from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.interpreters.passes.simplify import dce, used_inputs
 
 from .linearize import Tape
-from .simplify import dce, used_inputs
 from .trace import Stage
 from .trace import StageTracer as DynamicJaxprTracer
 

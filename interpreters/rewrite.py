@@ -9,8 +9,8 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
-from fnx.ops.basic import zeros
-from fnx.ops.join import Iota
+from fnx.ops.structure.basic import zeros
+from fnx.ops.structure.join import Iota
 
 from .trace import StageTracer, trace_closed
 

@@ -15,7 +15,7 @@ from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, user_source
-from fnx.ops.broadcast import Constant
+from fnx.ops.base.broadcast import Constant
 
 
 class StageTracer(Tracer):

@@ -4,11 +4,21 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.build import choices, fuse, memory, rows, shares, slabs, staging, strips, windows
-from fnx.lowering.build.aliases import Aliases, candidates
-from fnx.lowering.build.builder import Builder, dtype_name
-from fnx.lowering.build.values import OWN, Handle, Registers, Stored
+from fnx.lowering.cpu.schedule import packing
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.builder import Builder, dtype_name
+from fnx.lowering.generate.input_output_aliases import Aliases, candidates
+from fnx.lowering.generate.values import OWN, Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Buffer, Program
+from fnx.lowering.transform import (
+    buffer_assignment,
+    lookup_tables,
+    loop_coalescing,
+    loop_fusion,
+    sliding_window,
+    stencil_fusion,
+    strip_mining,
+)
 
 from . import recipes
 
@@ -25,14 +35,14 @@ def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]
             break
         # The other results would have to be copied there: they are better new, or elsewhere.
         refused |= aliases.items() - kept.items()
-    rows.fuse(builder)
-    strips.steps_of_strips(builder)
-    slabs.of_stencils(builder)
-    windows.roll(builder)
-    shares.even(builder.block)
-    choices.in_memory(builder)
-    staging.rows(builder)
-    total = memory.plan(builder.block, builder.buffers)
+    loop_fusion.fuse(builder)
+    strip_mining.steps_of_strips(builder)
+    stencil_fusion.of_stencils(builder)
+    sliding_window.roll(builder)
+    loop_coalescing.even(builder.block)
+    lookup_tables.in_memory(builder)
+    packing.rows(builder)
+    total = buffer_assignment.plan(builder.block, builder.buffers)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes
 
@@ -46,7 +56,7 @@ def _built(jaxpr: Jaxpr, aliases: Aliases) -> tuple[Builder, list[Buffer], list[
         buffer = Buffer(f"in{k}", dtype, max(var.aval.size, 1), "argument", k)
         inputs.append(buffer)
         handle = Handle(shape, dtype, Stored(buffer, owned=False))
-        if fuse.is_small(shape):
+        if fusion_policy.is_small(shape):
             loads = [scalar.load(buffer, scalar.size(i), dtype) for i in range(var.aval.size)]
             handle.state = Registers(loads)
         handles.append(handle)
@@ -62,7 +72,7 @@ def _built(jaxpr: Jaxpr, aliases: Aliases) -> tuple[Builder, list[Buffer], list[
         dtype, n = dtype_name(atom.aval.dtype), max(atom.aval.size, 1)
         places[k] = Buffer(f"out{k}", dtype, n, "argument", number)
         outputs.append(places[k])
-        if type(atom) is Var and not fuse.is_small(atom.aval.shape) and atom not in wishes:
+        if type(atom) is Var and not fusion_policy.is_small(atom.aval.shape) and atom not in wishes:
             targets.setdefault(atom, Stored(places[k]))
     results = builder.jaxpr(jaxpr, handles, targets, wishes)  # type: ignore[arg-type]
     for k, buffer in places.items():

@@ -6,48 +6,60 @@ import numpy as np
 
 from fnx.core import recipe
 from fnx.core.jaxpr import Eqn, Var
-from fnx.lowering.build import boxes, branches, fuse, lanewise, points, products, regions, updates
-from fnx.lowering.build.builder import Builder
-from fnx.lowering.build.values import Handle, Shape
+from fnx.lowering.cpu.routines import table
+from fnx.lowering.cpu.schedule import register_tiling
+from fnx.lowering.generate import (
+    branches,
+    elementwise,
+    fusion_policy,
+    loops,
+    slice_update_fusion,
+    small_problems,
+    updates,
+)
+from fnx.lowering.generate.builder import Builder
+from fnx.lowering.generate.values import Handle, Shape
 from fnx.lowering.ir.kernel import CallHost, Ref
-from fnx.lowering.routines import search, table
+from fnx.lowering.routines import rejection
 
 
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
     if builder.scope.position in builder.scope.lanewise:
-        lanewise.settle(builder, inputs)
+        small_problems.settle(builder, inputs)
         is_routine = isinstance(r, recipe.Library)
-        made = table.functions(r, outs) if is_routine else lanewise.functions(builder, r, outs)
+        made = (
+            table.functions(r, outs) if is_routine else small_problems.functions(builder, r, outs)
+        )
         if made is not None:
             for out, fn in zip(outs, made, strict=True):
-                lanewise.values(builder, eqn, out, fn)
+                small_problems.values(builder, eqn, out, fn)
             return
     match r:
         case recipe.Point():
-            points.point(builder, eqn, r, inputs, outs[0])
+            elementwise.point(builder, eqn, r, inputs, outs[0])
         case recipe.Reshape():
-            points.reshape(builder, r, outs[0])
+            elementwise.reshape(builder, r, outs[0])
         case recipe.Pieces():
-            points.pieces(builder, eqn, r, inputs, outs[0])
+            elementwise.pieces(builder, eqn, r, inputs, outs[0])
         case recipe.Fold():
-            if not lanewise.fold(builder, eqn, r, inputs, outs):
-                points.fold(builder, eqn, r, inputs, outs)
+            if not small_problems.fold(builder, eqn, r, inputs, outs):
+                elementwise.fold(builder, eqn, r, inputs, outs)
         case recipe.Cumulative():
             updates.cumulative(builder, r, outs, eqn.prim.name)
         case recipe.Search():
-            search.search(builder, r, outs[0], eqn.prim.name)
+            rejection.search(builder, r, outs[0], eqn.prim.name)
         case recipe.Update():
             _update(builder, eqn, r, inputs, outs[0])
         case recipe.Products():
-            products.products(builder, r, outs[0])
+            register_tiling.products(builder, r, outs[0])
         case recipe.Library() if table.known(r):
             total = table.total(r, outs)
             if total is None:
                 table.library(builder, r, outs)
-            elif not lanewise.fold(builder, eqn, total, inputs, outs):
+            elif not small_problems.fold(builder, eqn, total, inputs, outs):
                 if table.computes_matrix(r):
-                    points.fold(builder, eqn, total, inputs, outs)
+                    elementwise.fold(builder, eqn, total, inputs, outs)
                 else:
                     table.library(builder, r, outs)
         case recipe.Host() | recipe.Library():
@@ -57,9 +69,9 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Branch():
             branches.branch(builder, r, inputs, outs)
         case recipe.While():
-            regions.while_loop(builder, r, inputs, outs)
+            loops.while_loop(builder, r, inputs, outs)
         case recipe.Loop():
-            regions.loop(builder, r, inputs, outs)
+            loops.loop(builder, r, inputs, outs)
         case _:
             raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
 
@@ -69,10 +81,10 @@ def _update(
 ) -> None:
     """In one pass with those that follow, as a new array, or in place."""
     operand: Handle = r.operand  # type: ignore[assignment]
-    if boxes.extends(r, operand, out, chained=id(eqn) in builder.scope.chains):
-        boxes.extend(builder, r, operand, out)
+    if slice_update_fusion.extends(r, operand, out, chained=id(eqn) in builder.scope.chains):
+        slice_update_fusion.extend(builder, r, operand, out)
     elif updates.is_anew(builder, r, inputs, out):
-        points.store_pieces(builder, eqn, boxes.pieces(r, out.shape), out)
+        elementwise.store_pieces(builder, eqn, slice_update_fusion.pieces(r, out.shape), out)
     else:
         updates.update(builder, r, inputs, out, eqn.prim.name)
 
@@ -93,7 +105,7 @@ def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) 
         made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
     builder.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
     for h in outs:
-        if fuse.is_small(h.shape):
+        if fusion_policy.is_small(h.shape):
             builder.load_registers(h)
 
 

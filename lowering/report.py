@@ -1,10 +1,10 @@
 """What a compiled program is made of, for people: kernels, library and host calls, memory, times."""
 
-from fnx.core.records import dataclass
-from fnx.lowering.build import memory
-from fnx.lowering.ir import walk
-from fnx.lowering.ir.formats import itemsize
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import CallHost, CallLibrary, Loop, Nest, Program, While
+from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform import buffer_assignment
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def memory_analysis(program: Program) -> MemoryAnalysis:
 
 def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str:
     """The compile report."""
-    stmts = list(walk.statements(program.body))
+    stmts = list(traversal.statements(program.body))
     kernels = [s for s in stmts if isinstance(s, Nest)]
     loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.poll]
     lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} outer loops"]
@@ -61,8 +61,8 @@ def largest(program: Program, count: int = 3) -> str:
     """The largest buffers of a program's workspace, with their bytes."""
     buffers = {
         b: b.size * itemsize(b.dtype)
-        for s in walk.statements(program.body)
-        for b in memory.touched(s)
+        for s in traversal.statements(program.body)
+        for b in buffer_assignment.touched(s)
         if b.space == "workspace"
     }
     chosen = sorted(buffers.items(), key=lambda item: -item[1])[:count]

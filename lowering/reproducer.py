@@ -33,9 +33,9 @@ def failed(stage: str, jaxpr: Jaxpr, program: Program | None, error: Exception) 
 def _text(jaxpr: Jaxpr, program: Program | None) -> tuple[str, str]:
     if program is None:
         return "jaxpr", str(jaxpr)
-    from fnx.lowering.ir import show
+    from fnx.lowering.ir import printer
 
     try:
-        return "kernel", show.show(program)
+        return "kernel", printer.show(program)
     except Exception:  # the program may be broken in any way
         return "jaxpr", str(jaxpr)

@@ -45,9 +45,9 @@ def repository() -> Path:
 @pytest.fixture
 def no_code(tmp_path, monkeypatch) -> Iterator[Path]:
     """The folder of an empty cache; the process forgets the code that it holds."""
-    from fnx.lowering.runtime import machine
+    from fnx.lowering.cpu.jit import code_cache
 
     monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path))
-    machine.forget()
+    code_cache.forget()
     yield tmp_path
-    machine.forget()
+    code_cache.forget()

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays
 from fnx.core.array import Array
 from fnx.core.errors import (
     ShapeError,
     TypeMismatch,
 )
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape, Rev
-from fnx.ops.slice import Slice
+from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Slice
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays
 
 Tree = Any
 
@@ -43,7 +43,7 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     flip = Rev((axis,))
 
     def combine(a: list, b: list) -> list:
-        x, y = (tree_util.tree_unflatten(treedef, v) for v in (a, b))
+        x, y = (operations.tree_unflatten(treedef, v) for v in (a, b))
         leaves, structure = flatten_arrays(fn(x, y), "results")
         if structure != treedef:
             raise TypeMismatch(
@@ -74,7 +74,7 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays = [flip(x) for x in arrays] if reverse else arrays
     outs = run(list(arrays))
     outs = [flip(x) for x in outs] if reverse else outs
-    return tree_util.tree_unflatten(treedef, outs)
+    return operations.tree_unflatten(treedef, outs)
 
 
 def _interleave(a: Array, b: Array, axis: int) -> Array:

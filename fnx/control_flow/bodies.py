@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of
 from fnx.core import config
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
@@ -18,7 +16,9 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.trace import trace
-from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
 
 Tree = Any
 
@@ -72,7 +72,7 @@ def trace_body(
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
-        result = fun(*tree_util.tree_unflatten(treedef, xs))
+        result = fun(*operations.tree_unflatten(treedef, xs))
         arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}, {what},")
         structures.append(structure)
         return arrays
@@ -100,13 +100,13 @@ def carry_error(
 ) -> None:
     """Raise unless structure and types of the carry that a body returns are those that it got."""
     if treedef != out:
-        found = tree_util.tree_unflatten(out, [0] * out.num_leaves)
+        found = operations.tree_unflatten(out, [0] * out.num_leaves)
         raise TypeMismatch(
             f"{what} got a carry of structure {treedef} and returned one of structure {out}"
-            f"{tree_util.describe_difference(init, found)}. Expected the same structure: return all parts "
+            f"{operations.describe_difference(init, found)}. Expected the same structure: return all parts "
             "of the carry, updated or not, in the same containers."
         )
-    paths = [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(init)]
+    paths = [operations.keystr(p) for p, _ in operations.tree_leaves_with_path(init)]
     bad = [
         f"carry{path} is {o.str_short()} but was {i.str_short()}"
         for path, i, o in zip(paths, ins, outs)

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of
 from fnx.control_flow.bodies import Traced, trace_body
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
@@ -18,13 +16,15 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr, made_once
-from fnx.interpreters.cond import Cond
+from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.jitted import BACKEND
-from fnx.ops.basic import convert, scalar
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.select import ne
-from fnx.refs import RefGiven, carrying, taken_out, write
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.select import ne
+from fnx.ops.structure.basic import convert, scalar
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.transforms.jit import BACKEND
+from fnx.transforms.mutable_refs import RefGiven, carrying, taken_out, write
 
 Tree = Any
 
@@ -130,7 +130,7 @@ def _plain_branch(index: Array, funs: Sequence[Callable], operands: tuple, what:
         consts = {id(c): c for m in made for c in m.consts}
         branches = tuple([_with_consts(j, m, consts) for j, m in zip(jaxprs, made)])
         outs = Cond(branches, BACKEND)(index, *consts.values(), *arrays)
-    return tree_util.tree_unflatten(made[0].structure, outs)
+    return operations.tree_unflatten(made[0].structure, outs)
 
 
 def _branch_types(

@@ -5,8 +5,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of, vmap
 from fnx.control_flow.bodies import carry_error, promoted, trace_body
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
@@ -19,18 +17,21 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
-from fnx.interpreters.scan import Scan
+from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import CapturedRefs
-from fnx.interpreters.while_loop import While
-from fnx.jitted import BACKEND
-from fnx.ops.basic import convert, scalar
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.select import lt
-from fnx.ops.slice import Slice
-from fnx.refs import Ref, RefGiven, carrying, taken_out, write
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.select import lt
+from fnx.ops.structure.basic import convert, scalar
+from fnx.ops.structure.join import Concatenate, Iota
+from fnx.ops.structure.slice import Slice
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.transforms.jit import BACKEND
+from fnx.transforms.mutable_refs import Ref, RefGiven, carrying, taken_out, write
+from fnx.transforms.vmap import vmap
 
 Tree = Any
 
@@ -74,7 +75,7 @@ def _scan(
     try:
         return _plain_scan(f, init, xs, length, reverse, unroll, owner, what)
     except RefGiven:
-        if any(type(x) is Ref for x in tree_util.tree_leaves(xs)):
+        if any(type(x) is Ref for x in operations.tree_leaves(xs)):
             return _scan_of_refs(f, init, xs, length, reverse, unroll, what)
         raise
     except CapturedRefs as found:
@@ -120,7 +121,7 @@ def _plain_scan(
     count = _length(rows, xs, length)
     if config.disable_jit.value:
         return _scan_in_python(f, carry, carry_tree, rows, xs_tree, count, reverse)
-    treedef = tree_util.treedef_tuple([carry_tree, xs_tree])
+    treedef = operations.treedef_tuple([carry_tree, xs_tree])
     x_avals = [x.aval.update(shape=x.shape[1:]) for x in rows]
     while True:
         body = trace_body(f, treedef, [*(c.aval for c in carry), *x_avals], what, owner)
@@ -135,12 +136,12 @@ def _plain_scan(
     rounds = count if unroll is True else max(1, int(unroll))
     prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), rounds, BACKEND)
     outs = prim(*body.consts, *carry, *rows)
-    last = tree_util.tree_unflatten(carry_tree, outs[:n])
-    return last, tree_util.tree_unflatten(parts[1], outs[n:])
+    last = operations.tree_unflatten(carry_tree, outs[:n])
+    return last, operations.tree_unflatten(parts[1], outs[n:])
 
 
 def _pair(structure: Any, what: str) -> tuple[Any, Any]:
-    parts = tree_util.treedef_children(structure)
+    parts = operations.treedef_children(structure)
     if structure.type is not tuple or len(parts) != 2:
         raise TypeMismatch(
             f"{what} returned {structure}; expected a pair: the next carry, and what is stacked (None "
@@ -150,7 +151,7 @@ def _pair(structure: Any, what: str) -> tuple[Any, Any]:
 
 
 def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
-    paths = [tree_util.keystr(p) for p, _ in tree_util.tree_leaves_with_path(xs)]
+    paths = [operations.keystr(p) for p, _ in operations.tree_leaves_with_path(xs)]
     for path, x in zip(paths, rows):
         if not x.shape:
             raise ShapeError(
@@ -180,16 +181,16 @@ def _row(x: Array, t: int) -> Array:
 def _scan_in_python(
     f: Callable, carry: list, carry_tree: Any, rows: list, xs_tree: Any, count: int, reverse: bool
 ) -> tuple[Tree, Tree]:
-    state, ys = tree_util.tree_unflatten(carry_tree, carry), []
+    state, ys = operations.tree_unflatten(carry_tree, carry), []
     for t in reversed(range(count)) if reverse else range(count):
-        state, y = f(state, tree_util.tree_unflatten(xs_tree, [_row(x, t) for x in rows]))
+        state, y = f(state, operations.tree_unflatten(xs_tree, [_row(x, t) for x in rows]))
         ys.append(y)
     if not ys:
         raise InvalidValue(
             "scan of length 0 with disable_jit: the types of its results are unknown"
         )
     ys = ys[::-1] if reverse else ys
-    return state, tree_util.tree_map(lambda *leaves: _stack(leaves), *ys)
+    return state, operations.tree_map(lambda *leaves: _stack(leaves), *ys)
 
 
 def _stack(leaves: Sequence[Any]) -> Array:
@@ -221,12 +222,12 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
             Reshape((whole // batch_size, batch_size, *x.shape[1:]))(_rows(x, 0, whole))
             for x in rows
         ]
-        ys = map(vmap(f), tree_util.tree_unflatten(treedef, groups))
-        parts.append(tree_util.tree_map(lambda y: Reshape((whole, *y.shape[2:]))(y), ys))
+        ys = map(vmap(f), operations.tree_unflatten(treedef, groups))
+        parts.append(operations.tree_map(lambda y: Reshape((whole, *y.shape[2:]))(y), ys))
     if whole < count or not count:
-        rest = tree_util.tree_unflatten(treedef, [_rows(x, whole, count) for x in rows])
+        rest = operations.tree_unflatten(treedef, [_rows(x, whole, count) for x in rows])
         parts.append(vmap(f)(rest) if count else map(f, xs))
-    return tree_util.tree_map(lambda *ys: _joined(ys), *parts)
+    return operations.tree_map(lambda *ys: _joined(ys), *parts)
 
 
 def _rows(x: Array, start: int, stop: int) -> Array:
@@ -261,14 +262,14 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
 def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.disable_jit.value:
-        val = tree_util.tree_unflatten(treedef, carry)
+        val = operations.tree_unflatten(treedef, carry)
         try:
             while cond_fun(val):
                 val = body_fun(val)
             return val
         except ConcretizationTypeError:
             pass  # lanes of a vmap, or tracing: Python cannot decide
-    one = tree_util.treedef_tuple([treedef])
+    one = operations.treedef_tuple([treedef])
     what = f"the body {name_of(body_fun)} of while_loop"
     while True:
         body = trace_body(body_fun, one, [c.aval for c in carry], what)
@@ -287,7 +288,7 @@ def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree
         )
     prim = While(test.jaxpr, len(test.consts), body.jaxpr, len(body.consts), BACKEND)
     outs = prim(*test.consts, *body.consts, *carry)
-    return tree_util.tree_unflatten(treedef, outs)
+    return operations.tree_unflatten(treedef, outs)
 
 
 _BOOL = ShapedArray((), dtypes.bool_)

@@ -13,7 +13,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.config import rank_0_consts
-from fnx.core.deleted import Deleted
+from fnx.core.donated import Deleted
 from fnx.core.errors import InvalidValue, TypeMismatch
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, MissingRule
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current
 from fnx.core.recipe import Operand, Recipe
-from fnx.core.records import dataclass
 
 
 class Undefined:

@@ -8,7 +8,7 @@ operand is stored or computed on the fly where it is read is lowering's choice, 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 
 Shape = tuple[int, ...]

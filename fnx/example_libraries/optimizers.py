@@ -9,15 +9,15 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import fnx.numpy as jnp
-from fnx import tree_util
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.pytree import operations
 
 Schedule = Callable[[Any], Any]
 Rule = tuple[Callable[[Array], Any], Callable[[Any, Array, Any], Any], Callable[[Any], Array]]
 
 
-@tree_util.register_pytree_node_class
+@operations.register_pytree_node_class
 class OptimizerState:
     """For each parameter the state that its rule keeps, and the structure of all parameters."""
 
@@ -48,11 +48,11 @@ def optimizer(opt_maker: Callable[..., Rule]) -> Callable[..., Optimizer]:
         init, update, get = opt_maker(*args, **kwargs)
 
         def init_fn(params: Any) -> OptimizerState:
-            leaves, structure = tree_util.tree_flatten(params)
+            leaves, structure = operations.tree_flatten(params)
             return OptimizerState(tuple(map(init, leaves)), structure)
 
         def update_fn(step: Any, grads: Any, state: OptimizerState) -> OptimizerState:
-            leaves, structure = tree_util.tree_flatten(grads)
+            leaves, structure = operations.tree_flatten(grads)
             if structure != state.structure:
                 raise TypeMismatch(
                     f"gradients of structure {structure} for parameters of structure {state.structure}"
@@ -61,7 +61,7 @@ def optimizer(opt_maker: Callable[..., Rule]) -> Callable[..., Optimizer]:
             return OptimizerState(tuple(new), structure)
 
         def params_fn(state: OptimizerState) -> Any:
-            return tree_util.tree_unflatten(state.structure, map(get, state.states))
+            return operations.tree_unflatten(state.structure, map(get, state.states))
 
         return Optimizer(init_fn, update_fn, params_fn)
 
@@ -290,14 +290,14 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
 
 def l2_norm(tree):
     """The root of the sum of the squares of all numbers in a pytree."""
-    return jnp.sqrt(sum(jnp.vdot(x, x) for x in tree_util.tree_leaves(tree)))
+    return jnp.sqrt(sum(jnp.vdot(x, x) for x in operations.tree_leaves(tree)))
 
 
 def clip_grads(grad_tree, max_norm):
     """Gradients, made shorter together where their norm is larger than `max_norm`."""
     norm = l2_norm(grad_tree)
     factor = jnp.where(norm < max_norm, 1.0, max_norm / norm)
-    return tree_util.tree_map(lambda g: g * factor, grad_tree)
+    return operations.tree_map(lambda g: g * factor, grad_tree)
 
 
 class JoinPoint:
@@ -313,12 +313,12 @@ class JoinPoint:
 def unpack_optimizer_state(opt_state):
     """A pytree as the parameters', of a `JoinPoint` for each of them: it can be stored with pickle."""
     marks = map(JoinPoint, opt_state.states)
-    return tree_util.tree_unflatten(opt_state.structure, marks)
+    return operations.tree_unflatten(opt_state.structure, marks)
 
 
 def pack_optimizer_state(marked_pytree):
     """The state of which `unpack_optimizer_state` made a pytree."""
-    marks, structure = tree_util.tree_flatten(marked_pytree)
+    marks, structure = operations.tree_flatten(marked_pytree)
     if not all(isinstance(m, JoinPoint) for m in marks):
         raise TypeMismatch("expected a pytree whose leaves are all JoinPoints")
     return OptimizerState(tuple(m.subtree for m in marks), structure)

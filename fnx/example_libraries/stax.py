@@ -118,7 +118,7 @@ def _conv(
 
 def _shape_after(f: Callable, shape: tuple) -> tuple:
     """The shape that `f` makes of a shape, whose first size may be -1: any number of examples."""
-    from fnx.staging import ShapeDtypeStruct, eval_shape
+    from fnx.transforms.make_jaxpr import ShapeDtypeStruct, eval_shape
 
     one = tuple([1 if n == -1 else n for n in shape])
     found = eval_shape(f, ShapeDtypeStruct(one, jnp.zeros(()).dtype)).shape

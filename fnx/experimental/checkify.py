@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import is_inexact
@@ -18,13 +18,14 @@ from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.source import at_line
 from fnx.experimental.checks import Check, CheckError, Error, Site, check, check_error, debug_check
-from fnx.flat import check_callable, flatten_arrays, name_of, wraps
-from fnx.interpreters.cond import Cond
-from fnx.interpreters.scan import Scan
+from fnx.interpreters.primitives.cond import Cond
+from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import trace, trace_closed
-from fnx.interpreters.while_loop import While
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
-from fnx.ops.indexing import AnyScatter, Gather
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
+from fnx.ops.structure.gather import AnyScatter, Gather
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -57,7 +58,7 @@ automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
 
-_ONE = tree_util.tree_structure(((0,), {}))  # a message about one value
+_ONE = operations.tree_structure(((0,), {}))  # a message about one value
 
 
 class _State:

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.core.array import ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.dtypes import canonical
 from fnx.core.errors import FnxError, InvalidValue, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Host, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.interpreters.cond import Cond
-from fnx.ops.basic import move_axis
-from fnx.ops.compose import Program
-from fnx.ops.convert import ConvertElementType
+from fnx.interpreters.primitives.cond import Cond
+from fnx.ops.base.compose import Program
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import move_axis
+from fnx.pytree import operations
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -39,17 +40,17 @@ class Site:
     """A place where something is checked: what it says of values, which are leaves of (args, kwargs)."""
 
     message: str
-    given: Any = tree_util.tree_structure(((), {}))
+    given: Any = operations.tree_structure(((), {}))
 
     def text(self, values: Sequence) -> str:
-        args, kwargs = tree_util.tree_unflatten(self.given, values)
+        args, kwargs = operations.tree_unflatten(self.given, values)
         return self.message.format(*args, **kwargs)
 
 
 # --- the error, as a value ---------------------------------------------------------------------
 
 
-@tree_util.register_pytree_node_class
+@operations.register_pytree_node_class
 class Error:
     """Which check failed first, if any: `get()` is its message or None, `throw()` raises it.
 
@@ -171,7 +172,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     }
     if missing:
         raise InvalidValue(f"check: the message speaks of {sorted(missing)}, which are not given")
-    leaves, given = tree_util.tree_flatten((fmt_args, fmt_kwargs))
+    leaves, given = operations.tree_flatten((fmt_args, fmt_kwargs))
     values = [as_array(x) for x in leaves]
     site = Site(f"{msg} (`check` failed)", given)
     Check(site, debug)(good, *values)

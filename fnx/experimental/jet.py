@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.core.errors import InvalidValue
-from fnx.derivatives import jvp
+from fnx.pytree import operations
+from fnx.transforms.grad import jvp
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -48,8 +49,8 @@ def jet(
         return (fun(*moved),)
 
     first, *rest = _with_derivatives(along, order)(0.0)
-    rest = [tree_util.tree_map(lambda d, s=s: d / s, d) for d, s in zip(rest, scale, strict=True)]
-    return first, tree_util.tree_map(lambda _, *ds: list(ds), first, *rest)
+    rest = [operations.tree_map(lambda d, s=s: d / s, d) for d, s in zip(rest, scale, strict=True)]
+    return first, operations.tree_map(lambda _, *ds: list(ds), first, *rest)
 
 
 def _polynomial(x: Any, derivatives: Sequence[Any], t: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 
 __all__ = ["Format", "Layout"]
 

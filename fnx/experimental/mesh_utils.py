@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.sharding import make_mesh
+from fnx.process.mesh import make_mesh
 
 __all__ = ["create_device_mesh"]
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.control_flow import scan, while_loop
 from fnx.core.dtypes import is_inexact
 from fnx.core.errors import ShapeError
-from fnx.custom_derivatives import closure_convert, custom_vjp
-from fnx.derivatives import vjp
-from fnx.flatten_util import ravel_pytree
-from fnx.lanes import vmap
+from fnx.pytree import operations
+from fnx.transforms.custom_derivatives import closure_convert, custom_vjp
+from fnx.transforms.grad import vjp
+from fnx.transforms.ravel import ravel_pytree
+from fnx.transforms.vmap import vmap
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -64,7 +65,7 @@ def odeint(
     times = jnp.asarray(t)
     if times.ndim != 1:
         raise ShapeError(f"odeint needs times of rank 1, got an array of shape {times.shape}")
-    y0 = tree_util.tree_map(_inexact, y0)
+    y0 = operations.tree_map(_inexact, y0)
     flat0, unravel = ravel_pytree(y0)
     real = np.zeros((), flat0.dtype).real.dtype
     times = times.astype(real)
@@ -73,7 +74,7 @@ def odeint(
         out = func(unravel(y), s, *rest)  # a list of numbers, say, where y is an array
         flat: Any = ravel_pytree(out)[0]
         if flat.shape != flat0.shape:
-            shapes = [[np.shape(x) for x in tree_util.tree_leaves(tree)] for tree in (out, y0)]
+            shapes = [[np.shape(x) for x in operations.tree_leaves(tree)] for tree in (out, y0)]
             raise ShapeError(
                 f"odeint: func returned derivatives of shapes {shapes[0]} for y0 of shapes "
                 f"{shapes[1]}; expected equal ones"
@@ -204,7 +205,7 @@ def _backward(
 ) -> tuple:
     """The adjoint a(t) of y(t) runs backwards: da/dt = -a df/dy; that of args adds up a df/dargs."""
     ys, ts, args = kept
-    leaves, treedef = tree_util.tree_flatten(args)
+    leaves, treedef = operations.tree_flatten(args)
     moves = [is_inexact(jnp.asarray(x).dtype) for x in leaves]
     chosen = [jnp.asarray(x) for x, m in zip(leaves, moves) if m]
 
@@ -224,7 +225,7 @@ def _backward(
         span = jnp.stack([-t, -before])
         options = {"rtol": rtol, "atol": atol, "mxstep": mxstep, "hmax": hmax}
         state = odeint(augmented, (y, a, some), span, **options)
-        _, a, some = tree_util.tree_map(lambda x: x[1], state)
+        _, a, some = operations.tree_map(lambda x: x[1], state)
         return (a + g_before, some), None
 
     def slope_along(y: Any, t: Any, g: Any) -> Any:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fnx.core import config
-from fnx.jitted import clear_caches as clear_backends
-from fnx.placement import Device, devices
+from fnx.process.devices import Device, devices
+from fnx.transforms.jit import clear_caches as clear_backends
 
 __all__ = ["Backend", "backends", "clear_backends", "get_backend", "get_default_device"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from fnx import numpy as jnp
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy.util import canonical_axis, canonical_shape, promote_inexact, to_array
+from fnx.numpy.arrays.util import canonical_axis, canonical_shape, promote_inexact, to_array
 
 
 class ResizeMethod(enum.Enum):

@@ -2,7 +2,7 @@
 
 from typing import Any as _Any
 
-from fnx.core import later as _later
+from fnx.core import lazy_imports as _later
 from fnx.core.dtypes import canonical as _canonical
 from fnx.lax import linalg as linalg
 from fnx.lax.convolutions import *
@@ -17,7 +17,7 @@ from fnx.lax.products import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
 from fnx.lax.slices import *
-from fnx.numpy.keyed import serve as _serve_keys
+from fnx.numpy.arrays.key_arrays import serve as _serve_keys
 
 PrecisionLike = _Any
 ConvGeneralDilatedDimensionNumbers = _Any
@@ -69,7 +69,7 @@ def dtype(x: _Any) -> _Any:
     >>> lax.dtype(1.0), lax.dtype(jnp.ones(2, "float32"))
     (dtype('float64'), dtype('float32'))
     """
-    from fnx.numpy.util import type_of_any
+    from fnx.numpy.arrays.util import type_of_any
 
     return _canonical(type_of_any(x)[0])
 

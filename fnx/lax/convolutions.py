@@ -7,9 +7,9 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.lax.reductions import padtype_to_pads
-from fnx.numpy.util import to_array
-from fnx.ops.conv_layout import ConvDimensionNumbers, dilated
-from fnx.ops.convolution import ConvGeneralDilated
+from fnx.numpy.arrays.util import to_array
+from fnx.ops.linalg.conv_layout import ConvDimensionNumbers, dilated
+from fnx.ops.linalg.convolution import ConvGeneralDilated
 
 __all__ = [
     "ConvDimensionNumbers",
@@ -186,7 +186,7 @@ def conv_transpose(
         if use_consistent_padding:  # they are those of the convolution that is transposed
             pads = [(k - 1 - lo, k - 1 - hi) for k, (lo, hi) in zip(sizes, pads, strict=True)]
     if transpose_kernel:
-        from fnx.ops.permute import Rev
+        from fnx.ops.base.permute import Rev
 
         w = Rev(tuple(sorted(numbers.rhs_spec[2:])))(w)
         o, i, *rest = numbers.rhs_spec

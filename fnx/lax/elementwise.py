@@ -6,11 +6,11 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
-from fnx.numpy.util import PYTHON, constant, named, shown, to_array
-from fnx.ops import elementwise as ops
-from fnx.ops import select as choose
-from fnx.ops import special
-from fnx.ops.basic import broadcast_to
+from fnx.numpy.arrays.util import PYTHON, constant, named, shown, to_array
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise import select as choose
+from fnx.ops.elementwise import special
+from fnx.ops.structure.basic import broadcast_to
 
 # Kinds of numbers: each holds those of lower rank.
 _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}

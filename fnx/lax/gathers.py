@@ -6,11 +6,15 @@ from typing import Any
 from fnx.core.array import Array
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
-from fnx.numpy.indexing import getitem
-from fnx.numpy.util import named, to_array
-from fnx.ops.indexing import Gather, ScatterAdd
-from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from fnx.numpy.arrays.indexing import getitem
+from fnx.numpy.arrays.util import named, to_array
+from fnx.ops.structure.gather import Gather, ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+)
+from fnx.ops.structure.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
 
 __all__ = [
     "GatherDimensionNumbers",

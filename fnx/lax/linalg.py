@@ -5,12 +5,12 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.util import to_array
-from fnx.ops import linalg as ops
-from fnx.ops import matrix, reflections, spectral
-from fnx.ops.basic import scalar
-from fnx.ops.elementwise import add, mul, sub
-from fnx.ops.tridiagonal import tridiagonal_solve as _tridiagonal_solve
+from fnx.numpy.arrays.util import to_array
+from fnx.ops.elementwise.arithmetic import add, mul, sub
+from fnx.ops.linalg import eigen, householder, matrix
+from fnx.ops.linalg import factorizations as ops
+from fnx.ops.linalg.tridiagonal import tridiagonal_solve as _tridiagonal_solve
+from fnx.ops.structure.basic import scalar
 
 
 class SvdAlgorithm(enum.Enum):
@@ -131,7 +131,7 @@ def qr(
     ((3, 2), (2, 2))
     """
     del use_magma
-    return spectral.QR(bool(full_matrices), bool(pivoting))(to_array(x, "qr"))
+    return eigen.QR(bool(full_matrices), bool(pivoting))(to_array(x, "qr"))
 
 
 def svd(
@@ -152,7 +152,7 @@ def svd(
     del algorithm
     if subset_by_index is not None and full_matrices and compute_uv:
         raise InvalidValue("svd with subset_by_index and full_matrices=True; expected one of them")
-    outs = spectral.SVD(bool(full_matrices), bool(compute_uv))(to_array(x, "svd"))
+    outs = eigen.SVD(bool(full_matrices), bool(compute_uv))(to_array(x, "svd"))
     some = _chosen(subset_by_index)
     if not compute_uv:
         return outs[0][..., some]
@@ -181,7 +181,7 @@ def eigh(
     """
     del sort_eigenvalues, implementation
     x = _symmetric(to_array(x, "eigh"), symmetrize_input)
-    v, w = spectral.Eigh(bool(lower))(x)
+    v, w = eigen.Eigh(bool(lower))(x)
     some = _chosen(subset_by_index)
     return v[..., some], w[..., some]
 
@@ -198,7 +198,7 @@ def eig(
     >>> lax.linalg.eig(jnp.diag(jnp.array([2.0, 3.0])))[0]
     Array([2.+0.j, 3.+0.j], dtype=complex128)
     """
-    prim = spectral.Eig(bool(compute_left_eigenvectors), bool(compute_right_eigenvectors))
+    prim = eigen.Eig(bool(compute_left_eigenvectors), bool(compute_right_eigenvectors))
     return list(prim(to_array(x, "eig")))
 
 
@@ -220,7 +220,7 @@ def schur(
     """
     if sort_eig_vals or select_callable is not None:
         raise InvalidValue("schur does not sort eigenvalues; expected sort_eig_vals=False")
-    return list(spectral.Schur(bool(compute_schur_vectors))(to_array(x, "schur")))
+    return list(eigen.Schur(bool(compute_schur_vectors))(to_array(x, "schur")))
 
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
@@ -248,7 +248,7 @@ def geqrf(a: Any) -> tuple[Array, Array]:
     >>> packed.shape, taus.shape
     ((3, 2), (2,))
     """
-    return tuple(reflections.Geqrf()(to_array(a, "geqrf")))
+    return tuple(householder.Geqrf()(to_array(a, "geqrf")))
 
 
 def hessenberg(a: Any) -> tuple[Array, Array]:
@@ -258,7 +258,7 @@ def hessenberg(a: Any) -> tuple[Array, Array]:
     >>> packed.shape, taus.shape
     ((3, 3), (2,))
     """
-    return tuple(reflections.Gehrd()(to_array(a, "hessenberg")))
+    return tuple(householder.Gehrd()(to_array(a, "hessenberg")))
 
 
 def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
@@ -268,7 +268,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Arr
     >>> d, e
     (Array([1., 2., 3.], dtype=float64), Array([0., 0.], dtype=float64))
     """
-    return tuple(reflections.Sytrd(bool(lower))(to_array(a, "tridiagonal")))
+    return tuple(householder.Sytrd(bool(lower))(to_array(a, "tridiagonal")))
 
 
 def _reflections(a: Any, taus: Any, name: str) -> tuple[Array, Array]:

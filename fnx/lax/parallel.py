@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy as jnp
-from fnx import tree_util
 from fnx.core.array import Array
 from fnx.core.dtypes import kind
 from fnx.core.errors import InvalidValue
 from fnx.interpreters import collectives as ops
 from fnx.interpreters.collectives import axis_size as _size_of
-from fnx.numpy.util import canonical_axis, named, to_array
-from fnx.ops.broadcast import Sum
-from fnx.ops.convert import convert
+from fnx.numpy.arrays.util import canonical_axis, named, to_array
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.elementwise.convert import convert
+from fnx.pytree import operations
 
 __all__ = [
     "all_gather",
@@ -70,7 +70,7 @@ def _group_size(names: tuple[AxisName, ...], groups: ops.Groups) -> int:
 
 
 def _map(fn: Callable[[Array], Any], x: Tree, what: str) -> Tree:
-    return tree_util.tree_map(lambda leaf: fn(to_array(leaf, what)), x)
+    return operations.tree_map(lambda leaf: fn(to_array(leaf, what)), x)
 
 
 # --- where a lane is ---------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
         v = Sum(tuple([canonical_axis(a, v.ndim) for a in own]))(v) if own else v
         return ops.PSum(names, groups)(v) if names else v
 
-    return tree_util.tree_map(one, x)
+    return operations.tree_map(one, x)
 
 
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
@@ -143,7 +143,7 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
     """
     count = psum(1, axis_name, axis_index_groups=axis_index_groups)
     total = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    return tree_util.tree_map(lambda v: v / count, total)
+    return operations.tree_map(lambda v: v / count, total)
 
 
 def _extremum(name: str, prim: Any, which: str, gives: str) -> Callable:

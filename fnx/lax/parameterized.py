@@ -8,13 +8,13 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.lax.elementwise import checked, operands, stretched
-from fnx.numpy.util import PYTHON, constant, to_array
-from fnx.ops import elementwise as ops
-from fnx.ops import select as choose
-from fnx.ops import special
-from fnx.ops.basic import broadcast_to
-from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision
-from fnx.ops.convert import convert as _convert
+from fnx.numpy.arrays.util import PYTHON, constant, to_array
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise import select as choose
+from fnx.ops.elementwise import special
+from fnx.ops.elementwise.convert import BitcastConvertType, ConvertElementType, ReducePrecision
+from fnx.ops.elementwise.convert import convert as _convert
+from fnx.ops.structure.basic import broadcast_to
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Array:
@@ -179,7 +179,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
     >>> lax.convert_element_type(jnp.array([1.7, -1.7]), jnp.int32)
     Array([ 1, -1], dtype=int32)
     """
-    from fnx.numpy.util import convert
+    from fnx.numpy.arrays.util import convert
 
     dtype = dtypes.canonical(new_dtype)
     if type(operand) is int and dtypes.is_inexact(dtype):
@@ -220,7 +220,7 @@ def stop_gradient(x: Any) -> Any:
     >>> fnx.grad(lambda x: x * fnx.lax.stop_gradient(x))(3.0)
     Array(3., dtype=float64)
     """
-    from fnx import tree_util
+    from fnx.pytree import operations
 
     def stop(leaf: Any) -> Any:
         if isinstance(leaf, (Array, np.ndarray, float, complex)):
@@ -230,7 +230,7 @@ def stop_gradient(x: Any) -> Any:
             raise TypeMismatch(f"stop_gradient of a function, {leaf!r:.60}; expected arrays")
         return leaf
 
-    return tree_util.tree_map(stop, x)
+    return operations.tree_map(stop, x)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:

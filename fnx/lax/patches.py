@@ -14,8 +14,8 @@ from fnx.lax.convolutions import (
 from fnx.lax.products import dot_general
 from fnx.lax.reductions import padtype_to_pads
 from fnx.lax.shapes import transpose
-from fnx.numpy.util import to_array
-from fnx.ops.conv_layout import dilated
+from fnx.numpy.arrays.util import to_array
+from fnx.ops.linalg.conv_layout import dilated
 
 Sizes = Sequence[int]
 

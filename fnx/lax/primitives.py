@@ -1,16 +1,20 @@
 """Primitives under JAX's names: lax.add_p and its kin, for programs that bind or inspect them."""
 
 from fnx.core.primitive import Primitive, family
-from fnx.interpreters import collectives, cond, linear_solve, scan, while_loop
-from fnx.ops import convert, indexing, join, permute, pooling, reduction, scatter, slice, sorting
-from fnx.ops import elementwise as e
-from fnx.ops import special as s
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.convolution import ConvGeneralDilated
-from fnx.ops.cumulative import Cumulative
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
-from fnx.ops.fft import FFT
+from fnx.interpreters import collectives
+from fnx.interpreters.primitives import cond, linear_solve, scan, while_loop
+from fnx.ops.base import permute
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.elementwise import arithmetic as e
+from fnx.ops.elementwise import convert
+from fnx.ops.elementwise import special as s
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.linalg.convolution import ConvGeneralDilated
+from fnx.ops.linalg.fft import FFT
+from fnx.ops.reduction import pooling, reduction, sorting
+from fnx.ops.reduction.cumulative import Cumulative
+from fnx.ops.structure import gather, join, scatter, slice
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 
 # Those with parameters are families of primitives here: JAX's parameters are their fields.
 broadcast_in_dim_p, dot_general_p, fft_p = Broadcast, DotGeneral, FFT
@@ -30,7 +34,7 @@ reduce_and_p, reduce_or_p = reduction.ReduceAnd, reduction.ReduceOr
 reduce_xor_p = reduction.ReduceXor
 reduce_window_max_p, reduce_window_min_p = pooling.ReduceWindowMax, pooling.ReduceWindowMin
 reduce_window_sum_p = pooling.ReduceWindowSum
-gather_p, scatter_p, scatter_add_p = indexing.Gather, scatter.Scatter, indexing.ScatterAdd
+gather_p, scatter_p, scatter_add_p = gather.Gather, scatter.Scatter, gather.ScatterAdd
 scatter_max_p, scatter_min_p = scatter.ScatterMax, scatter.ScatterMin
 scatter_mul_p = scatter.ScatterMul
 all_gather_p, all_to_all_p = collectives.AllGather, collectives.AllToAll

@@ -13,11 +13,11 @@ from fnx.lax.elementwise import ge, lt
 from fnx.lax.parameterized import select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
-from fnx.numpy.util import promote, to_array
-from fnx.ops.basic import zeros
-from fnx.ops.contraction import DotGeneral, canonical_dims
-from fnx.ops.convert import convert
-from fnx.ops.fft import FFT
+from fnx.numpy.arrays.util import promote, to_array
+from fnx.ops.elementwise.convert import convert
+from fnx.ops.linalg.contraction import DotGeneral, canonical_dims
+from fnx.ops.linalg.fft import FFT
+from fnx.ops.structure.basic import zeros
 
 __all__ = [
     "FftType",

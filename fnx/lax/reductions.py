@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.interpreters.reduce import Reduce
+from fnx.interpreters.primitives.reduce import Reduce
 from fnx.interpreters.trace import trace
 from fnx.lax import elementwise
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import concatenate
 from fnx.lax.slices import slice_in_dim
-from fnx.numpy.arithmetic import add, maximum, minimum
-from fnx.numpy.elementary import logaddexp
-from fnx.numpy.util import PYTHON, canonical_axis, constant, named, shown, to_array
-from fnx.ops import pooling, sorting
-from fnx.ops import reduction as ops
-from fnx.ops.broadcast import Sum, broadcast_to
-from fnx.ops.conv_layout import dilated
-from fnx.ops.cumulative import Cumulative
+from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, named, shown, to_array
+from fnx.numpy.elementwise.arithmetic import add, maximum, minimum
+from fnx.numpy.elementwise.elementary import logaddexp
+from fnx.ops.base.broadcast import Sum, broadcast_to
+from fnx.ops.linalg.conv_layout import dilated
+from fnx.ops.reduction import pooling, sorting
+from fnx.ops.reduction import reduction as ops
+from fnx.ops.reduction.cumulative import Cumulative
+from fnx.pytree import operations
 
 
 def _axes(axes: Any, ndim: int) -> tuple[int, ...]:
@@ -134,9 +134,9 @@ def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: An
     n = len(avals)
 
     def flat(*xs: Array) -> list[Array]:
-        a = tree_util.tree_unflatten(structure, xs[:n])
-        b = tree_util.tree_unflatten(structure, xs[n:])
-        return [as_array(o) for o in tree_util.tree_leaves(computation(a, b))]
+        a = operations.tree_unflatten(structure, xs[:n])
+        b = operations.tree_unflatten(structure, xs[n:])
+        return [as_array(o) for o in operations.tree_leaves(computation(a, b))]
 
     jaxpr, consts = trace(flat, [*avals, *avals], what="reduce")
     if consts:
@@ -160,13 +160,13 @@ def reduce(
     xs, inits, structure = _with_inits("reduce", operands, init_values)
     jaxpr = _scalar_jaxpr(computation, [ShapedArray((), x.dtype) for x in xs], structure)
     outs = Reduce(_axes(dimensions, xs[0].ndim), jaxpr)(*xs, *inits)
-    return tree_util.tree_unflatten(structure, outs)
+    return operations.tree_unflatten(structure, outs)
 
 
 def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list, Any]:
     """Operands and their first values as flat lists, and the structure that both have."""
-    leaves, structure = tree_util.tree_flatten(operands)
-    firsts, other = tree_util.tree_flatten(init_values)
+    leaves, structure = operations.tree_flatten(operands)
+    firsts, other = operations.tree_flatten(init_values)
     if structure != other:
         raise InvalidValue(f"{name} of operands {structure} with init_values {other}; expected one")
     xs = [to_array(x, name) for x in leaves]
@@ -243,10 +243,10 @@ def reduce_window(
     inner = ones if window_dilation is None else tuple(window_dilation)
     spread = [dilated(n, d) for n, d in zip(window, inner)]
     pads = tuple(padtype_to_pads(x.shape, spread, strides, padding))  # "SAME" as before dilation
-    if not tree_util.treedef_is_leaf(structure):
+    if not operations.treedef_is_leaf(structure):
         fold = _on_trees(computation, structure)
         outs = _general_window(xs, inits, fold, window, strides, pads, base, inner)
-        return tree_util.tree_unflatten(structure, outs)
+        return operations.tree_unflatten(structure, outs)
     maker = next((made for op, made in _WINDOWS if op is computation), None)
     if maker is not None and x.dtype in maker.accepts:
         fold = maker(window, strides, pads, base, inner)
@@ -271,8 +271,8 @@ _WINDOWS = [
 
 def _on_trees(computation: Callable, structure: Any) -> Callable:
     def fold(a: list, b: list) -> list:
-        made = computation(*(tree_util.tree_unflatten(structure, v) for v in (a, b)))
-        leaves, found = tree_util.tree_flatten(made)
+        made = computation(*(operations.tree_unflatten(structure, v) for v in (a, b)))
+        leaves, found = operations.tree_flatten(made)
         if found != structure:
             raise InvalidValue(
                 f"the operation of reduce_window returned {found}; expected {structure}"
@@ -372,7 +372,7 @@ def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, *
     >>> lax.approx_min_k(jnp.array([3.0, 9.0, 5.0]), 2)[0]
     Array([3., 5.], dtype=float64)
     """
-    from fnx.ops.elementwise import neg
+    from fnx.ops.elementwise.arithmetic import neg
 
     values, indices = top_k(neg(to_array(operand)), k, axis=reduction_dimension)
     return neg(values), indices

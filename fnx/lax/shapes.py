@@ -10,11 +10,11 @@ from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue
 from fnx.lax.elementwise import checked
-from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.join import Concatenate, Iota, Split
-from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
-from fnx.ops.slice import Pad
+from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, to_array
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.permute import Reshape, Rev, Squeeze, Transpose
+from fnx.ops.structure.join import Concatenate, Iota, Split
+from fnx.ops.structure.slice import Pad
 
 Shape = Sequence[int]
 
@@ -30,7 +30,7 @@ def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
     >>> lax.broadcast_shapes((2, 1), (1, 3))
     (2, 3)
     """
-    from fnx.numpy.util import common_shape
+    from fnx.numpy.arrays.util import common_shape
 
     return common_shape("broadcast_shapes", [tuple(s) for s in shapes])
 
@@ -245,7 +245,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Array:
     >>> lax.tile(jnp.array([1, 2]), (2,))
     Array([1, 2, 1, 2], dtype=int64)
     """
-    from fnx.numpy import tiling
+    from fnx.numpy.structure import tiling
 
     return tiling.tile(operand, tuple(reps))
 

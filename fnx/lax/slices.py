@@ -9,13 +9,13 @@ from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import Shape, expand_dims, ints, squeeze
-from fnx.numpy.util import PYTHON, canonical_axis, constant, to_array
-from fnx.ops.basic import convert
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
-from fnx.ops.elementwise import add
-from fnx.ops.select import lt, select
-from fnx.ops.slice import Slice
+from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, to_array
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.elementwise.select import lt, select
+from fnx.ops.structure.basic import convert
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.dynamic_slice import dynamic_update_slice as _dynamic_update_slice
+from fnx.ops.structure.slice import Slice
 
 # --- static slices -----------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import constant, promote_inexact, select
-from fnx.ops import elementwise as ops
-from fnx.ops.special import erfc
+from fnx.numpy.arrays.util import constant, promote_inexact, select
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise.special import erfc
 
 
 def _float(name: str, x: Any) -> Array:

@@ -6,11 +6,11 @@ import numpy as np
 
 from fnx.core.errors import ShapeError
 from fnx.nn.normalization import logsumexp
-from fnx.numpy import ufuncs as u
-from fnx.numpy.einsums import einsum
-from fnx.numpy.ranges import arange
-from fnx.numpy.tiling import repeat
-from fnx.numpy.util import convert, promote_inexact, to_array
+from fnx.numpy.algebra.einsums import einsum
+from fnx.numpy.arrays.util import convert, promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.ranges import arange
+from fnx.numpy.structure.tiling import repeat
 
 
 def dot_product_attention(

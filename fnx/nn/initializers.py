@@ -8,12 +8,13 @@ from fnx import random
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import creation, linalg
-from fnx.numpy import ufuncs as u
-from fnx.numpy.diagonals import diagonal
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.util import named
-from fnx.ops import elementwise as ops
+from fnx.numpy import linalg
+from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.util import named
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.diagonals import diagonal
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.ops.elementwise import arithmetic as ops
 
 
 class Initializer(Protocol):

@@ -7,13 +7,13 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
-from fnx.numpy import averages, reduce
-from fnx.numpy import ufuncs as u
-from fnx.numpy.creation import array
-from fnx.numpy.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, insert_axes
-from fnx.ops.join import Iota
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import averages, reduce
+from fnx.ops.base.broadcast import broadcast_to, insert_axes
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.join import Iota
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, where=None):

@@ -8,44 +8,44 @@ import numpy as _np
 from fnx.core.array import Array as ndarray
 from fnx.core.array import install as _install
 from fnx.core.dtypes import bfloat16 as _bfloat16
-from fnx.core.later import bring as _bring
+from fnx.core.lazy_imports import bring as _bring
 from fnx.numpy import fft, linalg
-from fnx.numpy.arithmetic import *
-from fnx.numpy.averages import *
-from fnx.numpy.choice import *
-from fnx.numpy.contract import *
-from fnx.numpy.counting import *
-from fnx.numpy.creation import *
-from fnx.numpy.creation import asarray as _asarray
-from fnx.numpy.cumulative import *
-from fnx.numpy.diagonals import *
-from fnx.numpy.division import *
-from fnx.numpy.editing import *
-from fnx.numpy.einsums import *
-from fnx.numpy.elementary import *
-from fnx.numpy.folds import *
-from fnx.numpy.functional import *
-from fnx.numpy.grids import *
+from fnx.numpy.algebra.einsums import *
+from fnx.numpy.algebra.products import *
+from fnx.numpy.arrays.creation import *
+from fnx.numpy.arrays.creation import asarray as _asarray
+from fnx.numpy.arrays.key_arrays import serve as _serve_keys
+from fnx.numpy.arrays.protocols import serve as _serve
+from fnx.numpy.arrays.scalar_types import *
+from fnx.numpy.elementwise.arithmetic import *
+from fnx.numpy.elementwise.division import *
+from fnx.numpy.elementwise.elementary import *
+from fnx.numpy.elementwise.logic import *
+from fnx.numpy.elementwise.rounding import *
 from fnx.numpy.inspection import array_namespace_info as __array_namespace_info__
-from fnx.numpy.joining import *
-from fnx.numpy.keyed import serve as _serve_keys
-from fnx.numpy.logic import *
 from fnx.numpy.methods import members as _members
-from fnx.numpy.nan_reduce import *
-from fnx.numpy.numerics import *
-from fnx.numpy.padding import *
-from fnx.numpy.places import *
-from fnx.numpy.polynomials import *
-from fnx.numpy.protocols import serve as _serve
-from fnx.numpy.ranges import *
-from fnx.numpy.reduce import *
-from fnx.numpy.rounding import *
-from fnx.numpy.scalar_types import *
-from fnx.numpy.sets import *
-from fnx.numpy.shapes import *
-from fnx.numpy.sorting import *
-from fnx.numpy.statistics import *
-from fnx.numpy.tiling import *
+from fnx.numpy.numerics.calculus import *
+from fnx.numpy.numerics.counting import *
+from fnx.numpy.numerics.grids import *
+from fnx.numpy.numerics.padding import *
+from fnx.numpy.numerics.polynomials import *
+from fnx.numpy.numerics.sets import *
+from fnx.numpy.numerics.statistics import *
+from fnx.numpy.numerics.ufunc_methods import *
+from fnx.numpy.numerics.vectorize import *
+from fnx.numpy.reductions.averages import *
+from fnx.numpy.reductions.cumulative import *
+from fnx.numpy.reductions.nan_reduce import *
+from fnx.numpy.reductions.reduce import *
+from fnx.numpy.structure.diagonals import *
+from fnx.numpy.structure.insertion import *
+from fnx.numpy.structure.joining import *
+from fnx.numpy.structure.nonzero import *
+from fnx.numpy.structure.ranges import *
+from fnx.numpy.structure.selection import *
+from fnx.numpy.structure.shapes import *
+from fnx.numpy.structure.sorting import *
+from fnx.numpy.structure.tiling import *
 
 pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
 newaxis = None

@@ -9,15 +9,15 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import array
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.tiling import roll
-from fnx.numpy.util import canonical_axes, convert, named, promote_inexact, to_array
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import scalar
-from fnx.ops.fft import FFT
-from fnx.ops.slice import Pad
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.util import canonical_axes, convert, named, promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.numpy.structure.tiling import roll
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg.fft import FFT
+from fnx.ops.structure.slice import Pad
 
 
 def _resized(x: Array, sizes: tuple[int, ...]) -> Array:

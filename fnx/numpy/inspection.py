@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.numpy.arrays.scalar_types import isdtype
 from fnx.numpy.methods import DEVICE
-from fnx.numpy.scalar_types import isdtype
 
 _DEFAULTS = {"real floating": "f", "complex floating": "c", "integral": "i", "indexing": "i"}
 

@@ -2,14 +2,8 @@
 
 import numpy as np
 
-from fnx.numpy import contract
-from fnx.numpy.contract import cross as _cross
-from fnx.numpy.contract import matmul as _matmul
-from fnx.numpy.contract import outer as _outer
-from fnx.numpy.contract import tensordot as _tensordot
-from fnx.numpy.contract import vecdot as _vecdot
-from fnx.numpy.diagonals import diagonal as _diagonal
-from fnx.numpy.factorizations import (
+from fnx.numpy.algebra import products
+from fnx.numpy.algebra.factorizations import (
     EighResult,
     EigResult,
     QRResult,
@@ -23,9 +17,13 @@ from fnx.numpy.factorizations import (
     svd,
     svdvals,
 )
-from fnx.numpy.norms import matrix_norm, norm, vector_norm
-from fnx.numpy.shapes import matrix_transpose
-from fnx.numpy.systems import (
+from fnx.numpy.algebra.norms import matrix_norm, norm, vector_norm
+from fnx.numpy.algebra.products import cross as _cross
+from fnx.numpy.algebra.products import matmul as _matmul
+from fnx.numpy.algebra.products import outer as _outer
+from fnx.numpy.algebra.products import tensordot as _tensordot
+from fnx.numpy.algebra.products import vecdot as _vecdot
+from fnx.numpy.algebra.systems import (
     SlogdetResult,
     cond,
     det,
@@ -40,6 +38,8 @@ from fnx.numpy.systems import (
     tensorinv,
     tensorsolve,
 )
+from fnx.numpy.structure.diagonals import diagonal as _diagonal
+from fnx.numpy.structure.shapes import matrix_transpose
 
 
 def cross(x1, x2, /, *, axis=-1):
@@ -106,7 +106,7 @@ def trace(x, /, *, offset=0, dtype=None):
     >>> jnp.linalg.trace(jnp.arange(8).reshape(2, 2, 2))
     Array([ 3, 11], dtype=int64)
     """
-    return contract.trace(x, offset, -2, -1, dtype)
+    return products.trace(x, offset, -2, -1, dtype)
 
 
 __all__ = [

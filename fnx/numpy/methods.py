@@ -9,26 +9,14 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, is_array_like
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
-from fnx.numpy import (
-    averages,
-    choice,
-    contract,
-    creation,
-    cumulative,
-    diagonals,
-    indexing,
-    joining,
-    places,
-    protocols,
-    reduce,
-    shapes,
-    sorting,
-    tiling,
-    ufuncs,
-)
-from fnx.numpy.at import At
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays import creation, indexing, protocols
+from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.operators import operators
-from fnx.ops import elementwise as ops
+from fnx.numpy.reductions import averages, cumulative, reduce
+from fnx.numpy.structure import diagonals, joining, nonzero, selection, shapes, sorting, tiling
+from fnx.numpy.structure.at import At
+from fnx.ops.elementwise import arithmetic as ops
 
 
 class CpuDevice:
@@ -181,7 +169,7 @@ def _matmul(self, other):
         other, "__jax_array__"
     ):
         return NotImplemented
-    return contract.matmul(self, other)
+    return products.matmul(self, other)
 
 
 def _rmatmul(self, other):
@@ -189,7 +177,7 @@ def _rmatmul(self, other):
         other, "__jax_array__"
     ):
         return NotImplemented
-    return contract.matmul(other, self)
+    return products.matmul(other, self)
 
 
 def _named_methods() -> dict[str, Callable]:
@@ -198,12 +186,12 @@ def _named_methods() -> dict[str, Callable]:
         averages: "mean std var",
         cumulative: "cumprod cumsum",
         shapes: "ravel squeeze swapaxes",
-        choice: "choose take",
+        selection: "choose take",
         diagonals: "diagonal",
-        places: "nonzero",
+        nonzero: "nonzero",
         tiling: "repeat",
         ufuncs: "conj conjugate round",
-        contract: "dot trace",
+        products: "dot trace",
         sorting: "argpartition argsort searchsorted sort",
     }
     return {name: getattr(module, name) for module, names in of.items() for name in names.split()}
@@ -232,7 +220,7 @@ def members() -> dict[str, Any]:
         "tobytes": lambda self, order="C": _numbers(self, "tobytes()").tobytes(order),
         "flatten": _flatten,
         "clip": _clip,
-        "compress": lambda self, condition, axis=None, **kw: choice.compress(
+        "compress": lambda self, condition, axis=None, **kw: selection.compress(
             condition, self, axis, **kw
         ),
         "copy": lambda self, order=None: self,

@@ -9,9 +9,9 @@ from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import current, evaluate
-from fnx.numpy import ufuncs
-from fnx.numpy.util import constant, quiet
-from fnx.ops import elementwise as ops
+from fnx.numpy.arrays.util import constant, quiet
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.elementwise import arithmetic as ops
 
 _rank_promotion = config.numpy_rank_promotion
 _FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})

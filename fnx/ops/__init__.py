@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fnx.core import later
+from fnx.core import lazy_imports
 
 
 def __getattr__(name: str) -> Any:
-    return later.find(__name__, name)
+    return lazy_imports.find(__name__, name)

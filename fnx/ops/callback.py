@@ -7,14 +7,14 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import are_devices
 from fnx.core.errors import MissingRule, ShapeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
-from fnx.core.lanes import are_devices
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import broadcast_axis
-from fnx.ops.permute import move_axis
+from fnx.ops.base.broadcast import broadcast_axis
+from fnx.ops.base.permute import move_axis
 
 METHODS = (
     "sequential",

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
-from fnx.ops.convert import convert
+from fnx.ops.elementwise.convert import convert
+from fnx.pytree import operations
 
 Device = CpuDevice
 _device = lru_cache(maxsize=None)(Device)
@@ -120,11 +120,11 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     """
     del src
     if type(device) in (tuple, list, dict):
-        for place in tree_util.broadcast_prefix(device, x, is_leaf=lambda d: d is None):
+        for place in operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None):
             _check_place(place)
     else:
         _check_place(device)
-    return tree_util.tree_map(lambda a: as_array(a).copy(), x)  # type: ignore[attr-defined]
+    return operations.tree_map(lambda a: as_array(a).copy(), x)  # type: ignore[attr-defined]
 
 
 def _check_place(place: Any) -> None:
@@ -141,7 +141,7 @@ def device_get(x: Any) -> Any:
     {'x': array([1., 1.])}
     """
     known = lambda a: isinstance(a, Array) and not isinstance(a, Tracer)
-    return tree_util.tree_map(lambda a: np.asarray(a) if known(a) else a, x)
+    return operations.tree_map(lambda a: np.asarray(a) if known(a) else a, x)
 
 
 def make_array_from_callback(
@@ -167,7 +167,7 @@ def make_array_from_process_local_data(
     Array([1., 1.], dtype=float64)
     """
     del sharding, global_shape
-    return tree_util.tree_map(as_array, local_data)
+    return operations.tree_map(as_array, local_data)
 
 
 def make_array_from_single_device_arrays(

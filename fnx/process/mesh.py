@@ -14,8 +14,8 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue
-from fnx.core.records import dataclass
-from fnx.placement import Device, device_put, devices
+from fnx.core.fast_dataclasses import dataclass
+from fnx.process.devices import Device, device_put, devices
 
 _all_devices = devices
 MORE_DEVICES = (

@@ -13,7 +13,7 @@ from fnx.core.interpreter import Interpreter, current, evaluate
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
-from fnx.interpreters.call import Jit
+from fnx.interpreters.primitives.jit import Jit
 
 
 class NanFound(FnxError, FloatingPointError):
@@ -130,7 +130,7 @@ def debug_nans(new_val: bool = True) -> AbstractContextManager[None]:
     >>> with fnx.debug_nans():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     jnp.log(-1.0)
     Traceback (most recent call last):
-    fnx.nans.NanFound: the operation log made a nan
+    fnx.process.nan_checks.NanFound: the operation log made a nan
     """
     return _within(config.debug_nans, new_val)
 
@@ -141,6 +141,6 @@ def debug_infs(new_val: bool = True) -> AbstractContextManager[None]:
     >>> with fnx.debug_infs():  # doctest: +IGNORE_EXCEPTION_DETAIL
     ...     jnp.log(0.0)
     Traceback (most recent call last):
-    fnx.nans.NanFound: the operation log made an infinity
+    fnx.process.nan_checks.NanFound: the operation log made an infinity
     """
     return _within(config.debug_infs, new_val)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.source import name_of as name_of
 from fnx.interpreters.jvp import JVPTracer
+from fnx.pytree import operations
 
 
 def wraps(fun: Callable) -> Callable[[Callable], Callable]:
@@ -56,7 +56,7 @@ def aval_like(x: Any) -> ShapedArray:
 
 def flatten_arrays(tree: Any, what: str) -> tuple[list[Array], Any]:
     """The leaves of a pytree as arrays, and its structure."""
-    leaves, treedef = tree_util.tree_flatten(tree)
+    leaves, treedef = operations.tree_flatten(tree)
     out = []
     for leaf in leaves:
         if not is_array_like(leaf):
@@ -72,7 +72,7 @@ def flat_function(fun: Callable, treedef: Any, out: list) -> Callable:
     """`fun(*args)` as a function of leaves to leaves; the structure of the result goes into `out`."""
 
     def flat(*leaves: Array) -> list[Array]:
-        result = fun(*tree_util.tree_unflatten(treedef, leaves))
+        result = fun(*operations.tree_unflatten(treedef, leaves))
         arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}")
         out.append(structure)
         return arrays
@@ -135,7 +135,7 @@ class Aux:
                 x = x.primal
             return x
 
-        return tree_util.tree_map(lower, self.value)
+        return operations.tree_map(lower, self.value)
 
 
 class Differentiated:
@@ -155,5 +155,5 @@ class Differentiated:
 
     def like_arguments(self, leaves: list) -> Any:
         """Leaves in the structure of the arguments, or of the one argument."""
-        tree = tree_util.tree_unflatten(self.treedef, leaves)
+        tree = operations.tree_unflatten(self.treedef, leaves)
         return tree[0] if self.alone else tree

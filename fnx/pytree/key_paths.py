@@ -4,7 +4,7 @@ from typing import Any
 
 import optree
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 
 KeyPath = tuple[Any, ...]
 
@@ -83,9 +83,10 @@ def key_of(entry: optree.PyTreeEntry) -> Any:
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """A path in a pytree as text: its keys as Python writes them, or `simple` ones with a separator.
 
-    >>> keystr((DictKey("a"), SequenceKey(0)))
+    >>> path = (fnx.tree_util.DictKey("a"), fnx.tree_util.SequenceKey(0))
+    >>> fnx.tree_util.keystr(path)
     "['a'][0]"
-    >>> keystr((DictKey("a"), SequenceKey(0)), simple=True, separator="/")
+    >>> fnx.tree_util.keystr(path, simple=True, separator="/")
     'a/0'
     """
     return separator.join(map(_simple if simple else str, keys))

@@ -13,21 +13,21 @@ import optree
 from optree import PyTreeSpec as PyTreeDef
 
 from fnx.core.errors import InvalidValue
-from fnx.tree_classes import SPACE as _SPACE
-from fnx.tree_classes import Partial as Partial
-from fnx.tree_classes import register_dataclass as register_dataclass
-from fnx.tree_classes import register_pytree_node as register_pytree_node
-from fnx.tree_classes import register_pytree_node_class as register_pytree_node_class
-from fnx.tree_classes import register_pytree_with_keys as register_pytree_with_keys
-from fnx.tree_classes import register_pytree_with_keys_class as register_pytree_with_keys_class
-from fnx.tree_classes import register_static as register_static
-from fnx.tree_keys import DictKey as DictKey
-from fnx.tree_keys import FlattenedIndexKey as FlattenedIndexKey
-from fnx.tree_keys import GetAttrKey as GetAttrKey
-from fnx.tree_keys import KeyPath as KeyPath
-from fnx.tree_keys import SequenceKey as SequenceKey
-from fnx.tree_keys import key_of
-from fnx.tree_keys import keystr as keystr
+from fnx.pytree.key_paths import DictKey as DictKey
+from fnx.pytree.key_paths import FlattenedIndexKey as FlattenedIndexKey
+from fnx.pytree.key_paths import GetAttrKey as GetAttrKey
+from fnx.pytree.key_paths import KeyPath as KeyPath
+from fnx.pytree.key_paths import SequenceKey as SequenceKey
+from fnx.pytree.key_paths import key_of
+from fnx.pytree.key_paths import keystr as keystr
+from fnx.pytree.registry import SPACE as _SPACE
+from fnx.pytree.registry import Partial as Partial
+from fnx.pytree.registry import register_dataclass as register_dataclass
+from fnx.pytree.registry import register_pytree_node as register_pytree_node
+from fnx.pytree.registry import register_pytree_node_class as register_pytree_node_class
+from fnx.pytree.registry import register_pytree_with_keys as register_pytree_with_keys
+from fnx.pytree.registry import register_pytree_with_keys_class as register_pytree_with_keys_class
+from fnx.pytree.registry import register_static as register_static
 
 # Types that are nodes here and leaves in JAX: a tree may have arrays where another has such.
 leaves_elsewhere: set[type] = set()

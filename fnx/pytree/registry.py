@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import optree
 
 from fnx.core.errors import InvalidValue
-from fnx.core.records import dataclass
-from fnx.core.treecode import Registered
-from fnx.tree_keys import GetAttrKey
+from fnx.core.fast_dataclasses import dataclass
+from fnx.core.flatten_codegen import Registered
+from fnx.pytree.key_paths import GetAttrKey
 
 SPACE = "fnx"  # where optree keeps them
 C = TypeVar("C", bound=type)

@@ -8,10 +8,9 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
-from fnx.ops.basic import broadcast_to, convert, scalar
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import (
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.elementwise.arithmetic import (
     abs_,
     add,
     complex_,
@@ -27,8 +26,9 @@ from fnx.ops.elementwise import (
     sub,
     tan,
 )
-from fnx.ops.select import eq, ge, le, lt, select
-from fnx.ops.special import erf, erf_inv
+from fnx.ops.elementwise.select import eq, ge, le, lt, select
+from fnx.ops.elementwise.special import erf, erf_inv
+from fnx.ops.structure.basic import broadcast_to, convert, scalar
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import (
     Shape,

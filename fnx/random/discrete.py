@@ -9,18 +9,19 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy import sorting, ufuncs
-from fnx.numpy.keyed import is_keys, of_keys
-from fnx.ops.basic import broadcast_to, convert, move_axis, scalar
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.cumulative import Cumulative
-from fnx.ops.elementwise import add, mul, sub
-from fnx.ops.permute import Reshape
-from fnx.ops.prng import RandomBits
-from fnx.ops.reduction import ArgMax
-from fnx.ops.sampling import RandomPoisson, random_binomial
-from fnx.ops.shape import Concatenate, Iota
-from fnx.ops.sorting import Sort, TopK
+from fnx.numpy.arrays.key_arrays import is_keys, of_keys
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure import sorting
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, mul, sub
+from fnx.ops.random.prng import RandomBits
+from fnx.ops.random.sampling import RandomPoisson, random_binomial
+from fnx.ops.reduction.cumulative import Cumulative
+from fnx.ops.reduction.reduction import ArgMax
+from fnx.ops.reduction.sorting import Sort, TopK
+from fnx.ops.structure.basic import broadcast_to, convert, move_axis, scalar
+from fnx.ops.structure.movement import Concatenate, Iota
 from fnx.random.continuous import gumbel_of
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import (

@@ -6,12 +6,12 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
-from fnx.ops.basic import broadcast_to, scalar
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import abs_, add, div, exp, max_, mul, pow_, sqrt, sub
-from fnx.ops.matrix import repeat_columns
-from fnx.ops.reduction import Max
-from fnx.ops.sampling import RandomGamma
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.elementwise.arithmetic import abs_, add, div, exp, max_, mul, pow_, sqrt, sub
+from fnx.ops.linalg.matrix import repeat_columns
+from fnx.ops.random.sampling import RandomGamma
+from fnx.ops.reduction.reduction import Max
+from fnx.ops.structure.basic import broadcast_to, scalar
 from fnx.random.continuous import exponential_of, normal_of
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import (

@@ -14,16 +14,16 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, as_written, is_array_like
 from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy.keyed import of_keys
-from fnx.numpy.reduce import all as all_true
-from fnx.numpy.scalar_types import prng_key
-from fnx.numpy.ufuncs import equal, logical_not
-from fnx.ops.basic import convert, scalar
-from fnx.ops.elementwise import and_, shift_right_logical
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape
-from fnx.ops.prng import RandomSplit, random_fold_in
-from fnx.tree_util import leaves_elsewhere, register_pytree_node
+from fnx.numpy.arrays.key_arrays import of_keys
+from fnx.numpy.arrays.scalar_types import prng_key
+from fnx.numpy.elementwise.ufuncs import equal, logical_not
+from fnx.numpy.reductions.reduce import all as all_true
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import and_, shift_right_logical
+from fnx.ops.random.prng import RandomSplit, random_fold_in
+from fnx.ops.structure.basic import convert, scalar
+from fnx.ops.structure.join import Concatenate
+from fnx.pytree.operations import leaves_elsewhere, register_pytree_node
 
 _U32 = np.dtype(np.uint32)
 IMPL = "threefry2x32"

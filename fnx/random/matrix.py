@@ -5,13 +5,13 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.ops import matrix as m
-from fnx.ops.basic import broadcast_to, convert, scalar
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import abs_, add, div, mul, sign, sqrt
-from fnx.ops.linalg import cholesky
-from fnx.ops.select import eq, select
-from fnx.ops.spectral import QR, SVD, Eigh
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.elementwise.arithmetic import abs_, add, div, mul, sign, sqrt
+from fnx.ops.elementwise.select import eq, select
+from fnx.ops.linalg import matrix as m
+from fnx.ops.linalg.eigen import QR, SVD, Eigh
+from fnx.ops.linalg.factorizations import cholesky
+from fnx.ops.structure.basic import broadcast_to, convert, scalar
 from fnx.random.continuous import normal_of
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import float_dtype, result_shape

@@ -8,13 +8,13 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.ops.basic import broadcast_to, convert, scalar
-from fnx.ops.convert import BitcastConvertType
-from fnx.ops.elementwise import add, max_, mul, or_, rem, shift_right_logical, sub
-from fnx.ops.prng import BITS, RandomBits, RandomSplit
-from fnx.ops.sampling import bit_width
-from fnx.ops.select import and_, ge, gt, lt, select
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.elementwise.arithmetic import add, max_, mul, or_, rem, shift_right_logical, sub
+from fnx.ops.elementwise.convert import BitcastConvertType
+from fnx.ops.elementwise.select import and_, ge, gt, lt, select
+from fnx.ops.random.prng import BITS, RandomBits, RandomSplit
+from fnx.ops.random.sampling import bit_width
+from fnx.ops.structure.basic import broadcast_to, convert, scalar
 from fnx.random.keys import canonical_shape, words_of
 
 Shape = tuple[int, ...]

@@ -9,12 +9,12 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy import fft
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import concatenate
-from fnx.numpy.padding import pad
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.util import canonical_axes, canonical_axis, promote_inexact
-from fnx.ops import elementwise as ops
+from fnx.numpy.arrays.util import canonical_axes, canonical_axis, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.padding import pad
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def _checked(name: str, type: int, norm: str | None) -> None:

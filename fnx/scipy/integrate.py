@@ -1,5 +1,5 @@
 """Integrals of samples."""
 
-from fnx.numpy.numerics import trapezoid as trapezoid
+from fnx.numpy.numerics.calculus import trapezoid as trapezoid
 
 __all__ = ["trapezoid"]

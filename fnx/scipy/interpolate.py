@@ -4,12 +4,12 @@ import itertools
 import math
 
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import stack
-from fnx.numpy.shapes import broadcast_arrays
-from fnx.numpy.sorting import searchsorted
-from fnx.numpy.util import convert, promote_inexact, to_array
-from fnx.tree_util import register_pytree_node
+from fnx.numpy.arrays.util import convert, promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.joining import stack
+from fnx.numpy.structure.shapes import broadcast_arrays
+from fnx.numpy.structure.sorting import searchsorted
+from fnx.pytree.operations import register_pytree_node
 
 
 class RegularGridInterpolator:

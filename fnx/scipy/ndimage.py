@@ -6,9 +6,9 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs as u
-from fnx.numpy.creation import asarray
-from fnx.numpy.util import to_array
+from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.util import to_array
+from fnx.numpy.elementwise import ufuncs as u
 
 
 def _mirror(index, size):

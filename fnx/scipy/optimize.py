@@ -8,12 +8,13 @@ import numpy as np
 from fnx.control_flow import while_loop
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.derivatives import value_and_grad
-from fnx.numpy import contract, creation
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import concatenate
-from fnx.numpy.util import promote_inexact
-from fnx.ops import elementwise as ops
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.util import promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.joining import concatenate
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.transforms.grad import value_and_grad
 
 
 class OptimizeResults(NamedTuple):
@@ -134,17 +135,17 @@ def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, trie
         return u.logical_and(more, u.logical_not(s.failed))
 
     def advance(s: _State) -> _State:
-        direction = -contract.dot(s.inverse, s.g)
+        direction = -products.dot(s.inverse, s.g)
         search = _line_search(value, s, direction, tries)
         moved, change = search.x - s.x, search.g - s.g
-        curvature = contract.dot(moved, change)
+        curvature = products.dot(moved, change)
         good = u.logical_and(search.found, u.isfinite(search.f))
         # The first step sets the scale of the Hessian.
-        scale = curvature / contract.dot(change, change)
+        scale = curvature / products.dot(change, change)
         old = u.where3(u.logical_and(s.steps == 0, curvature > 0), scale * eye, s.inverse)
         rho = 1 / u.where3(curvature > 0, curvature, 1.0)
-        left = eye - rho * contract.outer(moved, change)
-        new = left @ old @ left.T + rho * contract.outer(moved, moved)
+        left = eye - rho * products.outer(moved, change)
+        new = left @ old @ left.T + rho * products.outer(moved, moved)
         inverse = u.where3(u.logical_and(good, curvature > 0), new, s.inverse).astype(x.dtype)
         keep = lambda a, b: u.where3(good, a, b)
         return _State(
@@ -157,10 +158,10 @@ def _bfgs(value: Callable, x: Array, gtol: float, limit: Any, order: float, trie
 
 def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _Search:
     """A step that satisfies the weak Wolfe conditions, by bisection (Lewis and Overton 2013)."""
-    slope = contract.dot(s.g, direction)
+    slope = products.dot(s.g, direction)
     one = creation.ones_like(s.f)
     # Nothing is known of the scale at first: a step of length 1, or less where the slope is small.
-    size = u.sqrt(contract.dot(s.g, s.g))
+    size = u.sqrt(products.dot(s.g, s.g))
     first = u.minimum(one, 1 / u.where3(size > 0, size, one))
     start = _Search(
         u.where3(s.steps == 0, first, one),
@@ -180,7 +181,7 @@ def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _S
         x = s.x + w.step * direction
         f, g = value(x)
         decrease = f <= s.f + 1e-4 * w.step * slope  # false for nan
-        steep = contract.dot(g, direction) < 0.9 * slope
+        steep = products.dot(g, direction) < 0.9 * slope
         high = u.where3(decrease, w.high, w.step)
         low = u.where3(u.logical_and(decrease, steep), w.step, w.low)
         middle = 0.5 * (low + u.where3(u.isfinite(high), high, 0.0))

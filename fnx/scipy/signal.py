@@ -8,9 +8,9 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.convolutions import conv_general_dilated
 from fnx.numpy import fft
-from fnx.numpy import ufuncs as u
-from fnx.numpy.tiling import flip
-from fnx.numpy.util import canonical_axes, promote_inexact
+from fnx.numpy.arrays.util import canonical_axes, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.tiling import flip
 from fnx.scipy.spectra import csd, istft, stft, welch
 from fnx.scipy.trends import detrend
 

@@ -8,16 +8,16 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.numpy import fft
-from fnx.numpy import ufuncs as u
-from fnx.numpy.averages import mean
-from fnx.numpy.creation import asarray, zeros
-from fnx.numpy.joining import concatenate
-from fnx.numpy.padding import pad
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.statistics import median
-from fnx.numpy.util import canonical_axis, promote_inexact
+from fnx.numpy.arrays.creation import asarray, zeros
+from fnx.numpy.arrays.util import canonical_axis, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.padding import pad
+from fnx.numpy.numerics.statistics import median
+from fnx.numpy.reductions.averages import mean
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.shapes import moveaxis
 from fnx.scipy.trends import detrend as without_trend
 
 

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 
 from fnx.core.errors import InvalidValue
-from fnx.numpy import averages
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy.joining import concatenate
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.util import canonical_axis, promote_inexact
+from fnx.numpy.arrays.util import canonical_axis, promote_inexact
+from fnx.numpy.reductions import averages
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.shapes import moveaxis
 
 
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=None):

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from fnx import tree_util
 from fnx.core.array import as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import ClosedJaxpr
-from fnx.core.records import dataclass
-from fnx.cost_analysis import cost_analysis
-from fnx.interpreters.simplify import simplify
-from fnx.program import Empty, Program
-from fnx.staging import ShapeDtypeStruct
-from fnx.static import Static
+from fnx.interpreters.passes.simplify import simplify
+from fnx.process.cost_analysis import cost_analysis
+from fnx.pytree import operations
+from fnx.transforms.make_jaxpr import ShapeDtypeStruct
+from fnx.transforms.static_args import Static
+from fnx.transforms.traced_program import Empty, Program
 
 
 def _struct(aval: Any) -> ShapeDtypeStruct:
@@ -40,7 +40,7 @@ class _Stage:
         """Shapes and dtypes of the results."""
         avals = self.program.jaxpr.out_avals
         shapes = [_struct(a) for a in Empty.within(self.program.empty.outs, avals)]
-        return tree_util.tree_unflatten(self.program.structure, shapes)
+        return operations.tree_unflatten(self.program.structure, shapes)
 
     @property
     def args_info(self) -> Any:
@@ -55,12 +55,12 @@ class _Stage:
                 strict=True,
             )
         ]
-        return tree_util.tree_unflatten(self.treedef, infos)
+        return operations.tree_unflatten(self.treedef, infos)
 
     @property
     def in_avals(self) -> Any:
         """The types of the dynamic arguments: (positional, by name)."""
-        return tree_util.tree_unflatten(self.treedef, self._avals())
+        return operations.tree_unflatten(self.treedef, self._avals())
 
     def _avals(self) -> list:
         given = self.program.jaxpr.in_avals[len(self.program.consts) :]
@@ -159,7 +159,7 @@ class Compiled(_Stage):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.static.any:
             args, kwargs, _ = self.static.split(args, kwargs)
-        leaves, treedef = tree_util.tree_flatten((args, kwargs))
+        leaves, treedef = operations.tree_flatten((args, kwargs))
         if treedef != self.treedef:
             raise TypeMismatch(
                 f"a compiled function was called with arguments of structure {treedef}; it was "

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from fnx import tree_util
 from fnx.core.aval import ShapedArray
-from fnx.extend.linear_util import WrappedFun, transformation_with_aux
-from fnx.flat import aval_like
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import aval_like
+from fnx.transforms.linear_util import WrappedFun, transformation_with_aux
 
 __all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "safe_map", "shaped_abstractify"]
 
@@ -40,9 +40,9 @@ def shaped_abstractify(x: Any) -> ShapedArray:
 
 @transformation_with_aux
 def _flatten(in_tree: Any, with_names: bool, *leaves: Any) -> Any:
-    tree = tree_util.tree_unflatten(in_tree, leaves)
+    tree = operations.tree_unflatten(in_tree, leaves)
     out = yield tree if with_names else (tree, {})
-    yield tree_util.tree_flatten(out)
+    yield operations.tree_flatten(out)
 
 
 def flatten_fun(fun: WrappedFun, in_tree: Any) -> tuple[WrappedFun, Callable]:

@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx import tree_util
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, raised_by_callback
-from fnx.flat import aval_like, check_callable, name_of
 from fnx.ops.callback import METHODS, Callback
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import aval_like, check_callable, name_of
 
 
 class Flat:
     """`function(*args, **kwargs)` as a function of the arrays among its leaves."""
 
     def __init__(self, function: Callable, args: tuple, kwargs: dict):
-        leaves, self.treedef = tree_util.tree_flatten((args, kwargs))
+        leaves, self.treedef = operations.tree_flatten((args, kwargs))
         self.function = function
         self.traced = [is_array_like(x) for x in leaves]
         self.others = [None if t else x for x, t in zip(leaves, self.traced)]
@@ -34,12 +34,12 @@ def _call(
     callback: Callable, results: Any, args: tuple, kwargs: dict, what: str, **options: Any
 ) -> Any:
     check_callable(callback, what)
-    shapes, structure = tree_util.tree_flatten(results)
+    shapes, structure = operations.tree_flatten(results)
     avals = tuple([aval_like(s).strong() for s in shapes])
     flat = Flat(callback, args, kwargs)
 
     def fn(*values: Any) -> list:
-        leaves, found = tree_util.tree_flatten(flat.call(values))
+        leaves, found = operations.tree_flatten(flat.call(values))
         if found != structure:
             raise TypeMismatch(
                 f"{name_of(callback)}, called by {what}, returned a result of structure {found}; "

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.core.primitive import Primitive
-from fnx.flat import wraps
 from fnx.interpreters.linearize import linearize_jaxpr
-from fnx.interpreters.remat import Checkpoint, Named
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.checkpoint import Checkpoint, Named
 from fnx.interpreters.trace import trace
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of, wraps
 
 __all__ = [
     "checkpoint",
@@ -74,7 +73,7 @@ def checkpoint(
         what = f"checkpoint of {name_of(fun)}"
         jaxpr, consts = trace(flat, [x.aval for x in leaves], what=what, name=name_of(fun))
         outs = Checkpoint(jaxpr, policy)(*consts, *leaves)
-        return tree_util.tree_unflatten(structures[0], outs)
+        return operations.tree_unflatten(structures[0], outs)
 
     return checkpointed
 
@@ -88,7 +87,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
     >>> float(fnx.ad_checkpoint.checkpoint_name(2.0, "start"))
     2.0
     """
-    return tree_util.tree_map(lambda leaf: Named(name)(as_array(leaf)), x)
+    return operations.tree_map(lambda leaf: Named(name)(as_array(leaf)), x)
 
 
 def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:

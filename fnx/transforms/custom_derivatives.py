@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
@@ -16,11 +14,13 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import family
-from fnx.interpreters.custom import CustomJVP, CustomVJP, call_with_rule
 from fnx.interpreters.jvp import has_tangent
+from fnx.interpreters.primitives.custom_derivatives import CustomJVP, CustomVJP, call_with_rule
 from fnx.interpreters.trace import trace
-from fnx.ops.basic import convert, zeros
-from fnx.symbolic_zeros import (
+from fnx.ops.structure.basic import convert, zeros
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.transforms.symbolic_zeros import (
     CustomVJPPrimal,
     SymbolicZero,
     custom_vjp_primal_tree_values,
@@ -150,7 +150,7 @@ class custom_jvp(_WithRule):
             out = self(*primals)
             terms = [j(t, out, *primals) for j, t in zip(jvps, tangents) if j is not None]
             add = lambda *xs: sum(xs[1:], xs[0])
-            return out, tree_util.tree_map(add, *terms) if terms else _zero_tangents(out)
+            return out, operations.tree_map(add, *terms) if terms else _zero_tangents(out)
 
         self.rule = rule
 
@@ -186,12 +186,12 @@ class custom_jvp(_WithRule):
 
 
 def _zero_tangents(out: Any) -> Any:
-    return tree_util.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
+    return operations.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
 
 
 def _checked(tree: Any, results: _Results, outs: list, what: str, name: str) -> list[Array | None]:
     """Tangents parallel to results: arrays of their types, None for values that have none."""
-    leaves, structure = tree_util.tree_flatten(tree)
+    leaves, structure = operations.tree_flatten(tree)
     if structure != results.structure:
         raise TypeMismatch(
             f"the rule of {name} gave {what} of structure {structure}; expected that of the result, "
@@ -293,7 +293,7 @@ class _Reverse:
                 f"fwd of {self.name} must return a pair, result and residuals, got {type(made).__name__}"
             )
         outs = self.results.flatten(made[0], "results")
-        leaves, structure = tree_util.tree_flatten(made[1])
+        leaves, structure = operations.tree_flatten(made[1])
         arrays = [isinstance(x, (Array, np.ndarray)) for x in leaves]
         self.kept = structure, arrays, [None if a else x for x, a in zip(leaves, arrays)]
         return [*outs, *(as_array(x) for x, a in zip(leaves, arrays) if a)]
@@ -314,7 +314,7 @@ class _Reverse:
 
     def flat_cotangents(self, found: Any) -> list[Array | None]:
         """One cotangent per leaf of the arguments."""
-        parts = tree_util.treedef_children(self.treedef)
+        parts = operations.treedef_children(self.treedef)
         if not isinstance(found, (tuple, list)) or len(found) != len(parts):
             got = f"{len(found)}" if isinstance(found, (tuple, list)) else type(found).__name__
             raise TypeMismatch(
@@ -327,14 +327,14 @@ class _Reverse:
 
     def _spread(self, ct: Any, part: Any) -> list:
         """A cotangent per leaf of an argument; one for a whole container is that of each leaf."""
-        if ct is None or tree_util.treedef_is_leaf(tree_util.tree_structure(ct)):
+        if ct is None or operations.treedef_is_leaf(operations.tree_structure(ct)):
             return [ct] * part.num_leaves
         try:
             return part.flatten_up_to(ct)
         except ValueError as error:
             raise TypeMismatch(
                 f"bwd of {self.name} gave a cotangent of structure "
-                f"{tree_util.tree_structure(ct)}; expected that of the argument, {part}"
+                f"{operations.tree_structure(ct)}; expected that of the argument, {part}"
             ) from error
 
 
@@ -358,9 +358,9 @@ def custom_gradient(fun: Callable) -> Callable:
 
     def fwd(*args: Any) -> tuple:
         out, pull = fun(*args)
-        zero = tree_util.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
+        zero = operations.tree_map(lambda x: zeros(as_array(x).aval.tangent()), out)
         converted, consts = closure_convert(pull, zero)
-        return out, (tree_util.Partial(converted), consts)
+        return out, (operations.Partial(converted), consts)
 
     def bwd(residuals: tuple, ct: Any) -> tuple:
         pull, consts = residuals

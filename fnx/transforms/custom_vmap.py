@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, name_of
 from fnx.control_flow import map as lax_map
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.interpreters.custom import call_with_rule
-from fnx.interpreters.custom_batch import CustomVmap
+from fnx.interpreters.primitives.custom_derivatives import call_with_rule
+from fnx.interpreters.primitives.custom_vmap import CustomVmap
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
 
 __all__ = ["custom_vmap", "sequential_vmap"]
 
@@ -58,16 +58,16 @@ class custom_vmap:
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
-            out = self.fun(*tree_util.tree_unflatten(treedef, xs))
+            out = self.fun(*operations.tree_unflatten(treedef, xs))
             arrays, structure = flatten_arrays(out, f"results of {name}")
             structures[:] = [structure]
             return arrays
 
         def flat_rule(size: int, batched: tuple[bool, ...], xs: Sequence[Array]) -> tuple:
-            marks = list(tree_util.tree_unflatten(treedef, batched))
-            out, out_batched = rule(size, marks, *tree_util.tree_unflatten(treedef, xs))
+            marks = list(operations.tree_unflatten(treedef, batched))
+            out, out_batched = rule(size, marks, *operations.tree_unflatten(treedef, xs))
             arrays, structure = flatten_arrays(out, f"results of the rule of {name}")
-            which, given = tree_util.tree_flatten(out_batched)
+            which, given = operations.tree_flatten(out_batched)
             if given != structure:
                 raise InvalidValue(
                     f"the rule of {name} says of {given} which leaves have lanes; its result is {structure}"
@@ -80,7 +80,7 @@ class custom_vmap:
             return arrays, [bool(b) for b in which]
 
         outs = call_with_rule(CustomVmap(flat, name, rule=flat_rule), leaves)
-        return tree_util.tree_unflatten(structures[0], outs)
+        return operations.tree_unflatten(structures[0], outs)
 
 
 def sequential_vmap(f: Callable) -> custom_vmap:
@@ -94,16 +94,16 @@ def sequential_vmap(f: Callable) -> custom_vmap:
 
     @mapped.def_vmap
     def rule(axis_size: int, in_batched: list, *args: Any) -> tuple:
-        leaves, treedef = tree_util.tree_flatten(args)
-        marks = tree_util.tree_leaves(in_batched)
+        leaves, treedef = operations.tree_flatten(args)
+        marks = operations.tree_leaves(in_batched)
         rows = [x for x, b in zip(leaves, marks, strict=True) if b]
 
         def one(own: list) -> Any:
             given = iter(own)
             full = [next(given) if b else x for x, b in zip(leaves, marks)]
-            return f(*tree_util.tree_unflatten(treedef, full))
+            return f(*operations.tree_unflatten(treedef, full))
 
         out = lax_map(one, rows)
-        return out, tree_util.tree_map(lambda _: True, out)
+        return out, operations.tree_map(lambda _: True, out)
 
     return mapped

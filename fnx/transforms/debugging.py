@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx.callbacks import Flat
-from fnx.flat import check_callable
-from fnx.nans import debug_nans as nans
 from fnx.ops.callback import Callback
+from fnx.process.nan_checks import debug_nans as nans
+from fnx.pytree.flatten_fun import check_callable
+from fnx.transforms.callbacks import Flat
 
 
 def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
@@ -115,7 +115,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable) -> None:
     >>> fnx.debug.inspect_array_sharding(jnp.ones(2), callback=lambda s: print(type(s).__name__))
     SingleDeviceSharding
     """
-    from fnx.sharding import SingleDeviceSharding
+    from fnx.process.mesh import SingleDeviceSharding
 
     del value
     callback(SingleDeviceSharding())

@@ -5,15 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.primitive import Undefined
-from fnx.core.records import dataclass
-from fnx.flat import (
+from fnx.interpreters import jvp as jvp_
+from fnx.interpreters import linearize as linearize_
+from fnx.interpreters.trace import trace
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import zeros
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import (
     Aux,
     Differentiated,
     aval_like,
@@ -24,11 +29,6 @@ from fnx.flat import (
     split_args,
     wraps,
 )
-from fnx.interpreters import jvp as jvp_
-from fnx.interpreters import linearize as linearize_
-from fnx.interpreters.trace import trace
-from fnx.ops.basic import zeros
-from fnx.ops.convert import ConvertElementType
 
 # --- reverse mode -------------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ def check_differentiable(
         if kind in "biu" and not allow_int:
             where = ""
             if tree is not None and len(leaves) > 1:
-                where = f" at {tree_util.keystr(tree_util.tree_leaves_with_path(tree)[n][0])}"
+                where = f" at {operations.keystr(operations.tree_leaves_with_path(tree)[n][0])}"
             raise TypeMismatch(
                 f"{what} needs inputs of a floating dtype, got {dtypes.NAME[x.dtype]}"
                 f"{list(x.shape)}{where}. "
@@ -74,7 +74,7 @@ def _check_scalar(outs: list[Array], structure: Any, name: str, holomorphic: boo
         raise TypeMismatch(
             f"grad needs a scalar result, but {name} returned None: is a `return` missing?"
         )
-    if len(outs) != 1 or not tree_util.treedef_is_leaf(structure):
+    if len(outs) != 1 or not operations.treedef_is_leaf(structure):
         raise TypeMismatch(
             f"grad needs a function with one scalar result, but {name} returned the pytree "
             f"{structure}. Return the loss alone, or pass has_aux=True and return (loss, aux)."
@@ -184,7 +184,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
     )
     inputs = tuple([x.aval for x in leaves])
     pull = _Pull(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
-    y = tree_util.tree_unflatten(structures[0], outs)
+    y = operations.tree_unflatten(structures[0], outs)
     return (y, pull, aux.lowered()) if has_aux else (y, pull)
 
 
@@ -211,7 +211,7 @@ def fwd_and_bwd(
 
     if not jitted:
         return forward, backward
-    from fnx.jitted import jit
+    from fnx.transforms.jit import jit
 
     return jit(forward), jit(backward)
 
@@ -238,7 +238,7 @@ class _Pull(_Linear):
 
     def __call__(self, ct: Any) -> Any:
         types = self.types
-        cts, structure = tree_util.tree_flatten(ct)
+        cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
             raise TypeMismatch(
                 f"the cotangent of a vjp has the structure {structure}; expected that of the "
@@ -246,7 +246,7 @@ class _Pull(_Linear):
             )
         cts = [check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, types.outs)]
         grads = [_gradient(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
-        return tree_util.tree_unflatten(types.treedef, grads)
+        return operations.tree_unflatten(types.treedef, grads)
 
 
 class _Push(_Linear):
@@ -254,7 +254,7 @@ class _Push(_Linear):
 
     def __call__(self, *tangents: Any) -> Any:
         types = self.types
-        tans, structure = tree_util.tree_flatten(tangents)
+        tans, structure = operations.tree_flatten(tangents)
         if structure != types.treedef:
             raise TypeMismatch(f"tangents have the structure {structure}; expected {types.treedef}")
         given = [
@@ -263,7 +263,7 @@ class _Push(_Linear):
         ]
         touts = self.tape.push(given)
         filled = [_tangent(t, o) for t, o in zip(touts, types.outs, strict=True)]
-        return tree_util.tree_unflatten(types.structure, filled)
+        return operations.tree_unflatten(types.structure, filled)
 
 
 class _ClosedTape:
@@ -301,7 +301,7 @@ def _register(kind: type[_Linear]) -> None:
     def unflatten(known: tuple, residuals: Sequence[Any]) -> _Linear:
         return kind(_ClosedTape(residuals, *known[:3]), known[3])
 
-    tree_util.register_pytree_node(kind, _flatten_linear, unflatten)
+    operations.register_pytree_node(kind, _flatten_linear, unflatten)
 
 
 _register(_Pull)
@@ -353,14 +353,14 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
         )
     aux = Aux(fun, has_aux)
     leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp")
-    tans, structure = tree_util.tree_flatten(tuple(tangents))
+    tans, structure = operations.tree_flatten(tuple(tangents))
     if structure != treedef:
         raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
     filled = [_tangent(t, o.aval) for t, o in zip(touts, outs, strict=True)]
-    y, dy = (tree_util.tree_unflatten(structures[0], z) for z in (outs, filled))
+    y, dy = (operations.tree_unflatten(structures[0], z) for z in (outs, filled))
     return (y, dy, aux.lowered()) if has_aux else (y, dy)
 
 
@@ -385,7 +385,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
     flat = flat_function(aux, treedef, structures)
     outs, tape = linearize_.linearize(flat, leaves, nonzero, "linearize")
-    y = tree_util.tree_unflatten(structures[0], outs)
+    y = operations.tree_unflatten(structures[0], outs)
 
     inputs = tuple([x.aval for x in leaves])
     push = _Push(tape, _Types(treedef, inputs, structures[0], tuple([o.aval for o in outs])))
@@ -401,7 +401,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     """
     del reduce_axes
     check_callable(fun, "linear_transpose")
-    leaves, treedef = tree_util.tree_flatten(primals)
+    leaves, treedef = operations.tree_flatten(primals)
     avals = [aval_like(x).strong() for x in leaves]
     structures: list = []
     flat = flat_function(fun, treedef, structures)
@@ -428,7 +428,7 @@ class _Transposed:
 
     def __call__(self, ct: Any) -> Any:
         of, what = self.of, "the cotangent of a linear_transpose"
-        cts, structure = tree_util.tree_flatten(ct)
+        cts, structure = operations.tree_flatten(ct)
         if structure != of.structure:
             raise TypeMismatch(
                 f"{what} has the structure {structure}; expected that of the result, {of.structure}"
@@ -437,9 +437,9 @@ class _Transposed:
         args = [*self.consts, *map(Undefined, of.inputs)]
         back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]
         full = [zeros(a) if b is None else b for a, b in zip(of.inputs, back, strict=True)]
-        return tree_util.tree_unflatten(of.treedef, full)
+        return operations.tree_unflatten(of.treedef, full)
 
 
-tree_util.register_pytree_node(
+operations.register_pytree_node(
     _Transposed, lambda f: (f.consts, f.of), lambda of, consts: _Transposed(consts, of)
 )

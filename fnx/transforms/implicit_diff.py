@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from fnx import tree_util
-from fnx.api import flatten_arrays, jvp, linearize, name_of
 from fnx.core.array import Array, as_array
 from fnx.core.errors import TypeMismatch
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
-from fnx.custom_derivatives import custom_jvp
-from fnx.interpreters.linear_solve import LinearSolve
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.primitives.linear_solve import LinearSolve
 from fnx.interpreters.trace import trace
-from fnx.ops.basic import zeros
-from fnx.ops.elementwise import neg
+from fnx.ops.elementwise.arithmetic import neg
+from fnx.ops.structure.basic import zeros
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays, name_of
+from fnx.transforms.custom_derivatives import custom_jvp
+from fnx.transforms.grad import jvp, linearize
 
 __all__ = [
     "custom_linear_solve",
@@ -77,7 +78,7 @@ def custom_linear_solve(
         transposed, mask = transpose_jaxpr(mv, linear, (True,) * n)
 
         def apply_transposed(v: Tree) -> Tree:
-            cts = eval_jaxpr(transposed, [*mv_consts, *map(as_array, tree_util.tree_leaves(v))])
+            cts = eval_jaxpr(transposed, [*mv_consts, *map(as_array, operations.tree_leaves(v))])
             it = iter(cts)
             return treedef.unflatten([next(it) if m else zeros(a) for m, a in zip(mask, avals)])
 
@@ -93,11 +94,11 @@ def custom_linear_solve(
     prim = LinearSolve(mv, solved, vecmat, backward, counts)
     strong = [as_array(x) for x in leaves]
     xs = prim(*mv_consts, *consts, *vm_consts, *back_consts, *strong)
-    x = tree_util.tree_unflatten(treedef, xs)
+    x = operations.tree_unflatten(treedef, xs)
     if not has_aux:
         return x
     extra = eval_jaxpr(Jaxpr(forward.inputs, forward.eqns, forward.outs[n:]), [*consts, *strong])
-    return x, tree_util.tree_unflatten(aux[0], extra)  # type: ignore[index]
+    return x, operations.tree_unflatten(aux[0], extra)  # type: ignore[index]
 
 
 def custom_root(
@@ -145,7 +146,7 @@ def custom_root(
 
     outs = root(consts, solver_consts, tangent_consts, leaves)
     x = treedef.unflatten(outs[:m])
-    return (x, tree_util.tree_unflatten(aux[0], outs[m:])) if has_aux else x  # type: ignore[index]
+    return (x, operations.tree_unflatten(aux[0], outs[m:])) if has_aux else x  # type: ignore[index]
 
 
 def _tangent_solver(
@@ -157,8 +158,8 @@ def _tangent_solver(
     def flat(*values: Array) -> list[Array]:
         params, x, rhs = values[:n], list(values[n : n + m]), treedef.unflatten(values[n + m :])
         _, push = linearize(lambda v: eval_jaxpr(jaxpr, [*params, *v]), x)
-        apply = lambda v: treedef.unflatten(push(tree_util.tree_leaves(v)))
+        apply = lambda v: treedef.unflatten(push(operations.tree_leaves(v)))
         solved = custom_linear_solve(apply, rhs, tangent_solve, tangent_solve)
-        return tree_util.tree_leaves(solved)
+        return operations.tree_leaves(solved)
 
     return trace(flat, [*jaxpr.in_avals[:n], *avals, *avals], what="tangent_solve")

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import entrance
-from fnx.derivatives import check_differentiable
-from fnx.flat import Differentiated, check_callable, wraps
 from fnx.interpreters import batching
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
-from fnx.ops.basic import reshape, slice_axis, zeros
+from fnx.ops.structure.basic import reshape, slice_axis, zeros
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import Differentiated, check_callable, wraps
+from fnx.transforms.grad import check_differentiable
 
 
 def _basis(leaves: list[Array]) -> list[Array]:
@@ -76,7 +76,7 @@ def jacfwd(
             for x, k in zip(outs, axes, strict=True)
         ]
         rows = [call.like_arguments(_blocks(x, leaves, x.ndim - 1)) for x in columns]
-        result = tree_util.tree_unflatten(call.structures[0], rows)
+        result = operations.tree_unflatten(call.structures[0], rows)
         return (result, _lowered_lanes(call.aux.value)) if has_aux else result
 
     return jacfwd_f
@@ -88,7 +88,7 @@ def _lowered_lanes(aux: Any) -> Any:
             x = x.primal if isinstance(x, jvp_.JVPTracer) else x.value
         return x
 
-    return tree_util.tree_map(lower, aux)
+    return operations.tree_map(lower, aux)
 
 
 def jacrev(
@@ -130,7 +130,7 @@ def jacrev(
             for x, has in zip(leaves, nonzero)
         ]
         trees = [call.like_arguments([parts[k] for parts in split]) for k in range(len(outs))]
-        result = tree_util.tree_unflatten(call.structures[0], trees)
+        result = operations.tree_unflatten(call.structures[0], trees)
         return (result, call.aux.lowered()) if has_aux else result
 
     return jacrev_f

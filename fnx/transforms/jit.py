@@ -14,21 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
-from fnx.aot import Lowered, Traced
 from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
-from fnx.flat import aval_like, flatten_arrays, name_of
 from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.program import BACKEND, Empty, Program
-from fnx.refs import Ref, carrying, check_distinct, new_ref, write
-from fnx.static import Fixed, Static
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
+from fnx.transforms.aot import Lowered, Traced
+from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
+from fnx.transforms.static_args import Fixed, Static
+from fnx.transforms.traced_program import BACKEND, Empty, Program
 
-flatten = tree_util.tree_flatten
+flatten = operations.tree_flatten
 overridden = config.overridden
 _MANY = 256  # static values whose programs are called the short way
 _RECENT = 4  # programs of one function that are tried so
@@ -117,7 +117,7 @@ class Jitted:
 
             def pure(values: list, leaves: list) -> tuple:
                 given = [new_ref(x) if k in held else x for k, x in enumerate(leaves)]
-                args, kwargs = tree_util.tree_unflatten(treedef, given)
+                args, kwargs = operations.tree_unflatten(treedef, given)
                 args, kwargs = self.static.join(args, kwargs, fixed)
                 values, out = carried(values, *args, **kwargs)
                 return values, [given[k].value for k in held], out
@@ -175,7 +175,7 @@ class Jitted:
         empty = Empty({k: np.zeros(a.shape, a.dtype) for k, a in Empty.among(avals).items()}, {})
 
         def flat(*xs: Array) -> list[Array]:
-            args, kwargs = tree_util.tree_unflatten(treedef, Empty.within(empty.inputs, xs))
+            args, kwargs = operations.tree_unflatten(treedef, Empty.within(empty.inputs, xs))
             args, kwargs = self.static.join(args, kwargs, fixed)
             arrays, structure = flatten_arrays(self.fun(*args, **kwargs), f"results of {name}")
             structures.append(structure)
@@ -195,9 +195,9 @@ class Jitted:
         if not self.donated.any:
             return ()
         leaves = range(treedef.num_leaves)
-        args, kwargs = tree_util.tree_unflatten(treedef, [_Leaf(k) for k in leaves])
+        args, kwargs = operations.tree_unflatten(treedef, [_Leaf(k) for k in leaves])
         given = self.donated.among(*self.static.join(args, kwargs, fixed))
-        chosen = {x for x in tree_util.tree_leaves(given) if type(x) is _Leaf}
+        chosen = {x for x in operations.tree_leaves(given) if type(x) is _Leaf}
         kept = [k for k in leaves if k not in without]
         return tuple([n for n, k in enumerate(kept) if _Leaf(k) in chosen])
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue
 from fnx.core.interpreter import use
 from fnx.core.jaxpr import ClosedJaxpr
-from fnx.flat import aval_like, check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.collectives import Axes
 from fnx.interpreters.trace import trace
-from fnx.ops.basic import zeros
+from fnx.ops.structure.basic import zeros
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import aval_like, check_callable, flatten_arrays, name_of, wraps
 
 
 class ShapeDtypeStruct:
@@ -92,11 +92,11 @@ def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Call
 
 def trace_user(fun: Callable, args: tuple, kwargs: dict, what: str) -> tuple:
     """Jaxpr, constants and output structure of a function on arguments or ShapeDtypeStructs."""
-    leaves, treedef = tree_util.tree_flatten((args, kwargs))
+    leaves, treedef = operations.tree_flatten((args, kwargs))
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
-        given, named = tree_util.tree_unflatten(treedef, xs)
+        given, named = operations.tree_unflatten(treedef, xs)
         arrays, structure = flatten_arrays(fun(*given, **named), f"results of {name_of(fun)}")
         structures.append(structure)
         return arrays
@@ -139,7 +139,7 @@ def make_jaxpr(
         if not return_shape:
             return closed
         shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.out_avals]
-        return closed, tree_util.tree_unflatten(structure, shapes)
+        return closed, operations.tree_unflatten(structure, shapes)
 
     make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
     return make_jaxpr_f
@@ -158,8 +158,8 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
 
     @wraps(fun)
     def with_arrays(*args: Any, **kwargs: Any) -> Any:
-        return tree_util.tree_map(_array_of, fun(*args, **kwargs))
+        return operations.tree_map(_array_of, fun(*args, **kwargs))
 
     jaxpr, _, structure = trace_user(with_arrays, args, kwargs, f"eval_shape of {name_of(fun)}")
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
-    return tree_util.tree_unflatten(structure, shapes)
+    return operations.tree_unflatten(structure, shapes)

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fnx import tree_util
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.interpreters.trace import CapturedRefs, Stage
-from fnx.ops.basic import zeros
-from fnx.ops.convert import ConvertElementType
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import zeros
+from fnx.pytree import operations
 
 __all__ = [
     "AbstractRef",
@@ -212,7 +212,7 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Ref:
     >>> fnx.empty_ref(fnx.ShapeDtypeStruct((2,), float))[...]
     Array([0., 0.], dtype=float64)
     """
-    from fnx.flat import aval_like
+    from fnx.pytree.flatten_fun import aval_like
 
     return new_ref(zeros(aval_like(ty).strong()), memory_space=memory_space)
 
@@ -306,14 +306,14 @@ def check_distinct(refs: Sequence[Ref], what: str) -> None:
 
 def taken_out(tree: Any, what: str) -> tuple[list[Ref], list, Callable[[Sequence, Sequence], Any]]:
     """The Refs of a pytree, its other leaves, and what makes a tree of such two again."""
-    leaves, treedef = tree_util.tree_flatten(tree)
+    leaves, treedef = operations.tree_flatten(tree)
     held = [type(x) is Ref for x in leaves]
     refs = [x for x, h in zip(leaves, held) if h]
     check_distinct(refs, what)
 
     def joined(refs: Sequence, others: Sequence) -> Any:
         its = iter(others), iter(refs)
-        return tree_util.tree_unflatten(treedef, [next(its[h]) for h in held])
+        return operations.tree_unflatten(treedef, [next(its[h]) for h in held])
 
     return refs, [x for x, h in zip(leaves, held) if not h], joined
 

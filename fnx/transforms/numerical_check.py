@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
-from fnx.derivatives import jvp, vjp
+from fnx.pytree import operations
+from fnx.transforms.grad import jvp, vjp
 
 EPS = 1e-4
 
@@ -38,7 +38,7 @@ def _random_like(rng: np.random.Generator, x: Any) -> Any:
 
 
 def _tangents(rng: np.random.Generator, tree: Any) -> Any:
-    return tree_util.tree_map(lambda x: _random_like(rng, x), tree)
+    return operations.tree_map(lambda x: _random_like(rng, x), tree)
 
 
 def _moved(x: Any, t: Any, step: float) -> Any:
@@ -59,32 +59,32 @@ def numerical_jvp(
     eps = EPS if eps is None else eps
 
     def at(step: float) -> Any:
-        return f(*tree_util.tree_map(lambda x, t: _moved(x, t, step), primals, tangents))
+        return f(*operations.tree_map(lambda x, t: _moved(x, t, step), primals, tangents))
 
     def difference(a: Any, b: Any) -> np.ndarray:
         a, b = np.asarray(a), np.asarray(b)
         with np.errstate(invalid="ignore"):  # infinities that stay have the slope 0
             return np.where(a == b, np.zeros((), a.dtype), a - b) / (2 * eps)
 
-    return tree_util.tree_map(difference, at(eps), at(-eps))
+    return operations.tree_map(difference, at(eps), at(-eps))
 
 
 def _compare(found: Any, expected: Any, atol: float, rtol: float, what: str) -> None:
     for path, (a, b) in zip(
-        [p for p, _ in tree_util.tree_leaves_with_path(expected)],
-        zip(tree_util.tree_leaves(found), tree_util.tree_leaves(expected), strict=True),
+        [p for p, _ in operations.tree_leaves_with_path(expected)],
+        zip(operations.tree_leaves(found), operations.tree_leaves(expected), strict=True),
     ):
         a, b = np.asarray(a), np.asarray(b)
         if a.dtype == dtypes.float0:
             continue
-        where = f"{what}{tree_util.keystr(path)}"
+        where = f"{what}{operations.keystr(path)}"
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=where)
 
 
 def _inner(a: Any, b: Any) -> Any:
     """The sum of products of the leaves, as JAX pairs tangents with cotangents: without conjugation."""
     total: Any = 0.0
-    for x, y in zip(tree_util.tree_leaves(a), tree_util.tree_leaves(b), strict=True):
+    for x, y in zip(operations.tree_leaves(a), operations.tree_leaves(b), strict=True):
         x, y = np.asarray(x), np.asarray(y)
         if x.dtype != dtypes.float0 and y.dtype != dtypes.float0:
             total = total + np.sum(x * y)
@@ -110,7 +110,7 @@ def check_jvp(
     rng = np.random.default_rng(0)
     args = tuple(args)
     tangents = _tangents(rng, args)
-    leaves = [as_array(x) for x in tree_util.tree_leaves(args)]
+    leaves = [as_array(x) for x in operations.tree_leaves(args)]
     out, found = f_jvp(args, tangents)
     a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
     _compare(out, f(*args), a, r, f"{err_msg} result of the jvp")
@@ -135,7 +135,7 @@ def check_vjp(
     """
     rng = np.random.default_rng(1)
     args = tuple(args)
-    leaves = [as_array(x) for x in tree_util.tree_leaves(args)]
+    leaves = [as_array(x) for x in operations.tree_leaves(args)]
     out, pull = f_vjp(*args)
     a, r = _tolerance(atol, leaves), _tolerance(rtol, leaves)
     _compare(out, f(*args), a, r, f"{err_msg} result of the vjp")
@@ -190,7 +190,7 @@ def check_grads(
 
 
 def _floats(grads: Any, like: Any) -> list:
-    pairs = zip(tree_util.tree_leaves(grads), tree_util.tree_leaves(like), strict=True)
+    pairs = zip(operations.tree_leaves(grads), operations.tree_leaves(like), strict=True)
     return [g for g, x in pairs if dtypes.is_inexact(as_array(x).dtype)]
 
 

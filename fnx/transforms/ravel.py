@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fnx import numpy as jnp
-from fnx import tree_util
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.core.records import dataclass
-from fnx.flat import flatten_arrays
+from fnx.core.fast_dataclasses import dataclass
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import flatten_arrays
 
 
 def ravel_pytree(pytree: Any) -> tuple[Array, Callable[[Any], Any]]:
@@ -62,4 +62,4 @@ class _Unravel:
                     f"unravel got a vector of dtype {vector.dtype}; expected {expected}"
                 )
             cut = [x.astype(kind) for x, kind in zip(cut, self.dtypes, strict=True)]
-        return tree_util.tree_unflatten(self.treedef, cut)
+        return operations.tree_unflatten(self.treedef, cut)

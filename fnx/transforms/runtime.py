@@ -7,8 +7,8 @@ from typing import Any
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.primitive import Primitive
-from fnx.flat import aval_like, check_callable, name_of, wraps
-from fnx.jitted import Jitted, jit
+from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
+from fnx.transforms.jit import Jitted, jit
 
 
 def compile_stats() -> dict[str, int]:
@@ -19,9 +19,9 @@ def compile_stats() -> dict[str, int]:
     >>> sorted(fnx.compile_stats())
     ['disk_hits', 'kernels_compiled', 'memory_hits']
     """
-    from fnx.lowering.runtime import machine
+    from fnx.lowering.cpu.jit import code_cache
 
-    stats = machine.stats()
+    stats = code_cache.stats()
     return {
         "kernels_compiled": stats["compiled"],
         "disk_hits": stats["disk_hits"],
@@ -52,9 +52,9 @@ def set_num_threads(n: int) -> None:
     1
     >>> fnx.set_num_threads(before)
     """
-    from fnx.lowering.runtime import threads
+    from fnx.lowering.cpu.runtime import thread_pool
 
-    threads.set_num_threads(n)
+    thread_pool.set_num_threads(n)
 
 
 def get_num_threads() -> int:
@@ -63,9 +63,9 @@ def get_num_threads() -> int:
     >>> fnx.get_num_threads() >= 1
     True
     """
-    from fnx.lowering.runtime import threads
+    from fnx.lowering.cpu.runtime import thread_pool
 
-    return threads.get_num_threads()
+    return thread_pool.get_num_threads()
 
 
 def release_memory() -> None:
@@ -73,9 +73,9 @@ def release_memory() -> None:
 
     >>> fnx.release_memory()
     """
-    from fnx.lowering.runtime import invoke
+    from fnx.lowering.cpu.loader import executable
 
-    invoke.release_memory()
+    executable.release_memory()
 
 
 @contextmanager

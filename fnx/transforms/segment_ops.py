@@ -9,9 +9,9 @@ from fnx import numpy as jnp
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
-from fnx.numpy.places import need_known
-from fnx.numpy.util import named
-from fnx.ops.reduction import highest, lowest
+from fnx.numpy.arrays.util import named
+from fnx.numpy.structure.nonzero import need_known
+from fnx.ops.reduction.reduction import highest, lowest
 
 
 def _lowest(dtype: np.dtype) -> Any:

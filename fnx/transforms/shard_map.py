@@ -7,19 +7,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fnx import tree_util
 from fnx.core.array import Array, is_array_like
+from fnx.core.axis_size import Lanes
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.core.lanes import Lanes
-from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters.batching import batch
-from fnx.jitted import Jitted, jit
-from fnx.lanes import map_lanes, place_result
-from fnx.ops.basic import broadcast_axis, move_axis, reshape, slice_axis
-from fnx.ops.permute import Transpose
-from fnx.placement import devices as all_devices
-from fnx.sharding import MORE_DEVICES, Mesh, PartitionSpec, get_abstract_mesh, spec_names
-from fnx.static import integers
+from fnx.ops.base.permute import Transpose
+from fnx.ops.structure.basic import broadcast_axis, move_axis, reshape, slice_axis
+from fnx.process.devices import devices as all_devices
+from fnx.process.mesh import MORE_DEVICES, Mesh, PartitionSpec, get_abstract_mesh, spec_names
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
+from fnx.transforms.jit import Jitted, jit
+from fnx.transforms.static_args import integers
+from fnx.transforms.vmap import map_lanes, place_result
 
 # --- pmap ---------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ def shard_map(
     @wraps(f)
     def shard_map_f(*args: Any) -> Any:
         axes = _manual_axes(mesh, axis_names, name_of(f))
-        given, treedef = tree_util.tree_flatten(args)
+        given, treedef = operations.tree_flatten(args)
         specs = _flatten_specs(in_specs, args, "in_specs")
         # Whatever is not cut may be no array: a function, a setting.
         cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
@@ -151,16 +151,16 @@ def shard_map(
             it = iter(xs)
             full = [next(it) if c else x for x, c in zip(given, cut)]
             outs, structure = flatten_arrays(
-                f(*tree_util.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
+                f(*operations.tree_unflatten(treedef, full)), f"results of {name_of(f)}"
             )
             structures.append(structure)
             return outs
 
         outs, found = _run(flat, list(axes.items()), parts, [_names(s) for s in specs])
-        dummy = tree_util.tree_unflatten(structures[0], [object() for _ in outs])
+        dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
         out = _flatten_specs(out_specs, dummy, "out_specs")
         joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, out)]
-        return tree_util.tree_unflatten(structures[0], joined)
+        return operations.tree_unflatten(structures[0], joined)
 
     return shard_map_f
 
@@ -191,14 +191,14 @@ def _flatten_specs(specs: Any, tree: Any, what: str) -> list[PartitionSpec]:
         spec = PartitionSpec() if spec is None else spec
         if not isinstance(spec, PartitionSpec):
             raise TypeMismatch(f"shard_map {what} must be PartitionSpecs, got {spec!r}")
-        found.extend([spec] * len(tree_util.tree_leaves(part)))
+        found.extend([spec] * len(operations.tree_leaves(part)))
 
     try:
-        tree_util.tree_map(spread, specs, tree, is_leaf=is_leaf)
+        operations.tree_map(spread, specs, tree, is_leaf=is_leaf)
     except ValueError as error:
         raise InvalidValue(
             f"shard_map {what} must be a pytree prefix of what it describes: {specs!r} does not fit "
-            f"{tree_util.tree_structure(tree)}"
+            f"{operations.tree_structure(tree)}"
         ) from error
     return found
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.flat import name_of, signature_of
+from fnx.pytree.flatten_fun import name_of, signature_of
 
 # What is static in one call: (number or name, type, value), so that 1, 1.0 and True are different.
 Fixed = tuple[tuple[int | str, type, Any], ...]

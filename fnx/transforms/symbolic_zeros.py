@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core import dtypes
 from fnx.core.array import as_array
 from fnx.core.aval import ShapedArray
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.interpreters.jvp import has_tangent
-from fnx.ops.basic import zeros
+from fnx.ops.structure.basic import zeros
+from fnx.pytree import operations
 
 
 class SymbolicZero:
@@ -59,7 +59,7 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
     {'a': 2.0, 'b': 1.0}
     """
     kind = lambda x: isinstance(x, CustomVJPPrimal)
-    return tree_util.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
+    return operations.tree_map(lambda x: x.value if kind(x) else x, tree, is_leaf=kind)
 
 
 def tangent_type(aval: ShapedArray) -> ShapedArray:
@@ -80,4 +80,4 @@ def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
             return SymbolicZero(aval)
         return np.zeros(aval.shape, aval.dtype) if aval.dtype == dtypes.float0 else zeros(aval)
 
-    return tree_util.tree_map(zero, x)
+    return operations.tree_map(zero, x)

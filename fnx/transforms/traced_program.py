@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fnx.core import config, dtypes, treecode
+from fnx.core import config, dtypes, flatten_codegen
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
-from fnx.interpreters.call import Jit, compiled
-from fnx.tree_classes import registered
+from fnx.interpreters.primitives.jit import Jit, compiled
+from fnx.pytree.registry import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
 _compiling = threading.RLock()
@@ -43,9 +43,9 @@ class NativeBackend:
             return reference.backend.compile(jaxpr, donated, simplified)
         # A program may be compiled while another is traced, or by a callback of one that runs.
         with _compiling, use(evaluate), _without_collections():
-            from fnx.lowering import cpu
+            from fnx.lowering.cpu import backend
 
-            return cpu.backend.compile(jaxpr, donated, simplified)
+            return backend.backend.compile(jaxpr, donated, simplified)
 
 
 BACKEND = NativeBackend()
@@ -110,8 +110,10 @@ class Program:
         self.donated = tuple([len(consts) + k for k in donated])  # inputs of the jaxpr
         # Arguments -> leaves; None, or KeyError, where their structure is another.
         self.empty = empty or Empty({}, {})
-        self.take: Any = None if self.empty.inputs else treecode.flattener(arguments, registered)
-        build = treecode.builder(structure, registered) or structure.unflatten
+        self.take: Any = (
+            None if self.empty.inputs else flatten_codegen.flattener(arguments, registered)
+        )
+        build = flatten_codegen.builder(structure, registered) or structure.unflatten
         self.build = self.empty.building(build) if self.empty.outs else build
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
         self.run: Any = None

@@ -5,21 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from fnx import tree_util
 from fnx.core.array import Array, is_array_like
+from fnx.core.axis_size import Lanes
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
-from fnx.core.lanes import Lanes
-from fnx.flat import check_callable, flatten_arrays, name_of, wraps
 from fnx.interpreters import batching
-from fnx.numpy.keyed import is_keys
-from fnx.numpy.util import PYTHON
-from fnx.refs import Ref, RefGiven, new_ref, taken_out, write
+from fnx.numpy.arrays.key_arrays import is_keys
+from fnx.numpy.arrays.util import PYTHON
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
+from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
 
 
 def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
     """One axis (or None) a leaf of `tree`, from a pytree prefix of axes."""
     missing = object()
-    marked = tree_util.tree_map(
+    marked = operations.tree_map(
         lambda a: missing if a is None else a, axes, is_leaf=lambda a: a is None
     )
     found: list = []
@@ -29,17 +29,17 @@ def flatten_axes(axes: Any, tree: Any, what: str) -> list[int | None]:
         if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
             raise TypeMismatch(f"{what} must be integers or None, got {axis!r}")
         if axis is None or axis >= 0:
-            found.extend([axis] * len(tree_util.tree_leaves(part)))
+            found.extend([axis] * len(operations.tree_leaves(part)))
         else:  # counted from the end, where arrays of keys have an axis of words
-            leaves = tree_util.tree_leaves(part, is_leaf=is_keys)
+            leaves = operations.tree_leaves(part, is_leaf=is_keys)
             found.extend(axis - is_keys(x) for x in leaves)
 
     try:
-        tree_util.tree_map(spread, marked, tree)
+        operations.tree_map(spread, marked, tree)
     except ValueError as error:
         raise InvalidValue(
             f"{what} must be a pytree prefix of what it describes: {axes!r} does not fit "
-            f"{tree_util.tree_structure(tree)}"
+            f"{operations.tree_structure(tree)}"
         ) from error
     return found
 
@@ -101,7 +101,7 @@ def _map_refs(
         raise RefGiven(f"a Ref was given to {what} where arrays are expected")
     axes = flatten_axes(in_axes, args, "vmap in_axes")
     axes += [0] * (len(refs) + len(others) - len(axes))
-    held = [type(x) is Ref for x in tree_util.tree_leaves((args, kwargs))]
+    held = [type(x) is Ref for x in operations.tree_leaves((args, kwargs))]
     places = [k for k, h in zip(axes, held) if h]
 
     def pure(values: list, *others: Any) -> tuple:
@@ -140,7 +140,7 @@ def map_lanes(
             f"{what} in_axes must be an int, None, or a tuple with one entry for each of the "
             f"{len(args)} positional arguments of {name_of(fun)}; got {len(in_axes)} entries"
         )
-    given, treedef = tree_util.tree_flatten((args, kwargs))
+    given, treedef = operations.tree_flatten((args, kwargs))
     axes = flatten_axes(in_axes, args, f"{what} in_axes")
     axes += [0] * (len(given) - len(axes))
     # What is not mapped is handed on as it is, unless NumPy's: a number that Python branches on, a
@@ -162,7 +162,7 @@ def map_lanes(
     def flat(*xs: Array) -> list[Array]:
         it = iter(xs)
         full = [next(it) if m else x for x, m in zip(given, mapped)]
-        positional, named = tree_util.tree_unflatten(treedef, full)
+        positional, named = operations.tree_unflatten(treedef, full)
         arrays, structure = flatten_arrays(fun(*positional, **named), f"results of {name_of(fun)}")
         structures.append(structure)
         return arrays
@@ -170,10 +170,10 @@ def map_lanes(
     devices = what == "pmap"
     lanes = Lanes(size, axis_name, devices) if devices or axis_name is not None else size
     outs, found = batching.batch(flat, lanes, leaves, axes)
-    dummy = tree_util.tree_unflatten(structures[0], [object() for _ in outs])
+    dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
-    return tree_util.tree_unflatten(structures[0], placed)
+    return operations.tree_unflatten(structures[0], placed)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
@@ -230,12 +230,12 @@ class _Sizes(Exception):
         self.sizes, self.what = sizes, what
 
     def error(self, args: tuple, kwargs: dict) -> InvalidValue:
-        paths = [p for p, _ in tree_util.tree_leaves_with_path((args, kwargs))]
+        paths = [p for p, _ in operations.tree_leaves_with_path((args, kwargs))]
 
         def named(n: int, text: str) -> str:
             if n < 0:
                 return text
-            return f"{('args', 'kwargs')[paths[n][0].idx]}{tree_util.keystr(paths[n][1:])} {text}"
+            return f"{('args', 'kwargs')[paths[n][0].idx]}{operations.keystr(paths[n][1:])} {text}"
 
         each = "; ".join(
             f"{size} of {', '.join(named(*leaf) for leaf in some)}"

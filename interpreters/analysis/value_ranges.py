@@ -8,9 +8,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Literal, Var
-
-from .jvp import JVPTracer
-from .trace import StageTracer
+from fnx.interpreters.jvp import JVPTracer
+from fnx.interpreters.trace import StageTracer
 
 Interval = tuple[int, int]
 _LARGE = 1 << 16  # elements of a constant that are looked through

@@ -8,7 +8,7 @@ diagonal, an update of zeros in another shape, is added where it belongs, too.
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.ops.permute import Reshape
+from fnx.ops.base.permute import Reshape
 
 _ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
 

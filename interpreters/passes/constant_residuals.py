@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.indexing import AnyScatter, Gather
-
-from .restore import UPDATES, chain, makers
-from .rewrite import live
+from fnx.interpreters.reverse.undo_log import UPDATES, chain, makers
+from fnx.interpreters.rewrite import live
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.gather import AnyScatter, Gather
 
 Linear = tuple[int, Var, int]  # a times a row of the loop, plus b
 

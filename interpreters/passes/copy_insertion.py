@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
-from fnx.ops.elementwise import copy
+from fnx.ops.elementwise.arithmetic import copy
 
 SMALL = 16  # elements of an array that stays in registers
 

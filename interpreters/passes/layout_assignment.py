@@ -7,12 +7,11 @@ before the loops, or after them, makes it contiguous in all rounds.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.core.records import dataclass
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd
-from fnx.ops.permute import Reshape, Transpose
-
-from .rewrite import bind_into, splice
+from fnx.interpreters.rewrite import bind_into, splice
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd
 
 OFTEN = 4  # times that each column is touched, on average
 LONG = 16  # numbers in a column, and in a row

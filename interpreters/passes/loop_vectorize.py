@@ -14,24 +14,24 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.ops.basic import scalar, zeros
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.elementwise import sub
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape, Rev
-from fnx.ops.select import and_, clamp, ge, le, not_, or_
-from fnx.ops.slice import Slice
-from fnx.ops.slice_set import SliceSet
+from fnx.interpreters.analysis.value_ranges import Intervals
+from fnx.interpreters.batching import batch, place_axis
+from fnx.interpreters.reverse.undo_log import makers
+from fnx.interpreters.rewrite import Renaming, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.elementwise.arithmetic import sub
+from fnx.ops.elementwise.select import and_, clamp, ge, le, not_, or_
+from fnx.ops.structure.basic import scalar, zeros
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.join import Iota
+from fnx.ops.structure.slice import Slice
+from fnx.ops.structure.slice_set import SliceSet
 
-from .batching import batch, place_axis
-from .intervals import Intervals
-from .own_rows import OwnRows, row_aval
-from .restore import makers
-from .rewrite import Renaming, splice
+from .row_dependence import OwnRows, row_aval
 from .simplify import simplify
-from .trace import trace_closed
-from .turned import without_turns
+from .transpose_sinking import without_turns
 
 Ranges = Sequence[tuple[int, int] | None]
 

@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicUpdateSlice
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.pointwise import Pointwise
-from fnx.ops.select import SelectN, and_, clamp, eq
-
-from .restore import UPDATES, makers
-from .rewrite import bind_into, live
+from fnx.interpreters.reverse.undo_log import UPDATES, makers
+from fnx.interpreters.rewrite import bind_into, live
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.pointwise import Pointwise
+from fnx.ops.elementwise.select import SelectN, and_, clamp, eq
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
+from fnx.ops.structure.join import Iota
 
 SMALL = 64  # elements, up to which an array is no trouble
 Spot = dict[int, Atom]  # of some axes the one index

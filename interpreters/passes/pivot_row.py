@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.core.records import dataclass
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
-from fnx.ops.indexing import ScatterAdd
-from fnx.ops.scatter import Scatter
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
+from fnx.ops.structure.gather import ScatterAdd
+from fnx.ops.structure.scatter import Scatter
 
 _COMPARE = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,

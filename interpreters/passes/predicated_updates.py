@@ -8,13 +8,12 @@ from collections.abc import Sequence
 
 from fnx.core.array import Array
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
-from fnx.ops.basic import scalar
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.select import SelectN
-
-from .restore import ADDS, SETS, makers, nothing_added, places, value_at
-from .rewrite import live, splice
-from .trace import trace_closed
+from fnx.interpreters.reverse.undo_log import ADDS, SETS, makers, nothing_added, places, value_at
+from fnx.interpreters.rewrite import live, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.elementwise.select import SelectN
+from fnx.ops.structure.basic import scalar
 
 SMALL = 64  # elements, up to which an array is no trouble
 PART = 4  # updates write at most one part in so many of their array

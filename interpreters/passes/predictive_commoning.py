@@ -6,8 +6,8 @@ last row that it read, which is what the round it now comes to has made.
 
 from typing import Any
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.core.records import dataclass
 
 Stacks = dict[Var, "Twice"]
 

@@ -5,13 +5,12 @@ added to all rows alike (means of clusters, centres, biases) come as sums of who
 """
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.ops.broadcast import Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import neg
-from fnx.ops.permute import Transpose
-
-from .restore import makers
-from .rewrite import bind_into, live
+from fnx.interpreters.reverse.undo_log import makers
+from fnx.interpreters.rewrite import bind_into, live
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.base.permute import Transpose
+from fnx.ops.elementwise.arithmetic import neg
+from fnx.ops.linalg.contraction import DotGeneral
 
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 

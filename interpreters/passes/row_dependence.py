@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.core.records import dataclass
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
-from fnx.ops.elementwise import add
-from fnx.ops.indexing import AnyScatter, ScatterAdd
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.pointwise import Pointwise
-from fnx.ops.scatter import Scatter
-from fnx.ops.select import SelectN
+from fnx.interpreters.reverse.undo_log import makers
+from fnx.interpreters.rewrite import bind_into
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.elementwise.pointwise import Pointwise
+from fnx.ops.elementwise.select import SelectN
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
+from fnx.ops.structure.gather import AnyScatter, ScatterAdd
+from fnx.ops.structure.join import Concatenate, Iota
+from fnx.ops.structure.scatter import Scatter
 
-from .restore import makers
-from .rewrite import bind_into
-from .turned import without_turns
-from .unchanged import PivotRound
+from .pivot_row import PivotRound
+from .transpose_sinking import without_turns
 
 _PLACED = (DynamicUpdateSlice, DynamicSliceAdd, Scatter, ScatterAdd)
 

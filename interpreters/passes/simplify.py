@@ -17,27 +17,27 @@ from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.elementwise import add, max_, min_, mul, sub
-from fnx.ops.permute import Reshape, Transpose
-from fnx.ops.pointwise import NUMBER, Pointwise
-from fnx.ops.reduction import Reduction
-from fnx.ops.slice import Slice
+from fnx.interpreters.rewrite import Renaming, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise.arithmetic import add, max_, min_, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.pointwise import NUMBER, Pointwise
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.reduction.reduction import Reduction
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.slice import Slice
 
-from .accumulate import accumulate
-from .columns import transposed_columns
-from .handed_on import handed_on
-from .rewrite import Renaming, splice
-from .shifted import without_shifted_stacks
-from .summed_products import sums_in_products
-from .swapped import without_transposed_products
-from .trace import trace_closed
-from .turned import in_order_of_products
-from .untouched import without_known_stacks
-from .whole import whole_sums
+from .accumulator_init import accumulate
+from .constant_residuals import without_known_stacks
+from .copy_insertion import handed_on
+from .layout_assignment import transposed_columns
+from .predictive_commoning import without_shifted_stacks
+from .reduce_of_dot import sums_in_products
+from .transpose_folding import without_transposed_products
+from .transpose_sinking import in_order_of_products
+from .updates_to_concatenate import whole_sums
 
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:

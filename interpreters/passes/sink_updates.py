@@ -12,16 +12,16 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
-from fnx.ops.basic import zeros
-from fnx.ops.broadcast import full
+from fnx.interpreters.reverse.undo_log import ADDS, SETS, makers, nothing_added, places, value_at
+from fnx.interpreters.rewrite import live, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import full
+from fnx.ops.structure.basic import zeros
 
-from .restore import ADDS, SETS, makers, nothing_added, places, value_at
-from .rewrite import live, splice
 from .simplify import simplify
-from .trace import trace_closed
 
 SMALL = 64  # elements, up to which an array is no trouble
 MANY = 8  # updates of one array

@@ -8,8 +8,8 @@ Of many small problems the operands stay as they are: where lanes are last, what
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.ops.contraction import DotGeneral, layout
-from fnx.ops.permute import Transpose
+from fnx.ops.base.permute import Transpose
+from fnx.ops.linalg.contraction import DotGeneral, layout
 
 
 def without_transposed_products(jaxpr: Jaxpr) -> Jaxpr:

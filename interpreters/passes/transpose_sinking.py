@@ -10,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
-from fnx.ops.indexing import ScatterAdd
-from fnx.ops.permute import Reshape, Transpose
-from fnx.ops.pointwise import Pointwise
-from fnx.ops.reduction import Reduction
-from fnx.ops.scatter import Scatter
-
-from .rewrite import bind_into
+from fnx.interpreters.rewrite import bind_into
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise.pointwise import Pointwise
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.reduction.reduction import Reduction
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
+from fnx.ops.structure.gather import ScatterAdd
+from fnx.ops.structure.scatter import Scatter
 
 Perm = tuple[int, ...]
 _SPREAD = 4  # times that an array is repeated from which on a transpose of it costs little

@@ -9,10 +9,9 @@ from functools import partial
 from itertools import pairwise
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr
-from fnx.ops.elementwise import add
-from fnx.ops.join import Concatenate
-
-from .rewrite import bind_into
+from fnx.interpreters.rewrite import bind_into
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.structure.join import Concatenate
 
 # At most, of which one is most of the array: others are blocks, each with work of its own.
 _PIECES = 4

@@ -5,9 +5,8 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import UnexpectedTracerError
-from fnx.ops.broadcast import Sum
-
-from .batching import Batch, batch, place_axis
+from fnx.interpreters.batching import Batch, batch, place_axis
+from fnx.ops.base.broadcast import Sum
 
 Flat = Callable[..., Sequence[Any]]
 

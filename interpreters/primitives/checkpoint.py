@@ -8,17 +8,17 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.linear import Linear
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.reverse.residuals import split_saving
+from fnx.ops.base.linear import Linear
 
-from .batching import batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run, spread, undefined
-from .jvp import jvp_jaxpr
-from .linearize import transpose_jaxpr
-from .residuals import split_saving
+from .jit import Backend, check_operands, given, only, run, spread, undefined
 
 Policy = Callable[..., bool]
 

@@ -9,34 +9,25 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Branch, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import scalar
-from fnx.ops.elementwise import stop_gradient
-from fnx.ops.select import clamp, eq
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import has_tangent, jvp_jaxpr
+from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.passes.sink_updates import sunk_jaxpr
+from fnx.interpreters.reverse.cond_transpose import adding_branches, filled, transpose_adding, union
+from fnx.interpreters.rewrite import zeros_into
+from fnx.ops.elementwise.arithmetic import stop_gradient
+from fnx.ops.elementwise.select import clamp, eq
+from fnx.ops.structure.basic import scalar
 
-from .batching import batch_jaxpr, place_axis
-from .branches import adding_branches, filled, transpose_adding, union
-from .call import (
-    Backend,
-    check_operands,
-    given,
-    only,
-    split_call,
-    spread,
-    typed,
-    undefined,
-)
-from .jvp import has_tangent, jvp_jaxpr
-from .lanes import choose, guarded, may_part, one_by_one, worth_parting
-from .linearize import transpose_jaxpr
-from .rewrite import zeros_into
+from .divergent import choose, guarded, may_part, one_by_one, worth_parting
+from .jit import Backend, check_operands, given, only, split_call, spread, typed, undefined
 from .scan import Scan
-from .simplify import dce, used_inputs
-from .sink import sunk_jaxpr
 
 Mask = tuple[bool, ...]
 

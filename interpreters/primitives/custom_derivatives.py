@@ -13,20 +13,20 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import zeros
-from fnx.ops.elementwise import stop_gradient
+from fnx.interpreters.batching import Batch, BatchTracer, batch_jaxpr, place_axis
+from fnx.interpreters.jvp import has_tangent, jvp
+from fnx.interpreters.linearize import Linearize, transpose_jaxpr
+from fnx.interpreters.trace import Stage, trace
+from fnx.ops.elementwise.arithmetic import stop_gradient
+from fnx.ops.structure.basic import zeros
 
-from .batching import Batch, BatchTracer, batch_jaxpr, place_axis
-from .call import check_operands, given, only, run, spread, undefined
-from .jvp import has_tangent, jvp
-from .linearize import Linearize, transpose_jaxpr
-from .rules_in_lanes import Flat, Zeros, for_once, in_lanes, pulled_once, summed
-from .trace import Stage, trace
+from .batched_rules import Flat, Zeros, for_once, in_lanes, pulled_once, summed
+from .jit import check_operands, given, only, run, spread, undefined
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:

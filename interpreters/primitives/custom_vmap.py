@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
+from fnx.interpreters.batching import Batch, place_axis
+from fnx.interpreters.jvp import jvp
+from fnx.interpreters.linearize import linearize
 
-from .batching import Batch, place_axis
-from .call import given, only, spread
-from .custom import CustomRule, call_with_rule, check_results
-from .jvp import jvp
-from .linearize import linearize
+from .custom_derivatives import CustomRule, call_with_rule, check_results
+from .jit import given, only, spread
 
 # (number of lanes, which operands have them, operands with lanes in front) -> results, which have them
 BatchRule = Callable[

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
-from fnx.ops.basic import zeros
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.join import Iota
-from fnx.ops.select import and_, lt, select_n
+from fnx.interpreters.batching import axis_names, place_axis
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.elementwise.select import and_, lt, select_n
+from fnx.ops.structure.basic import zeros
+from fnx.ops.structure.join import Iota
 
-from .batching import axis_names, place_axis
-from .call import given, only
-from .simplify import simplify
-from .trace import trace_closed
+from .jit import given, only
 
 if TYPE_CHECKING:
     from .scan import Scan

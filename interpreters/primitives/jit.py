@@ -11,17 +11,16 @@ from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.core.records import dataclass
-
-from .batching import batch_jaxpr, place_axis
-from .jvp import jvp_jaxpr
-from .linearize import transpose_jaxpr
-from .residuals import Split, split
-from .simplify import simplify
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.reverse.residuals import Split, split
 
 Compiled = Callable[[Sequence[Array]], Sequence[Array]]
 

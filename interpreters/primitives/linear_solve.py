@@ -9,16 +9,16 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import add_any, zeros
-from fnx.ops.elementwise import neg
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.ops.elementwise.arithmetic import neg
+from fnx.ops.structure.basic import add_any, zeros
 
-from .batching import batch_jaxpr, place_axis
-from .call import Backend, check_operands, given, only, run
-from .jvp import jvp_jaxpr
+from .jit import Backend, check_operands, given, only, run
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,25 @@ from fnx.core import scalar as expr
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Point
-from fnx.core.records import dataclass
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.jvp import jvp
 from fnx.interpreters.trace import trace_closed
-from fnx.ops.broadcast import Broadcast, Shape, batched_axes, broadcast_axis, check_axes, without
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape, Transpose, move_axis
-from fnx.ops.slice import Slice
+from fnx.ops.base.broadcast import (
+    Broadcast,
+    Shape,
+    batched_axes,
+    broadcast_axis,
+    check_axes,
+    without,
+)
+from fnx.ops.base.permute import Reshape, Transpose, move_axis
+from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Slice
 
 
 def run(jaxpr: Jaxpr, args: Sequence[Any]) -> list:

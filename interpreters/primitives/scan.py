@@ -14,18 +14,41 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
-from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import broadcast_axis, reshape, zeros
-from fnx.ops.permute import Reshape
+from fnx.interpreters.analysis.cost_model import hoistable
+from fnx.interpreters.batching import axis_names, batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.passes.loop_vectorize import rows_at_once
+from fnx.interpreters.passes.one_hot_updates import spotted
+from fnx.interpreters.passes.predicated_updates import updates_chosen
+from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.reverse.checkpoint_blocks import length_of_blocks, linearize_in_blocks
+from fnx.interpreters.reverse.checkpoint_while import fits_inside
+from fnx.interpreters.reverse.low_rank_updates import Summed, summed
+from fnx.interpreters.reverse.residuals import LARGE, Split, split
+from fnx.interpreters.reverse.scan_transpose import (
+    count_rows,
+    counters_of,
+    fixed_carries,
+    linear_body,
+    linearize_without,
+    transpose_known,
+    transpose_linear,
+    without_fixed,
+)
+from fnx.interpreters.reverse.trip_count import counted_loops, holds_while, ranges_inside, ranges_of
+from fnx.interpreters.reverse.undo_loop import Rewound, rewound
+from fnx.interpreters.rewrite import bind_into, dependent, reads, splice, with_zeros
+from fnx.ops.base.permute import Reshape
+from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
 
-from .batching import axis_names, batch_jaxpr, place_axis
-from .blocks import length_of_blocks, linearize_in_blocks
-from .call import (
+from .divergent import batch_of_counts
+from .jit import (
     Backend,
     check_operands,
     count_work,
@@ -36,29 +59,6 @@ from .call import (
     typed,
     undefined,
 )
-from .chosen import updates_chosen
-from .costs import hoistable
-from .counted import counted_loops, holds_while, ranges_inside, ranges_of
-from .independent import rows_at_once
-from .jvp import jvp_jaxpr
-from .lanes import batch_of_counts
-from .outers import Summed, summed
-from .residuals import LARGE, Split, split
-from .rewind import Rewound, rewound
-from .rewrite import bind_into, dependent, reads, splice, with_zeros
-from .rounds import fits_inside
-from .scan_reverse import (
-    count_rows,
-    counters_of,
-    fixed_carries,
-    linear_body,
-    linearize_without,
-    transpose_known,
-    transpose_linear,
-    without_fixed,
-)
-from .simplify import dce, simplify, used_inputs
-from .spots import spotted
 
 Mask = tuple[bool, ...]
 _EAGER_WORK = 400  # so many equations are evaluated sooner than compiled

@@ -13,19 +13,18 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
+from fnx.core.axis_size import axis_name_of
 from fnx.core.errors import MissingRule, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
-from fnx.core.lanes import axis_name_of
 from fnx.core.primitive import Primitive as Rules
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import zeros
-
-from .batching import AxisData, fancy_primitive_batchers
-from .jvp import has_tangent
-from .trace import trace_closed
+from fnx.interpreters.batching import AxisData, fancy_primitive_batchers
+from fnx.interpreters.jvp import has_tangent
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.structure.basic import zeros
 
 primitive_jvps: dict[Any, Callable] = {}
 primitive_transposes: dict[Any, Callable] = {}

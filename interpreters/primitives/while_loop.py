@@ -9,38 +9,30 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import zeros
-from fnx.ops.reduction import ReduceOr
+from fnx.interpreters.analysis.cost_model import hoistable
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.passes.predicated_updates import updates_chosen
+from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.reverse.checkpoint_online import transpose_while
+from fnx.interpreters.reverse.checkpoint_while import fits, linearize_counting, linearize_in_blocks
+from fnx.interpreters.reverse.cond_transpose import filled, union
+from fnx.interpreters.reverse.trip_count import as_scan, count_of, ranges_of
+from fnx.interpreters.rewrite import bind_into, reads, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.reduction.reduction import ReduceOr
+from fnx.ops.structure.basic import zeros
 
-from .batching import batch_jaxpr, place_axis
-from .branches import filled, union
-from .call import (
-    Backend,
-    check_operands,
-    given,
-    only,
-    run_primitive,
-    spread,
-    typed,
-)
-from .chosen import updates_chosen
-from .costs import hoistable
-from .counted import as_scan, count_of, ranges_of
-from .jvp import jvp_jaxpr
-from .lanes import choose, may_part, one_by_one
-from .linearize import linearize_jaxpr
-from .rewrite import bind_into, reads, splice
-from .rounds import fits, linearize_counting, linearize_in_blocks
+from .divergent import choose, may_part, one_by_one
+from .jit import Backend, check_operands, given, only, run_primitive, spread, typed
 from .scan import Scan
-from .simplify import dce, used_inputs
-from .trace import trace_closed
-from .while_reverse import transpose_while
 
 Mask = tuple[bool, ...]
 

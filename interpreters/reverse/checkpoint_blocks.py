@@ -15,21 +15,21 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.ops.basic import scalar, zeros
-from fnx.ops.elementwise import add, mul
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.slice import Slice
+from fnx.interpreters.analysis.cost_model import ROUND, recompute_cost
+from fnx.interpreters.primitives.jit import given
+from fnx.interpreters.rewrite import bind_into, splice
+from fnx.interpreters.trace import StageTracer, trace_closed
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, mul
+from fnx.ops.structure.basic import scalar, zeros
+from fnx.ops.structure.join import Concatenate, Iota
+from fnx.ops.structure.slice import Slice
 
-from .call import given
-from .costs import ROUND, recompute_cost
 from .residuals import PRESS, Split
-from .restore import makers
-from .rewrite import bind_into, splice
-from .trace import StageTracer, trace_closed
+from .undo_log import makers
 
 if TYPE_CHECKING:
-    from .scan import Scan
+    from fnx.interpreters.primitives.scan import Scan
 
 LONG = 48  # rounds
 STATE = 1 << 9  # bytes stored for each round

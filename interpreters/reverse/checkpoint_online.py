@@ -16,22 +16,21 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
-from fnx.ops.basic import scalar, zeros
-from fnx.ops.broadcast import full
-from fnx.ops.dynamic_slice import DynamicSlice, dynamic_update_slice
-from fnx.ops.elementwise import add, sub
-from fnx.ops.permute import Reshape
-from fnx.ops.select import gt, lt, select_n
-
-from .call import only, spread, undefined
-from .linearize import backward_jaxpr
-from .rewrite import dependent, zeros_into
-from .scan import Scan
-from .simplify import dce, used_inputs
-from .trace import trace
+from fnx.interpreters.linearize import backward_jaxpr
+from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.primitives.jit import only, spread, undefined
+from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.rewrite import dependent, zeros_into
+from fnx.interpreters.trace import trace
+from fnx.ops.base.broadcast import full
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, sub
+from fnx.ops.elementwise.select import gt, lt, select_n
+from fnx.ops.structure.basic import scalar, zeros
+from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_update_slice
 
 if TYPE_CHECKING:
-    from .while_loop import While
+    from fnx.interpreters.primitives.while_loop import While
 
 _INT = np.dtype(np.int64)
 _LARGEST_BASE, _LEAST_BASE = 1024, 8

@@ -15,20 +15,20 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
-from fnx.ops.basic import scalar
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, min_, mul, sub
-from fnx.ops.select import lt
+from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.passes.simplify import with_jaxprs
+from fnx.interpreters.primitives.jit import given
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.elementwise.arithmetic import add, min_, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.select import lt
+from fnx.ops.structure.basic import scalar
 
-from .call import given
-from .counted import Count, Counted, count_of, scan_of_rounds
-from .linearize import linearize_jaxpr
-from .simplify import with_jaxprs
-from .trace import trace_closed
+from .trip_count import Count, Counted, count_of, scan_of_rounds
 
 if TYPE_CHECKING:
-    from .scan import Scan
-    from .while_loop import While
+    from fnx.interpreters.primitives.scan import Scan
+    from fnx.interpreters.primitives.while_loop import While
 
 _INT = np.dtype(np.int64)
 _FEW = 1 << 12  # rounds: a row for each of them is never too much

@@ -11,15 +11,14 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import AddTo
-from fnx.ops.basic import zeros
-
-from .call import given, only, spread, undefined
-from .linearize import transpose_jaxpr
-from .rewrite import with_zeros
-from .sink import SMALL, Sunk, sink
+from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.passes.sink_updates import SMALL, Sunk, sink
+from fnx.interpreters.primitives.jit import given, only, spread, undefined
+from fnx.interpreters.rewrite import with_zeros
+from fnx.ops.structure.basic import zeros
 
 if TYPE_CHECKING:
-    from .cond import Cond
+    from fnx.interpreters.primitives.cond import Cond
 
 Mask = tuple[bool, ...]
 

@@ -15,28 +15,28 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.core.records import dataclass
-from fnx.ops.basic import scalar
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.elementwise import add, lt, mul, select, sub
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.select import clamp, eq
+from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.passes.row_dependence import index_of
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.rewrite import bind_into, dependent, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, lt, mul, select, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.select import clamp, eq
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.structure.basic import scalar
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.join import Iota
 
-from .linearize import linearize_jaxpr
-from .own_rows import index_of
 from .residuals import Split, assemble, choose
-from .restore import makers
-from .rewrite import bind_into, dependent, splice
-from .simplify import simplify
-from .trace import trace_closed
+from .undo_log import makers
 
 if TYPE_CHECKING:
-    from .scan import Scan
+    from fnx.interpreters.primitives.scan import Scan
 
 TOTAL = 1 << 20  # bytes of all the matrices, from which on
 STACKS = 4  # times the matrix: so large the stacks of its vectors may be

@@ -8,13 +8,13 @@ beside it, one of them is often there already, and their product reads them from
 from collections.abc import Sequence
 
 from fnx.core.array import Array
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
-from fnx.core.records import dataclass
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import add
+from fnx.interpreters.rewrite import live
+from fnx.ops.elementwise.arithmetic import add
+from fnx.ops.linalg.contraction import DotGeneral
 
-from .restore import makers
-from .rewrite import live
+from .undo_log import makers
 
 ROUNDS = 4  # from which on
 LARGER = 4  # times the two vectors: so large a matrix is at least

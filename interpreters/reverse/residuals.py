@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
-from fnx.core.records import dataclass
+from fnx.interpreters.analysis.cost_model import recompute_cost
+from fnx.interpreters.analysis.min_cut import Graph
+from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.rewrite import Renaming, dependent, live, reaching, reads, splice
 
-from .costs import recompute_cost
-from .linearize import linearize_jaxpr
-from .maxflow import Graph
-from .restore import UPDATES, Rewind, chain, go_back_over, makers, needed, overwritten, record
-from .rewrite import Renaming, dependent, live, reaching, reads, splice
-from .simplify import simplify
+from .undo_log import UPDATES, Rewind, chain, go_back_over, makers, needed, overwritten, record
 
 LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
 PRESS = 4  # how dear it is then, against running them again

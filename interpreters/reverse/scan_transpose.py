@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
-from fnx.core.records import dataclass
-from fnx.ops.basic import scalar, zeros
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, mul, sub
-from fnx.ops.join import Iota
-from fnx.ops.permute import Rev
+from fnx.interpreters.linearize import Known, backward_jaxpr
+from fnx.interpreters.primitives.jit import given, only, spread, undefined
+from fnx.interpreters.rewrite import live, reaching, with_zeros
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.base.permute import Rev
+from fnx.ops.elementwise.arithmetic import add, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import scalar, zeros
+from fnx.ops.structure.join import Iota
 
-from .call import given, only, spread, undefined
-from .linearize import Known, backward_jaxpr
-from .outer_sums import stacked
+from .rank_k_sums import stacked
 from .residuals import Split
-from .rewrite import live, reaching, with_zeros
-from .trace import trace_closed
 
 if TYPE_CHECKING:
-    from .scan import Scan
+    from fnx.interpreters.primitives.scan import Scan
 
 Mask = tuple[bool, ...]
 

@@ -12,22 +12,22 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.core.records import dataclass
-from fnx.ops.basic import scalar
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, div, max_, mul, sub
-from fnx.ops.join import Iota
+from fnx.interpreters.analysis.value_ranges import Interval, Intervals, of_value
+from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.rewrite import splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.elementwise.arithmetic import add, div, max_, mul, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import scalar
+from fnx.ops.structure.join import Iota
 
-from .intervals import Interval, Intervals, of_value
-from .rewrite import splice
-from .scan_reverse import counters_of
-from .simplify import dce, simplify, used_inputs
-from .trace import trace_closed
+from .scan_transpose import counters_of
 
 if TYPE_CHECKING:
-    from .scan import Scan
-    from .while_loop import While
+    from fnx.interpreters.primitives.scan import Scan
+    from fnx.interpreters.primitives.while_loop import While
 
 MANY = 1 << 20  # rounds, from which on a stack of something for each would be too large
 _INT = np.dtype(np.int64)

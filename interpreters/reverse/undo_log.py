@@ -14,22 +14,21 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
-from fnx.ops.dynamic_slice import (
+from fnx.interpreters.rewrite import Renaming, dependent, live, reads, splice
+from fnx.interpreters.trace import trace_closed
+from fnx.ops.structure.dynamic_slice import (
     DynamicSlice,
     DynamicSliceAdd,
     DynamicUpdateSlice,
     dynamic_update_slice,
 )
-from fnx.ops.indexing import AnyScatter, ScatterAdd
-from fnx.ops.scatter import Scatter
-from fnx.ops.slice import Slice, SliceAdd
-from fnx.ops.slice_set import SliceSet
-
-from .rewrite import Renaming, dependent, live, reads, splice
-from .trace import trace_closed
+from fnx.ops.structure.gather import AnyScatter, ScatterAdd
+from fnx.ops.structure.scatter import Scatter
+from fnx.ops.structure.slice import Slice, SliceAdd
+from fnx.ops.structure.slice_set import SliceSet
 
 SETS = (DynamicUpdateSlice, SliceSet, Scatter)
 ADDS = (DynamicSliceAdd, SliceAdd, ScatterAdd)

@@ -14,22 +14,22 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.core.records import dataclass
+from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.primitives.jit import check_operands, given, only, run, split_call, spread
+from fnx.interpreters.rewrite import bind_into, live, splice
 
-from .batching import batch_jaxpr, place_axis
-from .call import check_operands, given, only, run, split_call, spread
-from .jvp import jvp_jaxpr
 from .residuals import Split
-from .restore import Rewind, chain, go_back_over, makers, record
-from .rewrite import bind_into, live, splice
-from .scan_reverse import Undo, transpose_linear
-from .simplify import dce, simplify, used_inputs
+from .scan_transpose import Undo, transpose_linear
+from .undo_log import Rewind, chain, go_back_over, makers, record
 
 if TYPE_CHECKING:
-    from .scan import Scan
+    from fnx.interpreters.primitives.scan import Scan
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,13 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
-from fnx.lowering.runtime import invoke, load
-
-from . import digest
+from fnx.lowering import fingerprint
+from fnx.lowering.cpu.loader import executable, load
 
 if TYPE_CHECKING:
-    from fnx.lowering.emit.emit_llvm import Emitted
+    from fnx.lowering.cpu.llvm.module_printer import Emitted
     from fnx.lowering.ir.kernel import Program
-
-    from .report import MemoryAnalysis
+    from fnx.lowering.report import MemoryAnalysis
 
 Simplified = Callable[[], Jaxpr]
 
@@ -62,7 +60,7 @@ class Compiled:
         name = None
         if not config.check.value:
             # Rules of users have no name, and are not in what is lowered.
-            name = digest.of(jaxpr, donated) or digest.of(self.jaxpr, donated)
+            name = fingerprint.of(jaxpr, donated) or fingerprint.of(self.jaxpr, donated)
         start = time.perf_counter()
         found = load.recall(name, *self._types)
         if found is None:
@@ -77,8 +75,8 @@ class Compiled:
 
         def last() -> None:
             p = self.program
-            if p.workspace >= invoke.FAR:
-                raise invoke.no_memory(p.workspace, self._largest())
+            if p.workspace >= executable.FAR:
+                raise executable.no_memory(p.workspace, self._largest())
             self.executable = load.load(self.emitted, *self._types, p.workspace, name, p.aliases)
 
         passes = {"build": lambda: self.program, "check": self._check, "emit": lambda: self.emitted}
@@ -89,10 +87,10 @@ class Compiled:
             except (FnxError, MemoryError):
                 raise
             except Exception as error:
-                from . import failure
+                from fnx.lowering import reproducer
 
                 built = self.__dict__.get("_built", (None,))[0]
-                raise failure.failed(stage, self.jaxpr, built, error) from error
+                raise reproducer.failed(stage, self.jaxpr, built, error) from error
             self.seconds[stage] = time.perf_counter() - start
         scalar.forget()
         return self.executable
@@ -106,7 +104,7 @@ class Compiled:
 
     @cached_property
     def _built(self) -> tuple["Program", list[str]]:
-        from . import program
+        from fnx.lowering import pipeline as program
 
         with _deep_recursion():
             return program.build(self.jaxpr, self.donated)
@@ -116,16 +114,16 @@ class Compiled:
 
     def _check(self) -> None:
         if config.check.value:
-            from fnx.lowering.ir import check
+            from fnx.lowering.ir import verifier
 
-            check.check(self.program)
+            verifier.check(self.program)
 
     @cached_property
     def emitted(self) -> "Emitted":
-        from fnx.lowering.emit import emit_llvm
+        from fnx.lowering.cpu.llvm import module_printer
 
         with _deep_recursion():
-            return emit_llvm.emit(self.program)
+            return module_printer.emit(self.program)
 
     # --- calls
 
@@ -134,7 +132,7 @@ class Compiled:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
         if not self.executable.aliases:
             return self.executable.fast
-        from fnx.lowering.runtime import donation
+        from fnx.lowering.cpu.loader import donation
 
         weak = [weak_type for *_, weak_type in self._types[1]]
         return donation.calling(self.executable.fast, self.executable.aliases, weak)
@@ -148,35 +146,35 @@ class Compiled:
         return outs
 
     def kernel_text(self) -> str:
-        from fnx.lowering.ir import show
+        from fnx.lowering.ir import printer
 
-        return show.show(self.program)
+        return printer.show(self.program)
 
     def numba_text(self) -> str:
-        from fnx.lowering.emit import emit_numba
+        from fnx.lowering.numba import program_printer
 
-        return emit_numba.emit(self.program).source
+        return program_printer.emit(self.program).source
 
     def llvm_text(self) -> str:
         return self.emitted.text
 
     def asm(self) -> str:
-        from fnx.lowering.runtime import compiler
+        from fnx.lowering.cpu.jit import compiler
 
         return compiler.assembly(self.emitted.text)
 
     def _largest(self) -> str:
-        from . import report
+        from fnx.lowering import report
 
         return report.largest(self.program)
 
     def report(self) -> str:
-        from . import report
+        from fnx.lowering import report
 
         return report.report(self.program, self.notes, self.seconds)
 
     def memory_analysis(self) -> "MemoryAnalysis":
-        from . import report
+        from fnx.lowering import report
 
         return report.memory_analysis(self.program)
 

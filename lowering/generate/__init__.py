@@ -1,1 +1,1 @@
-"""From a jaxpr to Kernel IR: where values live, which of them share a nest, what is written in place."""
+"""Jaxpr to Kernel IR for any target: where values live, what shares a nest, what is written in place."""

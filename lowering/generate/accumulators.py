@@ -8,12 +8,12 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.schedule.blocked_reductions import Rounds, Strips
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
 
-from . import fuse
-from .groups import FoldMember, Nests
-from .many_totals import Rounds, Strips
+from . import fusion_policy
+from .fusion_groups import FoldMember, Nests
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
@@ -53,7 +53,7 @@ class Accumulators(Nests):
         points: int,
     ) -> tuple[list[Stmt], list[Expr]] | None:
         """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
-        if len(dims) > 1 or len(accs) <= fuse.SMALL or not self._reassociates():
+        if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not self._reassociates():
             return None
         numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
         order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
@@ -66,7 +66,7 @@ class Accumulators(Nests):
             places = strips.places()
             loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
             return loops, strips.results(places)
-        each = max(-(-strips.count // fuse.LANE_PARTS), fuse.LEAST_STRIPS)
+        each = max(-(-strips.count // fusion_policy.LANE_PARTS), fusion_policy.LEAST_STRIPS)
         loop, joined, places = strips.parts(each)
         names = [m.name for m in [*self.stores, *self.group.folds]]
         self.builder.emit_nest(
@@ -82,7 +82,7 @@ class Accumulators(Nests):
         exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
         starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
         return (
-            prod(n for _, n in dims) * self._weight() >= fuse.PARALLEL_FOLD
+            prod(n for _, n in dims) * self._weight() >= fusion_policy.PARALLEL_FOLD
             and dims[0][1] > 1
             and starts
             and (exact or self._reassociates())
@@ -102,8 +102,10 @@ class Accumulators(Nests):
         The parts are the same for any number of threads, and so are the results.
         """
         (var, n), rest = dims[0], dims[1:]
-        length = -(-n // fuse.PARTS)
-        length += -length % fuse.SMALL if length > fuse.SMALL else 0  # whole vectors
+        length = -(-n // fusion_policy.PARTS)
+        length += (
+            -length % fusion_policy.SMALL if length > fusion_policy.SMALL else 0
+        )  # whole vectors
         parts = n // length
         part, i = scalar.var("int64", "p"), scalar.var("int64", "i")
         own = [scalar.var(a.dtype, "a") for a in accs]
@@ -188,7 +190,7 @@ class Accumulators(Nests):
         if not rest:
             loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
             loop.vector = bool(body)  # stores are at the round's own point
-            if reassociate and 2 * fuse.INTERLEAVED <= n <= fuse.SMALL:
+            if reassociate and 2 * fusion_policy.INTERLEAVED <= n <= fusion_policy.SMALL:
                 loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
             return [loop]
         inner = [scalar.var(a.dtype, "a") for a in accs]

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer
 

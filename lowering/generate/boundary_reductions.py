@@ -7,8 +7,8 @@ around it, so that the sum of squares of a rolled field's differences needs no c
 from fnx.core import scalar
 from fnx.lowering.ir.kernel import Stmt
 
-from . import edges
-from .folds import Folds
+from . import boundary_regions
+from .reductions import Folds
 from .values import NeedsFlush
 
 
@@ -24,7 +24,7 @@ class Totals(Folds):
         exprs = [m.expr for m in self.stores]
         exprs += [e for f in group.folds for e in self._values_at(f, list(group.vars))]
         parts = []
-        for low, high in edges.regions(exprs, group.vars, group.shape):
+        for low, high in boundary_regions.regions(exprs, group.vars, group.shape):
             values, dims = self._region(low, high)
             try:
                 stores = [self._store(m, values) for m in self.stores]

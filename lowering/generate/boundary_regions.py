@@ -13,8 +13,9 @@ from fnx.core import recipe
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
+from fnx.lowering.transform import index_set_splitting
 
-from . import fuse, splits
+from . import fusion_policy
 from .values import Handle, Pull, Registers, Shape, Stored
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def are_thin(builder: "Storage", r: recipe.Pieces, inputs: list[Handle], out: Ha
 
 def is_cheap(cost: int, out: Handle) -> bool:
     """Whether what pieces are of may be computed by each who reads them."""
-    return cost * len(out.consumers) <= fuse.CHEAP
+    return cost * len(out.consumers) <= fusion_policy.CHEAP
 
 
 def reads_along(eqn: Eqn) -> bool:
@@ -81,8 +82,8 @@ def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
     """Where choices along an axis change, and its ends."""
     found = set()
     for e in nodes(exprs):
-        if (e.op, 1) in splits.SIDES and e.args[0].dtype == "int64":
-            at = splits.crossing(e.op, e.args[0], e.args[1], index)
+        if (e.op, 1) in index_set_splitting.SIDES and e.args[0].dtype == "int64":
+            at = index_set_splitting.crossing(e.op, e.args[0], e.args[1], index)
             if at is not None and at[0].op == "size" and 0 < at[0].attr < n:
                 found.add(at[0].attr)
     return [0, *sorted(found), n] if len(found) <= CUTS else [0, n]

@@ -16,7 +16,7 @@ from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 from .values import Handle, NeedsFlush, Pull, Registers, Stored
 
 if TYPE_CHECKING:
-    from .groups import Group, Member
+    from .fusion_groups import Group, Member
     from .storage import Storage
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 
-from . import boxes, edges, lanewise, together
-from .order import box_chains, readers_first, saves_readers, taken_over
+from . import boundary_regions, horizontal_fusion, slice_update_fusion, small_problems
+from .equation_order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
 from .values import OWN, Handle, Pull, Registers, Stored
 
@@ -41,7 +41,7 @@ class Builder(Storage):
         wishes: dict[Var, Stored] | None = None,
     ) -> list[Handle]:
         """Build a jaxpr in the current block; the handles of its outputs."""
-        jaxpr = readers_first(together.totals_last(together.reductions(jaxpr)))
+        jaxpr = readers_first(horizontal_fusion.totals_last(horizontal_fusion.reductions(jaxpr)))
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.add(var, self._enter(given))
@@ -99,7 +99,7 @@ class Builder(Storage):
         handles = self.scope.handles
         self.scope.eqns = jaxpr.eqns
         self.scope.chains, _ = box_chains(jaxpr)
-        self.scope.lanewise = lanewise.equations(jaxpr)
+        self.scope.lanewise = small_problems.equations(jaxpr)
         uses: dict[Var, list[int]] = {}
         for k, eqn in enumerate(jaxpr.eqns):
             for atom in eqn.inputs:
@@ -153,15 +153,21 @@ class Builder(Storage):
             return  # dead
         recipes = eqn.prim.lower(*inputs)
         waits = isinstance(recipes, recipe.Update) and recipes.box is not None
-        joined = boxes.mapped(self, eqn, inputs, outs) if type(recipes) is recipe.Point else None
+        joined = (
+            slice_update_fusion.mapped(self, eqn, inputs, outs)
+            if type(recipes) is recipe.Point
+            else None
+        )
         for h in inputs:
             regional = isinstance(h.state, Pull) and h.state.regional
-            goes_on = waits and h is recipes.operand and type(h.state) is boxes.Boxes
-            waiting = isinstance(h.state, boxes.Boxes) and not goes_on and h is not joined
-            if waiting or regional and not edges.reads_along(eqn):
+            goes_on = waits and h is recipes.operand and type(h.state) is slice_update_fusion.Boxes
+            waiting = (
+                isinstance(h.state, slice_update_fusion.Boxes) and not goes_on and h is not joined
+            )
+            if waiting or regional and not boundary_regions.reads_along(eqn):
                 self.store(h)
         if joined is not None:
-            boxes.map_chain(self, eqn, recipes.fn, joined, outs[0])
+            slice_update_fusion.map_chain(self, eqn, recipes.fn, joined, outs[0])
         elif isinstance(recipes, tuple):
             for h, r in zip(outs, recipes, strict=True):
                 self._make(self, eqn, r, inputs, [h])

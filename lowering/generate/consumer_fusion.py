@@ -6,7 +6,7 @@ reads of the group would be stored for it; computed with its terms, it is one ar
 
 from typing import TYPE_CHECKING
 
-from .groups import Group, Member, squeezed
+from .fusion_groups import Group, Member, squeezed
 from .values import Handle, NeedsFlush, Pending, Pull, memoised
 
 if TYPE_CHECKING:

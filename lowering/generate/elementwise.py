@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Eval, Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import boxes, edges, fuse, views
-from .groups import FoldMember, squeezed
+from . import affine_views, boundary_regions, fusion_policy, slice_update_fusion
+from .fusion_groups import FoldMember, squeezed
 from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle) -> None:
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.registers(out, r.fn)
         return
-    own = fuse.weight_of(eqn)
+    own = fusion_policy.weight_of(eqn)
     cost, regional = own, False
-    if eqn.prim.name == "broadcast_in_dim" and fuse.spreads(inputs[0].shape, out.shape):
+    if eqn.prim.name == "broadcast_in_dim" and fusion_policy.spreads(inputs[0].shape, out.shape):
         # Or the carry could not be overwritten with what reads this, or columns are read for each row.
         if _reads_carry(builder, inputs[0]) or _reads_column(builder, inputs[0]):
             builder.store(inputs[0])
@@ -43,7 +43,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
-        short = cost <= fuse.PULLED and fuse.inlined(cost, uses)
+        short = cost <= fusion_policy.PULLED and fusion_policy.inlined(cost, uses)
         if short or _is_cheaper_again(r.fn, out):
             out.state = Pull(r.fn, cost, inputs, regional)
             return
@@ -52,16 +52,16 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
 
 def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
     """Whether a large value costs less computed at each use than brought from memory."""
-    if out.size * itemsize(out.dtype) < fuse.FAR_BYTES:
+    if out.size * itemsize(out.dtype) < fusion_policy.FAR_BYTES:
         return False
     try:
         e = fn(*[scalar.size(0) if n == 1 else scalar.var("int64") for n in out.shape])
     except NeedsFlush:
         return False
-    if len(buffers_read([e])) > fuse.FAR_SOURCES:
+    if len(buffers_read([e])) > fusion_policy.FAR_SOURCES:
         return False
-    work = walk.simple_work(e)
-    return work is not None and work * len(out.consumers) <= fuse.FAR_WORK
+    work = traversal.simple_work(e)
+    return work is not None and work * len(out.consumers) <= fusion_policy.FAR_WORK
 
 
 def _reads_carry(builder: "Storage", h: Handle) -> bool:
@@ -80,7 +80,7 @@ def _reads_column(builder: "Storage", h: Handle) -> bool:
     last = next((i for i in reversed(index) if i.op == "var"), None)
     for e in nodes([builder.evaluated(lambda: h(*index))]):
         if e.op == "load":
-            at = views.linear(e.args[0], {id(last): 0})
+            at = affine_views.linear(e.args[0], {id(last): 0})
             if at is None or abs(at[1].get(0, 0)) > 1:
                 return True
     return False
@@ -98,7 +98,7 @@ def _is_compared(builder: "Storage", out: Handle) -> bool:
 
 def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
     operand: Handle = r.operand  # type: ignore[assignment]
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.settle(operand)
         out.state = operand.state
         return
@@ -112,7 +112,11 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
             return state.read(shape, tuple(zero if n == 1 else next(rest) for n in shape))
 
         uses = len(out.consumers)
-        if -1 not in out.consumers and out.target is None and fuse.inlined(state.cost, uses):
+        if (
+            -1 not in out.consumers
+            and out.target is None
+            and fusion_policy.inlined(state.cost, uses)
+        ):
             out.state = Pull(fn, state.cost)
             return
     if out.target is not None and isinstance(operand.state, (Pull, Pending)):
@@ -131,7 +135,7 @@ def pieces(
     def choose(*index: Expr) -> Expr:
         return piece_at(r.pieces, index)
 
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.registers(out, choose)
         return
     differ = [
@@ -139,8 +143,8 @@ def pieces(
         for k in range(out.ndim)
         if any(p.lo[k] != r.pieces[0].lo[k] or p.hi[k] != r.pieces[0].hi[k] for p in r.pieces)
     ]
-    stack = differ == [out.ndim - 1] and out.shape[-1] <= fuse.UNROLLED_AXIS
-    if not stack and edges.are_thin(builder, r, inputs, out):
+    stack = differ == [out.ndim - 1] and out.shape[-1] <= fusion_policy.UNROLLED_AXIS
+    if not stack and boundary_regions.are_thin(builder, r, inputs, out):
         cost = max([h.state.cost for h in inputs if isinstance(h.state, Pull)], default=0)
         out.state = Pull(choose, cost, inputs, regional=True)
         return
@@ -159,7 +163,7 @@ def pieces(
 def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
     stored = out.target or builder.new_stored(out)
     for p in r.pieces:
-        boxes.store_part(builder, stored, out.shape, p, eqn.prim.name)
+        slice_update_fusion.store_part(builder, stored, out.shape, p, eqn.prim.name)
     # The pieces are stored by groups that are still open: close those before anyone reads.
     builder.flush_writers()
     out.state = stored
@@ -169,12 +173,16 @@ def fold(
     builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> None:
     size = prod(r.shape)
-    short = all(n <= fuse.SMALL for n in r.shape)  # longer axes are run-time parameters
-    if short and all(fuse.is_small(h.shape) for h in outs) and size <= fuse.UNROLLED_WORK:
-        if all(fuse.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
+    short = all(n <= fusion_policy.SMALL for n in r.shape)  # longer axes are run-time parameters
+    if (
+        short
+        and all(fusion_policy.is_small(h.shape) for h in outs)
+        and size <= fusion_policy.UNROLLED_WORK
+    ):
+        if all(fusion_policy.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
             points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
             builder.unrolled += points
-            if builder.unrolled <= fuse.UNROLLED_IN_ALL or size <= fuse.OUTLINED:
+            if builder.unrolled <= fusion_policy.UNROLLED_IN_ALL or size <= fusion_policy.OUTLINED:
                 _unrolled(builder, r, outs)
             elif builder.chooses:
                 _unrolled(builder, r, outs)  # lanes are not for functions
@@ -196,7 +204,7 @@ def fold(
 
 def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
     """The results of a fold over nothing."""
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.settle_registers(out, [value] * out.size)
         return
     stored = out.target or builder.new_stored(out)
@@ -254,7 +262,7 @@ def folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, .
     if not terms:
         return r.init
     terms[0] = r.combine(r.init, terms[0])
-    count = max(1, len(terms) // fuse.CHAIN) if r.reassociate else 1
+    count = max(1, len(terms) // fusion_policy.CHAIN) if r.reassociate else 1
     terms = [reduce(r.combine, part) for part in _parts(terms, count)]
     while len(terms) > 1:  # chains, so that not each term waits for all those before it
         terms = [reduce(r.combine, part) for part in _parts(terms, -(-len(terms) // 2))]

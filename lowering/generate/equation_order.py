@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
-from . import fuse
+from . import fusion_policy
 
 # Results that may take the memory of the first operand.
 _UPDATES = frozenset(
@@ -98,9 +98,9 @@ def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
 
 def is_stored_first(eqn: Eqn) -> bool:
     """Whether a result, or what it spreads, is computed before it is read."""
-    if any(fuse.is_small_aval(v.aval) for v in eqn.outs):
+    if any(fusion_policy.is_small_aval(v.aval) for v in eqn.outs):
         return True
-    return eqn.prim.name == "broadcast_in_dim" and fuse.spreads(
+    return eqn.prim.name == "broadcast_in_dim" and fusion_policy.spreads(
         eqn.inputs[0].aval.shape, eqn.outs[0].aval.shape
     )
 
@@ -110,7 +110,7 @@ def _changes_bulk(eqn: Eqn) -> bool:
     if eqn.prim.name not in _BOXES:
         return False
     whole, part = (a.aval.shape for a in eqn.inputs)
-    return eqn.prim.dense_box() is not None and fuse.is_bulk(part, whole)  # type: ignore[attr-defined]
+    return eqn.prim.dense_box() is not None and fusion_policy.is_bulk(part, whole)  # type: ignore[attr-defined]
 
 
 def _pulls_elsewhere(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.cpu.schedule import short_vectors, tiling
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 
-from . import edges, fuse, reuse, short, tiles
+from . import boundary_regions, buffer_reuse, fusion_policy
 from .values import Handle, NeedsFlush, Pending, Shape
 
 
@@ -28,7 +29,7 @@ def places(shape: Shape) -> list[tuple[Expr | None, ...]]:
     """The elements of one lane: their numbers along short axes, None along long ones."""
     found: list[tuple] = [()]
     for n in shape:
-        along = [None] if n > fuse.SMALL else [scalar.size(k) for k in range(n)]
+        along = [None] if n > fusion_policy.SMALL else [scalar.size(k) for k in range(n)]
         found = [(*at, i) for at in found for i in along]
     return found
 
@@ -119,9 +120,9 @@ class Group:
             return False
         pairs = list(zip(index, shape, strict=True))
         key = tuple(id(i) for i, n in pairs if n != 1)
-        if self.nodes and any(n <= fuse.SMALL for _, n in pairs):
-            if all(i.op == "size" for i, n in pairs if n <= fuse.SMALL):
-                key = tuple(id(i) for i, n in pairs if n > fuse.SMALL)
+        if self.nodes and any(n <= fusion_policy.SMALL for _, n in pairs):
+            if all(i.op == "size" for i, n in pairs if n <= fusion_policy.SMALL):
+                key = tuple(id(i) for i, n in pairs if n > fusion_policy.SMALL)
         return key == tuple(map(id, self.vars)) or key in self.points
 
     def allow(self, values: list[Expr]) -> None:
@@ -147,7 +148,10 @@ class Group:
 
     def is_full(self) -> bool:
         """Whether a point or a lane has so many operations that what follows is better done apart."""
-        return len(self.nodes) > fuse.LANE_NODES or len(self.others) > fuse.NEST_NODES
+        return (
+            len(self.nodes) > fusion_policy.LANE_NODES
+            or len(self.others) > fusion_policy.NEST_NODES
+        )
 
 
 # --- nests -------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ class Nests:
             for m in self.stores:  # nothing to compute, but a place to point at
                 self._store(m, [scalar.size(0)] * len(group.shape))
             return
-        reused = reuse.choose(self.builder, group, self.stores)
+        reused = buffer_reuse.choose(self.builder, group, self.stores)
         if group.regional and self._by_regions(reused):
             return
         stores = [self._store(m) for m in self.stores]
@@ -203,25 +207,25 @@ class Nests:
         flat, rows = self._collapse(stores), False
         if flat is not None:
             dims, stores = flat
-        elif short.rows_are_vectors(stores, group.vars, group.shape):
+        elif short_vectors.rows_are_vectors(stores, group.vars, group.shape):
             rows = True
         elif self._wants_unroll():
             dims, stores = self._unroll() or (dims, stores)
         else:
-            across = tiles.across(stores, group.vars, group.shape)
+            across = tiling.across(stores, group.vars, group.shape)
             if across is not None and not reused:
-                tiled = tiles.loops(self.builder, dims, stores, across)
+                tiled = tiling.loops(self.builder, dims, stores, across)
                 self._nest(tiled, [], plain=self._loops(dims, list(stores)))
                 return
-        first = reused or reuse.read_later(stores)
-        body = reuse.read_first(stores) if first else list(stores)
+        first = reused or buffer_reuse.read_later(stores)
+        body = buffer_reuse.read_first(stores) if first else list(stores)
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
         self._nest(self._loops(dims, body, unroll=int(rows)), [])
 
     def _by_regions(self, reused: bool) -> bool:
         """Cut where members choose by index: inside no choice is left, and around lie thin slabs."""
         group = self.group
-        found = edges.regions([m.expr for m in self.stores], group.vars, group.shape)
+        found = boundary_regions.regions([m.expr for m in self.stores], group.vars, group.shape)
         made = []
         for low, high in found:
             values, dims = self._region(low, high)
@@ -230,8 +234,8 @@ class Nests:
             except NeedsFlush:
                 return False  # a value has joined since that a member reads elsewhere
         for dims, stores in made:
-            first = reused or reuse.read_later(stores)
-            body = reuse.read_first(stores) if first else list(stores)
+            first = reused or buffer_reuse.read_later(stores)
+            body = buffer_reuse.read_first(stores) if first else list(stores)
             self._nest(self._loops(dims, body), [])
         return bool(made)
 
@@ -257,11 +261,11 @@ class Nests:
             return None
         flat = scalar.var("int64", "i")
         new = replacing({position: flat})
-        return [(flat, prod(group.shape))], [walk.rewritten(s, new) for s in stores]
+        return [(flat, prod(group.shape))], [traversal.rewritten(s, new) for s in stores]
 
     def _wants_unroll(self) -> bool:
         """Whether the last axis is short and its index decides something (pieces of a stack)."""
-        return bool(self.group.shape) and self.group.shape[-1] <= fuse.UNROLLED_AXIS
+        return bool(self.group.shape) and self.group.shape[-1] <= fusion_policy.UNROLLED_AXIS
 
     def _unroll(self) -> tuple[list, list[Store]] | None:
         """The last axis written out; None if a value has joined since that a member reads elsewhere."""
@@ -289,9 +293,9 @@ class Nests:
         if group.nodes:
             body = _with_known_strides(body)
         names = list(dict.fromkeys(m.name for m in [*self.stores, *group.folds])) or ["nest"]
-        work = walk.work(body)
+        work = traversal.work(body)
         first = body[0] if body else None
-        if work >= fuse.NEST_WORK and not results and len(body) == 1:
+        if work >= fusion_policy.NEST_WORK and not results and len(body) == 1:
             if isinstance(first, Loop) and not first.carries:
                 first.parallel = not group.folds or self._rows_apart()
         self.builder.emit_nest(names, body, results, self._note(names), plain)
@@ -316,8 +320,8 @@ def _with_known_strides(body: list[Stmt]) -> list[Stmt]:
     over the code anyway.
     """
     found = {}
-    for e in walk.nodes(body):
-        if e.op == "size" and fuse.SMALL < e.attr <= fuse.PROBLEM:
+    for e in traversal.nodes(body):
+        if e.op == "size" and fusion_policy.SMALL < e.attr <= fusion_policy.PROBLEM:
             found[e] = scalar.const(e.attr, "int64")
     anew = replacing(found)
-    return [walk.rewritten(s, anew) for s in body]
+    return [traversal.rewritten(s, anew) for s in body]

@@ -7,7 +7,7 @@ sum, the array would be stored for it.
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
-from . import fuse
+from . import fusion_policy
 
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split()
@@ -77,7 +77,7 @@ def totals_last(jaxpr: Jaxpr) -> Jaxpr:
         order.append(eqn)
 
     for eqn in jaxpr.eqns:
-        small = all([fuse.is_small_aval(v.aval) for v in eqn.outs])
+        small = all([fusion_policy.is_small_aval(v.aval) for v in eqn.outs])
         moves = eqn.prim.elementwise or eqn.prim.name in _SPREADS
         if small and moves and any(a in made for a in eqn.inputs):
             made.update(eqn.outs)
@@ -93,7 +93,7 @@ def totals_last(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _is_reduction(eqn: Eqn) -> bool:
-    return eqn.prim.name in _REDUCTIONS and not fuse.is_small_aval(eqn.inputs[0].aval)
+    return eqn.prim.name in _REDUCTIONS and not fusion_policy.is_small_aval(eqn.inputs[0].aval)
 
 
 def _kind(eqn: Eqn) -> tuple:
@@ -106,7 +106,7 @@ def _sources(eqn: Eqn, maker: dict[Var, Eqn]) -> set[Var]:
     todo, seen = list(eqn.inputs), set()
     while todo:
         atom = todo.pop()
-        if type(atom) is not Var or atom in seen or fuse.is_small_aval(atom.aval):
+        if type(atom) is not Var or atom in seen or fusion_policy.is_small_aval(atom.aval):
             continue
         seen.add(atom)
         made = maker.get(atom)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from fnx.core.jaxpr import Jaxpr, Var
 
-from . import fuse
+from . import fusion_policy
 
 Aliases = dict[int, int]  # number of a result: number of the input whose memory it has
 
@@ -26,7 +26,7 @@ def candidates(
     ]
     for k in donated:
         x = jaxpr.inputs[k]
-        if fuse.is_small(x.aval.shape):
+        if fusion_policy.is_small(x.aval.shape):
             continue
         options = [
             j

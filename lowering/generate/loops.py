@@ -10,13 +10,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.schedule.lane_refill import lanes
 from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
 
-from . import fuse, order
-from .lanes import lanes
+from . import equation_order, fusion_policy
 from .values import OWN, Handle, Pull, Registers, Stored
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
     """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
     maker = {v: e for e in body.eqns for v in e.outs}
-    _, anew = order.box_chains(body)
+    _, anew = equation_order.box_chains(body)
 
     def updates(atom: Any, old: Var) -> bool:
         while type(atom) is Var and atom in maker:
             eqn = maker[atom]
             if eqn.prim.elementwise and atom.aval.shape == old.aval.shape:
-                return order.read_at_own_index(eqn, old, maker) and any(
+                return equation_order.read_at_own_index(eqn, old, maker) and any(
                     a is old or updates(a, old)
                     for a in eqn.inputs
                     if a.aval.shape == old.aval.shape and a.aval.dtype == old.aval.dtype
                 )
-            places = order.overwritten(eqn)
+            places = equation_order.overwritten(eqn)
             if not places or id(eqn) in anew:
                 return False
             if len(places) > 1:
@@ -73,7 +73,7 @@ def _stacked_carries(
         if k < 0 or k in found or out.target is not None or out.hint is not None:
             continue
         size = atom.aval.size
-        if fuse.is_small(atom.aval.shape) or not r.length:
+        if fusion_policy.is_small(atom.aval.shape) or not r.length:
             continue
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
         ends = [scalar.size(0), scalar.mul(scalar.size(size), rounds)]
@@ -123,7 +123,7 @@ class Carries:
                 builder.store_into(given.twin(), own.first)
                 self.places.append(own.now)
                 self.nexts[-1] = own.next
-            elif fuse.is_small(given.shape):
+            elif fusion_policy.is_small(given.shape):
                 builder.settle(given)
                 assert isinstance(given.state, Registers)
                 names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
@@ -251,7 +251,7 @@ def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
 
 def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
     """A scan."""
-    if builder.chooses and not r.counted and fuse.is_unrolled_loop(r.length, r.jaxpr):
+    if builder.chooses and not r.counted and fusion_policy.is_unrolled_loop(r.length, r.jaxpr):
         _unrolled(builder, r, inputs, outs)
         return
     inputs = builder.settled_region(inputs, keep=range(r.consts, r.consts + r.carry))
@@ -292,7 +292,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
         carries.skip()
     carries.finish()
     for out in outs[r.carry :]:
-        if fuse.is_small(out.shape):
+        if fusion_policy.is_small(out.shape):
             builder.load_registers(out)
 
 

@@ -10,14 +10,15 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.cpu.schedule import tiling
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import nodes, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import fuse, tiles
+from . import fusion_policy
 from .accumulators import Accumulators
-from .groups import FoldMember
+from .fusion_groups import FoldMember
 from .values import Handle, NeedsFlush, Stored
 
 
@@ -32,9 +33,9 @@ class Folds(Accumulators):
         kept = [k for k in range(len(group.shape)) if k not in axes]
         results = prod(group.shape[k] for k in kept)
         inner = self._contiguous() if len(axes) < len(group.shape) else None
-        if results <= fuse.SMALL:
+        if results <= fusion_policy.SMALL:
             side_by_side = kept == [len(group.shape) - 1] or kept == [inner] and self._moves(inner)
-            if side_by_side and results >= fuse.FEW_LANES:
+            if side_by_side and results >= fusion_policy.FEW_LANES:
                 self._fold_lanes(kept[0])
             else:
                 self._fold_registers(kept, list(axes))
@@ -56,8 +57,8 @@ class Folds(Accumulators):
         values += [m.expr for m in self.stores]
         loads = [e for e in nodes(values) if e.op == "load"]
         places = [e.args[0] for e in loads]
-        axis = tiles.contiguous(places, list(group.vars), group.shape)
-        far = [e for e in loads if e.attr.size >= fuse.FAR_READ]
+        axis = tiling.contiguous(places, list(group.vars), group.shape)
+        far = [e for e in loads if e.attr.size >= fusion_policy.FAR_READ]
         if axis is None or not far:
             return None
         # What is stored on the way usually lies side by side along the last axis.
@@ -83,14 +84,16 @@ class Folds(Accumulators):
 
     def _lanes(self) -> int:
         """Accumulators of a vector."""
-        return fuse.VECTOR // max(itemsize(h.dtype) for f in self.group.folds for h in f.handles)
+        return fusion_policy.VECTOR // max(
+            itemsize(h.dtype) for f in self.group.folds for h in f.handles
+        )
 
     def _is_short(self, axes: tuple[int, ...]) -> bool:
         """Whether to write the terms out: where they lie side by side, vectors only of very few."""
         shape = self.group.shape
-        if prod(shape[k] for k in axes) > fuse.UNROLLED_ROW:
+        if prod(shape[k] for k in axes) > fusion_policy.UNROLLED_ROW:
             return False
-        return len(shape) - 1 not in axes or shape[-1] <= fuse.INTERLEAVED
+        return len(shape) - 1 not in axes or shape[-1] <= fusion_policy.INTERLEAVED
 
     def _fill(self, handle: Handle, value: Expr) -> None:
         stored = handle.target or self.builder.new_stored(handle)
@@ -160,7 +163,7 @@ class Folds(Accumulators):
             for handle in f.handles:
                 handle.state = handle.target or builder.new_stored(handle)
         n, lanes = group.shape[axis], self._lanes()
-        vectors = min(fuse.SIDE_BY_SIDE, n // lanes)
+        vectors = min(fusion_policy.SIDE_BY_SIDE, n // lanes)
         width = vectors * lanes
         number = scalar.counter("t", -(-n // width))
         start = scalar.mul(number, scalar.const(width, "int64"))
@@ -265,7 +268,7 @@ class Folds(Accumulators):
                 self._fill(handle, value)
         n, axis = group.shape[-1], max(group.axes or ())
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
-        whole = self._lanes() // 2 <= n <= fuse.SMALL
+        whole = self._lanes() // 2 <= n <= fusion_policy.SMALL
 
         def inner(rows: list[Expr]) -> list[Stmt]:
             lane = scalar.counter("i", n)
@@ -282,12 +285,12 @@ class Folds(Accumulators):
 
     def _few_at_once(self, axis: int, inner: Callable[[list[Expr]], list[Stmt]]) -> list[Stmt]:
         """Loops over rows, of which each round adds a few to the accumulators it has loaded."""
-        group, few = self.group, fuse.ROWS_AT_ONCE
+        group, few = self.group, fusion_policy.ROWS_AT_ONCE
         rows = group.shape[axis]
         values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
-        heavy = few * sum(1 for _ in nodes(values)) > fuse.HEAVY_ROWS
-        if rows < 2 * few or group.shape[-1] < fuse.WIDE_ROW or heavy:
+        heavy = few * sum(1 for _ in nodes(values)) > fusion_policy.HEAVY_ROWS
+        if rows < 2 * few or group.shape[-1] < fusion_policy.WIDE_ROW or heavy:
             return [Loop(group.vars[axis], scalar.size(rows), inner([group.vars[axis]]))]
         # What depends on how many rows there are is computed as the loops begin: code is shared by sizes.
         size, number, tail = (scalar.counter("i", n) for n in (rows + 1, rows // few, few))
@@ -305,7 +308,7 @@ class Folds(Accumulators):
         group = self.group
         new = [replacing({group.vars[axis]: row, group.vars[-1]: lane}) for row in rows]
         stores = [self._store(m) for m in self.stores]
-        body = [walk.rewritten(s, at) for at in new for s in stores]
+        body = [traversal.rewritten(s, at) for at in new for s in stores]
         for f in group.folds:
             places = []
             for handle in f.handles:
@@ -323,7 +326,7 @@ class Folds(Accumulators):
 
 def _numbers_along(loads: list[Expr], axis: Expr) -> int:
     """How many numbers lie in arrays that are read contiguously along an axis."""
-    return sum({e.attr: e.attr.size for e in loads if tiles.is_along(e.args[0], axis)}.values())
+    return sum({e.attr: e.attr.size for e in loads if tiling.is_along(e.args[0], axis)}.values())
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:

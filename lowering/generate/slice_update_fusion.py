@@ -16,7 +16,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depends_on
 from fnx.lowering.ir.kernel import Buffer
 
-from . import fuse
+from . import fusion_policy
 from .values import Handle, Pull, Shape, Stored, static_indices
 
 if TYPE_CHECKING:
@@ -92,7 +92,11 @@ class Mapped(Boxes):
 
 def mapped(builder: "Builder", eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> Handle | None:
     """A chain whose one reader, an elementwise equation, may join it rather than have it stored."""
-    if not eqn.prim.elementwise or len(outs) != 1 or fuse.weight_of(eqn) > fuse.CHEAP:
+    if (
+        not eqn.prim.elementwise
+        or len(outs) != 1
+        or fusion_policy.weight_of(eqn) > fusion_policy.CHEAP
+    ):
         return None
     chains = [h for h in inputs if isinstance(h.state, Boxes)]
     if not chains or builder.scope.position in builder.scope.lanewise:
@@ -116,14 +120,14 @@ def map_chain(
     builder: "Builder", eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
 ) -> None:
     """Let an elementwise equation join a chain; store the result unless another one follows."""
-    out.state = Mapped(chain, fn, fuse.weight_of(eqn))
+    out.state = Mapped(chain, fn, fusion_policy.weight_of(eqn))
     if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
         store(builder, out)
 
 
 def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bool:
     """Whether an update of a box can wait for more of its kind."""
-    if r.box is None or fuse.is_small(out.shape):
+    if r.box is None or fusion_policy.is_small(out.shape):
         return False
     if chained or isinstance(operand.state, Boxes):
         return True
@@ -238,7 +242,7 @@ def store_part(
     def target(*index: Expr) -> tuple[Buffer, Expr]:
         return place.buffer, place.position(shape, at(index))
 
-    if fuse.is_small(extent):
+    if fusion_policy.is_small(extent):
         for ix in static_indices(extent):
             builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
     else:

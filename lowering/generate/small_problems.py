@@ -14,11 +14,11 @@ from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import formats
+from fnx.lowering.ir import number_formats
 from fnx.lowering.ir.kernel import Stmt, Store
 
-from . import boxes, fuse, points
-from .groups import FoldMember, places
+from . import elementwise, fusion_policy, slice_update_fusion
+from .fusion_groups import FoldMember, places
 from .values import Handle, Pending, Pull, Shape, Stored, memoised, static_indices
 
 if TYPE_CHECKING:
@@ -37,13 +37,15 @@ def lanes(shape: Shape) -> Shape:
     """
     long, short = _split(shape)
     return (
-        tuple(long) if 0 < prod(short) <= (fuse.PROBLEM if len(long) == 1 else fuse.SMALL) else ()
+        tuple(long)
+        if 0 < prod(short) <= (fusion_policy.PROBLEM if len(long) == 1 else fusion_policy.SMALL)
+        else ()
     )
 
 
 def _problem(shape: Shape) -> Shape:
     """The short axes of a shape."""
-    return tuple(n for n in shape if 1 < n <= fuse.SMALL)
+    return tuple(n for n in shape if 1 < n <= fusion_policy.SMALL)
 
 
 def equations(jaxpr: Jaxpr) -> set[int]:
@@ -85,7 +87,7 @@ _WINDOWED = ("conv_general_dilated", "reduce_window", "select_and_")
 def _is_along(eqn: Eqn) -> bool:
     """Whether it goes along a problem, from each element to the next."""
     shape = eqn.outs[0].aval.shape
-    return eqn.prim.name in _CUMULATIVE and 1 < shape[eqn.prim.axis] <= fuse.SMALL  # type: ignore[attr-defined]
+    return eqn.prim.name in _CUMULATIVE and 1 < shape[eqn.prim.axis] <= fusion_policy.SMALL  # type: ignore[attr-defined]
 
 
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
@@ -98,12 +100,12 @@ def _is_of_grids(eqn: Eqn, a: Any) -> bool:
     if eqn.prim.name.startswith(_WINDOWED) or _is_of_large(eqn):
         return True
     before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
-    after = tuple(n for n in out if n > fuse.SMALL)
+    after = tuple(n for n in out if n > fusion_policy.SMALL)
     if after:
         other = len(after) == len(before) and after != before
         joins = len(before) > 1 or eqn.prim.name in ("concatenate", "pad")
         return len(after) < len(before) or (other and joins)
-    return eqn.prim.name.startswith("reduce_") and prod(out) > fuse.PROBLEM
+    return eqn.prim.name.startswith("reduce_") and prod(out) > fusion_policy.PROBLEM
 
 
 def _is_of_large(eqn: Eqn) -> bool:
@@ -111,7 +113,7 @@ def _is_of_large(eqn: Eqn) -> bool:
     if eqn.prim.name != "dot_general":
         return False
     apart = [_split(a.aval.shape) for a in (*eqn.inputs, *eqn.outs)]
-    return any(len(long) == 1 and prod(short) > fuse.PROBLEM for long, short in apart)
+    return any(len(long) == 1 and prod(short) > fusion_policy.PROBLEM for long, short in apart)
 
 
 def _is_plain(eqn: Eqn) -> bool:
@@ -126,7 +128,7 @@ def _is_plain(eqn: Eqn) -> bool:
         return True
     row, (axes, _) = _problem(eqn.outs[0].aval.shape), eqn.prim.dimension_numbers[0]  # type: ignore[attr-defined]
     terms = prod(eqn.inputs[0].aval.shape[k] for k in axes)
-    return len(row) != 1 or row[0] < fuse.VECTOR_ROW or terms <= fuse.CHAIN
+    return len(row) != 1 or row[0] < fusion_policy.VECTOR_ROW or terms <= fusion_policy.CHAIN
 
 
 # --- their elements ----------------------------------------------------------------------------
@@ -141,16 +143,16 @@ def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn]
             fn = _reshaped(r.operand.shape, outs[0].shape, r.operand)
             return fn and [fn]
         case recipe.Pieces():
-            return [lambda *index: points.piece_at(r.pieces, index)]
+            return [lambda *index: elementwise.piece_at(r.pieces, index)]
         case recipe.Fold() if _is_short(r):
             return _folds(r, len(outs))
-        case recipe.Cumulative() if r.shape[r.axis] <= fuse.SMALL:
+        case recipe.Cumulative() if r.shape[r.axis] <= fusion_policy.SMALL:
             return _partial(r, len(outs))
         case recipe.Update() if not _is_elsewhere(r.operand, outs[0]):  # type: ignore[arg-type]
             return None
         case recipe.Update() if r.box is not None and _is_whole(*r.box, outs[0].shape):
             box = (*r.box, r.value, r.combine is not None)
-            return [boxes.Boxes(r.operand, [box], 0, outs[0].shape).fn]
+            return [slice_update_fusion.Boxes(r.operand, [box], 0, outs[0].shape).fn]
         case recipe.Update() if _stays_in_lanes(builder, r, outs[0]):
             return [_updated(r, outs[0].shape)]
     return None
@@ -158,7 +160,7 @@ def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn]
 
 def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
     """A reshape that leaves the lanes alone."""
-    at, to = ([k for k, n in enumerate(s) if n > fuse.SMALL] for s in (old, new))
+    at, to = ([k for k, n in enumerate(s) if n > fusion_policy.SMALL] for s in (old, new))
     cuts = [(*x, len(s)) for x, s in ((at, old), (to, new))]
     if len(at) != len(to):
         return None
@@ -189,13 +191,13 @@ def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
 
 def _is_short(r: recipe.Fold) -> bool:
     """Whether only short axes are reduced, and few terms are to be written out."""
-    few = prod(n for n in r.shape if n <= fuse.SMALL) <= fuse.PROBLEM_TERMS
-    return few and all(r.shape[k] <= fuse.SMALL for k in r.axes)
+    few = prod(n for n in r.shape if n <= fusion_policy.SMALL) <= fusion_policy.PROBLEM_TERMS
+    return few and all(r.shape[k] <= fusion_policy.SMALL for k in r.axes)
 
 
 def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
     kept = [k for k in range(len(r.shape)) if k not in r.axes]
-    at = memoised(lambda *index: points.folded(r, kept, index))
+    at = memoised(lambda *index: elementwise.folded(r, kept, index))
     return [lambda *index, j=j: at(*index)[j] for j in range(outputs)]
 
 
@@ -215,12 +217,14 @@ def _partial(r: recipe.Cumulative, outputs: int) -> list[Fn]:
 
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     """Whether a box holds all lanes."""
-    return all(n <= fuse.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True))
+    return all(
+        n <= fusion_policy.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True)
+    )
 
 
 def _is_elsewhere(operand: Handle, out: Handle) -> bool:
     """Whether an update may be written anew: not over what it reads. What is there is updated there."""
-    if isinstance(operand.state, boxes.Boxes):
+    if isinstance(operand.state, slice_update_fusion.Boxes):
         return False
     taken = {place.buffer for place in (out.target, out.hint, out.wish) if place is not None}
     if isinstance(operand.state, Stored):
@@ -235,19 +239,23 @@ def _stays_in_lanes(builder: "Storage", r: recipe.Update, out: Handle) -> bool:
     long, short = _split(r.shape)
     if (
         long != _split(out.shape)[0]
-        or prod(short) * prod(_split(out.shape)[1]) > fuse.PROBLEM_TERMS
+        or prod(short) * prod(_split(out.shape)[1]) > fusion_policy.PROBLEM_TERMS
     ):
         return False
-    if formats.KIND[out.dtype] == "h":  # sums are not to be rounded in between
+    if number_formats.KIND[out.dtype] == "h":  # sums are not to be rounded in between
         return False
     lane = builder.group_of(lanes(out.shape)).vars
     aims = builder.evaluated(lambda: [r.target(*ix)[1] for ix in _of_lane(r.shape, lane)])
-    return all([i for i, n in zip(aim, out.shape) if n > fuse.SMALL] == lane for aim in aims)
+    return all(
+        [i for i, n in zip(aim, out.shape) if n > fusion_policy.SMALL] == lane for aim in aims
+    )
 
 
 def _split(shape: Shape) -> tuple[list[int], list[int]]:
     """The long and the short axes of a shape."""
-    return [n for n in shape if n > fuse.SMALL], [n for n in shape if n <= fuse.SMALL]
+    return [n for n in shape if n > fusion_policy.SMALL], [
+        n for n in shape if n <= fusion_policy.SMALL
+    ]
 
 
 def _of_lane(shape: Shape, lane: Sequence[Expr]) -> list[tuple[Expr, ...]]:
@@ -262,11 +270,11 @@ def _of_lane(shape: Shape, lane: Sequence[Expr]) -> list[tuple[Expr, ...]]:
 def _updated(r: recipe.Update, shape: Shape) -> Fn:
     def fn(*index: Expr) -> Expr:
         total = r.operand(*index)
-        lane = [i for i, n in zip(index, shape, strict=True) if n > fuse.SMALL]
+        lane = [i for i, n in zip(index, shape, strict=True) if n > fusion_policy.SMALL]
         for at in _of_lane(r.shape, lane):
             here, aim = r.target(*at)
             for i, j, n in zip(aim, index, shape, strict=True):
-                if n <= fuse.SMALL:
+                if n <= fusion_policy.SMALL:
                     here = scalar.logical_and(here, scalar.compare("eq", i, j))
             if here.op == "const" and not here.attr:
                 continue
@@ -292,7 +300,7 @@ def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
     """An output becomes a member of its lanes' group; what is only moved is pulled."""
     out.lanewise = True
     fn = memoised(fn)
-    if fuse.weight(eqn.prim.name) == 0 and -1 not in out.consumers and out.target is None:
+    if fusion_policy.weight(eqn.prim.name) == 0 and -1 not in out.consumers and out.target is None:
         out.state = Pull(fn, 0)
     else:
         join(builder, out, fn, eqn.prim.name)
@@ -316,7 +324,7 @@ class _Totals(FoldMember):
     """A reduction over lanes: an accumulator for each element of the results."""
 
     def is_stored(self) -> bool:
-        return not fuse.is_small(self.handles[0].shape)
+        return not fusion_policy.is_small(self.handles[0].shape)
 
     def stores(self, builder: "Storage", results: list[list[Expr]]) -> list[Stmt]:
         if not self.is_stored():
@@ -344,7 +352,7 @@ def fold(
     shape, short = _split(r.shape)
     if not shape or not 0 < prod(short) <= _most_totals(eqn, shape, inputs):
         return False
-    if not all(k in r.axes for k, n in enumerate(r.shape) if n > fuse.SMALL):
+    if not all(k in r.axes for k, n in enumerate(r.shape) if n > fusion_policy.SMALL):
         return False
     if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
         return False
@@ -361,18 +369,22 @@ def _most_totals(eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
     would go through memory, of which a routine for each product reads parts of all lines.
     """
     if len(shape) > 1:
-        return fuse.SMALL
+        return fusion_policy.SMALL
     if eqn.prim.name != "dot_general" or not eqn.prim.dimension_numbers[1][0]:  # type: ignore[attr-defined]
-        return fuse.PROBLEM
+        return fusion_policy.PROBLEM
     here = all(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs)
-    size = sum(h.size * formats.itemsize(h.dtype) for h in inputs)
-    return fuse.LANE_TOTALS if here and size >= fuse.FAR_LANES else fuse.PROBLEM
+    size = sum(h.size * number_formats.itemsize(h.dtype) for h in inputs)
+    return (
+        fusion_policy.LANE_TOTALS
+        if here and size >= fusion_policy.FAR_LANES
+        else fusion_policy.PROBLEM
+    )
 
 
 def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
     """The values of a lane, those of an element of the results together; and how they are combined."""
     kept = tuple(n for k, n in enumerate(r.shape) if k not in r.axes)
-    along = tuple(r.shape[k] if r.shape[k] <= fuse.SMALL else 1 for k in r.axes)
+    along = tuple(r.shape[k] if r.shape[k] <= fusion_policy.SMALL else 1 for k in r.axes)
 
     def fn(*index: Expr) -> tuple[Expr, ...]:
         found: list[Expr] = []
@@ -382,7 +394,7 @@ def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
                 point = []
                 for k, n in enumerate(r.shape):
                     i = next(rest if k in r.axes else mine)
-                    point.append(next(lane) if n > fuse.SMALL else i)
+                    point.append(next(lane) if n > fusion_policy.SMALL else i)
                 found += r.fn(*point)
         return tuple(found)
 

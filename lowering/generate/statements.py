@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Nest, Stmt, Store
+from fnx.lowering.transform import index_set_splitting, trim_loops
 
-from . import masks, splits
 from .values import Stored
 
 
@@ -42,7 +42,7 @@ class Statements:
         plain: list[Stmt] | None = None,
     ) -> None:
         if self.depth:
-            body = splits.cut(masks.shorten(body))
+            body = index_set_splitting.cut(trim_loops.shorten(body))
         name = "_".join(n.replace("-", "_") for n in names[:4])[:60]
         self.kernels += 1
         nest = Nest(f"k{self.kernels}_{name}", body, results, note)

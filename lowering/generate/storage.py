@@ -9,11 +9,12 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Ref, Stmt
 
-from . import boxes, fuse, lanewise, readers
-from .folds import Folds
-from .groups import FoldMember, Group, Member, Nests, squeezed
+from . import consumer_fusion as readers
+from . import fusion_policy, slice_update_fusion, small_problems
+from .boundary_reductions import Totals
+from .fusion_groups import FoldMember, Group, Member, Nests, squeezed
+from .reductions import Folds
 from .statements import Statements
-from .totals import Totals
 from .values import (
     Folding,
     Handle,
@@ -124,7 +125,7 @@ class Storage(Statements):
 
         Integers that may be indices stay as they are: what is known of them is found there.
         """
-        if depth(e, self.depths) < fuse.DEEP or e.dtype in _OF_INDICES or not e.args:
+        if depth(e, self.depths) < fusion_policy.DEEP or e.dtype in _OF_INDICES or not e.args:
             return False
         self.depths[e] = 0  # from now on it is a name
         return True
@@ -134,7 +135,7 @@ class Storage(Statements):
     def join(self, out: Handle, fn: Callable[..., Expr], name: str, regional: bool = False) -> None:
         """Make a value a member of the open group of its shape, or of its lanes."""
         if out.lanewise:
-            lanewise.join(self, out, fn, name)
+            small_problems.join(self, out, fn, name)
             return
         self.member(out.shape, fn, out, name, regional=regional)
 
@@ -290,10 +291,10 @@ class Storage(Statements):
     def store(self, handle: Handle) -> Stored:
         """Make sure that a value is in memory."""
         state = handle.state
-        if isinstance(state, boxes.Boxes):
-            boxes.store(self, handle)
+        if isinstance(state, slice_update_fusion.Boxes):
+            slice_update_fusion.store(self, handle)
         elif isinstance(state, Pull):
-            if fuse.is_small(handle.shape):
+            if fusion_policy.is_small(handle.shape):
                 self.registers(handle, state.fn)
             else:
                 if handle.target is None:
@@ -312,7 +313,7 @@ class Storage(Statements):
 
     def store_reusing(self, handle: Handle) -> None:
         """As `store`, in the memory of a dead array if the value reads one at its own index only."""
-        if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
+        if isinstance(handle.state, Pull) and not fusion_policy.is_small(handle.shape):
             self.join(handle, handle.state.fn, "store", handle.state.regional)
         if isinstance(handle.state, Pending) and handle.target is None:
             group = handle.state.group
@@ -325,7 +326,7 @@ class Storage(Statements):
 
     def settle(self, handle: Handle) -> Handle:
         """Give a value a form that outlives its scope: registers or memory."""
-        if fuse.is_small(handle.shape):
+        if fusion_policy.is_small(handle.shape):
             if not isinstance(handle.state, Registers):
                 self.load_registers(handle)
         elif not isinstance(handle.state, Stored):
@@ -339,7 +340,7 @@ class Storage(Statements):
 
     def store_into(self, handle: Handle, target: Stored) -> None:
         """Write a value to a place, wherever it is now."""
-        if isinstance(handle.state, Pull) and not fuse.is_small(handle.shape):
+        if isinstance(handle.state, Pull) and not fusion_policy.is_small(handle.shape):
             handle.target = target
             self.store(handle)
             return
@@ -372,7 +373,7 @@ class Storage(Statements):
     def settled_region(self, inputs: Sequence[Handle], keep: Sequence[int] = ()) -> list[Handle]:
         """As `settled`; operands in `keep`, initial carries, may wait to be stored in their place."""
         for k, h in enumerate(inputs):
-            if k not in keep or fuse.is_small(h.shape):
+            if k not in keep or fusion_policy.is_small(h.shape):
                 self.settled([h])
             elif isinstance(h.state, (Pending, Folding)):
                 self.store(h)
@@ -382,9 +383,9 @@ class Storage(Statements):
     def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
         """The operands of a region: in registers, in memory, or trivial to compute again."""
         for h in inputs:
-            if isinstance(h.state, Pull) and not fuse.is_small(h.shape):
+            if isinstance(h.state, Pull) and not fusion_policy.is_small(h.shape):
                 counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
-                if h.state.cost <= fuse.CHEAP * counts and not self.sources(h):
+                if h.state.cost <= fusion_policy.CHEAP * counts and not self.sources(h):
                     continue
             self.settle(h)
         self.flush_all()

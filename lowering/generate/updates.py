@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+from fnx.lowering.transform import index_set_splitting
 
-from . import fuse, splits, views
+from . import affine_views, fusion_policy
 from .values import Handle, Pull, Registers, Stored, static_indices
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def update(
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Handle = r.operand  # type: ignore[assignment]
-    if fuse.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
+    if fusion_policy.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
@@ -43,11 +44,15 @@ def update(
         builder.block += body
     else:
         first = body[0]
-        if r.box is not None and isinstance(first, Loop) and walk.work(body) >= fuse.NEST_WORK:
+        if (
+            r.box is not None
+            and isinstance(first, Loop)
+            and traversal.work(body) >= fusion_policy.NEST_WORK
+        ):
             first.parallel = True
         builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     out.state = place
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.load_registers(out)
 
 
@@ -57,14 +62,14 @@ def _store_operand(builder: "Builder", operand: Handle, inputs: list[Handle], ou
         operand.target, operand.hint = out.target, operand.hint or out.hint
     if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
         for h in inputs:
-            if isinstance(h.state, Pull) and fuse.spreads(h.shape, operand.shape):
+            if isinstance(h.state, Pull) and fusion_policy.spreads(h.shape, operand.shape):
                 if operand.wish.buffer in builder.sources(h):
                     builder.store(h)
     builder.store_reusing(operand)
 
 
 def _is_written_out(r: recipe.Update) -> bool:
-    return prod(r.shape) <= fuse.UNROLLED_AXIS
+    return prod(r.shape) <= fusion_policy.UNROLLED_AXIS
 
 
 def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
@@ -74,11 +79,11 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
     computed from the old ones, which could not be overwritten before the last of them is read.
     """
     operand: Handle = r.operand  # type: ignore[assignment]
-    if r.box is None or r.combine is not None or fuse.is_small(out.shape):
+    if r.box is None or r.combine is not None or fusion_policy.is_small(out.shape):
         return False
     if isinstance(operand.state, Pull):
         return operand.state.cost <= 1 or len(operand.consumers) == 1
-    if not fuse.is_bulk(r.shape, out.shape):
+    if not fusion_policy.is_bulk(r.shape, out.shape):
         return False
     if not (_in_place(operand, out) and builder.dies(operand)):
         return True
@@ -95,9 +100,11 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     written = operand.state.position(operand.shape, r.target(*index)[1])
 
     def here(position: Expr) -> bool:
-        found = views.linear(scalar.sub(position, written), axes)
+        found = affine_views.linear(scalar.sub(position, written), axes)
         return (
-            found is not None and not any(found[1].values()) and offsets.terms(found[0]) == _NOTHING
+            found is not None
+            and not any(found[1].values())
+            and dependence.terms(found[0]) == _NOTHING
         )
 
     value = builder.evaluated(lambda: r.value(*index))
@@ -217,7 +224,7 @@ def _will_be_cut(builder: "Builder", at: Any, index: tuple[Expr, ...]) -> bool:
     whole = Loop(var, extent, builder.evaluated(lambda: at(index)))
     if not all(isinstance(s, Store) for s in whole.body):
         return False
-    return any(isinstance(s, Loop) and s.vector for s in splits.cut([whole]))
+    return any(isinstance(s, Loop) and s.vector for s in index_set_splitting.cut([whole]))
 
 
 def _blocks(
@@ -236,7 +243,7 @@ def _blocks(
     """
     inside, where = r.target(*index)
     position, value = place.position(shape, where), r.value(*index)
-    if views.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
+    if affine_views.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
         return []
     start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(_BLOCK))
     lane = scalar.var("int64", "l")
@@ -269,10 +276,10 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
     if 0 in r.shape:
         for out in outs:
             out.state = out.target or builder.new_stored(out)
-            if fuse.is_small(out.shape):
+            if fusion_policy.is_small(out.shape):
                 out.state = Registers([])
         return
-    if all(fuse.is_small(out.shape) for out in outs):
+    if all(fusion_policy.is_small(out.shape) for out in outs):
         columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
         for out, column in zip(outs, columns, strict=True):
             builder.settle_registers(out, column)
@@ -292,7 +299,7 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
     builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     for out, place in zip(outs, places, strict=True):
         out.state = place
-        if fuse.is_small(out.shape):
+        if fusion_policy.is_small(out.shape):
             builder.load_registers(out)
 
 

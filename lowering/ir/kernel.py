@@ -17,7 +17,7 @@ use after it is overwritten.
 from dataclasses import field
 from typing import Any, Literal
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 
 Space = Literal["argument", "workspace", "stack"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.scalar import Expr
 
-from . import kernel, walk
+from . import kernel, traversal
 from .kernel import Buffer, Program, Ref, Stmt
 
 _INFIX = {
@@ -92,7 +92,7 @@ class _Text:
         for word, group in (("input", p.inputs), ("output", p.outputs)):
             for b in group:
                 self.put(1, f"{word} {_buffer(b)}")
-        for b in walk.buffers(p.body):
+        for b in traversal.buffers(p.body):
             if b.space != "argument":
                 self.put(1, f"{b.space} {_buffer(b)}")
         self.block(0, p.body)

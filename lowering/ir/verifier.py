@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from . import kernel, walk
-from .formats import KIND, PART, itemsize
+from . import kernel, traversal
 from .kernel import Buffer, Program, Ref, Stmt
+from .number_formats import KIND, PART, itemsize
 
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
 _LEAVES = frozenset("const size literal var".split())
@@ -58,11 +58,11 @@ class _Checker:
         for b in (*p.inputs, *p.outputs):
             if b.space != "argument":
                 self.fail(f"argument {b!r} is in the space {b.space!r}")
-        for stmt in walk.statements(p.body):
+        for stmt in traversal.statements(p.body):
             if type(stmt) not in _RULES:
                 self.fail(f"{stmt!r} is not a statement")
         names: dict[str, Buffer] = {}
-        for b in (*p.inputs, *p.outputs, *walk.buffers(p.body)):
+        for b in (*p.inputs, *p.outputs, *traversal.buffers(p.body)):
             if names.setdefault(b.name, b) is not b:
                 self.fail(f"two buffers are named {b.name!r}")
             self.buffer(b)
@@ -103,11 +103,11 @@ class _Checker:
     def statement(self, s: Stmt) -> None:
         rule = _RULES[type(s)]
         self.path.append(_title(s))
-        for b in walk.writes(s):
+        for b in traversal.writes(s):
             if any(b is x for x in self.kept):
                 self.fail(f"input {b!r} is written")
         rule(self, s)
-        for v in walk.defined(s):
+        for v in traversal.defined(s):
             if v in self.known[-1]:
                 self.fail(f"variable {v!r} is defined a second time in the same block")
             self.known[-1].add(v)
@@ -349,7 +349,7 @@ def _title(s: Stmt) -> str:
 
 
 def _short(e: Expr) -> str:
-    from .show import expression
+    from .printer import expression
 
     return expression(e, depth=3)
 

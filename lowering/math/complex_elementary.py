@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from fnx.core.scalar import Expr
 
-from .complexmath import (
+from .complex_arithmetic import (
     EXP_LIMIT,
     Pair,
     both,
@@ -21,7 +21,7 @@ from .complexmath import (
     same,
     split,
 )
-from .vmath.lang import DOUBLE, V, copy_sign, fma, sqrt, where
+from .lang import DOUBLE, V, copy_sign, fma, sqrt, where
 
 
 def hyperbolic(x: V, y: V) -> tuple[V, V, V, V]:

@@ -9,11 +9,11 @@ from functools import lru_cache
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.math import USUAL, VMATH
 
-from . import complex_circular, complexmath
-from .vmath import USUAL, VMATH
+from . import complex_arithmetic, complex_elementary
 
-COMPLEX = complexmath.FUNCTIONS | complex_circular.FUNCTIONS
+COMPLEX = complex_arithmetic.FUNCTIONS | complex_elementary.FUNCTIONS
 HALF = ("float16", "bfloat16")
 _FLOATS = ("float32", "float64")
 _WIDTH = {f"{u}int{n}": n for n in (8, 16, 32, 64) for u in ("", "u")}
@@ -136,12 +136,12 @@ def _cast(x: Expr, dtype: str) -> Expr:
     real, imag = scalar._TO_REAL.get(x.dtype), scalar._TO_REAL.get(dtype)
     if imag:
         if real:
-            re, im = complexmath.parts(x)
+            re, im = complex_arithmetic.parts(x)
         else:
             re, im = x, scalar.const(0, imag)
         return f("complex", scalar.cast(re, imag), scalar.cast(im, imag))
     if real:
-        re, im = complexmath.parts(x)
+        re, im = complex_arithmetic.parts(x)
         if dtype == "bool":
             return f("or", scalar.cast(re, dtype), scalar.cast(im, dtype))
         return scalar.cast(re, dtype)
@@ -164,7 +164,7 @@ def is_derived(op: str, dtype: str) -> bool:
     if op == "nextafter" or dtype in HALF:
         return True
     if dtype.startswith("complex"):
-        return op in complexmath.DERIVED or op in ("integer_pow", "cast")
+        return op in complex_arithmetic.DERIVED or op in ("integer_pow", "cast")
     return op in _DERIVED or op in ("integer_pow", "cast")
 
 
@@ -175,8 +175,8 @@ def derived(e: Expr) -> Expr:
     dtype = e.args[0].dtype
     if dtype in HALF and e.op != "nextafter":
         return _in_float32(e)
-    if dtype.startswith("complex") and e.op in complexmath.DERIVED:
-        return complexmath.DERIVED[e.op](*e.args)
+    if dtype.startswith("complex") and e.op in complex_arithmetic.DERIVED:
+        return complex_arithmetic.DERIVED[e.op](*e.args)
     if e.op == "integer_pow":
         return power(e.args[0], e.attr)
     return _DERIVED[e.op](*e.args)

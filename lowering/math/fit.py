@@ -1,4 +1,4 @@
-"""Derives the library's coefficients: `python -m fnx.lowering.emit.vmath.fit [name ...]` prints them.
+"""Derives the library's coefficients: `python -m fnx.lowering.math.fit [name ...]` prints them.
 
 Every entry of FITS is a weighted minimax problem, solved by Remez exchange on a dense grid
 in 60 digits. Where it helps, the lowest coefficients are rounded to the working precision first

@@ -5,11 +5,11 @@ from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.ir.available_expressions import Known
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.ir.known import Known
+from fnx.lowering.math import expand
 
-from . import expand
-from . import numba_scalar as ns
+from . import scalar as ns
 
 _WIDE = 76  # characters after which an expression gets a name
 _FORMULAS = {

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import kernel, walk
-from fnx.lowering.ir.formats import KIND
+from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
+from fnx.lowering.ir.number_formats import KIND
 
-from . import numba_scalar as ns
-from .numba_printer import Module, Printer, bare, stem_of
+from . import scalar as ns
+from .expression_printer import Module, Printer, bare, stem_of
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ def emit(program: Program) -> Printed:
     module = Module()
     code = Code(module, _uses(program))
     names = [code.buffer(b) for b in (*program.inputs, *program.outputs)]
-    for b in walk.buffers(program.body):
+    for b in traversal.buffers(program.body):
         if b.space != "argument":
             code.put(f"{code.buffer(b)} = np.empty({max(b.size, 1)}, {ns.STORED[b.dtype]})")
     code.statements(program.body)
@@ -66,7 +66,7 @@ def emit(program: Program) -> Printed:
     imports = ["import math\n", "import numba", "import numpy as np"]
     if module.runtime:
         imports.append(
-            f"from fnx.lowering.runtime.numba_runtime import {', '.join(sorted(module.runtime))}"
+            f"from fnx.lowering.numba.runtime import {', '.join(sorted(module.runtime))}"
         )
     head = ["\n".join(imports), "\njit = numba.njit(error_model='numpy')\n"]
     functions = ["@jit\n" + text for text in module.functions.values()]
@@ -96,8 +96,8 @@ def _uses(program: Program) -> Counter:
     """How often each expression is an operand, anywhere in the program."""
     uses: Counter = Counter()
     seen: set[Expr] = set()
-    for stmt in walk.statements(program.body):
-        stack = walk.expressions(stmt)
+    for stmt in traversal.statements(program.body):
+        stack = traversal.expressions(stmt)
         uses.update(stack)
         while stack:
             e = stack.pop()
@@ -131,7 +131,7 @@ class Code(Printer):
             _PRINT[type(stmt)](self, stmt)
 
     def before(self, stmt: Stmt) -> None:
-        for b in walk.all_writes(stmt):
+        for b in traversal.all_writes(stmt):
             self.kill(b)
 
     def named(self, variables: Sequence[Expr]) -> list[str]:

@@ -64,7 +64,7 @@ def _address(array: np.ndarray, index: int) -> int:
 
 def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> Any:
     """Call a C routine; arguments are (array, index), a symbol, or NumPy scalars."""
-    from . import library as routines
+    from fnx.lowering.cpu.loader import symbols as routines
 
     passed, kinds, keep = [], [], []
     for arg in args:

@@ -10,12 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded, wrapped
-
-from . import expand
+from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded, wrapped
+from fnx.lowering.math import expand
 
 if TYPE_CHECKING:
-    from .numba_printer import Printer
+    from .expression_printer import Printer
 
 NUMPY = {d: f"np.{d}" for d in KIND} | {"bool": "np.bool_"}
 NUMPY |= {"float16": "np.float32", "bfloat16": "np.float32"}  # as they are computed

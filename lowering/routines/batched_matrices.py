@@ -10,9 +10,9 @@ import numpy as np
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse, updates
-from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
-from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.cpu.loader import symbols
+from fnx.lowering.generate import fusion_policy, updates
+from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.ir.kernel import (
     Address,
     Buffer,
@@ -25,10 +25,10 @@ from fnx.lowering.ir.kernel import (
     Stmt,
     Store,
 )
-from fnx.lowering.runtime import library
+from fnx.lowering.ir.number_formats import itemsize
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 REAL = {"complex64": "float32", "complex128": "float64"}
@@ -72,7 +72,7 @@ def place(builder: "Builder", out: Handle) -> Stored:
 
 def finish(builder: "Builder", out: Handle) -> None:
     """A result was written to its place: if it is small, it is wanted in registers."""
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.load_registers(out)
 
 
@@ -100,7 +100,7 @@ def nth(stored: Stored, t: Expr, size: int) -> Ref:
 
 def result(builder: "Builder", out: Handle, fn: Callable[..., Expr], name: str) -> None:
     """A result that is read out of work memory, by its readers themselves where that will do."""
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.registers(out, fn)
     elif -1 not in out.consumers and out.target is None:
         out.state = Pull(fn, 0)
@@ -112,7 +112,7 @@ def filled(builder: "Builder", shape: Shape, dtype: str, fn: Callable[..., Expr]
     """Memory of its own with the elements fn(*index)."""
     made = Handle(shape, dtype)
     stored = work(builder, dtype, made.size)
-    if fuse.is_small(shape):
+    if fusion_policy.is_small(shape):
         elements = builder.evaluated(lambda: [fn(*ix) for ix in static_indices(shape)])
         made.state = Registers(builder.kept(elements))
         builder.store_into(made, stored)
@@ -151,12 +151,12 @@ def constant(builder: "Builder", r: Any, outs: list[Handle]) -> None:
     """An array that a program holds."""
     (out,) = outs
     array = np.ascontiguousarray(r.params)
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
         builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
         return
     target = place(builder, out)
-    args = [at(target), Address(library.keep(array)), scalar.size(array.nbytes)]
+    args = [at(target), Address(symbols.keep(array)), scalar.size(array.nbytes)]
     builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
 
 
@@ -322,7 +322,7 @@ def _asked(symbol: str, key: tuple, spaces: tuple[int, ...]) -> list[int]:
         else:
             cells.append(np.array([value or 0, 0, 0, 0], np.int32))
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(cells))
-    kind(library.resolve(symbol))(*[c.ctypes.data for c in cells])
+    kind(symbols.resolve(symbol))(*[c.ctypes.data for c in cells])
     found = [c[0].real for c in cells if c.size == 2]
     # A length in single precision may have been rounded down.
     return [max(1, ceil(float(n) * (1 + 1e-6))) if n > 1 << 20 else max(1, int(n)) for n in found]

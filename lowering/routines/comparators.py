@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from .stacks import is_complex
+from .batched_matrices import is_complex
 
 Values = Sequence[Expr]
 Less = Callable[[Values, Values], Expr]

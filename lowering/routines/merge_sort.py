@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Shape
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Shape
 from fnx.lowering.ir.kernel import Copy, If, Let, Loop, Ref, Stmt, Store, While
 
-from . import sort_order as order
-from .sort_order import Less, Values
-from .stacks import each_item, loop
+from . import comparators as order
+from .batched_matrices import each_item, loop
+from .comparators import Less, Values
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 BLOCK = 4  # elements that a network sorts before merging begins
 NETWORK = 8  # elements that a network sorts without more
@@ -123,7 +123,7 @@ def _networks(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
         return [let, *take(lane, lambda i: found[i.attr])]
 
     work = prod(lanes.shape) * lanes.n * len(lanes.moved)
-    each_item(builder, lanes.others, one, "sort", work >= fuse.PARALLEL_WORK)
+    each_item(builder, lanes.others, one, "sort", work >= fusion_policy.PARALLEL_WORK)
 
 
 def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) -> list[Stmt]:

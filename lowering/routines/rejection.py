@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build.values import Handle, Shape, Stored
+from fnx.lowering.generate.values import Handle, Shape, Stored
 from fnx.lowering.ir.kernel import Fill, Loop, Stmt, Store, While
 
-from .stacks import at, each_item, finish, loop, named, place, work
+from .batched_matrices import at, each_item, finish, loop, named, place, work
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 
 class _Loops:

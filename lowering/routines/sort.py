@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Handle, Pull, Registers, Shape, static_indices
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, static_indices
 from fnx.lowering.ir.kernel import If, Stmt, Store, While
 
-from . import sort_order as order
-from .merge import (
+from . import comparators as order
+from .batched_matrices import each_item, finish, loop, place, result
+from .comparators import Values
+from .merge_sort import (
     NETWORK,
     ONE,
     ZERO,
@@ -21,22 +23,20 @@ from .merge import (
     sort_in_memory,
     with_index,
 )
-from .sort_order import Values
-from .stacks import each_item, finish, loop, place, result
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
 
 
 def _in_registers(shape: Shape, axis: int) -> bool:
-    return fuse.is_small(shape) and shape[axis] <= NETWORK
+    return fusion_policy.is_small(shape) and shape[axis] <= NETWORK
 
 
 def _ready(builder: "Builder", h: Any, axis: int) -> Handle:
     """An operand that may be read several times, by indices that are known where it will be."""
-    if isinstance(h.state, Pull) and h.state.cost <= fuse.CHEAP:
+    if isinstance(h.state, Pull) and h.state.cost <= fusion_policy.CHEAP:
         return h
     if isinstance(h.state, Registers) and _in_registers(h.shape, axis):
         return h

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build.values import Handle, Stored
+from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Stmt, Store
 
-from .small_lu import exchanged, pivot_size
-from .stacks import const, each, finish, loop, named, nth, place, work
+from .batched_matrices import const, each, finish, loop, named, nth, place, work
+from .unrolled_lu import exchanged, pivot_size
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 
 class _System:

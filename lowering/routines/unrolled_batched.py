@@ -8,11 +8,11 @@ from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Handle, memoised
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle, memoised
 
-from . import small, small_lu
-from .stacks import LETTER, const, is_complex
+from . import unrolled_cholesky, unrolled_lu
+from .batched_matrices import LETTER, const, is_complex
 
 Functions = list[Callable[..., Expr]]
 
@@ -31,18 +31,18 @@ def _rows(a: Any, t: Sequence[Expr]) -> list[list[Expr]]:
 def _fits(r: recipe.Library, most: int) -> bool:
     """Whether matrices are small, few vectors solved for, and numbers such as LAPACK has."""
     a, b = r.operands[0], r.operands[-1]
-    few = 0 < b.shape[-1] <= fuse.SMALL and 0 < b.shape[-2] <= fuse.SMALL
+    few = 0 < b.shape[-1] <= fusion_policy.SMALL and 0 < b.shape[-2] <= fusion_policy.SMALL
     return few and 0 < max(a.shape[-2:]) <= most and a.dtype in LETTER
 
 
 def cholesky(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     a, n = r.operands[0], r.operands[0].shape[-1]
-    if not _fits(r, small.UNROLLED):
+    if not _fits(r, unrolled_cholesky.UNROLLED):
         return None
 
     def of(*t: Expr) -> list[list[Expr]]:
         rows = _rows(a, t)
-        return small.cholesky_of(lambda i, j: rows[i][j], n)
+        return unrolled_cholesky.cholesky_of(lambda i, j: rows[i][j], n)
 
     return [_matrices(of)]
 
@@ -50,7 +50,7 @@ def cholesky(r: recipe.Library, outs: list[Handle]) -> Functions | None:
 def triangular_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     a, b = r.operands
     left, lower, transposing, conjugating, unit = r.params
-    if not _fits(r, small.UNROLLED):
+    if not _fits(r, unrolled_cholesky.UNROLLED):
         return None
     conjugating = conjugating and is_complex(a.dtype)
     flip = transposing == left  # whether the system that is solved has A's transpose
@@ -61,11 +61,11 @@ def triangular_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
 
         def m(i: int, k: int) -> Expr:
             e = rows[k][i] if flip else rows[i][k]
-            return small.conj(e) if conjugating else e
+            return unrolled_cholesky.conj(e) if conjugating else e
 
-        inverses = None if unit else [small.reciprocal(m(i, i)) for i in range(n)]
+        inverses = None if unit else [unrolled_cholesky.reciprocal(m(i, i)) for i in range(n)]
         columns = _transposed(given) if left else given
-        solved = [small.substituted(m, inverses, c, forward) for c in columns]
+        solved = [unrolled_cholesky.substituted(m, inverses, c, forward) for c in columns]
         return _transposed(solved) if left else solved
 
     return [_matrices(of)]
@@ -77,9 +77,9 @@ def _transposed(rows: list[list[Expr]]) -> list[list[Expr]]:
 
 def lu(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     a = r.operands[0]
-    if not _fits(r, small_lu.PIVOTED):
+    if not _fits(r, unrolled_lu.PIVOTED):
         return None
-    of = memoised(lambda *t: small_lu.lu_of(_rows(a, t)))
+    of = memoised(lambda *t: unrolled_lu.lu_of(_rows(a, t)))
 
     def listed(part: int) -> Callable[..., Expr]:
         return lambda *ix: of(*ix[:-1])[part][ix[-1].attr]
@@ -91,13 +91,13 @@ def lu_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     factors, pivots, b = r.operands
     (op,) = r.params
     n = b.shape[-2]
-    if not _fits(r, small_lu.PIVOTED):
+    if not _fits(r, unrolled_lu.PIVOTED):
         return None
-    solution = small_lu.by_pivots(n, op == "t")
+    solution = unrolled_lu.by_pivots(n, op == "t")
 
     def of(*t: Expr) -> list[list[Expr]]:
         f = _rows(factors, t)
-        inverses = [small.reciprocal(f[i][i]) for i in range(n)]
+        inverses = [unrolled_cholesky.reciprocal(f[i][i]) for i in range(n)]
         swaps = [pivots(*t, scalar.size(k)) for k in range(n - 1)]
         return _transposed([solution(f, inverses, swaps, c) for c in _transposed(_rows(b, t))])
 
@@ -106,13 +106,13 @@ def lu_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
 
 def solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     a, b = r.operands
-    if not _fits(r, small_lu.PIVOTED):
+    if not _fits(r, unrolled_lu.PIVOTED):
         return None
 
     def of(*t: Expr) -> list[list[Expr]]:
-        f, inverses, order = small_lu.factors(_rows(a, t))
+        f, inverses, order = unrolled_lu.factors(_rows(a, t))
         columns = _transposed(_rows(b, t))
-        return _transposed([small_lu.by_order(f, inverses, order, c) for c in columns])
+        return _transposed([unrolled_lu.by_order(f, inverses, order, c) for c in columns])
 
     return [_matrices(of)]
 
@@ -120,7 +120,7 @@ def solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
 def permutation(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     """What swaps of rows make of their numbers, one after the other."""
     pivots, (rows,) = r.operands[0], outs[0].shape[-1:]
-    if rows > small_lu.LOOPS:
+    if rows > unrolled_lu.LOOPS:
         return None
 
     def of(*t: Expr) -> list[Expr]:
@@ -129,7 +129,7 @@ def permutation(r: recipe.Library, outs: list[Handle]) -> Functions | None:
             p = pivots(*t, scalar.size(k))
             for i in range(k + 1, rows):
                 here = scalar.compare("eq", p, const(i, "int32"))
-                order[k], order[i] = small_lu.exchanged(here, order[k], order[i])
+                order[k], order[i] = unrolled_lu.exchanged(here, order[k], order[i])
         return order
 
     found = memoised(of)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Handle, Pending, static_indices
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle, Pending, static_indices
 from fnx.lowering.ir.kernel import Stmt, Store
 
-from .stacks import const, each_item, finish, is_complex, loop, named, nan, place
+from .batched_matrices import const, each_item, finish, is_complex, loop, named, nan, place
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 UNROLLED = 8  # rows
 Rows = list[list[Expr]]
@@ -90,7 +90,7 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
     """Factors by unrolled operations: in registers, or matrix by matrix."""
     *lead, n, _ = a.shape
     a = ready(builder, a)
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
 
         def elements() -> list[Expr]:
             found = []
@@ -114,7 +114,7 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
         return [let, *[Store(made.buffer, p, e) for p, e in zip(places, names, strict=True)]]
 
     work_ = prod(lead) * n**3
-    each_item(builder, tuple(lead), one, "cholesky", work_ >= fuse.PARALLEL_WORK)
+    each_item(builder, tuple(lead), one, "cholesky", work_ >= fusion_policy.PARALLEL_WORK)
 
 
 class _System:
@@ -155,7 +155,7 @@ class _System:
 def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Handle) -> None:
     """Solutions by unrolled substitution: in registers, or in a loop over right-hand sides."""
     system, lead = _System(builder, params, a, b), tuple(a.shape[:-2])
-    if fuse.is_small(out.shape) and fuse.is_small(a.shape):
+    if fusion_policy.is_small(out.shape) and fusion_policy.is_small(a.shape):
 
         def elements() -> list[Expr]:
             found: dict[tuple, Expr] = {}
@@ -187,5 +187,5 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
         return [*body, loop(system.many, solved, vector=system.left)]
 
     work_ = out.size * system.n
-    each_item(builder, lead, one, "triangular_solve", work_ >= fuse.PARALLEL_WORK)
+    each_item(builder, lead, one, "triangular_solve", work_ >= fusion_policy.PARALLEL_WORK)
     finish(builder, out)

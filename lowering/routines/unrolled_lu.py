@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Handle, Stored, static_indices
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle, Stored, static_indices
 from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
 
-from . import small
-from .stacks import (
+from . import unrolled_cholesky
+from .batched_matrices import (
     const,
     each_item,
     finish,
@@ -29,7 +29,7 @@ from .stacks import (
 )
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 PIVOTED = 4
 LOOPS = 8
@@ -63,11 +63,13 @@ def lu_of(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
                 row[k][j], row[i][j] = exchanged(here, row[k][j], row[i][j])
             order[k], order[i] = exchanged(here, order[k], order[i])
         is_zero = scalar.compare("eq", a[k][k], const(0, a[k][k].dtype))
-        inverse = scalar.select(is_zero, const(1, a[k][k].dtype), small.reciprocal(a[k][k]))
+        inverse = scalar.select(
+            is_zero, const(1, a[k][k].dtype), unrolled_cholesky.reciprocal(a[k][k])
+        )
         for i in range(k + 1, m):
             a[i][k] = scalar.mul(a[i][k], inverse)
             for j in range(k + 1, n):
-                a[i][j] = small.minus_product(a[i][j], a[i][k], a[k][j])
+                a[i][j] = unrolled_cholesky.minus_product(a[i][j], a[i][k], a[k][j])
     return a, pivots, order
 
 
@@ -78,7 +80,7 @@ def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
 def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
     """Factors of small matrices, pivots from 0, and the order of the rows: unrolled, or by loops."""
     *lead, rows, cols = a.shape
-    a = small.ready(builder, a)
+    a = unrolled_cholesky.ready(builder, a)
     if max(rows, cols) > PIVOTED:
         _lu_loops(builder, a, outs)
         return
@@ -88,7 +90,7 @@ def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
         made, pivots, order = lu_of(given)
         return [e for row in made for e in row], pivots, order
 
-    if all(fuse.is_small(out.shape) for out in outs):
+    if all(fusion_policy.is_small(out.shape) for out in outs):
 
         def elements() -> list[list[Expr]]:
             found: list[list[Expr]] = [[], [], []]
@@ -180,7 +182,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
         pivot = element(k, k)
         is_zero = scalar.compare("eq", pivot, const(0, dtype))
         (inverse,), let = named(
-            [scalar.select(is_zero, const(1, dtype), small.reciprocal(pivot))], "d"
+            [scalar.select(is_zero, const(1, dtype), unrolled_cholesky.reciprocal(pivot))], "d"
         )
 
         def eliminate(i: Expr) -> list[Stmt]:
@@ -189,7 +191,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
 
             def update(j: Expr) -> list[Stmt]:
                 col = scalar.add(scalar.add(k, one), j)
-                value = small.minus_product(element(row, col), f, element(k, col))
+                value = unrolled_cholesky.minus_product(element(row, col), f, element(k, col))
                 return [Store(a.buffer, _position(a, row, col, cols), value)]
 
             right = scalar.sub(scalar.size(cols - 1), k)
@@ -204,7 +206,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
 
 def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
     n = b.shape[-2]
-    a, b = small.ready(builder, a), small.ready(builder, b)
+    a, b = unrolled_cholesky.ready(builder, a), unrolled_cholesky.ready(builder, b)
     if n > PIVOTED:
         _solve_loops(builder, a, b, out)
         return
@@ -223,7 +225,7 @@ def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
 def factors(a: Rows) -> tuple[Rows, list[Expr], list[Expr]]:
     """LU factors, the inverses of the diagonal of U, and the permutation."""
     made, _, order = lu_of(a)
-    return made, [small.reciprocal(made[i][i]) for i in range(len(made))], order
+    return made, [unrolled_cholesky.reciprocal(made[i][i]) for i in range(len(made))], order
 
 
 def by_order(f: Rows, inverses: list[Expr], order: list[Expr], given: list[Expr]) -> list[Expr]:
@@ -235,8 +237,8 @@ def by_order(f: Rows, inverses: list[Expr], order: list[Expr], given: list[Expr]
             here = scalar.compare("eq", p, const(k, "int32"))
             e = scalar.select(here, given[k], e)
         y.append(e)
-    y = small.substituted(lambda i, k: f[i][k], None, y, True)
-    return small.substituted(lambda i, k: f[i][k], inverses, y, False)
+    y = unrolled_cholesky.substituted(lambda i, k: f[i][k], None, y, True)
+    return unrolled_cholesky.substituted(lambda i, k: f[i][k], inverses, y, False)
 
 
 def _solutions(
@@ -253,7 +255,7 @@ def _solutions(
     With `prepare` statements come first that put the factors into memory, one item at a time.
     """
     *lead, n, cols = out.shape
-    if fuse.is_small(out.shape) and fuse.is_small(a.shape):
+    if fusion_policy.is_small(out.shape) and fusion_policy.is_small(a.shape):
 
         def elements() -> list[Expr]:
             found = []
@@ -282,7 +284,7 @@ def _solutions(
         body = column(scalar.size(0)) if cols == 1 else [loop(cols, column, vector=True)]
         return [*(prepare(t) if prepare else []), first, *body]
 
-    parallel = prepare is None and out.size * n * n >= fuse.PARALLEL_WORK
+    parallel = prepare is None and out.size * n * n >= fusion_policy.PARALLEL_WORK
     each_item(builder, tuple(lead), one, name, parallel)
     finish(builder, out)
 
@@ -292,11 +294,11 @@ def lu_solve(
 ) -> None:
     """Systems with factors that are known, as straight-line code."""
     n = b.shape[-2]
-    factors, pivots, b = (small.ready(builder, h) for h in (factors, pivots, b))
+    factors, pivots, b = (unrolled_cholesky.ready(builder, h) for h in (factors, pivots, b))
 
     def system(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
         f = [[factors(*t, *ix) for ix in row] for row in _grid(n, n)]
-        inverses = [small.reciprocal(f[i][i]) for i in range(n)]
+        inverses = [unrolled_cholesky.reciprocal(f[i][i]) for i in range(n)]
         return f, inverses, [pivots(*t, scalar.size(k)) for k in range(n - 1)]
 
     _solutions(builder, factors, out, system, _by_pivots(b, transposing), "lu_solve")
@@ -328,12 +330,12 @@ def by_pivots(n: int, transposing: bool) -> Callable[..., list[Expr]]:
 
     def solution(f: Rows, inverses: list[Expr], swaps: list[Expr], y: list[Expr]) -> list[Expr]:
         if transposing:
-            y = small.substituted(lambda i, k: f[k][i], inverses, y, True)
-            y = small.substituted(lambda i, k: f[k][i], None, y, False)
+            y = unrolled_cholesky.substituted(lambda i, k: f[k][i], inverses, y, True)
+            y = unrolled_cholesky.substituted(lambda i, k: f[k][i], None, y, False)
             return exchange(swaps, y, reversed(range(n - 1)))
         y = exchange(swaps, y, range(n - 1))
-        y = small.substituted(lambda i, k: f[i][k], None, y, True)
-        return small.substituted(lambda i, k: f[i][k], inverses, y, False)
+        y = unrolled_cholesky.substituted(lambda i, k: f[i][k], None, y, True)
+        return unrolled_cholesky.substituted(lambda i, k: f[i][k], inverses, y, False)
 
     return solution
 
@@ -352,7 +354,7 @@ def _solve_loops(builder: "Builder", a: Handle, b: Handle, out: Handle) -> None:
 
     def system(t: tuple[Expr, ...]) -> tuple[Rows, list[Expr], list[Expr]]:
         found = [[factors.read((n, n), ix) for ix in row] for row in _grid(n, n)]
-        inverses = [small.reciprocal(found[i][i]) for i in range(n)]
+        inverses = [unrolled_cholesky.reciprocal(found[i][i]) for i in range(n)]
         return found, inverses, [swaps.read((n,), (scalar.size(k),)) for k in range(n - 1)]
 
     _solutions(builder, a, out, system, _by_pivots(b, False), "solve", prepare)

@@ -1,9 +1,9 @@
 """Memory: one workspace a program, in which buffers with disjoint lifetimes share bytes."""
 
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt, While
+from fnx.lowering.ir.number_formats import itemsize
 
 ALIGN = 64
 
@@ -51,7 +51,7 @@ def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
             clock += 1
             start = clock
             touch(touched(s, known))
-            for block in walk.blocks(s):
+            for block in traversal.blocks(s):
                 visit(block)
             clock += 1
             touch(touched(s, known))
@@ -71,7 +71,7 @@ def touched(s: Stmt, known: dict | None = None) -> set[Buffer]:
 
     `known`: see `buffers_read`.
     """
-    found = set(walk.writes(s)) | {ref.buffer for ref in walk.references(s)}
-    exprs = [] if isinstance(s, Nest) else walk.expressions(s)
-    exprs += [ref.index for ref in walk.references(s)]
+    found = set(traversal.writes(s)) | {ref.buffer for ref in traversal.references(s)}
+    exprs = [] if isinstance(s, Nest) else traversal.expressions(s)
+    exprs += [ref.index for ref in traversal.references(s)]
     return found | buffers_read(exprs, known)

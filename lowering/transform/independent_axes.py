@@ -11,14 +11,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, Nest, Stmt, Store
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 VECTOR = 16  # rounds that make an innermost loop long enough
 
@@ -114,7 +114,7 @@ class Part:
         old, i = new[b - 1], scalar.counter("l", n)
         new[a:b] = [Loop(i, scalar.const(n, "int64"), [], vector=old.vector, unroll=old.unroll)]
         anew = replacing(names | {old.index: place(i)})
-        body = [walk.rewritten(s, anew) for s in body]
+        body = [traversal.rewritten(s, anew) for s in body]
         for loop in reversed(new):
             loop.body = body
             body = [loop]
@@ -149,7 +149,7 @@ class SeparateLanes:
     def _take(self, stmt: Stmt) -> bool:
         match stmt:
             case Let() | Eval():
-                self.scalars += walk.expressions(stmt)
+                self.scalars += traversal.expressions(stmt)
                 return True
             case Nest() if not stmt.results:
                 self.parts[stmt] = self.builder.plain.get(stmt, stmt.body)
@@ -158,14 +158,14 @@ class SeparateLanes:
                 self.parts[stmt] = [_as_loop(stmt)]
                 return all(map(self._choose, self.parts[stmt]))
             case Loop() if not stmt.parallel:
-                self.scalars += walk.expressions(stmt)
-                self.halves |= offsets.halves(stmt)
+                self.scalars += traversal.expressions(stmt)
+                self.halves |= dependence.halves(stmt)
                 return all(map(self._take, stmt.body))
         return False
 
     def _choose(self, stmt: Stmt) -> bool:
         """See the lanes of a loop in the first way that fits to what is known of the buffers."""
-        if any(type(s) not in walk.REWRITTEN for s in walk.statements([stmt])):
+        if any(type(s) not in traversal.REWRITTEN for s in traversal.statements([stmt])):
             return False
         first = 0 if self.chosen else self.skipped
         for number, (way, least) in enumerate(self.one.ways(stmt)):
@@ -177,7 +177,7 @@ class SeparateLanes:
 
     def _fits(self, stmt: Stmt) -> bool:
         places, ranges = _places(stmt), _ranges(stmt)
-        written = self.written | {b for b in walk.all_writes(stmt) if b.space != "stack"}
+        written = self.written | {b for b in traversal.all_writes(stmt) if b.space != "stack"}
         strides = dict(self.strides)
         for b in written:
             known = b in self.written  # then the places of before are known to be apart
@@ -192,7 +192,7 @@ class SeparateLanes:
 
     def stride(self, position: Expr, ranges: dict[Expr, int]) -> int | None:
         """How far lanes are apart, if each keeps to elements of its own."""
-        found, number = offsets.terms(position)
+        found, number = dependence.terms(position)
         parts = dict(found)
         steps = [parts.pop(i, 0) for i in self.one.index]
         stride = steps[-1]
@@ -231,10 +231,10 @@ def _as_loop(stmt: Copy | Fill) -> Loop:
 def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:
     """Where a statement reads and writes each buffer of memory."""
     found: dict[Buffer, dict[Expr, None]] = {}
-    for s in walk.statements([stmt]):
+    for s in traversal.statements([stmt]):
         if isinstance(s, Store):
             found.setdefault(s.buffer, {})[s.index] = None
-    for e in walk.nodes([stmt]):
+    for e in traversal.nodes([stmt]):
         if e.op == "load":
             found.setdefault(e.attr, {})[e.args[0]] = None
     return {b: list(x) for b, x in found.items() if b.space != "stack"}
@@ -242,7 +242,7 @@ def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:
 
 def _ranges(stmt: Stmt) -> dict[Expr, int]:
     """The numbers of rounds of the loops of a statement."""
-    loops = [s for s in walk.statements([stmt]) if isinstance(s, Loop)]
+    loops = [s for s in traversal.statements([stmt]) if isinstance(s, Loop)]
     return {s.index: s.extent.attr for s in loops if s.extent.op in ("size", "const")}
 
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets
+from fnx.lowering.generate import affine_views
+from fnx.lowering.ir import dependence
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
-
-from . import views
 
 LONG = 64  # rounds from which on a loop is cut
 
@@ -54,7 +53,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             x, y = e.args
             key = crossing("gt" if e.op == "min" else "lt", x, y, loop.index)
             if key is not None:
-                clamps[offsets.terms(key[0])] = key[0]
+                clamps[dependence.terms(key[0])] = key[0]
     if len(clamps) != 1:
         return None
     ((normal, point),) = clamps.items()
@@ -66,7 +65,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
             continue
         x, y = e.args
         found = crossing(op, x, y, loop.index)
-        if found is not None and offsets.terms(found[0]) == normal:
+        if found is not None and dependence.terms(found[0]) == normal:
             choices[id(e)] = (e, found[1])
     below = {k: _resolved(e, true_below) for k, (e, true_below) in choices.items()}
     above = {k: _resolved(e, not true_below) for k, (e, true_below) in choices.items()}
@@ -79,7 +78,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
 
 def crossing(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
     """Where a comparison changes as the index grows, and whether it is true below that."""
-    left, right = (views.linear(a, {id(index): 0}) for a in (x, y))
+    left, right = (affine_views.linear(a, {id(index): 0}) for a in (x, y))
     if left is None or right is None:
         return None
     sign = left[1].get(0, 0) - right[1].get(0, 0)
@@ -112,7 +111,7 @@ def _part(
     for s in loop.body:
         assert isinstance(s, Store)
         store = Store(s.buffer, new(s.index), new(s.value))
-        at = views.linear(store.index, {id(index): 0})
+        at = affine_views.linear(store.index, {id(index): 0})
         if at is not None and at[1].get(0, 0) == 0:
             if _adds_zero(store):
                 once.append(store)

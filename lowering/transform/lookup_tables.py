@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
-from fnx.lowering.ir.formats import KIND
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
+from fnx.lowering.ir.number_formats import KIND
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 _FEW = 4  # elements up to which choices cost no more than a load
 _WORTH = 16  # operations for each element of an array from which on a nest is worth the stores
@@ -24,23 +24,23 @@ _WORTH = 16  # operations for each element of an array from which on a nest is w
 
 def in_memory(builder: "Storage") -> None:
     """Rewrite all nests of a program."""
-    for stmt in walk.statements(builder.block):
-        if isinstance(stmt, Nest) and all(map(_is_plain, walk.statements(stmt.body))):
+    for stmt in traversal.statements(builder.block):
+        if isinstance(stmt, Nest) and all(map(_is_plain, traversal.statements(stmt.body))):
             _rewrite(builder, stmt)
 
 
 def _is_plain(stmt: Stmt) -> bool:
-    return type(stmt) in walk.REWRITTEN
+    return type(stmt) in traversal.REWRITTEN
 
 
 def _rewrite(builder: "Storage", nest: Nest) -> None:
-    chains = _chains(walk.nodes(nest.body))
+    chains = _chains(traversal.nodes(nest.body))
     if not chains:
         return
-    work = walk.work(nest.body)
-    written = walk.all_writes(nest).keys()
-    inside = [v for s in walk.statements(nest.body) for v in walk.defined(s)]
-    inside += [s.index for s in walk.statements(nest.body) if isinstance(s, Loop)]
+    work = traversal.work(nest.body)
+    written = traversal.all_writes(nest).keys()
+    inside = [v for s in traversal.statements(nest.body) for v in traversal.defined(s)]
+    inside += [s.index for s in traversal.statements(nest.body) if isinstance(s, Loop)]
     stacks: dict[tuple[Expr, ...], object] = {}
     stores: list[Stmt] = []
     names: dict[Expr, Expr] = {}
@@ -58,7 +58,7 @@ def _rewrite(builder: "Storage", nest: Nest) -> None:
         names[head] = scalar.load(stacks[elements], position, head.dtype)
     if names:
         new = replacing(names)
-        nest.body[:] = [*stores, *(walk.rewritten(s, new) for s in nest.body)]
+        nest.body[:] = [*stores, *(traversal.rewritten(s, new) for s in nest.body)]
 
 
 def comparisons(nodes: Iterable[Expr]) -> set[Expr]:

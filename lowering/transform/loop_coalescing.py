@@ -5,7 +5,7 @@ four threads; their rows are.
 """
 
 from fnx.core import scalar
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt
 
@@ -15,7 +15,7 @@ ROUND = 64  # operations of a round from which on the two divisions for its indi
 
 def even(block: list[Stmt]) -> None:
     """Merge outer loops of all nests of a program that are to be shared out."""
-    for stmt in walk.statements(block):
+    for stmt in traversal.statements(block):
         if isinstance(stmt, Nest) and len(stmt.body) == 1 and isinstance(stmt.body[0], Loop):
             stmt.body[0] = _merged(stmt.body[0])
 
@@ -24,18 +24,18 @@ def _merged(loop: Loop) -> Loop:
     """A loop with the loops that are all that is inside it, as long as its rounds are too few."""
     if not loop.parallel or loop.carries:
         return loop
-    while walk.extent(loop.extent) < ROUNDS and len(loop.body) == 1:
+    while traversal.extent(loop.extent) < ROUNDS and len(loop.body) == 1:
         (inner,) = loop.body
         if not (isinstance(inner, Loop) and _is_plain(inner)):
             break
-        if inner.vector or walk.work(inner.body) < ROUND:
+        if inner.vector or traversal.work(inner.body) < ROUND:
             break  # its rounds are the lanes of vectors, or too short
         n = inner.extent.attr
         both = scalar.var("int64", "t")
         outer_index, inner_index = scalar.divmod_size(both, n)
         names = {loop.index: outer_index, inner.index: inner_index}
         replaced = replacing(names)
-        body = [walk.rewritten(s, replaced) for s in inner.body]
+        body = [traversal.rewritten(s, replaced) for s in inner.body]
         loop = Loop(both, scalar.size(loop.extent.attr * n), body, parallel=True)
     return loop
 
@@ -44,4 +44,8 @@ def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 1
     plain = known and not (loop.carries or loop.poll or loop.reverse)
     inside = any(isinstance(s, Loop) for s in loop.body)
-    return plain and inside and all(type(s) in walk.REWRITTEN for s in walk.statements(loop.body))
+    return (
+        plain
+        and inside
+        and all(type(s) in traversal.REWRITTEN for s in traversal.statements(loop.body))
+    )

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.generate import affine_views
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
-
-from . import views
+from fnx.lowering.ir.number_formats import itemsize
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
 STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
@@ -45,13 +44,13 @@ def uses(block: list[Stmt]) -> dict[Buffer, int]:
 def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
     for stmt in body:
         if isinstance(stmt, Nest):
-            for b in walk.buffers(stmt.body):
+            for b in traversal.buffers(stmt.body):
                 uses[b] = uses.get(b, 0) + 1
             continue
-        own = [*buffers_read(walk.expressions(stmt), known), *walk.writes(stmt)]
-        for b in (*own, *(ref.buffer for ref in walk.references(stmt))):
+        own = [*buffers_read(traversal.expressions(stmt), known), *traversal.writes(stmt)]
+        for b in (*own, *(ref.buffer for ref in traversal.references(stmt))):
             uses[b] = uses.get(b, 0) + _MANY
-        for inner in walk.blocks(stmt):
+        for inner in traversal.blocks(stmt):
             _count(inner, uses, known)
 
 
@@ -66,7 +65,7 @@ class _Fuser:
         """Fuse nests of a block, and of the blocks of its loops and branches."""
         for stmt in body:
             if not isinstance(stmt, Nest):
-                for inner in walk.blocks(stmt):
+                for inner in traversal.blocks(stmt):
                     self.block(inner)
         k = 0
         while k < len(body):
@@ -105,9 +104,12 @@ class Footprint:
     """What a statement touches, writes, reads of variables, and defines."""
 
     def __init__(self, stmt: Stmt):
-        self.touched, self.written = frozenset(walk.buffers([stmt])), walk.all_writes(stmt)
-        self.variables = frozenset([e for e in walk.nodes([stmt]) if e.op == "var"])
-        self.defined = walk.defined(stmt)
+        self.touched, self.written = (
+            frozenset(traversal.buffers([stmt])),
+            traversal.all_writes(stmt),
+        )
+        self.variables = frozenset([e for e in traversal.nodes([stmt]) if e.op == "var"])
+        self.defined = traversal.defined(stmt)
 
     def is_apart_from(self, other: "Footprint") -> bool:
         """Whether the statement may change places with another, which is before it."""
@@ -131,7 +133,9 @@ class Loops:
     def of(cls, nest: Nest) -> "Loops | None":
         loops: list[Loop] = []
         body = nest.body
-        if nest.results or any(type(s) not in walk.REWRITTEN for s in walk.statements(body)):
+        if nest.results or any(
+            type(s) not in traversal.REWRITTEN for s in traversal.statements(body)
+        ):
             return None
         while len(body) == 1 and isinstance(body[0], Loop) and is_plain(body[0]):
             loops.append(body[0])
@@ -154,7 +158,7 @@ class Loops:
         shape = [*shape, row] if row > 1 else shape
         index = [scalar.var("int64", "i") for _ in shape]
         position = scalar.linear_index(tuple(index), tuple(shape))
-        body = [walk.rewritten(s, replacing({old.index: position})) for s in self.body]
+        body = [traversal.rewritten(s, replacing({old.index: position})) for s in self.body]
         loops = [Loop(i, scalar.size(n), []) for i, n in zip(index, shape, strict=True)]
         loops[-1].vector = old.vector and row > 1
         loops[0].parallel = old.parallel
@@ -166,7 +170,7 @@ class Loops:
         for loop in reversed(self.loops[depth:]):
             body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
         names = {a.index: b for a, b in zip(self.loops[:depth], index, strict=True)}
-        return [walk.rewritten(s, replacing(names)) for s in body]
+        return [traversal.rewritten(s, replacing(names)) for s in body]
 
 
 def is_plain(loop: Loop) -> bool:
@@ -188,7 +192,7 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
     """The accesses of a block to each buffer; None where it may be anywhere."""
     extents = {
         s.index: s.extent.attr
-        for s in walk.statements(body)
+        for s in traversal.statements(body)
         if isinstance(s, Loop) and s.extent.op in ("size", "const")
     }
     inner = list(extents)
@@ -199,11 +203,11 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
         found.setdefault(buffer, []).append(access(position))
 
     def access(position: Expr) -> Access | None:
-        parts = views.linear(position, axes)
+        parts = affine_views.linear(position, axes)
         if parts is None:
             return None
         strides = parts[1]
-        base, low = offsets.terms(parts[0])
+        base, low = dependence.terms(parts[0])
         high = low
         for k, stride in strides.items():
             if k >= len(index):
@@ -212,8 +216,8 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
         outer = tuple(strides.get(k, 0) for k in range(len(index)))
         return Access(base, outer, low, high)
 
-    for s in walk.statements(body):
-        for e in nodes(walk.expressions(s)):
+    for s in traversal.statements(body):
+        for e in nodes(traversal.expressions(s)):
             if e.op == "load":
                 note(e.attr, e.args[0])
         if isinstance(s, Store):
@@ -248,7 +252,7 @@ class Cluster:
         self.depth = 0
         self.index: list[Expr] = []
         self.bodies: list[list[Stmt]] = []
-        self.touched = set(walk.buffers(first.nest.body))
+        self.touched = set(traversal.buffers(first.nest.body))
         self._accesses: dict[Buffer, list[Access | None]] = {}  # of all bodies
         self._written: set[Buffer] = set()
 
@@ -262,7 +266,7 @@ class Cluster:
         new = Loops.of(nest)
         if new is None or len(self.members) == MOST:
             return False
-        buffers = walk.buffers(nest.body)
+        buffers = traversal.buffers(nest.body)
         if self.touched.isdisjoint(buffers):
             return False
         if len(self.members) > 1:
@@ -303,7 +307,7 @@ class Cluster:
             self.index = [loop.index for loop in a.loops[:depth]]
             self.bodies = [a.inside(depth, self.index)]
             self._accesses = accesses(self.bodies[0], self.index)
-            self._written = {x for s in self.bodies[0] for x in walk.all_writes(s)}
+            self._written = {x for s in self.bodies[0] for x in traversal.all_writes(s)}
             if self._fits(b):
                 return True
         self.members, self.depth = [old], 0
@@ -316,7 +320,7 @@ class Cluster:
         rows = [_row(b) for b in (*self.bodies, body)]
         if min(rows) == 1 and max(rows) < LONG_ROW:
             return False
-        written = self._written.union(*(walk.all_writes(s) for s in body))
+        written = self._written.union(*(traversal.all_writes(s) for s in body))
         found = {b: list(known) for b, known in self._accesses.items()}
         for buffer, more in accesses(body, self.index).items():
             found.setdefault(buffer, []).extend(more)
@@ -341,11 +345,11 @@ class Cluster:
         """One nest; arrays that nobody else reads are kept by rows."""
         nests = [m.nest for m in self.members]
         body = [s for b in self.bodies for s in b]
-        touched = [set(walk.buffers([s])) for s in body]
+        touched = [set(traversal.buffers([s])) for s in body]
         rows = {b for found in touched for b in found if b.space == "stack"}
         count: dict[Buffer, int] = {}
         for x in nests:
-            for b in walk.buffers(x.body):
+            for b in traversal.buffers(x.body):
                 count[b] = count.get(b, 0) + 1
         for buffer, found in accesses(body, self.index).items():
             own = buffer.space == "workspace" and count.get(buffer) == uses.get(buffer)
@@ -378,7 +382,8 @@ def _has_loop(loops: Loops) -> bool:
 def _row(body: list[Stmt]) -> int:
     """The length of the longest loop of a block; 1 without loops."""
     return max(
-        (walk.extent(s.extent) for s in walk.statements(body) if isinstance(s, Loop)), default=1
+        (traversal.extent(s.extent) for s in traversal.statements(body) if isinstance(s, Loop)),
+        default=1,
     )
 
 
@@ -396,26 +401,30 @@ def _kept(
     """
     low = min(a.low for a in accesses if a)
     high = max(a.high for a in accesses if a)
-    loads = {e for e in walk.nodes(body) if e.op == "load" and e.attr is buffer}
-    writers = sum(isinstance(s, Store) and s.buffer is buffer for s in walk.statements(body))
+    loads = {e for e in traversal.nodes(body) if e.op == "load" and e.attr is buffer}
+    writers = sum(isinstance(s, Store) and s.buffer is buffer for s in traversal.statements(body))
     at = [k for k, s in enumerate(body) if isinstance(s, Store) and s.buffer is buffer]
     if low == high and writers == len(at) == 1:
         before, store, after = body[: at[0]], body[at[0]], body[at[0] + 1 :]
         assert isinstance(store, Store)
         name = scalar.var(buffer.dtype, "r")
         renamed = replacing(dict.fromkeys(loads, name))
-        return [*before, Let([name], [store.value]), *(walk.rewritten(s, renamed) for s in after)]
+        return [
+            *before,
+            Let([name], [store.value]),
+            *(traversal.rewritten(s, renamed) for s in after),
+        ]
     size = itemsize(buffer.dtype)
     if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
         return body
     row = builder.new_stack(buffer.dtype, STACK_ROW // size)
     rows.add(row)
-    inner = [s.index for s in walk.statements(body) if isinstance(s, Loop)]
+    inner = [s.index for s in traversal.statements(body) if isinstance(s, Loop)]
     axes = {id(v): k for k, v in enumerate([*inner, *index])}
 
     def within(position: Expr) -> Expr:
-        base, strides = views.linear(position, axes)  # type: ignore[misc]
-        found = scalar.size(offsets.terms(base)[1] - low)  # the terms are the same everywhere
+        base, strides = affine_views.linear(position, axes)  # type: ignore[misc]
+        found = scalar.size(dependence.terms(base)[1] - low)  # the terms are the same everywhere
         for k, v in reversed(list(enumerate(inner))):
             found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
         return found
@@ -425,9 +434,9 @@ def _kept(
 
 def moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
     """A statement that uses another buffer, at other positions."""
-    loads = [e for e in walk.nodes([s]) if e.op == "load" and e.attr is old]
+    loads = [e for e in traversal.nodes([s]) if e.op == "load" and e.attr is old]
     names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}
-    return _stored(walk.rewritten(s, replacing(names)), old, new, within)
+    return _stored(traversal.rewritten(s, replacing(names)), old, new, within)
 
 
 def _stored(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:

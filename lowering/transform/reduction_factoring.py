@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes, ordered, replacing
 

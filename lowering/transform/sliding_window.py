@@ -13,17 +13,18 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import fuse, rows
+from . import loop_fusion
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 GAIN = 1 << 15  # bytes of arrays that are handed on from which on windows of them are kept
 WINDOW = 1 << 15  # bytes of a window, at most
@@ -34,8 +35,8 @@ THIN = 16  # parts of all work, of which a loop that loses its vectors has one a
 
 def roll(builder: "Storage") -> None:
     """Join loops over layers in the nests of a program where that saves memory."""
-    uses = rows.uses(builder.block)
-    for stmt in walk.statements(builder.block):
+    uses = loop_fusion.uses(builder.block)
+    for stmt in traversal.statements(builder.block):
         if isinstance(stmt, Nest):
             roll_nest(builder, stmt, uses)
 
@@ -44,7 +45,7 @@ def roll_nest(builder: "Storage", nest: Nest, uses: dict[Buffer, int]) -> bool:
     """Join loops over layers in a nest; whether there were some."""
     outer: list[Loop] = []
     body = nest.body
-    while len(body) == 1 and isinstance(body[0], Loop) and rows.is_plain(body[0]):
+    while len(body) == 1 and isinstance(body[0], Loop) and loop_fusion.is_plain(body[0]):
         outer.append(body[0])
         body = body[0].body
     if nest.results or any(x.vector for x in outer) or sum(isinstance(s, Loop) for s in body) < 2:
@@ -82,7 +83,7 @@ class _Item:
 
     @property
     def rounds(self) -> int:
-        return walk.extent(self.loop.extent) if self.loop else 1
+        return traversal.extent(self.loop.extent) if self.loop else 1
 
 
 class _Layers:
@@ -103,13 +104,15 @@ class _Layers:
         """Whether the loops can go over layers together, and that saves memory."""
         if not all(isinstance(s, (Loop, Store)) for s in self.body):
             return False
-        if not all(_is_known(s) for s in walk.statements(self.body)):
+        if not all(_is_known(s) for s in traversal.statements(self.body)):
             return False
         self._measure()
         if not self.size or min(self.size.values()) < LAYER:
             return False
         self.items = [x for s in self.body for x in self._items(s)]
-        work = [(walk.work([i.stmt]), i.loop is not None and i.loop.vector) for i in self.items]
+        work = [
+            (traversal.work([i.stmt]), i.loop is not None and i.loop.vector) for i in self.items
+        ]
         if sum(w for w, vector in work if vector) * THIN > sum(w for w, _ in work):
             return False
         if not all(map(self._place, self.items)):
@@ -124,9 +127,9 @@ class _Layers:
 
     def _measure(self) -> None:
         """How far layers are apart in the arrays that statements hand on."""
-        touched = [set(walk.buffers([s])) for s in self.body]
+        touched = [set(traversal.buffers([s])) for s in self.body]
         for k, s in enumerate(self.body):
-            for b in walk.all_writes(s):
+            for b in traversal.all_writes(s):
                 if any(b in x for x in (*touched[:k], *touched[k + 1 :])):
                     self.size[b] = 0
         for s in self.body:
@@ -148,13 +151,13 @@ class _Layers:
 
     def _place(self, item: _Item) -> bool:
         """Find which layers a statement touches; False where that is not known."""
-        loops = [s for s in walk.statements([item.stmt]) if isinstance(s, Loop)]
-        ranges = {s.index: walk.extent(s.extent) for s in loops}
+        loops = [s for s in traversal.statements([item.stmt]) if isinstance(s, Loop)]
+        ranges = {s.index: traversal.extent(s.extent) for s in loops}
         for b, position, writes in _positions(item.stmt):
             if b not in self.size:
                 continue
             size = self.size[b]
-            found, low = offsets.terms(position)
+            found, low = dependence.terms(position)
             parts = dict(found)
             if item.loop is not None and parts.pop(item.loop.index, 0) != size:
                 return False
@@ -200,7 +203,7 @@ class _Layers:
             at = [i.behind - a.layer for i, a in accesses]
             self.kept[b] = 1 << (max(at) - min(at)).bit_length()
             self.low[b] = min(a.low for _, a in accesses)
-            line = fuse.LINE // itemsize(b.dtype)
+            line = fusion_policy.LINE // itemsize(b.dtype)
             self.width[b] = -(-(max(a.high for _, a in accesses) + 1 - self.low[b]) // line) * line
             layer = self.width[b] * itemsize(b.dtype)
             if self.kept[b] * layer > WINDOW:
@@ -217,7 +220,7 @@ class _Layers:
         """Whether other rounds of the loops around touch other elements."""
         factors = dict(accesses[0][1].base)
         layers = max(i.rounds + a.layer for i, a in accesses)
-        steps = [(factors.get(x.index, 0), walk.extent(x.extent)) for x in self.outer]
+        steps = [(factors.get(x.index, 0), traversal.extent(x.extent)) for x in self.outer]
         span = max(a.high for _, a in accesses) - min(a.low for _, a in accesses)
         for step, n in sorted([*steps, (self.size[b], layers)]):
             if n > 1 and step <= span:
@@ -239,12 +242,12 @@ class _Layers:
         for item in self.items:
             stmt = item.stmt
             for b in item.found.keys() & windows.keys():
-                stmt = rows.moved(stmt, b, windows[b], self._within(b, item.loop))
+                stmt = loop_fusion.moved(stmt, b, windows[b], self._within(b, item.loop))
             inside = [stmt]
             if item.loop is not None:
                 assert isinstance(stmt, Loop)
                 layer = scalar.sub(t, scalar.size(item.behind))
-                inside = [walk.rewritten(s, replacing({stmt.index: layer})) for s in stmt.body]
+                inside = [traversal.rewritten(s, replacing({stmt.index: layer})) for s in stmt.body]
             when = _when(t, item, rounds)
             body += inside if when.op == "const" else [If(when, inside, [])]
         return Loop(t, scalar.size(rounds), body)
@@ -254,7 +257,7 @@ class _Layers:
         mask = scalar.const(self.kept[b] - 1, "int64")
 
         def at(position: Expr) -> Expr:
-            found, number = offsets.terms(position)
+            found, number = dependence.terms(position)
             factors = dict(found)
             layer, rest = divmod(number, self.size[b])
             place, turn = scalar.size(rest - self.low[b]), scalar.size(layer)
@@ -286,27 +289,27 @@ def _is_known(s: Stmt) -> bool:
     if isinstance(s, Loop):
         number = s.extent.op in ("size", "const") and s.extent.attr > 0
         return number and not (s.carries or s.poll or s.reverse or s.parallel)
-    return type(s) in walk.REWRITTEN
+    return type(s) in traversal.REWRITTEN
 
 
 def _defined(body: list[Stmt]) -> Iterator[Expr]:
-    for s in walk.statements(body):
-        yield from walk.defined(s)
+    for s in traversal.statements(body):
+        yield from traversal.defined(s)
         if isinstance(s, Loop):
             yield s.index
 
 
 def _factor(loop: Loop, position: Expr) -> int:
     """How far a loop's rounds are apart."""
-    return dict(offsets.terms(position)[0]).get(loop.index, 0)
+    return dict(dependence.terms(position)[0]).get(loop.index, 0)
 
 
 def _positions(s: Stmt) -> Iterator[tuple[Buffer, Expr, bool]]:
     """Where a statement touches memory, and whether it writes there."""
-    for x in walk.statements([s]):
+    for x in traversal.statements([s]):
         if isinstance(x, Store):
             yield x.buffer, x.index, True
-    for e in walk.nodes([s]):
+    for e in traversal.nodes([s]):
         if e.op == "load":
             yield e.attr, e.args[0], False
 
@@ -321,7 +324,7 @@ def _apart(loop: Loop) -> list[Stmt]:
     parts = [_needed(body, s) for s in body if isinstance(s, Store)]
     if not all(isinstance(s, (Store, Let)) for s in body):
         return [loop]
-    ranges = {x.index: walk.extent(x.extent) for x in loops}
+    ranges = {x.index: traversal.extent(x.extent) for x in loops}
     touched = [[(b, at) for s in part for b, at, _ in _positions(s)] for part in parts]
     for a, b in permutations(range(len(parts)), 2):
         store = parts[a][-1]
@@ -336,7 +339,7 @@ def _needed(body: list[Stmt], store: Store) -> list[Stmt]:
     found: list[Stmt] = [store]
     for s in reversed(body[: body.index(store)]):
         if isinstance(s, Let):
-            known = {e for e in walk.nodes(found) if e.op == "var"}
+            known = {e for e in traversal.nodes(found) if e.op == "var"}
             pairs = [(v, e) for v, e in zip(s.variables, s.values, strict=True) if v in known]
             if pairs:
                 found.insert(0, Let([v for v, _ in pairs], [e for _, e in pairs]))
@@ -345,7 +348,7 @@ def _needed(body: list[Stmt], store: Store) -> list[Stmt]:
 
 def _meet(a: Expr, b: Expr, ranges: dict[Expr, int]) -> bool:
     """Whether two positions may be the same in some rounds of loops."""
-    (left, low), (right, high) = offsets.terms(a), offsets.terms(b)
+    (left, low), (right, high) = dependence.terms(a), dependence.terms(b)
     if left != right:
         return True
     steps = {leaf: factor for leaf, factor in left if leaf in ranges}

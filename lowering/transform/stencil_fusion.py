@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
-from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import rows, strips, windows
-from .lane_axes import SeparateLanes, chain, extents
+from . import loop_fusion, sliding_window, strip_mining
+from .independent_axes import SeparateLanes, chain, extents
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 NESTS = 32  # of a slab, at most: code, and the time to make it, grow with them
 STRIPS = 10  # at least, for threads to share, where a strip may have several lanes:
@@ -28,7 +28,7 @@ THIN = 16  # parts of all work, of which a nest on a side of the grid has one at
 
 def of_stencils(builder: "Storage") -> None:
     """Turn nests of a program that gain by it."""
-    uses = rows.uses(builder.block)
+    uses = loop_fusion.uses(builder.block)
     _block(builder, builder.block, uses, {})
 
 
@@ -45,8 +45,8 @@ def _block(
                 body[k:stop] = new
                 k += len(new) - 1
         else:
-            inside = known | offsets.halves(stmt) if isinstance(stmt, Loop) else known
-            for inner in walk.blocks(stmt):
+            inside = known | dependence.halves(stmt) if isinstance(stmt, Loop) else known
+            for inner in traversal.blocks(stmt):
                 _block(builder, inner, uses, inside)
         k += 1
 
@@ -56,21 +56,21 @@ def _slab(
 ) -> tuple[int, list[Stmt]] | None:
     """The nests from `k` on, strip by strip, in the way that keeps the most near: to where, and by what."""
     nests = list(_nests(body[k : k + NESTS]))
-    handed = [b for b in walk.all_writes(nests[0]) if 1 < uses[b] <= NESTS]
-    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < strips.FAR:
+    handed = [b for b in traversal.all_writes(nests[0]) if 1 < uses[b] <= NESTS]
+    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < strip_mining.FAR:
         return None
     best: tuple[int, _Sequence] | None = None
     for n, skipped in _ways(builder, nests[0]):
         found = _Sequence(SeparateLanes(builder, (n,), skipped), known, nests, uses)
-        if found.lanes.least == 1 and found.gain > max(strips.FAR, best[0] if best else 0):
+        if found.lanes.least == 1 and found.gain > max(strip_mining.FAR, best[0] if best else 0):
             best = found.gain, found
     if best is None:
         return None
     found = best[1]
     notes = list(builder.notes)
-    new = strips.made(builder, found.lanes, list(found.nests), [], found.width()) or []
-    made = [s for s in walk.statements(new) if isinstance(s, Nest)]
-    if made and all([windows.roll_nest(builder, nest, found.after) for nest in made]):
+    new = strip_mining.made(builder, found.lanes, list(found.nests), [], found.width()) or []
+    made = [s for s in traversal.statements(new) if isinstance(s, Nest)]
+    if made and all([sliding_window.roll_nest(builder, nest, found.after) for nest in made]):
         return k + len(found.nests), new
     builder.notes = notes
     return None
@@ -114,16 +114,18 @@ class _Sequence:
                 break
             self.nests.append(nest)
             least.append(self.lanes.least)
-            for b in walk.buffers(nest.body):
+            for b in traversal.buffers(nest.body):
                 count[b] = count.get(b, 0) + 1
         mine = [b for b in self.lanes.strides if b.space == "workspace" and count[b] == uses[b]]
         self.private = [b for b in mine if count[b] > 1]
         self.after = uses | dict.fromkeys(self.private, 1)  # when the nests are one
-        while self.nests and not any(b in self.private for b in walk.buffers(self.nests[-1].body)):
+        while self.nests and not any(
+            b in self.private for b in traversal.buffers(self.nests[-1].body)
+        ):
             self.nests.pop()
         self.gain = sum(b.size * itemsize(b.dtype) for b in self.private)
         # Around the inside lie thin sides; their loops may be short.
-        work = [walk.work(nest.body) for nest in self.nests]
+        work = [traversal.work(nest.body) for nest in self.nests]
         much = [n for n, w in zip(least, work, strict=False) if w * THIN > sum(work)]
         self.lanes.least = max(much, default=1)
 

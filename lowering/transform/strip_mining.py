@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
-from fnx.lowering.target import processor
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import fuse
-from .lane_axes import VECTOR, Part, SeparateLanes, chain, extents
+from .independent_axes import VECTOR, Part, SeparateLanes, chain, extents
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
 FAR = 1 << 19  # bytes that do not
@@ -50,7 +50,7 @@ def _block(builder: "Storage", body: list[Stmt]) -> None:
             k += len(new)
             continue
         if not isinstance(stmt, Nest):
-            for inner in walk.blocks(stmt):
+            for inner in traversal.blocks(stmt):
                 _block(builder, inner)
         k += 1
 
@@ -122,7 +122,7 @@ def _chains(builder: "Storage", body: list[Stmt]) -> Iterator[list[Loop]]:
 def _strips(builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt]) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
     outer, variables = _outside(builder.block, stmts)
-    if any(v in variables for s in stmts for v in walk.defined(s)):
+    if any(v in variables for s in stmts for v in traversal.defined(s)):
         return None
     private = [b for b in lanes.strides if b.space == "workspace" and b not in outer]
     near = _bytes_near(lanes, stmts, private)
@@ -143,13 +143,13 @@ def made(
     """
     parts = _in_parts(builder, lanes, stmts, private, width)
     n = lanes.axes[-1]
-    once = walk.work(parts[0].body) // (lanes.count // n * (n // width))
+    once = traversal.work(parts[0].body) // (lanes.count // n * (n // width))
     if once > ONE_STRIP:  # narrower ones, then
         width = ONE_STRIP * width // once
         if width < lanes.least:
             return None
         parts = _in_parts(builder, lanes, stmts, private, width)
-    nests = [s for s in walk.statements(stmts) if isinstance(s, Nest)]
+    nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
     builder.notes += [f"kernel {s.name}: {s.note}" for s in parts]
@@ -175,14 +175,14 @@ def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Exp
         for s in body:
             if s not in mine:
                 yield s
-                for inner in walk.blocks(s):
+                for inner in traversal.blocks(s):
                     yield from others(inner)
 
     buffers: set[Buffer] = set()
     roots: list[Expr] = []
     for s in others(block):
-        roots += walk.expressions(s)
-        buffers |= {ref.buffer for ref in walk.references(s)} | set(walk.writes(s))
+        roots += traversal.expressions(s)
+        buffers |= {ref.buffer for ref in traversal.references(s)} | set(traversal.writes(s))
     found = list(nodes(roots))
     buffers |= {e.attr for e in found if e.op == "load"}
     return buffers, {e for e in found if e.op == "var"}
@@ -190,10 +190,10 @@ def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Exp
 
 def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
     """Bytes a lane that ought to stay in cache; None if they do for all lanes together."""
-    loops = [s for s in walk.statements(stmts) if isinstance(s, Loop) and s in stmts]
+    loops = [s for s in traversal.statements(stmts) if isinstance(s, Loop) and s in stmts]
     loops = [s for top in loops for s in _sweeps(top)]
     steps = [s.index for s in loops]
-    stepped = set(walk.buffers(loops))
+    stepped = set(traversal.buffers(loops))
     lane = gain = 0
     for b, positions in lanes.places.items():
         if b.space == "stack":
@@ -202,7 +202,7 @@ def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) 
         if stride is None:
             found = [s for p in positions if (s := lanes.stride(p, {}))]
             stride = max(found, default=0)
-        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < fuse.LINE
+        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < fusion_policy.LINE
         if not stride or b not in private and streams:
             continue
         size = -(-b.size // lanes.count) * itemsize(b.dtype)
@@ -221,7 +221,7 @@ def _width(n: int, most: int, least: int) -> int | None:
     most = min(most, WIDEST)
     if n <= most:
         return n if n >= least else None
-    vector = max(processor.vector_bits() // 64, 4) if least > 1 else 1
+    vector = max(features.vector_bits() // 64, 4) if least > 1 else 1
     width = most // vector * vector
     for even in (8, 4) if least > 1 else (8, 4, 1):
         if even < vector and least <= width <= n // FEW_STRIPS:
@@ -247,7 +247,7 @@ class _Strip:
                 self.own[b] = builder.new_stack(b.dtype, size)
         self.halves: dict[tuple[Expr, int], Expr] = {}  # the same in arrays of a strip's size
         for b in self.own:
-            leaves = {leaf for p in lanes.places[b] for leaf, _ in offsets.terms(p)[0]}
+            leaves = {leaf for p in lanes.places[b] for leaf, _ in dependence.terms(p)[0]}
             for leaf in leaves & lanes.halves.keys():
                 self.halves[leaf, self._half(b, leaf)] = scalar.var("int64", "h")
         self.known: dict[Expr, Expr] = {}
@@ -258,11 +258,11 @@ class _Strip:
         rounds = list(zip(part.index, (*part.axes[:-1], part.blocks), strict=True))
         if part.blocks == 1:
             rounds.pop()
-        work = walk.work(body) * prod(n for _, n in rounds)
+        work = traversal.work(body) * prod(n for _, n in rounds)
         for k, (i, n) in reversed(list(enumerate(rounds))):
-            shared = k == 0 and work >= fuse.NEST_WORK
+            shared = k == 0 and work >= fusion_policy.NEST_WORK
             body = [Loop(i, scalar.size(n), body, parallel=shared)]
-        nests = [s for s in walk.statements(stmts) if isinstance(s, Nest)]
+        nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
         note = f"strips of {part.width} lanes, " + " | ".join(s.note for s in nests)
         return Nest(f"{nests[0].name}_strips", body, note=note)
 
@@ -298,11 +298,11 @@ class _Strip:
             return Store(self.own[s.buffer], self._within(s.buffer, s.index), self._anew(s.value))
         if isinstance(s, Loop):
             body, s.body = s.body, []
-            new = walk.rewritten(s, self._anew)
+            new = traversal.rewritten(s, self._anew)
             assert isinstance(new, Loop)
             new.body = [self._moved(x) for x in body]
             return new
-        return walk.rewritten(s, self._anew)
+        return traversal.rewritten(s, self._anew)
 
     def _anew(self, root: Expr) -> Expr:
         stack = [root]
@@ -336,7 +336,7 @@ class _Strip:
         lanes, part = self.lanes, self.part
         stride = lanes.strides[buffer]
         whole, layer = stride * lanes.count, stride * part.width
-        found, number = offsets.terms(position)
+        found, number = dependence.terms(position)
         layers, number = divmod(number - stride * part.start, whole)
         # Apart: how far places of one lane are from each other is to be plain.
         far, place = scalar.size(layers * layer), scalar.size(number)
@@ -358,7 +358,7 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
     """The nests, with questions in between whether to stop where they take long."""
     found: list[Stmt] = []
     for nest in nests:
-        pieces = -(-walk.work(nest.body) // ONE_NEST)
+        pieces = -(-traversal.work(nest.body) // ONE_NEST)
         (loop,) = nest.body if len(nest.body) == 1 else (None,)
         if pieces < 2 or not isinstance(loop, Loop) or loop.carries:
             found.append(nest)
@@ -369,7 +369,7 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
         start = scalar.mul(chunk, scalar.size(length))
         rest = scalar.apply("min", scalar.sub(scalar.size(n), start), scalar.size(length))
         anew = replacing({loop.index: scalar.add(start, i)})
-        body = [walk.rewritten(s, anew) for s in loop.body]
+        body = [traversal.rewritten(s, anew) for s in loop.body]
         nest.body = [Loop(i, rest, body, parallel=loop.parallel)]
         found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], poll=True))
     return found

@@ -8,11 +8,11 @@ from math import inf
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets
+from fnx.lowering.ir import dependence
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import Loop, Stmt
 
-from . import splits
+from . import index_set_splitting
 
 # What changes nothing, by how a reduction combines; sums in any order do not tell 0.0 from -0.0.
 _NEUTRAL = {"add": 0, "mul": 1, "max": -inf, "min": inf}
@@ -31,7 +31,12 @@ def shorten(body: Sequence[Stmt]) -> list[Stmt]:
 
 def _shortened(loop: Loop) -> Loop:
     """The loop from the first round that a mask lets through to the last one."""
-    if loop.extent.op != "size" or loop.extent.attr < splits.LONG or loop.reverse or loop.body:
+    if (
+        loop.extent.op != "size"
+        or loop.extent.attr < index_set_splitting.LONG
+        or loop.reverse
+        or loop.body
+    ):
         return loop
     if not loop.carries or not loop.reassociate:
         return loop
@@ -40,7 +45,7 @@ def _shortened(loop: Loop) -> Loop:
     for point, masks in _masks(loop).values():
         for below in (False, True):
             known = {k: scalar.const(true == below, "bool") for k, true in masks.items()}
-            if not _is_idle(loop, splits.Rebuilt({}, known)):
+            if not _is_idle(loop, index_set_splitting.Rebuilt({}, known)):
                 continue
             bound = scalar.clamp(scalar.size(0), point, loop.extent)
             if below:
@@ -52,7 +57,7 @@ def _shortened(loop: Loop) -> Loop:
     if not passed:
         return loop
     index = scalar.counter("i", loop.extent.attr)
-    new = splits.Rebuilt({id(loop.index): scalar.add(start, index)}, passed)
+    new = index_set_splitting.Rebuilt({id(loop.index): scalar.add(start, index)}, passed)
     rounds = (
         end if start.op == "size" else scalar.apply("max", scalar.sub(end, start), scalar.size(0))
     )
@@ -66,15 +71,15 @@ def _masks(loop: Loop) -> dict[tuple, tuple[Expr, dict[int, bool]]]:
     """Where comparisons of the index change, and which do there: whether they are true below."""
     found: dict[tuple, tuple[Expr, dict[int, bool]]] = {}
     for e in nodes(loop.yields):
-        if (e.op, 1) not in splits.SIDES or e.args[0].dtype != "int64":
+        if (e.op, 1) not in index_set_splitting.SIDES or e.args[0].dtype != "int64":
             continue
         x, y = e.args
-        crossing = splits.crossing(e.op, x, y, loop.index)
+        crossing = index_set_splitting.crossing(e.op, x, y, loop.index)
         if crossing is not None:
             point, true_below = crossing
             if any(c in loop.carries for c in nodes([point])):
                 continue
-            found.setdefault(offsets.terms(point), (point, {}))[1][id(e)] = true_below
+            found.setdefault(dependence.terms(point), (point, {}))[1][id(e)] = true_below
     return found
 
 

@@ -70,10 +70,10 @@ def test_tracebacks_show_the_users_frames_alone(fun):
 
 
 def test_a_mistake_of_fnx_keeps_its_whole_traceback(monkeypatch):
-    monkeypatch.setattr(sys.modules["fnx.jitted"], "trace", None)
+    monkeypatch.setattr(sys.modules["fnx.transforms.jit"], "trace", None)
     with pytest.raises(TypeError, match="not callable") as caught:
         fnx.jit(lambda x: x)(1.0)
-    assert any(name.endswith("jitted.py") for name in _files_of(caught.value))
+    assert any(name.endswith("transforms/jit.py") for name in _files_of(caught.value))
 
 
 def test_after_an_error_in_tracing_all_is_as_before():

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import pytest
 
-from fnx.core import records
-from fnx.ops.permute import Transpose
+from fnx.core import fast_dataclasses
+from fnx.ops.base.permute import Transpose
 
-KINDS = {"standard": dataclasses.dataclass, "ours": records.dataclass}
+KINDS = {"standard": dataclasses.dataclass, "ours": fast_dataclasses.dataclass}
 
 
 @pytest.fixture(params=KINDS)
@@ -171,12 +171,12 @@ def test_primitives_are_pickled_and_compared():
 def test_what_is_not_known_is_refused():
     with pytest.raises(TypeError, match="slots"):
 
-        @records._record(slots=True)
+        @fast_dataclasses._record(slots=True)
         class Slots:
             x: int
 
     with pytest.raises(TypeError, match="keyword"):
 
-        @records._record
+        @fast_dataclasses._record
         class Keyword:
             x: int = dataclasses.field(kw_only=True)

@@ -5,6 +5,6 @@ import doctest
 
 def test_examples_of_the_page():
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
-    result = doctest.testfile("../docs/differences.md", optionflags=options)
+    result = doctest.testfile("../../docs/differences.md", optionflags=options)
     assert result.attempted > 15
     assert result.failed == 0

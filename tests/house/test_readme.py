@@ -13,7 +13,7 @@ def commands(repository) -> list[str]:
 
 def test_examples():
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testfile("../README.md", optionflags=options)
+    result = doctest.testfile("../../README.md", optionflags=options)
     assert result.attempted > 5
     assert result.failed == 0
 

@@ -279,13 +279,13 @@ def test_steps_on_registers_run_side_by_side():
 
 
 def test_the_other_printer_agrees():
-    from fnx.lowering.emit import emit_numba
+    from fnx.lowering.numba import program_printer
 
     xs = np.arange(1, 20)
     for f in (branches, bound_per_lane):
         compiled = fnx.jit(fnx.vmap(f)).lower(xs).compile()
         program = compiled.program.compiled().program
-        outs = emit_numba.run(program, [xs], jit=False)
+        outs = program_printer.run(program, [xs], jit=False)
         for a, b in zip(outs, fnx.tree.leaves(compiled(xs)), strict=True):
             np.testing.assert_allclose(a, np.asarray(b).reshape(-1), rtol=1e-14)
 

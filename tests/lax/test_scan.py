@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from loop_checks import A, M, V, X, check_grads, check_lanes, step, sum_of, total
 
-from fnx import api
+import fnx
 from fnx import control_flow as lax
 from fnx.core import config
 from fnx.core.array import as_array
-from fnx.jitted import jit
-from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.elementwise.arithmetic import cos, exp, sin, tanh
+from fnx.transforms.jit import jit
 
 pytestmark = pytest.mark.usefixtures("reference")
 
@@ -121,7 +121,7 @@ def jit_inside(a, x):
 
 def of_vmap(v, m):
     def body(c, row):
-        return api.vmap(lambda p, q: sin(p) * q, (0, 0))(c, row), total(c)
+        return fnx.vmap(lambda p, q: sin(p) * q, (0, 0))(c, row), total(c)
 
     c, ys = lax.scan(body, v, m)
     return total(c) + total(ys)
@@ -129,7 +129,7 @@ def of_vmap(v, m):
 
 def grad_inside(a, x):
     def body(c, r):
-        return c + 0.1 * api.grad(lambda z: sin(z * r) * a)(c), None
+        return c + 0.1 * fnx.grad(lambda z: sin(z * r) * a)(c), None
 
     return lax.scan(body, a, x)[0]
 
@@ -159,7 +159,7 @@ def test_derivatives_of_scan(f, args):
 
 
 @pytest.mark.parametrize(("f", "args"), SCANS, ids=[f.__name__ for f, _ in SCANS])
-@pytest.mark.parametrize("wrap", [lambda f: f, api.grad, lambda f: api.grad(jit(f))])
+@pytest.mark.parametrize("wrap", [lambda f: f, fnx.grad, lambda f: fnx.grad(jit(f))])
 def test_lanes_of_scan(f, args, wrap):
     check_lanes(wrap(f), args)
 
@@ -167,17 +167,17 @@ def test_lanes_of_scan(f, args, wrap):
 def test_jacobians_of_scan():
     f = lambda a, x: lax.scan(step, a, x)[1]
     for k in (0, 1):
-        forward = np.asarray(api.jacfwd(f, k)(A, X))
+        forward = np.asarray(fnx.jacfwd(f, k)(A, X))
         np.testing.assert_allclose(
-            np.asarray(api.jacrev(f, k)(A, X)), forward, rtol=1e-10, atol=1e-12
+            np.asarray(fnx.jacrev(f, k)(A, X)), forward, rtol=1e-10, atol=1e-12
         )
-    hessian = np.asarray(api.hessian(both, 1)(A, X))
+    hessian = np.asarray(fnx.hessian(both, 1)(A, X))
     np.testing.assert_allclose(hessian, hessian.T, rtol=1e-10)
 
 
 def test_linearize_pushes_tangents_through_scan():
-    _y, push = api.linearize(lambda x: lax.scan(step, x, X), A)
-    expected = api.jvp(lambda x: lax.scan(step, x, X), (A,), (1.0,))[1]
+    _y, push = fnx.linearize(lambda x: lax.scan(step, x, X), A)
+    expected = fnx.jvp(lambda x: lax.scan(step, x, X), (A,), (1.0,))[1]
     for t, e in zip(push(1.0), expected):
         np.testing.assert_allclose(np.asarray(t), np.asarray(e), rtol=1e-12)
 
@@ -186,7 +186,7 @@ def test_scan_of_length_zero():
     c, ys = lax.scan(lambda c, x: (c + x, (c, x)), 1.5, np.zeros((0,)))
     assert float(c) == 1.5
     assert ys[0].shape == ys[1].shape == (0,)
-    grads = api.grad(lambda a, x: lax.scan(step, a, x)[0], (0, 1))(1.5, np.zeros((0,)))
+    grads = fnx.grad(lambda a, x: lax.scan(step, a, x)[0], (0, 1))(1.5, np.zeros((0,)))
     assert float(grads[0]) == 1.0
     assert grads[1].shape == (0,)
 
@@ -249,7 +249,7 @@ def test_bodies_are_traced_once_while_their_surroundings_are_the_same():
     assert len(count) == 2
     twice = jit(lambda a: lax.scan(body, a, np.ones(3))[0])
     assert float(twice(1.0)) == 40.0
-    assert float(api.grad(lambda a: lax.scan(body, a, np.ones(3))[0])(1.0)) == 27.0
+    assert float(fnx.grad(lambda a: lax.scan(body, a, np.ones(3))[0])(1.0)) == 27.0
 
 
 def test_a_python_branch_in_a_body_is_an_error():

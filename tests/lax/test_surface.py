@@ -11,7 +11,7 @@ import fnx
 
 # Per name the parameters that callers may pass: positional ones up to a lone *, keywords after it;
 # a lone / ends those without a name.
-SIGNATURES = json.loads((Path(__file__).parent / "data" / "signatures.json").read_text("utf-8"))
+SIGNATURES = json.loads((Path(__file__).parents[1] / "data" / "signatures.json").read_text("utf-8"))
 
 
 def find(name: str):

@@ -8,7 +8,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering.runtime import compiler
+from fnx.lowering.cpu.jit import compiler
 
 
 def powers(n):

@@ -14,17 +14,17 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config
 from fnx.core.array import ConcreteArray
-from fnx.interpreters import call
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives import jit
 from fnx.interpreters.trace import trace_closed
-from fnx.lowering import digest
+from fnx.lowering import fingerprint
 
 X = np.arange(20.0)
 
 
 def name(f, *args):
     jaxpr = fnx.jit(f).trace(*args).jaxpr.jaxpr
-    return digest.of(simplify(jaxpr, final=True))
+    return fingerprint.of(simplify(jaxpr, final=True))
 
 
 def test_the_same_program_has_the_same_name():
@@ -80,7 +80,7 @@ def test_primitives_are_told_apart():
     for sample in all_samples():
         args = [ConcreteArray(np.asarray(a)) for a in sample.args]
         jaxpr = trace_closed(lambda *xs, p=sample.prim: p.apply(*xs), [a.aval for a in args])
-        found = digest.of(jaxpr)
+        found = fingerprint.of(jaxpr)
         if found is None:
             nameless.add(sample.prim.name)
         else:
@@ -100,8 +100,8 @@ given = jnp.arange(30.0)
 update = fnx.jit(lambda x, y: (y * 2.0, x.at[3:9].set(1.5)), donate_argnums=0)
 out = jnp.append(out, jnp.concatenate(update(given, jnp.ones(5))))
 assert given.is_deleted()
-heavy = [n for n in ("fnx.lowering.build.builder", "fnx.lowering.emit.emit_llvm", "numba", "scipy.linalg")
-         if n in sys.modules]
+heavy = ("fnx.lowering.generate.builder", "fnx.lowering.cpu.llvm.module_printer", "numba", "scipy.linalg")
+heavy = [n for n in heavy if n in sys.modules]
 print(json.dumps([out.tolist(), fnx.compile_stats()["kernels_compiled"], heavy]))
 """
 
@@ -125,7 +125,7 @@ def test_a_known_program_is_not_simplified(monkeypatch):
         return fnx.jit(lambda x: (inner(x) + inner(x * 2), 2.0, x.sum()))
 
     first = make()(X)
-    monkeypatch.setattr(call, "simplify", None)
+    monkeypatch.setattr(jit, "simplify", None)
     again = make()(X)
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -144,8 +144,8 @@ def test_a_program_with_rules_of_users_is_known_by_what_is_lowered():
         return fnx.jit(lambda x: f(x) + 1.0).lower(X)
 
     raw = make().program.jaxpr
-    assert digest.of(raw) is None
-    assert digest.of(simplify(raw, final=True)) is not None
+    assert fingerprint.of(raw) is None
+    assert fingerprint.of(simplify(raw, final=True)) is not None
     first = make().compile()(X)
     again = make().compile()
     assert "recall" in again.seconds
@@ -169,7 +169,7 @@ def test_a_jaxpr_in_many_places_is_named_once():
     for _ in range(40):  # a tree of a million million calls
         f = twice(f)
     jaxpr = fnx.jit(f).trace(X).jaxpr.jaxpr
-    assert len(digest.of(jaxpr)) < 10_000
+    assert len(fingerprint.of(jaxpr)) < 10_000
 
 
 def test_what_is_shown_of_a_recalled_program():

@@ -1,7 +1,7 @@
 """Kernels as people see them: the printed Kernel IR and Numba Python of a few programs.
 
 A change of the printers shows here as a difference to read. After reading it, run
-`FNX_UPDATE_GOLDEN=1 pytest tests/test_golden.py` to take the new texts.
+`FNX_UPDATE_GOLDEN=1 pytest tests/lowering/test_golden.py` to take the new texts.
 """
 
 import os
@@ -24,9 +24,9 @@ from fnx.core.scalar import (
     sub,
     var,
 )
-from fnx.lowering.emit import emit_numba
-from fnx.lowering.ir import kernel, show
+from fnx.lowering.ir import kernel, printer
 from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.numba import program_printer
 
 F8 = "float64"
 
@@ -160,7 +160,10 @@ def data(program: Program) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_texts(name, repository):
     program = PROGRAMS[name]()
-    for suffix, text in (("kernel", show.show(program)), ("py", emit_numba.emit(program).source)):
+    for suffix, text in (
+        ("kernel", printer.show(program)),
+        ("py", program_printer.emit(program).source),
+    ):
         path = repository / "tests" / "golden" / f"{name}.{suffix}"
         if os.environ.get("FNX_UPDATE_GOLDEN"):
             path.write_text(text)

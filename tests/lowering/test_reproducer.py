@@ -10,8 +10,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core import config
 from fnx.core.errors import CompileError
-from fnx.lowering import program
-from fnx.lowering.emit import emit_llvm
+from fnx.lowering import pipeline as program
+from fnx.lowering.cpu.llvm import module_printer
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
     def broken(program):
         raise KeyError("no such thing")
 
-    monkeypatch.setattr(emit_llvm, "emit", broken)
+    monkeypatch.setattr(module_printer, "emit", broken)
     with pytest.raises(CompileError) as caught:
         fnx.jit(lambda x: jnp.sin(x) * 3.5)(np.arange(40.0))
     text = str(caught.value)

@@ -9,9 +9,9 @@ from kernels import count, program
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering import program as lowering_program
-from fnx.lowering.build import storage
-from fnx.lowering.build.values import Handle
+from fnx.lowering import pipeline as lowering_program
+from fnx.lowering.generate import storage
+from fnx.lowering.generate.values import Handle
 from fnx.lowering.ir.kernel import Buffer, Nest
 
 

@@ -8,7 +8,7 @@ import pytest
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
-from fnx.numpy import replay
+from fnx.numpy.arrays import traced_cache
 
 RNG = np.random.default_rng(3)
 V, W = (jnp.asarray(RNG.normal(size=9)) for _ in range(2))
@@ -70,7 +70,7 @@ CALLS: dict[str, list[tuple[tuple, dict]]] = {
 
 
 def function(name):
-    (found,) = [f for f in replay.functions() if f.__name__ == name]
+    (found,) = [f for f in traced_cache.functions() if f.__name__ == name]
     return found
 
 
@@ -83,7 +83,7 @@ def leaves(x):
 
 
 def test_all_functions_are_tried():
-    assert {f.__name__ for f in replay.functions()} == set(CALLS)
+    assert {f.__name__ for f in traced_cache.functions()} == set(CALLS)
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
@@ -96,7 +96,7 @@ def test_results_are_those_of_plain_calls(name):
             assert jax.tree.structure(got) == jax.tree.structure(want)
             assert type(got) is type(want)
             assert described(got) == described(want)
-    assert any(isinstance(p, replay.Program) for p in f.replays.programs.values())
+    assert any(isinstance(p, traced_cache.Program) for p in f.replays.programs.values())
 
 
 def test_numbers_are_no_part_of_a_signature():

@@ -11,18 +11,18 @@ from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import FnxError, MissingRule, ShapeError, TypeMismatch
 from fnx.interpreters.linearize import linearize
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.conv_layout import canonical_numbers
-from fnx.ops.convolution import ConvGeneralDilated
-from fnx.ops.linalg import (
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.linalg.conv_layout import canonical_numbers
+from fnx.ops.linalg.convolution import ConvGeneralDilated
+from fnx.ops.linalg.eigen import QR, SVD, Eig, Eigh, Schur
+from fnx.ops.linalg.factorizations import (
     LUPivotsToPermutation,
     TriangularSolve,
     cholesky,
     lu,
     solve,
 )
-from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
-from fnx.ops.tridiagonal import tridiagonal_solve
+from fnx.ops.linalg.tridiagonal import tridiagonal_solve
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 RTOL = {"float32": 1e-4, "complex64": 1e-4, "float64": 1e-11, "complex128": 1e-11}

@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.linearize import linearize
-from fnx.ops.dynamic_slice import DynamicSlice, dynamic_slice_add, dynamic_update_slice
-from fnx.ops.fft import FFT
-from fnx.ops.indexing import Gather, ScatterAdd
-from fnx.ops.prng import RandomBits, RandomSplit, encrypt_ints, random_fold_in
-from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
-from fnx.ops.sorting import Sort, TopK
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode, as_scatter
+from fnx.ops.linalg.fft import FFT
+from fnx.ops.random.prng import RandomBits, RandomSplit, encrypt_ints, random_fold_in
+from fnx.ops.reduction.sorting import Sort, TopK
+from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_slice_add, dynamic_update_slice
+from fnx.ops.structure.gather import Gather, ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    as_scatter,
+)
+from fnx.ops.structure.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
 
 CLIP, FILL = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP
 PROMISE = GatherScatterMode.PROMISE_IN_BOUNDS  # what a[i] promises; kept inside all the same

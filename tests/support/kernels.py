@@ -7,10 +7,11 @@ import numpy as np
 import fnx
 from fnx.core import dtypes, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import emit_llvm, emit_numba
-from fnx.lowering.ir import check, kernel, walk
+from fnx.lowering.cpu.llvm import module_printer
+from fnx.lowering.cpu.loader import load
+from fnx.lowering.ir import kernel, traversal, verifier
 from fnx.lowering.ir.kernel import Buffer, Program
-from fnx.lowering.runtime import load
+from fnx.lowering.numba import program_printer
 
 
 def canonical(name: str) -> np.dtype:
@@ -52,7 +53,7 @@ def workspace(f: Callable, *args) -> int:
 
 def count(p: Program, kind: type) -> int:
     """How many statements of a kind a program has."""
-    return sum(isinstance(s, kind) for s in walk.statements(p.body))
+    return sum(isinstance(s, kind) for s in traversal.statements(p.body))
 
 
 def arguments(*specs: tuple[str, str, int], first: int = 0) -> list[Buffer]:
@@ -76,8 +77,8 @@ def pointwise(fns: Sequence[Callable[..., Expr]], arrays: Sequence[np.ndarray]) 
 
 def native(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by LLVM IR, after the checks."""
-    check.check(program)
-    emitted = emit_llvm.emit(program)
+    verifier.check(program)
+    emitted = module_printer.emit(program)
     specs = [
         [((b.size,), canonical(b.dtype)) for b in side]
         for side in (program.inputs, program.outputs)
@@ -87,9 +88,9 @@ def native(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def python(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by the printed Python, interpreted."""
-    return emit_numba.run(program, arrays, jit=False)
+    return program_printer.run(program, arrays, jit=False)
 
 
 def numba(program: Program, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Run by the printed Python, compiled by Numba."""
-    return emit_numba.run(program, arrays, jit=True)
+    return program_printer.run(program, arrays, jit=True)

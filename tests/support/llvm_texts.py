@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.lowering.runtime import load
+from fnx.lowering.cpu.loader import load
 
 
 @dataclass

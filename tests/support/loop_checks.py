@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from fnx import api, tree_util
+import fnx
+from fnx import tree_util
 from fnx.core.array import as_array
-from fnx.jitted import jit
-from fnx.ops.elementwise import sin
-from fnx.ops.reduction import Sum
+from fnx.ops.elementwise.arithmetic import sin
+from fnx.ops.reduction.reduction import Sum
+from fnx.transforms.jit import jit
 
 A, X = np.array(0.7), np.linspace(0.2, 1.0, 4)
 V, M = np.array([0.3, -0.2, 0.5]), np.arange(9.0).reshape(3, 3) / 10
@@ -40,9 +41,9 @@ def numeric(f, args, k, eps=1e-6):
 def check_grads(f, *args, order=2):
     """grad, jvp, jit of grad, and grad of grad against finite differences."""
     numbers = tuple(range(len(args)))
-    found = api.grad(f, numbers)(*args)
-    compiled = jit(api.grad(f, numbers))(*args)
-    inner = api.grad(jit(f), numbers)(*args)
+    found = fnx.grad(f, numbers)(*args)
+    compiled = jit(fnx.grad(f, numbers))(*args)
+    inner = fnx.grad(jit(f), numbers)(*args)
     for k in numbers:
         expected = numeric(f, args, k)
         np.testing.assert_allclose(np.asarray(found[k]), expected, rtol=1e-5, atol=1e-7)
@@ -54,14 +55,14 @@ def check_grads(f, *args, order=2):
         )
     rng = np.random.default_rng(0)
     tangents = tuple(rng.normal(size=np.shape(a)) for a in args)
-    _, t = api.jvp(f, args, tangents)
+    _, t = fnx.jvp(f, args, tangents)
     dot = sum(np.sum(np.asarray(g) * v) for g, v in zip(found, tangents))
     np.testing.assert_allclose(float(t), dot, rtol=1e-9, atol=1e-12)
     if order > 1:
         for k in numbers:
 
             def slope(*xs, k=k):
-                return sum_of(sin(1.3 * api.grad(f, k)(*xs)))
+                return sum_of(sin(1.3 * fnx.grad(f, k)(*xs)))
 
             check_grads(slope, *args, order=order - 1)
 
@@ -76,11 +77,11 @@ def check_lanes(f, args):
         lanes = [
             as_array(np.stack([a * s for s in scales]) if b else a) for a, b in zip(args, chosen)
         ]
-        found = np.asarray(api.vmap(f, axes)(*lanes))
+        found = np.asarray(fnx.vmap(f, axes)(*lanes))
         for k in range(size):
             expected = np.asarray(f(*[x[k] if b else x for x, b in zip(lanes, chosen)]))
             np.testing.assert_allclose(found[k], expected, rtol=1e-9, atol=1e-12)
-        last = np.asarray(api.vmap(jit(f), axes, -1)(*lanes))
+        last = np.asarray(fnx.vmap(jit(f), axes, -1)(*lanes))
         np.testing.assert_allclose(np.moveaxis(last, -1, 0), found, rtol=1e-12, atol=1e-14)
 
 

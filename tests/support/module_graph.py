@@ -1,50 +1,132 @@
-"""The modules of fnx: their layers, their rooms, and what each imports."""
+"""The modules of fnx: the rooms they lie in, which rooms each room may use, and what a module imports."""
 
 import ast
 import importlib.util
+import re
 from pathlib import Path
 
 PACKAGES = ("fnx", "fnx.interpreters", "fnx.lowering")
-# The face and the roof import everything and are imported by nobody below them.
-SURFACE = set(
-    "numpy lax random nn tree tree_classes tree_keys tree_util errors typing dtypes segment".split()
-)
-LAYERS = {
-    "core": {"core"},
-    "ops": {"core", "ops"},
-    "interpreters": {"core", "ops", "interpreters"},
-    "lowering": {"core", "lowering"},
-    "surface": {"core", "ops", "interpreters", "surface"},
-    "roof": {"core", "ops", "interpreters", "lowering", "surface", "roof"},
-    "face": {"core", "ops", "interpreters", "lowering", "surface", "roof"},
-    "demo": {"face", "surface", "demo"},
-}
-# The rooms of lowering, and which others each may use; what stands above them ("") may use all.
-ROOMS: dict[str, set[str]] = {
-    "ir": set(),
-    "target": set(),
-    "emit": {"ir", "target"},
-    "build": {"ir", "emit", "target"},
-    "runtime": {"emit", "target"},
-    "routines": {"ir", "build", "runtime"},
-}
-ROOMS[""] = set(ROOMS)
+
+# Every room, and the rooms that its modules may use beside their own. A room is a folder; a module lies
+# in the innermost room that its name begins with. "ops/" stands for all rooms within a folder.
+_TABLE = """
+core                    :
+ops/base                : core
+ops/elementwise         : core ops/base
+ops/structure           : core ops/base ops/elementwise
+ops/reduction           : core ops/base ops/elementwise ops/structure
+ops/linalg              : core ops/base ops/elementwise ops/structure ops/reduction
+ops/random              : core ops/base ops/elementwise ops/structure
+ops                     : core ops/
+
+interpreters            : core ops ops/
+interpreters/analysis   : core ops ops/ interpreters
+interpreters/passes     : core ops ops/ interpreters interpreters/analysis
+interpreters/reverse    : core ops ops/ interpreters interpreters/analysis interpreters/passes
+interpreters/primitives : core ops ops/ interpreters interpreters/analysis interpreters/passes
+                          interpreters/reverse
+interpreters/faces      : core ops ops/ interpreters interpreters/
+
+lowering/ir             : core
+lowering/math           : core lowering/ir
+lowering/transform      : core lowering/ir
+lowering/generate       : core lowering/ir lowering/transform
+lowering/routines       : core lowering/ir lowering/transform lowering/generate
+lowering                : core lowering/ir lowering/transform lowering/generate lowering/routines
+lowering/numba          : core lowering lowering/ir lowering/math lowering/transform lowering/generate
+                          lowering/routines
+lowering/cpu/processor  : core
+lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
+lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm
+lowering/cpu/runtime    : core lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
+lowering/cpu/kernels    : core lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
+                          lowering/cpu/runtime
+lowering/cpu/loader     : core lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
+                          lowering/cpu/runtime lowering/cpu/kernels
+lowering/cpu/schedule   : core lowering/ir lowering/transform lowering/generate lowering/cpu/processor
+                          lowering/cpu/llvm
+lowering/cpu/routines   : core lowering/ir lowering/transform lowering/generate lowering/routines
+                          lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
+                          lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/schedule
+lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform lowering/generate
+                          lowering/routines lowering/numba lowering/cpu/processor lowering/cpu/llvm
+                          lowering/cpu/jit lowering/cpu/runtime lowering/cpu/kernels
+                          lowering/cpu/loader lowering/cpu/schedule lowering/cpu/routines
+lowering/cpu/tools      : core lowering lowering/ir lowering/math lowering/cpu lowering/cpu/llvm
+                          lowering/cpu/loader
+
+pytree                  : core ops ops/ interpreters
+numpy/arrays            : core ops ops/ interpreters interpreters/ pytree
+numpy/elementwise       : core ops ops/ interpreters interpreters/ pytree numpy/arrays
+numpy/reductions        : core ops ops/ interpreters interpreters/ pytree numpy/arrays
+                          numpy/elementwise
+numpy/structure         : core ops ops/ interpreters interpreters/ pytree numpy/arrays
+                          numpy/elementwise numpy/reductions
+numpy/algebra           : core ops ops/ interpreters interpreters/ pytree numpy/arrays
+                          numpy/elementwise numpy/reductions numpy/structure
+numpy/numerics          : core ops ops/ interpreters interpreters/ pytree numpy/arrays
+                          numpy/elementwise numpy/reductions numpy/structure numpy/algebra
+numpy                   : core ops ops/ interpreters interpreters/ pytree numpy/
+lax                     : core ops ops/ interpreters interpreters/ pytree numpy numpy/
+random                  : core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax
+nn                      : core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax random
+
+process                 : SURFACE lowering lowering/
+transforms              : SURFACE lowering lowering/ process
+control_flow            : SURFACE lowering lowering/ process transforms
+image                   : SURFACE transforms
+scipy/special           : SURFACE process transforms control_flow
+scipy/linalg            : SURFACE process transforms control_flow
+scipy/sparse            : SURFACE process transforms control_flow
+scipy/spatial           : SURFACE process transforms control_flow
+scipy/cluster           : SURFACE process transforms control_flow
+scipy/stats             : SURFACE process transforms control_flow scipy/special scipy/linalg
+scipy                   : SURFACE process transforms control_flow scipy/
+example_libraries       : SURFACE process transforms control_flow
+experimental/sparse     : SURFACE process transforms control_flow
+experimental            : SURFACE process transforms control_flow experimental/sparse
+extend/core             : SURFACE process transforms control_flow
+extend                  : SURFACE process transforms control_flow extend/core
+faces                   : SURFACE lowering lowering/ process transforms control_flow
+face                    : SURFACE lowering lowering/ process transforms control_flow faces
+demo                    : face faces numpy lax random
+"""
+_SURFACE = "core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax random nn"
 
 
-def layer(module: str) -> str:
-    """The layer of a module by its name: what is neither a room nor the surface is the roof."""
-    part = [*module.split("."), ""][1]
-    if not part:
-        return "face"
-    if part in SURFACE:
-        return "surface"
-    return part if part in LAYERS else "roof"
+def _rooms() -> dict[str, set[str]]:
+    """The table: each room, and the names of all rooms that it may use."""
+    lines = re.sub(r"\n {10,}", " ", _TABLE).replace("SURFACE", _SURFACE).strip().splitlines()
+    stated = {own.strip(): rest.split() for own, _, rest in (x.partition(":") for x in lines if x)}
+    rooms: dict[str, set[str]] = {}
+    for own, others in stated.items():
+        within = [n for n in others if n.endswith("/")]
+        rooms[own] = {n for n in others if not n.endswith("/")}
+        rooms[own] |= {n for n in stated if n.startswith(tuple(within)) and n != own}
+    return rooms
+
+
+ROOMS = _rooms()
+INTERPRETERS_FACES = {f"fnx.interpreters.{name}" for name in ("ad", "mlir", "partial_eval", "xla")}
 
 
 def room(module: str) -> str:
-    """The room of a module of lowering; nothing for what stands above the rooms."""
-    part = [*module.split("."), "", ""][2]
-    return part if part in ROOMS else ""
+    """The room of a module by its name; "face" is fnx itself, "faces" the files beside it."""
+    if module in INTERPRETERS_FACES:
+        return "interpreters/faces"
+    parts = module.split(".")[1:]
+    if not parts:
+        return "face"
+    for end in range(len(parts), 0, -1):
+        found = "/".join(parts[:end])
+        if found in ROOMS:
+            return found
+    return "faces"
+
+
+def may_use(own: str, other: str) -> bool:
+    """Whether modules of one room may import those of another."""
+    return own == other or other in ROOMS[own]
 
 
 def modules() -> dict[str, Path]:
@@ -100,6 +182,15 @@ class Imports(ast.NodeVisitor):
         for alias in node.names:
             inner = f"{base}.{alias.name}"
             self.add(inner if inner in self.known else base)
+
+    def visit_Call(self, node):
+        """`import_module("name")` and `__import__("name")` import, too."""
+        called = ast.unparse(node.func).rpartition(".")[2]
+        if called in ("import_module", "__import__") and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant):
+                self.add(str(name.value))
+        self.generic_visit(node)
 
     def add(self, name: str):
         self.found.append((name, self.depth == 0 and not self.typing_only, self.typing_only))

@@ -3,9 +3,9 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.conv_layout import ConvDimensionNumbers, canonical_numbers
-from fnx.ops.convolution import ConvGeneralDilated
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.linalg.conv_layout import ConvDimensionNumbers, canonical_numbers
+from fnx.ops.linalg.convolution import ConvGeneralDilated
 
 _rng = np.random.default_rng(8)
 

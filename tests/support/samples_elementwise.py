@@ -4,10 +4,10 @@ import numpy as np
 from samples import Sample, cdata, data, integers
 
 from fnx.core import dtypes
-from fnx.ops import elementwise as e
-from fnx.ops import select as s
-from fnx.ops import special as f
-from fnx.ops.convert import BitcastConvertType, ConvertElementType, ReducePrecision
+from fnx.ops.elementwise import arithmetic as e
+from fnx.ops.elementwise import select as s
+from fnx.ops.elementwise import special as f
+from fnx.ops.elementwise.convert import BitcastConvertType, ConvertElementType, ReducePrecision
 
 X, Y = data(3, 4), data(3, 4, seed=3)
 POSITIVE = data(3, 4, low=0.3, high=2.5)

@@ -3,7 +3,7 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.fft import FFT
+from fnx.ops.linalg.fft import FFT
 
 _rng = np.random.default_rng(10)
 

@@ -3,10 +3,14 @@
 import numpy as np
 from samples import Sample, data
 
-from fnx.ops.dynamic_slice import DynamicSlice, dynamic_slice_add, dynamic_update_slice
-from fnx.ops.indexing import Gather, ScatterAdd
-from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode, as_scatter
+from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_slice_add, dynamic_update_slice
+from fnx.ops.structure.gather import Gather, ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    as_scatter,
+)
+from fnx.ops.structure.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
 
 _rng = np.random.default_rng(7)
 _CLIP, _FILL = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP

@@ -3,8 +3,8 @@
 import numpy as np
 from samples import Sample, cdata, data
 
-from fnx.ops import integrals as i
-from fnx.ops import slopes as d
+from fnx.ops.elementwise import integrals as i
+from fnx.ops.elementwise import parameter_derivatives as d
 
 POSITIVE = data(3, 4, low=0.4, high=2.5)
 X = data(3, 4, low=-1.5, high=1.5)

@@ -3,7 +3,8 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.linalg import (
+from fnx.ops.linalg.eigen import QR, SVD, Eig, Eigh, Schur
+from fnx.ops.linalg.factorizations import (
     Determinant,
     LUPivotsToPermutation,
     LUSolve,
@@ -13,10 +14,9 @@ from fnx.ops.linalg import (
     pseudo_inverse,
     solve,
 )
-from fnx.ops.reflections import Gehrd, Geqrf, Sytrd
-from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
-from fnx.ops.triangular import CholeskyCotangent, CholeskyTangent
-from fnx.ops.tridiagonal import tridiagonal_solve
+from fnx.ops.linalg.householder import Gehrd, Geqrf, Sytrd
+from fnx.ops.linalg.triangular import CholeskyCotangent, CholeskyTangent
+from fnx.ops.linalg.tridiagonal import tridiagonal_solve
 
 _rng = np.random.default_rng(11)
 _LU = np.array([[4.0, 1.0, 2.0], [0.5, 3.0, 1.0], [0.25, 0.5, 2.0]])

@@ -3,8 +3,8 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.prng import RandomBits, RandomSplit, random_fold_in
-from fnx.ops.sampling import RandomGamma, RandomPoisson, random_binomial
+from fnx.ops.random.prng import RandomBits, RandomSplit, random_fold_in
+from fnx.ops.random.sampling import RandomGamma, RandomPoisson, random_binomial
 
 _KEY = np.array([1, 2], np.uint32)
 _KEYS = np.arange(6, dtype=np.uint32).reshape(3, 2)

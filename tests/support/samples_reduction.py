@@ -4,14 +4,14 @@ import numpy as np
 from samples import Sample, cdata, data, integers
 
 from fnx.core.aval import ShapedArray
-from fnx.interpreters.reduce import Reduce
+from fnx.interpreters.primitives.reduce import Reduce
 from fnx.interpreters.trace import trace_closed
-from fnx.ops import pooling as p
-from fnx.ops import reduction as r
-from fnx.ops import window_choice as w
-from fnx.ops.cumulative import Cumulative, Recurrence
-from fnx.ops.elementwise import mul
-from fnx.ops.select import gt, select
+from fnx.ops.elementwise.arithmetic import mul
+from fnx.ops.elementwise.select import gt, select
+from fnx.ops.reduction import pooling as p
+from fnx.ops.reduction import reduction as r
+from fnx.ops.reduction import select_and_scatter as w
+from fnx.ops.reduction.cumulative import Cumulative, Recurrence
 
 X, CUBE, EMPTY = data(3, 4), data(2, 3, 4), np.zeros((0, 4))
 LINE = data(7, low=-2, high=2)

@@ -5,12 +5,12 @@ from samples import Sample, cdata, data
 
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
-from fnx.ops.broadcast import Broadcast, Constant, Sum
-from fnx.ops.join import Concatenate, Iota, Split
-from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose
-from fnx.ops.slice import Pad, Slice, SliceAdd
-from fnx.ops.slice_set import SliceSet
-from fnx.ops.widen import Cast
+from fnx.ops.base.broadcast import Broadcast, Constant, Sum
+from fnx.ops.base.float32_accumulation import Cast
+from fnx.ops.base.permute import Reshape, Rev, Squeeze, Transpose
+from fnx.ops.structure.join import Concatenate, Iota, Split
+from fnx.ops.structure.slice import Pad, Slice, SliceAdd
+from fnx.ops.structure.slice_set import SliceSet
 
 X, CUBE, ROW, SCALAR = data(3, 4), data(2, 3, 4), data(1, 4), np.array(0.3)
 EMPTY = np.zeros((0, 4))

@@ -2,7 +2,7 @@
 
 from samples import Sample, data, integers
 
-from fnx.ops.slice_set import SliceSet
+from fnx.ops.structure.slice_set import SliceSet
 
 SAMPLES = [
     Sample(SliceSet((1, 0), (4, 3), (2, 1)), (data(5, 3), data(2, 3, seed=1)), "biufc"),

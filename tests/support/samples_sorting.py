@@ -3,7 +3,7 @@
 import numpy as np
 from samples import Sample
 
-from fnx.ops.sorting import Sort, TopK
+from fnx.ops.reduction.sorting import Sort, TopK
 
 _rng = np.random.default_rng(9)
 

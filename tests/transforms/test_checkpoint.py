@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from loop_checks import total
 
-from fnx import ad_checkpoint, api
+import fnx
+from fnx import ad_checkpoint
 from fnx import control_flow as lax
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.simplify import simplify
-from fnx.jitted import jit
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.interpreters.passes.simplify import simplify
+from fnx.ops.elementwise.arithmetic import cos, exp, sin, tanh
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.transforms.jit import jit
 
 dot = DotGeneral((((1,), (0,)), ((), ())))
 
@@ -30,7 +31,7 @@ W, H = np.arange(16.0).reshape(4, 4) / 20, np.ones((4, 4))
 
 
 def dots(f, *args):
-    jaxpr = simplify(api.make_jaxpr(f)(*args).jaxpr, final=True)
+    jaxpr = simplify(fnx.make_jaxpr(f)(*args).jaxpr, final=True)
     check_jaxpr(jaxpr)
 
     def count(j):
@@ -42,7 +43,7 @@ def dots(f, *args):
 
 def test_checkpoint_computes_again():
     def gradient(f):
-        return api.value_and_grad(f, (0, 1))
+        return fnx.value_and_grad(f, (0, 1))
 
     plain, again = gradient(deep), gradient(ad_checkpoint.checkpoint(deep))
     for a, b, c in zip(plain(W, H)[1], again(W, H)[1], jit(again)(W, H)[1]):
@@ -66,9 +67,9 @@ def test_checkpoint_by_names():
     policies = ad_checkpoint.checkpoint_policies
 
     def sines(policy):
-        g = api.grad(ad_checkpoint.checkpoint(f, policy=policy))
-        np.testing.assert_allclose(float(g(X)), float(api.grad(f)(X)))
-        text = str(simplify(api.make_jaxpr(api.value_and_grad(
+        g = fnx.grad(ad_checkpoint.checkpoint(f, policy=policy))
+        np.testing.assert_allclose(float(g(X)), float(fnx.grad(f)(X)))
+        text = str(simplify(fnx.make_jaxpr(fnx.value_and_grad(
             ad_checkpoint.checkpoint(f, policy=policy)))(X).jaxpr, final=True))  # fmt: skip
         return text.count("= sin ")
 
@@ -94,17 +95,17 @@ def test_checkpoint_under_transformations(wrap):
     xs = np.linspace(0.1, 1, 3)
     for t in (
         lambda q: q,
-        api.grad,
-        lambda q: api.grad(api.grad(q)),
-        api.jacfwd,
-        lambda q: api.grad(api.jacfwd(q)),
+        fnx.grad,
+        lambda q: fnx.grad(fnx.grad(q)),
+        fnx.jacfwd,
+        lambda q: fnx.grad(fnx.jacfwd(q)),
     ):
         np.testing.assert_allclose(float(t(h)(X)), float(t(p)(X)), rtol=1e-13)
         np.testing.assert_allclose(
-            np.asarray(api.vmap(t(h))(xs)), np.asarray(api.vmap(t(p))(xs)), rtol=1e-13
+            np.asarray(fnx.vmap(t(h))(xs)), np.asarray(fnx.vmap(t(p))(xs)), rtol=1e-13
         )
     loop = lambda q: lambda x: lax.scan(lambda c, _: (q(c), None), x, None, length=3)[0]
-    np.testing.assert_allclose(float(api.grad(loop(h))(X)), float(api.grad(loop(p))(X)), rtol=1e-13)
+    np.testing.assert_allclose(float(fnx.grad(loop(h))(X)), float(fnx.grad(loop(p))(X)), rtol=1e-13)
 
 
 def test_print_saved_residuals(capsys):

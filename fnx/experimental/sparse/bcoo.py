@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.pytree import operations
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
@@ -44,7 +45,7 @@ class JAXSparse:
         return f"{type(self).__name__}({self.data.aval.dtype}{list(self.shape)}, nse={self.nse})"
 
 
-@tree_util.register_pytree_node_class
+@operations.register_pytree_node_class
 class BCOO(JAXSparse):
     """A sparse array: `data[k]` is added at `indices[k]`, one row of indices for each element.
 
@@ -278,7 +279,7 @@ def _rows(x: Any) -> int:
 def _product(m: BCOO, x: Any) -> Array:
     """A sparse matrix (or vector) times a dense vector, matrix, or stack of matrices."""
     if x.ndim > 2:
-        from fnx.lanes import vmap
+        from fnx.transforms.vmap import vmap
 
         return vmap(lambda y: m @ y)(x)
     rows = x.at[m.indices[:, -1]].get(mode="fill", fill_value=0)

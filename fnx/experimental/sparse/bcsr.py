@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy, tree_util
+from fnx import numpy
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
 from fnx.experimental.sparse.bcoo import BCOO, JAXSparse
+from fnx.pytree import operations
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
 
-@tree_util.register_pytree_node_class
+@operations.register_pytree_node_class
 class BCSR(JAXSparse):
     """A sparse matrix by rows: `data` and columns `indices` of row r at `indptr[r]` to `indptr[r + 1]`.
 

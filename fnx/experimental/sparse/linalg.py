@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx.callbacks import pure_callback
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
-from fnx.implicit import custom_linear_solve
 from fnx.numpy import arange, diff, repeat, zeros_like
-from fnx.numpy.util import promote_inexact, to_arrays
-from fnx.staging import ShapeDtypeStruct
+from fnx.numpy.arrays.util import promote_inexact, to_arrays
+from fnx.transforms.callbacks import pure_callback
+from fnx.transforms.implicit_diff import custom_linear_solve
+from fnx.transforms.make_jaxpr import ShapeDtypeStruct
 
 
 def spsolve(

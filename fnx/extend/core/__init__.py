@@ -19,9 +19,9 @@ from fnx.core.jaxpr import eval_jaxpr
 from fnx.core.jaxpr import subjaxprs as _subjaxprs
 from fnx.core.primitive import Undefined
 from fnx.extend.core import primitives as primitives
-from fnx.interpreters.foreign import Primitive as Primitive
-from fnx.interpreters.foreign import Zero
-from fnx.tree_util import register_pytree_node
+from fnx.interpreters.primitives.user_primitives import Primitive as Primitive
+from fnx.interpreters.primitives.user_primitives import Zero
+from fnx.pytree.operations import register_pytree_node
 
 __all__ = [
     "ClosedJaxpr",

@@ -8,18 +8,13 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import ufuncs
-from fnx.numpy.contract import contract
-from fnx.numpy.diagonals import diagonal
-from fnx.numpy.util import (
-    convert,
-    no_out,
-    promote,
-    reshape_to,
-)
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import Sum, scalar
-from fnx.ops.permute import Reshape, Transpose
+from fnx.numpy.algebra.products import contract
+from fnx.numpy.arrays.util import convert, no_out, promote, reshape_to
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.diagonals import diagonal
+from fnx.ops.base.broadcast import Sum, scalar
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def _path(subscripts: str, shapes: tuple, optimize: Any) -> list:

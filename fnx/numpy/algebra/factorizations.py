@@ -5,17 +5,14 @@ from typing import Any, NamedTuple
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import ufuncs
-from fnx.numpy.shapes import expand_dims
-from fnx.numpy.util import (
-    convert,
-    promote_inexact,
-)
-from fnx.ops import elementwise as ops
-from fnx.ops import linalg as prims
-from fnx.ops import matrix as m
-from fnx.ops import reflections, spectral
-from fnx.ops.broadcast import scalar
+from fnx.numpy.arrays.util import convert, promote_inexact
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.shapes import expand_dims
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg import eigen, householder
+from fnx.ops.linalg import factorizations as prims
+from fnx.ops.linalg import matrix as m
 
 
 class QRResult(NamedTuple):
@@ -111,11 +108,11 @@ def qr(a, mode="reduced"):
     """
     x = matrix_of("qr", a)
     if mode == "raw":  # as NumPy gives it, transposed
-        packed, taus = reflections.Geqrf()(x)
+        packed, taus = householder.Geqrf()(x)
         return QRResult(m.swap(packed), taus)
     if mode not in ("reduced", "full", "complete", "r"):
         raise InvalidValue(f"qr with mode={mode!r}; expected 'reduced', 'complete', 'r' or 'raw'")
-    q, r = spectral.QR(mode == "complete")(x)
+    q, r = eigen.QR(mode == "complete")(x)
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -138,15 +135,15 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False, subset_by_index
     if hermitian:
         return _hermitian_svd(x, compute_uv)
     if not compute_uv:
-        return spectral.SVD(False, False)(x)[0]
-    s, u, vh = spectral.SVD(bool(full_matrices), True)(x)
+        return eigen.SVD(False, False)(x)[0]
+    s, u, vh = eigen.SVD(bool(full_matrices), True)(x)
     return SVDResult(u, s, vh)
 
 
 def _hermitian_svd(x: Array, compute_uv: bool) -> Any:
     w, v = eigh(x)
-    from fnx.numpy.choice import take_along_axis
-    from fnx.numpy.sorting import argsort
+    from fnx.numpy.structure.selection import take_along_axis
+    from fnx.numpy.structure.sorting import argsort
 
     size = ufuncs.abs(w)
     order = argsort(size, -1, descending=True)
@@ -184,7 +181,7 @@ def eigh(a, UPLO=None, symmetrize_input=True):
     if UPLO not in (None, "L", "U"):
         raise InvalidValue(f"eigh with UPLO={UPLO!r}; expected 'L' or 'U'")
     x = symmetrized(x) if symmetrize_input else x
-    v, w = spectral.Eigh(UPLO != "U")(x)
+    v, w = eigen.Eigh(UPLO != "U")(x)
     return EighResult(w, v)
 
 
@@ -205,7 +202,7 @@ def eig(a):
     >>> bool(jnp.allclose(a @ v, v * w)), jnp.abs(w).round(6)
     (True, Array([1., 1.], dtype=float64))
     """
-    w, v = spectral.Eig(False, True)(matrix_of("eig", a, square=True))
+    w, v = eigen.Eig(False, True)(matrix_of("eig", a, square=True))
     return EigResult(w, v)
 
 
@@ -215,4 +212,4 @@ def eigvals(a):
     >>> jnp.linalg.eigvals(jnp.array([[2.0, 1.0], [0.0, 3.0]]))
     Array([2.+0.j, 3.+0.j], dtype=complex128)
     """
-    return spectral.Eig(False, False)(matrix_of("eigvals", a, square=True))[0]
+    return eigen.Eig(False, False)(matrix_of("eigvals", a, square=True))[0]

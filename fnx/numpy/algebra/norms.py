@@ -6,17 +6,12 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import reduce, ufuncs
-from fnx.numpy.factorizations import svd
-from fnx.numpy.shapes import expand_dims, moveaxis
-from fnx.numpy.util import (
-    canonical_axes,
-    convert,
-    promote_inexact,
-    reshape_to,
-    to_array,
-)
-from fnx.ops import elementwise as ops
+from fnx.numpy.algebra.factorizations import svd
+from fnx.numpy.arrays.util import canonical_axes, convert, promote_inexact, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.shapes import expand_dims, moveaxis
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def norm(x, ord=None, axis=None, keepdims=False):

@@ -8,10 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.numpy.diagonals import diagonal
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     broadcast_arrays,
     canonical_axes,
     common_shape,
@@ -20,9 +17,12 @@ from fnx.numpy.util import (
     promote,
     reshape_to,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, scalar
-from fnx.ops.contraction import DotGeneral
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.diagonals import diagonal
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.ops.base.broadcast import broadcast_to, scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg.contraction import DotGeneral
 
 
 @lru_cache(maxsize=4096)
@@ -251,7 +251,7 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     ys = [y[..., k] for k in range(y.shape[-1])]
     if len(xs) == len(ys) == 2:
         return xs[0] * ys[1] - xs[1] * ys[0]
-    from fnx.numpy.joining import stack
+    from fnx.numpy.structure.joining import stack
 
     zero = scalar(0, x.dtype)
     (x0, x1, x2), (y0, y1, y2) = ((*v, zero)[:3] for v in (xs, ys))
@@ -268,7 +268,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     Array(5., dtype=float64)
     """
     no_out("trace", out)
-    from fnx.numpy.reduce import sum
+    from fnx.numpy.reductions.reduce import sum
 
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
 

@@ -8,32 +8,23 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import reduce, ufuncs
-from fnx.numpy.choice import where
-from fnx.numpy.contract import matmul as _matmul
-from fnx.numpy.diagonals import diagonal as _diagonal
-from fnx.numpy.einsums import einsum
-from fnx.numpy.factorizations import (
-    matrix_of,
-    pair_of,
-    svd,
-    symmetrized,
-)
-from fnx.numpy.norms import norm
-from fnx.numpy.ranges import eye
-from fnx.numpy.replay import replayed
-from fnx.numpy.scalar_types import finfo
-from fnx.numpy.shapes import transpose
-from fnx.numpy.util import (
-    common_shape,
-    convert,
-    reshape_to,
-    to_array,
-)
-from fnx.ops import elementwise as ops
-from fnx.ops import linalg as prims
-from fnx.ops import matrix as m
-from fnx.ops.broadcast import broadcast_to, full, scalar
+from fnx.numpy.algebra.einsums import einsum
+from fnx.numpy.algebra.factorizations import matrix_of, pair_of, svd, symmetrized
+from fnx.numpy.algebra.norms import norm
+from fnx.numpy.algebra.products import matmul as _matmul
+from fnx.numpy.arrays.scalar_types import finfo
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import common_shape, convert, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.diagonals import diagonal as _diagonal
+from fnx.numpy.structure.ranges import eye
+from fnx.numpy.structure.selection import where
+from fnx.numpy.structure.shapes import transpose
+from fnx.ops.base.broadcast import broadcast_to, full, scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg import factorizations as prims
+from fnx.ops.linalg import matrix as m
 
 
 def solve(a, b):

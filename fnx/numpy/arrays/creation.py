@@ -10,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     PYTHON,
     canonical_shape,
     constant,
@@ -19,11 +19,11 @@ from fnx.numpy.util import (
     result_dtype,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_axis, broadcast_to, given
-from fnx.ops.broadcast import full as _full
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape
+from fnx.ops.base.broadcast import broadcast_axis, broadcast_to, given
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.join import Concatenate
 
 # --- from data ----------------------------------------------------------------------------------
 

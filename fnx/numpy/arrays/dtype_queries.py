@@ -7,7 +7,7 @@ from ml_dtypes import bfloat16
 
 from fnx.core.dtypes import canonical, float0
 from fnx.core.errors import InvalidValue, TypePromotionError
-from fnx.numpy.scalar_types import (
+from fnx.numpy.arrays.scalar_types import (
     extended,
     finfo,
     iinfo,

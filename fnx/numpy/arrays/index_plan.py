@@ -14,14 +14,14 @@ from fnx.core.errors import (
     TracerIntegerConversionError,
     TypeMismatch,
 )
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer
-from fnx.core.records import dataclass
-from fnx.numpy.util import INT, Shape, select
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import scalar
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape
+from fnx.numpy.arrays.util import INT, Shape, select
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.join import Concatenate
 
 
 class BadIndex(FnxError, IndexError):

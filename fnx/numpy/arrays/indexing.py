@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
-from fnx.core.records import dataclass
-from fnx.numpy.index_plan import BadIndex, BadIndexType, Plan, plan
-from fnx.numpy.util import INT, Shape, common_shape
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, insert_axes, scalar
-from fnx.ops.dynamic_slice import DynamicSlice
-from fnx.ops.indexing import Gather
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape, Rev, Squeeze
-from fnx.ops.slice import Slice
-from fnx.ops.windows import FILL, GatherDimensionNumbers, GatherScatterMode
+from fnx.numpy.arrays.index_plan import BadIndex, BadIndexType, Plan, plan
+from fnx.numpy.arrays.util import INT, Shape, common_shape
+from fnx.ops.base.broadcast import broadcast_to, insert_axes, scalar
+from fnx.ops.base.permute import Reshape, Rev, Squeeze
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.dynamic_slice import DynamicSlice
+from fnx.ops.structure.gather import Gather
+from fnx.ops.structure.gather_dimension_numbers import (
+    FILL,
+    GatherDimensionNumbers,
+    GatherScatterMode,
+)
+from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Slice
 
 BASIC = (int, slice, type(None), EllipsisType)
 
@@ -245,7 +249,7 @@ def _gather(x: Array, p: Plan, mode: Any, fill_value: Any, flags: tuple) -> Arra
     how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
     fill = None if fill_value is None else _static_fill(fill_value)
     if any([n == 0 for n in w.sizes]) or 0 in w.batch:
-        from fnx.ops.broadcast import full
+        from fnx.ops.base.broadcast import full
 
         return full(w.shape(), 0, x.dtype)
     sort, unique = flags

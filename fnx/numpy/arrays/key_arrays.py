@@ -9,8 +9,8 @@ from functools import wraps
 from typing import Any
 
 from fnx.core.errors import TypeMismatch
-from fnx.numpy.util import transformation
-from fnx.tree_util import tree_flatten, tree_map, tree_unflatten
+from fnx.numpy.arrays.util import transformation
+from fnx.pytree.operations import tree_flatten, tree_map, tree_unflatten
 
 MOVES = frozenset(
     "append array asarray atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_in_dim "

@@ -7,8 +7,8 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.numpy.creation import asarray
-from fnx.numpy.util import type_of_any
+from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.util import type_of_any
 
 
 class ScalarType:

@@ -19,7 +19,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import FnxError
 from fnx.core.interpreter import _IGNORE, _float_errors
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.numpy.util import eager
+from fnx.numpy.arrays.util import eager
 
 _SMALL = 1 << 12  # elements; with more the time is NumPy's
 _MANY = 64  # signatures of a function

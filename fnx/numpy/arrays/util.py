@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config, dtypes, later
+from fnx.core import config, dtypes, lazy_imports
 from fnx.core.array import Array, ConcreteArray, as_array, as_written, conversions
 from fnx.core.errors import FnxError, InvalidValue, MissingRule, ShapeError, TypeMismatch
 from fnx.core.interpreter import current, evaluate
 from fnx.core.source import is_internal
-from fnx.ops import permute
-from fnx.ops.basic import broadcast_to
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.select import select as _select
+from fnx.ops.base import permute
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.elementwise.select import select as _select
+from fnx.ops.structure.basic import broadcast_to
 
 PYTHON = frozenset((bool, int, float, complex))
 Shape = tuple[int, ...]
@@ -72,7 +72,7 @@ quiet = _Quiet()
 def transformation(name: str) -> Callable:
     """`vmap`, a loop, or another that lives above: fnx says where, when it loads."""
     try:
-        return later.find(__name__, name)
+        return lazy_imports.find(__name__, name)
     except AttributeError:
         text = f"this function needs {name}: import fnx, not a part of it alone"
         raise MissingRule(text) from None

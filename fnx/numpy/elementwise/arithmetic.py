@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import TypeMismatch
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     constant,
     convert,
     fit,
@@ -21,8 +21,8 @@ from fnx.numpy.util import (
     to_arrays,
     ufunc_operands,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full
+from fnx.ops.base.broadcast import full
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def binary(name: str, prim: Any, doc: str, bool_prim: Any = None, many: bool = False) -> Callable:

@@ -6,9 +6,8 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
 from fnx.core.interpreter import Tracer
-from fnx.numpy.arithmetic import absolute, one, zero
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     broadcast_arrays,
     convert,
     eager,
@@ -17,8 +16,9 @@ from fnx.numpy.util import (
     select,
     transformation,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.reduction import ReduceOr
+from fnx.numpy.elementwise.arithmetic import absolute, one, zero
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.reduction.reduction import ReduceOr
 
 
 @replayed("x1", "x2")

@@ -9,10 +9,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
-from fnx.numpy.arithmetic import float_binary, imag, one, real, times, zero
-from fnx.numpy.replay import replayed
-from fnx.numpy.rounding import trunc
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     constant,
     convert,
     fit,
@@ -26,8 +24,10 @@ from fnx.numpy.util import (
     to_arrays,
     ufunc_operands,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full
+from fnx.numpy.elementwise.arithmetic import float_binary, imag, one, real, times, zero
+from fnx.numpy.elementwise.rounding import trunc
+from fnx.ops.base.broadcast import full
+from fnx.ops.elementwise import arithmetic as ops
 
 # --- what they are made of ----------------------------------------------------------------------
 

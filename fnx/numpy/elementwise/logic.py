@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.numpy.arithmetic import absolute, add, binary, imag, multiply, truth, zero
-from fnx.numpy.division import numbers
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     constant,
     convert,
     fit,
@@ -23,8 +21,10 @@ from fnx.numpy.util import (
     to_array,
     ufunc_operands,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full
+from fnx.numpy.elementwise.arithmetic import absolute, add, binary, imag, multiply, truth, zero
+from fnx.numpy.elementwise.division import numbers
+from fnx.ops.base.broadcast import full
+from fnx.ops.elementwise import arithmetic as ops
 
 # --- tests, comparisons, logic ------------------------------------------------------------------
 

@@ -7,10 +7,8 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy.arithmetic import maximum, minimum, where3, zero
-from fnx.numpy.logic import isneginf, isposinf
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     constant,
     convert,
     floats,
@@ -20,7 +18,9 @@ from fnx.numpy.util import (
     to_array,
     type_of_any,
 )
-from fnx.ops import elementwise as ops
+from fnx.numpy.elementwise.arithmetic import maximum, minimum, where3, zero
+from fnx.numpy.elementwise.logic import isneginf, isposinf
+from fnx.ops.elementwise import arithmetic as ops
 
 # --- rounding -----------------------------------------------------------------------------------
 

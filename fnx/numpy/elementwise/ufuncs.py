@@ -1,10 +1,10 @@
 """All elementwise functions with NumPy's names, in one place."""
 # ruff: noqa: F401, F403
 
-from fnx.numpy.arithmetic import *
-from fnx.numpy.arithmetic import one, times, truth, where3, zero
-from fnx.numpy.division import *
-from fnx.numpy.elementary import *
-from fnx.numpy.logic import *
-from fnx.numpy.rounding import *
-from fnx.numpy.rounding import dtypes_finfo
+from fnx.numpy.elementwise.arithmetic import *
+from fnx.numpy.elementwise.arithmetic import one, times, truth, where3, zero
+from fnx.numpy.elementwise.division import *
+from fnx.numpy.elementwise.elementary import *
+from fnx.numpy.elementwise.logic import *
+from fnx.numpy.elementwise.rounding import *
+from fnx.numpy.elementwise.rounding import dtypes_finfo

@@ -8,16 +8,9 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import reduce, ufuncs
-from fnx.numpy.choice import take, where
-from fnx.numpy.creation import array
-from fnx.numpy.cumulative import cumsum
-from fnx.numpy.joining import concatenate
-from fnx.numpy.replay import replayed
-from fnx.numpy.shapes import moveaxis, ravel
-from fnx.numpy.sorting import searchsorted
-from fnx.numpy.tiling import flip
-from fnx.numpy.util import (
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     canonical_axes,
     canonical_axis,
     convert,
@@ -26,12 +19,20 @@ from fnx.numpy.util import (
     reshape_to,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, scalar
-from fnx.ops.conv_layout import ConvDimensionNumbers
-from fnx.ops.convolution import ConvGeneralDilated
-from fnx.ops.permute import Reshape
-from fnx.ops.special import bessel_i0e
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions import reduce
+from fnx.numpy.reductions.cumulative import cumsum
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.selection import take, where
+from fnx.numpy.structure.shapes import moveaxis, ravel
+from fnx.numpy.structure.sorting import searchsorted
+from fnx.numpy.structure.tiling import flip
+from fnx.ops.base.broadcast import broadcast_to, scalar
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise.special import bessel_i0e
+from fnx.ops.linalg.conv_layout import ConvDimensionNumbers
+from fnx.ops.linalg.convolution import ConvGeneralDilated
 
 # --- differences and integrals ------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
             f"interp with xp of shape {xp.shape} and fp of {fp.shape}; expected equal vectors"
         )
     if period is not None:
-        from fnx.numpy.sorting import argsort
+        from fnx.numpy.structure.sorting import argsort
 
         if np.ndim(period):
             raise InvalidValue(

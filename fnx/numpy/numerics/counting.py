@@ -8,26 +8,20 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.numpy.choice import where
-from fnx.numpy.creation import array
-from fnx.numpy.joining import stack
-from fnx.numpy.places import need_known
-from fnx.numpy.ranges import linspace
-from fnx.numpy.reduce import max as max_
-from fnx.numpy.reduce import min as min_
-from fnx.numpy.reduce import sum as sum_
-from fnx.numpy.shapes import ravel
-from fnx.numpy.sorting import searchsorted
-from fnx.numpy.util import (
-    INT,
-    convert,
-    promote_inexact,
-    reshape_to,
-    to_array,
-)
-from fnx.ops.broadcast import full as _full
-from fnx.ops.broadcast import scalar
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.util import INT, convert, promote_inexact, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.reduce import max as max_
+from fnx.numpy.reductions.reduce import min as min_
+from fnx.numpy.reductions.reduce import sum as sum_
+from fnx.numpy.structure.joining import stack
+from fnx.numpy.structure.nonzero import need_known
+from fnx.numpy.structure.ranges import linspace
+from fnx.numpy.structure.selection import where
+from fnx.numpy.structure.shapes import ravel
+from fnx.numpy.structure.sorting import searchsorted
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.broadcast import scalar
 
 # --- counting -----------------------------------------------------------------------------------
 

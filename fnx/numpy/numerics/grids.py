@@ -9,21 +9,17 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import array, full, ones
-from fnx.numpy.joining import concatenate
-from fnx.numpy.numerics import i0
-from fnx.numpy.places import nonzero
-from fnx.numpy.ranges import arange, linspace, meshgrid
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.util import (
-    promote,
-    promote_inexact,
-    to_arrays,
-)
-from fnx.ops.broadcast import broadcast_axis
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape
+from fnx.numpy.arrays.creation import array, full, ones
+from fnx.numpy.arrays.util import promote, promote_inexact, to_arrays
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.numerics.calculus import i0
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.nonzero import nonzero
+from fnx.numpy.structure.ranges import arange, linspace, meshgrid
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.ops.base.broadcast import broadcast_axis
+from fnx.ops.base.permute import Reshape
+from fnx.ops.structure.join import Concatenate
 
 
 def mask_indices(n, mask_func, k=0, *, size=None):

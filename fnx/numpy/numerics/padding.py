@@ -7,22 +7,19 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import averages, reduce, ufuncs
-from fnx.numpy.choice import take_static
-from fnx.numpy.creation import array, full
-from fnx.numpy.functional import apply_along_axis
-from fnx.numpy.joining import concatenate
-from fnx.numpy.ranges import linspace
-from fnx.numpy.shapes import squeeze
-from fnx.numpy.statistics import median
-from fnx.numpy.tiling import flip
-from fnx.numpy.util import (
-    Unsupported,
-    convert,
-    to_array,
-)
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.slice import Pad
+from fnx.numpy.arrays.creation import array, full
+from fnx.numpy.arrays.util import Unsupported, convert, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.numerics.statistics import median
+from fnx.numpy.numerics.vectorize import apply_along_axis
+from fnx.numpy.reductions import averages, reduce
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.ranges import linspace
+from fnx.numpy.structure.selection import take_static
+from fnx.numpy.structure.shapes import squeeze
+from fnx.numpy.structure.tiling import flip
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.structure.slice import Pad
 
 
 def pad(array, pad_width, mode="constant", **kwargs):

@@ -7,24 +7,20 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import linalg, reduce, ufuncs
-from fnx.numpy.contract import dot
-from fnx.numpy.creation import array
-from fnx.numpy.joining import concatenate
-from fnx.numpy.numerics import convolve
-from fnx.numpy.ranges import vander
-from fnx.numpy.replay import replayed
-from fnx.numpy.shapes import ravel
-from fnx.numpy.util import (
-    convert,
-    promote,
-    promote_inexact,
-    reshape_to,
-    to_array,
-)
-from fnx.ops.broadcast import full as _full
-from fnx.ops.broadcast import scalar
-from fnx.ops.slice import Pad
+from fnx.numpy import linalg
+from fnx.numpy.algebra.products import dot
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import convert, promote, promote_inexact, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.numerics.calculus import convolve
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.ranges import vander
+from fnx.numpy.structure.shapes import ravel
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.structure.slice import Pad
 
 
 @replayed("x")

@@ -8,27 +8,21 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs
-from fnx.numpy.choice import take, where
-from fnx.numpy.creation import array
-from fnx.numpy.cumulative import cumsum
-from fnx.numpy.joining import concatenate
-from fnx.numpy.places import need_known, nonzero
-from fnx.numpy.ranges import arange
-from fnx.numpy.reduce import any as any_
-from fnx.numpy.reduce import sum as sum_
-from fnx.numpy.shapes import expand_dims, moveaxis, ravel
-from fnx.numpy.sorting import argsort, searchsorted, sort, sort_keys
-from fnx.numpy.util import (
-    INT,
-    convert,
-    promote,
-    reshape_to,
-    to_array,
-)
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full as _full
-from fnx.ops.sorting import Sort
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.util import INT, convert, promote, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.cumulative import cumsum
+from fnx.numpy.reductions.reduce import any as any_
+from fnx.numpy.reductions.reduce import sum as sum_
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.nonzero import need_known, nonzero
+from fnx.numpy.structure.ranges import arange
+from fnx.numpy.structure.selection import take, where
+from fnx.numpy.structure.shapes import expand_dims, moveaxis, ravel
+from fnx.numpy.structure.sorting import argsort, searchsorted, sort, sort_keys
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.reduction.sorting import Sort
 
 # --- sets ---------------------------------------------------------------------------------------
 

@@ -8,15 +8,10 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import averages, cumulative, reduce, ufuncs
-from fnx.numpy.choice import take_along_axis, where
-from fnx.numpy.contract import dot
-from fnx.numpy.creation import array
-from fnx.numpy.joining import concatenate
-from fnx.numpy.replay import replayed
-from fnx.numpy.shapes import moveaxis
-from fnx.numpy.sorting import sort
-from fnx.numpy.util import (
+from fnx.numpy.algebra.products import dot
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     canonical_axes,
     convert,
     no_out,
@@ -24,8 +19,14 @@ from fnx.numpy.util import (
     reshape_to,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, scalar
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions import averages, cumulative, reduce
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.selection import take_along_axis, where
+from fnx.numpy.structure.shapes import moveaxis
+from fnx.numpy.structure.sorting import sort
+from fnx.ops.base.broadcast import broadcast_to, scalar
+from fnx.ops.elementwise import arithmetic as ops
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -235,7 +236,7 @@ def _weighted(x: Array, qs: Array, weights: Any, whole: Array, axes: tuple, lead
     rest = len(lead)
     w = moveaxis(w, axes, range(rest, whole.ndim)) if axes else w
     w = convert(reshape_to(w, x.shape), x.dtype)
-    from fnx.numpy.sorting import argsort
+    from fnx.numpy.structure.sorting import argsort
 
     order = argsort(x)
     x, w = (take_along_axis(z, order, -1, mode="clip") for z in (x, w))

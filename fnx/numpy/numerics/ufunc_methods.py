@@ -9,16 +9,10 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.source import name_of
-from fnx.numpy import arithmetic, elementary, functional, logic, reduce, ufuncs
-from fnx.numpy.at import At
-from fnx.numpy.choice import take
-from fnx.numpy.creation import array, asarray
-from fnx.numpy.joining import concatenate, stack
-from fnx.numpy.ranges import arange
-from fnx.numpy.shapes import expand_dims, moveaxis, ravel
-from fnx.numpy.util import (
+from fnx.numpy.arrays.creation import array, asarray
+from fnx.numpy.arrays.util import (
     INT,
     canonical_axes,
     canonical_axis,
@@ -28,10 +22,18 @@ from fnx.numpy.util import (
     to_array,
     transformation,
 )
-from fnx.ops.broadcast import broadcast_to
-from fnx.ops.broadcast import full as _full
-from fnx.ops.cumulative import Cumulative
-from fnx.ops.reduction import highest, lowest
+from fnx.numpy.elementwise import arithmetic, elementary, logic, ufuncs
+from fnx.numpy.numerics import vectorize
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.at import At
+from fnx.numpy.structure.joining import concatenate, stack
+from fnx.numpy.structure.ranges import arange
+from fnx.numpy.structure.selection import take
+from fnx.numpy.structure.shapes import expand_dims, moveaxis, ravel
+from fnx.ops.base.broadcast import broadcast_to
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.reduction.cumulative import Cumulative
+from fnx.ops.reduction.reduction import highest, lowest
 
 _REDUCE: dict[Callable, Callable] = {
     arithmetic.add: reduce.sum,
@@ -215,7 +217,7 @@ def frompyfunc(func, /, nin, nout, *, identity=None):
     >>> jnp.frompyfunc(lambda x, y: x + y, 2, 1, identity=0).reduce(jnp.array([1, 2, 3]))
     Array(6, dtype=int64)
     """
-    made = functional.vectorize(func)
+    made = vectorize.vectorize(func)
     _give_methods(made, int(nin), int(nout), identity)
     return made
 

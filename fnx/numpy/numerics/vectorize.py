@@ -7,10 +7,10 @@ from typing import Any
 
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.source import name_of
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import asarray
-from fnx.numpy.shapes import broadcast_shapes, broadcast_to
-from fnx.numpy.util import canonical_axis, check_ranks, to_array, transformation
+from fnx.numpy.arrays.creation import asarray
+from fnx.numpy.arrays.util import canonical_axis, check_ranks, to_array, transformation
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.shapes import broadcast_shapes, broadcast_to
 
 
 def _vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
@@ -155,7 +155,7 @@ def _vectorized(core: Callable, xs: list, parsed: Any, pyfunc: Callable) -> Any:
 
 
 def _with_ones(x: Any, ones: list[int]) -> Any:
-    from fnx.numpy.shapes import expand_dims
+    from fnx.numpy.structure.shapes import expand_dims
 
     for k in ones:
         x = expand_dims(x, k)

@@ -8,10 +8,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs
-from fnx.numpy.reduce import as_mask, keep, strong, sum
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     PYTHON,
     canonical_axes,
     convert,
@@ -20,10 +18,12 @@ from fnx.numpy.util import (
     reshape_to,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import Sum, scalar
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.permute import Transpose
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.reduce import as_mask, keep, strong, sum
+from fnx.ops.base.broadcast import Sum, scalar
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.base.permute import Transpose
+from fnx.ops.elementwise import arithmetic as ops
 
 _WIDE = frozenset(np.dtype(d) for d in ("f4", "f8", "c8", "c16"))
 

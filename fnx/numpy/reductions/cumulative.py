@@ -6,8 +6,7 @@ from typing import Any
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.reduce import strong, sum_dtype
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     canonical_axis,
     convert,
     named,
@@ -16,10 +15,11 @@ from fnx.numpy.util import (
     select,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full as _full
-from fnx.ops.broadcast import scalar
-from fnx.ops.cumulative import Cumulative
+from fnx.numpy.reductions.reduce import strong, sum_dtype
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.reduction.cumulative import Cumulative
 
 
 def _cumulative(name: str, kind: str, doc: str, fill: float | None = None) -> Callable:
@@ -103,7 +103,7 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
 def _array_api_cumulative(
     name: str, fn: Callable, first: int, x: Any, axis: Any, dtype: Any, include_initial: bool
 ) -> Array:
-    from fnx.ops.join import Concatenate
+    from fnx.ops.structure.join import Concatenate
 
     x = to_array(x, name)
     if x.ndim == 0 or (axis is None and x.ndim != 1):

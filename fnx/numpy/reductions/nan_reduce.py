@@ -6,19 +6,13 @@ from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
-from fnx.numpy.averages import mean, var
-from fnx.numpy.reduce import any, argmax, argmin, as_mask, max, min, prod, sum
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
-    named,
-    promote_inexact,
-    select,
-    shown,
-    to_array,
-)
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import scalar
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import named, promote_inexact, select, shown, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.averages import mean, var
+from fnx.numpy.reductions.reduce import any, argmax, argmin, as_mask, max, min, prod, sum
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def _without_nan(x: Array, value: Any) -> tuple[Array, Array | None]:

@@ -9,9 +9,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue
-from fnx.numpy import ufuncs
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     canonical_axes,
     canonical_axis,
     convert,
@@ -23,11 +22,12 @@ from fnx.numpy.util import (
     shown,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops import reduction
-from fnx.ops.broadcast import Sum, scalar
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.broadcast import full as _full
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.base.broadcast import Sum, scalar
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.reduction import reduction
 
 
 def keep(out: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -311,7 +311,7 @@ def array_equal(a1, a2, equal_nan=False):
     >>> jnp.array_equal(jnp.array([1, 2]), jnp.array([1.0, 2.0]))
     Array(True, dtype=bool)
     """
-    from fnx.numpy.creation import asarray
+    from fnx.numpy.arrays.creation import asarray
 
     x, y = asarray(a1), asarray(a2)
     if x.shape != y.shape:
@@ -328,7 +328,7 @@ def array_equiv(a1, a2):
     >>> jnp.array_equiv(jnp.array([[1, 2], [1, 2]]), jnp.array([1, 2]))
     Array(True, dtype=bool)
     """
-    from fnx.numpy.creation import asarray
+    from fnx.numpy.arrays.creation import asarray
 
     try:
         return all(ufuncs.equal(asarray(a1), asarray(a2)))

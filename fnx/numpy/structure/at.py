@@ -9,10 +9,10 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
-from fnx.numpy import indexing, ufuncs
-from fnx.numpy.index_plan import Plan, plan
-from fnx.numpy.indexing import box_of, index_vectors, windows
-from fnx.numpy.util import (
+from fnx.numpy.arrays import indexing
+from fnx.numpy.arrays.index_plan import Plan, plan
+from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
+from fnx.numpy.arrays.util import (
     PYTHON,
     Shape,
     common_shape,
@@ -24,15 +24,16 @@ from fnx.numpy.util import (
     to_array,
     transformation,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to, full, scalar
-from fnx.ops.dynamic_slice import dynamic_slice_add, dynamic_update_slice
-from fnx.ops.indexing import ScatterAdd
-from fnx.ops.permute import Reshape, Rev
-from fnx.ops.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
-from fnx.ops.slice import Slice, SliceAdd
-from fnx.ops.slice_set import SliceSet
-from fnx.ops.windows import FILL, GatherScatterMode, as_scatter
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.base.broadcast import broadcast_to, full, scalar
+from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.dynamic_slice import dynamic_slice_add, dynamic_update_slice
+from fnx.ops.structure.gather import ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import FILL, GatherScatterMode, as_scatter
+from fnx.ops.structure.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul
+from fnx.ops.structure.slice import Slice, SliceAdd
+from fnx.ops.structure.slice_set import SliceSet
 
 _SCATTERS = {
     "set": Scatter,

@@ -4,23 +4,18 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import array
-from fnx.numpy.replay import replayed
-from fnx.numpy.shapes import moveaxis, ravel, reshape
-from fnx.numpy.util import (
-    INT,
-    canonical_axis,
-    convert,
-    to_array,
-)
-from fnx.numpy.util import select as _select
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_axis, scalar
-from fnx.ops.broadcast import full as _full
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.slice import Pad, Slice
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import INT, canonical_axis, convert, to_array
+from fnx.numpy.arrays.util import select as _select
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.shapes import moveaxis, ravel, reshape
+from fnx.ops.base.broadcast import broadcast_axis, scalar
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.join import Iota
+from fnx.ops.structure.slice import Pad, Slice
 
 
 def diag(v, k=0):
@@ -94,7 +89,7 @@ def packbits(a, axis=None, bitorder="big"):
         x = Pad((*((0, 0, 0),) * (x.ndim - 1), (0, extra, 0)))(x, scalar(False, dtypes.bool_))
     bits = convert(reshape(x, (*x.shape[:-1], -1, 8)), np.dtype("u1"))
     weights = 1 << np.arange(8) if bitorder == "little" else 1 << np.arange(8)[::-1]
-    from fnx.ops.broadcast import Sum
+    from fnx.ops.base.broadcast import Sum
 
     weighted = ufuncs.multiply(bits, array(weights.astype("u1")))
     return moveaxis(Sum((weighted.ndim - 1,))(weighted), -1, axis)

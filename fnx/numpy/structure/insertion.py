@@ -8,25 +8,18 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ConcretizationTypeError, InvalidValue
 from fnx.core.interpreter import Tracer
-from fnx.numpy import ufuncs
-from fnx.numpy.choice import take, take_static
-from fnx.numpy.creation import array
-from fnx.numpy.index_plan import wrap
-from fnx.numpy.places import need_known
-from fnx.numpy.ranges import arange
-from fnx.numpy.reduce import sum as sum_
-from fnx.numpy.shapes import moveaxis, ravel
-from fnx.numpy.util import (
-    INT,
-    canonical_axes,
-    canonical_axis,
-    convert,
-    reshape_to,
-    to_array,
-)
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.join import Concatenate
-from fnx.ops.sorting import Sort
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.index_plan import wrap
+from fnx.numpy.arrays.util import INT, canonical_axes, canonical_axis, convert, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.reduce import sum as sum_
+from fnx.numpy.structure.nonzero import need_known
+from fnx.numpy.structure.ranges import arange
+from fnx.numpy.structure.selection import take, take_static
+from fnx.numpy.structure.shapes import moveaxis, ravel
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.reduction.sorting import Sort
+from fnx.ops.structure.join import Concatenate
 
 
 def insert(arr, obj, values, axis=None):

@@ -9,8 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy.shapes import atleast_1d, atleast_2d, atleast_3d, moveaxis, ndim, ravel
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     canonical_axis,
     convert,
     no_out,
@@ -19,8 +18,9 @@ from fnx.numpy.util import (
     to_array,
     to_arrays,
 )
-from fnx.ops.join import Concatenate, Split
-from fnx.ops.permute import Reshape
+from fnx.numpy.structure.shapes import atleast_1d, atleast_2d, atleast_3d, moveaxis, ndim, ravel
+from fnx.ops.base.permute import Reshape
+from fnx.ops.structure.join import Concatenate, Split
 
 
 def _sequence(name: str, arrays: Any) -> list[Array]:

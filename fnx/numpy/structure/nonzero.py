@@ -6,18 +6,14 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ConcretizationTypeError, ShapeError
 from fnx.core.interpreter import Tracer
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import array
-from fnx.numpy.cumulative import cumsum
-from fnx.numpy.joining import stack
-from fnx.numpy.ranges import arange
-from fnx.numpy.shapes import ravel
-from fnx.numpy.util import (
-    convert,
-    reshape_to,
-    to_array,
-)
-from fnx.ops.broadcast import full as _full
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.util import convert, reshape_to, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.cumulative import cumsum
+from fnx.numpy.structure.joining import stack
+from fnx.numpy.structure.ranges import arange
+from fnx.numpy.structure.shapes import ravel
+from fnx.ops.base.broadcast import full as _full
 
 # --- places -------------------------------------------------------------------------------------
 

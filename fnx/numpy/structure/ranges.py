@@ -9,10 +9,9 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
-from fnx.numpy import ufuncs
-from fnx.numpy.creation import array, as_type, cast
-from fnx.numpy.replay import replayed
-from fnx.numpy.util import (
+from fnx.numpy.arrays.creation import array, as_type, cast
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     INT,
     broadcast_arrays,
     canonical_axis,
@@ -24,12 +23,13 @@ from fnx.numpy.util import (
     to_array,
     to_arrays,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops import matrix
-from fnx.ops.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
-from fnx.ops.broadcast import full as _full
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape, move_axis
+from fnx.numpy.elementwise import ufuncs
+from fnx.ops.base.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.permute import Reshape, move_axis
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg import matrix
+from fnx.ops.structure.join import Concatenate, Iota
 
 # --- ranges and grids ---------------------------------------------------------------------------
 

@@ -8,14 +8,11 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import indexing, ufuncs
-from fnx.numpy.creation import array
-from fnx.numpy.cumulative import cumsum
-from fnx.numpy.index_plan import BadIndex, Plan, wrap
-from fnx.numpy.places import need_known, nonzero
-from fnx.numpy.replay import replayed
-from fnx.numpy.shapes import ravel, reshape
-from fnx.numpy.util import (
+from fnx.numpy.arrays import indexing
+from fnx.numpy.arrays.creation import array
+from fnx.numpy.arrays.index_plan import BadIndex, Plan, wrap
+from fnx.numpy.arrays.traced_cache import replayed
+from fnx.numpy.arrays.util import (
     INT,
     Unsupported,
     canonical_axis,
@@ -27,16 +24,20 @@ from fnx.numpy.util import (
     to_array,
     to_arrays,
 )
-from fnx.numpy.util import broadcast_arrays as _broadcast_arrays
-from fnx.numpy.util import select as _select
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.broadcast import full as _full
-from fnx.ops.broadcast import scalar
-from fnx.ops.indexing import Gather
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
+from fnx.numpy.arrays.util import broadcast_arrays as _broadcast_arrays
+from fnx.numpy.arrays.util import select as _select
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.reductions.cumulative import cumsum
+from fnx.numpy.structure.nonzero import need_known, nonzero
+from fnx.numpy.structure.shapes import ravel, reshape
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.structure.gather import Gather
+from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
+from fnx.ops.structure.join import Iota
 
 
 def take_static(x: Array, places: np.ndarray, axis: int) -> Array:

@@ -8,8 +8,8 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy.util import broadcast_arrays as _broadcast_arrays
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import broadcast_arrays as _broadcast_arrays
+from fnx.numpy.arrays.util import (
     canonical_axes,
     canonical_axis,
     canonical_shape,
@@ -18,9 +18,9 @@ from fnx.numpy.util import (
     to_array,
     to_arrays,
 )
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.broadcast import insert_axes
-from fnx.ops.permute import Reshape, Squeeze, Transpose
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.base.broadcast import insert_axes
+from fnx.ops.base.permute import Reshape, Squeeze, Transpose
 
 # --- what shape ---------------------------------------------------------------------------------
 

@@ -7,11 +7,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.numpy import ufuncs
-from fnx.numpy.choice import take, where
-from fnx.numpy.shapes import ravel
-from fnx.numpy.tiling import flip
-from fnx.numpy.util import (
+from fnx.numpy.arrays.util import (
     canonical_axis,
     convert,
     eager,
@@ -20,11 +16,15 @@ from fnx.numpy.util import (
     select,
     to_array,
 )
-from fnx.ops import elementwise as ops
-from fnx.ops.broadcast import full as _full
-from fnx.ops.broadcast import scalar
-from fnx.ops.join import Iota
-from fnx.ops.sorting import Sort, TopK
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.selection import take, where
+from fnx.numpy.structure.shapes import ravel
+from fnx.numpy.structure.tiling import flip
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.reduction.sorting import Sort, TopK
+from fnx.ops.structure.join import Iota
 
 # --- sorting ------------------------------------------------------------------------------------
 

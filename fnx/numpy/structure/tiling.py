@@ -8,22 +8,16 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer
-from fnx.numpy import ufuncs
-from fnx.numpy.choice import take
-from fnx.numpy.places import need_known
-from fnx.numpy.shapes import broadcast_to, ravel, reshape, swapaxes
-from fnx.numpy.util import (
-    INT,
-    canonical_axes,
-    canonical_axis,
-    canonical_shape,
-    to_array,
-)
-from fnx.ops.broadcast import broadcast_axis, scalar
-from fnx.ops.broadcast import broadcast_to as _broadcast_to
-from fnx.ops.broadcast import full as _full
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape, Rev
+from fnx.numpy.arrays.util import INT, canonical_axes, canonical_axis, canonical_shape, to_array
+from fnx.numpy.elementwise import ufuncs
+from fnx.numpy.structure.nonzero import need_known
+from fnx.numpy.structure.selection import take
+from fnx.numpy.structure.shapes import broadcast_to, ravel, reshape, swapaxes
+from fnx.ops.base.broadcast import broadcast_axis, scalar
+from fnx.ops.base.broadcast import broadcast_to as _broadcast_to
+from fnx.ops.base.broadcast import full as _full
+from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.structure.join import Concatenate
 
 # --- repeat, pad, roll --------------------------------------------------------------------------
 
@@ -75,7 +69,7 @@ def repeat(a, repeats, axis=None, *, total_repeat_length=None, out_sharding=None
 
 def _repeat_places(repeats: Any, n: int, total: int) -> Array:
     """The source of each of `total` elements, for counts that need not be known."""
-    from fnx.numpy.cumulative import cumsum
+    from fnx.numpy.reductions.cumulative import cumsum
 
     counts = broadcast_to(to_array(repeats, "repeat"), (n,))
     starts = cumsum(counts) - counts
@@ -114,7 +108,7 @@ def _roll_axis(x: Array, by: Any, axis: int) -> Array:
         if k == 0:
             return x
         return Concatenate(axis)(x[(*lead, slice(n - k, n))], x[(*lead, slice(0, n - k))])
-    from fnx.ops.dynamic_slice import DynamicSlice
+    from fnx.ops.structure.dynamic_slice import DynamicSlice
 
     start = ufuncs.remainder(ufuncs.negative(by), n)
     twice = Concatenate(axis)(x, x)

@@ -11,12 +11,12 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe, Reshape
-from fnx.core.records import dataclass
-from fnx.ops import widen
-from fnx.ops.linear import Linear
+from fnx.ops.base import float32_accumulation
+from fnx.ops.base.linear import Linear
 
 Shape = tuple[int, ...]
 
@@ -121,7 +121,7 @@ def batched_axes(axes: Shape, at: int) -> tuple[Shape, int]:
 
 
 # Sums of these are accumulated in float32.
-NARROW = frozenset(widen.NARROW.values())
+NARROW = frozenset(float32_accumulation.NARROW.values())
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class Sum(Linear):
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
         if all(x.shape[k] == 1 for k in self.axes):
             return Reshape(x)
-        if x.dtype in widen.NARROW:
-            return widen.through_float32(self, x)
+        if x.dtype in float32_accumulation.NARROW:
+            return float32_accumulation.through_float32(self, x)
         return Fold(
             x.shape,
             self.axes,

@@ -5,10 +5,10 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.compose import Program
+from fnx.ops.base.compose import Program
 
 # By name as in recipes.
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": dtypes.bfloat16}

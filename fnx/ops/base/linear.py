@@ -1,7 +1,7 @@
 """The base of primitives of one operand that are linear in it: their tangent map is themselves."""
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
-from fnx.core.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.recipe import Operand, Point, Recipe
 from fnx.core.recipe import Reshape as ReshapeRecipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Shape, broadcast_axis, check_axes, insert_axes, without
-from fnx.ops.linear import Linear
+from fnx.ops.base.broadcast import Shape, broadcast_axis, check_axes, insert_axes, without
+from fnx.ops.base.linear import Linear
 
 
 @dataclass(frozen=True)

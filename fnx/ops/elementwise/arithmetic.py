@@ -11,16 +11,16 @@ from fnx.core import scalar as expr
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
-from fnx.core.records import dataclass
-from fnx.ops import numeric
-from fnx.ops.broadcast import scalar
-from fnx.ops.convert import (  # noqa: F401  the rest of the family, for its users
+from fnx.core.fast_dataclasses import dataclass
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise import reference_functions
+from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family, for its users
     BitcastConvertType,
     ConvertElementType,
     ReducePrecision,
     convert,
 )
-from fnx.ops.pointwise import (
+from fnx.ops.elementwise.pointwise import (
     ANY,
     FLOAT,
     INEXACT,
@@ -33,7 +33,21 @@ from fnx.ops.pointwise import (
     dtype_table,
     identity,
 )
-from fnx.ops.select import and_, clamp, eq, ge, gt, le, lt, ne, not_, or_, select, select_n, xor  # noqa: F401
+from fnx.ops.elementwise.select import (  # noqa: F401
+    and_,
+    clamp,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
+    not_,
+    or_,
+    select,
+    select_n,
+    xor,
+)
 
 REALS = dtype_table("c", dtypes.real_of)
 COMPLEXES = {np.dtype(np.float32): dtypes.complex64, np.dtype(np.float64): dtypes.complex128}
@@ -94,7 +108,7 @@ class Div(Pointwise):
     jvps = (_OVER, None)
     pulls = (_OVER, None)
     expr = "div"
-    impl = staticmethod(numeric.div)
+    impl = staticmethod(reference_functions.div)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, y), (tx, ty) = primals, tangents
@@ -114,7 +128,7 @@ def _truncated(q: Any) -> Any:
 
 rem = binary(
     "rem",
-    numeric.rem,
+    reference_functions.rem,
     dtype_table("iuf"),
     (identity, lambda t, o, x, y: mul(t, neg(_truncated(div(x, y))))),
 )
@@ -244,7 +258,7 @@ class IntegerPow(Pointwise):
         return super().abstract(x)
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
-        return numeric.integer_pow(x, self.y)
+        return reference_functions.integer_pow(x, self.y)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x,), (t,), y = primals, tangents, self.y
@@ -283,12 +297,12 @@ class Round(Pointwise):
     jvps = (None,)
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]
-        return np.rint(x) if self.rounding_method == 1 else numeric.round_away(x)
+        return np.rint(x) if self.rounding_method == 1 else reference_functions.round_away(x)
 
     def scalar_fn(self, x: str) -> Any:  # type: ignore[override]
         if self.rounding_method == 1:
             return lambda a: expr.apply("round_even", a)
-        return lambda a: numeric.round_away_expr(a, x)
+        return lambda a: reference_functions.round_away_expr(a, x)
 
 
 is_finite = unary("is_finite", np.isfinite, dtype_table("f", lambda d: dtypes.bool_))
@@ -298,18 +312,26 @@ nextafter = binary("nextafter", np.nextafter, FLOAT)
 
 sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, times(0.5, div(one(o), o))))
 rsqrt: Elementwise = unary(
-    "rsqrt", numeric.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x)))
+    "rsqrt", reference_functions.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x)))
 )
 cbrt = unary(
-    "cbrt", numeric.cbrt, FLOAT, lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o)))
+    "cbrt",
+    reference_functions.cbrt,
+    FLOAT,
+    lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o))),
 )
 exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
-exp2 = unary("exp2", numeric.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o)))
+exp2 = unary(
+    "exp2", reference_functions.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o))
+)
 expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
 log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
-log1p = unary("log1p", numeric.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
+log1p = unary("log1p", reference_functions.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
 logistic = unary(
-    "logistic", numeric.logistic, INEXACT, lambda t, o, x: mul(t, mul(o, sub(one(x), o)))
+    "logistic",
+    reference_functions.logistic,
+    INEXACT,
+    lambda t, o, x: mul(t, mul(o, sub(one(x), o))),
 )
 
 # --- trigonometric and hyperbolic functions -----------------------------------------------------
@@ -354,14 +376,14 @@ atan2 = binary(
 
 real: Elementwise = linear(
     "real",
-    numeric.real,
+    reference_functions.real,
     REALS,
     lambda t, o, x: real(t),
     lambda ct, o, x: complex_(ct, scalar(0, ct.dtype)),
 )
 imag: Elementwise = linear(
     "imag",
-    numeric.imag,
+    reference_functions.imag,
     REALS,
     lambda t, o, x: imag(t),
     lambda ct, o, x: complex_(scalar(0, ct.dtype), neg(ct)),
@@ -369,7 +391,7 @@ imag: Elementwise = linear(
 conj: Elementwise = linear("conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t))
 complex_: Elementwise = binary(
     "complex",
-    numeric.complex_,
+    reference_functions.complex_,
     COMPLEXES,
     (
         lambda t, o, x, y: complex_(t, scalar(0, t.dtype)),
@@ -387,7 +409,11 @@ stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME)
 # --- bits ---------------------------------------------------------------------------------------
 
 shift_left = binary("shift_left", np.left_shift, INTEGER)
-shift_right_arithmetic = binary("shift_right_arithmetic", numeric.shift_right_arithmetic, INTEGER)
-shift_right_logical = binary("shift_right_logical", numeric.shift_right_logical, INTEGER)
-population_count = unary("population_count", numeric.population_count, INTEGER)
-clz = unary("clz", numeric.clz, INTEGER)
+shift_right_arithmetic = binary(
+    "shift_right_arithmetic", reference_functions.shift_right_arithmetic, INTEGER
+)
+shift_right_logical = binary(
+    "shift_right_logical", reference_functions.shift_right_logical, INTEGER
+)
+population_count = unary("population_count", reference_functions.population_count, INTEGER)
+clz = unary("clz", reference_functions.clz, INTEGER)

@@ -9,12 +9,12 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.linear import Linear
-from fnx.ops.permute import move_axis
-from fnx.ops.pointwise import FLOAT, Pointwise
+from fnx.ops.base.linear import Linear
+from fnx.ops.base.permute import move_axis
+from fnx.ops.elementwise.pointwise import FLOAT, Pointwise
 
 
 def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
-from fnx.ops.broadcast import scalar
-from fnx.ops.elementwise import (
+from fnx.ops.base.broadcast import scalar
+from fnx.ops.elementwise.arithmetic import (
     abs_,
     add,
     binary,
@@ -26,9 +26,7 @@ from fnx.ops.elementwise import (
     times,
     unary,
 )
-from fnx.ops.pointwise import FLOAT, INEXACT, Elementwise, dtype_table
-from fnx.ops.select import eq, select
-from fnx.ops.slopes import (
+from fnx.ops.elementwise.parameter_derivatives import (
     hyp1f1_grad_a,
     hyp1f1_grad_b,
     hyp2f1_grad_a,
@@ -38,9 +36,11 @@ from fnx.ops.slopes import (
     no_slope,
     number,
 )
-from fnx.ops.special import erf
-from fnx.ops.special import scipy_function as _scipy
-from fnx.ops.special import scipy_scalar as _scalar
+from fnx.ops.elementwise.pointwise import FLOAT, INEXACT, Elementwise, dtype_table
+from fnx.ops.elementwise.select import eq, select
+from fnx.ops.elementwise.special import erf
+from fnx.ops.elementwise.special import scipy_function as _scipy
+from fnx.ops.elementwise.special import scipy_scalar as _scalar
 
 ROOT_PI = math.sqrt(math.pi)
 COMPLEX = dtype_table("c")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fnx.core import scalar as expr
 from fnx.core.errors import MissingRule
-from fnx.ops.pointwise import FLOAT, Elementwise
+from fnx.ops.elementwise.pointwise import FLOAT, Elementwise
 
 WEIGHTS = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
 # Steps, as functions for NumPy and for expressions.

@@ -14,11 +14,11 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Host, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Sum, broadcast_axis
-from fnx.ops.permute import move_axis
+from fnx.ops.base.broadcast import Broadcast, Sum, broadcast_axis
+from fnx.ops.base.permute import move_axis
 
 Dtypes = Mapping[np.dtype, np.dtype]
 

@@ -9,10 +9,10 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Sum, scalar
-from fnx.ops.pointwise import (
+from fnx.ops.base.broadcast import Broadcast, Sum, scalar
+from fnx.ops.elementwise.pointwise import (
     ANY,
     INTEGRAL,
     Dtypes,

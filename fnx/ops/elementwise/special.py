@@ -8,9 +8,9 @@ import numpy as np
 
 from fnx.core import scalar as expr
 from fnx.core.formula import V, constant, where
-from fnx.ops import bessel
-from fnx.ops.broadcast import NARROW, scalar
-from fnx.ops.elementwise import (
+from fnx.ops.base.broadcast import NARROW, scalar
+from fnx.ops.elementwise import bessel
+from fnx.ops.elementwise.arithmetic import (
     add,
     binary,
     div,
@@ -26,9 +26,16 @@ from fnx.ops.elementwise import (
     times,
     unary,
 )
-from fnx.ops.pointwise import FLOAT, Elementwise
-from fnx.ops.select import eq, select
-from fnx.ops.slopes import beta_grad_a, beta_grad_b, in_double, no_slope, number, zeta_grad_s
+from fnx.ops.elementwise.parameter_derivatives import (
+    beta_grad_a,
+    beta_grad_b,
+    in_double,
+    no_slope,
+    number,
+    zeta_grad_s,
+)
+from fnx.ops.elementwise.pointwise import FLOAT, Elementwise
+from fnx.ops.elementwise.select import eq, select
 
 
 def scipy_function(name: str, part: int | None = None) -> Callable[..., Any]:

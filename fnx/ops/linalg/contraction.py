@@ -10,12 +10,12 @@ import numpy as np
 from fnx.core import dtypes, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Library, Operand, Recipe
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops.basic import add_any, convert
-from fnx.ops.permute import Transpose
+from fnx.ops.base.permute import Transpose
+from fnx.ops.structure.basic import add_any, convert
 
 Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]

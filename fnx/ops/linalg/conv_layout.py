@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from fnx.core import scalar as expr
 from fnx.core.array import Array
-from fnx.ops.basic import move_axis
-from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.structure.basic import move_axis
 
 Shape = tuple[int, ...]
 

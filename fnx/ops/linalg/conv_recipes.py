@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.recipe import Fold, Operand, Products, Recipe
-from fnx.ops.conv_layout import Shape, placed
+from fnx.ops.linalg.conv_layout import Shape, placed
 
 if TYPE_CHECKING:
-    from fnx.ops.convolution import ConvGeneralDilated
+    from fnx.ops.linalg.convolution import ConvGeneralDilated
 
 
 def _kept(conv: "ConvGeneralDilated", aval: ShapedArray) -> Shape:

@@ -11,15 +11,16 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import conv_recipes
-from fnx.ops.basic import add_any, broadcast_axis, convert, move_axis, zeros
-from fnx.ops.broadcast import Broadcast
-from fnx.ops.compose import Program
-from fnx.ops.contraction import accumulator
-from fnx.ops.conv_layout import (
+from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.compose import Program
+from fnx.ops.base.float32_accumulation import Cast
+from fnx.ops.base.permute import Reshape, Rev, Transpose
+from fnx.ops.linalg import conv_recipes
+from fnx.ops.linalg.contraction import accumulator
+from fnx.ops.linalg.conv_layout import (
     ConvDimensionNumbers,
     Shape,
     batch_groups,
@@ -29,10 +30,9 @@ from fnx.ops.conv_layout import (
     permuted,
     unpermuted,
 )
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import Reshape, Rev, Transpose
-from fnx.ops.slice import Pad, Slice
-from fnx.ops.widen import Cast
+from fnx.ops.structure.basic import add_any, broadcast_axis, convert, move_axis, zeros
+from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Pad, Slice
 
 Pairs = tuple[tuple[int, int], ...]
 

@@ -14,16 +14,28 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import matrix as m
-from fnx.ops.basic import convert, scalar, zeros
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import abs_, add, complex_, conj, div, eq, imag, mul, real, select, sub
-from fnx.ops.linalg import solve, take_rows
-from fnx.ops.reduction import Max
-from fnx.ops.shape import Concatenate, Slice
-from fnx.ops.triangular import Stacked, TriangularSolve, each
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.elementwise.arithmetic import (
+    abs_,
+    add,
+    complex_,
+    conj,
+    div,
+    eq,
+    imag,
+    mul,
+    real,
+    select,
+    sub,
+)
+from fnx.ops.linalg import matrix as m
+from fnx.ops.linalg.factorizations import solve, take_rows
+from fnx.ops.linalg.triangular import Stacked, TriangularSolve, each
+from fnx.ops.reduction.reduction import Max
+from fnx.ops.structure.basic import convert, scalar, zeros
+from fnx.ops.structure.movement import Concatenate, Slice
 
 _NUMPYS = (dtypes.float64, dtypes.complex128)  # NumPy computes everything in double precision
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)

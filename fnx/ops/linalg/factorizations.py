@@ -14,18 +14,15 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Fold, Library, Operand, Point, Recipe
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops import matrix as m
-from fnx.ops.basic import convert, scalar
-from fnx.ops.broadcast import Sum
-from fnx.ops.elementwise import add, eq, mul, neg, stop_gradient, sub
-from fnx.ops.indexing import Gather
-from fnx.ops.permute import Reshape
-from fnx.ops.shape import Pad, Slice
-from fnx.ops.triangular import (
+from fnx.ops.base.broadcast import Sum
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, eq, mul, neg, stop_gradient, sub
+from fnx.ops.linalg import matrix as m
+from fnx.ops.linalg.triangular import (
     Cholesky,
     Stacked,
     TriangularSolve,
@@ -34,7 +31,10 @@ from fnx.ops.triangular import (
     lanes_as_columns,
     lapack,
 )
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
+from fnx.ops.structure.basic import convert, scalar
+from fnx.ops.structure.gather import Gather
+from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
+from fnx.ops.structure.movement import Pad, Slice
 
 _SOLVE_UNIT_LOWER = TriangularSolve(True, True, unit_diagonal=True)
 _SOLVE_RIGHT_UPPER = TriangularSolve(False, False)

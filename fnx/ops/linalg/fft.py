@@ -8,13 +8,13 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import full, move_axis, scalar
-from fnx.ops.elementwise import conj, mul, real
-from fnx.ops.linear import Linear
-from fnx.ops.shape import Concatenate, Pad
+from fnx.ops.base.linear import Linear
+from fnx.ops.elementwise.arithmetic import conj, mul, real
+from fnx.ops.structure.basic import full, move_axis, scalar
+from fnx.ops.structure.movement import Concatenate, Pad
 
 TYPES = ("fft", "ifft", "rfft", "irfft")
 

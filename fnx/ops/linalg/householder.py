@@ -8,10 +8,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import matrix as m
-from fnx.ops.triangular import Stacked, each, lapack
+from fnx.ops.linalg import matrix as m
+from fnx.ops.linalg.triangular import Stacked, each, lapack
 
 
 class Packed(Stacked):

@@ -6,12 +6,12 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
-from fnx.ops.basic import convert, scalar
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import add, complex_, conj, eq, ge, mul, real, select
-from fnx.ops.permute import Transpose
-from fnx.ops.shape import Iota
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.permute import Transpose
+from fnx.ops.elementwise.arithmetic import add, complex_, conj, eq, ge, mul, real, select
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.structure.basic import convert, scalar
+from fnx.ops.structure.movement import Iota
 
 _INT = np.dtype(np.int64)
 LAPACK = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})

@@ -16,13 +16,13 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import matrix as m
-from fnx.ops.basic import add_any, move_axis, scalar
-from fnx.ops.elementwise import add, conj, mul, neg, sub
-from fnx.ops.permute import Reshape, first_lanes
+from fnx.ops.base.permute import Reshape, first_lanes
+from fnx.ops.elementwise.arithmetic import add, conj, mul, neg, sub
+from fnx.ops.linalg import matrix as m
+from fnx.ops.structure.basic import add_any, move_axis, scalar
 
 Shape = tuple[int, ...]
 

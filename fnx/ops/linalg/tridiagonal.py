@@ -5,14 +5,14 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import matrix as m
-from fnx.ops.basic import scalar
-from fnx.ops.elementwise import add, mul, neg, sub
-from fnx.ops.shape import Pad
-from fnx.ops.triangular import Stacked
+from fnx.ops.elementwise.arithmetic import add, mul, neg, sub
+from fnx.ops.linalg import matrix as m
+from fnx.ops.linalg.triangular import Stacked
+from fnx.ops.structure.basic import scalar
+from fnx.ops.structure.movement import Pad
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import numpy as np
 from fnx.core import scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Point, Recipe
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops.basic import broadcast_axis, move_axis
+from fnx.ops.structure.basic import broadcast_axis, move_axis
 
 _U32 = np.dtype(np.uint32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))

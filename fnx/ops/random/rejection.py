@@ -7,11 +7,11 @@ from typing import Any
 import ml_dtypes
 
 from fnx.core import dtypes, scalar
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.formula import V, at_least, at_most, floor, sqrt, where
 from fnx.core.recipe import Operand, Repeat, Rounds, Search
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops.prng import counter, encrypt_exprs
+from fnx.ops.random.prng import counter, encrypt_exprs
 
 Key = tuple[Expr, Expr]
 _ZERO = scalar.const(0, "uint32")

@@ -12,14 +12,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import rejection
-from fnx.ops.basic import broadcast_axis, move_axis, scalar
-from fnx.ops.elementwise import div, exp, max_, mul
-from fnx.ops.prng import RandomBits, RandomSplit, check_keys
-from fnx.ops.special import random_gamma_grad
+from fnx.ops.elementwise.arithmetic import div, exp, max_, mul
+from fnx.ops.elementwise.special import random_gamma_grad
+from fnx.ops.random import rejection
+from fnx.ops.random.prng import RandomBits, RandomSplit, check_keys
+from fnx.ops.structure.basic import broadcast_axis, move_axis, scalar
 
 Numbers = np.ndarray
 

@@ -10,16 +10,16 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
-from fnx.ops.elementwise import exp, mul, sub
-from fnx.ops.join import Concatenate
-from fnx.ops.permute import move_axis
-from fnx.ops.pointwise import FLOAT, NUMBER, add, dtype_table
-from fnx.ops.select import eq, gt, lt, select
-from fnx.ops.slice import Slice
+from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis, check_axes, full, scalar
+from fnx.ops.base.permute import move_axis
+from fnx.ops.elementwise.arithmetic import exp, mul, sub
+from fnx.ops.elementwise.pointwise import FLOAT, NUMBER, add, dtype_table
+from fnx.ops.elementwise.select import eq, gt, lt, select
+from fnx.ops.structure.join import Concatenate
+from fnx.ops.structure.slice import Slice
 
 _REAL = dtype_table("iuf")
 _UFUNC = {

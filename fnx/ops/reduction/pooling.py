@@ -8,15 +8,15 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.recipe import Fold, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops import widen
-from fnx.ops.broadcast import NARROW
-from fnx.ops.linear import Linear
-from fnx.ops.pointwise import NUMBER, dtype_table
-from fnx.ops.reduction import highest, lowest
-from fnx.ops.sliding import Windowed
-from fnx.ops.window_choice import WindowGather
+from fnx.ops.base import float32_accumulation
+from fnx.ops.base.broadcast import NARROW
+from fnx.ops.base.linear import Linear
+from fnx.ops.elementwise.pointwise import NUMBER, dtype_table
+from fnx.ops.reduction.reduction import highest, lowest
+from fnx.ops.reduction.select_and_scatter import WindowGather
+from fnx.ops.structure.sliding_windows import Windowed
 
 _REAL = dtype_table("iuf")
 _UFUNCS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -56,8 +56,8 @@ class _ReduceWindow(Windowed):
         if 0 in x.shape:
             dtype = dtypes.canonical(x.dtype)
             return Point(lambda *ix: expr.const(self.identity(dtype), x.dtype))
-        if self.kind == "sum" and x.dtype in widen.NARROW:
-            return widen.through_float32(self, x)
+        if self.kind == "sum" and x.dtype in float32_accumulation.NARROW:
+            return float32_accumulation.through_float32(self, x)
         dtype = dtypes.of_name(x.dtype)
         start = expr.const(self.identity(dtype), x.dtype)
 

@@ -10,12 +10,12 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Fold, Operand, Recipe
 from fnx.core.recipe import Reshape as ReshapeRecipe
-from fnx.core.records import dataclass
-from fnx.ops import widen
-from fnx.ops.broadcast import (
+from fnx.ops.base import float32_accumulation
+from fnx.ops.base.broadcast import (
     NARROW,
     Broadcast,
     Shape,
@@ -25,15 +25,15 @@ from fnx.ops.broadcast import (
     scalar,
     without,
 )
-from fnx.ops.compose import Program
-from fnx.ops.convert import ConvertElementType, convert
-from fnx.ops.cumulative import Cumulative
-from fnx.ops.elementwise import div, mul
-from fnx.ops.join import Concatenate, Iota
-from fnx.ops.permute import Reshape, Transpose
-from fnx.ops.pointwise import ANY, INTEGRAL, NUMBER
-from fnx.ops.select import eq, ne, or_, select_n
-from fnx.ops.slice import Slice
+from fnx.ops.base.compose import Program
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise.arithmetic import div, mul
+from fnx.ops.elementwise.convert import ConvertElementType, convert
+from fnx.ops.elementwise.pointwise import ANY, INTEGRAL, NUMBER
+from fnx.ops.elementwise.select import eq, ne, or_, select_n
+from fnx.ops.reduction.cumulative import Cumulative
+from fnx.ops.structure.join import Concatenate, Iota
+from fnx.ops.structure.slice import Slice
 
 
 def lowest(dtype: np.dtype) -> Any:
@@ -86,8 +86,8 @@ class Reduction(Primitive):
         return (type(self)(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        if x.dtype in widen.NARROW and self.op == "mul":
-            return widen.through_float32(self, x)
+        if x.dtype in float32_accumulation.NARROW and self.op == "mul":
+            return float32_accumulation.through_float32(self, x)
         if all(x.shape[k] == 1 for k in self.axes):
             return ReshapeRecipe(x)
         identity = self.identity(dtypes.of_name(x.dtype))

@@ -9,18 +9,18 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Fold, Operand, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Shape, broadcast_axis
-from fnx.ops.compose import Program
-from fnx.ops.indexing import ScatterAdd
-from fnx.ops.join import Iota
-from fnx.ops.permute import Reshape, move_axis
-from fnx.ops.pointwise import dtype_table
-from fnx.ops.reduction import highest, lowest
-from fnx.ops.sliding import Windowed
-from fnx.ops.windows import GatherScatterMode, ScatterDimensionNumbers
+from fnx.ops.base.broadcast import Broadcast, Shape, broadcast_axis
+from fnx.ops.base.compose import Program
+from fnx.ops.base.permute import Reshape, move_axis
+from fnx.ops.elementwise.pointwise import dtype_table
+from fnx.ops.reduction.reduction import highest, lowest
+from fnx.ops.structure.gather import ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import GatherScatterMode, ScatterDimensionNumbers
+from fnx.ops.structure.join import Iota
+from fnx.ops.structure.sliding_windows import Windowed
 
 _REAL = dtype_table("iuf")
 

@@ -6,14 +6,14 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.basic import move_axis
-from fnx.ops.indexing import Gather
-from fnx.ops.permute import Reshape, first_lanes
-from fnx.ops.shape import Iota
-from fnx.ops.windows import GatherDimensionNumbers, GatherScatterMode
+from fnx.ops.base.permute import Reshape, first_lanes
+from fnx.ops.structure.basic import move_axis
+from fnx.ops.structure.gather import Gather
+from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
+from fnx.ops.structure.movement import Iota
 
 _INT = np.dtype(np.int64)
 

@@ -1,6 +1,6 @@
 """What interpreters and rules of primitives need most, in one place."""
 
-from fnx.ops.broadcast import (
+from fnx.ops.base.broadcast import (
     broadcast_axis,
     broadcast_to,
     full,
@@ -9,10 +9,10 @@ from fnx.ops.broadcast import (
     scalar,
     zeros,
 )
-from fnx.ops.convert import convert
-from fnx.ops.permute import move_axis, reshape
-from fnx.ops.pointwise import add as add_any
-from fnx.ops.slice import slice_axis
+from fnx.ops.base.permute import move_axis, reshape
+from fnx.ops.elementwise.convert import convert
+from fnx.ops.elementwise.pointwise import add as add_any
+from fnx.ops.structure.slice import slice_axis
 
 __all__ = [
     "add_any",

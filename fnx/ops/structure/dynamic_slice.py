@@ -9,23 +9,23 @@ from fnx.core import scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Update
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops.basic import broadcast_axis, convert, move_axis, zeros
-from fnx.ops.basic import scalar as number
-from fnx.ops.indexing import Gather, ScatterAdd
-from fnx.ops.scatter import Scatter
-from fnx.ops.shape import Concatenate, Reshape
-from fnx.ops.slice import AddInto
-from fnx.ops.windows import (
+from fnx.ops.structure.basic import broadcast_axis, convert, move_axis, zeros
+from fnx.ops.structure.basic import scalar as number
+from fnx.ops.structure.gather import Gather, ScatterAdd
+from fnx.ops.structure.gather_dimension_numbers import (
     GatherDimensionNumbers,
     GatherScatterMode,
     Shape,
     as_scatter,
     check_indices,
 )
+from fnx.ops.structure.movement import Concatenate, Reshape
+from fnx.ops.structure.scatter import Scatter
+from fnx.ops.structure.slice import AddInto
 
 _INT = np.dtype(np.int64)
 

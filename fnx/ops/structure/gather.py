@@ -9,12 +9,12 @@ from fnx.core import dtypes, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
-from fnx.core.records import dataclass
 from fnx.core.scalar import Expr
-from fnx.ops.basic import broadcast_axis, move_axis, zeros
-from fnx.ops.windows import (
+from fnx.ops.structure.basic import broadcast_axis, move_axis, zeros
+from fnx.ops.structure.gather_dimension_numbers import (
     FILL,
     GatherDimensionNumbers,
     GatherScatterMode,

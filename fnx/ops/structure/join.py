@@ -9,12 +9,12 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
-from fnx.ops.permute import move_axis
-from fnx.ops.slice import Slice
+from fnx.ops.base.broadcast import Shape, broadcast_axis, check_sizes, without, zeros
+from fnx.ops.base.permute import move_axis
+from fnx.ops.structure.slice import Slice
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Operations that move elements and compute nothing, in one place."""
 
-from fnx.ops.broadcast import (
+from fnx.ops.base.broadcast import (
     Broadcast,
     broadcast_axis,
     broadcast_to,
@@ -9,10 +9,10 @@ from fnx.ops.broadcast import (
     ones,
     zeros,
 )
-from fnx.ops.convert import BitcastConvertType, ConvertElementType, convert
-from fnx.ops.join import Concatenate, Iota, Split
-from fnx.ops.permute import Reshape, Rev, Squeeze, Transpose, move_axis
-from fnx.ops.slice import Pad, Slice, SliceAdd
+from fnx.ops.base.permute import Reshape, Rev, Squeeze, Transpose, move_axis
+from fnx.ops.elementwise.convert import BitcastConvertType, ConvertElementType, convert
+from fnx.ops.structure.join import Concatenate, Iota, Split
+from fnx.ops.structure.slice import Pad, Slice, SliceAdd
 
 __all__ = [
     "BitcastConvertType",

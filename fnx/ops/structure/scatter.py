@@ -6,14 +6,14 @@ import numpy as np
 
 from fnx.core import scalar
 from fnx.core.array import Array
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.core.records import dataclass
-from fnx.ops.basic import convert, full, zeros
-from fnx.ops.basic import scalar as number
-from fnx.ops.elementwise import add, div, eq, max_, min_, mul, ne, select, sub
-from fnx.ops.indexing import AnyScatter, ScatterAdd
-from fnx.ops.permute import Reshape
-from fnx.ops.shape import Iota
+from fnx.ops.base.permute import Reshape
+from fnx.ops.elementwise.arithmetic import add, div, eq, max_, min_, mul, ne, select, sub
+from fnx.ops.structure.basic import convert, full, zeros
+from fnx.ops.structure.basic import scalar as number
+from fnx.ops.structure.gather import AnyScatter, ScatterAdd
+from fnx.ops.structure.movement import Iota
 
 _INT = np.dtype(np.int64)
 

@@ -9,13 +9,13 @@ from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Piece, Pieces, Point, Recipe, Update, around
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
-from fnx.ops.linear import Linear
-from fnx.ops.permute import move_axis
-from fnx.ops.pointwise import NUMBER
+from fnx.ops.base.broadcast import Broadcast, Shape, Sum, broadcast_axis, full, scalar, zeros
+from fnx.ops.base.linear import Linear
+from fnx.ops.base.permute import move_axis
+from fnx.ops.elementwise.pointwise import NUMBER
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class Pad(Primitive):
             full((*x.shape[:at], *x.shape[at + 1 :]), True, np.dtype(bool)),
             scalar(False, np.dtype(bool)),
         )
-        from fnx.ops.select import select
+        from fnx.ops.elementwise.select import select
 
         return (
             select(broadcast_axis(mask, size, at), inner, Broadcast(inner.shape, (at,))(value)),
@@ -316,7 +316,7 @@ class Pad(Primitive):
 
 
 def _times(x: Array, y: Array) -> Array:
-    from fnx.ops.elementwise import mul
+    from fnx.ops.elementwise.arithmetic import mul
 
     return mul(x, y)
 

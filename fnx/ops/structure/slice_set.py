@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import zeros
-from fnx.ops.slice import BoxUpdate, Slice
+from fnx.ops.base.broadcast import zeros
+from fnx.ops.structure.slice import BoxUpdate, Slice
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import numpy as np
 
 from fnx.core import scalar as expr
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Operand
-from fnx.core.records import dataclass
-from fnx.ops.broadcast import Shape
-from fnx.ops.slice import Pad
+from fnx.ops.base.broadcast import Shape
+from fnx.ops.structure.slice import Pad
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Vector quantization."""
 
 from fnx.core.errors import ShapeError
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
+from fnx.numpy.arrays.util import promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.linalg import norm
-from fnx.numpy.util import promote_inexact
+from fnx.numpy.reductions import reduce
 
 
 def vq(obs, code_book, check_finite=True):

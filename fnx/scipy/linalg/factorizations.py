@@ -8,16 +8,17 @@ from fnx.control_flow import fori_loop
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.lanes import vmap
 from fnx.lax import dynamic_slice, dynamic_update_slice
 from fnx.lax import linalg as lax_linalg
-from fnx.numpy import contract, creation
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import stack
-from fnx.numpy.util import common_shape, convert, promote_inexact
-from fnx.ops import matrix as m
-from fnx.ops import spectral
-from fnx.ops.broadcast import broadcast_to
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.util import common_shape, convert, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.joining import stack
+from fnx.ops.base.broadcast import broadcast_to
+from fnx.ops.linalg import eigen
+from fnx.ops.linalg import matrix as m
+from fnx.transforms.vmap import vmap
 
 
 def matrices(name: str, a: Any, square: bool = False) -> Array:
@@ -86,7 +87,7 @@ def lu(a, permute_l=False, overwrite_a=False, check_finite=True):
     upper = m.triu(packed)[..., :k, :]
     places = u.equal(np.arange(rows, dtype=np.int32)[:, None], permutation[..., None, :])
     p = convert(places, dtypes.real_of(x.dtype))
-    return (contract.matmul(p, lower), upper) if permute_l else (p, lower, upper)
+    return (products.matmul(p, lower), upper) if permute_l else (p, lower, upper)
 
 
 def qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
@@ -124,7 +125,7 @@ def qr_multiply(
     x, y = promote_inexact("qr_multiply", a, c)
     q, *rest = qr(x, mode="economic", pivoting=pivoting)
     q = u.conjugate(q) if conjugate else q
-    out = contract.matmul(y, q) if mode == "right" else contract.matmul(q, y)
+    out = products.matmul(y, q) if mode == "right" else products.matmul(q, y)
     return (out, *rest)
 
 
@@ -221,7 +222,7 @@ def schur(a, output="real"):
     x = matrices("schur", a, square=True)
     if output == "complex":
         x = convert(x, dtypes.complex_of(x.dtype))
-    t, z = spectral.Schur(True)(x)
+    t, z = eigen.Schur(True)(x)
     return t, z
 
 
@@ -254,7 +255,7 @@ def _rotated(t: Array, z: Array) -> tuple[Array, Array]:
         i = n - 2 - k
         block = dynamic_slice(t, (i, i), (2, 2))
         low = block[1, 0]
-        (w,) = spectral.Eig(False, False)(block)
+        (w,) = eigen.Eig(False, False)(block)
         mu = w[0] - block[1, 1]
         size = u.hypot(u.abs(mu), u.abs(low))
         whole = u.abs(low) > eps * (u.abs(block[0, 0]) + u.abs(block[1, 1]))
@@ -263,14 +264,14 @@ def _rotated(t: Array, z: Array) -> tuple[Array, Array]:
         g = stack([stack([u.conjugate(c), s]), stack([-s, c])])
         columns = np.arange(n)
         rows = dynamic_slice(t, (i, 0), (2, n))
-        rows = u.where3(columns >= i, contract.matmul(g, rows), rows)
+        rows = u.where3(columns >= i, products.matmul(g, rows), rows)
         t = dynamic_update_slice(t, rows, (i, 0))
         beside = dynamic_slice(t, (0, i), (n, 2))
-        turned = contract.matmul(beside, m.adjoint(g))
+        turned = products.matmul(beside, m.adjoint(g))
         beside = u.where3(columns[:, None] <= i + 1, turned, beside)
         t = dynamic_update_slice(t, beside, (0, i)).at[i + 1, i].set(0)
         return t, dynamic_update_slice(
-            z, contract.matmul(dynamic_slice(z, (0, i), (n, 2)), m.adjoint(g)), (0, i)
+            z, products.matmul(dynamic_slice(z, (0, i), (n, 2)), m.adjoint(g)), (0, i)
         )
 
     return fori_loop(0, n - 1, step, (t, z)) if n > 1 else (t, z)
@@ -301,10 +302,10 @@ def _hessenberg(a: Array) -> tuple[Array, Array]:
         a, q = both
         column = a[:, k]
         v, tau = _reflection(column, rows > k, rows == k + 1)
-        a = a - u.conjugate(tau) * v[:, None] * contract.matmul(u.conjugate(v), a)[None, :]
-        a = a - tau * contract.matmul(a, v)[:, None] * u.conjugate(v)[None, :]
+        a = a - u.conjugate(tau) * v[:, None] * products.matmul(u.conjugate(v), a)[None, :]
+        a = a - tau * products.matmul(a, v)[:, None] * u.conjugate(v)[None, :]
         a = a.at[:, k].set(u.where3(rows > k + 1, 0, a[:, k]))
-        return a, q - tau * contract.matmul(q, v)[:, None] * u.conjugate(v)[None, :]
+        return a, q - tau * products.matmul(q, v)[:, None] * u.conjugate(v)[None, :]
 
     start = (a, m.eye(a.shape, a.dtype))
     return fori_loop(0, n - 1, step, start) if n > 1 else start
@@ -343,11 +344,11 @@ def polar(a, side="right", *, method="qdwh", eps=None, max_iterations=None):
         raise InvalidValue(f"polar with method={method!r}; expected 'qdwh' or 'svd'")
     x = matrices("polar", a)
     left, s, right = svd(x, full_matrices=False)
-    unitary = contract.matmul(left, right)
+    unitary = products.matmul(left, right)
     scaled = convert(s, x.dtype)
     if side == "right":
-        return unitary, contract.matmul(m.adjoint(right) * scaled[..., None, :], right)
-    return unitary, contract.matmul(left * scaled[..., None, :], m.adjoint(left))
+        return unitary, products.matmul(m.adjoint(right) * scaled[..., None, :], right)
+    return unitary, products.matmul(left * scaled[..., None, :], m.adjoint(left))
 
 
 __all__ = [

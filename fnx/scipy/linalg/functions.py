@@ -10,18 +10,19 @@ from fnx.control_flow import cond, fori_loop
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.derivatives import jvp
-from fnx.lanes import vmap
-from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy import ufuncs as u
-from fnx.numpy.creation import zeros_like
-from fnx.numpy.ranges import eye
-from fnx.numpy.util import convert, promote_inexact
-from fnx.ops import elementwise as ops
-from fnx.ops import matrix as m
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays.creation import zeros_like
+from fnx.numpy.arrays.util import convert, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.ranges import eye
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg import matrix as m
 from fnx.scipy.linalg.factorizations import matrices, rsf2csf, schur
 from fnx.scipy.linalg.solvers import solve_triangular
+from fnx.transforms.grad import jvp
+from fnx.transforms.vmap import vmap
 
 
 def _stacked(fn: Callable, rank: int) -> Callable:
@@ -49,14 +50,14 @@ def _pade(a: Array, order: int) -> tuple[Array, Array]:
     """The odd and the even part of the numerator."""
     b = _coefficients(order)
     power: Any = m.eye(a.shape, a.dtype)
-    square = contract.matmul(a, a)
+    square = products.matmul(a, a)
     odd, even = b[1] * power, b[0] * power
     for k in range(2, order + 1, 2):
-        power = contract.matmul(power, square) if k > 2 else square
+        power = products.matmul(power, square) if k > 2 else square
         even = even + b[k] * power
         if k < order:
             odd = odd + b[k + 1] * power
-    return contract.matmul(a, odd), even
+    return products.matmul(a, odd), even
 
 
 def expm(A, *, upper_triangular=False, max_squarings=16):
@@ -83,7 +84,7 @@ def _expm(a: Array, triangular: bool, limit: int) -> Array:
     out = solve(even - odd, even + odd)
     steps = convert(u.minimum(count, float(limit)), np.dtype(np.int32))
     # A loop of static length, so that it can be differentiated in reverse.
-    repeat = lambda k, r: cond(k < steps, lambda r: contract.matmul(r, r), lambda r: r, r)
+    repeat = lambda k, r: cond(k < steps, lambda r: products.matmul(r, r), lambda r: r, r)
     out = fori_loop(0, limit, repeat, out)
     return u.where3(count > limit, math.nan, out)
 
@@ -129,7 +130,7 @@ def sqrtm(A, blocksize=1):
 def _sqrtm(a: Array) -> Array:
     t, z = schur(a, output="complex")
     root = _triangular(t, u.sqrt, _root_system)
-    return contract.matmul(contract.matmul(z, root), m.adjoint(z))
+    return products.matmul(products.matmul(z, root), m.adjoint(z))
 
 
 def _triangular(t: Array, function: Callable, system: Callable) -> Array:
@@ -167,7 +168,7 @@ def _commuting_system(t: Array, f: Array, diagonal: Array, j: Any) -> tuple[Arra
     """From T F = F T: (T - t_jj I) f_j = F t_j - f_jj t_j."""
     above = u.where3(np.arange(t.shape[0]) < j, t[:, j], 0)
     left = t - t[j, j] * np.eye(t.shape[0], dtype=t.dtype)
-    return left, contract.matmul(f, above) - diagonal[j] * above
+    return left, products.matmul(f, above) - diagonal[j] * above
 
 
 def funm(A, func, disp=True):
@@ -187,7 +188,7 @@ def funm(A, func, disp=True):
     if x.dtype.kind != "c":  # so that real eigenvalues stay real
         t, z = rsf2csf(t, z)
     inner = _triangular(t, func, _commuting_system)
-    out = contract.matmul(contract.matmul(z, inner), m.adjoint(z))
+    out = products.matmul(products.matmul(z, inner), m.adjoint(z))
     if disp:
         return out
     gap = u.abs(t.diagonal()[:, None] - t.diagonal()[None, :])

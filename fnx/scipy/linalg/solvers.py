@@ -7,18 +7,18 @@ import numpy as np
 from fnx.control_flow import fori_loop
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.lanes import vmap
 from fnx.lax import linalg as lax_linalg
-from fnx.numpy import contract
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy import ufuncs as u
-from fnx.numpy.choice import take_along_axis
-from fnx.numpy.creation import zeros_like
-from fnx.numpy.shapes import broadcast_to
-from fnx.numpy.util import common_shape, convert, promote_inexact
-from fnx.ops import elementwise as ops
-from fnx.ops import matrix as m
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays.creation import zeros_like
+from fnx.numpy.arrays.util import common_shape, convert, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.selection import take_along_axis
+from fnx.numpy.structure.shapes import broadcast_to
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.linalg import matrix as m
 from fnx.scipy.linalg.factorizations import cho_factor, schur
+from fnx.transforms.vmap import vmap
 
 _TRANS = {0: (False, False), 1: (True, False), 2: (True, True)}
 _TRANS |= {"N": _TRANS[0], "T": _TRANS[1], "C": _TRANS[2]}
@@ -181,16 +181,16 @@ def _sylvester(a: Array, b: Array, c: Array) -> Array:
     # Columns of A Y + Y T = U^H C V one after the other: T = V^H B V is upper triangular.
     ta, ua = schur(a, output="complex")
     tb, ub = schur(b, output="complex")
-    rhs = contract.matmul(contract.matmul(m.adjoint(ua), convert(c, ta.dtype)), ub)
+    rhs = products.matmul(products.matmul(m.adjoint(ua), convert(c, ta.dtype)), ub)
     eye = np.eye(a.shape[0], dtype=ta.dtype)
 
     def column(k: Any, y: Array) -> Array:
         known = u.where3(np.arange(b.shape[0]) < k, tb[:, k], 0)
-        right = rhs[:, k] - contract.matmul(y, known)
+        right = rhs[:, k] - products.matmul(y, known)
         return y.at[:, k].set(solve_triangular(ta + tb[k, k] * eye, right))
 
     y = fori_loop(0, b.shape[0], column, zeros_like(rhs)) if rhs.size else rhs
-    x = contract.matmul(contract.matmul(ua, y), m.adjoint(ub))
+    x = products.matmul(products.matmul(ua, y), m.adjoint(ub))
     return x if c.dtype.kind == "c" else ops.real(x)
 
 

@@ -7,13 +7,13 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
-from fnx.numpy import creation
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import concatenate
-from fnx.numpy.padding import pad
-from fnx.numpy.ranges import eye
-from fnx.numpy.shapes import broadcast_to
-from fnx.numpy.util import promote
+from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.util import promote
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.padding import pad
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.ranges import eye
+from fnx.numpy.structure.shapes import broadcast_to
 
 
 def _vectors(name: str, *xs: Any) -> list[Array]:

@@ -12,13 +12,14 @@ from fnx.control_flow import fori_loop, while_loop
 from fnx.core import dtypes
 from fnx.core.array import Array, is_array_like
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.flatten_util import ravel_pytree
-from fnx.implicit import custom_linear_solve
-from fnx.numpy import contract, creation
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import promote_inexact, to_array
-from fnx.tree_util import tree_leaves, tree_map, tree_structure
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.util import promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.pytree.operations import tree_leaves, tree_map, tree_structure
+from fnx.transforms.implicit_diff import custom_linear_solve
+from fnx.transforms.ravel import ravel_pytree
 
 
 def _operator(a: Any, what: str) -> Callable:
@@ -32,7 +33,7 @@ def _operator(a: Any, what: str) -> Callable:
         )
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ShapeError(f"{what} has shape {a.shape}; expected a square matrix")
-    return lambda x: contract.matmul(a, x)
+    return lambda x: products.matmul(a, x)
 
 
 class _Tolerance(NamedTuple):
@@ -47,7 +48,7 @@ class _Tolerance(NamedTuple):
 
 
 def _square(x: Array) -> Array:
-    return u.real(contract.vdot(x, x))
+    return u.real(products.vdot(x, x))
 
 
 def _solve(
@@ -116,7 +117,7 @@ def _cg(
 ) -> Array:
     r = b - apply(x)
     z = precondition(r)
-    rz = u.real(contract.vdot(r, z)).astype(b.dtype)
+    rz = u.real(products.vdot(r, z)).astype(b.dtype)
 
     def go_on(s: tuple) -> Array:
         _, r, _, _, k = s
@@ -125,10 +126,10 @@ def _cg(
     def step(s: tuple) -> tuple:
         x, r, p, rz, k = s
         ap = apply(p)
-        alpha = rz / contract.vdot(p, ap)
+        alpha = rz / products.vdot(p, ap)
         x, r = x + alpha * p, r - alpha * ap
         z = precondition(r)
-        new = u.real(contract.vdot(r, z)).astype(b.dtype)
+        new = u.real(products.vdot(r, z)).astype(b.dtype)
         return x, r, z + (new / rz) * p, new, k + 1
 
     return while_loop(go_on, step, (x, r, z, rz, creation.asarray(0)))[0]
@@ -165,7 +166,7 @@ def _bicgstab(
 
     def step(s: tuple) -> tuple:
         old, r, shadow, p, v, rho, alpha, omega, k = s
-        new = contract.vdot(shadow, r)
+        new = products.vdot(shadow, r)
         # A residual at right angles to its shadow leads nowhere: start afresh from here.
         lost = u.square(u.abs(new)) <= tiny * _square(shadow) * _square(r)
         shadow = u.where3(lost, r, shadow)
@@ -173,12 +174,12 @@ def _bicgstab(
         p = r + u.where3(lost, 0.0, new / rho * (alpha / omega) * (p - omega * v))
         ph = precondition(p)
         v = apply(ph)
-        alpha = new / contract.vdot(shadow, v)
+        alpha = new / products.vdot(shadow, v)
         half = r - alpha * v
         early = _square(half) <= target
         sh = precondition(half)
         t = apply(sh)
-        omega = contract.vdot(t, half) / contract.vdot(t, t)
+        omega = products.vdot(t, half) / products.vdot(t, t)
         x = old + alpha * ph + u.where3(early, 0.0, omega * sh)
         r = u.where3(early, half, half - omega * t)
         stuck = u.logical_and(omega == 0, u.logical_not(early))
@@ -235,7 +236,7 @@ def _gmres(
         basis, h, norm = _arnoldi(lambda v: precondition(apply(v)), precondition(r), m)
         rhs = creation.zeros(m + 1, b.dtype).at[0].set(norm.astype(b.dtype))
         y = np_linalg.lstsq(h, rhs)[0]
-        x = x + contract.matmul(y, basis[:m])
+        x = x + products.matmul(y, basis[:m])
         return x, b - apply(x), k + 1
 
     return while_loop(go_on, cycle, (x, b - apply(x), creation.asarray(0)))[0]
@@ -254,8 +255,8 @@ def _arnoldi(apply: Callable, r: Array, m: int) -> tuple[Array, Array, Array]:
         before = u.sqrt(_square(w))
         column = creation.zeros(m + 1, r.dtype)
         for _ in range(2):  # twice is enough, for orthogonality to rounding
-            part = contract.matmul(basis.conj(), w)
-            w = w - contract.matmul(part, basis)
+            part = products.matmul(basis.conj(), w)
+            w = w - products.matmul(part, basis)
             column = column + part
         size = u.sqrt(_square(w))
         # What rounding alone left is no direction: the space is invariant.

@@ -10,7 +10,7 @@ import fnx.numpy as jnp
 from fnx import random
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.tree_util import register_pytree_node
+from fnx.pytree.operations import register_pytree_node
 
 __all__ = ["Rotation", "Slerp"]
 

@@ -1,11 +1,11 @@
 """Bessel functions."""
 
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import stack
-from fnx.numpy.numerics import i0
-from fnx.numpy.util import constant, promote_inexact
-from fnx.ops import integrals
-from fnx.ops import special as prims
+from fnx.numpy.arrays.util import constant, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.calculus import i0
+from fnx.numpy.structure.joining import stack
+from fnx.ops.elementwise import integrals
+from fnx.ops.elementwise import special as prims
 
 
 def i0e(x):

@@ -4,11 +4,11 @@ import math
 
 from fnx.nn import normalization
 from fnx.nn.normalization import logsumexp
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import fit, promote_inexact
-from fnx.ops import elementwise as ops
-from fnx.ops.integrals import xlog1py as _xlog1py
-from fnx.ops.integrals import xlogy as _xlogy
+from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.ops.elementwise import arithmetic as ops
+from fnx.ops.elementwise.integrals import xlog1py as _xlog1py
+from fnx.ops.elementwise.integrals import xlogy as _xlogy
 
 
 def expit(x):

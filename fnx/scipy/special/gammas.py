@@ -6,10 +6,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import constant, fit, promote_inexact, to_array
-from fnx.ops import special as prims
+from fnx.numpy.arrays.util import constant, fit, promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
+from fnx.ops.elementwise import special as prims
 
 
 def _floats(name, *xs):
@@ -263,7 +263,7 @@ def bernoulli(n):
     >>> fnx.scipy.special.bernoulli(4)
     Array([ 1.        , -0.5       ,  0.16666667,  0.        , -0.03333333], dtype=float64)
     """
-    from fnx.numpy.creation import asarray
+    from fnx.numpy.arrays.creation import asarray
 
     n = int(n)
     if n < 0:

@@ -8,11 +8,11 @@ from fnx.control_flow import fori_loop
 from fnx.core.array import Array
 from fnx.core.errors import ConcretizationTypeError, InvalidValue
 from fnx.core.interpreter import Tracer
-from fnx.numpy import ufuncs as u
-from fnx.numpy.choice import where
-from fnx.numpy.creation import zeros_like
-from fnx.numpy.util import promote_inexact, to_arrays
-from fnx.ops import elementwise as ops
+from fnx.numpy.arrays.creation import zeros_like
+from fnx.numpy.arrays.util import promote_inexact, to_arrays
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.selection import where
+from fnx.ops.elementwise import arithmetic as ops
 
 
 def sph_harm_y(

@@ -1,7 +1,7 @@
 """Exponential, trigonometric and Fresnel integrals; the dilogarithm; hypergeometric functions."""
 
-from fnx.numpy.util import fit, promote_inexact
-from fnx.ops import integrals as prims
+from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.ops.elementwise import integrals as prims
 
 
 def expi(x):

@@ -9,12 +9,12 @@ from fnx.control_flow import scan
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.derivatives import jvp
-from fnx.numpy import ufuncs as u
-from fnx.numpy.choice import where
-from fnx.numpy.creation import array, ones_like
-from fnx.numpy.shapes import broadcast_to, moveaxis
-from fnx.numpy.util import to_array
+from fnx.numpy.arrays.creation import array, ones_like
+from fnx.numpy.arrays.util import to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.structure.selection import where
+from fnx.numpy.structure.shapes import broadcast_to, moveaxis
+from fnx.transforms.grad import jvp
 
 
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Array:

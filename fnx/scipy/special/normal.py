@@ -6,10 +6,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import fit, promote_inexact
-from fnx.ops import integrals
-from fnx.ops import special as prims
+from fnx.numpy.arrays.util import fit, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.ops.elementwise import integrals
+from fnx.ops.elementwise import special as prims
 
 
 def _float(name, x):

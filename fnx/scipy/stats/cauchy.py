@@ -2,7 +2,7 @@
 
 import math
 
-from fnx.numpy import ufuncs as u
+from fnx.numpy.elementwise import ufuncs as u
 from fnx.scipy.stats.common import floats
 
 

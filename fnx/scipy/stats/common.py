@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import PYTHON, promote_inexact
-from fnx.ops.convert import ConvertElementType
+from fnx.numpy.arrays.util import PYTHON, promote_inexact
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.ops.elementwise.convert import ConvertElementType
 
 
 def floats(name: str, *xs: Any) -> list[Array]:

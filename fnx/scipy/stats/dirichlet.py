@@ -1,9 +1,9 @@
 """The Dirichlet distribution."""
 
 from fnx.core.errors import ShapeError
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
-from fnx.numpy.joining import concatenate
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.joining import concatenate
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 

@@ -5,18 +5,19 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.nn.normalization import logsumexp
-from fnx.numpy import contract, reduce
 from fnx.numpy import linalg as np_linalg
-from fnx.numpy import ufuncs as u
-from fnx.numpy.creation import full
-from fnx.numpy.shapes import atleast_2d
-from fnx.numpy.statistics import cov
-from fnx.numpy.util import to_array
+from fnx.numpy.algebra import products
+from fnx.numpy.arrays.creation import full
+from fnx.numpy.arrays.util import to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.statistics import cov
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.shapes import atleast_2d
+from fnx.pytree.operations import register_pytree_node_class
 from fnx.scipy import special
 from fnx.scipy.linalg.solvers import cho_solve, solve_triangular
-from fnx.tree_util import register_pytree_node_class
 
 
 @register_pytree_node_class
@@ -169,7 +170,7 @@ class gaussian_kde:
         index = random.choice(which, self.n, shape, p=self.weights)
         factor = np_linalg.cholesky(self.covariance)
         steps = random.normal(noise, (self.d, *shape), self.dataset.dtype)
-        return self.dataset[:, index] + contract.tensordot(factor, steps, 1)
+        return self.dataset[:, index] + products.tensordot(factor, steps, 1)
 
 
 __all__ = ["gaussian_kde"]

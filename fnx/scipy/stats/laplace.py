@@ -1,6 +1,6 @@
 """The Laplace distribution."""
 
-from fnx.numpy import ufuncs as u
+from fnx.numpy.elementwise import ufuncs as u
 from fnx.scipy.stats.common import floats
 
 

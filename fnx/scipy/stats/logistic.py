@@ -1,6 +1,6 @@
 """The logistic distribution."""
 
-from fnx.numpy import ufuncs as u
+from fnx.numpy.elementwise import ufuncs as u
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats
 

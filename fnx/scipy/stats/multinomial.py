@@ -1,8 +1,8 @@
 """The multinomial distribution."""
 
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
-from fnx.numpy.util import to_arrays
+from fnx.numpy.arrays.util import to_arrays
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 

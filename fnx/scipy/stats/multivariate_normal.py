@@ -4,10 +4,10 @@ import math
 
 from fnx.core.errors import ShapeError
 from fnx.lax.linalg import cholesky, triangular_solve
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
-from fnx.numpy.diagonals import diagonal
-from fnx.numpy.shapes import broadcast_shapes, broadcast_to
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
+from fnx.numpy.structure.diagonals import diagonal
+from fnx.numpy.structure.shapes import broadcast_shapes, broadcast_to
 from fnx.scipy.stats.common import floats
 
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from fnx.numpy import reduce
-from fnx.numpy import ufuncs as u
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.reductions import reduce
 from fnx.scipy import special
 from fnx.scipy.stats.common import floats, inside
 

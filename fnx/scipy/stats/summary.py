@@ -8,13 +8,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy import averages, cumulative, nan_reduce, reduce, sorting
-from fnx.numpy import ufuncs as u
-from fnx.numpy.choice import take_along_axis, where
-from fnx.numpy.creation import full
-from fnx.numpy.functional import apply_along_axis
-from fnx.numpy.joining import concatenate
-from fnx.numpy.util import promote_inexact, to_array
+from fnx.numpy.arrays.creation import full
+from fnx.numpy.arrays.util import promote_inexact, to_array
+from fnx.numpy.elementwise import ufuncs as u
+from fnx.numpy.numerics.vectorize import apply_along_axis
+from fnx.numpy.reductions import averages, cumulative, nan_reduce, reduce
+from fnx.numpy.structure import sorting
+from fnx.numpy.structure.joining import concatenate
+from fnx.numpy.structure.selection import take_along_axis, where
 
 
 class ModeResult(NamedTuple):

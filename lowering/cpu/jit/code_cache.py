@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fnx.core.records import dataclass
-from fnx.lowering.target import processor
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor import features
 
-from . import cache, parts
+from . import disk_cache, partition
 from .compiler import compile_text, session
 from .image import Image
 
@@ -59,7 +59,7 @@ def program(
     `key` is that of code that was seen before, whose text need not be known; CacheMiss if it is
     gone.
     """
-    key = key or cache.key("code", PIPELINE, "program", text, sources=False)
+    key = key or disk_cache.key("code", PIPELINE, "program", text, sources=False)
     with _lock:
         found = _loaded.get(key)
         if found is not None:
@@ -93,7 +93,7 @@ def code(
     `kind` chooses the passes (PASSES). A `name` stands for the text as long as fnx's sources are
     the same; the text is then made only if it is not on disk.
     """
-    key = cache.key("code", PIPELINE, kind, name or _made(text), sources=bool(name))
+    key = disk_cache.key("code", PIPELINE, kind, name or _made(text), sources=bool(name))
     return _code(key, text, exports, imports, kind)
 
 
@@ -105,7 +105,7 @@ def _code(
     key: str, text: str | Callable[[], str], exports: Sequence[str], imports: Imports, kind: str
 ) -> Code:
     start = time.perf_counter()
-    data, llvm_seconds, origin = cache.get(key), 0.0, "disk"
+    data, llvm_seconds, origin = disk_cache.get(key), 0.0, "disk"
     linked = None if data is None else _from_disk(data, exports, imports)
     if linked is None:
         if not text:
@@ -114,7 +114,7 @@ def _code(
         binaries, origin = _compiled(_made(text), kind, imports), "compiled"
         llvm_seconds = time.perf_counter() - begin
         linked, data = _linked(binaries, exports, imports)
-        cache.put(key, data)
+        disk_cache.put(key, data)
     spent = time.perf_counter() - start - llvm_seconds
     addresses, known, keep = linked
     return Code(key, addresses, origin, llvm_seconds, spent, known, keep)
@@ -136,7 +136,7 @@ def _compiled(text: str, kind: str, imports: Imports) -> list[bytes]:
         return binary
 
     with session(helpers=True) as crew:
-        first, *others = parts.split(text, 4)
+        first, *others = partition.split(text, 4)
         tasks = [crew.start(made, part) for part in others]
         binaries = [made(first)]
         crew.work()
@@ -158,7 +158,7 @@ def routine(
 ) -> Code:
     """The loaded code of a routine of fnx's own; it stays, since programs hold bare addresses."""
     # Tests write routines for other vectors than this CPU's.
-    made = code(text, exports, imports, "routine", f"{name} {processor.vector_bits()}")
+    made = code(text, exports, imports, "routine", f"{name} {features.vector_bits()}")
     keep_forever(made.keep)
     return made
 
@@ -192,7 +192,7 @@ def _linked(
     binaries: Sequence[bytes], exports: Sequence[str], imports: Imports
 ) -> tuple[_Linked, bytes]:
     """The code of objects in memory, and the entry that later processes find."""
-    from . import elf
+    from . import linker as elf
 
     try:
         image = elf.image(binaries, exports)

@@ -15,27 +15,27 @@ from functools import wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
-from fnx.lowering.target.processor import processor
+from fnx.lowering.cpu.processor.features import processor
 
-from . import crew, options, parts
+from . import compile_threads, llvm_options, partition
 
 _session = threading.RLock()
 os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread may hold it
 
 
 @contextmanager
-def session(helpers: bool = False) -> Iterator[crew.Crew]:
+def session(helpers: bool = False) -> Iterator[compile_threads.Crew]:
     """LLVM for this thread and a crew that it leads, with helpers where much is to be compiled.
 
     LLVM's options are process-wide: Numba does not compile meanwhile, nor do other threads.
     """
-    found = crew.current()
+    found = compile_threads.current()
     if found is not None:
         yield found
         return
     numba = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
-    with _session, lock, _all_passes_afterwards(), crew.gathered(helpers) as made:
+    with _session, lock, _all_passes_afterwards(), compile_threads.gathered(helpers) as made:
         yield made
 
 
@@ -45,7 +45,7 @@ def _all_passes_afterwards() -> Iterator[None]:
     try:
         yield
     finally:
-        options.restore()
+        llvm_options.restore()
 
 
 def once(function: Callable) -> Callable:
@@ -68,7 +68,7 @@ def once(function: Callable) -> Callable:
 
     def soon(*key: Hashable) -> None:
         if key not in values:
-            crew.soon(of, *key)
+            compile_threads.soon(of, *key)
 
     of.values, of.soon = values, soon  # type: ignore[attr-defined]
     return of
@@ -80,7 +80,7 @@ _idle: dict[bool, deque] = {False: deque(), True: deque()}  # target machines, b
 @contextmanager
 def target_machine(quick: bool = False) -> Iterator[Any]:
     """A target machine that nobody else uses meanwhile, within a session."""
-    options.leave_out_passes()
+    llvm_options.leave_out_passes()
     try:
         machine = _idle[quick].pop()
     except IndexError:
@@ -202,7 +202,7 @@ def compile_text(text: str, kind: str = "program", as_object: bool = True) -> by
     quick = kind in ("straight", "rare", "glue")
     with session(), target_machine(quick) as machine:
         module = _optimized(text, kind, machine)
-        with options.making_code(parts.IN_ORDER in text):
+        with llvm_options.making_code(partition.IN_ORDER in text):
             return _emitted(module, machine, as_object)
 
 
@@ -232,4 +232,6 @@ def in_blocks(text: str) -> str:
 
 def assembly(text: str, kind: str = "program") -> str:
     """The assembly of an LLVM module; of a program's, that of its parts one after the other."""
-    return "".join([compile_text(t, kind, as_object=False).decode() for t in parts.split(text, 1)])
+    return "".join(
+        [compile_text(t, kind, as_object=False).decode() for t in partition.split(text, 1)]
+    )

@@ -23,7 +23,7 @@ try:  # hashlib would load OpenSSL too, which takes longer than all that is hash
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.processor import features
 
 _MAGIC = b"fnxcache"
 _DIGEST = 20
@@ -93,7 +93,7 @@ def key(*parts: str | bytes, sources: bool = True) -> str:
 @lru_cache(maxsize=1)
 def environment() -> bytes:
     """What all keys depend on: the compiler's version, the platform, and the CPU."""
-    words = [_compiler(), sys.platform, platform.machine(), *processor.identity()]
+    words = [_compiler(), sys.platform, platform.machine(), *features.identity()]
     return "\0".join(words).encode()
 
 

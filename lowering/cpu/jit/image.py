@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from fnx.lowering.target.pages import Pages
+from fnx.lowering.cpu.processor.code_pages import Pages
 
 _REACH = 1 << 31  # of a call, which holds the distance in 32 bits
 _WORD = (1 << 64) - 1

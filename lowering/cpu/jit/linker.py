@@ -7,8 +7,8 @@ LLVM's own linker is asked.
 import struct
 from collections.abc import Sequence
 
-from fnx.core.records import dataclass
-from fnx.lowering.target import pages
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor import code_pages
 
 from .image import Image
 
@@ -69,7 +69,7 @@ class _Object:
 
 def image(binaries: Sequence[bytes], exports: Sequence[str]) -> Image:
     """The image of objects that refer to each other, and to names of the process."""
-    if not pages.usable():
+    if not code_pages.usable():
         raise Unlinked("another platform")
     try:
         return _linked([_parsed(binary) for binary in binaries], exports)
@@ -125,7 +125,7 @@ def _linked(objects: list[_Object], exports: Sequence[str]) -> Image:
     names = [name for name in dict.fromkeys(wanted) if name not in own]
     stubs = _up(end, 8)
     words = stubs + 8 * len(names)
-    writable = _up(words + 8 * len(names), pages.PAGE)
+    writable = _up(words + 8 * len(names), code_pages.PAGE)
     size = _laid_out(variables, writable)
     filled = [s.place + s.size for _, s in variables if s.type != _NOBITS]
     code = bytearray(max([words + 8 * len(names), *filled]))
@@ -160,7 +160,7 @@ def _up(n: int, alignment: int) -> int:
 def _laid_out(sections: list[tuple[_Object, _Section]], start: int) -> int:
     """Give sections their places one after the other; where they end."""
     for _, s in sections:
-        if s.alignment > pages.PAGE:
+        if s.alignment > code_pages.PAGE:
             raise Unlinked(f"a section aligned to {s.alignment} bytes")
         s.place = _up(start, s.alignment)
         start = s.place + s.size

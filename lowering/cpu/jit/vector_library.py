@@ -9,9 +9,9 @@ of C's, and rarely gone, is compiled for scalars only, quickly, and called for e
 import re
 
 from fnx.core.errors import CompileError
-from fnx.lowering.emit.vector_names import BRANCHING, TYPE, arity, exists, name, parse
+from fnx.lowering.cpu.llvm.vector_abi import BRANCHING, TYPE, arity, exists, name, parse
 
-from . import machine
+from . import code_cache
 from .compiler import once
 
 RARE = -1  # in place of a number of lanes: the way for unusual arguments
@@ -38,7 +38,7 @@ def _widen(line: str, w: int) -> str:
 
 def _function(op: str, dtype: str, name: str, w: int) -> str:
     """The text of a function under another name, on vectors of `w` lanes if that is not 0."""
-    from fnx.lowering.emit import llvm_module
+    from fnx.lowering.cpu.llvm import module as llvm_module
 
     lines = llvm_module.helper_text(op, dtype, True)[1].strip().split("\n")
     header = re.sub(r"@[\w.]+\(", f"@{name}(", lines[0])
@@ -138,7 +138,7 @@ def _symbol(op: str, dtype: str, w: int) -> str:
 
 def _text(op: str, dtype: str, w: int) -> str:
     """The LLVM module of one variant."""
-    from fnx.lowering.emit import llvm_module
+    from fnx.lowering.cpu.llvm import module as llvm_module
 
     if not exists(op, dtype):
         raise CompileError(f"there is no vector function {op} for {dtype}")
@@ -152,7 +152,7 @@ def _text(op: str, dtype: str, w: int) -> str:
 
 
 @once
-def _loaded(op: str, dtype: str, w: int) -> machine.Code:
+def _loaded(op: str, dtype: str, w: int) -> code_cache.Code:
     """The code of one variant, which stays: programs hold bare addresses."""
     symbol, rare = _symbol(op, dtype, w), _symbol(op, dtype, RARE)
     calls_rare = _is_apart(op, dtype) and w != RARE
@@ -163,8 +163,8 @@ def _loaded(op: str, dtype: str, w: int) -> machine.Code:
     if calls_rare:
         _loaded.soon(op, dtype, RARE)
     kind = "rare" if w == RARE else "function"
-    code = machine.code(lambda: _text(op, dtype, w), [symbol], imports, kind, symbol)
-    machine.keep_forever(code.keep)
+    code = code_cache.code(lambda: _text(op, dtype, w), [symbol], imports, kind, symbol)
+    code_cache.keep_forever(code.keep)
     return code
 
 

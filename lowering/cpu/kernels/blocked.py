@@ -3,9 +3,10 @@
 Matrices lie in rows. `name` is a routine's name in the machine code.
 """
 
-from . import matmul
-from .irtext import Function, Value, i64
-from .irvectors import Vectors
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
+from fnx.lowering.cpu.llvm.ir_vectors import Vectors
+
+from . import gemm
 
 BLOCK = 8
 SQUARE = 32  # where one triangle of a product is wanted, up to this size all is computed
@@ -33,7 +34,7 @@ class Kit:
 
     def minus_product(self, f: Function, *args: Value) -> None:
         """m, n, k, a, its strides, b, its strides, c, its rows apart, work: C minus A B."""
-        f.call(matmul.name(self.dtype, "gemm_minus"), "void", *args)
+        f.call(gemm.name(self.dtype, "gemm_minus"), "void", *args)
 
     def halves(self, f: Function, n: Value) -> tuple[Value, Value]:
         """n in two, the first a multiple of the block."""

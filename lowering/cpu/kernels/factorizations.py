@@ -7,14 +7,15 @@ use, of `work_elements`; triangles are read by two strides, one of which is 1, s
 transposed; `backward` says that a triangle is an upper one, to be solved from its end.
 """
 
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
+from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
+from fnx.lowering.cpu.processor import features
 
-from . import machine, matmul
-from .compiler import once
-from .dense_kit import BLOCK, name
-from .dense_lu import LU
-from .irtext import Function, Value, i32, i64
-from .irvectors import DTYPES, Vectors
+from . import gemm
+from .blocked import BLOCK, name
+from .lu import LU
 
 NAMES = ("solve_left", "solve_right", "cholesky", "lu")
 # rows, columns, triangle, its strides, B, its rows apart, unit diagonal?, backward?, work
@@ -25,9 +26,9 @@ CHOLESKY = "i64 ptr i64 ptr".split()
 
 def work_elements(m: int, n: int, dtype: str) -> int:
     """Elements that a routine needs for matrices of at most m rows and n columns."""
-    lanes = processor.vector_bits() // 8 // DTYPES[dtype]
+    lanes = features.vector_bits() // 8 // DTYPES[dtype]
     panel = BLOCK * (m + 2 * lanes)
-    return max(panel, matmul.work_elements(max(m, n), max(m, n), dtype))
+    return max(panel, gemm.work_elements(max(m, n), max(m, n), dtype))
 
 
 @once
@@ -37,11 +38,11 @@ def address(routine: str, dtype: str) -> int:
 
 
 @once
-def _code(dtype: str) -> machine.Code:
+def _code(dtype: str) -> code_cache.Code:
     product = "gemm_minus"
-    imports = {matmul.name(dtype, product): matmul.address(dtype, product)}
+    imports = {gemm.name(dtype, product): gemm.address(dtype, product)}
     exports = [name(routine, dtype) for routine in NAMES]
-    return machine.routine(f"dense {dtype}", lambda: text(dtype), exports, imports)
+    return code_cache.routine(f"dense {dtype}", lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:
@@ -54,7 +55,7 @@ class _Routines(LU):
 
     def __init__(self, dtype: str):
         super().__init__(dtype)
-        self.width = 2 if processor.vector_bits() == 512 else 1  # vectors of a row in registers
+        self.width = 2 if features.vector_bits() == 512 else 1  # vectors of a row in registers
         self.triangle()
         self.left_block()
         self.right_block()

@@ -18,10 +18,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from . import machine
-from .compiler import once
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import Function, Module, Value, i64
+
 from .fft_vectors import BYTES, Complex, Vectors
-from .irtext import Function, Module, Value, i64
 
 # Words of a record: m, s (of one transform, in numbers), width, the distance of rows in bytes, twiddles,
 # the factor (its bits) with which the last pass multiplies, and where it reads and writes: a place
@@ -40,8 +41,8 @@ def address(kind: str, dtype: str, lanes: int, radix: int, inverse: bool) -> int
         _Pass(f, dtype, lanes, radix, inverse).write(kind)
         f.ret()
     text = str(module).replace("(ptr %a0, ptr %a1, ptr %a2)", _ARGUMENTS)
-    code = machine.code(text, (name,), kind="transform")
-    machine.keep_forever(code.keep)
+    code = code_cache.code(text, (name,), kind="transform")
+    code_cache.keep_forever(code.keep)
     return code.addresses[name]
 
 

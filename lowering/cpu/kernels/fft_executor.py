@@ -6,9 +6,12 @@ bytes from their start, and numbers of its own. The function of a step is
 `void (step, source, target, work)`.
 """
 
-from . import fft_passes, machine, threads
-from .compiler import once
-from .irtext import NULL, Function, Module, Value, i64
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i64
+from fnx.lowering.cpu.runtime import thread_pool
+
+from . import fft_butterflies
 
 WORDS = 24  # of a step
 FUNCTION, SOURCE, TARGET, SOURCE_AT, TARGET_AT = range(5)
@@ -99,10 +102,10 @@ def _items(module: Module) -> None:
                 offset = f.add(f.mul(time, f.load(step, 8 * jump)), on)
                 f.store(f.at(array, offset), places, place)
             with f.loop(count) as j:
-                record = f.at(passes, f.mul(j, 8 * fft_passes.WORDS))
+                record = f.at(passes, f.mul(j, 8 * fft_butterflies.WORDS))
                 given = (
                     f.pointer(places, f.load(record, 8 * word))
-                    for word in (fft_passes.FROM, fft_passes.TO)
+                    for word in (fft_butterflies.FROM, fft_butterflies.TO)
                 )
                 f.call_at(f.pointer(record), "void", record, *given)
         f.ret()
@@ -150,8 +153,8 @@ def shared_text() -> str:
 @once
 def addresses() -> dict[str, int]:
     """The addresses of the driver's functions."""
-    code = machine.code(text(), EXPORTS, kind="transform")
-    machine.keep_forever(code.keep)
+    code = code_cache.code(text(), EXPORTS, kind="transform")
+    code_cache.keep_forever(code.keep)
     return code.addresses
 
 
@@ -159,9 +162,9 @@ def addresses() -> dict[str, int]:
 def shared() -> int:
     """The address of the function of a step by passes that threads share."""
     name = "by_shared_passes"
-    run = {"fnx_parallel_for": threads.address()}
-    code = machine.code(shared_text(), (name,), run, "transform")
-    machine.keep_forever(code.keep)
+    run = {"fnx_parallel_for": thread_pool.address()}
+    code = code_cache.code(shared_text(), (name,), run, "transform")
+    code_cache.keep_forever(code.keep)
     return code.addresses[name]
 
 

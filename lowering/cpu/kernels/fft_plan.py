@@ -13,10 +13,10 @@ from math import prod
 
 import numpy as np
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 
-from . import fft_driver as driver
-from . import fft_stages as stages
+from . import fft_executor as driver
+from . import fft_radices as stages
 from . import pocketfft
 
 _GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while

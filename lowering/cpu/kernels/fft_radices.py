@@ -5,10 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from fnx.core.records import dataclass
-from fnx.lowering.target.processor import vector_bits
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor.features import vector_bits
 
-from . import fft_passes as passes
+from . import fft_butterflies as passes
 from .fft_vectors import BYTES
 
 _CHIRP, _CHIRP_SMOOTH = 17, 32  # lengths from which on Bluestein's way is taken; of small primes

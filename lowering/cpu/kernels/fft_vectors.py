@@ -2,9 +2,8 @@
 
 from math import cos, pi, sin
 
-from fnx.core.records import dataclass
-
-from .irtext import Function, Value
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value
 
 Complex = tuple[Value, Value]
 TYPE = {"float32": "float", "float64": "double"}

@@ -16,14 +16,14 @@ Between the loops of two tiles there must be few instructions (some hundred), or
 first are done before those of the second arrive: hence one call for several tiles.
 """
 
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
+from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
+from fnx.lowering.cpu.processor import features
 
-from . import machine
-from .compiler import once
-from .irtext import Function, Value, i64
-from .irvectors import DTYPES, Vectors
-from .matmul_pack import AHEAD, LINE
-from .matmul_tiles import TILES, Tiles
+from .gemm_microkernel import TILES, Tiles
+from .gemm_packing import AHEAD, LINE
 
 DEPTH = 256  # indices that are summed over before the sums are added to C
 VECTORS = 27  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
@@ -46,13 +46,13 @@ def name(dtype: str, routine: str = "gemm") -> str:
 
 def work_elements(n: int, k: int, dtype: str) -> int:
     """Elements of a packed block of B."""
-    lanes = processor.vector_bits() // 8 // DTYPES[dtype]
+    lanes = features.vector_bits() // 8 // DTYPES[dtype]
     return min(k, DEPTH) * min(-(-n // lanes), VECTORS) * lanes
 
 
 def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
     """Whether B is read where it is if its rows are contiguous; `gemm` asks the same."""
-    bits, everything = processor.vector_bits(), n * k * DTYPES[dtype]
+    bits, everything = features.vector_bits(), n * k * DTYPES[dtype]
     rows = TILES[bits].rows
     few = m <= rows or m <= FEW[bits] * rows and everything <= FAR
     return 8 * n * DTYPES[dtype] >= bits and (few or everything < NEAR * rows)
@@ -65,12 +65,12 @@ def address(dtype: str, routine: str = "gemm") -> int:
 
 
 @once
-def _code(dtype: str) -> machine.Code:
-    from . import threads
+def _code(dtype: str) -> code_cache.Code:
+    from fnx.lowering.cpu.runtime import thread_pool
 
-    imports = {"fnx_parallel_for": threads.address()}
+    imports = {"fnx_parallel_for": thread_pool.address()}
     exports = [name(dtype), name(dtype, "gemm_minus")]
-    return machine.routine(name(dtype), lambda: text(dtype), exports, imports)
+    return code_cache.routine(name(dtype), lambda: text(dtype), exports, imports)
 
 
 def text(dtype: str) -> str:
@@ -84,7 +84,7 @@ class _Routine(Tiles):
     def __init__(self, dtype: str):
         super().__init__(dtype)
         self.dtype = dtype
-        self.rows, self.wide, self.unroll = TILES[processor.vector_bits()]
+        self.rows, self.wide, self.unroll = TILES[features.vector_bits()]
         # Tiles whose rows of A are copied at once.
         self.group = max(4, GROUP // self.rows // self.size)
         for width in range(1, self.wide + 1):

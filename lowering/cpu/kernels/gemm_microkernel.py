@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .irtext import Function, Value, Variable, i64
-from .irvectors import has_masks
-from .matmul_pack import LINE, Packing
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, Variable, i64
+from fnx.lowering.cpu.llvm.ir_vectors import has_masks
+
+from .gemm_packing import LINE, Packing
 
 
 class Tile(NamedTuple):

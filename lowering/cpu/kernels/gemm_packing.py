@@ -4,8 +4,8 @@ The vectors of a row of a block are shared out to tiles (`slivers`) evenly: the 
 each, the others one more. So the last has two where there are two: its vectors may overlap.
 """
 
-from .irtext import Function, Value, i32, i64
-from .irvectors import Vectors
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
+from fnx.lowering.cpu.llvm.ir_vectors import Vectors
 
 LINE = 64  # bytes that memory hands out at once
 SQUARE = 8  # rows and columns that are transposed at once, at most

@@ -12,13 +12,13 @@ order whoever does it, and however many they are.
 
 from itertools import product
 
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
+from fnx.lowering.cpu.llvm.ir_vectors import Vectors
+from fnx.lowering.cpu.processor import features
 
-from . import machine
-from .compiler import once
-from .irtext import Function, Value, i32, i64
-from .irvectors import Vectors
-from .matmul_pack import LINE
+from .gemm_packing import LINE
 
 COLUMNS = 8  # added at a time
 STRIP = 1 << 14  # bytes of y
@@ -40,10 +40,10 @@ def name(dtype: str) -> str:
 @once
 def address(dtype: str) -> int:
     """The address of the routine."""
-    from . import threads
+    from fnx.lowering.cpu.runtime import thread_pool
 
-    imports = {"fnx_parallel_for": threads.address()}
-    made = machine.routine(name(dtype), lambda: text(dtype), [name(dtype)], imports)
+    imports = {"fnx_parallel_for": thread_pool.address()}
+    made = code_cache.routine(name(dtype), lambda: text(dtype), [name(dtype)], imports)
     return made.addresses[name(dtype)]
 
 
@@ -57,7 +57,7 @@ class _Routine(Vectors):
 
     def __init__(self, dtype: str):
         super().__init__(dtype)
-        self.rows = 8 if processor.vector_bits() == 512 else 4  # what registers can hold
+        self.rows = 8 if features.vector_bits() == 512 else 4  # what registers can hold
         for rows, depth in sorted({(self.rows, 2), (4, 2), (1, 8)}):
             self.dots(rows, depth)
         for count in (COLUMNS, COLUMNS // 2, 1):

@@ -3,10 +3,10 @@
 A panel is copied by columns, so that the search for its pivots and the elimination go along vectors.
 """
 
-from fnx.lowering.emit.llvm_types import float_text
+from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
+from fnx.lowering.cpu.llvm.types import float_text
 
-from .dense_kit import BLOCK, Kit, name
-from .irtext import Function, Value, i64
+from .blocked import BLOCK, Kit, name
 
 # rows, columns, matrix, its rows apart, pivots (int32, from 0), work
 ARGUMENTS = "i64 i64 ptr i64 ptr ptr".split()

@@ -7,7 +7,7 @@ output. It keeps plans under a lock of its own, and takes the GIL only to raise 
 
 from functools import lru_cache
 
-from fnx.lowering.target.ufuncs import Loop, loop
+from fnx.lowering.cpu.processor.ufunc_loops import Loop, loop
 
 KINDS = ("fft", "ifft", "rfft_n_even", "rfft_n_odd", "irfft")
 

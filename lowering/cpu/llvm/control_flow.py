@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import kernel, offsets, walk
+from fnx.lowering.cpu.processor.features import functions_together, halves_vectors, side_by_side
+from fnx.lowering.ir import dependence, kernel, traversal
 from fnx.lowering.ir.expressions import combining, depends_on, nodes
-from fnx.lowering.ir.formats import PART, itemsize
 from fnx.lowering.ir.kernel import Stmt
-from fnx.lowering.target.processor import functions_together, halves_vectors, side_by_side
+from fnx.lowering.ir.number_formats import PART, itemsize
 
-from . import blocks, packs, tails, vector_names
-from . import llvm_types as lt
-from .llvm_function import Function
-from .llvm_module import Module, function_lines
-from .llvm_types import Operand
-from .packs import Packs
+from . import loop_tails, register_transpose, slp, vector_abi
+from . import types as lt
+from .function import Function
+from .module import Module, function_lines
+from .slp import Packs
+from .types import Operand
 
 _NUMBERS = ("const", "literal")
 _WHOLE = (4, 8, 16)  # rounds that are whole vectors
@@ -69,7 +69,7 @@ class Flow(Function):
             for a in x.args:
                 self.value(a)
         start, found = 0, []
-        for width in packs.widths(len(calls), e.dtype):
+        for width in slp.widths(len(calls), e.dtype):
             found += self._call_together(calls[start : start + width], width)
             start += width
         for x, operand in zip(calls[1:], found[1:], strict=True):
@@ -80,7 +80,7 @@ class Flow(Function):
         return e in self.memo or self.parent is not None and self.known_outside(e)
 
     def _call_together(self, calls: list[Expr], width: int) -> list[Operand]:
-        t = vector_names.TYPE[calls[0].dtype]
+        t = vector_abi.TYPE[calls[0].dtype]
         name, vector = self.module.helper(calls[0].op, calls[0].dtype), f"<{width} x {t}>"
         vectors = []
         for operands in zip(*[x.args for x in calls]):
@@ -100,7 +100,7 @@ class Flow(Function):
 
     def before(self, stmt: Stmt) -> None:
         """What a structured statement writes is not known any more, inside it and after it."""
-        for buffer in walk.all_writes(stmt):
+        for buffer in traversal.all_writes(stmt):
             self.kill(buffer)
 
     # --- phis -----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Flow(Function):
     ) -> None:
         """The loop itself, turned over: the test stands at the end. `sure`: at least one round."""
         dtypes = [c.dtype for c in s.carries]
-        self.halves |= offsets.halves(s)
+        self.halves |= dependence.halves(s)
         before, body = self.block, self.label()
         number = self.module.next_number()
         done = self.label()
@@ -200,11 +200,15 @@ class Flow(Function):
 
         Their operations wait for one another, and LLVM, which sees no registers left, takes one vector.
         """
-        is_long = s.extent.op == "size" and s.extent.attr > tails.LONG
-        if not is_long or not (s.vector or _becomes_vector(s)) or any(map(walk.blocks, s.body)):
+        is_long = s.extent.op == "size" and s.extent.attr > loop_tails.LONG
+        if (
+            not is_long
+            or not (s.vector or _becomes_vector(s))
+            or any(map(traversal.blocks, s.body))
+        ):
             return 0
-        found = list(walk.nodes([s]))
-        calls = {(e.op, e.dtype) for e in found if vector_names.exists(e.op, e.dtype)}
+        found = list(traversal.nodes([s]))
+        calls = {(e.op, e.dtype) for e in found if vector_abi.exists(e.op, e.dtype)}
         if not calls or not calls <= self.module.inlined:
             return 0
         slow = [e for e in found if e.op in ("div", "sqrt") and e.args[-1].op != "literal"]
@@ -218,7 +222,7 @@ class Flow(Function):
         init = [self.value(e) for e in s.init]
         self.before(s)
         dtypes = [c.dtype for c in s.carries]
-        self.halves |= offsets.halves(s)
+        self.halves |= dependence.halves(s)
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)
@@ -246,7 +250,7 @@ class Flow(Function):
     def poll(self, round_: str, s: Any) -> None:
         """Every so many rounds, ask whether to stop."""
         inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
-        period = max(1, _POLL_WORK // walk.work(inner))
+        period = max(1, _POLL_WORK // traversal.work(inner))
         mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
         ask, on = self.label(), self.label()
         masked, due = self.fresh(), self.fresh()
@@ -322,10 +326,10 @@ def _vectors(s: kernel.Loop) -> int:
     if not (known and s.vector and s.unroll == 1):
         return 0
     stored = [x.buffer.dtype for x in s.body if isinstance(x, kernel.Store)]
-    types = stored + [e.dtype for e in walk.nodes(s.body) if e.op == "load"]
+    types = stored + [e.dtype for e in traversal.nodes(s.body) if e.op == "load"]
     widest = max([itemsize(PART.get(t, t)) for t in types], default=1)
-    exprs = [e for x in walk.statements(s.body) for e in walk.expressions(x)]
-    return 1 if tails.kind(exprs) == "crowded" else side_by_side(s.extent.attr * widest)
+    exprs = [e for x in traversal.statements(s.body) for e in traversal.expressions(x)]
+    return 1 if loop_tails.kind(exprs) == "crowded" else side_by_side(s.extent.attr * widest)
 
 
 def _lanes(s: kernel.Loop) -> int:
@@ -338,13 +342,13 @@ def _lanes(s: kernel.Loop) -> int:
         return 0
     stores = [x for x in s.body if isinstance(x, kernel.Store)]
     exprs = [e for x in stores for e in (x.index, x.value)]
-    found = list(walk.nodes(s.body))
+    found = list(traversal.nodes(s.body))
     loads = [e for e in found if e.op == "load"]
     beside = [e for e in loads if _is_next(e, s.index)]
     neighbours = len(beside) > len({e.attr for e in beside})
-    if not stores or not neighbours or tails.kind(exprs) == "crowded":
+    if not stores or not neighbours or loop_tails.kind(exprs) == "crowded":
         return 0
-    if any(vector_names.exists(e.op, e.dtype) for e in found):
+    if any(vector_abi.exists(e.op, e.dtype) for e in found):
         return 0
     widest = max(itemsize(PART.get(x.buffer.dtype, x.buffer.dtype)) for x in stores)
     return 32 // widest
@@ -368,7 +372,7 @@ def _is_rolled(s: kernel.Loop) -> bool:
 def _becomes_vector(s: kernel.Loop) -> bool:
     """Whether a reduction is long enough for LLVM to make vectors of its rounds."""
     short = s.extent.op in ("size", "const") and s.extent.attr <= _WHOLE[-1]
-    return s.reassociate and not short and not any(walk.blocks(x) for x in s.body)
+    return s.reassociate and not short and not any(traversal.blocks(x) for x in s.body)
 
 
 def _filled(s: kernel.Loop) -> set[kernel.Buffer]:
@@ -377,5 +381,7 @@ def _filled(s: kernel.Loop) -> set[kernel.Buffer]:
     LLVM would clear neighbouring zeros by calls, and loops with calls do not become vectors.
     """
     known = [x for x in s.body if isinstance(x, kernel.Store) and x.value.op in _NUMBERS]
-    into = [x.buffer for x in known if blocks.can(PART.get(x.buffer.dtype, x.buffer.dtype))]
+    into = [
+        x.buffer for x in known if register_transpose.can(PART.get(x.buffer.dtype, x.buffer.dtype))
+    ]
     return {b for b in into if into.count(b) > 1 or b.dtype in PART}

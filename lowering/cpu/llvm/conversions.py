@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import BYTES, KIND, wrapped
+from fnx.lowering.ir.number_formats import BYTES, KIND, wrapped
 
-from .llvm_types import REGISTER, Operand, float_text
+from .types import REGISTER, Operand, float_text
 
 if TYPE_CHECKING:
-    from .llvm_function import Function
+    from .function import Function
 
 
 def round_half(code: "Function", x: str) -> str:

@@ -6,17 +6,17 @@
 from typing import TYPE_CHECKING, Any, Optional
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import BYTES, PART
+from fnx.lowering.ir.available_expressions import Known
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.ir.known import Known
+from fnx.lowering.ir.number_formats import BYTES, PART
 
-from . import llvm_scalar as ls
-from . import llvm_types as lt
-from .llvm_convert import narrow_bits, widen_bits
-from .llvm_types import Operand
+from . import scalar as ls
+from . import types as lt
+from .conversions import narrow_bits, widen_bits
+from .types import Operand
 
 if TYPE_CHECKING:
-    from .llvm_module import Module
+    from .module import Module
 
 
 class Function(Known):

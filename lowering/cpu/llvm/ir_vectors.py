@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from fnx.lowering.emit.vector_names import TYPE
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.llvm.vector_abi import TYPE
+from fnx.lowering.cpu.processor import features
 
-from .irtext import Function, Module, Value, i32
+from .ir_builder import Function, Module, Value, i32
 
 DTYPES = {"float32": 4, "float64": 8}
 
 
 def exists(dtype: str) -> bool:
     """Whether this CPU has vectors with masks of a dtype."""
-    return dtype in DTYPES and processor.vector_bits() >= 256
+    return dtype in DTYPES and features.vector_bits() >= 256
 
 
 def is_ragged(n: int, dtype: str) -> bool:
@@ -22,17 +22,17 @@ def is_ragged(n: int, dtype: str) -> bool:
 
 def lanes_of(dtype: str) -> int:
     """How many elements a vector has."""
-    return processor.vector_bits() // 8 // DTYPES[dtype]
+    return features.vector_bits() // 8 // DTYPES[dtype]
 
 
 def has_masks() -> bool:
     """Whether rows end under masks, which are cheap, rather than element by element."""
-    return processor.vector_bits() == 512
+    return features.vector_bits() == 512
 
 
 def halves() -> bool:
     """Whether this CPU computes a vector as two halves."""
-    return processor.halves_vectors()
+    return features.halves_vectors()
 
 
 class Vectors:
@@ -70,7 +70,7 @@ class Vectors:
 
         AMD's CPUs without AVX-512 take 12 cycles for a masked store: there halves are stored, quarters, ...
         """
-        if processor.vector_bits() == 512:
+        if features.vector_bits() == 512:
             f.call(f"llvm.masked.store.{self.suffix}.p0", "void", x, place, i32(self.size), mask)
             return
         bits = f.emit(f"i{self.lanes}", f"bitcast {mask} to i{self.lanes}")

@@ -12,13 +12,13 @@ from math import inf
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.cpu.processor.features import round_bytes
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Let, Loop, Store
-from fnx.lowering.target.processor import round_bytes
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import vector_names
+from . import vector_abi
 
 _SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
 _NEAR = 64  # elements up to which a row that is read where it is written, too, gains by that
@@ -45,7 +45,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     if loop.carries or not all(isinstance(s, Let | Store) for s in loop.body):
         return loop
     stores = [s for s in loop.body if isinstance(s, Store)]
-    exprs = [e for s in loop.body for e in walk.expressions(s)]
+    exprs = [e for s in loop.body for e in traversal.expressions(s)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
     if written & read:
         if not rows or loop.extent.attr > _NEAR or not _reads_elsewhere(stores, exprs, halves):
@@ -63,7 +63,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     vectors = scalar.node("add", "int64", (before, scalar.size(1)))
     start = scalar.apply("min", scalar.mul(number, width), last)
     new = replacing({loop.index: scalar.add(start, lane)})
-    body = [walk.rewritten(s, new) for s in loop.body]
+    body = [traversal.rewritten(s, new) for s in loop.body]
     inner = Loop(lane, width, body, vector=True, unroll=1)
     return Loop(number, vectors, [inner], parallel=loop.parallel, vectors=True)
 
@@ -73,7 +73,7 @@ def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Exp
     known: dict = {}
     loads = [e for e in nodes(exprs) if e.op == "load"]
     pairs = [(s.index, e.args[0]) for s in stores for e in loads if s.buffer is e.attr]
-    return all([offsets.differ(*pair, halves, known) for pair in pairs])
+    return all([dependence.differ(*pair, halves, known) for pair in pairs])
 
 
 def _is_known(extent: Expr) -> bool:
@@ -82,9 +82,9 @@ def _is_known(extent: Expr) -> bool:
 
 def _is_costly(loop: Loop) -> bool:
     """Whether each round of a loop calls mathematical functions, and a vector has lanes for some."""
-    if loop.extent.attr < _FEW or any(walk.blocks(s) for s in loop.body):
+    if loop.extent.attr < _FEW or any(traversal.blocks(s) for s in loop.body):
         return False
-    return any(vector_names.exists(e.op, e.dtype) for e in walk.nodes([loop]))
+    return any(vector_abi.exists(e.op, e.dtype) for e in traversal.nodes([loop]))
 
 
 def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
@@ -93,7 +93,7 @@ def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
     A vector is one of the narrowest numbers of which a costly function is computed, or else that are
     read. Long loops of costly functions are left to LLVM, which has several vectors under way.
     """
-    sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_names.exists(e.op, e.dtype)]
+    sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_abi.exists(e.op, e.dtype)]
     longest = LONG if sizes else inf
     if sizes:
         size = round_bytes().usual

@@ -5,12 +5,13 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor.features import has_half
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.target.processor import has_half
+from fnx.lowering.math import expand
 
-from . import expand, vector_names
-from . import llvm_types as lt
+from . import types as lt
+from . import vector_abi
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
 # Numbers carried around a loop up to which LLVM may make several rounds side by side.
@@ -129,7 +130,7 @@ class Module:
     def helper(self, op: str, dtype: str) -> str:
         """The name of the function of an operation, printed when it is first asked for."""
         name = self.helpers.get((op, dtype))
-        shared = self.shared and vector_names.exists(op, dtype) and (op, dtype) not in self.inlined
+        shared = self.shared and vector_abi.exists(op, dtype) and (op, dtype) not in self.inlined
         if name is None and shared:
             name = self.helpers[op, dtype] = self._shared(op, dtype)
         if name is None:
@@ -143,7 +144,7 @@ class Module:
 
     def _shared(self, op: str, dtype: str) -> str:
         """Declare a function that all programs share, and its vector variants."""
-        lines, fact, names = vector_names.declaration(op, dtype)
+        lines, fact, names = vector_abi.declaration(op, dtype)
         pure = "nounwind willreturn memory(none)"
         number = 100 + len(self.variants)
         self.variants[f"attributes #{number} = {{ {pure} {fact} }}"] = names
@@ -175,14 +176,14 @@ def helper_text(
     op: str, dtype: str, has_half: bool, shared: bool = False
 ) -> tuple[str, str, dict, tuple]:
     """Name, text, declarations and helpers of an operation's function; without contraction."""
-    from .llvm_function import Function
+    from .function import Function
 
     module = Module(has_half=has_half, shared=False)
     needs: dict[tuple[str, str], str] = {}
 
     def other(*key: str) -> str:
-        there = shared and vector_names.exists(*key)
-        name = vector_names.name(*key) if there else "fnx." + ".".join(key)
+        there = shared and vector_abi.exists(*key)
+        name = vector_abi.name(*key) if there else "fnx." + ".".join(key)
         return needs.setdefault(key, f"@{name}")
 
     module.helper = other  # type: ignore[method-assign]
@@ -193,7 +194,7 @@ def helper_text(
         variables = [scalar.var(source, "x")]
         value = build(*variables)
     else:
-        variables = [scalar.var(dtype, "x") for _ in range(vector_names.arity(op))]
+        variables = [scalar.var(dtype, "x") for _ in range(vector_abi.arity(op))]
         value = expand.body(op, dtype, variables)
         result = value.dtype
     arguments = []

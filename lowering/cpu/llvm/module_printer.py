@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any
 
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import kernel, walk
+from fnx.lowering.cpu.processor.features import has_half, inlined_lines
+from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.expressions import buffers_read
-from fnx.lowering.ir.formats import BYTES, KIND, PART, itemsize
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
-from fnx.lowering.target.processor import has_half, inlined_lines
+from fnx.lowering.ir.number_formats import BYTES, KIND, PART, itemsize
 
-from . import blocks, ordering, tails, vector_names
-from . import llvm_scalar as ls
-from . import llvm_types as lt
-from .llvm_flow import Flow
-from .llvm_function import Function
-from .llvm_module import Module, Param, function_lines
-from .llvm_types import Operand
+from . import loop_tails, register_transpose, scheduling_attributes, vector_abi
+from . import scalar as ls
+from . import types as lt
+from .control_flow import Flow
+from .function import Function
+from .module import Module, Param, function_lines
+from .types import Operand
 
 ENTRY = "entry"
 _MANY_CALLS = 100  # of kernels
@@ -76,9 +76,11 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
     Loops with branches do not become vectors.
     """
     calls = _functions(program.body)
-    loops = [s for s in walk.statements(program.body) if isinstance(s, kernel.Loop) and s.vector]
+    loops = [
+        s for s in traversal.statements(program.body) if isinstance(s, kernel.Loop) and s.vector
+    ]
     most = inlined_lines() if _functions(loops) == calls else _LONG
-    if len(calls) > most // _SHORT or any(e.op in vector_names.BRANCHING for e in calls):
+    if len(calls) > most // _SHORT or any(e.op in vector_abi.BRANCHING for e in calls):
         return frozenset()
     lines = [function_lines(e.op, e.dtype) for e in calls]
     short = sum(lines) <= most and max(lines, default=0) <= _LONG
@@ -87,7 +89,7 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
 
 def _functions(body: Sequence[Stmt]) -> set[Expr]:
     """The calls of functions with vector variants in a block."""
-    return {e for e in walk.nodes(body) if vector_names.exists(e.op, e.dtype)}
+    return {e for e in traversal.nodes(body) if vector_abi.exists(e.op, e.dtype)}
 
 
 _PURE = re.compile(r" @(fnx_v_|fnx\.|llvm\.(?!mem))")  # the calls of these touch no memory
@@ -117,7 +119,7 @@ def _in_memory(kinds: Sequence[str]) -> bool:
 
 def _is_function(nest: kernel.Nest) -> bool:
     """A nest that calls the host stays where it is: only the entry can return early."""
-    return not any(isinstance(s, kernel.CallHost) for s in walk.statements(nest.body))
+    return not any(isinstance(s, kernel.CallHost) for s in traversal.statements(nest.body))
 
 
 def _is_shared_out(loop: kernel.Loop) -> bool:
@@ -140,21 +142,21 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
 
     def visit(body: Sequence[Stmt], path: tuple) -> None:
         for stmt in body:
-            for b in buffers_read(walk.expressions(stmt), known):
+            for b in buffers_read(traversal.expressions(stmt), known):
                 use(b, path)
-            for b in walk.writes(stmt):
+            for b in traversal.writes(stmt):
                 use(b, path)
-            for ref in walk.references(stmt):
+            for ref in traversal.references(stmt):
                 use(ref.buffer, path)
             inner = path
             if isinstance(stmt, kernel.Nest) and not path and _is_function(stmt):
                 inner = (stmt,)
             elif isinstance(stmt, kernel.Loop) and len(path) == 1 and _is_shared_out(stmt):
                 inner = (*path, stmt)
-            for block in walk.blocks(stmt):
+            for block in traversal.blocks(stmt):
                 visit(block, inner)
 
-    if any(b.space == "stack" for b in walk.buffers(program.body)):
+    if any(b.space == "stack" for b in traversal.buffers(program.body)):
         visit(program.body, ())
     return {b: path[-1] if path else None for b, path in paths.items()}
 
@@ -215,7 +217,7 @@ class Body(Flow):
         self.kill(s.target.buffer)
 
     def transpose(self, s: kernel.Transpose) -> None:
-        blocks.transpose(self, s)
+        register_transpose.transpose(self, s)
         self.kill(s.target.buffer)
 
     def fill_memory(self, s: kernel.Fill) -> None:
@@ -316,7 +318,7 @@ class Body(Flow):
     # --- functions of their own -----------------------------------------------------------------
 
     def loop(self, s: kernel.Loop) -> None:
-        s = tails.whole(s, self.halves, self.rows)
+        s = loop_tails.whole(s, self.halves, self.rows)
         if _is_shared_out(s) and self.shares:
             self.share_out(s)
         else:
@@ -349,7 +351,7 @@ class Body(Flow):
         inner.cancelled(returned)
         name = f"@k{len(self.kernels)}"
         light = len(inner.lines) < 30 and not any(
-            isinstance(x, kernel.Loop | kernel.While) for x in walk.statements(s.body)
+            isinstance(x, kernel.Loop | kernel.While) for x in traversal.statements(s.body)
         )
         attribute = "alwaysinline" if light else "noinline"
         more = ", ptr noalias nonnull %results" if stored else ""
@@ -383,7 +385,7 @@ class Body(Flow):
 
         Kernels that are equal share a function.
         """
-        written = walk.all_writes(s)
+        written = traversal.all_writes(s)
         arguments = ["ptr noalias readonly %params"]
         for x, _, what in inner.captures:
             if type(what) is Buffer:
@@ -394,7 +396,7 @@ class Body(Flow):
             else:
                 arguments.append(f"{what} {x}")
         arguments.append(more.removeprefix(", "))
-        if ordering.in_order(s):
+        if scheduling_attributes.in_order(s):
             attributes = f'"in-order" {attributes}'
         signature = f"({', '.join(filter(None, arguments))}) {_OWN} {attributes} {{"
         text = "\n".join([signature, "entry:", *inner.head, *inner.lines, "}", ""])
@@ -434,7 +436,7 @@ class Body(Flow):
         passed = ", ".join(f"{t} %x{k}" for k, t in enumerate(kinds))
         lines += [f"  call void {name}({passed}, i64 %lo, i64 %hi)", "  ret void", "}", ""]
         self.module.functions.append("\n".join(lines))
-        grain = max(1, _GRAIN_WORK // walk.work(s.body))
+        grain = max(1, _GRAIN_WORK // traversal.work(s.body))
         least = self.number(("grain", s), grain, "i64")
         run = self.symbol("fnx_parallel_for")
         self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")
@@ -448,7 +450,7 @@ def _plain(text: str) -> str:
 
 
 def _loops(s: Stmt) -> list[kernel.Loop]:
-    return [x for x in walk.statements([s]) if isinstance(x, kernel.Loop)]
+    return [x for x in traversal.statements([s]) if isinstance(x, kernel.Loop)]
 
 
 def _field(struct: str, place: str, k: int) -> str:

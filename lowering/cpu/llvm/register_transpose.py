@@ -7,13 +7,13 @@ a square of them is loaded as rows, turned by shuffles of two registers each, an
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Ref, Transpose
+from fnx.lowering.ir.number_formats import itemsize
 
-from . import llvm_types as lt
+from . import types as lt
 
 if TYPE_CHECKING:
-    from .llvm_function import Function
+    from .function import Function
 
 VECTOR = 64  # bytes
 

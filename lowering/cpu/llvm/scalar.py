@@ -10,24 +10,16 @@ from math import frexp, isnan, nan
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import BYTES, KIND, PART, rounded
-from fnx.lowering.target.processor import has_fma
+from fnx.lowering.cpu.processor.features import has_fma
+from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded
+from fnx.lowering.math import division_by_constant, expand
 
-from . import expand, llvm_special, quotients
-from .llvm_convert import bitcast, cast
-from .llvm_types import (
-    INTRINSIC_TYPE,
-    REGISTER,
-    Operand,
-    bits,
-    constant,
-    is_simple,
-    types,
-    whole,
-)
+from . import special
+from .conversions import bitcast, cast
+from .types import INTRINSIC_TYPE, REGISTER, Operand, bits, constant, is_simple, types, whole
 
 if TYPE_CHECKING:
-    from .llvm_function import Function
+    from .function import Function
 
 
 # --- leaves ------------------------------------------------------------------------------------
@@ -109,7 +101,7 @@ def _quotient(dtype: str) -> Printer:
         x, divisor = e.args
         if divisor.op != "literal" or not has_fma():
             return divide(code, e)
-        found = quotients.parts(rounded(divisor.attr, dtype), dtype)
+        found = division_by_constant.parts(rounded(divisor.attr, dtype), dtype)
         if found is None or (is_simple(divisor.attr, dtype) and frexp(divisor.attr)[0] == 0.5):
             return divide(code, e)  # or LLVM sees a power of two
         numbers = [bits(n, dtype) for n in found]
@@ -369,7 +361,7 @@ def printer(op: str, dtype: str, result: str) -> Printer:
     if op == "select":
         return _select
     if op == "special":
-        return llvm_special.call
+        return special.call
     if op == "cast" and (dtype in PART or result in PART):
         return _expanded
     if op == "cast" and KIND[result] == "h" and dtype != "float32" and KIND[dtype] not in "bh":

@@ -6,12 +6,12 @@ after another that were side by side: Horner's rule for several vectors then wai
 takes up to twice as long.
 """
 
-from fnx.lowering.ir import walk
-from fnx.lowering.ir.formats import KIND
+from fnx.lowering.cpu.processor.features import vector_registers
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
-from fnx.lowering.target.processor import vector_registers
+from fnx.lowering.ir.number_formats import KIND
 
-from . import vector_names
+from . import vector_abi
 
 _OPERATIONS = 3  # for each number, if what a loop needs registers for is numbers
 
@@ -21,15 +21,15 @@ def in_order(stmt: Stmt) -> bool:
 
     Mathematical functions have many, too, but gain by scheduling.
     """
-    loops = [s for s in walk.statements([stmt]) if isinstance(s, Loop) and s.vector]
+    loops = [s for s in traversal.statements([stmt]) if isinstance(s, Loop) and s.vector]
     return any(_is_crowded(loop) for loop in loops)
 
 
 def _is_crowded(loop: Loop) -> bool:
-    found = [e for e in walk.nodes([loop]) if KIND[e.dtype] == "f"]
+    found = [e for e in traversal.nodes([loop]) if KIND[e.dtype] == "f"]
     numbers = [e for e in found if e.op in ("const", "literal")]
     operations = [e for e in found if e.args and e.op != "load"]
     few = 4 * len(numbers) <= 3 * vector_registers()
     if few or len(operations) > _OPERATIONS * len(numbers):
         return False
-    return not any(vector_names.exists(e.op, e.dtype) for e in operations)
+    return not any(vector_abi.exists(e.op, e.dtype) for e in operations)

@@ -7,11 +7,11 @@ elements of a small array - are straight code, where four exponentials take four
 from collections.abc import Iterable, Sequence
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Stmt, Store
 
-from . import vector_names
+from . import vector_abi
 
 _STRAIGHT = (Let, Eval, Store)
 
@@ -28,11 +28,11 @@ class Packs:
         self.fellows: dict[Expr, list[Expr]] = {}
         self.after: dict[Expr, int] = {}
         self._depth: dict[Expr, int] = {}
-        bound = {v: k for k, s in enumerate(body) for v in walk.defined(s)}
-        written = {b for s in body for b in walk.all_writes(s)}
+        bound = {v: k for k, s in enumerate(body) for v in traversal.defined(s)}
+        written = {b for s in body for b in traversal.all_writes(s)}
         read: dict[Expr, frozenset[Buffer]] = {}
         groups: dict[tuple[str, str, int], list[Expr]] = {}
-        roots = [e for s in body if isinstance(s, _STRAIGHT) for e in walk.expressions(s)]
+        roots = [e for s in body if isinstance(s, _STRAIGHT) for e in traversal.expressions(s)]
         for e in self._upwards([*roots, *results], bound):
             # What reads memory that is written here has its place among the writes.
             if is_costly(e) and not (written and buffers_read([e], read) & written):
@@ -63,12 +63,12 @@ class Packs:
 
 
 def is_costly(e: Expr) -> bool:
-    return vector_names.exists(e.op, e.dtype)
+    return vector_abi.exists(e.op, e.dtype)
 
 
 def widths(count: int, dtype: str) -> list[int]:
     """How many lanes the vectors for so many calls have; the last may be partly empty."""
-    known = vector_names.widths(dtype)
+    known = vector_abi.widths(dtype)
     small, large = min(known), max(known)
     full, rest = divmod(count, large)
     return [large] * full + ([small if rest <= small else large] if rest else [])

@@ -3,24 +3,24 @@
 from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import PART
-from fnx.lowering.target import ufuncs
+from fnx.lowering.cpu.processor import ufunc_loops
+from fnx.lowering.ir.number_formats import PART
 
-from . import llvm_types as lt
-from .llvm_types import Operand
+from . import types as lt
+from .types import Operand
 
 if TYPE_CHECKING:
-    from .llvm_function import Function
-    from .llvm_module import Module
+    from .function import Function
+    from .module import Module
 
-_DTYPE = {letter: dtype for dtype, letter in ufuncs.LETTER.items()}
+_DTYPE = {letter: dtype for dtype, letter in ufunc_loops.LETTER.items()}
 
 
 def call(code: "Function", e: Expr) -> Operand:
     """The result of a `special` expression."""
     name, part = e.attr
-    given = "".join([ufuncs.LETTER[a.dtype] for a in e.args])
-    signature = ufuncs.special_types(name, given)
+    given = "".join([ufunc_loops.LETTER[a.dtype] for a in e.args])
+    signature = ufunc_loops.special_types(name, given)
     function = _function(code.module, given, signature.split("->")[1], part)
     operands = [f"ptr {code.symbol(f'special:{name}/{signature}')}"]
     for a in e.args:

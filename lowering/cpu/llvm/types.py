@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.lowering.ir.formats import PART, rounded, wrapped
+from fnx.lowering.ir.number_formats import PART, rounded, wrapped
 
 Operand = Any  # the text of a value, or a pair of texts for a complex one
 

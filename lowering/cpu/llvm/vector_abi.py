@@ -8,7 +8,7 @@ loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The function
 from functools import cache
 
 from fnx.core import scalar
-from fnx.lowering.target.processor import vector_bits
+from fnx.lowering.cpu.processor.features import vector_bits
 
 _WIDTH = {"float32": 4, "float64": 2}  # lanes in 128 bits
 TYPE = {"float32": "float", "float64": "double"}
@@ -24,7 +24,7 @@ def widths(dtype: str) -> list[int]:
 @cache
 def exists(op: str, dtype: str) -> bool:
     """Whether an operation has vector variants."""
-    from .vmath import VMATH
+    from fnx.lowering.math import VMATH
 
     return (op, dtype) in VMATH and dtype in TYPE
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
-from fnx.core.deleted import Deleted
+from fnx.core.donated import Deleted
 
 
 def calling(fast: Callable, aliases: Mapping[int, int], weak: Sequence[bool]) -> Callable:

@@ -16,15 +16,16 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
+from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
-from . import host, layout, library, native
+from . import symbols
 
 CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 FAR = 1 << 62  # bytes that no machine has, so that sums of sizes fit in 64 bits
 _LONG = 1 << 17  # programs on more bytes than this run without the GIL
-_SCALARS = {"float64": layout.FLOAT64, "float32": layout.FLOAT32, "int64": layout.INT64}
-_SCALARS |= {"int32": layout.INT32, "bool": layout.BOOL}
+_SCALARS = {"float64": abi.FLOAT64, "float32": abi.FLOAT32, "int64": abi.INT64}
+_SCALARS |= {"int32": abi.INT32, "bool": abi.BOOL}
 _NUMBERS = (bool, int, float, complex)
 _words = {None: 0, True: id(True), False: id(False)}
 
@@ -83,8 +84,8 @@ class Executable:
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
-        self._callbacks: list[host.Callback] = []
-        self._calls_back = any(name in code.imports for name in library.RUNTIME)
+        self._callbacks: list[host_callbacks.Callback] = []
+        self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
         if max([spec.bytes for spec in self.outputs], default=0) >= FAR:
@@ -97,10 +98,10 @@ class Executable:
         if not isinstance(param, tuple):
             bits = int(param)
         elif param[0] == "symbol":
-            bits = library.resolve(param[1])
-            self._calls_back |= param[1] in library.RUNTIME
+            bits = symbols.resolve(param[1])
+            self._calls_back |= param[1] in symbols.RUNTIME
         elif param[0] == "host":
-            self._callbacks.append(host.Callback.of(param[1]))
+            self._callbacks.append(host_callbacks.Callback.of(param[1]))
             bits = self._callbacks[-1].address
             self._calls_back = True
         else:
@@ -167,7 +168,7 @@ class Executable:
         workspace = aligned(self.workspace_bytes) if self.workspace_bytes else None
         pointers = np.array([a.ctypes.data for a in (*given, *results)] or [0], np.uint64)
         # PYFUNCTYPE keeps the GIL and raises what fnx_poll leaves pending.
-        prototype = ctypes.CFUNCTYPE if native.get() is None else ctypes.PYFUNCTYPE
+        prototype = ctypes.CFUNCTYPE if call_wrapper_loader.get() is None else ctypes.PYFUNCTYPE
         entry = prototype(ctypes.c_int32, *[ctypes.c_void_p] * 4)(self.code.addresses["entry"])
         status = entry(
             pointers.ctypes.data,
@@ -181,11 +182,11 @@ class Executable:
 
     def _raise(self, status: int) -> None:
         """The exception that a status stands for."""
-        if status == layout.NO_RESULTS:
+        if status == abi.NO_RESULTS:
             raise self._no_results()
-        if status == layout.NO_MEMORY:
+        if status == abi.NO_MEMORY:
             raise no_memory(self.workspace_bytes, self.details())
-        error = host.take_error()
+        error = host_callbacks.take_error()
         if error is not None:
             raise error
         if status == CANCELLED:
@@ -196,27 +197,27 @@ class Executable:
 
     def _builtin(self, wrap: bool) -> Any:
         """The builtin function of this program, or None where there can be none."""
-        found = native.get()
+        found = call_wrapper_loader.get()
         if found is None or len(self.inputs) + len(self.outputs) > _MANY:
             return None
-        value_at, weak_at = native.slots()
+        value_at, weak_at = call_wrapper_loader.slots()
         on_error = self._raise
-        head = [0] * layout.HEADER
-        head[layout.ENTRY] = self.code.addresses["entry"]
-        head[layout.PARAMS] = self._params.ctypes.data
-        head[layout.WORKSPACE] = self.workspace_bytes
-        head[layout.INPUTS], head[layout.OUTPUTS] = len(self.inputs), len(self.outputs)
-        head[layout.RELEASE], head[layout.WRAP] = int(self.release_gil), int(wrap)
-        head[layout.ON_ERROR] = id(on_error)
-        head[layout.CLASS] = id(ConcreteArray)
-        head[layout.VALUE_AT], head[layout.WEAK_AT] = value_at, weak_at
+        head = [0] * abi.HEADER
+        head[abi.ENTRY] = self.code.addresses["entry"]
+        head[abi.PARAMS] = self._params.ctypes.data
+        head[abi.WORKSPACE] = self.workspace_bytes
+        head[abi.INPUTS], head[abi.OUTPUTS] = len(self.inputs), len(self.outputs)
+        head[abi.RELEASE], head[abi.WRAP] = int(self.release_gil), int(wrap)
+        head[abi.ON_ERROR] = id(on_error)
+        head[abi.CLASS] = id(ConcreteArray)
+        head[abi.VALUE_AT], head[abi.WEAK_AT] = value_at, weak_at
         dims = np.array([n for s in (*self.inputs, *self.outputs) for n in s.shape] or [0])
         words, at = list(head), dims.ctypes.data
         for spec in self.inputs:
             weak = _words[spec.weak_type if wrap else None]
             kind = _SCALARS.get(spec.dtype.name, 0) if not spec.shape else 0
             if wrap and spec.weak_type is not None:
-                kind = kind if spec.weak_type == (kind != layout.BOOL) else 0
+                kind = kind if spec.weak_type == (kind != abi.BOOL) else 0
             words += _record(spec, at, weak, kind)
             at += 8 * len(spec.shape)
         for spec in self.outputs:
@@ -227,20 +228,20 @@ class Executable:
 
 
 def _record(spec: Spec, dims: int, weak: int, kind: int) -> list[int]:
-    record = [0] * layout.RECORD
-    record[layout.DESCR], record[layout.RANK] = id(spec.dtype), len(spec.shape)
-    record[layout.DIMS], record[layout.WEAK] = dims, weak
-    record[layout.SCALAR], record[layout.BYTES] = kind, spec.bytes
+    record = [0] * abi.RECORD
+    record[abi.DESCR], record[abi.RANK] = id(spec.dtype), len(spec.shape)
+    record[abi.DIMS], record[abi.WEAK] = dims, weak
+    record[abi.SCALAR], record[abi.BYTES] = kind, spec.bytes
     return record
 
 
 def aligned(size: int) -> np.ndarray:
     """Bytes whose address is a multiple of 64."""
     try:
-        raw = np.empty(size + layout.ALIGNMENT, np.uint8)
+        raw = np.empty(size + abi.ALIGNMENT, np.uint8)
     except MemoryError as error:
         raise no_memory(size) from error
-    offset = -raw.ctypes.data % layout.ALIGNMENT
+    offset = -raw.ctypes.data % abi.ALIGNMENT
     return raw[offset : offset + size]
 
 
@@ -255,6 +256,6 @@ def no_memory(size: int, largest: str = "") -> MemoryError:
 
 def release_memory() -> None:
     """Give the memory of freed arrays, which is kept for later ones, back to the system."""
-    found = native.get()
+    found = call_wrapper_loader.get()
     if found is not None:
         found.trim()

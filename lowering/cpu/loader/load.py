@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fnx.core.errors import CompileError
+from fnx.lowering.cpu.jit import code_cache, disk_cache
+from fnx.lowering.cpu.runtime import call_wrapper_loader
 
-from . import cache, invoke, library, machine, native
+from . import executable, symbols
 
 ENTRY = "entry"
-stats = machine.stats
+stats = code_cache.stats
 
 # (shape, dtype) of an array, or (shape, dtype, weak_type)
 Specs = Sequence[tuple]
@@ -40,53 +42,56 @@ def load(
     workspace_bytes: int,
     name: bytes | None = None,
     aliases: Mapping[int, int] | None = None,
-) -> "invoke.Executable":
+) -> "executable.Executable":
     """The executable of an emitted program (`text`, `params`) on arrays of these shapes and dtypes.
 
     Programs of the same text share their code, whatever their sizes and numbers. It can be recalled
     by `name`. Results that `aliases` names are left in inputs.
     """
-    with machine.session(helpers=True):
-        native.loaded.soon()  # the wrapper, which the first call asks for
+    with code_cache.session(helpers=True):
+        call_wrapper_loader.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
-                library.resolve.soon(param[1])
-        runtime = library.Runtime(emitted.text)
-        code, memory_hit = machine.program(emitted.text, (ENTRY,), runtime)
+                symbols.resolve.soon(param[1])
+        runtime = symbols.Runtime(emitted.text)
+        code, memory_hit = code_cache.program(emitted.text, (ENTRY,), runtime)
     pairs = tuple(sorted((aliases or {}).items()))
     image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes, pairs)
     if name is not None:
         with contextlib.suppress(ValueError):  # it calls back into this process
-            cache.put(_key(name), marshal.dumps(tuple(image)))
+            disk_cache.put(_key(name), marshal.dumps(tuple(image)))
     return _executable(code, memory_hit, image, inputs, outputs)
 
 
-def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "invoke.Executable | None":
+def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "executable.Executable | None":
     """The executable that was loaded under a name before, in any process; None if it is gone."""
-    found = None if name is None else cache.get(_key(name))
+    found = None if name is None else disk_cache.get(_key(name))
     if found is None:
         return None
     image = Image(*marshal.loads(found))
     try:
-        code, hit = machine.program("", (ENTRY,), library.addresses(image.imports), image.code)
+        code, hit = code_cache.program("", (ENTRY,), symbols.addresses(image.imports), image.code)
         return _executable(code, hit, image, inputs, outputs)
-    except (machine.CacheMiss, CompileError):  # or a routine is gone with an older NumPy or SciPy
+    except (
+        code_cache.CacheMiss,
+        CompileError,
+    ):  # or a routine is gone with an older NumPy or SciPy
         return None
 
 
 def _key(name: bytes) -> str:
-    return cache.key("program", machine.PIPELINE, name)
+    return disk_cache.key("program", code_cache.PIPELINE, name)
 
 
 def _executable(
-    code: machine.Code, hit: bool, image: Image, inputs: Specs, outputs: Specs
-) -> "invoke.Executable":
+    code: code_cache.Code, hit: bool, image: Image, inputs: Specs, outputs: Specs
+) -> "executable.Executable":
     aliases = dict(image.aliases)
-    made = invoke.Executable(
+    made = executable.Executable(
         code,
         image.params,
-        [invoke.Spec.of(*spec) for spec in inputs],
-        [invoke.Spec.of(*spec) for k, spec in enumerate(outputs) if k not in aliases],
+        [executable.Spec.of(*spec) for spec in inputs],
+        [executable.Spec.of(*spec) for k, spec in enumerate(outputs) if k not in aliases],
         image.workspace,
         memory_hit=hit,
     )

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import CompileError
-
-from .compiler import once
-from .image import address_in_process
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.jit.image import address_in_process
 
 
 @once
@@ -36,41 +35,41 @@ def resolve(name: str) -> int:
 
 def _runtime(name: str) -> int | None:
     if name.startswith("fnx_v_"):
-        from . import vlib
+        from fnx.lowering.cpu.jit import vector_library
 
-        return vlib.address(name)
+        return vector_library.address(name)
     maker = RUNTIME.get(name)
     return maker() if maker else None
 
 
 def _poll() -> int:
-    from . import poll
+    from fnx.lowering.cpu.runtime import interrupts
 
-    return poll.address()
+    return interrupts.address()
 
 
 def _parallel_for() -> int:
-    from . import threads
+    from fnx.lowering.cpu.runtime import thread_pool
 
-    return threads.address()
+    return thread_pool.address()
 
 
 def _fourier() -> int:
-    from . import fft_driver
+    from fnx.lowering.cpu.kernels import fft_executor
 
-    return fft_driver.address()
+    return fft_executor.address()
 
 
 def _fourier_plan(name: str) -> int:
-    from . import fft_plan
+    from fnx.lowering.cpu.kernels import fft_plan
 
     return fft_plan.address(name)
 
 
 def _special_function(name: str) -> int:
-    from fnx.lowering.target import ufuncs
+    from fnx.lowering.cpu.processor import ufunc_loops
 
-    return ufuncs.special(name)
+    return ufunc_loops.special(name)
 
 
 _kept: dict[str, Any] = {}
@@ -91,7 +90,7 @@ _TABLES = {
 
 def _threads_of_blas(name: str) -> Callable[[], int]:
     def address() -> int:
-        from . import blas_threads
+        from fnx.lowering.cpu.runtime import blas_threads
 
         return blas_threads.address(name)
 
@@ -100,18 +99,18 @@ def _threads_of_blas(name: str) -> Callable[[], int]:
 
 def _product(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from . import matmul, matvec
+        from fnx.lowering.cpu.kernels import gemm, gemv
 
-        return matvec.address(dtype) if routine == "gemv" else matmul.address(dtype, routine)
+        return gemv.address(dtype) if routine == "gemv" else gemm.address(dtype, routine)
 
     return address
 
 
 def _dense(routine: str, dtype: str) -> Callable[[], int]:
     def address() -> int:
-        from . import dense, dense_slopes
+        from fnx.lowering.cpu.kernels import cholesky_derivatives, factorizations
 
-        module = dense if routine in _DENSE else dense_slopes
+        module = factorizations if routine in _DENSE else cholesky_derivatives
         return module.address(routine, dtype)
 
     return address

@@ -3,7 +3,7 @@
 import ctypes
 from functools import lru_cache
 
-from . import pages
+from . import code_pages
 
 # void (u32 leaf, u32 subleaf, u32 registers[4])
 _CPUID = bytes.fromhex(
@@ -39,10 +39,10 @@ _YMM, _ZMM = 0x06, 0xE6  # what the system must save for them
 @lru_cache(maxsize=1)
 def answers() -> dict[tuple[int, int], tuple[int, ...]] | None:
     """The registers by leaf, those of xgetbv under (-1, 0); None where this cannot be asked."""
-    if not pages.usable():
+    if not code_pages.usable():
         return None
     try:
-        memory = pages.Pages(pages.PAGE)
+        memory = code_pages.Pages(code_pages.PAGE)
         ctypes.memmove(memory.address, _CPUID.ljust(64, b"\xcc") + _XGETBV, 64 + len(_XGETBV))
         memory.seal(memory.size)
     except OSError:

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.kernels import factorizations
 from fnx.lowering.ir.kernel import CallLibrary, Ref
-from fnx.lowering.runtime import dense
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 
 def _space(builder: "Builder", m: int, n: int, dtype: str) -> Ref:
-    return Ref(builder.new_buffer(dtype, dense.work_elements(m, n, dtype)), scalar.size(0))
+    return Ref(builder.new_buffer(dtype, factorizations.work_elements(m, n, dtype)), scalar.size(0))
 
 
 def _call(
@@ -20,7 +20,7 @@ def _call(
 ) -> CallLibrary:
     dtype = writes[0].buffer.dtype
     passed = [a if isinstance(a, Ref) else scalar.size(int(a)) for a in args]
-    symbol = f"fnx:{dense.name(routine, dtype)}"
+    symbol = f"fnx:{factorizations.name(routine, dtype)}"
     return CallLibrary(symbol, passed, [w.buffer for w in writes], result=result)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build import fuse
-from fnx.lowering.build.values import Handle, Pull, Registers, Shape, Stored, static_indices
-from fnx.lowering.build.views import Matrices, matrices, offset, view
+from fnx.lowering.cpu.kernels import gemm, gemv
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
+from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
-from fnx.lowering.runtime import irvectors, matmul, matvec
-
-from .stacks import (
+from fnx.lowering.routines.batched_matrices import (
     LETTER,
     call,
     const,
@@ -30,7 +30,7 @@ from .stacks import (
 )
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 # Multiplications of one product that loops do in the time of a call of a library: of matrices whose
 # rows of the result are long enough for vectors; whose rows are computed element by element, as they end
@@ -94,20 +94,22 @@ def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> No
 def _is_inlined(p: Product) -> bool:
     most = INLINED
     if min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW):
-        most = _inlined_of_rows(p) if irvectors.exists(p.dtype) else INLINED_ROWS
-    elif 1 in (p.m, p.n) and p.k > UNROLLED and not p.batch and irvectors.exists(p.dtype):
+        most = _inlined_of_rows(p) if ir_vectors.exists(p.dtype) else INLINED_ROWS
+    elif 1 in (p.m, p.n) and p.k > UNROLLED and not p.batch and ir_vectors.exists(p.dtype):
         most = INLINED_VECTOR
     return p.m * p.n * p.k <= most
 
 
 def _inlined_of_rows(p: Product) -> int:
-    lanes, masks = irvectors.lanes_of(p.dtype), irvectors.has_masks()
-    short = LONG_ROW <= p.n <= fuse.SMALL or p.k > UNROLLED  # others overlap their last two vectors
-    if short and irvectors.is_ragged(p.n, p.dtype):
+    lanes, masks = ir_vectors.lanes_of(p.dtype), ir_vectors.has_masks()
+    short = (
+        LONG_ROW <= p.n <= fusion_policy.SMALL or p.k > UNROLLED
+    )  # others overlap their last two vectors
+    if short and ir_vectors.is_ragged(p.n, p.dtype):
         return INLINED_RAGGED
     if p.k > UNROLLED:  # sums wait in memory; what is stored under a mask is late to be read
         return INLINED_VECTOR if masks and p.n not in (LONG_ROW, lanes) else INLINED
-    several = masks and p.n > lanes and p.k >= LONG_ROW and not irvectors.halves()
+    several = masks and p.n > lanes and p.k >= LONG_ROW and not ir_vectors.halves()
     return INLINED_SEVERAL[p.dtype] if several else INLINED_ROWS
 
 
@@ -128,7 +130,7 @@ def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
 
 def _inline(builder: "Builder", p: Product, out: Handle) -> None:
     p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
-    if fuse.is_small(out.shape) and out.size * p.k <= fuse.UNROLLED_WORK:
+    if fusion_policy.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
         _unrolled(builder, p, out)
         return
     _rows_side_by_side(builder, p)
@@ -149,7 +151,7 @@ def _inline(builder: "Builder", p: Product, out: Handle) -> None:
         return body(p, t, i, target, made, acc)
 
     work_ = out.size * p.k
-    parallel = acc is None and work_ >= fuse.PARALLEL_WORK
+    parallel = acc is None and work_ >= fusion_policy.PARALLEL_WORK
     each_item(builder, (*p.batch, *p.left), one, "dot_general", parallel)
     finish(builder, out)
 
@@ -159,14 +161,14 @@ def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
     state = h.state
     if isinstance(state, Stored) or isinstance(state, Pull) and state.cost <= 1:
         return h
-    if isinstance(state, Registers) and fuse.is_small(out.shape):
+    if isinstance(state, Registers) and fusion_policy.is_small(out.shape):
         return h
     return Handle(h.shape, h.dtype, builder.store(h))
 
 
 def _rows_side_by_side(builder: "Builder", p: Product) -> None:
     """Let the right operand be a copy whose rows are vectors, if its own are not and are read often."""
-    if p.m < REUSED or p.n < LONG_ROW or not irvectors.exists(p.dtype):
+    if p.m < REUSED or p.n < LONG_ROW or not ir_vectors.exists(p.dtype):
         return
     found = view(builder, p.rhs) if p.rhs.dtype == p.dtype else None
     if found is None or found.strides[p.rf[-1]] == 1:
@@ -220,7 +222,7 @@ def as_sum(r: recipe.Library) -> recipe.Fold | None:
     dims, dtype = r.params
     lhs, rhs = r.operands
     p = Product(lhs, rhs, dims, dtype)
-    if not irvectors.exists(dtype) or not p.k:
+    if not ir_vectors.exists(dtype) or not p.k:
         return None
     b, m, n = len(p.batch), len(p.left), len(p.right)
 
@@ -285,7 +287,7 @@ def _is_narrow(builder: "Builder", p: Product) -> bool:
     """Whether each column of the result is best summed up by itself: few, and not side by side."""
     if p.n > COLUMNS or p.n == 1:
         return p.n == 1
-    found = view(builder, p.rhs) if p.n % fuse.FEW_LANES == 0 else None
+    found = view(builder, p.rhs) if p.n % fusion_policy.FEW_LANES == 0 else None
     return found is None or found.strides[p.rf[-1]] != 1
 
 
@@ -424,9 +426,9 @@ def _product(
     m, n, k, dtype = p.m, p.n, p.k, p.dtype
     one, zero = const(1, dtype), const(0, dtype)
     letter = f"blas:{LETTER[dtype]}"
-    if n == 1 and irvectors.exists(dtype) and (b.transposed or b.leading == 1):
+    if n == 1 and ir_vectors.exists(dtype) and (b.transposed or b.leading == 1):
         return _own_vector(m, k, a, x, y, c)
-    if m == 1 and n > 1 and irvectors.exists(dtype) and (not a.transposed or a.leading == 1):
+    if m == 1 and n > 1 and ir_vectors.exists(dtype) and (not a.transposed or a.leading == 1):
         return _own_vector(n, k, Matrices(b.view, not b.transposed, b.leading), y, x, c)
     if n == 1:
         shape = ["N", m, k] if a.transposed else ["T", k, m]
@@ -438,7 +440,7 @@ def _product(
         step = a.leading if a.transposed else 1
         args = [*shape, one, y, b.leading, x, step, zero, c, 1]
         return call(builder, letter + "gemv", args, [c.buffer])
-    if irvectors.exists(dtype):
+    if ir_vectors.exists(dtype):
         return _own_product(builder, p, a, x, b, y, c)
     ops = ["T" if b.transposed else "N", "T" if a.transposed else "N"]
     args = [*ops, n, m, k, one, y, b.leading, x, a.leading, zero, c, n]
@@ -452,7 +454,7 @@ def _strides(found: Matrices) -> list[Expr]:
 
 def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
     """c = A y: A is m x k and begins at x."""
-    name = f"fnx:{matvec.name(c.buffer.dtype)}"
+    name = f"fnx:{gemv.name(c.buffer.dtype)}"
     return CallLibrary(name, [scalar.size(m), scalar.size(k), x, *_strides(a), y, c], [c.buffer])
 
 
@@ -461,11 +463,11 @@ def _own_product(
 ) -> Stmt:
     sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
     work, writes = c, [c.buffer]  # no work memory
-    if b.transposed or not matmul.reads_in_place(p.m, p.n, p.k, p.dtype):
-        space = builder.new_buffer(p.dtype, matmul.work_elements(p.n, p.k, p.dtype))
+    if b.transposed or not gemm.reads_in_place(p.m, p.n, p.k, p.dtype):
+        space = builder.new_buffer(p.dtype, gemm.work_elements(p.n, p.k, p.dtype))
         work, writes = Ref(space, scalar.size(0)), [c.buffer, space]
     args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), work]
-    return CallLibrary(f"fnx:{matmul.name(p.dtype)}", args, writes)
+    return CallLibrary(f"fnx:{gemm.name(p.dtype)}", args, writes)
 
 
 ROUTINES = {"dot_general": dot_general}

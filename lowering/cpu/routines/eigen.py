@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.build.values import Handle, Stored
+from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Buffer, Copy, Fill, If, Loop, Ref, Stmt
-
-from .stacks import (
+from fnx.lowering.routines.batched_matrices import (
     REAL,
     Asked,
     at,
@@ -36,7 +35,7 @@ from .stacks import (
 )
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 ZERO = scalar.size(0)
 

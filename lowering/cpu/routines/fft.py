@@ -4,14 +4,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
-from fnx.lowering.build.values import Handle
+from fnx.lowering.cpu.kernels import pocketfft
+from fnx.lowering.generate.values import Handle
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
-from fnx.lowering.runtime import pocketfft
-
-from .stacks import at, const, finish, place, work
+from fnx.lowering.routines.batched_matrices import at, const, finish, place, work
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 
 def known() -> bool:
@@ -20,7 +19,7 @@ def known() -> bool:
 
 
 def fft(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
-    from fnx.lowering.runtime import fft_plan
+    from fnx.lowering.cpu.kernels import fft_plan
 
     kind, lengths = r.params
     (x,), (out,) = r.operands, outs

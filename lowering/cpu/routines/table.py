@@ -4,18 +4,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe
-from fnx.lowering.build.values import Handle
-from fnx.lowering.runtime import irvectors
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.generate.values import Handle
+from fnx.lowering.routines import sort, tridiagonal, unrolled_batched
+from fnx.lowering.routines.batched_matrices import LETTER, constant, same_bytes
 
-from . import fft, gemm, reflections, small_lanes, sort, spectral, triangular, tridiagonal
-from .stacks import LETTER, constant, same_bytes
+from . import dot_general, eigen, fft, householder, triangular
 
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
 _ANY_DTYPE: dict[str, Routine] = {
-    **gemm.ROUTINES,
+    **dot_general.ROUTINES,
     **sort.ROUTINES,
     **fft.ROUTINES,
     "same_bytes": same_bytes,
@@ -23,13 +24,15 @@ _ANY_DTYPE: dict[str, Routine] = {
 }
 _LAPACK: dict[str, Routine] = {
     **triangular.ROUTINES,
-    **spectral.ROUTINES,
-    **reflections.ROUTINES,
+    **eigen.ROUTINES,
+    **householder.ROUTINES,
     **tridiagonal.ROUTINES,
 }
-_ELEMENTS: dict[str, Callable[[recipe.Library, list[Handle]], small_lanes.Functions | None]] = {
-    "dot_general": gemm.elements,
-    **small_lanes.ELEMENTS,
+_ELEMENTS: dict[
+    str, Callable[[recipe.Library, list[Handle]], unrolled_batched.Functions | None]
+] = {
+    "dot_general": dot_general.elements,
+    **unrolled_batched.ELEMENTS,
 }
 _INTEGERS = frozenset({"lu_pivots_to_permutation"})
 _OWN = frozenset({"cholesky_tangent", "cholesky_cotangent"})  # that LAPACK does not have
@@ -42,11 +45,11 @@ def known(r: recipe.Library) -> bool:
     if r.name in _ANY_DTYPE or r.name in _INTEGERS:
         return True
     if r.name in _OWN:
-        return irvectors.exists(r.operands[0].dtype)
+        return ir_vectors.exists(r.operands[0].dtype)
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
 
 
-def functions(r: recipe.Library, outs: list[Handle]) -> small_lanes.Functions | None:
+def functions(r: recipe.Library, outs: list[Handle]) -> unrolled_batched.Functions | None:
     """The results by index, where they are few operations: of each of many small matrices."""
     make = _ELEMENTS.get(r.name)
     return make and make(r, outs)
@@ -55,12 +58,12 @@ def functions(r: recipe.Library, outs: list[Handle]) -> small_lanes.Functions | 
 def total(r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
     """The result as a reduction, where it is one."""
     same = r.name == "dot_general" and outs[0].dtype == r.params[1]
-    return gemm.as_sum(r) if same else None
+    return dot_general.as_sum(r) if same else None
 
 
 def computes_matrix(r: recipe.Library) -> bool:
     """Whether the reduction of `total` saves storing what it reduces."""
-    return gemm.computes_matrix(r)
+    return dot_general.computes_matrix(r)
 
 
 def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:

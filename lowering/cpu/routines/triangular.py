@@ -10,15 +10,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.build.values import Handle, Stored
-from fnx.lowering.build.views import Matrices, View, matrices, offset, view
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.generate.affine_views import Matrices, View, matrices, offset, view
+from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
-from fnx.lowering.runtime import irvectors
-
-from . import dense, small, small_lu
-from .stacks import (
+from fnx.lowering.routines import unrolled_cholesky, unrolled_lu
+from fnx.lowering.routines.batched_matrices import (
     at,
     call,
     columns,
@@ -43,8 +42,10 @@ from .stacks import (
     work,
 )
 
+from . import dense
+
 if TYPE_CHECKING:
-    from fnx.lowering.build.builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 ZERO = scalar.size(0)
 
@@ -57,15 +58,15 @@ def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     n = a.shape[-1]
-    if n <= small.UNROLLED and out.size:
-        small.cholesky(builder, a, out)
+    if n <= unrolled_cholesky.UNROLLED and out.size:
+        unrolled_cholesky.cholesky(builder, a, out)
         return
     lives = in_place(builder, a, out)
     out.state = lives
 
     def factored(matrix: Ref) -> tuple[Stmt, Expr]:
         """The call, and whether there is no factor."""
-        if irvectors.exists(a.dtype):
+        if ir_vectors.exists(a.dtype):
             return dense.cholesky(builder, matrix, n)
         failed = info(builder)
         # What is lower in rows is upper in columns.
@@ -136,8 +137,8 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
     if not is_complex(b.dtype):
         conjugating = False
     n = a.shape[-1]
-    if n <= small.UNROLLED and out.size:
-        small.triangular_solve(builder, r.params, a, b, out)
+    if n <= unrolled_cholesky.UNROLLED and out.size:
+        unrolled_cholesky.triangular_solve(builder, r.params, a, b, out)
         return
     if conjugating and not transposing:
         plain = a
@@ -156,7 +157,7 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
     form = _Triangle(lower != flip, transposing != flip, unit, conjugated)
 
     count = prod(lead)
-    if left and b.shape[-1] == 1 and count > 1 and not any(strides) and irvectors.exists(b.dtype):
+    if left and b.shape[-1] == 1 and count > 1 and not any(strides) and ir_vectors.exists(b.dtype):
         # One matrix for all vectors, which lie in rows: X op(A)' = B.
         form = replace(form, transposing=not form.transposing)
         address, rows = Ref(matrix.view.buffer, matrix.view.base), at(lives)
@@ -215,7 +216,7 @@ def _trsm(
         op = "N" if kept else "C" if f.conjugated else "T"
         args = [half, op, unit, n, a, leading, b, 1]
         return call(builder, symbol("trsv", dtype, "blas"), args, [lives.buffer])
-    if irvectors.exists(dtype):
+    if ir_vectors.exists(dtype):
         strides = (1, leading) if f.transposing else (leading, 1)
         lower = f.lower != f.transposing
         return dense.solve(builder, a, strides, lower, f.unit, b, shape, left)
@@ -239,10 +240,10 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         result(builder, pivots, lambda *ix: const(0, "int32"), "lu")
         result(builder, order, lambda *ix: scalar.cast(ix[-1], "int32"), "lu")
         return
-    if max(rows, cols) <= small_lu.LOOPS:
-        small_lu.lu(builder, a, outs)
+    if max(rows, cols) <= unrolled_lu.LOOPS:
+        unrolled_lu.lu(builder, a, outs)
         return
-    own = irvectors.exists(a.dtype)
+    own = ir_vectors.exists(a.dtype)
     factors = in_place(builder, a, out) if own else columns(builder, a)
     swaps = place(builder, pivots)
     permutation = place(builder, order)
@@ -310,8 +311,8 @@ def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     (out,) = outs
     (op,) = r.params
     n, cols = b.shape[-2:]
-    if n <= small_lu.LOOPS and out.size:
-        small_lu.lu_solve(builder, factors, pivots, b, out, op == "t")
+    if n <= unrolled_lu.LOOPS and out.size:
+        unrolled_lu.lu_solve(builder, factors, pivots, b, out, op == "t")
         return
     given = builder.store(pivots)  # type: ignore[arg-type]
     matrix, strides = _triangular_view(builder, factors)  # type: ignore[arg-type]
@@ -357,14 +358,14 @@ def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
     (out,) = outs
     n, cols = b.shape[-2:]
     lead = tuple(b.shape[:-2])
-    if n <= small_lu.LOOPS and out.size:
-        small_lu.solve(builder, a, b, out)  # type: ignore[arg-type]
+    if n <= unrolled_lu.LOOPS and out.size:
+        unrolled_lu.solve(builder, a, b, out)  # type: ignore[arg-type]
         return
     if not out.size:
         place(builder, out)
         finish(builder, out)
         return
-    own = irvectors.exists(a.dtype)
+    own = ir_vectors.exists(a.dtype)
     copied = filled(builder, a.shape, a.dtype, a) if own else columns(builder, a)  # type: ignore
     factors: Stored = copied
     lives = in_place(builder, b, out)  # type: ignore[arg-type]

@@ -5,8 +5,9 @@ ones are aligned to lines of the cache, as NumPy's are not: vectors that cross t
 the time. All of this runs while the GIL is held.
 """
 
-from .irtext import NULL, Function, Module, Value, i32, i64
-from .layout import ALIGNMENT
+from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
+
+from .abi import ALIGNMENT
 
 LARGE = 1 << 13  # outputs of so many bytes live in blocks that are kept for the next call
 COSTLY = 1 << 17  # blocks of so many bytes are kept rather than those that have waited longest

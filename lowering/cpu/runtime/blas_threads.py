@@ -10,9 +10,11 @@ OpenBLAS's (matmul.py).
 import ctypes
 from functools import cache, lru_cache
 
-from . import machine, threads
-from .compiler import once
-from .irtext import Function, Module, i32, i64
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import Function, Module, i32, i64
+
+from . import thread_pool
 
 LIMIT = 1 << 21  # multiplications below which one thread works
 EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
@@ -63,20 +65,20 @@ def text() -> str:
     return str(module)
 
 
-def compiled(get: int, put: int) -> machine.Code:
+def compiled(get: int, put: int) -> code_cache.Code:
     """The code, for these functions that read and set the number of OpenBLAS's threads."""
     imports = {"get_threads": get, "set_threads": put}
-    return machine.code(text, EXPORTS, imports, "glue", "fnx_blas")
+    return code_cache.code(text, EXPORTS, imports, "glue", "fnx_blas")
 
 
 @once
-def _code() -> machine.Code:
+def _code() -> code_cache.Code:
     get, put = _controls() or _nothing()
     code = compiled(get, put)
-    machine.keep_forever(code.keep)
+    code_cache.keep_forever(code.keep)
     ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
-    ours.value = threads.get_num_threads()
-    threads.watchers.append(lambda n: setattr(ours, "value", n))
+    ours.value = thread_pool.get_num_threads()
+    thread_pool.watchers.append(lambda n: setattr(ours, "value", n))
     return code
 
 
@@ -89,7 +91,7 @@ def address(name: str) -> int:
 def _nothing() -> tuple[int, int]:
     """For another BLAS: it always has one thread."""
     functions = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 1), ctypes.CFUNCTYPE(None)(lambda: None)
-    machine.keep_forever(functions)
+    code_cache.keep_forever(functions)
     one, none = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions)
     return one, none
 

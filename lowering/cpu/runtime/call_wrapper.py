@@ -5,9 +5,10 @@ array of 64-bit words, tells it what the program at hand expects. All of it but 
 runs while the GIL is held.
 """
 
-from . import blocks
-from .irtext import NULL, Function, Module, Value, i32, i64
-from .layout import (
+from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
+
+from . import allocator
+from .abi import (
     BOOL,
     BYTE_ORDER,
     BYTES,
@@ -58,7 +59,7 @@ def text() -> str:
     module = Module()
     module.variable("fnx_main_thread", "i64", public=True)
     module.variable("last_poll", "i64")
-    blocks.define(module)
+    allocator.define(module)
     for write in (_scalar, _array_of, _is_array, _accept):
         write(module)
     for write in (_output, _box, _run, _run_held, _fail, _release, _call, _poll):
@@ -193,7 +194,7 @@ def _output(module: Module) -> None:
             args = (f.object("PyArray_Type"), descr, rank, dims, NULL, data, i32(flags), NULL)
             return f.call("PyArray_NewFromDescr", "ptr", *args)
 
-        with f.when(f.compare("slt", size, blocks.LARGE), likely=True):
+        with f.when(f.compare("slt", size, allocator.LARGE), likely=True):
             f.ret(new(NULL, 0))
         block = f.call("take", "ptr", size)
         with f.when(f.same(block, NULL), likely=False):

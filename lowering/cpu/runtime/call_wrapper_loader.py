@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
 
-from . import layout, machine
-from .compiler import once
+from . import abi
 
 _api = ctypes.pythonapi
 _METH_O = 8
 
 
 def _text() -> str:
-    from . import wrapper
+    from . import call_wrapper
 
-    return wrapper.text()
+    return call_wrapper.text()
 
 
 class _MethodDef(ctypes.Structure):
@@ -39,8 +40,8 @@ class Wrapper:
     """The loaded wrapper: makes builtin functions that call programs."""
 
     def __init__(self) -> None:
-        self.code = machine.code(_text, layout.EXPORTS, _c_api(), kind="glue", name="wrapper")
-        machine.keep_forever(self.code.keep)  # capsules call it until the very end
+        self.code = code_cache.code(_text, abi.EXPORTS, _c_api(), kind="glue", name="wrapper")
+        code_cache.keep_forever(self.code.keep)  # capsules call it until the very end
         self.address = self.code.addresses
         self._definition = _MethodDef(b"call", self.address["fnx_call"], _METH_O, None)
         self._new = ctypes.PYFUNCTYPE(
@@ -50,7 +51,7 @@ class Wrapper:
         self._note_main_thread()
         os.register_at_fork(after_in_child=self._note_main_thread)
         self._cell("fnx_limit").value = memory_limit()
-        machine.keep_forever(self)
+        code_cache.keep_forever(self)
 
     def _cell(self, name: str, kind: Any = ctypes.c_int64) -> Any:
         return kind.from_address(self.address[name])
@@ -98,23 +99,23 @@ def _layout_is_known() -> bool:
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     array, leaf = np.arange(6.0).reshape(2, 3), object()
-    shape = ctypes.cast(_word(array, layout.DIMENSIONS), ctypes.POINTER(ctypes.c_int64))
+    shape = ctypes.cast(_word(array, abi.DIMENSIONS), ctypes.POINTER(ctypes.c_int64))
     items, number = [leaf], 0.1
     return (
-        _word(array, layout.TYPE) == id(np.ndarray)
-        and _word(array, layout.DATA) == array.ctypes.data
-        and _word(array, layout.NDIM) & 0xFFFFFFFF == 2
+        _word(array, abi.TYPE) == id(np.ndarray)
+        and _word(array, abi.DATA) == array.ctypes.data
+        and _word(array, abi.NDIM) & 0xFFFFFFFF == 2
         and shape[:2] == [2, 3]
-        and _word(array, layout.DESCRIPTOR) == id(array.dtype)
-        and _word(array, layout.FLAGS) & 0xFFFFFFFF == array.flags.num
-        and _word((leaf, leaf), layout.LENGTH) == 2
-        and _word((leaf,), layout.TUPLE_ITEMS) == id(leaf)
-        and ctypes.c_int64.from_address(_word(items, layout.ITEMS)).value == id(leaf)
-        and ctypes.c_double.from_address(id(number) + layout.FLOAT).value == number
-        and ctypes.c_int8.from_address(id(np.int8(-3)) + layout.FLOAT).value == -3
-        and ctypes.c_double.from_address(id(np.complex128(2j)) + layout.FLOAT + 8).value == 2
-        and _word(array.dtype, layout.SCALAR_TYPE) == id(np.float64)
-        and ctypes.string_at(id(array.dtype) + layout.BYTE_ORDER, 1) == b"="
+        and _word(array, abi.DESCRIPTOR) == id(array.dtype)
+        and _word(array, abi.FLAGS) & 0xFFFFFFFF == array.flags.num
+        and _word((leaf, leaf), abi.LENGTH) == 2
+        and _word((leaf,), abi.TUPLE_ITEMS) == id(leaf)
+        and ctypes.c_int64.from_address(_word(items, abi.ITEMS)).value == id(leaf)
+        and ctypes.c_double.from_address(id(number) + abi.FLOAT).value == number
+        and ctypes.c_int8.from_address(id(np.int8(-3)) + abi.FLOAT).value == -3
+        and ctypes.c_double.from_address(id(np.complex128(2j)) + abi.FLOAT + 8).value == 2
+        and _word(array.dtype, abi.SCALAR_TYPE) == id(np.float64)
+        and ctypes.string_at(id(array.dtype) + abi.BYTE_ORDER, 1) == b"="
         and _numpy_api()[2] == id(np.ndarray)
     )
 
@@ -137,8 +138,8 @@ def _numpy_api() -> Any:
 def _c_api() -> dict[str, int]:
     """Addresses of all that the wrapper uses of CPython and NumPy."""
     table = _numpy_api()
-    found = {name: table[k] for name, k in layout.NUMPY.items()}
-    found |= {name: _address(getattr(_api, name)) for name in layout.PYTHON}
+    found = {name: table[k] for name, k in abi.NUMPY.items()}
+    found |= {name: _address(getattr(_api, name)) for name in abi.PYTHON}
     objects = {"PyArray_Type": np.ndarray, "PyList_Type": list, "PyTuple_Type": tuple}
     objects |= {"PyFloat_Type": float, "PyLong_Type": int, "PyBool_Type": bool}
     objects |= {"_Py_NotImplementedStruct": NotImplemented, "_Py_TrueStruct": True}

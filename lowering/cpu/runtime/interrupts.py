@@ -4,12 +4,12 @@ import ctypes
 from functools import lru_cache
 from typing import Any
 
-from . import host, native
+from . import call_wrapper_loader, host_callbacks
 
 
 def address() -> int:
     """The address of `int32 fnx_poll(void)`: not 0 if the program should stop."""
-    wrapper = native.get()
+    wrapper = call_wrapper_loader.get()
     if wrapper is not None:
         return wrapper.address["fnx_poll"]
     return ctypes.cast(_by_ctypes(), ctypes.c_void_p).value
@@ -25,6 +25,6 @@ def _poll() -> int:
     try:
         ctypes.pythonapi.PyErr_CheckSignals()
     except BaseException as error:
-        host.keep_error(error)
+        host_callbacks.keep_error(error)
         return 1
     return 0

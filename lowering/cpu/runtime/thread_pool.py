@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from fnx.core.errors import InvalidValue
-
-from . import machine
-from .compiler import once
-from .irtext import NULL, Function, Module, Value, i32, i64
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.jit.compiler import once
+from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
 
 EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call
@@ -305,8 +304,8 @@ class Pool:
     """The loaded pool."""
 
     def __init__(self) -> None:
-        code = machine.code(text, EXPORTS, kind="glue", name="threads")
-        machine.keep_forever(code.keep)  # its threads never end
+        code = code_cache.code(text, EXPORTS, kind="glue", name="threads")
+        code_cache.keep_forever(code.keep)  # its threads never end
         self.address = code.addresses["fnx_parallel_for"]
         self._threads = ctypes.c_int64.from_address(code.addresses["fnx_threads"])
         self._started = ctypes.c_int64.from_address(code.addresses["fnx_started"])

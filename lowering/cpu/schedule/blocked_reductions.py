@@ -12,18 +12,20 @@ from collections.abc import Callable, Collection, Container, Sequence
 from typing import TYPE_CHECKING
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import blocks
+from fnx.lowering.cpu.llvm import register_transpose
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.generate import affine_views, fusion_policy
 from fnx.lowering.ir.expressions import buffers_read, nodes, ordered, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
-from fnx.lowering.target import processor
+from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform import reduction_factoring
 
-from . import fuse, stages, sums, views
+from . import loop_distribution
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST = 128  # rounds of a strip, at most,
@@ -68,26 +70,26 @@ class Strips:
 
     def __init__(self, builder: "Storage", rounds: Rounds, order: Sequence[int], combine: Combine):
         self.builder, self.rounds = builder, rounds
-        self.sums = sums.flat(rounds.carries, rounds.yields, rounds.var)
+        self.sums = reduction_factoring.flat(rounds.carries, rounds.yields, rounds.var)
         self.begin = self.sums.begin(rounds.init)
         self.together = self._grouped(order)
         self.kinds = self._kinds(combine)
         groups = [[self.sums.yields[k] for k in some] for some in self.together]
-        varies = sums.varying(self.sums.yields, [rounds.var])
+        varies = reduction_factoring.varying(self.sums.yields, [rounds.var])
         shared = _shared(groups, rounds.var, varies)
-        self.stages = stages.cut(shared, varies)
+        self.stages = loop_distribution.cut(shared, varies)
         stored = {e for stage in self.stages for e in stage}
         self.together = [self._ordered(some, stored) for some in self.together]
         row = sum(itemsize(e.dtype) for e in stored)
-        length = min(LONGEST, STACK // max(row, 1)) // fuse.SMALL * fuse.SMALL
+        length = min(LONGEST, STACK // max(row, 1)) // fusion_policy.SMALL * fusion_policy.SMALL
         self.length = min(length, rounds.count)
         bits = 8 * max([itemsize(a.dtype) for a in rounds.carries])
-        self.lanes = max(1, processor.vector_bits() // bits)
+        self.lanes = max(1, features.vector_bits() // bits)
         self.count = -(-rounds.count // max(self.length, 1))  # the last strip may overlap
 
     def _grouped(self, order: Sequence[int]) -> list[list[int]]:
         """As many carries as there are registers for, each sum of a factor with the first that needs it."""
-        few = processor.vector_registers() // 2  # the others hold what is summed
+        few = features.vector_registers() // 2  # the others hold what is summed
         number = {w: len(order) + k for k, w in enumerate(self.sums.factors)}
         found: list[list[int]] = []
         size = few
@@ -138,7 +140,11 @@ class Strips:
         stores = self.rounds.stores
         read = buffers_read([*self.rounds.yields, *(e for s in stores for e in (s.index, s.value))])
         again = read.isdisjoint(s.buffer for s in stores)
-        helps = any(self.stages) or bool(self.sums.factors) or len(self.sums.carries) > fuse.PROBLEM
+        helps = (
+            any(self.stages)
+            or bool(self.sums.factors)
+            or len(self.sums.carries) > fusion_policy.PROBLEM
+        )
         return self.length >= SHORTEST and again and helps and bool(self.kinds)
 
     def loop(self, first: Expr, count: Expr, places: list[Place]) -> list[Stmt]:
@@ -276,9 +282,9 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
             if e in varies and users[e] > 1 and not _is_next(e.args[0], var):
                 apart.add(e)
         elif e.args:
-            cost[e] = fuse.weight(e.op) + sum(cost[a] for a in e.args)
+            cost[e] = fusion_policy.weight(e.op) + sum(cost[a] for a in e.args)
     # Few groups rather compute again: what is stored could not be computed in stages.
-    cheap = fuse.CHEAP if len(groups) > fuse.SMALL else math.inf
+    cheap = fusion_policy.CHEAP if len(groups) > fusion_policy.SMALL else math.inf
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     todo = [e for exprs in reversed(groups) for e in reversed(exprs)]
@@ -287,9 +293,9 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
         if e in seen or e not in varies:
             continue
         seen.add(e)
-        worth = cost[e] > fuse.CHEAP_USES or cost[e] * users[e] >= cheap
+        worth = cost[e] > fusion_policy.CHEAP_USES or cost[e] * users[e] >= cheap
         dear = users[e] > 1 and worth or e in apart
-        if dear and blocks.can(e.dtype):
+        if dear and register_transpose.can(e.dtype):
             found[e] = None
         elif e.op != "load":
             todo += reversed(e.args)
@@ -298,5 +304,5 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
 
 def _is_next(index: Expr, var: Expr) -> bool:
     """Whether neighbouring rounds read neighbours, or all rounds the same."""
-    at = views.linear(index, {id(var): 0})
+    at = affine_views.linear(index, {id(var): 0})
     return at is not None and at[1].get(0, 0) in (0, 1)

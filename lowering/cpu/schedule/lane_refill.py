@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Eval, Let, Loop, Stmt, Store, While
 
-from . import fuse
-from .values import Handle, Registers, Stored
-
 if TYPE_CHECKING:
-    from .builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 Row = Callable[[Handle, Expr], Handle]
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
@@ -36,7 +35,7 @@ def lanes(
 ) -> bool:
     """Emit a scan as lanes side by side; False, and nothing, if it is not of this kind."""
     loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
-    if r.carry or r.length < fuse.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
+    if r.carry or r.length < fusion_policy.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
         return False
     mark = builder.mark()
     slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
@@ -53,7 +52,9 @@ def lanes(
 def _fits(body: Jaxpr) -> bool:
     """Whether all that is computed, or handed on, is small."""
     made = [v.aval for v in (*(v for e in body.eqns for v in e.outs), *body.outs)]
-    return all(map(fuse.is_small_aval, made)) and not any(e.prim.effects for e in body.eqns)
+    return all(map(fusion_policy.is_small_aval, made)) and not any(
+        e.prim.effects for e in body.eqns
+    )
 
 
 class _NotStraight(Exception):  # a signal, not an error
@@ -86,7 +87,10 @@ class _Slots:
     ):
         self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
         self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
-        self.length, self.width = r.length, fuse.slots(r.length, fuse.work(self.loop.body))
+        self.length, self.width = (
+            r.length,
+            fusion_policy.slots(r.length, fusion_policy.work(self.loop.body)),
+        )
         self.jaxpr = r.jaxpr
         self.lane = builder.new_stack("int64", self.width)  # which lane a slot has
         self.fresh = builder.new_stack("bool", self.width)  # whether it has it since now
@@ -105,7 +109,7 @@ class _Slots:
         carried = number >= self.loop.cond_consts + self.loop.body_consts
         if not carried and atom not in self.own:
             return None
-        if fuse.is_small_aval(atom.aval):
+        if fusion_policy.is_small_aval(atom.aval):
             dtype = dtypes.NAME[atom.aval.dtype]
             return [self.builder.new_stack(dtype, self.width) for _ in range(atom.aval.size)]
         if carried:
@@ -276,14 +280,14 @@ class _Slots:
             scalar.var(dtype, name)
             for dtype, name in (("int64", "next"), ("bool", "busy"), ("int64", "going"))
         )
-        share, parts = fuse.shares(self.length, self.width)
+        share, parts = fusion_policy.shares(self.length, self.width)
         first = scalar.mul(part, scalar.size(share))
         end = scalar.apply("min", scalar.add(first, scalar.size(share)), scalar.size(self.length))
         take, following = self.take(scalar.compare("eq", start, low), start, high)
         fill, filled = self.fill()
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
-        enough = scalar.select(more, scalar.const(fuse.few(self.width), "int64"), _ZERO)
+        enough = scalar.select(more, scalar.const(fusion_policy.few(self.width), "int64"), _ZERO)
         rounds = While([], scalar.compare("gt", going, enough), [step], [going], [filled], [on])
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, rounds, self.harvest()]

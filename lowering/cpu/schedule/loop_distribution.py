@@ -8,10 +8,9 @@ computes them anew, from values that the loops before have stored.
 from collections.abc import Collection, Container, Iterable, Sequence
 
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import blocks
+from fnx.lowering.cpu.llvm import register_transpose
+from fnx.lowering.generate import fusion_policy
 from fnx.lowering.ir.expressions import ordered
-
-from . import fuse
 
 
 def cut(values: Sequence[Expr], varies: Container[Expr]) -> list[list[Expr]]:
@@ -37,7 +36,11 @@ def _cut(levels: list[list[Expr]], stored: set[Expr], varies: Container[Expr]) -
         waiting = dict.fromkeys(a for e in users for a in e.args if a in again)
         cheap = [e for e in waiting if _is_cheap({e, *_computed([e], stored, varies)})]
         dear = [e for e in waiting if e not in cheap]
-        if len(cheap) > fuse.SMALL and len(dear) <= fuse.CHEAP and _are_storable(dear):
+        if (
+            len(cheap) > fusion_policy.SMALL
+            and len(dear) <= fusion_policy.CHEAP
+            and _are_storable(dear)
+        ):
             if not best or len(cheap) <= fewest:
                 best, fewest = [[*levels[:k], dear], levels[k:]], len(cheap)
     if not best:
@@ -48,12 +51,12 @@ def _cut(levels: list[list[Expr]], stored: set[Expr], varies: Container[Expr]) -
 
 def _is_cheap(exprs: Collection[Expr]) -> bool:
     """Whether to make operations again; rounded alike, too: none may be fused with an addition."""
-    few = len(exprs) <= fuse.CHEAP_USES
+    few = len(exprs) <= fusion_policy.CHEAP_USES
     return few and all(e.op not in ("mul", "square", "integer_pow") for e in exprs)
 
 
 def _are_storable(exprs: Iterable[Expr]) -> bool:
-    return all(blocks.can(e.dtype) for e in exprs)
+    return all(register_transpose.can(e.dtype) for e in exprs)
 
 
 def _computed(

@@ -9,18 +9,17 @@ go the same way back.
 from typing import TYPE_CHECKING, TypeVar
 
 from fnx.core import scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import blocks
-from fnx.lowering.ir import offsets, walk
+from fnx.lowering.cpu.llvm import register_transpose
+from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
-
-from . import fuse, views
+from fnx.lowering.ir.number_formats import itemsize
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 T = TypeVar("T")
 
@@ -38,7 +37,7 @@ def rows(builder: "Storage") -> None:
 
 
 def _blocks(body: list[Stmt]) -> list[list[Stmt]]:
-    return [body, *(b for s in walk.statements(body) for b in walk.blocks(s))]
+    return [body, *(b for s in traversal.statements(body) for b in traversal.blocks(s))]
 
 
 @dataclass(frozen=True)
@@ -65,12 +64,12 @@ def _staged(builder: "Storage", loop: Loop) -> list[Stmt] | None:
         return None
     written, read = _rows_written(loop), _rows_read(loop)
     dtypes = {row.buffer.dtype for row in (*written, *read)}
-    width = max([blocks.VECTOR // itemsize(t) for t in dtypes], default=0)
+    width = max([register_transpose.VECTOR // itemsize(t) for t in dtypes], default=0)
     n = loop.extent.attr
     if not 0 < width <= n:
         return None
-    exprs = [e for s in loop.body for e in walk.expressions(s)]
-    again = not loop.carries and walk.all_writes(loop).keys().isdisjoint(buffers_read(exprs))
+    exprs = [e for s in loop.body for e in traversal.expressions(s)]
+    again = not loop.carries and traversal.all_writes(loop).keys().isdisjoint(buffers_read(exprs))
     count = -(-n // width) if again else n // width
     block = scalar.counter("b", count)
     start = scalar.mul(block, scalar.const(width, "int64"))
@@ -84,7 +83,7 @@ def _staged(builder: "Storage", loop: Loop) -> list[Stmt] | None:
     rest = scalar.counter("i", width)
     new = replacing({loop.index: scalar.add(scalar.size(n - n % width), rest)})
     last = Loop(
-        rest, scalar.size(n % width), [walk.rewritten(s, new) for s in loop.body],
+        rest, scalar.size(n % width), [traversal.rewritten(s, new) for s in loop.body],
         loop.carries, totals.names, [new(e) for e in loop.yields],
     )  # fmt: skip
     return [*totals.before(), whole, *totals.after(), last]
@@ -109,7 +108,11 @@ def _combined(loop: Loop) -> list[str | None]:
     for carry, total in zip(loop.carries, loop.yields, strict=True):
         ops = {"add" if e.op == "fma" else e.op for e in combining([carry], [total]) - {carry}}
         others = [c for c in loop.carries if c is not carry]
-        alone = not depends_on([total], others) and blocks.can(carry.dtype) and len(ops) == 1
+        alone = (
+            not depends_on([total], others)
+            and register_transpose.can(carry.dtype)
+            and len(ops) == 1
+        )
         (op,) = ops if alone else (None,)
         found.append(op if op in ("add", "mul", "min", "max") else None)
     return found
@@ -177,7 +180,7 @@ def _block(
         apart = side, scalar.const(row.apart, "int64")
         before.append(Transpose(target, source, len(row.loads), width, apart))
     here = replacing(names)
-    body = {s: walk.rewritten(s, here) for s in loop.body}
+    body = {s: traversal.rewritten(s, here) for s in loop.body}
     for out in written:
         source, places = stack(out.buffer.dtype, len(out.stores))
         for place, s in zip(places, out.stores, strict=True):
@@ -196,8 +199,8 @@ def _read_late(loop: Loop) -> set[Buffer]:
     written: set[Buffer] = set()
     known: dict[Expr, frozenset[Buffer]] = {}
     for s in loop.body:
-        late |= buffers_read(walk.expressions(s), known) & written
-        written.update(walk.writes(s))
+        late |= buffers_read(traversal.expressions(s), known) & written
+        written.update(traversal.writes(s))
     return late | buffers_read(loop.yields, known) & written
 
 
@@ -207,10 +210,10 @@ def _rows_written(loop: Loop) -> list[_Written]:
     matrices: dict[Buffer, dict[tuple, dict[int, Store]]] = {}
     spoilt = _read_late(loop)
     for s in loop.body:
-        if not isinstance(s, Store) or not blocks.can(s.buffer.dtype):
+        if not isinstance(s, Store) or not register_transpose.can(s.buffer.dtype):
             continue
-        base, parts = views.linear(s.index, axes, known) or (s.index, {})
-        leaves, number = offsets.terms(base)
+        base, parts = affine_views.linear(s.index, axes, known) or (s.index, {})
+        leaves, number = dependence.terms(base)
         matrix = matrices.setdefault(s.buffer, {}).setdefault((parts.get(0, 0), leaves), {})
         if number in matrix:
             spoilt.add(s.buffer)
@@ -218,7 +221,7 @@ def _rows_written(loop: Loop) -> list[_Written]:
     found = []
     for buffer, kinds in matrices.items():
         ((apart, _), matrix), *others = kinds.items()
-        if apart < fuse.STAGED_WRITE or others or buffer in spoilt:
+        if apart < fusion_policy.STAGED_WRITE or others or buffer in spoilt:
             continue
         if apart > max(matrix) - min(matrix):
             found += [_Written(buffer, run, apart) for run in _runs(matrix)]
@@ -230,13 +233,13 @@ def _rows_read(loop: Loop) -> list[_Read]:
     axes, known = {id(loop.index): 0}, {}
     late = _read_late(loop)
     matrices: dict[tuple, dict[int, list[Expr]]] = {}
-    for e in walk.nodes([loop]):
-        if e.op != "load" or e.attr in late or not blocks.can(e.attr.dtype):
+    for e in traversal.nodes([loop]):
+        if e.op != "load" or e.attr in late or not register_transpose.can(e.attr.dtype):
             continue
-        base, parts = views.linear(e.args[0], axes, known) or (e, {})
-        if parts.get(0, 0) < fuse.STAGED_READ:
+        base, parts = affine_views.linear(e.args[0], axes, known) or (e, {})
+        if parts.get(0, 0) < fusion_policy.STAGED_READ:
             continue
-        leaves, number = offsets.terms(base)
+        leaves, number = dependence.terms(base)
         matrix = matrices.setdefault((e.attr, parts[0], leaves), {})
         matrix.setdefault(number, []).append(e)
     return [
@@ -255,7 +258,7 @@ def _runs(matrix: dict[int, T]) -> list[list[T]]:
             runs.append([])
         runs[-1].append(matrix[place])
         before = place
-    return [run for run in runs if len(run) >= fuse.STAGED_ROW]
+    return [run for run in runs if len(run) >= fusion_policy.STAGED_ROW]
 
 
 __all__ = ["rows"]

@@ -12,17 +12,16 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
-from fnx.core.records import dataclass
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.formats import itemsize
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.generate.values import Handle, Registers, Shape, Stored
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
-from fnx.lowering.target import processor
-
-from . import fuse, views
-from .values import Handle, Registers, Shape, Stored
+from fnx.lowering.ir.number_formats import itemsize
 
 if TYPE_CHECKING:
-    from .builder import Builder
+    from fnx.lowering.generate.builder import Builder
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
 _PAGE = 4096  # bytes: rows that are whole pages apart meet in the first cache,
@@ -60,7 +59,7 @@ def products(builder: "Builder", r: recipe.Products, out: Handle) -> None:
     """The nest of a sum of products."""
     stored = out.target or builder.new_stored(out)
     if 0 in r.shape[: r.kept]:
-        out.state = Registers([]) if fuse.is_small(out.shape) else stored
+        out.state = Registers([]) if fusion_policy.is_small(out.shape) else stored
         return
     if 0 in r.shape:
         zero = scalar.const(0, out.dtype)
@@ -72,7 +71,7 @@ def products(builder: "Builder", r: recipe.Products, out: Handle) -> None:
             right, plan = _pack(builder, right, plan, out.dtype)
         _emit(builder, plan, left, right, stored, out)
     out.state = stored
-    if fuse.is_small(out.shape):
+    if fusion_policy.is_small(out.shape):
         builder.load_registers(out)
 
 
@@ -92,7 +91,7 @@ def _analyse(
         found.append(view)
     kept = [scalar.var("int64") for _ in r.shape[: r.kept]]
     position = scalar.linear_index(r.place(*kept), out.shape)
-    linear = views.linear(position, {id(v): k for k, v in enumerate(kept)})
+    linear = affine_views.linear(position, {id(v): k for k, v in enumerate(kept)})
     assert linear is not None
     axes = [
         Axis(n, found[0].strides[k], found[1].strides[k], linear[1].get(k, 0))
@@ -104,7 +103,7 @@ def _analyse(
 
 def _stored_strides(
     builder: "Builder", shape: Shape, operand: Handle, element: object, dtype: str
-) -> views.View | None:
+) -> affine_views.View | None:
     place = builder.store(operand)
     kept = operand.state  # a small value stays in registers, for other readers
     operand.state = place
@@ -113,15 +112,17 @@ def _stored_strides(
     return view
 
 
-def _strides(builder: "Builder", shape: Shape, element: object, dtype: str) -> views.View | None:
+def _strides(
+    builder: "Builder", shape: Shape, element: object, dtype: str
+) -> affine_views.View | None:
     index = [scalar.var("int64") for _ in shape]
     e = builder.evaluated(lambda: element(*index))  # type: ignore[operator]
     if e.op != "load" or e.dtype != dtype:
         return None
-    found = views.linear(e.args[0], {id(v): k for k, v in enumerate(index)})
+    found = affine_views.linear(e.args[0], {id(v): k for k, v in enumerate(index)})
     if found is None:
         return None
-    return views.View(e.attr, found[0], tuple(found[1].get(k, 0) for k in range(len(shape))))
+    return affine_views.View(e.attr, found[0], tuple(found[1].get(k, 0) for k in range(len(shape))))
 
 
 def _merged(axes: list[Axis]) -> list[Axis]:
@@ -166,7 +167,7 @@ class Plan:
 def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     inner = tuple(_merged(sorted(axes[kept:], key=lambda a: (-a.left, -a.right))))
     outer = _merged(sorted(axes[:kept], key=lambda a: (-a.out, -a.left)))
-    width = processor.vector_bits() // (8 * itemsize(dtype))
+    width = features.vector_bits() // (8 * itemsize(dtype))
     one = Axis(1, 0, 0, 1)
     lane = max(outer, key=lambda a: _worth(a, width), default=one)
     columns = [a for a in outer if a.left == 0 and a.size > 1]
@@ -178,7 +179,7 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     lanes = _lanes(lane.size, width, packs)
     rest = tuple(a for a in outer if a is not lane)
     # A quarter of the registers is for what is read.
-    room = 3 * processor.vector_registers() // 4 // -(-lanes // width)
+    room = 3 * features.vector_registers() // 4 // -(-lanes // width)
     page = _PAGE // itemsize(dtype)
     tile = _tile(rest, lane, min(room, _ROWS), page)
     rows = prod(n for _, n in tile)
@@ -306,14 +307,14 @@ def _emit(
     sums = [a.size for a in plan.summed]
     first = body[0]
     assert isinstance(first, Loop)
-    first.parallel = out.size * prod(sums) >= fuse.PARALLEL_WORK
+    first.parallel = out.size * prod(sums) >= fusion_policy.PARALLEL_WORK
     builder.emit_nest(["products"], body, [], f"{list(out.shape)} sums of {sums} products")
 
 
 def _lane_loop(lanes: int, make: object) -> Loop:
     lane = scalar.var("int64", "l")
     # Unrolled before the vectoriser comes, a short loop would not become one vector.
-    hint = int(lanes <= fuse.VECTOR // 8 and lanes & (lanes - 1) == 0)
+    hint = int(lanes <= fusion_policy.VECTOR // 8 and lanes & (lanes - 1) == 0)
     extent = scalar.const(lanes, "int64")
     return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
 

@@ -5,13 +5,13 @@ scattered with the row's length between its elements.
 """
 
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import vector_names
+from fnx.lowering.cpu.llvm import vector_abi
+from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.generate.values import Shape
 from fnx.lowering.ir.expressions import nodes
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Store
-
-from . import choices, fuse, views
-from .values import Shape
+from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform import lookup_tables
 
 
 def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bool:
@@ -20,20 +20,20 @@ def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bo
     Not if its index decides something, other than which element of a small array is read, and no
     vectors that are half empty of costly functions.
     """
-    if len(shape) < 2 or not 4 <= shape[-1] <= fuse.SMALL:
+    if len(shape) < 2 or not 4 <= shape[-1] <= fusion_policy.SMALL:
         return False
     exprs = list(nodes([e for s in stores for e in (s.value, s.index)]))
-    costly = shape[-1] <= fuse.UNROLLED_AXIS and any(
-        vector_names.exists(e.op, e.dtype) for e in exprs
+    costly = shape[-1] <= fusion_policy.UNROLLED_AXIS and any(
+        vector_abi.exists(e.op, e.dtype) for e in exprs
     )
     row = shape[-1] * max(itemsize(s.buffer.dtype) for s in stores)
-    if row < (fuse.COSTLY_ROW if costly else fuse.SHORT_ROW):
+    if row < (fusion_policy.COSTLY_ROW if costly else fusion_policy.SHORT_ROW):
         return False
-    laid = choices.comparisons(exprs)
+    laid = lookup_tables.comparisons(exprs)
     if _any_of([e for e in exprs if e.dtype == "bool" and e not in laid], index[-1]):
         return False
     positions = [s.index for s in stores] + [e.args[0] for e in exprs if e.op == "load"]
-    found = [views.linear(p, {id(index[-1]): 0}) for p in positions]
+    found = [affine_views.linear(p, {id(index[-1]): 0}) for p in positions]
     return all(f is not None and f[1].get(0, 0) in (0, 1) for f in found)
 
 

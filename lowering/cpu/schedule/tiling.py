@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.emit import vector_names
+from fnx.lowering.cpu.llvm import vector_abi
+from fnx.lowering.generate import affine_views, fusion_policy
 from fnx.lowering.ir.expressions import nodes, substitute
-from fnx.lowering.ir.formats import itemsize
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
-
-from . import fuse, views
+from fnx.lowering.ir.number_formats import itemsize
 
 if TYPE_CHECKING:
-    from .storage import Storage
+    from fnx.lowering.generate.storage import Storage
 
 _FAR = 8  # elements: a longer stride leaves the cache line
 _SETS = 64  # of the nearest cache
@@ -35,12 +34,12 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
     lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
     axes = {id(index[-1]): 0}
     steps = [_strides(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
-    return best if lines * max(map(_crowding, steps)) >= fuse.TILED else None
+    return best if lines * max(map(_crowding, steps)) >= fusion_policy.TILED else None
 
 
 def _crowding(step: int) -> int:
     """How many times as many lines share a set of a cache as where lines lie side by side."""
-    return max(gcd(step, _SETS * fuse.LINE) // fuse.LINE, 1) if step else 1
+    return max(gcd(step, _SETS * fusion_policy.LINE) // fusion_policy.LINE, 1) if step else 1
 
 
 def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
@@ -65,7 +64,7 @@ def is_along(position: Expr, axis: Expr) -> bool:
 
 
 def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
-    found = views.linear(position, axes)
+    found = affine_views.linear(position, axes)
     return {} if found is None else found[1]
 
 
@@ -84,11 +83,11 @@ def loops(
     last = len(dims) - 1
     axes = {id(v): k for k, (v, _) in enumerate(dims)}
     far = [e for e in _loads(body) if _is_far(_strides(e.args[0], axes), axis, last)]
-    if not any(vector_names.exists(e.op, e.dtype) for e in _nodes(body)):
+    if not any(vector_abi.exists(e.op, e.dtype) for e in _nodes(body)):
         far = []  # to read them where they are is as good
     exprs = [*far, *(e for s in body for e in (s.index, s.value))]
     (across, m), (along, n) = dims[axis], dims[last]
-    rows, columns = min(fuse.TILE[0], m), min(fuse.TILE[1], n)
+    rows, columns = min(fusion_policy.TILE[0], m), min(fusion_policy.TILE[1], n)
     block, i = scalar.counter("t", -(-m // rows)), scalar.counter("i", rows)
     length = scalar.size(rows)
     start = scalar.mul(block, scalar.size(rows))

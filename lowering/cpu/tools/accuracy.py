@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar
-
-from .emit.vmath.hard import HARD
-from .emit.vmath.lang import FORMAT
+from fnx.lowering.math.hard import HARD
+from fnx.lowering.math.lang import FORMAT
 
 Rng = np.random.Generator
 Sample = Callable[[Rng, int, Any], np.ndarray]  # generator, count, Format
@@ -120,9 +119,9 @@ def _exponents(rng: Rng, x: np.ndarray, fmt: Any) -> np.ndarray:
 
 def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """The operation on arrays, by the compiler."""
-    from fnx.lowering.emit import emit_llvm
+    from fnx.lowering.cpu.llvm import module_printer
+    from fnx.lowering.cpu.loader import load
     from fnx.lowering.ir import kernel
-    from fnx.lowering.runtime import load
 
     n, dtype = arrays[0].size, arrays[0].dtype.name
     buffers = [kernel.Buffer(f"x{k}", dtype, n, "argument", k) for k in range(len(arrays) + 1)]
@@ -132,7 +131,7 @@ def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     nest = kernel.Nest("all", [kernel.Loop(i, scalar.size(n), [store], vector=True)])
     program = kernel.Program(op, buffers[:-1], buffers[-1:], [nest])
     spec = ((n,), arrays[0].dtype)
-    run = load.load(emit_llvm.emit(program), [spec] * len(arrays), [spec], 0)
+    run = load.load(module_printer.emit(program), [spec] * len(arrays), [spec], 0)
     return np.asarray(run(list(arrays))[0])
 
 
@@ -242,10 +241,10 @@ def worst_on_negatives(op: str, dtype: str, count: int = COUNT) -> float:
 
 HEADER = """# Errors of the mathematical functions
 
-`python -m fnx.lowering.accuracy` writes this page; a test compares. Each number is the largest error,
-in units in the last place of the exact result (mpmath), over {count} inputs from each region where
-a function is hard (near zeros, poles, overflow and underflow; every binary exponent; multiples of
-pi / 2 up to the largest numbers) and over the worst of about a million inputs searched before.
+`python -m fnx.lowering.cpu.tools.accuracy` writes this page; a test compares. Each
+number is the largest error, in units in the last place of the exact result (mpmath), over {count} inputs
+from each region where a function is hard (near zeros, poles, overflow and underflow; every binary exponent;
+multiples of pi / 2 up to the largest numbers) and over the worst of about a million inputs searched before.
 Results that are denormal count in units of the smallest one. Correct rounding is 0.5.
 
 Special values (zeros with their signs, infinities, NaN, and C99's cases of `pow` and `atan2`) are

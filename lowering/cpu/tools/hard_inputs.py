@@ -1,4 +1,4 @@
-"""Finds the inputs of emit/vmath/hard.py: `python -m fnx.lowering.hard_inputs [function ...]` prints them.
+"""Finds the inputs of lowering/math/hard.py: `python -m fnx.lowering.cpu.tools.hard_inputs` prints them.
 
 A million numbers from each region of a function are compared with a better value: float32 with the
 same function in float64, float64 with C's long double where it has 64 bits. Functions that
@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from fnx.lowering.math.hard import HARD
+from fnx.lowering.math.lang import FORMAT
+
 from .accuracy import SAMPLES, errors, evaluate, inputs
-from .emit.vmath.hard import HARD
-from .emit.vmath.lang import FORMAT
 
 COUNT = 1_000_000
 KEPT = 4  # inputs of a function

@@ -7,9 +7,9 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
-from fnx.interpreters.untouched import without_known_stacks
+from fnx.interpreters.passes.constant_residuals import without_known_stacks
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.scan import Scan
 
 N = 20
 A = jnp.asarray(np.random.default_rng(5).normal(size=(N, N)) / N + 2 * np.eye(N))

@@ -7,10 +7,10 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.columns import transposed_columns
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
-from fnx.ops.permute import Transpose
+from fnx.interpreters.passes.layout_assignment import transposed_columns
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.scan import Scan
+from fnx.ops.base.permute import Transpose
 
 RNG = np.random.default_rng(1)
 A, C = RNG.normal(size=(20, 17)), RNG.normal(size=(20, 20))

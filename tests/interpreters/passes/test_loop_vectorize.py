@@ -8,7 +8,8 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.interpreters import independent, scan
+from fnx.interpreters.passes import loop_vectorize
+from fnx.interpreters.primitives import scan
 
 N, M = 9, 7
 RNG = np.random.default_rng(31)
@@ -139,7 +140,7 @@ def values(case):
 def eager(monkeypatch):
     """Take rows at once however little that saves; a list of what was made."""
     found = []
-    make = independent.rows_at_once
+    make = loop_vectorize.rows_at_once
 
     def noted(body, ranges):
         made = make(body, ranges)
@@ -211,4 +212,4 @@ def test_rounds_that_meet_stay_a_loop():
 
     for body in (chain, total, whole):
         made = fnx.make_jaxpr(lambda a, body=body: body(0, a))(jnp.asarray(A))
-        assert independent.rows_at_once(made.jaxpr, (None,)) is None
+        assert loop_vectorize.rows_at_once(made.jaxpr, (None,)) is None

@@ -7,8 +7,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import Jaxpr
-from fnx.interpreters.shifted import without_shifted_stacks
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.predictive_commoning import without_shifted_stacks
+from fnx.interpreters.passes.simplify import simplify
 
 pytestmark = pytest.mark.usefixtures("checked")
 

@@ -11,7 +11,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import config
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.normal(size=(3, 7, 2, 4)), RNG.normal(size=(4, 5, 3, 2))

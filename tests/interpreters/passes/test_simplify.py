@@ -7,22 +7,21 @@ from hypothesis import strategies as st
 
 import fnx
 import fnx.numpy as jnp
-from fnx import api
 from fnx import control_flow as lax
 from fnx.core.array import ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Literal, check_jaxpr, eval_jaxpr
-from fnx.interpreters.call import Jit
-from fnx.interpreters.simplify import dce, simplify, used_inputs
+from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import trace, trace_closed
-from fnx.jitted import jit
-from fnx.ops.basic import convert, full, scalar
-from fnx.ops.broadcast import Broadcast, Sum
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.convert import ConvertElementType
-from fnx.ops.elementwise import add, cos, div, exp, mul, neg, sin, stop_gradient, sub
-from fnx.ops.permute import Reshape, Transpose
+from fnx.ops.base.broadcast import Broadcast, Sum
+from fnx.ops.base.permute import Reshape, Transpose
+from fnx.ops.elementwise.arithmetic import add, cos, div, exp, mul, neg, sin, stop_gradient, sub
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.structure.basic import convert, full, scalar
+from fnx.transforms.jit import jit
 
 F8 = np.dtype("f8")
 
@@ -192,7 +191,7 @@ def scan_of(jaxpr):
 
 
 def simple(fn, *args, final=True):
-    jaxpr = api.make_jaxpr(fn)(*args).jaxpr
+    jaxpr = fnx.make_jaxpr(fn)(*args).jaxpr
     small = simplify(jaxpr, final)
     check_jaxpr(small)
     values = [as_array(np.asarray(a)) for a in args]

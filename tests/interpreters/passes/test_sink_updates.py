@@ -7,8 +7,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import Jaxpr, subjaxprs
-from fnx.interpreters.simplify import simplify
-from fnx.interpreters.sink import SMALL
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.passes.sink_updates import SMALL
 
 N = 12
 RNG = np.random.default_rng(4)

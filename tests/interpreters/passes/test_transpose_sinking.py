@@ -6,7 +6,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
 
 pytestmark = pytest.mark.usefixtures("checked")
 

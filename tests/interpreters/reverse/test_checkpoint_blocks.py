@@ -8,7 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.interpreters import blocks
+from fnx.interpreters.reverse import checkpoint_blocks
 
 RNG = np.random.default_rng(9)
 M, N = 6, 5
@@ -72,16 +72,16 @@ PROGRAMS = {
 def small(monkeypatch):
     """Blocks for small arrays and few rounds."""
     for name in ("LONG", "STATE", "TOTAL"):
-        monkeypatch.setattr(blocks, name, 4)
-    monkeypatch.setattr(blocks, "LANE", 0)
+        monkeypatch.setattr(checkpoint_blocks, name, 4)
+    monkeypatch.setattr(checkpoint_blocks, "LANE", 0)
     used = []
-    original = blocks.in_blocks
+    original = checkpoint_blocks.in_blocks
 
     def counting(scan, size, counts):
         used.append(size)
         return original(scan, size, counts)
 
-    monkeypatch.setattr(blocks, "in_blocks", counting)
+    monkeypatch.setattr(checkpoint_blocks, "in_blocks", counting)
     return used
 
 
@@ -104,7 +104,7 @@ def test_derivatives_are_those_of_the_plain_loop(name, how, monkeypatch, small):
 
     found = derivative()
     assert small
-    monkeypatch.setattr(blocks, "LONG", 10**9)
+    monkeypatch.setattr(checkpoint_blocks, "LONG", 10**9)
     small.clear()
     want = derivative()
     assert not small
@@ -195,7 +195,7 @@ def test_callbacks_are_called_once_for_each_round(small):
 
 def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed(monkeypatch):
     """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
-    monkeypatch.setattr(blocks, "TOTAL", 1 << 20)
+    monkeypatch.setattr(checkpoint_blocks, "TOTAL", 1 << 20)
     n = 400
     index = np.arange(n)
 

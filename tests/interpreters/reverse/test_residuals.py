@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from loop_checks import total
 
+import fnx
 import fnx.numpy
-from fnx import api
 from fnx import control_flow as lax
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.call import split_call
-from fnx.interpreters.costs import recompute_cost
-from fnx.interpreters.maxflow import Graph
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.analysis.cost_model import recompute_cost
+from fnx.interpreters.analysis.min_cut import Graph
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.jit import split_call
+from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.trace import trace
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.elementwise import cos, exp, sin, tanh
+from fnx.ops.elementwise.arithmetic import cos, exp, sin, tanh
+from fnx.ops.linalg.contraction import DotGeneral
 
 # --- minimum cuts -------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def test_long_chains_need_no_recursion():
 def loops(f, *args, argnums=None):
     """The scans of a gradient, in order: first the forward one, then the one from the other end."""
     argnums = tuple(range(len(args))) if argnums is None else argnums
-    jaxpr = api.make_jaxpr(api.value_and_grad(f, argnums))(*args).jaxpr
+    jaxpr = fnx.make_jaxpr(fnx.value_and_grad(f, argnums))(*args).jaxpr
     check_jaxpr(jaxpr)
     small = simplify(jaxpr)
     check_jaxpr(small)
@@ -216,7 +216,7 @@ def test_what_only_the_derivative_needs_moves_to_the_backward_loop():
 
 
 def test_masks_are_computed_again():
-    from fnx.ops.select import select
+    from fnx.ops.elementwise.select import select
 
     def step(c, r):
         return select(c > r, c * c, c), None
@@ -269,12 +269,12 @@ def test_calls_hand_over_inputs_and_few_residuals():
 
 def test_costs_know_the_primitives():
     """Names in the tables that no primitive has would hide a primitive from them."""
-    from fnx.interpreters import costs
-    from fnx.ops import elementwise, select
+    from fnx.interpreters.analysis import cost_model
+    from fnx.ops.elementwise import arithmetic, select
 
-    names = {getattr(p, "name", None) for m in (elementwise, select) for p in vars(m).values()}
+    names = {getattr(p, "name", None) for m in (arithmetic, select) for p in vars(m).values()}
     for name in ("add", "mul", "sin", "select_n", "div", "integer_pow", "max", "not"):
         assert name in names
-        assert name in costs.PER_ELEMENT
+        assert name in cost_model.PER_ELEMENT
     jaxpr, _ = trace(lambda x: [sin(x)], [ShapedArray((100,), np.dtype("f8"))])
     assert recompute_cost(jaxpr.eqns[0]) == 400

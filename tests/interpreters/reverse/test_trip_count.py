@@ -8,7 +8,7 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import subjaxprs
-from fnx.interpreters.intervals import Intervals
+from fnx.interpreters.analysis.value_ranges import Intervals
 
 N = 8
 RNG = np.random.default_rng(5)
@@ -265,7 +265,7 @@ def test_intervals_hold():
 
     jaxpr = fnx.make_jaxpr(f)(1, 1).jaxpr
     from fnx.core.jaxpr import Jaxpr
-    from fnx.interpreters.simplify import simplify
+    from fnx.interpreters.passes.simplify import simplify
 
     jaxpr = simplify(jaxpr)
     known = Intervals(zip(jaxpr.inputs, [(-3, 6), (0, 9)]))

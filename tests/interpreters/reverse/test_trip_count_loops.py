@@ -7,10 +7,10 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import subjaxprs
-from fnx.interpreters import rounds
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
-from fnx.jitted import BACKEND
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.reverse import checkpoint_while as rounds
+from fnx.transforms.jit import BACKEND
 
 N = 6
 RNG = np.random.default_rng(11)

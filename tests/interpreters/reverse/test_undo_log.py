@@ -7,8 +7,8 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import check_jaxpr
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.scan import Scan
 
 RNG = np.random.default_rng(0)
 N = 24
@@ -233,7 +233,7 @@ def test_no_zeros_are_added_in_a_round(backend):
 
 
 def test_a_value_stored_as_the_start_of_a_stacked_result_is_read_before_it_changes():
-    from fnx.ops.dynamic_slice import dynamic_slice_add
+    from fnx.ops.structure.dynamic_slice import dynamic_slice_add
 
     def arm(x, d):
         half = 0.5 * x

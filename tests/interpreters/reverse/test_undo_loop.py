@@ -8,10 +8,10 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import Var, check_jaxpr
-from fnx.interpreters.restore import chain, makers
-from fnx.interpreters.rewind import Rewound
-from fnx.interpreters.scan import Scan
-from fnx.interpreters.simplify import simplify
+from fnx.interpreters.passes.simplify import simplify
+from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.reverse.undo_log import chain, makers
+from fnx.interpreters.reverse.undo_loop import Rewound
 
 RNG = np.random.default_rng(3)
 N = 9

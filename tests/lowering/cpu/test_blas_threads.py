@@ -11,7 +11,7 @@ import scipy.linalg
 import fnx
 import fnx.numpy
 import fnx.scipy.linalg
-from fnx.lowering.runtime import blas_threads
+from fnx.lowering.cpu.runtime import blas_threads
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from test_lanewise import agrees, kernels, normal
+from small_problems import agrees, kernels, normal
 
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
-from fnx.lowering.build import fuse
+from fnx.lowering.generate import fusion_policy
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def likelihood_slope(means, factor, points):
 @pytest.fixture
 def however_few(monkeypatch):
     """Lanes need not be so many that what they multiply would not stay in cache."""
-    monkeypatch.setattr(fuse, "FAR_LANES", 0)
+    monkeypatch.setattr(fusion_policy, "FAR_LANES", 0)
 
 
 @pytest.mark.parametrize("n", COUNTS)
@@ -105,7 +105,7 @@ def test_products_with_as_many_results_as_a_loop_takes_and_more(d, however_few):
     x, m = normal(50, d), normal(4, d, seed=1)
     agrees(LAYOUTS["one factor"], x, m, rtol=1e-10)
     text = jax.jit(LAYOUTS["one factor"]).lower(x, m).as_text("kernel")
-    assert ("library" in text) == (4 * d * d > fuse.LANE_TOTALS)
+    assert ("library" in text) == (4 * d * d > fusion_policy.LANE_TOTALS)
 
 
 def test_outer_products_of_all_lanes_go_through_no_memory():

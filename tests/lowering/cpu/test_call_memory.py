@@ -14,7 +14,9 @@ import pytest
 from llvm_texts import Emitted, adder, copies, use_workspace
 
 from fnx.core.array import ConcreteArray
-from fnx.lowering.runtime import blocks, invoke, load, native
+from fnx.lowering.cpu.loader import executable as invoke
+from fnx.lowering.cpu.loader import load
+from fnx.lowering.cpu.runtime import allocator, call_wrapper_loader
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -42,7 +44,7 @@ def test_references_are_balanced(release, n):
 
 
 def test_no_memory_is_leaked():
-    n = blocks.LARGE // 8 - 1  # NumPy's memory, which is traced
+    n = allocator.LARGE // 8 - 1  # NumPy's memory, which is traced
     executable = adder(n)
     x = ConcreteArray(np.ones(n))
 
@@ -87,7 +89,7 @@ def test_blocks_of_large_results_are_used_again():
     executable = adder(1 << 17)
     x = np.ones(1 << 17)
     invoke.release_memory()
-    wrap = native.get()
+    wrap = call_wrapper_loader.get()
     assert wrap.held() == (0, 0)
     seen = set()
     for _ in range(20):
@@ -102,7 +104,7 @@ def test_blocks_of_large_results_are_used_again():
     assert wrap.held() == (0, 0)
     del outs
     count, size = wrap.held()
-    assert count == blocks.SLOTS
+    assert count == allocator.SLOTS
     assert size == count * (8 << 17)
     invoke.release_memory()
     assert wrap.held() == (0, 0)
@@ -110,22 +112,22 @@ def test_blocks_of_large_results_are_used_again():
 
 def test_small_blocks_do_not_push_out_costly_ones():
     invoke.release_memory()
-    small, large = adder(blocks.LARGE // 8), adder(blocks.COSTLY // 8)
-    x, y = np.ones(blocks.LARGE // 8), np.ones(blocks.COSTLY // 8)
-    for n in 3, blocks.SLOTS + 3:  # the second time, all but the costly ones' slots are taken
+    small, large = adder(allocator.LARGE // 8), adder(allocator.COSTLY // 8)
+    x, y = np.ones(allocator.LARGE // 8), np.ones(allocator.COSTLY // 8)
+    for n in 3, allocator.SLOTS + 3:  # the second time, all but the costly ones' slots are taken
         outs = [large.fast([y, y]) for _ in range(3)]
         del outs
         outs = [small.fast([x, x]) for _ in range(n)]
         assert all(o[0]._value.ctypes.data % 64 == 0 for o in outs)
         del outs
-        count, size = native.get().held()
-        assert size == 3 * blocks.COSTLY + (count - 3) * blocks.LARGE
-    assert count == blocks.SLOTS
+        count, size = call_wrapper_loader.get().held()
+        assert size == 3 * allocator.COSTLY + (count - 3) * allocator.LARGE
+    assert count == allocator.SLOTS
     invoke.release_memory()
 
 
 def test_waiting_blocks_are_bounded():
-    wrap = native.get()
+    wrap = call_wrapper_loader.get()
     limit = wrap._cell("fnx_limit")
     before, limit.value = limit.value, 3 << 20
     executable = adder(1 << 17)
@@ -145,7 +147,7 @@ def test_blocks_fit():
     big, small, other = (adder(n) for n in (200_000, 198_000, 100_000))
     for executable, n, waiting in ((big, 200_000, 1), (small, 198_000, 1), (other, 100_000, 2)):
         executable.fast([np.ones(n), np.ones(n)])
-        assert native.get().held()[0] == waiting
+        assert call_wrapper_loader.get().held()[0] == waiting
     invoke.release_memory()
 
 
@@ -158,12 +160,12 @@ def test_blocks_keep_their_size_when_sizes_alternate():
     for _ in range(20):
         a, b = small.fast([x, x]), large.fast([y, y])
         del a, b  # the larger one is the youngest that waits
-    assert native.get().held()[0] == 2
+    assert call_wrapper_loader.get().held()[0] == 2
     invoke.release_memory()
 
 
 def test_waiting_blocks_that_nobody_wants_make_room():
-    wrap = native.get()
+    wrap = call_wrapper_loader.get()
     limit = wrap._cell("fnx_limit")
     before, limit.value = limit.value, 5 << 20
     invoke.release_memory()
@@ -284,7 +286,7 @@ def test_leaves_may_vanish_while_a_program_runs():
 _AT_EXIT = """
 import numpy as np
 from llvm_texts import Emitted, axpy
-from fnx.lowering.runtime import load
+from fnx.lowering.cpu.loader import load
 n = 50_000
 spec = [((n,), "float64", False)]
 executable = load.load(Emitted(axpy(), [n]), spec * 2, spec, 0)
@@ -305,7 +307,7 @@ print("done")
 
 
 def test_arrays_outlive_everything(repository):
-    env = {**os.environ, "PYTHONPATH": str(repository / "tests")}
+    env = {**os.environ, "PYTHONPATH": str(repository / "tests" / "support")}
     done = subprocess.run(
         [sys.executable, "-c", _AT_EXIT], env=env, capture_output=True, text=True, timeout=60
     )

@@ -8,33 +8,33 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering.runtime import compiler, crew, machine, parts
+from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition
 
 
 def test_each_task_is_done_once():
     done = []
-    with crew.gathered() as made:
+    with compile_threads.gathered() as made:
         tasks = [made.start(lambda k=k: done.append(k) or k * k) for k in range(50)]
         made.work()
         assert [t.result() for t in tasks] == [k * k for k in range(50)]
     assert sorted(done) == list(range(50))
-    assert crew.current() is None
+    assert compile_threads.current() is None
 
 
 def test_a_task_may_start_others_and_its_error_is_raised_where_it_is_asked_for():
     seen = threading.Event()
 
     def outer():
-        assert crew.current() is made
-        crew.soon(seen.set)
+        assert compile_threads.current() is made
+        compile_threads.soon(seen.set)
         raise ValueError("no")
 
-    with crew.gathered() as made:
+    with compile_threads.gathered() as made:
         task = made.start(outer)
         with pytest.raises(ValueError, match="no"):
             task.result()
         made.work()
-        assert seen.wait(10) or crew.size() == 1
+        assert seen.wait(10) or compile_threads.size() == 1
 
 
 def test_helpers_end_with_the_work():
@@ -43,7 +43,7 @@ def test_helpers_end_with_the_work():
 
     def broken():
         nonlocal made
-        with crew.gathered() as made:
+        with compile_threads.gathered() as made:
             made.start(int)
             raise KeyError
 
@@ -84,16 +84,16 @@ def nests(x):
 
 
 def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
-    monkeypatch.setattr(parts, "WORTH", 500)
+    monkeypatch.setattr(partition, "WORTH", 500)
     x = np.linspace(0.5, 1.5, 600).reshape(20, 30)
     lowered = fnx.jit(nests).lower(x)
     text = lowered.as_text("llvm")
-    split = parts.split(text, 3)
+    split = partition.split(text, 3)
     assert len(split) == 3
     roots = re.findall(r"^define internal [^@\n]*@(k\d+)\(.* noinline ", text, re.MULTILINE)
     defined = [re.findall(r"^define [^@\n]*@(k\d+|entry)\(", p, re.MULTILINE) for p in split]
     assert sorted(name for names in defined for name in names) == sorted({*roots, "entry"})
-    machine.forget()
+    code_cache.forget()
     np.testing.assert_allclose(lowered.compile()(x), nests(x), rtol=1e-9, atol=1e-12)
 
 
@@ -115,10 +115,10 @@ def test_kernels_with_many_numbers_are_compiled_in_order_and_apart():
     x = np.linspace(0.1, 0.9, 40_000).reshape(50, 800)
     lowered = fnx.jit(mixed).lower(x)
     text = lowered.as_text("llvm")
-    found = [p for p in parts.split(text, 4) if parts.IN_ORDER in p]
+    found = [p for p in partition.split(text, 4) if partition.IN_ORDER in p]
     assert len(found) == 1
-    assert len(parts.split(text, 4)) == 2
-    assert parts.IN_ORDER not in fnx.jit(lambda x: horner(x, 5)).lower(x).as_text("llvm")
+    assert len(partition.split(text, 4)) == 2
+    assert partition.IN_ORDER not in fnx.jit(lambda x: horner(x, 5)).lower(x).as_text("llvm")
     for ours, theirs in zip(lowered.compile()(x), mixed(x), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
@@ -126,7 +126,7 @@ def test_kernels_with_many_numbers_are_compiled_in_order_and_apart():
 def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile():
     x = np.linspace(0.1, 0.9, 40_000)
     texts = [fnx.jit(f).lower(x).as_text("llvm") for f in (horner, jnp.cumsum, lambda x: x + 1.0)]
-    texts.append(texts[0].replace(parts.IN_ORDER, ""))
+    texts.append(texts[0].replace(partition.IN_ORDER, ""))
     alone = [compiler.compile_text(text) for text in texts]
     assert alone[0] != alone[3]
     with compiler.session(helpers=True) as made:
@@ -137,4 +137,4 @@ def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile
 
 def test_short_programs_stay_in_one_piece():
     text = fnx.jit(lambda x: x + 1.0).lower(np.ones(20)).as_text("llvm")
-    assert parts.split(text, 4) == [text]
+    assert partition.split(text, 4) == [text]

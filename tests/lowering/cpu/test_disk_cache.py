@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from fnx.core import config
-from fnx.lowering.runtime import cache
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.jit import disk_cache
+from fnx.lowering.cpu.processor import features
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setitem(cache._state, "warned", False)
-    monkeypatch.setitem(cache._state, "writes", 0)
+    monkeypatch.setitem(disk_cache._state, "warned", False)
+    monkeypatch.setitem(disk_cache._state, "writes", 0)
     return tmp_path / "cache"
 
 
@@ -29,39 +29,44 @@ def only_file(folder: Path) -> Path:
 
 
 def test_put_get(folder):
-    name = cache.key("a program")
-    assert cache.get(name) is None
-    assert cache.put(name, b"code")
-    assert cache.get(name) == b"code"
-    assert cache.put(name, b"newer")
-    assert cache.get(name) == b"newer"
-    assert cache.get(cache.key("another")) is None
+    name = disk_cache.key("a program")
+    assert disk_cache.get(name) is None
+    assert disk_cache.put(name, b"code")
+    assert disk_cache.get(name) == b"code"
+    assert disk_cache.put(name, b"newer")
+    assert disk_cache.get(name) == b"newer"
+    assert disk_cache.get(disk_cache.key("another")) is None
 
 
 def test_keys_depend_on_each_part_and_where_it_ends():
-    keys = {cache.key("ab", "c"), cache.key("a", "bc"), cache.key("abc"), cache.key(b"abd")}
+    keys = {
+        disk_cache.key("ab", "c"),
+        disk_cache.key("a", "bc"),
+        disk_cache.key("abc"),
+        disk_cache.key(b"abd"),
+    }
     assert len(keys) == 4
-    assert cache.key("x", b"y") == cache.key(b"x", "y")
-    assert cache.key("x", sources=False) != cache.key("x")
+    assert disk_cache.key("x", b"y") == disk_cache.key(b"x", "y")
+    assert disk_cache.key("x", sources=False) != disk_cache.key("x")
 
 
 def test_key_depends_on_cpu_and_versions():
     import llvmlite
 
-    words = cache.environment().decode().split("\0")
-    assert set(processor.identity()) <= set(words)
+    words = disk_cache.environment().decode().split("\0")
+    assert set(features.identity()) <= set(words)
     assert llvmlite.__version__ in words[0]
 
 
 def test_key_depends_on_settings_of_numba(monkeypatch):
-    before = cache.key("x")
+    before = disk_cache.key("x")
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
-    cache.environment.cache_clear()
+    disk_cache.environment.cache_clear()
     try:
-        assert cache.key("x") != before
+        assert disk_cache.key("x") != before
     finally:
         monkeypatch.undo()
-        cache.environment.cache_clear()
+        disk_cache.environment.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -77,44 +82,44 @@ def test_key_depends_on_settings_of_numba(monkeypatch):
     ids="truncated empty bit header appended noise".split(),
 )
 def test_damage_is_a_miss(folder, damage):
-    name = cache.key("x")
-    cache.put(name, b"some code " * 20)
+    name = disk_cache.key("x")
+    disk_cache.put(name, b"some code " * 20)
     file = only_file(folder)
     file.write_bytes(damage(file.read_bytes()))
-    assert cache.get(name) is None
+    assert disk_cache.get(name) is None
     assert not file.exists()
-    assert cache.put(name, b"again")
-    assert cache.get(name) == b"again"
+    assert disk_cache.put(name, b"again")
+    assert disk_cache.get(name) == b"again"
 
 
 def test_unreadable_entries_are_misses(folder):
-    name = cache.key("x")
-    cache.put(name, b"code")
+    name = disk_cache.key("x")
+    disk_cache.put(name, b"code")
     file = only_file(folder)
     file.unlink()
     file.mkdir()  # reading it fails, even for root
-    assert cache.get(name) is None
-    with pytest.warns(cache.CacheWarning):
-        assert not cache.put(name, b"code")
+    assert disk_cache.get(name) is None
+    with pytest.warns(disk_cache.CacheWarning):
+        assert not disk_cache.put(name, b"code")
 
 
 def test_off(folder):
     with config.cache(False):
-        assert not cache.put(cache.key("x"), b"code")
-        assert cache.get(cache.key("x")) is None
+        assert not disk_cache.put(disk_cache.key("x"), b"code")
+        assert disk_cache.get(disk_cache.key("x")) is None
     assert not folder.exists()
 
 
 def test_a_folder_that_cannot_be_made_warns_once(tmp_path, monkeypatch, folder):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("FNX_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(cache.CacheWarning, match="FNX_CACHE_DIR"):
-        assert not cache.put(cache.key("x"), b"code")
+    with pytest.warns(disk_cache.CacheWarning, match="FNX_CACHE_DIR"):
+        assert not disk_cache.put(disk_cache.key("x"), b"code")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not cache.put(cache.key("y"), b"code")
-    assert cache.get(cache.key("x")) is None
-    assert cache.info().entries == 0
+        assert not disk_cache.put(disk_cache.key("y"), b"code")
+    assert disk_cache.get(disk_cache.key("x")) is None
+    assert disk_cache.info().entries == 0
 
 
 NOBODY = 65534
@@ -137,79 +142,79 @@ def test_a_folder_without_permission(folder, request):
     folder.mkdir()
     folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
     request.getfixturevalue("unprivileged")
-    with pytest.warns(cache.CacheWarning, match="Permission denied"):
-        assert not cache.put(cache.key("x"), b"code")
+    with pytest.warns(disk_cache.CacheWarning, match="Permission denied"):
+        assert not disk_cache.put(disk_cache.key("x"), b"code")
 
 
 def test_a_full_disk_leaves_no_debris(folder, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "replace", full)
-    with pytest.warns(cache.CacheWarning, match="No space"):
-        assert not cache.put(cache.key("x"), b"code")
+    monkeypatch.setattr(disk_cache.os, "replace", full)
+    with pytest.warns(disk_cache.CacheWarning, match="No space"):
+        assert not disk_cache.put(disk_cache.key("x"), b"code")
     assert [p for p in folder.rglob("*") if p.is_file()] == []
 
 
 def test_info_and_clear(folder):
-    assert cache.info().entries == 0
+    assert disk_cache.info().entries == 0
     for k in range(5):
-        cache.put(cache.key(str(k)), b"x" * 100)
-    info = cache.info()
+        disk_cache.put(disk_cache.key(str(k)), b"x" * 100)
+    info = disk_cache.info()
     assert info.folder == folder
     assert info.enabled
     assert info.entries == 5
     assert 500 < info.bytes < 1000
-    assert cache.clear() == 5
-    assert cache.info().entries == 0
-    assert cache.get(cache.key("0")) is None
-    assert cache.clear() == 0
+    assert disk_cache.clear() == 5
+    assert disk_cache.info().entries == 0
+    assert disk_cache.get(disk_cache.key("0")) is None
+    assert disk_cache.clear() == 0
 
 
 def test_the_oldest_entries_are_evicted(folder, monkeypatch):
-    names = [cache.key(str(k)) for k in range(10)]
+    names = [disk_cache.key(str(k)) for k in range(10)]
     for age, name in enumerate(names):
-        cache.put(name, b"x" * 1000)
-        os.utime(cache._path(name), (time.time() - 100 * (10 - age),) * 2)
+        disk_cache.put(name, b"x" * 1000)
+        os.utime(disk_cache._path(name), (time.time() - 100 * (10 - age),) * 2)
     monkeypatch.setenv("FNX_CACHE_LIMIT", "5000")
-    assert cache.sweep() > 0
-    left = [name for name in names if cache.get(name) is not None]
+    assert disk_cache.sweep() > 0
+    left = [name for name in names if disk_cache.get(name) is not None]
     assert left == names[-len(left) :]
     assert 1 <= len(left) <= 4
-    assert cache.sweep() == 0
+    assert disk_cache.sweep() == 0
 
 
 def test_a_hit_makes_an_entry_young(folder):
-    name = cache.key("x")
-    cache.put(name, b"code")
+    name = disk_cache.key("x")
+    disk_cache.put(name, b"code")
     long_ago = time.time() - 30 * 86400
-    os.utime(cache._path(name), (long_ago, long_ago))
-    cache.get(name)
-    assert cache._path(name).stat().st_mtime > long_ago + 86400
+    os.utime(disk_cache._path(name), (long_ago, long_ago))
+    disk_cache.get(name)
+    assert disk_cache._path(name).stat().st_mtime > long_ago + 86400
 
 
 def test_writes_sweep_now_and_then(folder, monkeypatch):
     monkeypatch.setenv("FNX_CACHE_LIMIT", "20000")
-    monkeypatch.setattr(cache, "_SWEEP_EVERY", 8)
+    monkeypatch.setattr(disk_cache, "_SWEEP_EVERY", 8)
     for k in range(64):
-        cache.put(cache.key(str(k)), b"x" * 1000)
-    assert cache.info().bytes < 20000 + 8 * 1100
+        disk_cache.put(disk_cache.key(str(k)), b"x" * 1000)
+    assert disk_cache.info().bytes < 20000 + 8 * 1100
 
 
 def test_abandoned_temporary_files_go(folder):
-    cache.put(cache.key("x"), b"code")
+    disk_cache.put(disk_cache.key("x"), b"code")
     torn = only_file(folder).parent / ".tmp-abandoned"
     torn.write_bytes(b"half")
     os.utime(torn, (time.time() - 7200,) * 2)
-    cache.sweep()
+    disk_cache.sweep()
     assert not torn.exists()
-    assert cache.get(cache.key("x")) == b"code"
+    assert disk_cache.get(disk_cache.key("x")) == b"code"
 
 
 _WRITER = """
 import sys
-from fnx.lowering.runtime import cache
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.jit import disk_cache as cache
+from fnx.lowering.cpu.processor import features as processor
 for turn in range(40):
     for k in range(5):
         name, want = cache.key(str(k)), (b"%d" % k) * 50000
@@ -229,21 +234,21 @@ def test_many_processes_share_a_folder(folder):
 
 
 def test_files_of_others_are_left_alone(folder):
-    cache.put(cache.key("x"), b"code")
+    disk_cache.put(disk_cache.key("x"), b"code")
     foreign = [folder / "ab" / "notes.txt", folder / "py" / ("0" * 40), folder / "data"]
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-    assert cache.info().entries == 1
-    cache.sweep(0)
-    cache.clear()
+    assert disk_cache.info().entries == 1
+    disk_cache.sweep(0)
+    disk_cache.clear()
     assert all(path.read_text() == "mine" for path in foreign)
 
 
 def test_a_changed_source_is_noticed(tmp_path):
     def stamps():
         lines: list[str] = []
-        cache._stamps(str(tmp_path), lines)
+        disk_cache._stamps(str(tmp_path), lines)
         return lines
 
     (tmp_path / "inner" / "__pycache__").mkdir(parents=True)
@@ -269,10 +274,10 @@ def test_the_folder_is_the_one_of_the_platform(monkeypatch, chosen):
     monkeypatch.delenv("XDG_CACHE_HOME")
     if chosen is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", chosen)
-    cache._default_folder.cache_clear()
+    disk_cache._default_folder.cache_clear()
     try:
         expected = platformdirs.user_cache_dir("fnx", appauthor=False)
-        assert cache._default_folder() == Path(expected)
+        assert disk_cache._default_folder() == Path(expected)
     finally:
         monkeypatch.undo()
-        cache._default_folder.cache_clear()
+        disk_cache._default_folder.cache_clear()

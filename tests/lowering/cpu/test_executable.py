@@ -9,11 +9,13 @@ from llvm_texts import LLVM, Emitted, adder, copies
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
-from fnx.lowering.runtime import invoke, load, native
+from fnx.lowering.cpu.loader import executable as invoke
+from fnx.lowering.cpu.loader import load
+from fnx.lowering.cpu.runtime import call_wrapper_loader
 
 
 def test_the_wrapper_knows_this_interpreter():
-    assert native.get() is not None
+    assert call_wrapper_loader.get() is not None
     assert type(adder().fast) is type(len)
 
 
@@ -205,7 +207,7 @@ def test_more_arrays_than_the_stack_bears(monkeypatch):
 
 
 def test_without_the_wrapper(monkeypatch):
-    monkeypatch.setattr(native, "get", lambda: None)
+    monkeypatch.setattr(call_wrapper_loader, "get", lambda: None)
     executable = adder()
     np.testing.assert_array_equal(executable([X, X])[0], np.full(5, 3.0))
     assert type(executable.fast((X, ConcreteArray(X)))[0]) is ConcreteArray

@@ -16,7 +16,9 @@ import pytest
 from llvm_texts import Emitted, adder, call_host, spin
 
 from fnx.core.array import ConcreteArray
-from fnx.lowering.runtime import host, invoke, load, native
+from fnx.lowering.cpu.loader import executable as invoke
+from fnx.lowering.cpu.loader import load
+from fnx.lowering.cpu.runtime import call_wrapper_loader, host_callbacks
 
 
 def hosted(function, inputs, outputs):
@@ -78,7 +80,7 @@ def test_exceptions_of_callbacks_come_through(way, kind):
     assert caught.value is error
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     assert names[-1] == "troublesome"
-    assert host.take_error() is None
+    assert host_callbacks.take_error() is None
 
 
 def test_failing_callbacks_leak_nothing():
@@ -94,7 +96,7 @@ def test_failing_callbacks_leak_nothing():
             executable.fast([x])
     gc.collect()
     assert (sys.getrefcount(x), sys.getrefcount(x._value)) == references
-    assert native.get().held()[0] == 2
+    assert call_wrapper_loader.get().held()[0] == 2
     invoke.release_memory()
 
 
@@ -188,7 +190,7 @@ def test_handlers_that_do_not_raise_do_not_stop_a_program():
 
 
 def test_poll_is_cheap():
-    address = invoke.library.resolve("fnx_poll")
+    address = invoke.symbols.resolve("fnx_poll")
     loop = """
 define i64 @loop(ptr %poll, i64 %n) nounwind {
 entry:
@@ -203,7 +205,7 @@ done:
   ret i64 %next
 }
 """
-    code = invoke.native.machine.code(loop, ("loop",))
+    code = invoke.call_wrapper_loader.code_cache.code(loop, ("loop",))
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
     run = kind(code.addresses["loop"])
     spans = []

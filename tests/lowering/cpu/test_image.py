@@ -13,19 +13,21 @@ from pathlib import Path
 import pytest
 from llvm_texts import Emitted, axpy, check_axpy
 
-from fnx.lowering.runtime import cache, compiler, elf, image, load, machine
-from fnx.lowering.target import cpuid, pages, processor
+from fnx.lowering.cpu.jit import code_cache, compiler, disk_cache, image, linker
+from fnx.lowering.cpu.loader import load
+from fnx.lowering.cpu.processor import code_pages, cpuid
+from fnx.lowering.cpu.processor import features as processor
 
-pytestmark = pytest.mark.skipif(not pages.usable(), reason="images are for Linux on x86-64")
+pytestmark = pytest.mark.skipif(not code_pages.usable(), reason="images are for Linux on x86-64")
 
 F8 = [((5,), "float64")]
-KEY = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
+KEY = disk_cache.key("code", code_cache.PIPELINE, "program", axpy(), sources=False)
 
 
 def entries(folder):
     """The payloads of a cache's files."""
     files = [p for p in folder.rglob("*") if p.is_file()]
-    return [file.read_bytes()[cache._HEADER :] for file in files]
+    return [file.read_bytes()[disk_cache._HEADER :] for file in files]
 
 
 # --- a second process --------------------------------------------------------------------------
@@ -86,8 +88,9 @@ for name, (function, argument) in PROGRAMS.items():
     out = fnx.tree_util.tree_leaves(compiled(argument))
     bits = hashlib.sha256(b"".join([np.asarray(a).tobytes() for a in out])).hexdigest()
     found[name] = [bits, "llvmlite" in sys.modules]
-from fnx.lowering.runtime import machine, threads
-print(json.dumps([found, machine.stats(), threads.pool().workers()]))
+from fnx.lowering.cpu.jit import code_cache
+from fnx.lowering.cpu.runtime import thread_pool
+print(json.dumps([found, code_cache.stats(), thread_pool.pool().workers()]))
 """
 
 
@@ -102,7 +105,7 @@ def in_new_process(folder, code=_PROGRAMS, **more):
 def test_a_second_process_needs_no_llvm_and_gets_the_same_bits(tmp_path):
     first, compiled, _ = in_new_process(tmp_path)
     assert compiled["compiled"] > 15
-    assert all(payload[:1] != machine._OBJECTS for payload in entries(tmp_path))
+    assert all(payload[:1] != code_cache._OBJECTS for payload in entries(tmp_path))
     second, recalled, workers = in_new_process(tmp_path)
     assert recalled["compiled"] == 0
     assert workers == 1  # two threads shared a loop
@@ -148,13 +151,13 @@ def no_pages(size):
 
 def test_without_memory_for_code_of_ones_own_llvm_links(no_code, monkeypatch):
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
-    machine.forget()
+    code_cache.forget()
     monkeypatch.setattr(image, "Pages", no_pages)
     # An image is of no use here: it is compiled anew.
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
-    assert cache.get(KEY)[:1] == machine._OBJECTS
-    machine.forget()
+    assert disk_cache.get(KEY)[:1] == code_cache._OBJECTS
+    code_cache.forget()
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
     monkeypatch.undo()
@@ -162,15 +165,15 @@ def test_without_memory_for_code_of_ones_own_llvm_links(no_code, monkeypatch):
 
 def test_objects_on_disk_are_linked_by_llvm(no_code, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(pages, "usable", lambda: False)
+        patch.setattr(code_pages, "usable", lambda: False)
         check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
-    machine.forget()
+    code_cache.forget()
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats() == {"compiled": 0, "disk_hits": 1, "memory_hits": 0}
 
 
 def made(text=None):
-    return elf.image([compiler.compile_text(text or axpy())], ("entry",))
+    return linker.image([compiler.compile_text(text or axpy())], ("entry",))
 
 
 def changed(found, **more):
@@ -192,10 +195,10 @@ def changed(found, **more):
     ids="empty cut kind shifted exports names size objects".split(),
 )
 def test_a_broken_image_is_a_miss(no_code, broken):
-    cache.put(KEY, broken(made()))
+    disk_cache.put(KEY, broken(made()))
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
-    machine.forget()
+    code_cache.forget()
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["disk_hits"] == 1
 
@@ -252,7 +255,7 @@ define i64 @other(i64 %x) nounwind {
 @pytest.mark.parametrize("distance", ["near", "far"])
 def test_tables_variables_and_calls(distance):
     objects = [compiler.compile_text(text, "glue") for text in (_TABLES, _OTHER)]
-    found = elf.image(objects, ("entry", "own"))
+    found = linker.image(objects, ("entry", "own"))
     assert set(found.names) == {"labs", "far"}
     assert found.size > 5000 * 8 > len(found.code) - found.writable
     # A routine out of reach of a call: what is called is by itself a jump to the address in rax.
@@ -275,7 +278,7 @@ def test_tables_variables_and_calls(distance):
 
 
 def test_a_copy_has_variables_of_its_own():
-    found = elf.image([compiler.compile_text(t, "glue") for t in (_TABLES, _OTHER)], ("own",))
+    found = linker.image([compiler.compile_text(t, "glue") for t in (_TABLES, _OTHER)], ("own",))
     first, keep = found.place({"far": 1})
     second, keep_too = found.place({"far": 1})
     ctypes.c_int64.from_address(first["own"]).value = 5
@@ -297,22 +300,22 @@ def test_what_is_not_known_is_left_to_llvm():
     for at in relocations(data):
         other = bytearray(data)
         struct.pack_into("<I", other, at, 24)  # PC64
-        with pytest.raises(elf.Unlinked, match="type 24"):
-            elf.image([bytes(other)], ("entry",))
+        with pytest.raises(linker.Unlinked, match="type 24"):
+            linker.image([bytes(other)], ("entry",))
     for text, why in (
         ("@t = thread_local global i64 1", "section|symbol"),
         ("@w = weak global i64 1", "symbol"),
         ("@c = common global i64 0", "symbol"),
         ('@s = global i64 1, section ".init_array"', "section"),
     ):
-        with pytest.raises(elf.Unlinked, match=why):
-            elf.image([compiler.compile_text(text)], ())
-    with pytest.raises(elf.Unlinked, match="twice"):
-        elf.image([data, data], ("entry",))
-    with pytest.raises(elf.Unlinked):
-        elf.image([data[: len(data) // 2]], ("entry",))
-    with pytest.raises(elf.Unlinked, match="KeyError"):
-        elf.image([data], ("no such function",))
+        with pytest.raises(linker.Unlinked, match=why):
+            linker.image([compiler.compile_text(text)], ())
+    with pytest.raises(linker.Unlinked, match="twice"):
+        linker.image([data, data], ("entry",))
+    with pytest.raises(linker.Unlinked):
+        linker.image([data[: len(data) // 2]], ("entry",))
+    with pytest.raises(linker.Unlinked, match="KeyError"):
+        linker.image([data], ("no such function",))
 
 
 # --- the CPU -----------------------------------------------------------------------------------
@@ -346,7 +349,7 @@ def test_each_core_answers_the_same():
 def test_a_cpu_that_may_not_be_asked_is_named_by_llvm(monkeypatch):
     import llvmlite.binding as llvm
 
-    monkeypatch.setattr(pages, "Pages", no_pages)
+    monkeypatch.setattr(code_pages, "Pages", no_pages)
     cpuid.answers.cache_clear()
     try:
         assert llvm.get_host_cpu_name() in processor.identity()

@@ -12,7 +12,8 @@ import pytest
 from llvm_texts import Emitted, axpy, check_axpy
 
 from fnx.core.errors import CompileError
-from fnx.lowering.runtime import cache, compiler, library, load, machine
+from fnx.lowering.cpu.jit import code_cache, compiler, disk_cache
+from fnx.lowering.cpu.loader import load, symbols
 
 F8 = [((5,), "float64")]
 
@@ -41,7 +42,7 @@ def test_sizes_share_code():
 
 def test_code_from_disk():
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
-    machine.forget()
+    code_cache.forget()
     executable = load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0)
     check_axpy(executable)
     assert executable.cache_hit
@@ -51,17 +52,17 @@ def test_code_from_disk():
 
 @pytest.mark.parametrize("data", [b"", b"not an object file", b"\x7fELF" + bytes(100)])
 def test_a_wrong_object_on_disk_is_compiled_again(data):
-    name = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
-    cache.put(name, data)
+    name = disk_cache.key("code", code_cache.PIPELINE, "program", axpy(), sources=False)
+    disk_cache.put(name, data)
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
-    assert cache.get(name) != data
+    assert disk_cache.get(name) != data
 
 
 def test_object_code_of_another_program_is_compiled_again():
     other = compiler.compile_text(axpy().replace("@entry", "@other"))
-    name = cache.key("code", machine.PIPELINE, "program", axpy(), sources=False)
-    cache.put(name, machine._packed([other]))
+    name = disk_cache.key("code", code_cache.PIPELINE, "program", axpy(), sources=False)
+    disk_cache.put(name, code_cache._packed([other]))
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 
@@ -93,7 +94,7 @@ _PROGRAM = """
 import json, sys
 import numpy as np
 from llvm_texts import Emitted, axpy
-from fnx.lowering.runtime import load
+from fnx.lowering.cpu.loader import load
 spec = [((5,), "float64")]
 executable = load.load(Emitted(axpy(), [5]), spec * 2, spec, 0)
 (out,) = executable([np.arange(5.0), np.ones(5)])
@@ -111,16 +112,16 @@ def in_new_process(folder, tests):
 
 def test_compiling_needs_llvm_alone_and_a_second_process_nothing(tmp_path, repository):
     expected = [1.0, 3.0, 5.0, 7.0, 9.0]
-    out, hit, _, heavy = in_new_process(tmp_path, repository / "tests")
+    out, hit, _, heavy = in_new_process(tmp_path, repository / "tests" / "support")
     assert (out, hit, heavy) == (expected, False, [])
-    out, hit, compiled, heavy = in_new_process(tmp_path, repository / "tests")
+    out, hit, compiled, heavy = in_new_process(tmp_path, repository / "tests" / "support")
     assert (out, hit, compiled, heavy) == (expected, True, 0, [])
 
 
 def test_code_without_a_cache(monkeypatch):
-    monkeypatch.setattr(cache, "enabled", lambda: False)
+    monkeypatch.setattr(disk_cache, "enabled", lambda: False)
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
-    machine.forget()
+    code_cache.forget()
     check_axpy(load.load(Emitted(axpy(), [5]), F8 * 2, F8, 0))
     assert load.stats()["compiled"] == 1
 
@@ -140,7 +141,7 @@ def test_code_is_made_for_this_cpu():
 @pytest.mark.parametrize("name", ["dgemm", "blas:dgemm"])
 def test_blas_pointers(name):
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 13)
-    gemm = kind(library.resolve(name))
+    gemm = kind(symbols.resolve(name))
     a, b, c = np.eye(3) + 2, np.arange(9.0).reshape(3, 3), np.zeros((3, 3))
     n, one, zero = ctypes.c_int(3), ctypes.c_double(1), ctypes.c_double(0)
     r = ctypes.byref
@@ -151,24 +152,24 @@ def test_blas_pointers(name):
 
 
 def test_lapack_libm_and_runtime_pointers():
-    sin = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(library.resolve("libm:sin"))
+    sin = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(symbols.resolve("libm:sin"))
     assert sin(1.0) == np.sin(1.0)
     for name in ("lapack:dgetrf", "zheevd", "fnx_poll", "fnx:fnx_parallel_for", "memcpy"):
-        assert library.resolve(name) > 0
-    assert library.resolve("dpotrf") == library.resolve("lapack:dpotrf")
+        assert symbols.resolve(name) > 0
+    assert symbols.resolve("dpotrf") == symbols.resolve("lapack:dpotrf")
 
 
 def test_unknown_routines():
     for name in ("blas:dgetrf", "no_such_routine", "fnx:dgemm"):
         with pytest.raises(CompileError, match=name):
-            library.resolve(name)
+            symbols.resolve(name)
 
 
 def test_wide_integers_are_refused(monkeypatch):
-    monkeypatch.setattr(library, "_capsule_name", lambda capsule: b"void (int64_t *, double *)")
-    library._exported.values.clear()
+    monkeypatch.setattr(symbols, "_capsule_name", lambda capsule: b"void (int64_t *, double *)")
+    symbols._exported.values.clear()
     with pytest.raises(CompileError, match="32 bits"):
-        library._exported("cython_blas")
+        symbols._exported("cython_blas")
 
 
 def test_a_symbol_as_parameter():

@@ -8,8 +8,8 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.emit import emit_llvm, tails
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.llvm import loop_tails, module_printer
+from fnx.lowering.cpu.processor import features
 
 
 def triads(x, y):
@@ -44,7 +44,7 @@ def rows(x, y):
     ("f", "shape"), [(triads, (40, 40, 40)), (neighbours, (90, 70)), (rows, (90, 70))]
 )
 def test_costly_functions_are_called_on_vectors(f, shape, monkeypatch):
-    monkeypatch.setattr(emit_llvm, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
     x, y = np.random.default_rng(0).normal(size=(2, *shape))
     asm = jax.jit(f).lower(x, y).as_text("asm")
     functions = re.split(r"^\w[\w.]*:", asm, flags=re.MULTILINE)
@@ -94,7 +94,7 @@ def test_few_results_along_any_axis(axes, kept):
 
 def test_columns_are_read_without_rounds_that_are_left(monkeypatch):
     """Of each row some numbers: no vector may be read beyond the last, and none is made of scalars."""
-    monkeypatch.setattr(emit_llvm, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
     x = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
     asm = jax.jit(lambda x: jnp.tanh(x[:, 1] - x[:, 3])).lower(x).as_text("asm")
     assert set(re.findall(r"fnx_v_tanh_float32(_w\d+)?\b", asm)) <= {"_w4", "_w8", "_w16"}
@@ -115,7 +115,7 @@ def test_vectors_on_the_stack_are_aligned():
     assert re.search(r"andq\t\$-(64|32), %rsp", nest)
 
 
-@pytest.mark.skipif(processor.vector_bits() != 256, reason="one vector, or too few registers")
+@pytest.mark.skipif(features.vector_bits() != 256, reason="one vector, or too few registers")
 def test_a_few_vectors_are_no_loop():
     """Accumulators of a few results are in registers, not on the stack that a loop goes through."""
     x = np.random.default_rng(0).normal(size=(4096, 12))
@@ -124,7 +124,7 @@ def test_a_few_vectors_are_no_loop():
     assert "(%rsp" not in nest
 
 
-@pytest.mark.skipif(processor.vector_bits() == 128, reason="LLVM has its way")
+@pytest.mark.skipif(features.vector_bits() == 128, reason="LLVM has its way")
 @pytest.mark.parametrize("f", [jnp.tanh, lambda x: jnp.sum(jnp.tanh(x))], ids=["map", "sum"])
 def test_long_loops_with_the_text_of_a_function_have_several_vectors_under_way(f):
     def divisions(length):
@@ -132,7 +132,7 @@ def test_long_loops_with_the_text_of_a_function_have_several_vectors_under_way(f
         loops = re.split(r"^\.?\w+:", asm, flags=re.MULTILINE)
         return max(len(re.findall(r"divpd\t.*%[yz]mm", text)) for text in loops)
 
-    assert divisions(100_000) == processor.functions_together(44, 0)
+    assert divisions(100_000) == features.functions_together(44, 0)
 
 
 def a_chain(x):
@@ -161,10 +161,12 @@ def test_rounds_of_one_vector_and_of_several(f, dtype, n):
 
 @pytest.mark.parametrize("f", [a_chain, a_crowd])
 def test_the_bytes_of_a_round_follow_from_what_it_does(f, monkeypatch):
-    seen, whole = [], tails._round_bytes
-    monkeypatch.setattr(tails, "_round_bytes", lambda *args: seen.append(whole(*args)) or seen[-1])
+    seen, whole = [], loop_tails._round_bytes
+    monkeypatch.setattr(
+        loop_tails, "_round_bytes", lambda *args: seen.append(whole(*args)) or seen[-1]
+    )
     llvm = jax.jit(f).lower(np.ones(5000)).as_text("llvm")
-    sizes = processor.round_bytes()
+    sizes = features.round_bytes()
     assert (sizes.waiting if f is a_chain else sizes.crowded) in seen
     together = f is a_chain and sizes.vectors > 1
     assert (f'interleave.count", i32 {sizes.vectors}' in llvm) == together
@@ -185,7 +187,7 @@ def test_blocks_of_problems_with_many_operations_are_one_vector_at_a_time():
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_vectors_beside_each_other_are_narrow_where_the_cpu_halves_wide_ones(halves, monkeypatch):
-    monkeypatch.setattr("fnx.lowering.emit.llvm_flow.halves_vectors", lambda: halves)
+    monkeypatch.setattr("fnx.lowering.cpu.llvm.control_flow.halves_vectors", lambda: halves)
 
     def widths(f, *args):
         text = jax.jit(f).lower(*args).as_text("llvm")

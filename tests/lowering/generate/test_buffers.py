@@ -7,9 +7,9 @@ from kernels import count, program
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.build import memory
-from fnx.lowering.ir import walk
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer, Copy, Loop, Nest, Store
+from fnx.lowering.transform import buffer_assignment
 
 X = np.linspace(0.0, 1.0, 1000)
 SQUARE = np.linspace(0.0, 1.0, 40 * 50).reshape(40, 50)
@@ -30,7 +30,7 @@ def test_a_carry_that_is_computed_anew_is_not_copied_in_each_round():
 
     p = program(f, X)
     (loop,) = [s for s in p.body if isinstance(s, Loop)]
-    assert not any(isinstance(s, Copy) for s in walk.statements(loop.body))
+    assert not any(isinstance(s, Copy) for s in traversal.statements(loop.body))
     assert p.workspace == 2 * X.nbytes  # two halves
 
 
@@ -68,7 +68,7 @@ def loop(*body):
 
 def test_buffers_whose_lives_are_apart_share_bytes():
     a, b, c = found = buffers(3)
-    assert memory.plan([store(a), store(b, a), store(c, b)], found) == 2 * 64
+    assert buffer_assignment.plan([store(a), store(b, a), store(c, b)], found) == 2 * 64
     assert a.place == c.place != b.place
 
 
@@ -76,12 +76,14 @@ def test_a_buffer_that_is_read_after_a_loop_lives_through_all_of_it():
     a, b = found = buffers(2)
     out = Buffer("out", "float64", 8, "argument", 0)
     body = [loop(store(a), store(b, a)), store(out, b)]
-    assert memory.plan(body, found) == 2 * 64  # the next round writes a while b is needed
+    assert (
+        buffer_assignment.plan(body, found) == 2 * 64
+    )  # the next round writes a while b is needed
 
 
 def test_a_buffer_that_is_written_before_a_loop_lives_through_all_of_it():
     a, b = found = buffers(2)
-    assert memory.plan([store(a), loop(store(b, a))], found) == 2 * 64
+    assert buffer_assignment.plan([store(a), loop(store(b, a))], found) == 2 * 64
 
 
 def test_elementwise_carries_are_overwritten_where_they_are_read():
@@ -96,7 +98,7 @@ def test_elementwise_carries_are_overwritten_where_they_are_read():
     p = program(f, X, 1.0 - X)
     assert p.workspace == 0
     (loop_,) = [s for s in p.body if isinstance(s, Loop)]
-    assert not any(isinstance(s, Copy) for s in walk.statements(loop_.body))
+    assert not any(isinstance(s, Copy) for s in traversal.statements(loop_.body))
     x, v = X, 1.0 - X
     for _ in range(50):
         v = v - 0.1 * x
@@ -184,10 +186,10 @@ def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
         return x * (1.0 / depth) + jnp.cumsum(depth)
 
     x, depth = np.linspace(0.0, 1.0, 900 * 11).reshape(900, 11), np.arange(1.0, 12.0)
-    (nest,) = [s for s in walk.statements(program(f, x, depth).body) if isinstance(s, Nest)]
+    (nest,) = [s for s in traversal.statements(program(f, x, depth).body) if isinstance(s, Nest)]
     assert {s.buffer.space for s in nest.body if isinstance(s, Store)} == {"stack"}
     loop = nest.body[-1]
-    assert "select" not in {e.op for e in walk.nodes([loop])}
+    assert "select" not in {e.op for e in traversal.nodes([loop])}
     np.testing.assert_allclose(fnx.jit(f)(x, depth), f(x, depth), rtol=1e-14)
 
 

@@ -7,8 +7,8 @@ from kernels import count, program
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.emit import emit_llvm
-from fnx.lowering.ir import walk
+from fnx.lowering.cpu.llvm import module_printer
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Copy, Loop, Nest, Store
 
 X = np.linspace(0.0, 1.0, 1000)
@@ -80,8 +80,8 @@ def test_the_gradient_of_a_stencil_loop_makes_one_pass_in_each_round():
     loops = [s for s in p.body if isinstance(s, Loop)]
     backward = loops[-1]
     assert backward.reverse
-    assert sum(isinstance(s, Nest) for s in walk.statements(backward.body)) == 1
-    assert not any(isinstance(s, Copy) for s in walk.statements(backward.body))
+    assert sum(isinstance(s, Nest) for s in traversal.statements(backward.body)) == 1
+    assert not any(isinstance(s, Copy) for s in traversal.statements(backward.body))
 
 
 @pytest.mark.parametrize("n", [100, 101, 250])
@@ -108,9 +108,9 @@ def test_inner_values_and_boundaries_of_a_field_are_parts_without_questions():
         return new.at[0].set(0.0).at[-1].set(new[-2])
 
     p = program(step, SQUARE)
-    nests = [s for s in walk.statements(p.body) if isinstance(s, Nest)]
-    inner = max(nests, key=lambda nest: walk.work(nest.body))
-    ops = {e.op for e in walk.nodes(inner.body)}
+    nests = [s for s in traversal.statements(p.body) if isinstance(s, Nest)]
+    inner = max(nests, key=lambda nest: traversal.work(nest.body))
+    ops = {e.op for e in traversal.nodes(inner.body)}
     assert "mul" in ops
     assert not ops & {"select", "min", "max", "and"}
     np.testing.assert_array_equal(fnx.jit(step)(SQUARE), step(jnp.asarray(SQUARE)))
@@ -122,7 +122,7 @@ def test_large_boxes_are_made_by_threads():
         return u.at[1:-1].set(u[1:-1] * 2.0 + 1.0), new
 
     p = program(lambda u: step(u)[0], np.ones((70, 70, 100)))
-    assert any(s.parallel for s in walk.statements(p.body) if isinstance(s, Loop))
+    assert any(s.parallel for s in traversal.statements(p.body) if isinstance(s, Loop))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
@@ -270,8 +270,8 @@ def test_reductions_of_one_array_are_one_pass_whatever_stands_between_them(axis)
 
     x = SQUARE[:, :40]
     p = program(f, x)
-    reading = [n for n in walk.statements(p.body) if isinstance(n, Nest)]
-    reading = [n for n in reading if p.inputs[0] in walk.buffers(n.body)]
+    reading = [n for n in traversal.statements(p.body) if isinstance(n, Nest)]
+    reading = [n for n in reading if p.inputs[0] in traversal.buffers(n.body)]
     assert len(reading) <= 2
     for got, want in zip(fnx.jit(f)(x), f(x), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-13)
@@ -298,5 +298,5 @@ def test_arithmetic_that_is_written_as_calls_is_optimised():
         return jnp.sin(x) * jnp.sin(2.0 * x)
 
     text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
-    assert text.count(" call ") > emit_llvm._MANY_CALLS
+    assert text.count(" call ") > module_printer._MANY_CALLS
     assert "optnone" not in text

@@ -8,10 +8,10 @@ from kernels import arguments, loop, native, python
 
 from fnx.core import scalar
 from fnx.core.scalar import apply, const, load, size, var
-from fnx.lowering.emit import emit_llvm
+from fnx.lowering.cpu.kernels import fft_plan
+from fnx.lowering.cpu.llvm import module_printer
 from fnx.lowering.ir import kernel
 from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
-from fnx.lowering.runtime import fft_plan
 
 F8 = "float64"
 
@@ -94,7 +94,7 @@ def test_host_call_raises_its_own_error():
 
 def test_loops_ask_whether_to_stop(monkeypatch):
     """The poll is reached often enough, and its answer ends the program with 1."""
-    from fnx.lowering.runtime import library
+    from fnx.lowering.cpu.loader import symbols
 
     asked = []
 
@@ -104,17 +104,17 @@ def test_loops_ask_whether_to_stop(monkeypatch):
         return int(len(asked) == 3)
 
     address = ctypes.cast(poll, ctypes.c_void_p).value
-    resolve = library.resolve
+    resolve = symbols.resolve
     found = {"fnx_poll": address}
-    monkeypatch.setattr(library, "resolve", lambda s: found.get(s) or resolve(s))
-    library.resolve.soon = lambda s: None  # no crew computes what is found here
+    monkeypatch.setattr(symbols, "resolve", lambda s: found.get(s) or resolve(s))
+    symbols.resolve.soon = lambda s: None  # no crew computes what is found here
     x, y = arguments(("x", F8, 1), ("y", F8, 1))
     i, c = var("int64", "i"), var(F8, "c")
     step = apply("sin", apply("add", c, load(x, size(0), F8)))
     body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], poll=True)
-    from fnx.lowering.runtime import host
+    from fnx.lowering.cpu.runtime import host_callbacks
 
-    host.keep_error(KeyboardInterrupt("stop"))
+    host_callbacks.keep_error(KeyboardInterrupt("stop"))
     with pytest.raises(KeyboardInterrupt):
         native(Program("test", [x], [y], [body, Store(y, size(0), c)]), [np.ones(1)])
     assert len(asked) == 3
@@ -140,4 +140,4 @@ def test_parallel_loops():
     for run in (native, python):
         (out,) = run(p, [a.ravel(), np.array([3.0])])
         np.testing.assert_array_equal(out.reshape(rows, n), a[:, ::-1] * 3)
-    assert ("symbol", "fnx_parallel_for") in emit_llvm.emit(p).params
+    assert ("symbol", "fnx_parallel_for") in module_printer.emit(p).params

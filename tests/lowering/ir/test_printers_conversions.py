@@ -99,9 +99,9 @@ def test_bitcasts(dtype):
 
 @pytest.mark.parametrize("has_half", [True, False])
 def test_float16_with_and_without_hardware(has_half, monkeypatch):
-    from fnx.lowering.emit import emit_llvm
+    from fnx.lowering.cpu.llvm import module_printer
 
-    monkeypatch.setattr(emit_llvm, "has_half", lambda: has_half)
+    monkeypatch.setattr(module_printer, "has_half", lambda: has_half)
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     rng = np.random.default_rng(1)
     singles = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)

@@ -5,9 +5,9 @@ from kernels import arguments, loop
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr, apply, const, load, size, var
-from fnx.lowering.ir import kernel, show
-from fnx.lowering.ir.check import KernelError, check
+from fnx.lowering.ir import kernel, printer
 from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
+from fnx.lowering.ir.verifier import KernelError, check
 
 F8, I8 = "float64", "int64"
 
@@ -45,7 +45,7 @@ def test_a_good_program_passes_and_is_printed():
     ]
     program = Program("good", [x], [y], body, 64, ["a note"])
     check(program)
-    text = show.show(program)
+    text = printer.show(program)
     assert text.splitlines()[0] == "program good"
     for part in (
         "kernel copy:  # why",

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fnx
-from fnx.lowering.emit import quotients
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.math import division_by_constant
 
-needs_fma = pytest.mark.skipif(not processor.has_fma(), reason="the CPU has no fused sums")
+needs_fma = pytest.mark.skipif(not features.has_fma(), reason="the CPU has no fused sums")
 DIVISORS = [3.0, 10.0, 1e4, 1e-4, 0.004, -0.7, 7.0, 1 / 3, 2 * np.pi, 86400.0, 2.0**-7, 1e99, 5e-30]
 
 
@@ -24,7 +24,7 @@ def text(divisor):
 @pytest.mark.parametrize("divisor", DIVISORS)
 def test_hard_and_special_ones_of_float64(divisor):
     significand = int(ldexp(abs(frexp(divisor)[0]), 53))
-    hard = np.array(quotients._hard(significand, 53, 400), np.float64)
+    hard = np.array(division_by_constant._hard(significand, 53, 400), np.float64)
     usual = np.random.default_rng(3).normal(size=2000) * 10.0 ** np.arange(-150, 50, 0.1)
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e308, -1e308, 1.0, -3.0]
     x = np.concatenate([hard, -hard, usual, special])
@@ -45,7 +45,7 @@ def test_all_significands_of_float32(divisor):
 @needs_fma
 def test_they_are_products():
     for divisor in (10.0, -1e4, 0.3, 2.0**-7):
-        assert quotients.parts(divisor, "float64")
+        assert division_by_constant.parts(divisor, "float64")
         assert "llvm.fma" in text(divisor)
         assert "fdiv" not in text(divisor)
     assert text(10.0) == text(0.3)
@@ -53,9 +53,9 @@ def test_they_are_products():
 
 def test_those_that_cannot_be_are_divisions():
     for divisor in (0.0, np.inf, np.nan, 1e-320, 1e300):
-        assert quotients.parts(divisor, "float64") is None
+        assert division_by_constant.parts(divisor, "float64") is None
         assert "fdiv" in text(divisor)
-    unsafe = [n / 7 for n in range(1, 300) if not quotients.parts(n / 7, "float64")]
+    unsafe = [n / 7 for n in range(1, 300) if not division_by_constant.parts(n / 7, "float64")]
     assert 0 < len(unsafe) < 20  # a significand or two would be rounded wrongly
     x = np.linspace(1.0, 2.0, 1000)
     for divisor in unsafe:
@@ -66,7 +66,7 @@ def test_parts_are_those_of_the_reciprocal():
     for dtype, bits in (("float32", 24), ("float64", 53)):
         for divisor in DIVISORS[:11]:
             divisor = float(np.dtype(dtype).type(divisor))
-            high, low = quotients.parts(divisor, dtype) or (1.0 / divisor, divisor)
+            high, low = division_by_constant.parts(divisor, dtype) or (1.0 / divisor, divisor)
             assert high == np.dtype(dtype).type(high)
             assert abs(high * divisor - 1.0) < 2.0 ** (1 - bits) + 2.0**-52
             assert low == np.dtype(dtype).type(low)

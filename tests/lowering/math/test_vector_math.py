@@ -9,10 +9,10 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx.core.scalar import Expr, var
-from fnx.lowering.accuracy import BINARY, SAMPLES, evaluate, inputs, table
-from fnx.lowering.emit import emit_llvm, vector_names
-from fnx.lowering.emit.vmath import USUAL, VMATH
-from fnx.lowering.runtime import compiler, vlib
+from fnx.lowering.cpu.jit import compiler, vector_library
+from fnx.lowering.cpu.llvm import module_printer, vector_abi
+from fnx.lowering.cpu.tools.accuracy import BINARY, SAMPLES, evaluate, inputs, table
+from fnx.lowering.math import USUAL, VMATH
 
 INF, NAN, PI = math.inf, math.nan, math.pi
 DTYPES = ("float32", "float64")
@@ -72,7 +72,7 @@ def test_single_agrees_with_double(op):
 def test_calls_give_the_bits_of_what_is_inlined(op, dtype, monkeypatch):
     arrays = inputs(op, dtype, 50)
     inlined = evaluate(op, arrays)
-    monkeypatch.setattr(emit_llvm, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
     np.testing.assert_array_equal(evaluate(op, arrays), inlined)
 
 
@@ -280,11 +280,11 @@ def test_vector_code_calls_nothing(op, dtype):
 
     if not llvm.get_host_cpu_features().get("fma"):
         pytest.skip("without fma instructions llvm.fma is a call")
-    width = vector_names.widths(dtype)[-1]
-    assembly = compiler.assembly(vlib._text(op, dtype, width), "function")
-    if vlib._is_apart(op, dtype):
+    width = vector_abi.widths(dtype)[-1]
+    assembly = compiler.assembly(vector_library._text(op, dtype, width), "function")
+    if vector_library._is_apart(op, dtype):
         # Unusual arguments, of 2**30 and more say, go to a function that calls the scalar one for each.
-        rare = f"{vector_names.name(op, dtype)}_w{width}_rare"
+        rare = f"{vector_abi.name(op, dtype)}_w{width}_rare"
         before, _, after = assembly.partition(f"{rare}:")
         assembly = before + after.partition(".Lfunc_end")[2]
         assert assembly.count("call") == assembly.count(f"callq\t{rare}") == 1
@@ -306,13 +306,13 @@ def test_neighbours_do_not_change_a_result(op, dtype):
 
 
 def test_functions_that_branch_are_listed():
-    assert {f"{op}.usual" for op in vector_names.BRANCHING} <= {op for op, _ in USUAL}
-    assert all(op.partition(".")[0] in vector_names.BRANCHING for op, _ in USUAL)
+    assert {f"{op}.usual" for op in vector_abi.BRANCHING} <= {op for op, _ in USUAL}
+    assert all(op.partition(".")[0] in vector_abi.BRANCHING for op, _ in USUAL)
 
 
 def test_coefficients_are_those_of_the_fits():
-    from fnx.lowering.emit.vmath import fit
-    from fnx.lowering.emit.vmath.coefficients import C
+    from fnx.lowering.math import fit
+    from fnx.lowering.math.coefficients import C
 
     for name in ("SIN", "EXP2_NARROW", "TANH"):
         f, low, high, weight, degrees = fit.FITS[name]

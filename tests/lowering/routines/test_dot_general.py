@@ -10,12 +10,12 @@ from native_arrays import DTYPES, agrees, close, positive, random, run
 import fnx
 import fnx.numpy as jnp
 from fnx.core import dtypes
-from fnx.lowering.build import views
-from fnx.lowering.routines import stacks
-from fnx.ops.contraction import DotGeneral
-from fnx.ops.linalg import solve
-from fnx.ops.spectral import QR, SVD
-from fnx.ops.triangular import cholesky
+from fnx.lowering.generate import affine_views
+from fnx.lowering.routines import batched_matrices
+from fnx.ops.linalg.contraction import DotGeneral
+from fnx.ops.linalg.eigen import QR, SVD
+from fnx.ops.linalg.factorizations import solve
+from fnx.ops.linalg.triangular import cholesky
 
 # --- products ----------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ def test_views_are_read_where_they_lie(fn):
 
 def test_a_view_is_strides_over_a_buffer():
     def strides(shape, wanted, rows, cols):
-        found = views.matrices(views.View(None, None, wanted), shape, rows, cols)
+        found = affine_views.matrices(affine_views.View(None, None, wanted), shape, rows, cols)
         return found and (found.transposed, found.leading)
 
     assert strides((4, 6), (6, 1), (0,), (1,)) == (False, 6)
@@ -124,8 +124,18 @@ def test_code_is_shared_by_all_sizes():
 
 
 def test_lengths_of_work_arrays_are_asked_for():
-    args = ["V", "L", 30, None, 30, None, stacks.Asked("float64"), stacks.Asked("int32"), None]
-    work, integers = stacks._query("lapack:dsyevd", args)
+    args = [
+        "V",
+        "L",
+        30,
+        None,
+        30,
+        None,
+        batched_matrices.Asked("float64"),
+        batched_matrices.Asked("int32"),
+        None,
+    ]
+    work, integers = batched_matrices._query("lapack:dsyevd", args)
     assert work >= 1 + 6 * 30 + 2 * 30**2
     assert integers >= 3 + 5 * 30
 

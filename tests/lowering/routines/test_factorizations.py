@@ -7,19 +7,20 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from fnx.lowering.runtime import dense, dense_lu, irvectors, matmul
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.kernels import factorizations, gemm, lu
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.processor import features
 
-if not irvectors.exists("float64"):
+if not ir_vectors.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
 
 TOLERANCE = {"float32": 1e-5, "float64": 2e-14}
 SIZES = [1, 2, 5, 7, 8, 9, 15, 16, 17, 24, 31, 40, 65, 130]
 SIGNATURES = {
-    "solve_left": dense.SOLVE,
-    "solve_right": dense.SOLVE,
-    "cholesky": dense.CHOLESKY,
-    "lu": dense_lu.ARGUMENTS,
+    "solve_left": factorizations.SOLVE,
+    "solve_right": factorizations.SOLVE,
+    "cholesky": factorizations.CHOLESKY,
+    "lu": lu.ARGUMENTS,
 }
 
 
@@ -31,16 +32,18 @@ def routines(request):
     """
     bits, dtype = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processor, "vector_bits", lambda: bits)
-        product_ = matmul._code.__wrapped__(dtype).addresses
-        patch.setattr(matmul, "address", lambda d, routine: product_[matmul.name(d, routine)])
-        addresses = dense._code.__wrapped__(dtype).addresses
+        patch.setattr(features, "vector_bits", lambda: bits)
+        product_ = gemm._code.__wrapped__(dtype).addresses
+        patch.setattr(gemm, "address", lambda d, routine: product_[gemm.name(d, routine)])
+        addresses = factorizations._code.__wrapped__(dtype).addresses
 
         def call(name, *args):
             kinds = [ctypes.c_void_p if k == "ptr" else ctypes.c_int64 for k in SIGNATURES[name]]
-            f = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(addresses[dense.name(name, dtype)])
+            f = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(
+                addresses[factorizations.name(name, dtype)]
+            )
             most = max(a for a in args[:2] if isinstance(a, int))
-            work = np.full(dense.work_elements(most, most, dtype) + 1, 3, dtype)
+            work = np.full(factorizations.work_elements(most, most, dtype) + 1, 3, dtype)
             given = (a.ctypes.data if isinstance(a, np.ndarray) else a for a in (*args, work))
             result = f(*given)
             assert work[-1] == 3

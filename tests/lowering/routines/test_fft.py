@@ -8,8 +8,9 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.lowering.routines import fft
-from fnx.lowering.runtime import compiler, fft_driver, fft_plan, machine, pocketfft
+from fnx.lowering.cpu.jit import code_cache, compiler
+from fnx.lowering.cpu.kernels import fft_executor, fft_plan, pocketfft
+from fnx.lowering.cpu.routines import fft
 
 _rng = np.random.default_rng(0)
 
@@ -173,7 +174,7 @@ def test_programs_of_other_sizes_share_their_code():
 def test_names_of_plans():
     name = fft_plan.name("rfft", (3, 8), 1, "float64")
     assert fft_plan.address(name) == fft_plan.address(name)
-    assert fft_driver.address()
+    assert fft_executor.address()
     assert set(fft.ROUTINES) == {"fft"}
 
 
@@ -190,7 +191,7 @@ def _guarded(size):
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
 @pytest.mark.parametrize("single", [False, True])
 def test_plans_write_their_own_memory_only(kind, single):
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(fft_driver.address())
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(fft_executor.address())
     given = "float64" if kind == "rfft" else "complex128"
     made = "float64" if kind == "irfft" else "complex128"
     if single:
@@ -227,7 +228,7 @@ def test_what_is_written_with_vectors_is_not_vectorised_again(monkeypatch):
         return compile_text(text, kind)
 
     compile_text = compiler.compile_text
-    monkeypatch.setattr(machine, "compile_text", compiled)
-    monkeypatch.setattr(machine.cache, "get", lambda key: None)
-    assert fft_driver.shared.__wrapped__()
+    monkeypatch.setattr(code_cache, "compile_text", compiled)
+    monkeypatch.setattr(code_cache.disk_cache, "get", lambda key: None)
+    assert fft_executor.shared.__wrapped__()
     assert set(kinds) == {"transform"}

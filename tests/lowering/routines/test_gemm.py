@@ -8,10 +8,12 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.runtime import irvectors, matmul, threads
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.kernels import gemm
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.runtime import thread_pool
 
-if not irvectors.exists("float64"):
+if not ir_vectors.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
 
 I, P = ctypes.c_int64, ctypes.c_void_p
@@ -22,9 +24,9 @@ TOLERANCE = {"float32": 1e-5, "float64": 3e-14}
 def routines(dtype, bits):
     """gemm and gemm_minus for vectors of so many bits; LLVM splits those that this CPU does not have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processor, "vector_bits", lambda: bits)
-        found = matmul._code.__wrapped__(dtype).addresses
-    return [KIND(found[matmul.name(dtype, which)]) for which in ("gemm", "gemm_minus")]
+        patch.setattr(features, "vector_bits", lambda: bits)
+        found = gemm._code.__wrapped__(dtype).addresses
+    return [KIND(found[gemm.name(dtype, which)]) for which in ("gemm", "gemm_minus")]
 
 
 def multiply(f, a, b, start=7):
@@ -32,8 +34,8 @@ def multiply(f, a, b, start=7):
     (m, k), n, dtype = a.shape, b.shape[1], a.dtype.name
     out = np.full((m + 2, n + 3), 7, dtype)
     out[1:-1, :n] = start
-    in_place = b.strides[1] == b.itemsize and matmul.reads_in_place(m, n, k, dtype)
-    elements = 0 if in_place else matmul.work_elements(n, k, dtype)
+    in_place = b.strides[1] == b.itemsize and gemm.reads_in_place(m, n, k, dtype)
+    elements = 0 if in_place else gemm.work_elements(n, k, dtype)
     work = np.full(elements + 1, 3, dtype)
 
     def given(x):
@@ -64,7 +66,7 @@ def test_edges_of_tiles_and_blocks(dtype, bits):
     for (m, n, k), left, right in product(sizes, (False, True), (False, True)):
         a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, right)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(processor, "vector_bits", lambda: bits)
+            patch.setattr(features, "vector_bits", lambda: bits)
             c, rest = multiply(f, a, b), multiply(minus, a, b, start=2)
         expected = a.astype("f8") @ b.astype("f8")
         for found in c, 2 - rest:
@@ -87,14 +89,14 @@ def test_threads_share_columns_of_few_rows(m, n):
 
 
 def same_bits(f, a, b):
-    before = threads.get_num_threads()
+    before = thread_pool.get_num_threads()
     try:
         found = []
         for n in (1, 3):
-            threads.set_num_threads(n)
+            thread_pool.set_num_threads(n)
             found.append(np.asarray(jax.jit(f)(a, b)))
     finally:
-        threads.set_num_threads(before)
+        thread_pool.set_num_threads(before)
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], f(a, b), rtol=1e-12, atol=1e-12)
 

@@ -8,10 +8,12 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.runtime import irvectors, matvec, threads
-from fnx.lowering.target import processor
+from fnx.lowering.cpu.kernels import gemv
+from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.runtime import thread_pool
 
-if not irvectors.exists("float64"):
+if not ir_vectors.exists("float64"):
     pytest.skip("this CPU has no vectors with masks", allow_module_level=True)
 
 I, P = ctypes.c_int64, ctypes.c_void_p
@@ -24,14 +26,14 @@ EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
 @pytest.fixture(params=[256, 512])
 def bits(request, monkeypatch):
     """The width of a vector; LLVM splits those that this CPU does not have."""
-    monkeypatch.setattr(processor, "vector_bits", lambda: request.param)
+    monkeypatch.setattr(features, "vector_bits", lambda: request.param)
     return request.param
 
 
 @pytest.mark.parametrize("by_rows", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_remainders_of_blocks(dtype, by_rows, bits):
-    f = KIND(matvec.address.__wrapped__(dtype))
+    f = KIND(gemv.address.__wrapped__(dtype))
     rng = np.random.default_rng(0)
     lengths = (1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 129, 260)
     for m, k in [*product(lengths, lengths), (3, 5000), (5000, 3), (9000, 11), *LARGE]:
@@ -51,13 +53,13 @@ def test_remainders_of_blocks(dtype, by_rows, bits):
 def test_threads_make_the_same_bits():
     a, x = np.random.default_rng(1).normal(size=(1500, 1100)), np.arange(1100.0)
     f = jax.jit(lambda a, x, y: (a @ x, y @ a))
-    before, found = threads.get_num_threads(), []
+    before, found = thread_pool.get_num_threads(), []
     try:
         for n in (1, 3):
-            threads.set_num_threads(n)
+            thread_pool.set_num_threads(n)
             found.append([np.asarray(v) for v in f(a, x, a[:, 0])])
     finally:
-        threads.set_num_threads(before)
+        thread_pool.set_num_threads(before)
     for one, three, want in zip(*found, (a @ x, a[:, 0] @ a), strict=True):
         np.testing.assert_array_equal(one, three)
         np.testing.assert_allclose(one, want, rtol=1e-10, atol=1e-9)

@@ -9,10 +9,10 @@ from native_arrays import DTYPES, agrees, close, positive, random, run
 
 import fnx
 import fnx.numpy as jnp
-from fnx.ops.linalg import LU, LUPivotsToPermutation, LUSolve, solve
-from fnx.ops.spectral import QR, SVD, Eig, Eigh, Schur
-from fnx.ops.triangular import CholeskyCotangent, CholeskyTangent, TriangularSolve, cholesky
-from fnx.ops.tridiagonal import tridiagonal_solve
+from fnx.ops.linalg.eigen import QR, SVD, Eig, Eigh, Schur
+from fnx.ops.linalg.factorizations import LU, LUPivotsToPermutation, LUSolve, solve
+from fnx.ops.linalg.triangular import CholeskyCotangent, CholeskyTangent, TriangularSolve, cholesky
+from fnx.ops.linalg.tridiagonal import tridiagonal_solve
 
 lu = LU()
 

@@ -8,9 +8,9 @@ import fnx
 import fnx.numpy as fnp
 from fnx import lax
 from fnx.core import dtypes
-from fnx.lowering.ir import walk
+from fnx.lowering.cpu.processor import features
+from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop
-from fnx.lowering.target import processor
 
 BFLOAT16 = dtypes.bfloat16
 DTYPES = [np.float64, np.float32, np.int32, np.int8, np.uint16, np.complex128, np.float16, BFLOAT16]
@@ -146,12 +146,12 @@ def test_accumulators_fit_in_registers_with_what_they_are_made_of(channels, dtyp
     """Those that do not are stored and loaded again in each round of the innermost loop."""
     f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)
     x, w = numbers((1, 20, 20, 8), dtype), numbers((3, 3, 8, channels), dtype, 1)
-    written = set().union(*(walk.all_writes(s) for s in program(f, x, w).body))
+    written = set().union(*(traversal.all_writes(s) for s in program(f, x, w).body))
     rows = [b for b in written if b.space == "stack"]
     held = sum(b.size for b in rows) * 8 * np.dtype(dtype).itemsize
-    room = processor.vector_bits() * processor.vector_registers()
+    room = features.vector_bits() * features.vector_registers()
     enough = (
-        8 * processor.vector_bits()
+        8 * features.vector_bits()
     )  # sums under way, so that two units need not wait for theirs
     assert len(rows) > 1
     assert min(room / 3, enough) <= held <= 3 * room / 4
@@ -260,7 +260,7 @@ def test_transposes(shape, dtype):
 def test_transposes_go_tile_by_tile_where_lines_would_not_stay(n, loops):
     """Rows of 512 and 1024 bytes crowd in few sets of a cache."""
     found = program(lambda x: x.T * 2.0, numbers((n, n), np.float64))
-    assert sum(isinstance(s, Loop) for s in walk.statements(found.body)) == loops
+    assert sum(isinstance(s, Loop) for s in traversal.statements(found.body)) == loops
 
 
 @pytest.mark.parametrize("n", [60, 500, 513])

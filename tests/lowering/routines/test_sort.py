@@ -10,7 +10,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core import dtypes
-from fnx.ops.sorting import Sort, TopK
+from fnx.ops.reduction.sorting import Sort, TopK
 
 ORDERED = "float64 float32 float16 bfloat16 int64 int8 uint32 bool".split()
 

@@ -5,7 +5,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.runtime import threads
+from fnx.lowering.cpu.runtime import thread_pool
 
 RNG = np.random.default_rng(0)
 
@@ -236,12 +236,12 @@ def test_few_outer_rounds_are_shared_by_their_rows(shape):
     ]
     assert rounds
     assert min(rounds) >= 64
-    before = threads.get_num_threads()
+    before = thread_pool.get_num_threads()
     try:
-        threads.set_num_threads(3)
+        thread_pool.set_num_threads(3)
         found = jax.jit(lambda x: f(jnp, x))(x)
     finally:
-        threads.set_num_threads(before)
+        thread_pool.set_num_threads(before)
     for ours, theirs in zip(found, f(np, x), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
 

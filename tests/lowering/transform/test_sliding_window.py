@@ -9,7 +9,7 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.build import slabs, windows
+from fnx.lowering.transform import sliding_window, stencil_fusion
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
@@ -156,12 +156,12 @@ class Stencils:
 @pytest.fixture
 def eager_windows(monkeypatch):
     """Windows, and strips, wherever they are right."""
-    monkeypatch.setattr(slabs.strips, "FAR", 0)
-    monkeypatch.setattr(slabs, "STRIPS", 3)
-    monkeypatch.setattr(windows, "GAIN", 0)
-    monkeypatch.setattr(windows, "LAYER", 2)
-    monkeypatch.setattr(windows, "THIN", 1)
-    monkeypatch.setattr(windows._Layers, "is_worth", lambda self, gain, total: True)
+    monkeypatch.setattr(stencil_fusion.strip_mining, "FAR", 0)
+    monkeypatch.setattr(stencil_fusion, "STRIPS", 3)
+    monkeypatch.setattr(sliding_window, "GAIN", 0)
+    monkeypatch.setattr(sliding_window, "LAYER", 2)
+    monkeypatch.setattr(sliding_window, "THIN", 1)
+    monkeypatch.setattr(sliding_window._Layers, "is_worth", lambda self, gain, total: True)
 
 
 @pytest.mark.parametrize("seed", range(START, START + 25 + FUZZ))
@@ -176,7 +176,7 @@ def test_random_stencils(seed, eager_windows, monkeypatch):
     if program.dtype == "float64":
         for a, b in zip(found, program(x, y), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
-    monkeypatch.setattr(windows, "roll_nest", lambda *args: False)
+    monkeypatch.setattr(sliding_window, "roll_nest", lambda *args: False)
     plain = fnx.jit(Stencils(seed))(x, y)
     for a, b in zip(found, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6 if program.dtype == "float32" else 1e-12)

@@ -10,7 +10,7 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.build import lane_axes, strips
+from fnx.lowering.transform import independent_axes, strip_mining
 
 LEVELS, LANES = 60, 6000
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
@@ -61,8 +61,8 @@ def test_two_sweeps(lanes):
 )
 def test_strips_are_of_whole_vectors(monkeypatch, bits, lanes, widths):
     """Up to 35 lanes stay near; 20 of them divide all. Beside few strips one more would count."""
-    monkeypatch.setattr(strips.processor, "vector_bits", lambda: bits)
-    monkeypatch.setattr(strips, "FAR", 1 << 17)
+    monkeypatch.setattr(strip_mining.features, "vector_bits", lambda: bits)
+    monkeypatch.setattr(strip_mining, "FAR", 1 << 17)
     x = np.random.default_rng(0).normal(size=(350, lanes))
     assert re.findall(r"strips of (\d+) lanes", fnx.compile_report(there_and_back, x)) == widths
     found = fnx.jit(there_and_back)(x)
@@ -363,10 +363,10 @@ class Sweeps:
 
 @pytest.fixture
 def small_caches(monkeypatch):
-    monkeypatch.setattr(strips, "FAR", 0)
-    monkeypatch.setattr(strips, "CACHE", 1 << 11)
-    monkeypatch.setattr(lane_axes, "VECTOR", 4)
-    monkeypatch.setattr(strips, "VECTOR", 4)
+    monkeypatch.setattr(strip_mining, "FAR", 0)
+    monkeypatch.setattr(strip_mining, "CACHE", 1 << 11)
+    monkeypatch.setattr(independent_axes, "VECTOR", 4)
+    monkeypatch.setattr(strip_mining, "VECTOR", 4)
 
 
 def close(found, expected):

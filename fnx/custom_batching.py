@@ -1,0 +1,11 @@
+"""Rules of users for vmap, a module path of JAX."""
+
+from fnx.transforms.custom_vmap import (
+    custom_vmap,
+    sequential_vmap,
+)
+
+__all__ = [
+    "custom_vmap",
+    "sequential_vmap",
+]

@@ -1,0 +1,1 @@
+"""Functions of NumPy for products, norms, factorizations and systems."""

@@ -1,0 +1,1 @@
+"""What an array is made from and read by: conversion, creation, dtypes, indexing plans."""

@@ -1,0 +1,1 @@
+"""Functions of NumPy that compute each element by itself."""

@@ -1,0 +1,1 @@
+"""Functions of NumPy that reduce or accumulate along axes."""

@@ -1,0 +1,1 @@
+"""What all other primitives are written with: linear maps, broadcasting, axes, accumulation."""

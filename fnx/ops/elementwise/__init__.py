@@ -1,0 +1,1 @@
+"""Primitives that compute each element by itself, their special functions and conversions."""

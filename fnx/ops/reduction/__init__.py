@@ -1,0 +1,1 @@
+"""Primitives that reduce, accumulate or sort along axes."""

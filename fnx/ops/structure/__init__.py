@@ -1,0 +1,1 @@
+"""Primitives that move elements: slices, joins, gathers, scatters, windows."""

@@ -1,0 +1,1 @@
+"""Pytrees: registered classes, key paths, operations on trees, functions of their leaves."""

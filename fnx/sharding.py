@@ -1,0 +1,39 @@
+"""Meshes and shardings, a module path of JAX."""
+
+from fnx.process.mesh import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    P,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    auto_axes,
+    explicit_axes,
+    get_abstract_mesh,
+    get_mesh,
+    make_mesh,
+    reshard,
+    set_mesh,
+    use_abstract_mesh,
+)
+
+__all__ = [
+    "AbstractMesh",
+    "AxisType",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Sharding",
+    "SingleDeviceSharding",
+    "auto_axes",
+    "explicit_axes",
+    "get_abstract_mesh",
+    "get_mesh",
+    "make_mesh",
+    "reshard",
+    "set_mesh",
+    "use_abstract_mesh",
+]

@@ -1,0 +1,13 @@
+"""Annotations for what functions take, a module path of JAX."""
+
+from fnx.core.typing import (
+    ArrayLike,
+    DTypeLike,
+    SupportsDType,
+)
+
+__all__ = [
+    "ArrayLike",
+    "DTypeLike",
+    "SupportsDType",
+]

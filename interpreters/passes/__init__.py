@@ -1,0 +1,1 @@
+"""Jaxpr to jaxpr, one transformation of the literature a file."""

@@ -1,0 +1,1 @@
+"""Primitives that carry jaxprs or users' rules: calls, branches, loops, custom derivatives."""

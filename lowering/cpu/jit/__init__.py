@@ -1,0 +1,1 @@
+"""Text to machine code: options, compiling in parts, linking, the cache of code."""

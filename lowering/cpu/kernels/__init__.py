@@ -1,0 +1,1 @@
+"""Library kernels written as LLVM IR: matrix products, factorizations, Fourier transforms."""

@@ -1,0 +1,1 @@
+"""Operations that are calls of this CPU's libraries and kernels, and the table of all routines."""

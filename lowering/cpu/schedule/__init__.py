@@ -1,0 +1,1 @@
+"""What the CPU's caches, registers and vectors make of loops: tiling, packing, short vectors."""

@@ -1,0 +1,1 @@
+"""Kernel IR printed as Python for Numba."""

@@ -1,0 +1,1 @@
+"""Kernel IR to Kernel IR for any target: fusion, strip mining, splitting, buffers."""
