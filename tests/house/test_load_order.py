@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from module_graph import layer, modules
+from module_graph import modules, room
 
 # Forks a process for each module, with the packages that others brought along already loaded. The
 # face, fnx/__init__.py, is put aside where it may be: it would import everything in its own order.
@@ -56,7 +56,7 @@ def run(code: str, **options) -> str:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="starts a process for each module by fork")
 def test_each_module_can_be_imported_first(tmp_path):
     names = [name for name in modules() if not name.endswith("__main__")]
-    wanted = [(name, layer(name) in ("face", "demo")) for name in names]
+    wanted = [(name, room(name) in ("face", "demo")) for name in names]
     failed = json.loads(run(IMPORT_EACH_FIRST, input=json.dumps(wanted), cwd=tmp_path))
     assert failed == {}
 
