@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.interpreters.reverse.undo_log import UPDATES, chain, makers
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import UPDATES, chain
 from fnx.interpreters.rewrite import live
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.structure.dynamic_slice import DynamicSlice
@@ -21,7 +22,7 @@ def without_known_stacks(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with stacks of a number made by a broadcast."""
     if not any(e.prim.name == "scan" for e in jaxpr.eqns):
         return jaxpr
-    maker = makers(jaxpr.eqns)
+    maker = definitions(jaxpr.eqns)
     eqns: list[Eqn] = []
     changed = False
     for e in jaxpr.eqns:
@@ -48,7 +49,7 @@ def _known_stacks(e: Eqn, outer: dict[Var, Eqn]) -> dict[int, Literal]:
     """Which results of a loop repeat a number, and the number."""
     prim: Any = e.prim
     body, n = prim.jaxpr, prim.consts
-    maker = makers(body.eqns)
+    maker = definitions(body.eqns)
     found: dict[int, Literal] = {}
     for k in range(prim.carry):
         value = _number(e.inputs[n + k], outer)

@@ -14,9 +14,9 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.value_ranges import Intervals
 from fnx.interpreters.batching import batch, place_axis
-from fnx.interpreters.reverse.undo_log import makers
 from fnx.interpreters.rewrite import Renaming, splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import Broadcast
@@ -40,7 +40,7 @@ Ranges = Sequence[tuple[int, int] | None]
 def rows_at_once(body: Jaxpr, ranges: Ranges) -> Jaxpr | None:
     """The body of a loop, without inner loops whose rounds change rows of their own; None: none."""
     body = settled(body, ranges)
-    maker = makers(body.eqns)
+    maker = definitions(body.eqns)
     eqns: list[Eqn] = []
     name = Renaming()
     for e in body.eqns:

@@ -14,7 +14,8 @@ from fnx.core.array import ConcreteArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once
 from fnx.core.primitive import Primitive
-from fnx.interpreters.reverse.undo_log import UPDATES, makers
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import UPDATES
 from fnx.interpreters.rewrite import bind_into, live
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.permute import Reshape
@@ -32,7 +33,7 @@ def spotted(body: Jaxpr, consts: int, carry: int) -> Jaxpr:
     """The body of a loop with updates for choices at one index between a carry and anything else."""
     if not any(e.prim.name == "select_n" for e in body.eqns):
         return body
-    maker = makers(body.eqns)
+    maker = definitions(body.eqns)
     found: dict[Var, tuple[Var, Atom, Spot]] = {}
     for k in range(carry):
         _along(maker, body.inputs[consts + k], body.outs[k], found)

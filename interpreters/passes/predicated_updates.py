@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from fnx.core.array import Array
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
-from fnx.interpreters.reverse.undo_log import ADDS, SETS, makers, nothing_added, places, value_at
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import ADDS, SETS, nothing_added, places, value_at
 from fnx.interpreters.rewrite import live, splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import Broadcast
@@ -22,7 +23,7 @@ PART = 4  # updates write at most one part in so many of their array
 @made_once
 def updates_chosen(body: Jaxpr) -> Jaxpr:
     """The jaxpr with updates in place of choices between an array and its updates."""
-    maker = makers(body.eqns)
+    maker = definitions(body.eqns)
     eqns: list[Eqn] = []
     for e in body.eqns:
         found = _paths(maker, e)
@@ -32,7 +33,7 @@ def updates_chosen(body: Jaxpr) -> Jaxpr:
         mask, base, paths = found
         start = len(eqns)
         _update(eqns, e.outs[0], mask, base, paths)
-        maker.update(makers(eqns[start:]))
+        maker.update(definitions(eqns[start:]))
     if len(eqns) == len(body.eqns):
         return body
     return Jaxpr(body.inputs, live(eqns, body.outs), body.outs, body.consts, body.name)

@@ -5,7 +5,7 @@ added to all rows alike (means of clusters, centres, biases) come as sums of who
 """
 
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.interpreters.reverse.undo_log import makers
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import bind_into, live
 from fnx.ops.base.broadcast import Sum
 from fnx.ops.base.permute import Transpose
@@ -25,7 +25,7 @@ def sums_in_products(jaxpr: Jaxpr) -> Jaxpr:
     uses: dict[Atom, int] = {}
     for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
         uses[a] = uses.get(a, 0) + 1
-    maker, eqns, changed = makers(jaxpr.eqns), list[Eqn](), False
+    maker, eqns, changed = definitions(jaxpr.eqns), list[Eqn](), False
     for e in jaxpr.eqns:
         new = _summed(e, maker, uses) if isinstance(e.prim, Sum) else None
         eqns += new or [e]

@@ -11,7 +11,7 @@ import numpy as np
 from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.interpreters.reverse.undo_log import makers
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import bind_into
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
@@ -54,7 +54,7 @@ class OwnRows:
         _, carry, xs = prim.parts(body.inputs)
         counts = [_line(maker, a) for a in prim.parts(e.inputs)[2]]
         values = _by_round(body, {v: x for v, x in zip(xs, counts) if x is not None})
-        inner = makers(body.eqns)
+        inner = definitions(body.eqns)
         version: dict[Atom, int] = {}
         steps: dict[Eqn, int] = {}
         for k, (start, end) in enumerate(zip(carry, body.outs)):

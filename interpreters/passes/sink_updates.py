@@ -15,7 +15,8 @@ from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.interpreters.reverse.undo_log import ADDS, SETS, makers, nothing_added, places, value_at
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import ADDS, SETS, nothing_added, places, value_at
 from fnx.interpreters.rewrite import live, splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import full
@@ -131,7 +132,7 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
     """The updates that lead to a result of the branches, if they all begin with the same operand."""
     operands, chains = set(), []
     for b in branches:
-        maker, uses = makers(b.eqns), _uses(b)
+        maker, uses = definitions(b.eqns), _uses(b)
         chain: list[Eqn] = []
         at: Atom = b.outs[result]
         while type(at) is Var and at in maker:

@@ -15,10 +15,11 @@ from fnx.core.recipe import Call, Operand, Point, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread, undefined
 from fnx.interpreters.reverse.residuals import split_saving
 from fnx.ops.base.linear import Linear
 
-from .jit import Backend, check_operands, given, only, run, spread, undefined
+from .jit import Backend, run
 
 Policy = Callable[..., bool]
 

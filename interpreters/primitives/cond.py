@@ -17,6 +17,7 @@ from fnx.core.recipe import Branch, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import has_tangent, jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
 from fnx.interpreters.passes.simplify import dce, used_inputs
 from fnx.interpreters.passes.sink_updates import sunk_jaxpr
 from fnx.interpreters.reverse.cond_transpose import adding_branches, filled, transpose_adding, union
@@ -26,7 +27,7 @@ from fnx.ops.elementwise.select import clamp, eq
 from fnx.ops.structure.basic import scalar
 
 from .divergent import choose, guarded, may_part, one_by_one, worth_parting
-from .jit import Backend, check_operands, given, only, split_call, spread, typed, undefined
+from .jit import Backend, split_call
 from .scan import Scan
 
 Mask = tuple[bool, ...]

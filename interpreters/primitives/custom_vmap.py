@@ -8,9 +8,9 @@ from fnx.core.errors import InvalidValue
 from fnx.interpreters.batching import Batch, place_axis
 from fnx.interpreters.jvp import jvp
 from fnx.interpreters.linearize import linearize
+from fnx.interpreters.operands import given, only, spread
 
 from .custom_derivatives import CustomRule, call_with_rule, check_results
-from .jit import given, only, spread
 
 # (number of lanes, which operands have them, operands with lanes in front) -> results, which have them
 BatchRule = Callable[

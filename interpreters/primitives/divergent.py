@@ -18,14 +18,13 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
 from fnx.interpreters.batching import axis_names, place_axis
+from fnx.interpreters.operands import given, only
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.elementwise.select import and_, lt, select_n
 from fnx.ops.structure.basic import zeros
 from fnx.ops.structure.join import Iota
-
-from .jit import given, only
 
 if TYPE_CHECKING:
     from .scan import Scan

@@ -10,15 +10,15 @@ import numpy as np
 from fnx.core import config
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.core.primitive import Primitive, Undefined
+from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.reverse.residuals import Split, split
 
@@ -66,11 +66,6 @@ def count_work(jaxpr: Jaxpr) -> int:
     return len(jaxpr.eqns) + sum(inner)
 
 
-def typed(arrays: Sequence[Any], avals: Sequence[ShapedArray]) -> tuple[ConcreteArray, ...]:
-    """Concrete results, weak where a jaxpr says so."""
-    return tuple([ConcreteArray(x._value, a.weak_type) for x, a in zip(arrays, avals, strict=True)])
-
-
 def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple) -> tuple:
     """Results of a primitive that carries jaxprs, compiled as a program of one equation.
 
@@ -85,40 +80,6 @@ def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple
         return Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
 
     return tuple(compiled(owner.once(key, make), backend)(arrays))
-
-
-def check_operands(
-    name: str, avals: Sequence[ShapedArray], expected: Sequence[ShapedArray]
-) -> None:
-    """Raise TypeMismatch unless operands have the types of a jaxpr's inputs."""
-    if len(avals) != len(expected):
-        raise TypeMismatch(
-            f"{name} got {len(avals)} operands; its jaxpr has {len(expected)} inputs"
-        )
-    for k, (a, e) in enumerate(zip(avals, expected)):
-        if a is not e and not a.like(e):
-            raise TypeMismatch(f"operand {k} of {name} has type {a}; its jaxpr expects {e}")
-
-
-def undefined(args: Sequence[Any]) -> tuple[bool, ...]:
-    """Which arguments of a `transpose` rule are linear."""
-    return tuple([isinstance(a, Undefined) for a in args])
-
-
-def spread(mask: Sequence[bool], values: Sequence[Any], rest: Any = None) -> tuple:
-    """`values` at the places where `mask` is true, `rest` elsewhere."""
-    it = iter(values)
-    return tuple([next(it) if m else rest for m in mask])
-
-
-def only(mask: Sequence[bool], values: Sequence[Any]) -> list:
-    """The values where `mask` is true."""
-    return [v for v, m in zip(values, mask, strict=True) if m]
-
-
-def given(values: Sequence[Any]) -> tuple[bool, ...]:
-    """Which values are not None."""
-    return tuple([v is not None for v in values])
 
 
 @made_once

@@ -15,10 +15,11 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.operands import check_operands, given, only
 from fnx.ops.elementwise.arithmetic import neg
 from fnx.ops.structure.basic import add_any, zeros
 
-from .jit import Backend, check_operands, given, only, run
+from .jit import Backend, run
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.interpreters.analysis.cost_model import hoistable
 from fnx.interpreters.batching import axis_names, batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
 from fnx.interpreters.passes.loop_vectorize import rows_at_once
 from fnx.interpreters.passes.one_hot_updates import spotted
 from fnx.interpreters.passes.predicated_updates import updates_chosen
@@ -48,17 +49,7 @@ from fnx.ops.base.permute import Reshape
 from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
 
 from .divergent import batch_of_counts
-from .jit import (
-    Backend,
-    check_operands,
-    count_work,
-    given,
-    only,
-    run_primitive,
-    spread,
-    typed,
-    undefined,
-)
+from .jit import Backend, count_work, run_primitive
 
 Mask = tuple[bool, ...]
 _EAGER_WORK = 400  # so many equations are evaluated sooner than compiled

@@ -19,6 +19,7 @@ from fnx.interpreters.analysis.cost_model import hoistable
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread, typed
 from fnx.interpreters.passes.predicated_updates import updates_chosen
 from fnx.interpreters.passes.simplify import dce, used_inputs
 from fnx.interpreters.reverse.checkpoint_online import transpose_while
@@ -31,7 +32,7 @@ from fnx.ops.reduction.reduction import ReduceOr
 from fnx.ops.structure.basic import zeros
 
 from .divergent import choose, may_part, one_by_one
-from .jit import Backend, check_operands, given, only, run_primitive, spread, typed
+from .jit import Backend, run_primitive
 from .scan import Scan
 
 Mask = tuple[bool, ...]

@@ -16,7 +16,8 @@ import numpy as np
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.analysis.cost_model import ROUND, recompute_cost
-from fnx.interpreters.primitives.jit import given
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.operands import given
 from fnx.interpreters.rewrite import bind_into, splice
 from fnx.interpreters.trace import StageTracer, trace_closed
 from fnx.ops.base.permute import Reshape
@@ -26,7 +27,6 @@ from fnx.ops.structure.join import Concatenate, Iota
 from fnx.ops.structure.slice import Slice
 
 from .residuals import PRESS, Split
-from .undo_log import makers
 
 if TYPE_CHECKING:
     from fnx.interpreters.primitives.scan import Scan
@@ -176,7 +176,7 @@ def count_from(x: Array) -> int | None:
         return int(line[0]) if bool((np.diff(line) == 1).all()) else None
     if type(x) is not StageTracer:
         return None
-    maker = makers(x.owner.eqns)
+    maker = definitions(x.owner.eqns)
     e = maker.get(x._var)
     first = 0
     if e is not None and e.prim.name == "add" and type(e.inputs[1]) is Literal:

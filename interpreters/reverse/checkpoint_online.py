@@ -17,8 +17,8 @@ from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
 from fnx.interpreters.linearize import backward_jaxpr
+from fnx.interpreters.operands import only, spread, undefined
 from fnx.interpreters.passes.simplify import dce, used_inputs
-from fnx.interpreters.primitives.jit import only, spread, undefined
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.rewrite import dependent, zeros_into
 from fnx.interpreters.trace import trace

@@ -16,8 +16,8 @@ from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.linearize import linearize_jaxpr
+from fnx.interpreters.operands import given
 from fnx.interpreters.passes.simplify import with_jaxprs
-from fnx.interpreters.primitives.jit import given
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.elementwise.arithmetic import add, min_, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType

@@ -12,8 +12,8 @@ from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import AddTo
 from fnx.interpreters.linearize import transpose_jaxpr
+from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.passes.sink_updates import SMALL, Sunk, sink
-from fnx.interpreters.primitives.jit import given, only, spread, undefined
 from fnx.interpreters.rewrite import with_zeros
 from fnx.ops.structure.basic import zeros
 

@@ -17,6 +17,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.row_dependence import index_of
 from fnx.interpreters.passes.simplify import simplify
@@ -33,7 +34,6 @@ from fnx.ops.structure.dynamic_slice import DynamicSlice
 from fnx.ops.structure.join import Iota
 
 from .residuals import Split, assemble, choose
-from .undo_log import makers
 
 if TYPE_CHECKING:
     from fnx.interpreters.primitives.scan import Scan
@@ -165,7 +165,7 @@ def _sums(
     scan: "Scan", eqns: list[Eqn], carry: Sequence[Var], results: Sequence[Atom], large: list[int]
 ) -> list[Sum]:
     """What the large matrices are sums of, where stacks of that are small."""
-    maker = makers(eqns)
+    maker = definitions(eqns)
     found = [_sum(eqns, maker, k, carry[k], results[k]) for k in large]
     return [s for s in found if s is not None and _small(s, scan.length)]
 

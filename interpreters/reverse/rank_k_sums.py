@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from fnx.core.array import Array
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import live
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.linalg.contraction import DotGeneral
-
-from .undo_log import makers
 
 ROUNDS = 4  # from which on
 LARGER = 4  # times the two vectors: so large a matrix is at least
@@ -55,7 +54,7 @@ class Stacked:
 def stacked(jaxpr: Jaxpr, consts: int, sums: int, carry: int, length: int) -> Stacked | None:
     """A transposed loop with stacks for those of its sums that are the first of its carries."""
     rows = jaxpr.inputs[consts + carry :]
-    maker, readers = makers(jaxpr.eqns), _readers(jaxpr)
+    maker, readers = definitions(jaxpr.eqns), _readers(jaxpr)
     fixed = set(jaxpr.inputs[:consts])
     found: list[Terms | None] = []
     for v, out in zip(jaxpr.inputs[consts : consts + sums], jaxpr.outs):

@@ -13,12 +13,14 @@ from typing import Any
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.interpreters.analysis.cost_model import recompute_cost
+from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.min_cut import Graph
+from fnx.interpreters.analysis.updates import UPDATES, chain, needed, overwritten
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import Renaming, dependent, live, reaching, reads, splice
 
-from .undo_log import UPDATES, Rewind, chain, go_back_over, makers, needed, overwritten, record
+from .undo_log import Rewind, go_back_over, record
 
 LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
 PRESS = 4  # how dear it is then, against running them again
@@ -185,7 +187,7 @@ def split(
 def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> dict[Var, float]:
     """The prices, less of what is written in any case: large carries that a round makes anew."""
     found = dict(prices)
-    maker = makers(forward.eqns)
+    maker = definitions(forward.eqns)
     for k, out in zip(carry, forward.outs):
         v = forward.inputs[k]
         if k < 0 or v.aval.size <= REGISTERS:
@@ -202,7 +204,7 @@ def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> 
 def _rewinds(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> list[Rewind]:
     """Carries of which it is cheaper to store what is overwritten."""
     found = []
-    maker = makers(forward.eqns)
+    maker = definitions(forward.eqns)
     for k, out in zip(carry, forward.outs):
         steps = chain(maker, forward.inputs[k], out) if k >= 0 else None
         if steps is not None and 2 * overwritten(steps) < prices.get(forward.inputs[k], 0):

@@ -10,7 +10,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
 from fnx.interpreters.linearize import Known, backward_jaxpr
-from fnx.interpreters.primitives.jit import given, only, spread, undefined
+from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.rewrite import live, reaching, with_zeros
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.permute import Rev

@@ -18,15 +18,18 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
+from fnx.interpreters.operands import check_operands, given, only, spread
 from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
-from fnx.interpreters.primitives.jit import check_operands, given, only, run, split_call, spread
+from fnx.interpreters.primitives.jit import run, split_call
 from fnx.interpreters.rewrite import bind_into, live, splice
 
 from .residuals import Split
 from .scan_transpose import Undo, transpose_linear
-from .undo_log import Rewind, chain, go_back_over, makers, record
+from .undo_log import Rewind, go_back_over, record
 
 if TYPE_CHECKING:
     from fnx.interpreters.primitives.scan import Scan
@@ -172,7 +175,7 @@ def _forward(r: Rewound) -> Jaxpr:
     arrays = undo.inputs[n : n + count]
     starts = np.cumsum((0, *r.versions[:-1]))
     firsts = [undo.outs[k] for k in starts]
-    maker = makers(undo.eqns)
+    maker = definitions(undo.eqns)
     rewinds = [Rewind(a, tuple(chain(maker, a, b) or ())) for a, b in zip(arrays, firsts)]
     eqns = list(undo.eqns)
     olds = [[record(eqns, s, s.items()) for s in w.steps] for w in rewinds]

@@ -8,9 +8,10 @@ import fnx
 import fnx.numpy as jnp
 from fnx import lax
 from fnx.core.jaxpr import Var, check_jaxpr
+from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.scan import Scan
-from fnx.interpreters.reverse.undo_log import chain, makers
 from fnx.interpreters.reverse.undo_loop import Rewound
 
 RNG = np.random.default_rng(3)
@@ -217,7 +218,7 @@ def test_places_that_stay_are_kept_once():
     total = lambda i, a: lax.fori_loop(0, N, lambda k, a: a.at[i, i].add(jnp.sin(a[0, k])), a)
     jaxpr = simplify(fnx.make_jaxpr(total)(2, A).jaxpr)
     (loop,) = [e for e in jaxpr.eqns if isinstance(e.prim, Scan)]
-    steps = chain(makers(jaxpr.eqns), loop.inputs[loop.prim.consts], loop.outs[0])
+    steps = chain(definitions(jaxpr.eqns), loop.inputs[loop.prim.consts], loop.outs[0])
     (item,) = steps[0].items()
     assert item.nbytes == 8
     assert all(type(v) is Var for v in item.needs)
