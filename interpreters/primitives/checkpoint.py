@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.backend import Backend
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
@@ -16,10 +17,9 @@ from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
+from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.reverse.residuals import split_saving
 from fnx.ops.base.linear import Linear
-
-from .jit import Backend, run
 
 Policy = Callable[..., bool]
 

@@ -1,7 +1,6 @@
 """Cond: branches of which a value chooses one."""
 
 from collections.abc import Sequence
-from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -12,43 +11,30 @@ from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Tracer, evaluate, use
 from fnx.core.jaxpr import Atom, Jaxpr, Var, eval_jaxpr
-from fnx.core.primitive import Primitive
 from fnx.core.recipe import Branch, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.jvp import has_tangent, jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
 from fnx.interpreters.passes.simplify import dce, used_inputs
 from fnx.interpreters.passes.sink_updates import sunk_jaxpr
 from fnx.interpreters.reverse.cond_transpose import adding_branches, filled, transpose_adding, union
+from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.rewrite import zeros_into
 from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.elementwise.select import clamp, eq
 from fnx.ops.structure.basic import scalar
 
 from .divergent import choose, guarded, may_part, one_by_one, worth_parting
-from .jit import Backend, split_call
 from .scan import Scan
 
 Mask = tuple[bool, ...]
 
 
 @dataclass(frozen=True)
-class Cond(Primitive):
-    """Operand 0, an int32, says which of `branches` is applied to the others; it is clamped."""
-
-    branches: tuple[Jaxpr, ...]
-    backend: Backend | None = field(default=None, compare=False, repr=False)
-    name = "cond"
-    multiple_results = True
-    jaxpr_fields = ("branches",)
-
-    def with_branches(self, branches: Sequence[Jaxpr]) -> "Cond":
-        return replace(self, branches=tuple(branches))
-
-    @property
-    def effects(self) -> bool:  # type: ignore[override]
-        return any(e.prim.effects for b in self.branches for e in b.eqns)
+class Cond(CondRecord):
+    """The branches and all their rules."""
 
     def abstract(self, index: ShapedArray, *avals: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore
         if index.shape != () or index.dtype != np.dtype(np.int32):

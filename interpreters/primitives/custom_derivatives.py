@@ -22,12 +22,12 @@ from fnx.interpreters.batching import Batch, BatchTracer, batch_jaxpr, place_axi
 from fnx.interpreters.jvp import has_tangent, jvp
 from fnx.interpreters.linearize import Linearize, transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
+from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.trace import Stage, trace
 from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.structure.basic import zeros
 
 from .batched_rules import Flat, Zeros, for_once, in_lanes, pulled_once, summed
-from .jit import run
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:

@@ -8,7 +8,7 @@ selected, which vectorises; but loops run in those lanes alone that go there (`g
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
@@ -18,6 +18,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host
 from fnx.interpreters.batching import axis_names, place_axis
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.operands import given, only
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.trace import trace_closed
@@ -25,9 +26,6 @@ from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.elementwise.select import and_, lt, select_n
 from fnx.ops.structure.basic import zeros
 from fnx.ops.structure.join import Iota
-
-if TYPE_CHECKING:
-    from .scan import Scan
 
 Mask = tuple[bool, ...]
 
@@ -71,7 +69,7 @@ def _is_host(eqn: Eqn) -> bool:
 
 
 def one_by_one(
-    scan: "type[Scan]", prim: Primitive, backend: Any, size: int, args: Sequence, lanes: Mask
+    scan: type[ScanRecord], prim: Primitive, backend: Any, size: int, args: Sequence, lanes: Mask
 ) -> list:
     """Results of a primitive for all lanes, with the lanes in front; `lanes` says which operands
     have them, in front too.
@@ -92,7 +90,7 @@ def _one_lane(prim: Primitive, avals: Sequence, lanes: Mask) -> Jaxpr:
     return Jaxpr([*rest, *only(lanes, inputs)], [Eqn(prim, inputs, outs)], outs, name=prim.name)
 
 
-def batch_of_counts(scan: "Scan", size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+def batch_of_counts(scan: ScanRecord, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
     """A scan whose lanes have numbers of rounds of their own."""
     if not may_part(scan, size):
         rows = Iota(0, args[0].dtype, (scan.length,))()
@@ -103,7 +101,7 @@ def batch_of_counts(scan: "Scan", size: int, args: tuple, axes: tuple) -> tuple[
     return tuple(outs), (0,) * len(outs)
 
 
-def _masked(scan: "Scan") -> "Scan":
+def _masked(scan: ScanRecord) -> ScanRecord:
     """The scan of all rounds, with a further row, their numbers; those too many change nothing.
 
     They read zeros: their rows may hold anything, of which derivatives could make nan.

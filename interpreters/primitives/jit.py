@@ -1,85 +1,23 @@
 """The jit primitive: a jaxpr that is one operation, compiled when it is evaluated."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any, Protocol
-from weakref import ref
+from typing import Any
 
 import numpy as np
 
-from fnx.core import config
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.backend import Backend
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import evaluate, use
-from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.core.jaxpr import Jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
-from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
-from fnx.interpreters.passes.simplify import simplify
-from fnx.interpreters.reverse.residuals import Split, split
-
-Compiled = Callable[[Sequence[Array]], Sequence[Array]]
-
-
-class Backend(Protocol):
-    """Makes functions on concrete arrays of jaxprs."""
-
-    def compile(
-        self,
-        jaxpr: Jaxpr,
-        donated: tuple[int, ...] = (),
-        simplified: Callable[[], Jaxpr] | None = None,
-    ) -> Compiled:
-        """`simplified` makes the jaxpr that is compiled, where the given one is not known already."""
-        ...
-
-
-def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
-    """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
-    key = ("compiled", backend, config.backend.value, donated)
-
-    def make() -> Compiled:
-        owner = ref(jaxpr)  # which keeps what is made here, not the other way round
-        return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
-
-    return jaxpr.once(key, make)
-
-
-def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[Array, ...]:
-    """Results for concrete arguments: compiled, or equation by equation."""
-    if backend is not None and not config.disable_jit.value:
-        return tuple(compiled(jaxpr, backend)(args))
-    with use(evaluate):
-        return typed(eval_jaxpr(jaxpr, args), jaxpr.out_avals)
-
-
-@made_once
-def count_work(jaxpr: Jaxpr) -> int:
-    """How many equations a run evaluates, where that is known; loops inside count in full."""
-    inner = [
-        getattr(e.prim, "length", 1) * sum(map(count_work, subjaxprs(e.prim))) for e in jaxpr.eqns
-    ]
-    return len(jaxpr.eqns) + sum(inner)
-
-
-def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple) -> tuple:
-    """Results of a primitive that carries jaxprs, compiled as a program of one equation.
-
-    The program is remembered by `owner`, one of the jaxprs.
-    """
-    arrays = [ConcreteArray(v) for v in values]
-    key = ("program", prim)
-
-    def make() -> Jaxpr:
-        inputs = [Var(a.aval) for a in arrays]
-        outs = [Var(a) for a in prim.abstract(*[v.aval for v in inputs])]
-        return Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
-
-    return tuple(compiled(owner.once(key, make), backend)(arrays))
+from fnx.interpreters.operands import check_operands, given, only, spread, undefined
+from fnx.interpreters.passes.compiled import run
+from fnx.interpreters.reverse.split_call import split_call
 
 
 @made_once
@@ -152,9 +90,3 @@ class Jit(Primitive):
 
     def lower(self, *operands: Operand) -> Recipe:
         return Call(self.jaxpr)
-
-
-@made_once
-def split_call(jaxpr: Jaxpr, nonzero: tuple[bool, ...]) -> Split:
-    """A jaxpr's derivative, where all inputs may be read again."""
-    return split(jaxpr, nonzero, [0] * len(jaxpr.inputs))

@@ -8,6 +8,7 @@ import numpy as np
 
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.backend import Backend
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var, eval_jaxpr
@@ -16,10 +17,9 @@ from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only
+from fnx.interpreters.passes.compiled import run
 from fnx.ops.elementwise.arithmetic import neg
 from fnx.ops.structure.basic import add_any, zeros
-
-from .jit import Backend, run
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ second runs from the other end.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from fnx.core.axis_size import axis_name_of
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
-from fnx.core.primitive import Primitive
 from fnx.core.recipe import Loop, Operand, Recipe
 from fnx.interpreters.analysis.cost_model import hoistable
 from fnx.interpreters.batching import axis_names, batch_jaxpr, place_axis
+from fnx.interpreters.control_flow import ScanRecord, stacked
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
+from fnx.interpreters.passes.compiled import count_work, run_primitive
 from fnx.interpreters.passes.loop_vectorize import rows_at_once
 from fnx.interpreters.passes.one_hot_updates import spotted
 from fnx.interpreters.passes.predicated_updates import updates_chosen
@@ -49,59 +50,14 @@ from fnx.ops.base.permute import Reshape
 from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
 
 from .divergent import batch_of_counts
-from .jit import Backend, count_work, run_primitive
 
 Mask = tuple[bool, ...]
 _EAGER_WORK = 400  # so many equations are evaluated sooner than compiled
 
 
 @dataclass(frozen=True)
-class Scan(Primitive):
-    """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
-
-    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
-    which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
-    first constant, which the body does not read, says how many rounds are run, of `length` at most;
-    rows that have none are left alone in xs and hold anything in ys, so nobody may read them.
-    """
-
-    jaxpr: Jaxpr
-    consts: int
-    carry: int
-    length: int
-    reverse: bool = False
-    unroll: int = 1
-    backend: Backend | None = field(default=None, compare=False, repr=False)
-    lanes: bool = False
-    counted: bool = False
-    name = "scan"
-    multiple_results = True
-    jaxpr_fields = ("jaxpr",)
-
-    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
-        """Constants, carry and xs of the operands, or of anything that runs parallel to them."""
-        n, m = self.consts, self.consts + self.carry
-        return values[:n], values[n:m], values[m:]
-
-    def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> "Scan":
-        lanes = self.lanes and not carry
-        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, lanes=lanes)
-
-    @property
-    def effects(self) -> bool:  # type: ignore[override]
-        return any(e.prim.effects for e in self.jaxpr.eqns)
-
-    def params(self) -> dict[str, Any]:
-        return {
-            "jaxpr": self.jaxpr,
-            "length": self.length,
-            "reverse": self.reverse,
-            "num_consts": self.consts,
-            "num_carry": self.carry,
-            "unroll": self.unroll,
-            **({"lanes": True} if self.lanes else {}),
-            **({"counted": True} if self.counted else {}),
-        }
+class Scan(ScanRecord):
+    """The loop and all its rules."""
 
     # --- types, evaluation ----------------------------------------------------------------------
 
@@ -109,7 +65,7 @@ class Scan(Primitive):
         check_operands(self.name, avals, self.abstract_operands())
         ys = self.jaxpr.out_avals[self.carry :]
         carry = self.parts(self.jaxpr.in_avals)[1]
-        return (*carry, *(_stack(a, self.length) for a in ys))
+        return (*carry, *(stacked(a, self.length) for a in ys))
 
     def impl(self, *values: np.ndarray) -> tuple:
         native = self.backend is not None and not config.disable_jit.value
@@ -252,7 +208,7 @@ class Scan(Primitive):
     def _arrays(self) -> list[ShapedArray]:
         """The types of what it carries, reads row by row, and stacks."""
         rows = [*self.parts(self.jaxpr.in_avals)[2], *self.jaxpr.out_avals[self.carry :]]
-        return [*self.parts(self.jaxpr.in_avals)[1], *(_stack(a, self.length) for a in rows)]
+        return [*self.parts(self.jaxpr.in_avals)[1], *(stacked(a, self.length) for a in rows)]
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         linear = undefined(args)
@@ -321,11 +277,6 @@ class Scan(Primitive):
         outs = loop(*[args[k] for k in shared], *rows)
         return tuple([reshape(y, (int(size), n, *y.shape[1:])) for y in outs]), (0,) * len(outs)
 
-    def abstract_operands(self) -> list[ShapedArray]:
-        """The types of the operands."""
-        consts, carry, xs = self.parts(self.jaxpr.in_avals)
-        return [*consts, *carry, *(_stack(a, self.length) for a in xs)]
-
     def expand(self) -> Jaxpr | None:
         """Equations that do the same with less in the loop, if there are such."""
         make = _inlined if self.length == 1 and not self.counted else _expand
@@ -336,10 +287,6 @@ class Scan(Primitive):
         key = ("prune", self.consts, self.carry, self.counted, used)
         jaxpr, consts, carry, ins, outs = self.jaxpr.once(key, lambda: _prune(self, used))
         return self.with_jaxpr(jaxpr, consts, carry), ins, outs
-
-
-def _stack(aval: ShapedArray, length: int) -> ShapedArray:
-    return aval.update(shape=(length, *aval.shape))
 
 
 def _jvp_body(scan: Scan, nonzero: Mask, mask: Mask) -> Jaxpr:

@@ -1,7 +1,7 @@
 """While: loops whose number of rounds depends on values."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,16 @@ from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once
-from fnx.core.primitive import Primitive, Undefined
+from fnx.core.primitive import Undefined
 from fnx.core.recipe import Operand, Recipe
 from fnx.core.recipe import While as WhileRecipe
 from fnx.interpreters.analysis.cost_model import hoistable
 from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed
+from fnx.interpreters.passes.compiled import run_primitive
 from fnx.interpreters.passes.predicated_updates import updates_chosen
 from fnx.interpreters.passes.simplify import dce, used_inputs
 from fnx.interpreters.reverse.checkpoint_online import transpose_while
@@ -32,7 +34,6 @@ from fnx.ops.reduction.reduction import ReduceOr
 from fnx.ops.structure.basic import zeros
 
 from .divergent import choose, may_part, one_by_one
-from .jit import Backend, run_primitive
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -41,39 +42,8 @@ _EAGER_ROUNDS = 20  # so many rounds are interpreted before a compiled loop take
 
 
 @dataclass(frozen=True)
-class While(Primitive):
-    """`body_jaxpr` is applied to the carry while `cond_jaxpr` holds.
-
-    Operands: constants of the condition, constants of the body, carry. Results: the carry.
-    """
-
-    cond_jaxpr: Jaxpr
-    cond_consts: int
-    body_jaxpr: Jaxpr
-    body_consts: int
-    backend: Backend | None = field(default=None, compare=False, repr=False)
-    most: int | None = field(default=None, repr=False)  # it runs no more rounds than these
-    by_states: bool = field(default=False, repr=False)  # reverse mode keeps states between rounds
-    name = "while"
-    multiple_results = True
-    jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
-
-    def params(self) -> dict[str, Any]:
-        return {
-            "cond_jaxpr": self.cond_jaxpr,
-            "cond_nconsts": self.cond_consts,
-            "body_jaxpr": self.body_jaxpr,
-            "body_nconsts": self.body_consts,
-        }
-
-    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
-        """Constants of the condition, of the body, and the carry."""
-        n, m = self.cond_consts, self.cond_consts + self.body_consts
-        return values[:n], values[n:m], values[m:]
-
-    @property
-    def effects(self) -> bool:  # type: ignore[override]
-        return any(e.prim.effects for e in (*self.cond_jaxpr.eqns, *self.body_jaxpr.eqns))
+class While(WhileRecord):
+    """The loop and all its rules."""
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         c, b, carry = self.parts(avals)
@@ -157,7 +127,7 @@ class While(Primitive):
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         if not any(isinstance(a, Undefined) for a in args):
             return (None,) * len(args)
-        return tuple(transpose_while(self, cts, args))
+        return tuple(transpose_while(self, Scan, cts, args))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         lanes = given(axes)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.analysis.cost_model import ROUND, recompute_cost
 from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.operands import given
 from fnx.interpreters.rewrite import bind_into, splice
 from fnx.interpreters.trace import StageTracer, trace_closed
@@ -28,9 +28,6 @@ from fnx.ops.structure.slice import Slice
 
 from .residuals import PRESS, Split
 
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
-
 LONG = 48  # rounds
 STATE = 1 << 9  # bytes stored for each round
 TOTAL = 5 << 19  # bytes stored for all of them: fewer stay in a cache of the core, or nearly so
@@ -40,7 +37,7 @@ AGAIN = 1.5  # bytes of computing again, for a byte stored
 _MOVES = ("slice", "squeeze", "reshape", "broadcast_in_dim")
 
 
-def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
+def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     """Of how many rounds a block should be; None if each round should store what it does."""
     n = len(scan.jaxpr.outs)
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
@@ -59,7 +56,7 @@ def length_of_blocks(scan: "Scan", parts: Split) -> int | None:
     return min(sizes, key=lambda b: (scan.length // b + b + scan.length % b, abs(b - root)))
 
 
-def _is_in_strips(scan: "Scan", parts: Split) -> bool:
+def _is_in_strips(scan: ScanRecord, parts: Split) -> bool:
     """Whether all rounds of a few lanes may be run before those of others, with what they store."""
     stored = [v.aval for v in parts.forward.outs[len(scan.jaxpr.outs) :]]
     shape = stored[0].shape
@@ -72,14 +69,14 @@ def _is_in_strips(scan: "Scan", parts: Split) -> bool:
     return moves and all([a.aval.shape != shape for e in others for a in e.inputs])
 
 
-def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":
+def in_blocks(scan: ScanRecord, size: int, counts: dict[int, int]) -> ScanRecord:
     """A loop over blocks of so many rounds, as many as there are; its rows are theirs.
 
     Operands that are `counts`, from a number upwards, have the number of the block for a row instead.
     """
     key = ("blocks", scan, size, *counts.items())
 
-    def make() -> "Scan":
+    def make() -> ScanRecord:
         inputs = [Var(a) for a in replace(scan, length=size).abstract_operands()]
         operands: list[Atom] = list(inputs)
         eqns: list[Eqn] = []
@@ -98,7 +95,7 @@ def in_blocks(scan: "Scan", size: int, counts: dict[int, int]) -> "Scan":
     return scan.jaxpr.once(key, make)
 
 
-def _counting_from(scan: "Scan", size: int, counts: Collection[int]) -> "Scan":
+def _counting_from(scan: ScanRecord, size: int, counts: Collection[int]) -> ScanRecord:
     """The rounds of a block. It has for each count a constant more, the first; rows count from 0."""
     body = scan.jaxpr
     inputs, eqns, starts = list(body.inputs), [], []
@@ -112,7 +109,7 @@ def _counting_from(scan: "Scan", size: int, counts: Collection[int]) -> "Scan":
     return replace(scan, jaxpr=whole, consts=scan.consts + len(starts), length=size)
 
 
-def linearize_in_blocks(scan: "Scan", size: int, primals: tuple, tangents: tuple) -> tuple:
+def linearize_in_blocks(scan: ScanRecord, size: int, primals: tuple, tangents: tuple) -> tuple:
     """The derivative of all whole blocks, then that of the rounds left."""
     front = scan.consts + scan.carry
     lines = {k: count_from(x) for k, x in enumerate(primals) if k >= front}
@@ -200,5 +197,5 @@ def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
     return Reshape(shape)(x)
 
 
-def _joined(scan: "Scan", a: Array, b: Array) -> Array:
+def _joined(scan: ScanRecord, a: Array, b: Array) -> Array:
     return Concatenate(0)(*((b, a) if scan.reverse else (a, b)))

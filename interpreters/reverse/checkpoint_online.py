@@ -9,17 +9,16 @@ with bases of hundreds there are one to three.)
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.linearize import backward_jaxpr
 from fnx.interpreters.operands import only, spread, undefined
 from fnx.interpreters.passes.simplify import dce, used_inputs
-from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.rewrite import dependent, zeros_into
 from fnx.interpreters.trace import trace
 from fnx.ops.base.broadcast import full
@@ -28,9 +27,6 @@ from fnx.ops.elementwise.arithmetic import add, sub
 from fnx.ops.elementwise.select import gt, lt, select_n
 from fnx.ops.structure.basic import scalar, zeros
 from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_update_slice
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.while_loop import While
 
 _INT = np.dtype(np.int64)
 _LARGEST_BASE, _LEAST_BASE = 1024, 8
@@ -41,9 +37,11 @@ _LONG = 1 << 20  # rounds that are possible whatever the state
 State = list[Array]
 
 
-def transpose_while(loop: "While", cts: Sequence, args: Sequence) -> list:
+def transpose_while(
+    loop: WhileRecord, kind: type[ScanRecord], cts: Sequence, args: Sequence
+) -> list:
     """Cotangents of the `Undefined` operands of a loop over states and their tangents."""
-    return _Reverse(loop, args).run(cts, args)
+    return _Reverse(loop, kind, args).run(cts, args)
 
 
 def _number(value: int) -> Array:
@@ -53,8 +51,8 @@ def _number(value: int) -> Array:
 class _Reverse:
     """The loop's parts: the round of the states that are known, and that of the tangents."""
 
-    def __init__(self, loop: "While", args: Sequence):
-        self.loop = loop
+    def __init__(self, loop: WhileRecord, kind: type[ScanRecord], args: Sequence):
+        self.loop, self.kind = loop, kind
         self.c, self.b, start = loop.parts(args)
         body, n = loop.body_jaxpr, loop.body_consts
         carries = body.inputs[n:]
@@ -154,7 +152,7 @@ class _Reverse:
     def _all_back(self, rounds: Array, state: State) -> State:
         depth, m = self.base * self.levels + 1, len(state)
         # The numbers are of rounds before the states on the stack.
-        numbers, *stack = _stacks([_number(0), *self.start], depth)
+        numbers, *stack = _stacks(self.kind, [_number(0), *self.start], depth)
 
         def back(t: Array, top: Array, numbers: Array, *rest: Array) -> State:
             before = sub(t, _number(1))
@@ -208,12 +206,12 @@ class _Reverse:
         return [*ct, *total, *state[m + sums :]]
 
 
-def _stacks(x: State, depth: int) -> State:
+def _stacks(kind: type[ScanRecord], x: State, depth: int) -> State:
     """Room for so many states, with one in front; nobody reads the others before they are written."""
     rounds = Var(_number(0).aval)
     eqns: list[Eqn] = []
     body = Jaxpr([rounds], eqns, [zeros_into(eqns, v.aval) for v in x])
-    room = Scan(body, 1, 0, depth, counted=True)(_number(0))  # rows of no round: nobody clears them
+    room = kind(body, 1, 0, depth, counted=True)(_number(0))  # rows of no round: nobody clears them
     return [_put(slots, _number(0), v) for slots, v in zip(room, x)]
 
 

@@ -6,7 +6,6 @@ for a scan of all rounds, in memory that does not grow with their number.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.operands import given
 from fnx.interpreters.passes.simplify import with_jaxprs
@@ -25,10 +25,6 @@ from fnx.ops.elementwise.select import lt
 from fnx.ops.structure.basic import scalar
 
 from .trip_count import Count, Counted, count_of, scan_of_rounds
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
-    from fnx.interpreters.primitives.while_loop import While
 
 _INT = np.dtype(np.int64)
 _FEW = 1 << 12  # rounds: a row for each of them is never too much
@@ -44,7 +40,7 @@ def fits(counted: Counted, tangents: Sequence) -> bool:
     return rounds <= _FEW or rounds * _bytes_of_row(counted, tangents) <= _ALL
 
 
-def fits_inside(scan: "Scan", nonzero: Sequence[bool]) -> bool:
+def fits_inside(scan: ScanRecord, nonzero: Sequence[bool]) -> bool:
     """Whether a derivative may keep what it would: rows of loops inside are rarely all used."""
     return _bytes_of_rows(scan, nonzero) <= _VIRTUAL
 
@@ -55,7 +51,7 @@ def _bytes_of_row(counted: Counted, tangents: Sequence) -> float:
     return max(_bytes_of_rows(scan, given(counted.tangents(tangents))) / _FEW, 1)
 
 
-def _bytes_of_rows(scan: "Scan", nonzero: Sequence[bool]) -> int:
+def _bytes_of_rows(scan: ScanRecord, nonzero: Sequence[bool]) -> int:
     """What the derivative of a scan keeps for all rounds."""
     inputs = [Var(a) for a in scan.abstract_operands()]
     outs = [Var(a) for a in scan.abstract(*[v.aval for v in inputs])]
@@ -66,7 +62,11 @@ def _bytes_of_rows(scan: "Scan", nonzero: Sequence[bool]) -> int:
 
 
 def linearize_in_blocks(
-    loop: "While", count: Count, kind: "type[Scan]", primals: Sequence, tangents: Sequence
+    loop: WhileRecord,
+    count: Count,
+    kind: type[ScanRecord],
+    primals: Sequence,
+    tangents: Sequence,
 ) -> tuple[tuple, tuple]:
     """Results and tangents of a loop that counts."""
     counted, size = scan_of_rounds(loop, count, _LEAST, kind), _LEAST
@@ -88,7 +88,7 @@ def linearize_in_blocks(
 
 
 def linearize_counting(
-    loop: "While", kind: "type[Scan]", primals: Sequence, tangents: Sequence
+    loop: WhileRecord, kind: type[ScanRecord], primals: Sequence, tangents: Sequence
 ) -> tuple[tuple, tuple]:
     """Results and tangents of a loop that does not count: its rounds are counted as it runs."""
     c, b, carry = loop.parts(primals)
@@ -121,12 +121,12 @@ def silent(jaxpr: Jaxpr) -> Jaxpr:
     return Jaxpr(jaxpr.inputs, kept[::-1], jaxpr.outs, jaxpr.consts, jaxpr.name)
 
 
-def _counting(loop: "While") -> tuple["While", "While"]:
+def _counting(loop: WhileRecord) -> tuple[WhileRecord, WhileRecord]:
     """The loop that also counts its rounds; the loop that runs so many."""
     key = ("counting", loop)
     body, cond = loop.body_jaxpr, loop.cond_jaxpr
 
-    def make() -> tuple["While", "While"]:
+    def make() -> tuple[WhileRecord, WhileRecord]:
         number = ShapedArray((), _INT)
         k, rounds, following = Var(number), Var(number), Var(number)
         more = Var(ShapedArray((), dtypes.bool_))
@@ -149,7 +149,7 @@ def _counting(loop: "While") -> tuple["While", "While"]:
     return loop.body_jaxpr.once(key, make)
 
 
-def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> "While":
+def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> WhileRecord:
     """Over (rounds before, carries), with the constants: rounds, first counter, those of the scan."""
     scan, loop = counted.scan, counted.loop
     n, size, step = loop.body_consts, scan.length, counted.count.step

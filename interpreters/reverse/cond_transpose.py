@@ -5,20 +5,17 @@ It says what and where, and the sum is made after it, in place.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import AddTo
+from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.passes.sink_updates import SMALL, Sunk, sink
 from fnx.interpreters.rewrite import with_zeros
 from fnx.ops.structure.basic import zeros
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.cond import Cond
 
 Mask = tuple[bool, ...]
 
@@ -38,7 +35,9 @@ def filled(jaxpr: Jaxpr, plain: int, made: Mask, mask: Mask, avals: Sequence[Sha
     return Jaxpr(jaxpr.inputs, eqns, [*jaxpr.outs[:plain], *only(mask, full)], name=jaxpr.name)
 
 
-def adding_branches(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask, Mask] | None:
+def adding_branches(
+    cond: CondRecord, linear: Mask, nonzero: Mask
+) -> tuple[Sunk, Mask, Mask] | None:
     """Transposed branches that say what is added where to the cotangents of large operands.
 
     Also which linear operands those are, and which of the others have a cotangent.
@@ -47,7 +46,7 @@ def adding_branches(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Ma
     return cond.branches[0].once(key, lambda: _make_adding(cond, linear, nonzero))
 
 
-def _make_adding(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask, Mask] | None:
+def _make_adding(cond: CondRecord, linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask, Mask] | None:
     large = tuple([a.size > SMALL for a in only(linear, cond.branches[0].in_avals)])
     while any(large):
         parts = [transpose_jaxpr(b, linear, nonzero, large) for b in cond.branches]
@@ -65,7 +64,7 @@ def _make_adding(cond: "Cond", linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask,
 
 
 def transpose_adding(
-    cond: "Cond", added: tuple[Sunk, Mask, Mask], cts: tuple, index: Array, args: tuple
+    cond: CondRecord, added: tuple[Sunk, Mask, Mask], cts: tuple, index: Array, args: tuple
 ) -> tuple:
     """Cotangents of operands, those of large ones as sums into what is there already."""
     sunk, large, mask = added

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.analysis.def_use import definitions
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.row_dependence import index_of
 from fnx.interpreters.passes.simplify import simplify
@@ -34,9 +35,6 @@ from fnx.ops.structure.dynamic_slice import DynamicSlice
 from fnx.ops.structure.join import Iota
 
 from .residuals import Split, assemble, choose
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
 
 TOTAL = 1 << 20  # bytes of all the matrices, from which on
 STACKS = 4  # times the matrix: so large the stacks of its vectors may be
@@ -64,7 +62,7 @@ class Summed:
     the number of the round. `parts` is the derivative of that. `stacks`: which results of `forward`.
     """
 
-    scan: "Scan"
+    scan: ScanRecord
     forward: Jaxpr
     parts: Split
     sums: tuple[Sum, ...]
@@ -84,7 +82,7 @@ class Summed:
 
 
 def summed(
-    scan: "Scan", parts: Split, nonzero: tuple[bool, ...], costly: Sequence[bool]
+    scan: ScanRecord, parts: Split, nonzero: tuple[bool, ...], costly: Sequence[bool]
 ) -> Summed | None:
     """The derivative of a loop in which sums of outer products are not stored, if there are any."""
     n = len(scan.jaxpr.outs)
@@ -104,7 +102,7 @@ def summed(
 
 
 def _summed(
-    scan: "Scan", nonzero: tuple[bool, ...], costly: Sequence[bool], large: list[int]
+    scan: ScanRecord, nonzero: tuple[bool, ...], costly: Sequence[bool], large: list[int]
 ) -> Summed | None:
     """`summed` for these carries; None if they are read otherwise than in products."""
     forward, linear, count, mask = linearize_jaxpr(simplify(scan.jaxpr), nonzero)
@@ -153,7 +151,7 @@ def _summed(
     )
 
 
-def _with_operands(scan: "Scan", consts: Sequence[Var], row: Var) -> "Scan":
+def _with_operands(scan: ScanRecord, consts: Sequence[Var], row: Var) -> ScanRecord:
     """The loop with more constants and a row, which it does not read."""
     body, n = scan.jaxpr, scan.consts
     inputs = [*body.inputs[:n], *consts, *body.inputs[n:], row]
@@ -162,7 +160,11 @@ def _with_operands(scan: "Scan", consts: Sequence[Var], row: Var) -> "Scan":
 
 
 def _sums(
-    scan: "Scan", eqns: list[Eqn], carry: Sequence[Var], results: Sequence[Atom], large: list[int]
+    scan: ScanRecord,
+    eqns: list[Eqn],
+    carry: Sequence[Var],
+    results: Sequence[Atom],
+    large: list[int],
 ) -> list[Sum]:
     """What the large matrices are sums of, where stacks of that are small."""
     maker = definitions(eqns)

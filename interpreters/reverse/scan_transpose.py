@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import Known, backward_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
 from fnx.interpreters.rewrite import live, reaching, with_zeros
@@ -22,19 +22,20 @@ from fnx.ops.structure.join import Iota
 from .rank_k_sums import stacked
 from .residuals import Split
 
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
-
 Mask = tuple[bool, ...]
 
 
-def linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
+def linear_body(
+    scan: ScanRecord, parts: Split, mask: Mask, tangents: tuple[int, int, int]
+) -> Jaxpr:
     """(read consts, tconsts, tcarry, versions, read xs, stored, txs) -> (tcarry, tys)."""
     key = ("linear scan", scan.consts, scan.carry, scan.counted, mask)
     return parts.linear.once(key, lambda: _linear_body(scan, parts, mask, tangents))
 
 
-def _linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, int, int]) -> Jaxpr:
+def _linear_body(
+    scan: ScanRecord, parts: Split, mask: Mask, tangents: tuple[int, int, int]
+) -> Jaxpr:
     tc, tk, _ = tangents
     v = parts.linear.inputs
     read, end = len(parts.inputs), len(parts.inputs) + sum(parts.versions)
@@ -61,13 +62,13 @@ def _linear_body(scan: "Scan", parts: Split, mask: Mask, tangents: tuple[int, in
 # --- carries that need no storing --------------------------------------------------------------
 
 
-def fixed_carries(scan: "Scan") -> Mask:
+def fixed_carries(scan: ScanRecord) -> Mask:
     """Which carries are the same in all rounds."""
     body = scan.jaxpr
     return tuple([a is b for a, b in zip(scan.parts(body.inputs)[1], body.outs)])
 
 
-def counters_of(scan: "Scan") -> dict[int, Array]:
+def counters_of(scan: ScanRecord) -> dict[int, Array]:
     """The integer carries that grow by a number in each round, and that number."""
     body = scan.jaxpr
     maker = {v: e for e in body.eqns for v in e.outs}
@@ -81,7 +82,7 @@ def counters_of(scan: "Scan") -> dict[int, Array]:
     return found
 
 
-def count_rows(scan: "Scan", primals: Sequence, k: int, by: Array) -> Array:
+def count_rows(scan: ScanRecord, primals: Sequence, k: int, by: Array) -> Array:
     """The values of the counter that is operand `k` in all rounds, in the order of the rows."""
     start = primals[k]
     rounds = Iota(0, start.dtype, (scan.length,))()
@@ -93,7 +94,7 @@ def count_rows(scan: "Scan", primals: Sequence, k: int, by: Array) -> Array:
     return add(mul(rounds, ConvertElementType(start.dtype)(by)), start)
 
 
-def without_fixed(scan: "Scan", fixed: Mask) -> "Scan":
+def without_fixed(scan: ScanRecord, fixed: Mask) -> ScanRecord:
     """The loop whose fixed carries are constants."""
     body = scan.jaxpr
     consts, carry, xs = scan.parts(body.inputs)
@@ -106,7 +107,7 @@ def without_fixed(scan: "Scan", fixed: Mask) -> "Scan":
     return scan.with_jaxpr(jaxpr, len(consts) + sum(fixed), sum(rest))
 
 
-def linearize_without(scan: "Scan", fixed: Mask, primals: tuple, tangents: tuple) -> tuple:
+def linearize_without(scan: ScanRecord, fixed: Mask, primals: tuple, tangents: tuple) -> tuple:
     rest = [not f for f in fixed]
 
     def moved(values: tuple) -> tuple:
@@ -151,7 +152,7 @@ class Undo:
 
 
 def transpose_linear(
-    scan: "Scan", cts: tuple, args: tuple, undo: Undo | None = None
+    scan: ScanRecord, cts: tuple, args: tuple, undo: Undo | None = None
 ) -> tuple[tuple, tuple]:
     """The loop from the other end; all carries are linear. Also the arrays that `undo` restores."""
     linear = undefined(args)
@@ -185,7 +186,7 @@ def transpose_linear(
 
 
 def _with_sums(
-    scan: "Scan", jaxpr: Jaxpr, consts: Sequence, start: Sequence, sums: int, rows: Sequence
+    scan: ScanRecord, jaxpr: Jaxpr, consts: Sequence, start: Sequence, sums: int, rows: Sequence
 ) -> tuple:
     """The results of a transposed loop; its first carries are sums that begin with zeros."""
     found = None
@@ -202,7 +203,7 @@ def _with_sums(
     return (*found.totals(outs[: len(kept)], outs[end:], rows), *outs[len(kept) : end])
 
 
-def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
+def _nonzero(scan: ScanRecord, carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
     """Which carries ever have a nonzero cotangent; which inputs one can reach."""
     body = scan.jaxpr
     while True:
@@ -216,7 +217,7 @@ def _nonzero(scan: "Scan", carry: Mask, ys: Mask) -> tuple[Mask, Mask]:
 
 
 def _transposed_body(
-    scan: "Scan", linear: Mask, nonzero: Mask, ys: Mask, reached: Mask, undo: Undo | None,
+    scan: ScanRecord, linear: Mask, nonzero: Mask, ys: Mask, reached: Mask, undo: Undo | None,
 ) -> tuple[Jaxpr, Mask]:  # fmt: skip
     """(known consts, sums, cotangents of carry, arrays, known xs, cotangents of ys) ->
     (sums, cotangents of carry, arrays, cotangents of xs); and which linear xs have a cotangent.
@@ -293,7 +294,7 @@ class Versions(Known):
                 self.values.setdefault(before, first)  # type: ignore[arg-type]
 
 
-def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tuple:
+def transpose_known(scan: ScanRecord, linear: Mask, cts: tuple, args: tuple) -> tuple:
     """Transposes a loop whose carry is partly known: that part runs first, its values are stacked."""
     key = ("apart", scan.consts, scan.carry, linear, undefined(args))
     first, rest = scan.jaxpr.once(key, lambda: _apart(scan, linear, undefined(args)))
@@ -312,7 +313,7 @@ def transpose_known(scan: "Scan", linear: Mask, cts: tuple, args: tuple) -> tupl
     return (*found[:n], *spread(linear, found[n:m]), *found[m + len(rows) :])
 
 
-def _apart(scan: "Scan", linear: Mask, undefined_args: Mask) -> tuple[Jaxpr, Jaxpr]:
+def _apart(scan: ScanRecord, linear: Mask, undefined_args: Mask) -> tuple[Jaxpr, Jaxpr]:
     """The loop of the known carries alone, which stacks them; the loop in which they are xs."""
     body = scan.jaxpr
     consts, carry, xs = scan.parts(body.inputs)

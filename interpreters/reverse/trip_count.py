@@ -6,7 +6,7 @@ rounds only when it runs can store, and restore, for each round what its derivat
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fnx.core.array import Array
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.interpreters.analysis.value_ranges import Interval, Intervals, of_value
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
 from fnx.interpreters.rewrite import splice
 from fnx.interpreters.trace import trace_closed
@@ -24,10 +25,6 @@ from fnx.ops.structure.basic import scalar
 from fnx.ops.structure.join import Iota
 
 from .scan_transpose import counters_of
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
-    from fnx.interpreters.primitives.while_loop import While
 
 MANY = 1 << 20  # rounds, from which on a stack of something for each would be too large
 _INT = np.dtype(np.int64)
@@ -47,7 +44,7 @@ class Count:
     closed: bool
 
 
-def count_of(loop: "While") -> Count | None:
+def count_of(loop: WhileRecord) -> Count | None:
     """How a loop counts, if it does."""
     test, body = simplify(loop.cond_jaxpr), simplify(loop.body_jaxpr)
     e = next((e for e in test.eqns if test.outs[0] in e.outs), None)
@@ -86,7 +83,7 @@ def _step(body: Jaxpr, operand: int, result: int) -> int | None:
     return (number if e.prim.name == "add" else -number) or None
 
 
-def most_rounds(loop: "While", count: Count, ranges: Ranges) -> tuple[int, Interval] | None:
+def most_rounds(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[int, Interval] | None:
     """The largest number of rounds, and the interval of the counter within them."""
     n, m = loop.cond_consts, loop.cond_consts + loop.body_consts
     first = ranges[m + count.carry]
@@ -109,12 +106,12 @@ def most_rounds(loop: "While", count: Count, ranges: Ranges) -> tuple[int, Inter
     return most, (ends[0] + (open_end and count.step < 0), ends[1] - (open_end and count.step > 0))
 
 
-def as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":
+def as_scan(loop: WhileRecord, ranges: Ranges, kind: type[ScanRecord]) -> "Counted | None":
     """The scan that does the same, if the loop counts and its rounds have a bound."""
     return loop.body_jaxpr.once(("as scan", loop, ranges), lambda: _as_scan(loop, ranges, kind))
 
 
-def _as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | None":
+def _as_scan(loop: WhileRecord, ranges: Ranges, kind: type[ScanRecord]) -> "Counted | None":
     count = count_of(loop)
     found = most_rounds(loop, count, ranges) if count is not None else None
     if count is None or found is None:
@@ -122,15 +119,17 @@ def _as_scan(loop: "While", ranges: Ranges, kind: "type[Scan]") -> "Counted | No
     return _scan_of(loop, count, *found, ranges, kind)
 
 
-def scan_of_rounds(loop: "While", count: Count, length: int, kind: "type[Scan]") -> "Counted":
+def scan_of_rounds(
+    loop: WhileRecord, count: Count, length: int, kind: type[ScanRecord]
+) -> "Counted":
     """The scan of so many rounds at most, of a loop of which no more is known."""
     operands = loop.cond_consts + len(loop.body_jaxpr.inputs)
     return _scan_of(loop, count, length, None, (None,) * operands, kind)
 
 
 def _scan_of(
-    loop: "While", count: Count, most: int, counter: Interval | None, ranges: Ranges,
-    kind: "type[Scan]",
+    loop: WhileRecord, count: Count, most: int, counter: Interval | None, ranges: Ranges,
+    kind: type[ScanRecord],
 ) -> "Counted":  # fmt: skip
     body, m, k = simplify(loop.body_jaxpr), loop.body_consts, count.carry
     v = body.inputs[m + k]
@@ -156,9 +155,9 @@ def _scan_of(
 class Counted:
     """A scan in place of a loop."""
 
-    loop: "While"
+    loop: WhileRecord
     count: Count
-    scan: "Scan"
+    scan: ScanRecord
 
     def operands(self, values: Sequence[Array]) -> list[Array]:
         """Those of the scan, from those of the loop."""
@@ -227,13 +226,13 @@ def holds_while(jaxpr: Jaxpr) -> bool:
     )
 
 
-def counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr:
+def counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: type[ScanRecord]) -> Jaxpr:
     """The jaxpr with scans for its loops that count; `ranges` of its inputs."""
     return _counted_loops(jaxpr, ranges, kind) if holds_while(jaxpr) else jaxpr
 
 
 @made_once
-def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr:
+def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: type[ScanRecord]) -> Jaxpr:
     known = Intervals(zip(jaxpr.inputs, ranges, strict=True))
     eqns: list[Eqn] = []
     changed = False
@@ -248,7 +247,7 @@ def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: "type[Scan]") -> Jaxpr:
     return simplify(Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name))
 
 
-def _replaced(e: Eqn, ranges: Ranges, kind: "type[Scan]") -> list[Eqn]:
+def _replaced(e: Eqn, ranges: Ranges, kind: type[ScanRecord]) -> list[Eqn]:
     prim: Any = e.prim
     if prim.name == "while":
         found = as_scan(prim, ranges, kind)
@@ -266,7 +265,7 @@ def _replaced(e: Eqn, ranges: Ranges, kind: "type[Scan]") -> list[Eqn]:
     return [e]
 
 
-def ranges_inside(scan: "Scan", ranges: Ranges) -> Ranges:
+def ranges_inside(scan: ScanRecord, ranges: Ranges) -> Ranges:
     """Intervals of the body's inputs: counters and what stays are known among the carries."""
     consts, carry, xs = scan.parts(ranges)
     inputs, outs = scan.parts(scan.jaxpr.inputs)[1], scan.jaxpr.outs

@@ -8,7 +8,7 @@ forward, the arrays are first restored to their first values, then updated again
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,18 +21,17 @@ from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread
+from fnx.interpreters.passes.compiled import run
 from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
-from fnx.interpreters.primitives.jit import run, split_call
+from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.rewrite import bind_into, live, splice
 
 from .residuals import Split
 from .scan_transpose import Undo, transpose_linear
 from .undo_log import Rewind, go_back_over, record
-
-if TYPE_CHECKING:
-    from fnx.interpreters.primitives.scan import Scan
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Rewound(Primitive):
     `versions` of each array, first to last.
     """
 
-    loop: "Scan"
+    loop: ScanRecord
     undo: Jaxpr
     known: int
     versions: tuple[int, ...]
@@ -209,7 +208,7 @@ def _forward(r: Rewound) -> Jaxpr:
     return simplify(Jaxpr(operands, whole, [*final[:m], *final[m + count :]]))
 
 
-def rewound(loop: "Scan", parts: Split, known: int, extra: bool = False) -> Rewound:
+def rewound(loop: ScanRecord, parts: Split, known: int, extra: bool = False) -> Rewound:
     """A linear loop with what restores its arrays.
 
     `known` of its constants are values; the first is not among the inputs of `parts` if `extra`.

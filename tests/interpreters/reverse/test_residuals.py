@@ -15,8 +15,8 @@ from fnx.core.jaxpr import check_jaxpr
 from fnx.interpreters.analysis.cost_model import recompute_cost
 from fnx.interpreters.analysis.min_cut import Graph
 from fnx.interpreters.passes.simplify import simplify
-from fnx.interpreters.primitives.jit import split_call
 from fnx.interpreters.primitives.scan import Scan
+from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.trace import trace
 from fnx.ops.elementwise.arithmetic import cos, exp, sin, tanh
 from fnx.ops.linalg.contraction import DotGeneral

@@ -1,0 +1,123 @@
+"""Records of loops and branches: what they hold, apart from their rules, which reverse mode is part of."""
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any, Self
+
+from fnx.core.aval import ShapedArray
+from fnx.core.backend import Backend
+from fnx.core.fast_dataclasses import dataclass
+from fnx.core.jaxpr import Jaxpr
+from fnx.core.primitive import Primitive
+
+
+@dataclass(frozen=True)
+class ScanRecord(Primitive):
+    """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
+
+    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
+    which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
+    first constant, which the body does not read, says how many rounds are run, of `length` at most;
+    rows that have none are left alone in xs and hold anything in ys, so nobody may read them.
+    """
+
+    jaxpr: Jaxpr
+    consts: int
+    carry: int
+    length: int
+    reverse: bool = False
+    unroll: int = 1
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    lanes: bool = False
+    counted: bool = False
+    name = "scan"
+    multiple_results = True
+    jaxpr_fields = ("jaxpr",)
+
+    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
+        """Constants, carry and xs of the operands, or of anything that runs parallel to them."""
+        n, m = self.consts, self.consts + self.carry
+        return values[:n], values[n:m], values[m:]
+
+    def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> Self:
+        lanes = self.lanes and not carry
+        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, lanes=lanes)
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for e in self.jaxpr.eqns)
+
+    def params(self) -> dict[str, Any]:
+        return {
+            "jaxpr": self.jaxpr,
+            "length": self.length,
+            "reverse": self.reverse,
+            "num_consts": self.consts,
+            "num_carry": self.carry,
+            "unroll": self.unroll,
+            **({"lanes": True} if self.lanes else {}),
+            **({"counted": True} if self.counted else {}),
+        }
+
+    def abstract_operands(self) -> list[ShapedArray]:
+        """The types of the operands."""
+        consts, carry, xs = self.parts(self.jaxpr.in_avals)
+        return [*consts, *carry, *(stacked(a, self.length) for a in xs)]
+
+
+def stacked(aval: ShapedArray, length: int) -> ShapedArray:
+    return aval.update(shape=(length, *aval.shape))
+
+
+@dataclass(frozen=True)
+class WhileRecord(Primitive):
+    """`body_jaxpr` is applied to the carry while `cond_jaxpr` holds.
+
+    Operands: constants of the condition, constants of the body, carry. Results: the carry.
+    """
+
+    cond_jaxpr: Jaxpr
+    cond_consts: int
+    body_jaxpr: Jaxpr
+    body_consts: int
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    most: int | None = field(default=None, repr=False)  # it runs no more rounds than these
+    by_states: bool = field(default=False, repr=False)  # reverse mode keeps states between rounds
+    name = "while"
+    multiple_results = True
+    jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
+
+    def params(self) -> dict[str, Any]:
+        return {
+            "cond_jaxpr": self.cond_jaxpr,
+            "cond_nconsts": self.cond_consts,
+            "body_jaxpr": self.body_jaxpr,
+            "body_nconsts": self.body_consts,
+        }
+
+    def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
+        """Constants of the condition, of the body, and the carry."""
+        n, m = self.cond_consts, self.cond_consts + self.body_consts
+        return values[:n], values[n:m], values[m:]
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for e in (*self.cond_jaxpr.eqns, *self.body_jaxpr.eqns))
+
+
+@dataclass(frozen=True)
+class CondRecord(Primitive):
+    """Operand 0, an int32, says which of `branches` is applied to the others; it is clamped."""
+
+    branches: tuple[Jaxpr, ...]
+    backend: Backend | None = field(default=None, compare=False, repr=False)
+    name = "cond"
+    multiple_results = True
+    jaxpr_fields = ("branches",)
+
+    def with_branches(self, branches: Sequence[Jaxpr]) -> Self:
+        return replace(self, branches=tuple(branches))
+
+    @property
+    def effects(self) -> bool:  # type: ignore[override]
+        return any(e.prim.effects for b in self.branches for e in b.eqns)

@@ -1,0 +1,57 @@
+"""Jaxprs as native functions: all passes, then the backend; each is made once."""
+
+from collections.abc import Sequence
+from weakref import ref
+
+from fnx.core import config
+from fnx.core.array import Array, ConcreteArray
+from fnx.core.backend import Backend, Compiled
+from fnx.core.interpreter import evaluate, use
+from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr, made_once, subjaxprs
+from fnx.core.primitive import Primitive
+from fnx.interpreters.operands import typed
+from fnx.interpreters.passes.simplify import simplify
+
+
+def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
+    """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
+    key = ("compiled", backend, config.backend.value, donated)
+
+    def make() -> Compiled:
+        owner = ref(jaxpr)  # which keeps what is made here, not the other way round
+        return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
+
+    return jaxpr.once(key, make)
+
+
+def run(jaxpr: Jaxpr, backend: Backend | None, args: Sequence[Array]) -> tuple[Array, ...]:
+    """Results for concrete arguments: compiled, or equation by equation."""
+    if backend is not None and not config.disable_jit.value:
+        return tuple(compiled(jaxpr, backend)(args))
+    with use(evaluate):
+        return typed(eval_jaxpr(jaxpr, args), jaxpr.out_avals)
+
+
+@made_once
+def count_work(jaxpr: Jaxpr) -> int:
+    """How many equations a run evaluates, where that is known; loops inside count in full."""
+    inner = [
+        getattr(e.prim, "length", 1) * sum(map(count_work, subjaxprs(e.prim))) for e in jaxpr.eqns
+    ]
+    return len(jaxpr.eqns) + sum(inner)
+
+
+def run_primitive(prim: Primitive, owner: Jaxpr, backend: Backend, values: tuple) -> tuple:
+    """Results of a primitive that carries jaxprs, compiled as a program of one equation.
+
+    The program is remembered by `owner`, one of the jaxprs.
+    """
+    arrays = [ConcreteArray(v) for v in values]
+    key = ("program", prim)
+
+    def make() -> Jaxpr:
+        inputs = [Var(a.aval) for a in arrays]
+        outs = [Var(a) for a in prim.abstract(*[v.aval for v in inputs])]
+        return Jaxpr(inputs, [Eqn(prim, inputs, outs)], outs, name=prim.name)
+
+    return tuple(compiled(owner.once(key, make), backend)(arrays))
