@@ -7,14 +7,12 @@ that Python lacks are small functions, printed into the source when they are use
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART, rounded, wrapped
 from fnx.lowering.math import expand
 
-if TYPE_CHECKING:
-    from .expression_printer import Printer
+from .emitter import Emitter
 
 NUMPY = {d: f"np.{d}" for d in KIND} | {"bool": "np.bool_"}
 NUMPY |= {"float16": "np.float32", "bfloat16": "np.float32"}  # as they are computed
@@ -102,7 +100,7 @@ def D_from_float(x):
 }
 
 
-def helper(printer: "Printer", name: str, dtype: str) -> str:
+def helper(printer: Emitter, name: str, dtype: str) -> str:
     """The name of a helper function for a dtype; its text is printed once."""
     full = f"{dtype}_from_float" if name == "from_float" else f"{name}_{dtype}"
     if printer.has_function(full):
@@ -158,7 +156,7 @@ def number(e: Expr, bare: bool) -> str:
 
 # --- operations --------------------------------------------------------------------------------
 
-Form = Callable[["Printer", Expr], str]
+Form = Callable[[Emitter, Expr], str]
 _SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^"}
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NUMPY_CALL = {
@@ -180,53 +178,53 @@ def _typed(dtype: str, text: str) -> str:
     return f"{NUMPY[dtype]}{text}" if text[0] == "(" else f"{NUMPY[dtype]}({text})"
 
 
-def _infix(p: "Printer", e: Expr) -> str:
+def _infix(p: Emitter, e: Expr) -> str:
     a, b = p.operands(e)
     symbol = _BOOL_SYMBOL[e.op] if e.dtype == "bool" else _SYMBOL[e.op]
     return _typed(e.dtype, f"({a} {symbol} {b})")
 
 
-def _compare(p: "Printer", e: Expr) -> str:
+def _compare(p: Emitter, e: Expr) -> str:
     a, b = p.operands(e)
     return f"({a} {_COMPARE[e.op]} {b})"
 
 
-def _call(p: "Printer", e: Expr) -> str:
+def _call(p: Emitter, e: Expr) -> str:
     args = ", ".join(p.operands(e, bare=False))
     return _typed(e.dtype, f"{_NUMPY_CALL[e.op]}({args})")
 
 
-def _helper(p: "Printer", e: Expr) -> str:
+def _helper(p: Emitter, e: Expr) -> str:
     name = helper(p, e.op, e.args[0].dtype)
     return f"{name}({', '.join(p.operands(e, bare=False))})"
 
 
-def _extreme(p: "Printer", e: Expr) -> str:
+def _extreme(p: Emitter, e: Expr) -> str:
     return _typed(e.dtype, f"{e.op}({', '.join(p.operands(e))})")
 
 
-def _neg(p: "Printer", e: Expr) -> str:
+def _neg(p: Emitter, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     if KIND[e.dtype] == "u":
         return f"{NUMPY[e.dtype]}({NUMPY[e.dtype]}(0) - {x})"
     return x if e.dtype == "bool" else _typed(e.dtype, f"(-{x})")
 
 
-def _abs(p: "Printer", e: Expr) -> str:
+def _abs(p: Emitter, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     return x if KIND[e.dtype] in "ub" else _typed(e.dtype, f"np.abs({x})")
 
 
-def _not(p: "Printer", e: Expr) -> str:
+def _not(p: Emitter, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     return f"(not {x})" if e.dtype == "bool" else _typed(e.dtype, f"(~{x})")
 
 
-def _same(p: "Printer", e: Expr) -> str:
+def _same(p: Emitter, e: Expr) -> str:
     return p.operands(e, bare=False)[0]
 
 
-def _shift(p: "Printer", e: Expr) -> str:
+def _shift(p: Emitter, e: Expr) -> str:
     a, b = p.operands(e, bare=False)
     amount, t = e.args[1], NUMPY[e.dtype]
     known = amount.op == "const" and 0 <= amount.attr < 8 * BYTES[e.dtype]
@@ -235,7 +233,7 @@ def _shift(p: "Printer", e: Expr) -> str:
     return f"{helper(p, e.op, e.dtype)}({a}, {b})"
 
 
-def _integer_division(p: "Printer", e: Expr) -> str:
+def _integer_division(p: Emitter, e: Expr) -> str:
     divisor = e.args[1]
     if divisor.op == "size" and divisor.attr > 0 and p.is_index(e.args[0]):
         a, b = p.operands(e)
@@ -243,17 +241,17 @@ def _integer_division(p: "Printer", e: Expr) -> str:
     return _helper(p, e)
 
 
-def _select(p: "Printer", e: Expr) -> str:
+def _select(p: Emitter, e: Expr) -> str:
     pred, a, b = p.operands(e, bare=False)
     return f"({a} if {pred} else {b})"
 
 
-def _fma(p: "Printer", e: Expr) -> str:
+def _fma(p: Emitter, e: Expr) -> str:
     p.module.runtime.add("fma")
     return _typed(e.dtype, f"fma({', '.join(p.operands(e))})")
 
 
-def _is_finite(p: "Printer", e: Expr) -> str:
+def _is_finite(p: Emitter, e: Expr) -> str:
     return f"np.isfinite({p.operands(e, bare=False)[0]})"
 
 
@@ -261,15 +259,15 @@ def _part(name: str) -> Form:
     return lambda p, e: f"{p.operands(e, bare=False)[0]}.{name}"
 
 
-def _complex(p: "Printer", e: Expr) -> str:
+def _complex(p: Emitter, e: Expr) -> str:
     return f"{NUMPY[e.dtype]}(complex({', '.join(p.operands(e, bare=False))}))"
 
 
-def _conj(p: "Printer", e: Expr) -> str:
+def _conj(p: Emitter, e: Expr) -> str:
     return _typed(e.dtype, f"np.conj({p.operands(e, bare=False)[0]})")
 
 
-def _cast(p: "Printer", e: Expr) -> str:
+def _cast(p: Emitter, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     source, target = e.args[0].dtype, e.dtype
     a, b = KIND[source], KIND[target]
@@ -306,20 +304,20 @@ def narrow(x: str, source: str, target: str) -> str:
     return x if target[0] == "u" else f"{x}.view({NUMPY[target]})"
 
 
-def to_half(p: "Printer", x: str, dtype: str) -> str:
+def to_half(p: Emitter, x: str, dtype: str) -> str:
     """A float32 rounded to a 16-bit format, as float32."""
     return from_bits(p, to_bits(p, x, dtype), dtype)
 
 
-def to_bits(p: "Printer", x: str, dtype: str) -> str:
+def to_bits(p: Emitter, x: str, dtype: str) -> str:
     return f"{p.formula('half_bits' if dtype == 'float16' else 'bfloat_bits')}({x})"
 
 
-def from_bits(p: "Printer", x: str, dtype: str) -> str:
+def from_bits(p: Emitter, x: str, dtype: str) -> str:
     return f"{p.formula('half_value' if dtype == 'float16' else 'bfloat_value')}({x})"
 
 
-def _bitcast(p: "Printer", e: Expr) -> str:
+def _bitcast(p: Emitter, e: Expr) -> str:
     (x,) = p.operands(e, bare=False)
     source, target = e.args[0].dtype, e.dtype
     if KIND[source] == "h":
@@ -335,20 +333,20 @@ def _bitcast(p: "Printer", e: Expr) -> str:
     return x if source == target else f"{NUMPY[source]}({x}).view({NUMPY[target]})"
 
 
-def _load(p: "Printer", e: Expr) -> str:
+def _load(p: Emitter, e: Expr) -> str:
     text = f"{p.buffer(e.attr)}[{p.operands(e)[0]}]"
     return from_bits(p, text, e.dtype) if KIND[e.dtype] == "h" else text
 
 
-def _function(p: "Printer", e: Expr) -> str:
+def _function(p: Emitter, e: Expr) -> str:
     return f"{p.function(e.op, e.args[0].dtype)}({', '.join(p.operands(e, bare=False))})"
 
 
-def _derived(p: "Printer", e: Expr) -> str:
+def _derived(p: Emitter, e: Expr) -> str:
     return p.inline(expand.derived(e))
 
 
-def _special(p: "Printer", e: Expr) -> str:
+def _special(p: Emitter, e: Expr) -> str:
     p.module.runtime.add("special")
     name, part = e.attr
     return f"special({', '.join([repr(name), str(part), *p.operands(e)])})"

@@ -38,9 +38,9 @@ def _widen(line: str, w: int) -> str:
 
 def _function(op: str, dtype: str, name: str, w: int) -> str:
     """The text of a function under another name, on vectors of `w` lanes if that is not 0."""
-    from fnx.lowering.cpu.llvm import module as llvm_module
+    from fnx.lowering.cpu.llvm import operation_functions
 
-    lines = llvm_module.helper_text(op, dtype, True)[1].strip().split("\n")
+    lines = operation_functions.helper_text(op, dtype, True)[1].strip().split("\n")
     header = re.sub(r"@[\w.]+\(", f"@{name}(", lines[0])
     body = lines[2:-1]
     if w:
@@ -139,11 +139,12 @@ def _symbol(op: str, dtype: str, w: int) -> str:
 def _text(op: str, dtype: str, w: int) -> str:
     """The LLVM module of one variant."""
     from fnx.lowering.cpu.llvm import module as llvm_module
+    from fnx.lowering.cpu.llvm import operation_functions
 
     if not exists(op, dtype):
         raise CompileError(f"there is no vector function {op} for {dtype}")
-    module = llvm_module.Module(has_half=True, shared=False)
-    for other in llvm_module.helper_text(op, dtype, True)[3]:
+    module = llvm_module.Module(operation_functions.helper_text, has_half=True, shared=False)
+    for other in operation_functions.helper_text(op, dtype, True)[3]:
         module.helper(*other)
     whole = "\n".join([_variant(op, dtype, w), module.text()])
     known = set(re.findall(r"^declare .*? (@[\w.]+)\(", whole, re.MULTILINE))

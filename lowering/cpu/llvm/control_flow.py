@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.llvm.operation_functions import function_lines
 from fnx.lowering.cpu.processor.features import functions_together, halves_vectors, side_by_side
 from fnx.lowering.ir import dependence, kernel, traversal
 from fnx.lowering.ir.expressions import combining, depends_on, nodes
@@ -13,7 +14,7 @@ from fnx.lowering.ir.number_formats import PART, itemsize
 from . import loop_tails, register_transpose, slp, vector_abi
 from . import types as lt
 from .function import Function
-from .module import Module, function_lines
+from .module import Module
 from .slp import Packs
 from .types import Operand
 

@@ -1,24 +1,20 @@
 """Conversions between scalar types as LLVM instructions: casts, bit casts, 16-bit formats."""
 
-from typing import TYPE_CHECKING
-
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.number_formats import BYTES, KIND, wrapped
 
+from .emitter import Emitter
 from .types import REGISTER, Operand, float_text
 
-if TYPE_CHECKING:
-    from .function import Function
 
-
-def round_half(code: "Function", x: str) -> str:
+def round_half(code: Emitter, x: str) -> str:
     """A float, rounded to float16."""
     if code.module.has_half:
         return code.op(f"fpext half {code.op(f'fptrunc float {x} to half')} to float")
     return widen_bits(code, narrow_bits(code, x, "float16"), "float16")
 
 
-def _round_bfloat(code: "Function", x: str) -> str:
+def _round_bfloat(code: Emitter, x: str) -> str:
     """A float, rounded to bfloat16, ties to even; NaN stays NaN."""
     raw = code.op(f"bitcast float {x} to i32")
     odd = code.op(f"and i32 {code.op(f'lshr i32 {raw}, 16')}, 1")
@@ -29,7 +25,7 @@ def _round_bfloat(code: "Function", x: str) -> str:
     return code.op(f"bitcast i32 {kept} to float")
 
 
-def narrow_bits(code: "Function", x: str, dtype: str) -> str:
+def narrow_bits(code: Emitter, x: str, dtype: str) -> str:
     """The 16 bits of a register value of a 16-bit format."""
     if dtype == "bfloat16":
         raw = code.op(f"bitcast float {x} to i32")
@@ -39,7 +35,7 @@ def narrow_bits(code: "Function", x: str, dtype: str) -> str:
     return code.call_helper("half_bits", ("float",), "i16", (x,))
 
 
-def widen_bits(code: "Function", x: str, dtype: str) -> str:
+def widen_bits(code: Emitter, x: str, dtype: str) -> str:
     """The register value of 16 bits of a 16-bit format."""
     if dtype == "bfloat16":
         wide = code.op(f"shl i32 {code.op(f'zext i16 {x} to i32')}, 16")
@@ -49,7 +45,7 @@ def widen_bits(code: "Function", x: str, dtype: str) -> str:
     return code.call_helper("half_value", ("i16",), "float", (x,))
 
 
-def bitcast(code: "Function", e: Expr) -> Operand:
+def bitcast(code: Emitter, e: Expr) -> Operand:
     source, x = e.args[0].dtype, code.memo[e.args[0]]
     if source in ("float16", "bfloat16"):
         x, t = narrow_bits(code, x, source), "i16"
@@ -65,7 +61,7 @@ def bitcast(code: "Function", e: Expr) -> Operand:
     return x if t == target else code.op(f"bitcast {t} {x} to {target}")
 
 
-def _saturating(code: "Function", x: str, s: str, target: str) -> str:
+def _saturating(code: Emitter, x: str, s: str, target: str) -> str:
     """A float as an integer; by comparisons, since LLVM does not vectorise its own fptosi.sat."""
     t, width, signed = REGISTER[target], 8 * BYTES[target], KIND[target] == "i"
     low, high = (-(1 << (width - 1)), 1 << (width - 1)) if signed else (0, 1 << width)
@@ -81,7 +77,7 @@ def _saturating(code: "Function", x: str, s: str, target: str) -> str:
     return code.op(f"select i1 {over}, {t} {wrapped(high - 1, target)}, {t} {result}")
 
 
-def cast(code: "Function", e: Expr) -> Operand:
+def cast(code: Emitter, e: Expr) -> Operand:
     source, target, x = e.args[0].dtype, e.dtype, code.memo[e.args[0]]
     s, t, a, b = REGISTER[source], REGISTER[target], KIND[source], KIND[target]
     if b == "h" and s == "float":

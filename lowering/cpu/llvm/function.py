@@ -3,7 +3,7 @@
 `memo` also holds the result of each instruction by its text, so that equal ones are printed once.
 """
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.available_expressions import Known
@@ -13,10 +13,8 @@ from fnx.lowering.ir.number_formats import BYTES, PART
 from . import scalar as ls
 from . import types as lt
 from .conversions import narrow_bits, widen_bits
+from .module import Module
 from .types import Operand
-
-if TYPE_CHECKING:
-    from .module import Module
 
 
 class Function(Known):
@@ -25,7 +23,7 @@ class Function(Known):
     A function inside another takes what it needs from there: `captures` are its arguments.
     """
 
-    def __init__(self, module: "Module", parent: Optional["Function"] = None, home: Any = None):
+    def __init__(self, module: Module, parent: Optional["Function"] = None, home: Any = None):
         super().__init__(parent)
         self.parent: Function | None = parent
         self.module, self.home = module, home

@@ -1,16 +1,12 @@
 """The LLVM module of a program while it is printed: parameters, declarations, functions, metadata."""
 
+from collections.abc import Callable
 from dataclasses import field
-from functools import lru_cache
 from typing import Any
 
-from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
-from fnx.lowering.cpu.processor.features import has_half
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.math import expand
 
-from . import types as lt
 from . import vector_abi
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
@@ -20,8 +16,12 @@ _SIDE_BY_SIDE = 4
 
 @dataclass(eq=False)
 class Module:
-    """`homes` says which statement's function holds a stack buffer (None: the entry)."""
+    """`homes` says which statement's function holds a stack buffer (None: the entry).
 
+    `write_function` prints the function of an operation: its name, text, declarations, and what it calls.
+    """
+
+    write_function: Callable[..., tuple[str, str, dict, tuple]]
     homes: dict[Buffer, Any] = field(default_factory=dict)
     has_half: bool = True
     params: list[Param] = field(default_factory=list)
@@ -134,7 +134,8 @@ class Module:
         if name is None and shared:
             name = self.helpers[op, dtype] = self._shared(op, dtype)
         if name is None:
-            name, text, declarations, needs = helper_text(op, dtype, self.has_half, self.shared)
+            made = self.write_function(op, dtype, self.has_half, self.shared)
+            name, text, declarations, needs = made
             for other in needs:
                 self.helper(*other)
             self.helpers[op, dtype] = name
@@ -163,53 +164,3 @@ class Module:
                 'section "llvm.metadata"'
             )
         return "\n".join([*lines, ""])
-
-
-_HALF = {
-    "half_bits": ("float32", "uint16", expand.half_bits),
-    "half_value": ("uint16", "float32", expand.half_value),
-}
-
-
-@lru_cache(maxsize=512)
-def helper_text(
-    op: str, dtype: str, has_half: bool, shared: bool = False
-) -> tuple[str, str, dict, tuple]:
-    """Name, text, declarations and helpers of an operation's function; without contraction."""
-    from .function import Function
-
-    module = Module(has_half=has_half, shared=False)
-    needs: dict[tuple[str, str], str] = {}
-
-    def other(*key: str) -> str:
-        there = shared and vector_abi.exists(*key)
-        name = vector_abi.name(*key) if there else "fnx." + ".".join(key)
-        return needs.setdefault(key, f"@{name}")
-
-    module.helper = other  # type: ignore[method-assign]
-    code = Function(module)
-    code.flags = ""
-    if op in _HALF:
-        source, result, build = _HALF[op]
-        variables = [scalar.var(source, "x")]
-        value = build(*variables)
-    else:
-        variables = [scalar.var(dtype, "x") for _ in range(vector_abi.arity(op))]
-        value = expand.body(op, dtype, variables)
-        result = value.dtype
-    arguments = []
-    for k, v in enumerate(variables):
-        names = [f"%a{k}.{j}" for j in range(len(lt.types(v.dtype)))]
-        code.memo[v] = lt.whole(names)
-        arguments += [f"{t} {x}" for t, x in zip(lt.types(v.dtype), names, strict=True)]
-    code.returns(code.value(value), result)
-    name = f"@fnx.{op}.{dtype}"
-    kind = lt.result_type(result)
-    head = f"define internal {kind} {name}({', '.join(arguments)}) alwaysinline nounwind {{"
-    text = "\n".join([head, "entry:", *code.head, *code.lines, "}", ""])
-    return name, text, dict(module.declarations), tuple(needs)
-
-
-def function_lines(op: str, dtype: str) -> int:
-    """The length of a mathematical function's text."""
-    return helper_text(op, dtype, has_half(), True)[1].count("\n")

@@ -12,6 +12,7 @@ from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.llvm.operation_functions import function_lines, helper_text
 from fnx.lowering.cpu.processor.features import has_half, inlined_lines
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.expressions import buffers_read
@@ -23,7 +24,7 @@ from . import scalar as ls
 from . import types as lt
 from .control_flow import Flow
 from .function import Function
-from .module import Module, Param, function_lines
+from .module import Module, Param
 from .types import Operand
 
 ENTRY = "entry"
@@ -49,7 +50,9 @@ class Emitted:
 
 def emit(program: Program) -> Emitted:
     """The LLVM module of a program."""
-    module = Module(homes=stack_homes(program), has_half=has_half(), inlined=inlined(program))
+    module = Module(
+        helper_text, homes=stack_homes(program), has_half=has_half(), inlined=inlined(program)
+    )
     body = Body(module, top=True)
     body.run(program.body, ())
     body.put("ret i32 0")

@@ -7,7 +7,6 @@ function that is printed once per module.
 from collections.abc import Callable
 from functools import lru_cache
 from math import frexp, isnan, nan
-from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor.features import has_fma
@@ -16,30 +15,27 @@ from fnx.lowering.math import division_by_constant, expand
 
 from . import special
 from .conversions import bitcast, cast
+from .emitter import Emitter
 from .types import INTRINSIC_TYPE, REGISTER, Operand, bits, constant, is_simple, types, whole
-
-if TYPE_CHECKING:
-    from .function import Function
-
 
 # --- leaves ------------------------------------------------------------------------------------
 
 
-def _const(code: "Function", e: Expr) -> Operand:
+def _const(code: Emitter, e: Expr) -> Operand:
     return constant(e.attr, e.dtype)
 
 
-def _size(code: "Function", e: Expr) -> Operand:
+def _size(code: Emitter, e: Expr) -> Operand:
     if -16 <= e.attr <= 16:
         return str(e.attr)
     return code.number(("size", e.attr), e.attr, "i64", positive=e.attr > 0)
 
 
-def _literal(code: "Function", e: Expr) -> Operand:
+def _literal(code: Emitter, e: Expr) -> Operand:
     return constant(e.attr, e.dtype) if is_simple(e.attr, e.dtype) else parameter(code, e)
 
 
-def parameter(code: "Function", e: Expr) -> Operand:
+def parameter(code: Emitter, e: Expr) -> Operand:
     """A number that LLVM does not know."""
     dtype = PART.get(e.dtype, e.dtype)
     values = e.attr if e.dtype in PART else (e.attr,)
@@ -47,7 +43,7 @@ def parameter(code: "Function", e: Expr) -> Operand:
     return whole([code.number((dtype, n), n, REGISTER[dtype]) for n in numbers])
 
 
-def _load(code: "Function", e: Expr) -> Operand:
+def _load(code: Emitter, e: Expr) -> Operand:
     return code.load(e.attr, code.memo[e.args[0]])
 
 
@@ -56,14 +52,14 @@ _NUMBERS = ("const", "literal")
 
 # --- instructions ------------------------------------------------------------------------------
 
-Printer = Callable[["Function", Expr], Operand]
+Printer = Callable[[Emitter, Expr], Operand]
 
 
 def _integer(instruction: str) -> Callable[[str], Printer]:
     def of(dtype: str) -> Printer:
         head = f"{instruction} {REGISTER[dtype]} "
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             memo, (a, b) = code.memo, e.args
             return code.op(f"{head}{memo[a]}, {memo[b]}")
 
@@ -76,7 +72,7 @@ def _float(instruction: str) -> Callable[[str], Printer]:
     def of(dtype: str) -> Printer:
         t = REGISTER[dtype]
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             memo, (a, b) = code.memo, e.args
             flags = code.flags if e not in code.fast else " reassoc nsz contract"
             return code.op(f"{instruction}{flags} {t} {memo[a]}, {memo[b]}")
@@ -97,7 +93,7 @@ def _quotient(dtype: str) -> Printer:
     full = f"@llvm.fma.{INTRINSIC_TYPE[t]}"
     declared = f"declare {t} {full}({t}, {t}, {t})"
 
-    def emit(code: "Function", e: Expr) -> Operand:
+    def emit(code: Emitter, e: Expr) -> Operand:
         x, divisor = e.args
         if divisor.op != "literal" or not has_fma():
             return divide(code, e)
@@ -121,7 +117,7 @@ def _call(name: str, extra: str = "") -> Callable[[str], Printer]:
         full = f"@llvm.{name}.{INTRINSIC_TYPE[t]}"
         cache: dict[int, str] = {}
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             n = len(e.args)
             if n not in cache:
                 types = ", ".join([t] * n + (["i1"] if extra else []))
@@ -146,7 +142,7 @@ def _extreme(name: str) -> Callable[[str], Printer]:
     def of(dtype: str) -> Printer:
         t, full = REGISTER[dtype], _call(name)(dtype)
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             x, bound = e.args if e.args[1].op in _NUMBERS else reversed(e.args)
             value = rounded(bound.attr, dtype) if bound.op in _NUMBERS else nan
             # Which zero the result is may matter.
@@ -192,7 +188,7 @@ def _division(op: str) -> Callable[[str], Printer]:
         t, signed = REGISTER[dtype], dtype[0] == "i"
         head = f"{'s' if signed else 'u'}{op} {t} "
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             a, b = code.memo[e.args[0]], code.memo[e.args[1]]
             divisor = e.args[1]
             if _safe_divisor(divisor):
@@ -220,7 +216,7 @@ def _shift(instruction: str) -> Callable[[str], Printer]:
     def of(dtype: str) -> Printer:
         t, width = REGISTER[dtype], 8 * BYTES[dtype]
 
-        def emit(code: "Function", e: Expr) -> Operand:
+        def emit(code: Emitter, e: Expr) -> Operand:
             a, b = code.memo[e.args[0]], code.memo[e.args[1]]
             if e.args[1].op == "const" and 0 <= e.args[1].attr < width:
                 return code.op(f"{instruction} {t} {a}, {b}")
@@ -260,7 +256,7 @@ def _is_finite(dtype: str) -> Printer:
     return lambda code, e: code.op(f"fcmp olt {t} {fabs(code, e)}, 0x7FF0000000000000")
 
 
-def _select(code: "Function", e: Expr) -> Operand:
+def _select(code: Emitter, e: Expr) -> Operand:
     pred, *values = (code.memo[a] for a in e.args)
     if type(values[0]) is tuple:
         t = types(e.dtype)[0]
@@ -278,15 +274,15 @@ def _tests_bits(pred: Expr) -> bool:
     return pred.op in ("and", "xor") and KIND[pred.dtype] in "iu"
 
 
-def _real(code: "Function", e: Expr) -> Operand:
+def _real(code: Emitter, e: Expr) -> Operand:
     return code.memo[e.args[0]][0]
 
 
-def _imag(code: "Function", e: Expr) -> Operand:
+def _imag(code: Emitter, e: Expr) -> Operand:
     return code.memo[e.args[0]][1]
 
 
-def _complex(code: "Function", e: Expr) -> Operand:
+def _complex(code: Emitter, e: Expr) -> Operand:
     return code.memo[e.args[0]], code.memo[e.args[1]]
 
 
@@ -339,7 +335,7 @@ _OPS: dict[str, dict[str, Callable[[str], Printer]]] = {
 _LEAVES: dict[str, Printer] = {"const": _const, "size": _size, "literal": _literal, "load": _load}
 
 
-def _expanded(code: "Function", e: Expr) -> Operand:
+def _expanded(code: Emitter, e: Expr) -> Operand:
     flags = code.flags
     if e in code.fast:
         code.flags = " reassoc nsz contract"
@@ -349,7 +345,7 @@ def _expanded(code: "Function", e: Expr) -> Operand:
         code.flags = flags
 
 
-def _function(code: "Function", e: Expr) -> Operand:
+def _function(code: Emitter, e: Expr) -> Operand:
     return code.call_function(e)
 
 

@@ -1,22 +1,18 @@
 """Calls of scipy.special's functions, element by element: its C loops run on one element each."""
 
-from typing import TYPE_CHECKING
-
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor import ufunc_loops
 from fnx.lowering.ir.number_formats import PART
 
 from . import types as lt
+from .emitter import Emitter
+from .module import Module
 from .types import Operand
-
-if TYPE_CHECKING:
-    from .function import Function
-    from .module import Module
 
 _DTYPE = {letter: dtype for dtype, letter in ufunc_loops.LETTER.items()}
 
 
-def call(code: "Function", e: Expr) -> Operand:
+def call(code: Emitter, e: Expr) -> Operand:
     """The result of a `special` expression."""
     name, part = e.attr
     given = "".join([ufunc_loops.LETTER[a.dtype] for a in e.args])
@@ -33,7 +29,7 @@ def call(code: "Function", e: Expr) -> Operand:
     return tuple(code.op(f"extractvalue {kind} {result}, {k}") for k in range(2))
 
 
-def _function(module: "Module", given: str, outs: str, part: int) -> str:
+def _function(module: Module, given: str, outs: str, part: int) -> str:
     """The name of the function that calls any loop of these types, printed when it is first asked for."""
     key = ("special", f"{given}.{outs}.{part}")
     name = module.helpers.get(key)
