@@ -183,6 +183,7 @@ _later.add(
 _later.add("fnx.numpy.arrays.util", "fnx.transforms.grad", "value_and_grad")
 _later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")
 _later.add("fnx.numpy.arrays.util", "fnx.transforms.vmap", "vmap")
+_later.along("fnx.core.array", "fnx.numpy")  # arrays have their operators from there
 _later.along("fnx.numpy", "fnx.transforms.jit fnx.transforms.grad fnx.transforms.vmap")
 
 

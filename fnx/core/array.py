@@ -4,13 +4,12 @@ Operators and methods are written with primitives, which live above the core: `f
 them with `install`, once, when it is imported.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, lazy_imports
 from fnx.core.aval import ShapedArray
 from fnx.core.config import rank_0_consts
 from fnx.core.donated import Deleted
@@ -202,7 +201,7 @@ def expose(value: np.ndarray) -> np.ndarray:
 
 
 def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:
-    importlib.import_module("fnx.numpy")  # operators come from there
+    lazy_imports.bring(__name__)  # what arrays have their operators from
     return ConcreteArray(value, weak_type)
 
 

@@ -7,7 +7,7 @@ own it passes down to its `parent`, and it runs rules under its parent.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,8 +23,17 @@ from fnx.core.errors import (
 )
 from fnx.core.source import Source, at_line
 
-if TYPE_CHECKING:
-    from fnx.core.primitive import Primitive
+
+class Operation(Protocol):
+    """What interpreters ask of a primitive (`fnx/core/primitive.py`), which itself asks for `current`."""
+
+    name: str
+    multiple_results: bool
+    typed_by: Any
+
+    def impl(self, *values: Any) -> Any: ...
+
+    def abstract(self, *avals: Any) -> Any: ...
 
 
 class Interpreter:
@@ -40,7 +49,7 @@ class Interpreter:
         """Itself: what programs for JAX tell transformations apart by."""
         return self
 
-    def process(self, prim: "Primitive", args: tuple) -> tuple:
+    def process(self, prim: Operation, args: tuple) -> tuple:
         raise NotImplementedError
 
     def concrete(self, tracer: "Tracer") -> Array | None:
@@ -164,7 +173,7 @@ class Eval(Interpreter):
 
     what = "eager evaluation"
 
-    def process(self, prim: "Primitive", args: tuple) -> tuple:
+    def process(self, prim: Operation, args: tuple) -> tuple:
         try:
             values = [a._value for a in args]
         except AttributeError:
@@ -193,7 +202,7 @@ class Eval(Interpreter):
             )
         return (ConcreteArray(_array(outs)),)
 
-    def _weak(self, prim: "Primitive", args: tuple, outs: Any) -> tuple:
+    def _weak(self, prim: Operation, args: tuple, outs: Any) -> tuple:
         many = outs if type(outs) is tuple else (outs,)
         if all([type(o) is ConcreteArray for o in many]):
             return many
@@ -211,13 +220,13 @@ def _array(value: Any) -> np.ndarray:
     return np.asarray(value, order="C")
 
 
-def _evaluable(x: Any, prim: "Primitive") -> ConcreteArray:
+def _evaluable(x: Any, prim: Operation) -> ConcreteArray:
     if isinstance(x, Tracer):
         raise leaked(x, prim)
     return as_array(x)  # type: ignore[return-value]
 
 
-def leaked(x: Tracer, prim: "Primitive") -> UnexpectedTracerError:
+def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
     """The error for a tracer that is used outside its transformation."""
     return UnexpectedTracerError(
         f"a traced value of type {x.aval.str_short()} was used by {prim.name} after "

@@ -1,11 +1,10 @@
-"""Rules of the user's own for vmap: custom_vmap, sequential_vmap."""
+"""Rules of the user's own for vmap: custom_vmap."""
 
 import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
 
-from fnx.control_flow import map as lax_map
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.interpreters.primitives.custom_derivatives import call_with_rule
@@ -13,7 +12,7 @@ from fnx.interpreters.primitives.custom_vmap import CustomVmap
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import flatten_arrays, name_of
 
-__all__ = ["custom_vmap", "sequential_vmap"]
+__all__ = ["custom_vmap"]
 
 
 class custom_vmap:
@@ -81,29 +80,3 @@ class custom_vmap:
 
         outs = call_with_rule(CustomVmap(flat, name, rule=flat_rule), leaves)
         return operations.tree_unflatten(structures[0], outs)
-
-
-def sequential_vmap(f: Callable) -> custom_vmap:
-    """The function, for which vmap is a loop over the lanes.
-
-    >>> from fnx.custom_batching import sequential_vmap
-    >>> fnx.vmap(sequential_vmap(jnp.sin))(jnp.array([0.0, 1.0])).shape
-    (2,)
-    """
-    mapped = custom_vmap(f)
-
-    @mapped.def_vmap
-    def rule(axis_size: int, in_batched: list, *args: Any) -> tuple:
-        leaves, treedef = operations.tree_flatten(args)
-        marks = operations.tree_leaves(in_batched)
-        rows = [x for x, b in zip(leaves, marks, strict=True) if b]
-
-        def one(own: list) -> Any:
-            given = iter(own)
-            full = [next(given) if b else x for x, b in zip(leaves, marks)]
-            return f(*operations.tree_unflatten(treedef, full))
-
-        out = lax_map(one, rows)
-        return out, operations.tree_map(lambda _: True, out)
-
-    return mapped

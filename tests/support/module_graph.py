@@ -34,7 +34,7 @@ lowering/generate       : core lowering/ir lowering/transform
 lowering/routines       : core lowering/ir lowering/transform lowering/generate
 lowering                : core lowering/ir lowering/transform lowering/generate lowering/routines
 lowering/numba          : core lowering lowering/ir lowering/math lowering/transform lowering/generate
-                          lowering/routines
+                          lowering/routines lowering/cpu/loader
 lowering/cpu/processor  : core
 lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
 lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm
@@ -47,7 +47,8 @@ lowering/cpu/schedule   : core lowering/ir lowering/transform lowering/generate 
                           lowering/cpu/llvm
 lowering/cpu/routines   : core lowering/ir lowering/transform lowering/generate lowering/routines
                           lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
-                          lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/schedule
+                          lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/loader
+                          lowering/cpu/schedule
 lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform lowering/generate
                           lowering/routines lowering/numba lowering/cpu/processor lowering/cpu/llvm
                           lowering/cpu/jit lowering/cpu/runtime lowering/cpu/kernels

@@ -1,23 +1,33 @@
 """What a convolution without edges and holes computes, element by element, for compilers."""
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
 from fnx.core.recipe import Fold, Operand, Products, Recipe
 from fnx.ops.linalg.conv_layout import Shape, placed
 
-if TYPE_CHECKING:
-    from fnx.ops.linalg.convolution import ConvGeneralDilated
+
+class Convolution(Protocol):
+    """The parameters of the primitive that a recipe depends on."""
+
+    dimension_numbers: Any
+    window_strides: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    feature_group_count: int
+    batch_group_count: int
+
+    @property
+    def groups(self) -> int: ...
 
 
-def _kept(conv: "ConvGeneralDilated", aval: ShapedArray) -> Shape:
+def _kept(conv: Convolution, aval: ShapedArray) -> Shape:
     """The axes of the result, canonical: group, batch, space, features of a group."""
     batch, features, *space = (aval.shape[a] for a in conv.dimension_numbers.out_spec)
     return (conv.groups, batch, *space, features // conv.groups)
 
 
-def _points(conv: "ConvGeneralDilated", x: Operand, w: Operand, aval: ShapedArray) -> tuple:
+def _points(conv: Convolution, x: Operand, w: Operand, aval: ShapedArray) -> tuple:
     """Where, for an index of `_kept` and one of kernel and channel, the three arrays are."""
     xs, ws, os = conv.dimension_numbers
     _, batches, *_, features = _kept(conv, aval)
@@ -52,14 +62,14 @@ def _points(conv: "ConvGeneralDilated", x: Operand, w: Operand, aval: ShapedArra
     return left, right, place
 
 
-def products(conv: "ConvGeneralDilated", x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
+def products(conv: Convolution, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
     """Sums of products, which are computed by tiles."""
     kept, ws = _kept(conv, aval), conv.dimension_numbers.rhs_spec
     shape = (*kept, *(w.shape[a] for a in ws[2:]), w.shape[ws[1]])
     return Products((x, w), shape, len(kept), *_points(conv, x, w, aval))
 
 
-def fold(conv: "ConvGeneralDilated", x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
+def fold(conv: Convolution, x: Operand, w: Operand, aval: ShapedArray) -> Recipe:
     """A reduction, for few or complex numbers."""
     _, ws, os = conv.dimension_numbers
     left, right, _ = _points(conv, x, w, aval)

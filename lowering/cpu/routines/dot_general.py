@@ -11,13 +11,13 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.kernels import gemm, gemv
 from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.generate import fusion_policy
 from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
-    call,
     const,
     each_item,
     filled,

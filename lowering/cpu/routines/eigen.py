@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.routines.fortran import Asked, call
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Buffer, Copy, Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
     REAL,
-    Asked,
     at,
-    call,
     columns,
     const,
     each,

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.routines.fortran import Asked, call
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
     REAL,
-    Asked,
-    call,
     columns,
     const,
     each,

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.routines.constant import constant
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.routines import sort, tridiagonal, unrolled_batched
-from fnx.lowering.routines.batched_matrices import LETTER, constant, same_bytes
+from fnx.lowering.routines.batched_matrices import LETTER, same_bytes
 
 from . import dot_general, eigen, fft, householder, triangular
 

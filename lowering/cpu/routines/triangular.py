@@ -13,13 +13,13 @@ from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.generate.affine_views import Matrices, View, matrices, offset, view
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines import unrolled_cholesky, unrolled_lu
 from fnx.lowering.routines.batched_matrices import (
     at,
-    call,
     columns,
     const,
     each,

@@ -10,8 +10,8 @@ from native_arrays import DTYPES, agrees, close, positive, random, run
 import fnx
 import fnx.numpy as jnp
 from fnx.core import dtypes
+from fnx.lowering.cpu.routines import fortran
 from fnx.lowering.generate import affine_views
-from fnx.lowering.routines import batched_matrices
 from fnx.ops.linalg.contraction import DotGeneral
 from fnx.ops.linalg.eigen import QR, SVD
 from fnx.ops.linalg.factorizations import solve
@@ -131,11 +131,11 @@ def test_lengths_of_work_arrays_are_asked_for():
         None,
         30,
         None,
-        batched_matrices.Asked("float64"),
-        batched_matrices.Asked("int32"),
+        fortran.Asked("float64"),
+        fortran.Asked("int32"),
         None,
     ]
-    work, integers = batched_matrices._query("lapack:dsyevd", args)
+    work, integers = fortran._query("lapack:dsyevd", args)
     assert work >= 1 + 6 * 30 + 2 * 30**2
     assert integers >= 3 + 5 * 30
 

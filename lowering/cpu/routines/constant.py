@@ -1,0 +1,31 @@
+"""Arrays that a program holds: copied from where the process keeps them."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnx.core import scalar
+from fnx.lowering.cpu.loader import symbols
+from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.values import Handle
+from fnx.lowering.ir.kernel import (
+    Address,
+    CallLibrary,
+)
+from fnx.lowering.routines.batched_matrices import at, place
+
+if TYPE_CHECKING:
+    from fnx.lowering.generate.builder import Builder
+
+
+def constant(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+    """An array that a program holds."""
+    (out,) = outs
+    array = np.ascontiguousarray(r.params)
+    if fusion_policy.is_small(out.shape):
+        values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
+        builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
+        return
+    target = place(builder, out)
+    args = [at(target), Address(symbols.keep(array)), scalar.size(array.nbytes)]
+    builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
