@@ -4,59 +4,47 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
-from fnx.lowering.cpu.schedule import packing
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.generate.builder import Builder, dtype_name
 from fnx.lowering.generate.input_output_aliases import Aliases, candidates
+from fnx.lowering.generate.target import Target
 from fnx.lowering.generate.values import OWN, Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Buffer, Program
-from fnx.lowering.transform import (
-    buffer_assignment,
-    lookup_tables,
-    loop_coalescing,
-    loop_fusion,
-    sliding_window,
-    stencil_fusion,
-    strip_mining,
-)
+from fnx.lowering.transform import buffer_assignment
 
 from . import recipes
 
 _TRIES = 100  # pairs of a result and a donated input
 
 
-def build(jaxpr: Jaxpr, donated: Sequence[int] = ()) -> tuple[Program, list[str]]:
+def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program, list[str]]:
     """The Kernel IR of a jaxpr, with its memory planned; and notes for the report."""
     refused: set[tuple[int, int]] = set()
     while True:
         aliases = candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
-        builder, inputs, outputs, kept = _built(jaxpr, aliases)
+        builder, inputs, outputs, kept = _built(jaxpr, aliases, target)
         if len(kept) == len(aliases):
             break
         # The other results would have to be copied there: they are better new, or elsewhere.
         refused |= aliases.items() - kept.items()
-    loop_fusion.fuse(builder)
-    strip_mining.steps_of_strips(builder)
-    stencil_fusion.of_stencils(builder)
-    sliding_window.roll(builder)
-    loop_coalescing.even(builder.block)
-    lookup_tables.in_memory(builder)
-    packing.rows(builder)
+    for run in target.passes:
+        run(builder)
     total = buffer_assignment.plan(builder.block, builder.buffers)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes
 
 
-def _built(jaxpr: Jaxpr, aliases: Aliases) -> tuple[Builder, list[Buffer], list[Buffer], Aliases]:
+def _built(
+    jaxpr: Jaxpr, aliases: Aliases, target: Target
+) -> tuple[Builder, list[Buffer], list[Buffer], Aliases]:
     """The statements, and which results are where `aliases` wants them."""
-    builder = Builder(recipes.make)
+    builder = Builder(recipes.make, target)
     inputs, handles, wishes = [], [], {}
     for k, var in enumerate(jaxpr.inputs):
         dtype, shape = dtype_name(var.aval.dtype), var.aval.shape
         buffer = Buffer(f"in{k}", dtype, max(var.aval.size, 1), "argument", k)
         inputs.append(buffer)
         handle = Handle(shape, dtype, Stored(buffer, owned=False))
-        if fusion_policy.is_small(shape):
+        if target.is_small(shape):
             loads = [scalar.load(buffer, scalar.size(i), dtype) for i in range(var.aval.size)]
             handle.state = Registers(loads)
         handles.append(handle)
@@ -72,7 +60,7 @@ def _built(jaxpr: Jaxpr, aliases: Aliases) -> tuple[Builder, list[Buffer], list[
         dtype, n = dtype_name(atom.aval.dtype), max(atom.aval.size, 1)
         places[k] = Buffer(f"out{k}", dtype, n, "argument", number)
         outputs.append(places[k])
-        if type(atom) is Var and not fusion_policy.is_small(atom.aval.shape) and atom not in wishes:
+        if type(atom) is Var and not target.is_small(atom.aval.shape) and atom not in wishes:
             targets.setdefault(atom, Stored(places[k]))
     results = builder.jaxpr(jaxpr, handles, targets, wishes)  # type: ignore[arg-type]
     for k, buffer in places.items():

@@ -6,12 +6,9 @@ import numpy as np
 
 from fnx.core import recipe
 from fnx.core.jaxpr import Eqn, Var
-from fnx.lowering.cpu.routines import table
-from fnx.lowering.cpu.schedule import register_tiling
 from fnx.lowering.generate import (
     branches,
     elementwise,
-    fusion_policy,
     loops,
     slice_update_fusion,
     small_problems,
@@ -25,6 +22,10 @@ from fnx.lowering.routines import rejection
 
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
+    target, table = builder.target, builder.target.routines
+    if type(r) is recipe.Point and not target.math(eqn.prim.name, outs[0].dtype):
+        _host(builder, eqn, inputs, outs)
+        return
     if builder.scope.position in builder.scope.lanewise:
         small_problems.settle(builder, inputs)
         is_routine = isinstance(r, recipe.Library)
@@ -52,7 +53,7 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Update():
             _update(builder, eqn, r, inputs, outs[0])
         case recipe.Products():
-            register_tiling.products(builder, r, outs[0])
+            target.products(builder, r, outs[0])
         case recipe.Library() if table.known(r):
             total = table.total(r, outs)
             if total is None:
@@ -105,7 +106,7 @@ def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) 
         made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
     builder.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
     for h in outs:
-        if fusion_policy.is_small(h.shape):
+        if builder.target.is_small(h.shape):
             builder.load_registers(h)
 
 

@@ -104,10 +104,11 @@ class Compiled:
 
     @cached_property
     def _built(self) -> tuple["Program", list[str]]:
-        from fnx.lowering import pipeline as program
+        from fnx.lowering import pipeline
+        from fnx.lowering.cpu.target import TARGET
 
         with _deep_recursion():
-            return program.build(self.jaxpr, self.donated)
+            return pipeline.build(self.jaxpr, self.donated, TARGET)
 
     program = property(lambda self: self._built[0])
     notes = property(lambda self: self._built[1])

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from math import prod
 
 from fnx.core import scalar
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.schedule.blocked_reductions import Rounds, Strips
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
 
@@ -16,6 +16,17 @@ from . import fusion_policy
 from .fusion_groups import FoldMember, Nests
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+
+
+@dataclass(frozen=True, eq=False)
+class ReductionLoop:
+    """Loops over the reduced axes: what an iteration stores, and what it carries."""
+
+    dims: list[tuple[Expr, int]]
+    stores: list[Store]
+    carries: list[Expr]
+    init: list[Expr]
+    yields: list[Expr]
 
 
 class Accumulators(Nests):
@@ -43,41 +54,10 @@ class Accumulators(Nests):
         for f, own in found:
             f.settle(self.builder, own)
 
-    def _by_strips(
-        self,
-        dims: list[tuple[Expr, int]],
-        stores: list[Store],
-        accs: list[Expr],
-        init: list[Expr],
-        nexts: list[Expr],
-        points: int,
-    ) -> tuple[list[Stmt], list[Expr]] | None:
-        """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
-        if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not self._reassociates():
-            return None
-        numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
-        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
-        rounds = Rounds(*dims[0], stores, accs, init, nexts)
-        combine = lambda x, y: self._combined(x, y, points)
-        strips = Strips(self.builder, rounds, order, combine)
-        if not strips.pay():
-            return None
-        if not self._is_shared_out(dims):
-            places = strips.places()
-            loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
-            return loops, strips.results(places)
-        each = max(-(-strips.count // fusion_policy.LANE_PARTS), fusion_policy.LEAST_STRIPS)
-        loop, joined, places = strips.parts(each)
-        names = [m.name for m in [*self.stores, *self.group.folds]]
-        self.builder.emit_nest(
-            names, [loop], [], f"{loop.extent.attr} parts of {self._note(names)}"
-        )
-        return joined, strips.results(places)
-
-    def _reassociates(self) -> bool:
+    def reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)
 
-    def _is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
+    def is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
         """Whether parts of a large reduction are worth reducing apart: then threads can."""
         exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
         starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
@@ -85,7 +65,7 @@ class Accumulators(Nests):
             prod(n for _, n in dims) * self._weight() >= fusion_policy.PARALLEL_FOLD
             and dims[0][1] > 1
             and starts
-            and (exact or self._reassociates())
+            and (exact or self.reassociates())
         )
 
     def _shared_out(
@@ -111,7 +91,7 @@ class Accumulators(Nests):
         own = [scalar.var(a.dtype, "a") for a in accs]
         at = scalar.add(scalar.mul(part, scalar.size(length)), i)
         inner, again = _moved(body, nexts, [var, *accs], [at, *own])
-        free = self._reassociates()
+        free = self.reassociates()
         loops = self._fold_loops([(i, length), *rest], inner, own, init, again, free)
         if parts * length == n:
             return self._joined(part, parts, loops, own, accs, init, points)
@@ -146,13 +126,13 @@ class Accumulators(Nests):
         loops = [*loops, *[Store(*place(a, part), a) for a in own]]
         names = [m.name for m in [*self.stores, *self.group.folds]]
         loop = Loop(part, scalar.size(parts), loops, parallel=True)
-        builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
+        builder.emit_nest(names, [loop], [], f"{parts} parts of {self.note(names)}")
         j = scalar.var("int64", "p")
         values = [scalar.load(*place(a, j), a.dtype) for a in own]
-        merged = self._combined(accs, values, points)
+        merged = self.combined(accs, values, points)
         return self._fold_loops([(j, parts)], [], accs, init, merged, False)
 
-    def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
+    def combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
         """Accumulators of all folds, at all points, with more values."""
         found: list[Expr] = []
         for f in self.group.folds:

@@ -17,6 +17,8 @@ from .values import Handle, Pull, Shape, Stored
 if TYPE_CHECKING:
     from .builder import Builder
 
+FAR = 8  # elements: a longer stride leaves the cache line
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -94,6 +96,33 @@ def _mentions(root: Expr, axes: dict[int, int]) -> bool:
             seen.add(e)
             todo += e.args
     return False
+
+
+def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
+    """The axis along which most of those positions are contiguous that jump along the last one."""
+    if len(shape) < 2:
+        return None
+    axes = {id(v): k for k, v in enumerate(index)}
+    last = len(shape) - 1
+    votes = dict.fromkeys(range(last), 0)
+    for position in positions:
+        strides = multiples(position, axes)
+        if abs(strides.get(last, 0)) >= FAR:
+            for k in votes:
+                votes[k] += abs(strides.get(k, 0)) == 1
+    best = max(votes, key=votes.__getitem__)
+    return best if votes[best] and shape[best] > 1 else None
+
+
+def is_along(position: Expr, axis: Expr) -> bool:
+    """Whether a position is contiguous along an axis."""
+    return abs(multiples(position, {id(axis): 0}).get(0, 0)) == 1
+
+
+def multiples(position: Expr, axes: dict[int, int]) -> dict[int, int]:
+    """The strides of a position along axes; none where it is not affine."""
+    found = linear(position, axes)
+    return {} if found is None else found[1]
 
 
 def collapsed(shape: Shape, strides: Sequence[int], axes: Sequence[int]) -> int | None:

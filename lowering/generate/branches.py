@@ -8,7 +8,6 @@ from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import If, Stmt
 
-from . import fusion_policy
 from .loops import inside
 from .values import Handle, Registers, Stored
 
@@ -26,7 +25,7 @@ def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: lis
         return
     places: list[Any] = []
     for out in outs:
-        if fusion_policy.is_small(out.shape):
+        if builder.target.is_small(out.shape):
             places.append([scalar.var(out.dtype, "r") for _ in range(out.size)])
         else:
             places.append(out.target or builder.new_stored(out))
@@ -48,7 +47,7 @@ def _choose(
     cases = [[builder.settle(h) for h in builder.jaxpr(j, inputs)] for j in jaxprs]
     for out, column in zip(outs, zip(*cases, strict=True), strict=True):
         out.state = column[-1].state
-        if not fusion_policy.is_small(out.shape):
+        if not builder.target.is_small(out.shape):
             continue
         found = column[-1].state.elements
         for number in range(len(column) - 2, -1, -1):

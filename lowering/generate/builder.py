@@ -14,6 +14,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from . import boundary_regions, horizontal_fusion, slice_update_fusion, small_problems
 from .equation_order import box_chains, readers_first, saves_readers, taken_over
 from .storage import Scope, Storage
+from .target import Target
 from .values import OWN, Handle, Pull, Registers, Stored
 
 FOREVER = float("inf")
@@ -27,8 +28,8 @@ def dtype_name(dtype: Any) -> str:
 class Builder(Storage):
     """Walks the equations of one program; `make` builds what the recipe of one asks for."""
 
-    def __init__(self, make: Make):
-        super().__init__()
+    def __init__(self, make: Make, target: Target):
+        super().__init__(target)
         self._make = make
 
     # --- jaxprs ---

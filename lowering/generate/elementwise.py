@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle) -> None:
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.registers(out, r.fn)
         return
     own = fusion_policy.weight_of(eqn)
@@ -43,7 +43,7 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
-        short = cost <= fusion_policy.PULLED and fusion_policy.inlined(cost, uses)
+        short = cost <= fusion_policy.PULLED and builder.target.inlined(cost, uses)
         if short or _is_cheaper_again(r.fn, out):
             out.state = Pull(r.fn, cost, inputs, regional)
             return
@@ -98,7 +98,7 @@ def _is_compared(builder: "Storage", out: Handle) -> bool:
 
 def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
     operand: Handle = r.operand  # type: ignore[assignment]
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.settle(operand)
         out.state = operand.state
         return
@@ -115,7 +115,7 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
         if (
             -1 not in out.consumers
             and out.target is None
-            and fusion_policy.inlined(state.cost, uses)
+            and builder.target.inlined(state.cost, uses)
         ):
             out.state = Pull(fn, state.cost)
             return
@@ -135,7 +135,7 @@ def pieces(
     def choose(*index: Expr) -> Expr:
         return piece_at(r.pieces, index)
 
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.registers(out, choose)
         return
     differ = [
@@ -176,10 +176,10 @@ def fold(
     short = all(n <= fusion_policy.SMALL for n in r.shape)  # longer axes are run-time parameters
     if (
         short
-        and all(fusion_policy.is_small(h.shape) for h in outs)
+        and all(builder.target.is_small(h.shape) for h in outs)
         and size <= fusion_policy.UNROLLED_WORK
     ):
-        if all(fusion_policy.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
+        if all(builder.target.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
             points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
             builder.unrolled += points
             if builder.unrolled <= fusion_policy.UNROLLED_IN_ALL or size <= fusion_policy.OUTLINED:
@@ -204,7 +204,7 @@ def fold(
 
 def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
     """The results of a fold over nothing."""
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.settle_registers(out, [value] * out.size)
         return
     stored = out.target or builder.new_stored(out)

@@ -12,7 +12,6 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.schedule import short_vectors, tiling
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
@@ -207,14 +206,13 @@ class Nests:
         flat, rows = self._collapse(stores), False
         if flat is not None:
             dims, stores = flat
-        elif short_vectors.rows_are_vectors(stores, group.vars, group.shape):
+        elif self.builder.target.rows_are_vectors(stores, group.vars, group.shape):
             rows = True
         elif self._wants_unroll():
             dims, stores = self._unroll() or (dims, stores)
         else:
-            across = tiling.across(stores, group.vars, group.shape)
-            if across is not None and not reused:
-                tiled = tiling.loops(self.builder, dims, stores, across)
+            tiled = None if reused else self.builder.target.tiled(self.builder, dims, stores)
+            if tiled is not None:
                 self._nest(tiled, [], plain=self._loops(dims, list(stores)))
                 return
         first = reused or buffer_reuse.read_later(stores)
@@ -298,7 +296,7 @@ class Nests:
         if work >= fusion_policy.NEST_WORK and not results and len(body) == 1:
             if isinstance(first, Loop) and not first.carries:
                 first.parallel = not group.folds or self._rows_apart()
-        self.builder.emit_nest(names, body, results, self._note(names), plain)
+        self.builder.emit_nest(names, body, results, self.note(names), plain)
 
     def _weight(self) -> int:
         return 1 + len(self.group.members) + len(self.group.folds)
@@ -306,7 +304,7 @@ class Nests:
     def _rows_apart(self) -> bool:
         return self.group.axes is not None and 0 not in self.group.axes
 
-    def _note(self, names: list[str]) -> str:
+    def note(self, names: list[str]) -> str:
         members = [m.name for m in {id(m.handle): m for m in self.group.members}.values()]
         return (
             f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"

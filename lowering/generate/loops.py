@@ -13,7 +13,6 @@ from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.schedule.lane_refill import lanes
 from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
 
 from . import equation_order, fusion_policy
@@ -73,7 +72,7 @@ def _stacked_carries(
         if k < 0 or k in found or out.target is not None or out.hint is not None:
             continue
         size = atom.aval.size
-        if fusion_policy.is_small(atom.aval.shape) or not r.length:
+        if builder.target.is_small(atom.aval.shape) or not r.length:
             continue
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
         ends = [scalar.size(0), scalar.mul(scalar.size(size), rounds)]
@@ -123,7 +122,7 @@ class Carries:
                 builder.store_into(given.twin(), own.first)
                 self.places.append(own.now)
                 self.nexts[-1] = own.next
-            elif fusion_policy.is_small(given.shape):
+            elif builder.target.is_small(given.shape):
                 builder.settle(given)
                 assert isinstance(given.state, Registers)
                 names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
@@ -272,7 +271,8 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
-    if not r.counted and lanes(builder, r, consts, xs, stacks, _at_step):
+    separate = builder.target.batch_loop
+    if not r.counted and separate(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:
         body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
@@ -292,7 +292,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
         carries.skip()
     carries.finish()
     for out in outs[r.carry :]:
-        if fusion_policy.is_small(out.shape):
+        if builder.target.is_small(out.shape):
             builder.load_registers(out)
 
 

@@ -10,14 +10,13 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.schedule import tiling
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import nodes, replacing
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 
-from . import fusion_policy
-from .accumulators import Accumulators
+from . import affine_views, fusion_policy
+from .accumulators import Accumulators, ReductionLoop
 from .fusion_groups import FoldMember
 from .values import Handle, NeedsFlush, Stored
 
@@ -39,7 +38,7 @@ class Folds(Accumulators):
                 self._fold_lanes(kept[0])
             else:
                 self._fold_registers(kept, list(axes))
-        elif inner in axes and (len(axes) == 1 or self._reassociates()):
+        elif inner in axes and (len(axes) == 1 or self.reassociates()):
             self._fold_rows(kept, sorted(axes, key=lambda k: (k == inner, k)))
         elif inner in kept and self._lanes() <= group.shape[inner] and self._moves(inner):
             self._fold_across(inner, kept, list(axes))
@@ -57,7 +56,7 @@ class Folds(Accumulators):
         values += [m.expr for m in self.stores]
         loads = [e for e in nodes(values) if e.op == "load"]
         places = [e.args[0] for e in loads]
-        axis = tiling.contiguous(places, list(group.vars), group.shape)
+        axis = affine_views.contiguous(places, list(group.vars), group.shape)
         far = [e for e in loads if e.attr.size >= fusion_policy.FAR_READ]
         if axis is None or not far:
             return None
@@ -125,15 +124,16 @@ class Folds(Accumulators):
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         if not kept and len(dims) > 1:
             dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
-        by_strips = self._by_strips(dims, stores, accs, init, nexts, len(points))
-        if by_strips is not None:
-            loops, values = by_strips
+        loop = ReductionLoop(dims, stores, accs, init, nexts)
+        blocked = self.builder.target.blocked_reduction(self, loop, len(points))
+        if blocked is not None:
+            loops, values = blocked
             self._finish(loops, accs, len(points), values)
             return
-        if self._is_shared_out(dims):
+        if self.is_shared_out(dims):
             loops = self._shared_out(dims, list(stores), accs, init, nexts, len(points))
         else:
-            loops = self._fold_loops(dims, list(stores), accs, init, nexts, self._reassociates())
+            loops = self._fold_loops(dims, list(stores), accs, init, nexts, self.reassociates())
         self._finish(loops, accs, len(points))
 
     def _fold_lanes(self, axis: int) -> None:
@@ -246,7 +246,7 @@ class Folds(Accumulators):
                 position = stored.position(handle.shape, self._kept_index(f, handle))
                 after.append(Store(stored.buffer, position, a))
         dims = [(group.vars[k], group.shape[k]) for k in axes]
-        row = [*self._fold_loops(dims, body, accs, init, nexts, self._reassociates()), *after]
+        row = [*self._fold_loops(dims, body, accs, init, nexts, self.reassociates()), *after]
         for k in reversed(kept):
             row = [Loop(group.vars[k], scalar.size(group.shape[k]), row)]
         self.outer_kept = True
@@ -326,7 +326,9 @@ class Folds(Accumulators):
 
 def _numbers_along(loads: list[Expr], axis: Expr) -> int:
     """How many numbers lie in arrays that are read contiguously along an axis."""
-    return sum({e.attr: e.attr.size for e in loads if tiling.is_along(e.args[0], axis)}.values())
+    return sum(
+        {e.attr: e.attr.size for e in loads if affine_views.is_along(e.args[0], axis)}.values()
+    )
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:

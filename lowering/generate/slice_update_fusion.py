@@ -242,7 +242,7 @@ def store_part(
     def target(*index: Expr) -> tuple[Buffer, Expr]:
         return place.buffer, place.position(shape, at(index))
 
-    if fusion_policy.is_small(extent):
+    if builder.target.is_small(extent):
         for ix in static_indices(extent):
             builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
     else:

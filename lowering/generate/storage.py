@@ -15,6 +15,7 @@ from .boundary_reductions import Totals
 from .fusion_groups import FoldMember, Group, Member, Nests, squeezed
 from .reductions import Folds
 from .statements import Statements
+from .target import Target
 from .values import (
     Folding,
     Handle,
@@ -68,8 +69,9 @@ class Storage(Statements):
     unrolled = 0  # points of folds that were written out
     chooses = 0  # whether branches are both computed, and their results selected
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
         super().__init__()
+        self.target = target
         self.scope = Scope()
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
         self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
@@ -294,7 +296,7 @@ class Storage(Statements):
         if isinstance(state, slice_update_fusion.Boxes):
             slice_update_fusion.store(self, handle)
         elif isinstance(state, Pull):
-            if fusion_policy.is_small(handle.shape):
+            if self.target.is_small(handle.shape):
                 self.registers(handle, state.fn)
             else:
                 if handle.target is None:
@@ -313,7 +315,7 @@ class Storage(Statements):
 
     def store_reusing(self, handle: Handle) -> None:
         """As `store`, in the memory of a dead array if the value reads one at its own index only."""
-        if isinstance(handle.state, Pull) and not fusion_policy.is_small(handle.shape):
+        if isinstance(handle.state, Pull) and not self.target.is_small(handle.shape):
             self.join(handle, handle.state.fn, "store", handle.state.regional)
         if isinstance(handle.state, Pending) and handle.target is None:
             group = handle.state.group
@@ -326,7 +328,7 @@ class Storage(Statements):
 
     def settle(self, handle: Handle) -> Handle:
         """Give a value a form that outlives its scope: registers or memory."""
-        if fusion_policy.is_small(handle.shape):
+        if self.target.is_small(handle.shape):
             if not isinstance(handle.state, Registers):
                 self.load_registers(handle)
         elif not isinstance(handle.state, Stored):
@@ -340,7 +342,7 @@ class Storage(Statements):
 
     def store_into(self, handle: Handle, target: Stored) -> None:
         """Write a value to a place, wherever it is now."""
-        if isinstance(handle.state, Pull) and not fusion_policy.is_small(handle.shape):
+        if isinstance(handle.state, Pull) and not self.target.is_small(handle.shape):
             handle.target = target
             self.store(handle)
             return
@@ -373,7 +375,7 @@ class Storage(Statements):
     def settled_region(self, inputs: Sequence[Handle], keep: Sequence[int] = ()) -> list[Handle]:
         """As `settled`; operands in `keep`, initial carries, may wait to be stored in their place."""
         for k, h in enumerate(inputs):
-            if k not in keep or fusion_policy.is_small(h.shape):
+            if k not in keep or self.target.is_small(h.shape):
                 self.settled([h])
             elif isinstance(h.state, (Pending, Folding)):
                 self.store(h)
@@ -383,7 +385,7 @@ class Storage(Statements):
     def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
         """The operands of a region: in registers, in memory, or trivial to compute again."""
         for h in inputs:
-            if isinstance(h.state, Pull) and not fusion_policy.is_small(h.shape):
+            if isinstance(h.state, Pull) and not self.target.is_small(h.shape):
                 counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
                 if h.state.cost <= fusion_policy.CHEAP * counts and not self.sources(h):
                     continue

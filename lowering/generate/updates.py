@@ -27,7 +27,7 @@ def update(
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Handle = r.operand  # type: ignore[assignment]
-    if fusion_policy.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
+    if builder.target.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
@@ -52,7 +52,7 @@ def update(
             first.parallel = True
         builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     out.state = place
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.load_registers(out)
 
 
@@ -79,7 +79,7 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
     computed from the old ones, which could not be overwritten before the last of them is read.
     """
     operand: Handle = r.operand  # type: ignore[assignment]
-    if r.box is None or r.combine is not None or fusion_policy.is_small(out.shape):
+    if r.box is None or r.combine is not None or builder.target.is_small(out.shape):
         return False
     if isinstance(operand.state, Pull):
         return operand.state.cost <= 1 or len(operand.consumers) == 1
@@ -276,10 +276,10 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
     if 0 in r.shape:
         for out in outs:
             out.state = out.target or builder.new_stored(out)
-            if fusion_policy.is_small(out.shape):
+            if builder.target.is_small(out.shape):
                 out.state = Registers([])
         return
-    if all(fusion_policy.is_small(out.shape) for out in outs):
+    if all(builder.target.is_small(out.shape) for out in outs):
         columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
         for out, column in zip(outs, columns, strict=True):
             builder.settle_registers(out, column)
@@ -299,7 +299,7 @@ def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], nam
     builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     for out, place in zip(outs, places, strict=True):
         out.state = place
-        if fusion_policy.is_small(out.shape):
+        if builder.target.is_small(out.shape):
             builder.load_registers(out)
 
 

@@ -20,7 +20,6 @@ from fnx.lowering.ir.number_formats import itemsize
 if TYPE_CHECKING:
     from fnx.lowering.generate.storage import Storage
 
-_FAR = 8  # elements: a longer stride leaves the cache line
 _SETS = 64  # of the nearest cache
 
 
@@ -28,44 +27,18 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
     """The axis along which those accesses are contiguous that jump along the last one, if it pays."""
     accesses = [(s.index, s.buffer.dtype) for s in stores]
     accesses += [(e.args[0], e.dtype) for e in _loads(stores)]
-    best = contiguous([position for position, _ in accesses], index, shape)
+    best = affine_views.contiguous([position for position, _ in accesses], index, shape)
     if best is None:
         return None
     lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
     axes = {id(index[-1]): 0}
-    steps = [_strides(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
+    steps = [affine_views.multiples(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
     return best if lines * max(map(_crowding, steps)) >= fusion_policy.TILED else None
 
 
 def _crowding(step: int) -> int:
     """How many times as many lines share a set of a cache as where lines lie side by side."""
     return max(gcd(step, _SETS * fusion_policy.LINE) // fusion_policy.LINE, 1) if step else 1
-
-
-def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
-    """The axis along which most of those positions are contiguous that jump along the last one."""
-    if len(shape) < 2:
-        return None
-    axes = {id(v): k for k, v in enumerate(index)}
-    last = len(shape) - 1
-    votes = dict.fromkeys(range(last), 0)
-    for position in positions:
-        strides = _strides(position, axes)
-        if abs(strides.get(last, 0)) >= _FAR:
-            for k in votes:
-                votes[k] += abs(strides.get(k, 0)) == 1
-    best = max(votes, key=votes.__getitem__)
-    return best if votes[best] and shape[best] > 1 else None
-
-
-def is_along(position: Expr, axis: Expr) -> bool:
-    """Whether a position is contiguous along an axis."""
-    return abs(_strides(position, {id(axis): 0}).get(0, 0)) == 1
-
-
-def _strides(position: Expr, axes: dict[int, int]) -> dict[int, int]:
-    found = affine_views.linear(position, axes)
-    return {} if found is None else found[1]
 
 
 def _nodes(stores: list[Store]) -> Iterable[Expr]:
@@ -76,13 +49,21 @@ def _loads(stores: list[Store]) -> list[Expr]:
     return [e for e in _nodes(stores) if e.op == "load"]
 
 
+def tiled(
+    builder: "Storage", dims: list[tuple[Expr, int]], stores: list[Store]
+) -> list[Stmt] | None:
+    """A nest by tiles, if it pays."""
+    axis = across(stores, [v for v, _ in dims], tuple(n for _, n in dims))
+    return None if axis is None else loops(builder, dims, stores, axis)
+
+
 def loops(
     builder: "Storage", dims: list[tuple[Expr, int]], body: list[Store], axis: int
 ) -> list[Stmt]:
     """Loops over tiles of `axis` and the last one, and inside them over the elements of a tile."""
     last = len(dims) - 1
     axes = {id(v): k for k, (v, _) in enumerate(dims)}
-    far = [e for e in _loads(body) if _is_far(_strides(e.args[0], axes), axis, last)]
+    far = [e for e in _loads(body) if _is_far(affine_views.multiples(e.args[0], axes), axis, last)]
     if not any(vector_abi.exists(e.op, e.dtype) for e in _nodes(body)):
         far = []  # to read them where they are is as good
     exprs = [*far, *(e for s in body for e in (s.index, s.value))]
@@ -121,4 +102,4 @@ def loops(
 
 
 def _is_far(strides: dict[int, int], axis: int, last: int) -> bool:
-    return abs(strides.get(last, 0)) >= _FAR and abs(strides.get(axis, 0)) == 1
+    return abs(strides.get(last, 0)) >= affine_views.FAR and abs(strides.get(axis, 0)) == 1
