@@ -1,11 +1,14 @@
-"""Named axes: which are bound, and the collectives, whose operands are spread over one of them.
+"""Collectives: operations between the members of named axes (MPI 4.1, ch. 6; XLA's collectives).
 
-`vmap(axis_name=...)` binds a name. A collective travels down the interpreters to the `Batch` that
-bound its name, which hands its rule the lanes with the name (`Lanes`); there it becomes ordinary
-operations along the lanes' axis. For all other lanes it is an operation like any other.
+Each has two meanings of one result. `across` is the local case, all members in one program: a
+collective travels down the interpreters to the `Batch` that bound its name, which hands its rule the size
+with the name (`AxisSize`); there it becomes ordinary operations along the batch axis of the members.
+`exchange` is one member's part: a collective whose name an `Spmd` binds stays an equation, and asks the
+transport in force when it runs (core/transport.py), from compiled programs through a host call. For all
+other batch axes it is an operation like any other.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +16,12 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
-from fnx.core.errors import InvalidValue, ShapeError, UnboundAxis
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.interpreter import Interpreter, current
 from fnx.core.primitive import Primitive
+from fnx.core.recipe import Host, Operand, Recipe
+from fnx.core.transport import Groups as AllGroups
+from fnx.core.transport import Transport, in_force
 from fnx.ops.base.broadcast import Sum
 from fnx.ops.base.linear import Linear
 from fnx.ops.elementwise.arithmetic import div, mul
@@ -26,68 +31,20 @@ from fnx.ops.structure.basic import convert, full, move_axis, reshape, scalar, s
 from fnx.ops.structure.join import Concatenate, Iota
 
 from .batching import batch, place_axis
+from .spmd import Name
 
-Name = Hashable
-Groups = tuple[tuple[int, ...], ...] | None
-
-# --- which names are bound ----------------------------------------------------------------------
-
-
-class Axes(Interpreter):
-    """Binds names without lanes, for looking at functions that use them."""
-
-    what = "an environment of named axes"
-
-    def __init__(self, sizes: dict[Name, int]):
-        self.parent: Interpreter = current.get()
-        self.sizes = sizes
-
-    def process(self, prim: Primitive, args: tuple) -> tuple:
-        return self.parent.process(prim, args)
-
-
-def bound_axes() -> dict[Name, int]:
-    """The sizes of the named axes around this place in the program, innermost first."""
-    found: dict[Name, int] = {}
-    it: Interpreter | None = current.get()
-    while it is not None:
-        name = getattr(it, "axis_name", None)
-        if name is not None:
-            found.setdefault(name, int(it.size))  # type: ignore[attr-defined]
-        for name, size in getattr(it, "sizes", {}).items():
-            found.setdefault(name, size)
-        # A stage has no parent that it passes operations to, but was opened inside another interpreter.
-        it = it.parent or getattr(it, "outer", None)
-    return found
-
-
-def axis_size(name: Name) -> int:
-    """The size of a named axis; NameError if it is not bound."""
-    found = bound_axes()
-    if name not in found:
-        raise unbound(name, found)
-    return found[name]
-
-
-def unbound(name: Name, found: Sequence[Name] | dict[Name, int] = ()) -> UnboundAxis:
-    """The error for a name that nobody binds."""
-    known = ", ".join(map(repr, found)) or "none"
-    return UnboundAxis(
-        f"unbound axis name: {name}. Axis names that are bound here: {known}. Collectives work inside a "
-        f"function that is mapped under that name: vmap(f, axis_name={name!r}), pmap or shard_map."
-    )
-
+Groups = AllGroups | None
 
 # --- collectives -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Collective(Primitive):
-    """An operation between the lanes of named axes.
+    """An operation between the members of named axes.
 
-    `across(x)` performs it on lanes along axis 0 of `x`; it gives the result and the axis of its
-    lanes, None if all lanes have the same. `beside()` is the same collective for operands with one more
-    axis in front.
+    `across(x)` performs it on members along axis 0 of `x`; it gives the result and the axis of its
+    members, None if all have the same. `exchange(x, transport)` performs one member's part. `beside()`
+    is the same collective for operands with one more axis in front.
     """
 
     @property
@@ -107,8 +64,18 @@ class Collective(Primitive):
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (x,)
 
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        raise NotImplementedError
+
     def impl(self, *values: np.ndarray) -> Any:
-        raise unbound(self.axis_names[0])
+        (x,) = values
+        for name in self.axis_names:
+            transport = in_force(name, self.name)
+            x = self.exchange(x, transport if self.groups is None else transport.split(self.groups))
+        return x
+
+    def lower(self, *operands: Operand) -> Recipe:
+        return Host()
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         name = axis_name_of(size)
@@ -120,7 +87,7 @@ class Collective(Primitive):
 
 
 def in_groups(prim: Collective, x: Array) -> tuple[Array, int]:
-    """The collective within groups of lanes: the groups are mapped over."""
+    """The collective within groups of members: the groups are mapped over."""
     groups = prim.groups
     assert groups is not None
     order = [k for group in groups for k in group]
@@ -154,7 +121,7 @@ def take_rows(x: Array, order: Sequence[int | None]) -> Array:
 
 @dataclass(frozen=True)
 class PSum(Collective, Linear):
-    """The sum over lanes."""
+    """The sum over members."""
 
     axes: tuple[Name, ...]
     axis_index_groups: Groups = None
@@ -166,6 +133,9 @@ class PSum(Collective, Linear):
 
     def across(self, x: Array) -> tuple[Array, int | None]:
         return Sum((0,))(x), None
+
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        return transport.all_reduce(x, "sum")
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         return (self(cts[0]),)
@@ -180,8 +150,8 @@ def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, t
     if name is None or name not in prim.axes:
         return (prim(x),), (axis,)
     if prim.axis_index_groups is not None:
-        out, lanes = in_groups(prim, place_axis(size, x, axis, 0))
-        return (out,), (lanes,)
+        out, members = in_groups(prim, place_axis(size, x, axis, 0))
+        return (out,), (members,)
     if axis is not None:
         x = prim.across(move_axis(x, axis, 0))[0]
     elif isinstance(prim, PSum):
@@ -192,7 +162,7 @@ def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, t
 
 @dataclass(frozen=True)
 class _PExtremum(Collective):
-    """The largest or smallest value of all lanes."""
+    """The largest or smallest value of all members."""
 
     axes: tuple[Name, ...]
     axis_index_groups: Groups = None
@@ -205,8 +175,11 @@ class _PExtremum(Collective):
     def across(self, x: Array) -> tuple[Array, int | None]:
         return self.reduction((0,))(x), None  # type: ignore[call-arg]
 
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        return transport.all_reduce(x, "max" if self.reduction is Max else "min")
+
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        # The tangent is shared evenly by all lanes that have the extremum, as in reduce_max.
+        # The tangent is shared evenly by all members that have the extremum, as in reduce_max.
         (x,), (t,) = primals, tangents
         out = self(x)
         total = PSum(self.axes, self.axis_index_groups)
@@ -219,14 +192,14 @@ class _PExtremum(Collective):
 
 @dataclass(frozen=True)
 class PMax(_PExtremum):
-    """The largest of all lanes."""
+    """The largest of all members."""
 
     name = "pmax"
 
 
 @dataclass(frozen=True)
 class PMin(_PExtremum):
-    """The smallest of all lanes."""
+    """The smallest of all members."""
 
     name = "pmin"
     reduction = Min
@@ -234,7 +207,7 @@ class PMin(_PExtremum):
 
 @dataclass(frozen=True)
 class PPermute(Collective, Linear):
-    """Lane b gets the operand of lane a for each pair (a, b) of `perm`; the others get zeros."""
+    """Member b gets the operand of member a for each pair (a, b) of `perm`; the others get zeros."""
 
     axis_name: Name
     perm: tuple[tuple[int, int], ...]
@@ -244,13 +217,16 @@ class PPermute(Collective, Linear):
         source = {b: a for a, b in self.perm}
         return take_rows(x, [source.get(k) for k in range(x.shape[0])]), 0
 
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        return transport.permute(x, self.perm)
+
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         return (PPermute(self.axis_name, tuple([(b, a) for a, b in self.perm]))(cts[0]),)
 
 
 @dataclass(frozen=True)
 class AllGather(Collective, Linear):
-    """The operands of all lanes, along a new axis or (tiled) one after the other along an old one."""
+    """The operands of all members, along a new axis or (tiled) one after the other along an old one."""
 
     all_gather_dimension: int
     axis_index_groups: Groups
@@ -274,6 +250,10 @@ class AllGather(Collective, Linear):
         out = move_axis(x, 0, d)
         return (_merge(out, d) if self.tiled else out), None
 
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        d, out = self.all_gather_dimension, transport.all_gather(x)
+        return np.concatenate(list(out), d) if self.tiled else np.moveaxis(out, 0, d)
+
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         d, groups = self.all_gather_dimension, self.axis_index_groups
         back = ReduceScatter(groups, self.axis_name, self.axis_size, d, self.tiled)
@@ -282,7 +262,7 @@ class AllGather(Collective, Linear):
 
 @dataclass(frozen=True)
 class ReduceScatter(Collective, Linear):
-    """Of the sum over lanes, lane k gets the k-th element, or (tiled) block, along a dimension."""
+    """Of the sum over members, member k gets the k-th element, or (tiled) block, along a dimension."""
 
     axis_index_groups: Groups
     axis_name: Name
@@ -305,6 +285,9 @@ class ReduceScatter(Collective, Linear):
         d, total = self.scatter_dimension, Sum((0,))(x)
         return (_cut(total, d, x.shape[0]) if self.tiled else total), d
 
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        return transport.reduce_scatter(_parts(x, self.scatter_dimension, self), "sum")
+
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         d, groups = self.scatter_dimension, self.axis_index_groups
         return (AllGather(d, groups, self.axis_name, self.axis_size, self.tiled)(cts[0]),)
@@ -312,7 +295,7 @@ class ReduceScatter(Collective, Linear):
 
 @dataclass(frozen=True)
 class AllToAll(Collective, Linear):
-    """Lane k gets the k-th part along `split_axis` of all lanes, put together along `concat_axis`.
+    """Member k gets the k-th part along `split_axis` of all, put together along `concat_axis`.
 
     Parts are elements, and the axis moves; or (tiled) blocks, which lie one after the other.
     """
@@ -347,9 +330,13 @@ class AllToAll(Collective, Linear):
         s, c = self.split_axis, self.concat_axis
         if self.tiled:
             x = _cut(x, s + 1, x.shape[0])
-        # Parts become lanes, and the lanes, second now, the axis along which parts are put together.
+        # Parts become members, and the members, second now, the axis along which parts are put together.
         out = move_axis(move_axis(x, s + 1, 0), 1, c + 1)
         return (_merge(out, c + 1) if self.tiled else out), 0
+
+    def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
+        out, c = transport.all_to_all(_parts(x, self.split_axis, self)), self.concat_axis
+        return np.concatenate(list(out), c) if self.tiled else np.moveaxis(out, 0, c)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
         return (self._along(self.concat_axis, self.split_axis)(cts[0]),)
@@ -360,13 +347,16 @@ class AllToAll(Collective, Linear):
 
 @dataclass(frozen=True)
 class AxisIndex(Collective):
-    """The number of the lane."""
+    """The number of the member."""
 
     axis_name: Name
     name = "axis_index"
 
     def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (ShapedArray((), np.dtype(np.int32)),)
+
+    def impl(self, *values: np.ndarray) -> Any:
+        return np.asarray(in_force(self.axis_name, self.name).rank, np.int32)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         return (Iota(0, np.dtype(np.int32), (int(size),))(),), (0,)
@@ -384,8 +374,15 @@ def _cut(x: Array, axis: int, parts: int) -> Array:
     return reshape(x, (*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]))
 
 
+def _parts(x: np.ndarray, axis: int, prim: Any) -> np.ndarray:
+    """The parts along an axis that go to each member, as rows."""
+    if not prim.tiled:
+        return np.ascontiguousarray(np.moveaxis(x, axis, 0))
+    return np.stack(np.split(x, prim.axis_size, axis))
+
+
 def check_divisible(what: str, shape: tuple[int, ...], axis: int, parts: int, tiled: bool) -> None:
-    """Raise unless an axis can be dealt out to so many lanes."""
+    """Raise unless an axis can be dealt out to so many members."""
     if not 0 <= axis < len(shape):
         raise InvalidValue(f"{what} along axis {axis} of an operand of shape {shape}")
     if tiled and shape[axis] % parts:

@@ -13,8 +13,8 @@ from fnx.core.errors import (
 )
 from fnx.core.interpreter import Tracer
 from fnx.core.jaxpr import Jaxpr
-from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
+from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import trace
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.pytree import operations

@@ -10,7 +10,7 @@ from fnx.core.array import Array
 from fnx.core.dtypes import kind
 from fnx.core.errors import InvalidValue
 from fnx.interpreters import collectives as ops
-from fnx.interpreters.collectives import axis_size as _size_of
+from fnx.interpreters.spmd import axis_size as _size_of
 from fnx.numpy.arrays.util import canonical_axis, named, to_array
 from fnx.ops.base.broadcast import Sum
 from fnx.ops.elementwise.convert import convert

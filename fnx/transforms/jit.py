@@ -18,8 +18,8 @@ from fnx.core import config
 from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import InvalidValue, TypeMismatch, hide_frames
 from fnx.core.interpreter import current, evaluate
-from fnx.interpreters.collectives import bound_axes
 from fnx.interpreters.rewrite import counted
+from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of

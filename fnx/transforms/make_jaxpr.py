@@ -10,9 +10,9 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue
-from fnx.core.interpreter import use
+from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
-from fnx.interpreters.collectives import Axes
+from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
@@ -129,7 +129,7 @@ def make_jaxpr(
         call, dynamic = _static_split(fun, static_argnums, args)
         token = rank_0_consts.set(True)
         try:
-            with use(Axes(dict(axis_env))) if axis_env else nullcontext():
+            with use(Spmd(current.get(), dict(axis_env))) if axis_env else nullcontext():
                 jaxpr, consts, structure = trace_user(
                     call, dynamic, kwargs, f"make_jaxpr of {name_of(fun)}"
                 )

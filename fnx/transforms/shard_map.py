@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fnx.core.array import Array, is_array_like
-from fnx.core.axis_size import Lanes
+from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.interpreters.batching import batch
 from fnx.ops.base.permute import Transpose
@@ -252,7 +252,7 @@ def _run(
         return outs
 
     outs, where = batch(
-        lanes, Lanes(size, name, True), parts, [0 if name in n else None for n in names]
+        lanes, AxisSize(size, name, True), parts, [0 if name in n else None for n in names]
     )
     outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
     return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, is_array_like
-from fnx.core.axis_size import Lanes
+from fnx.core.axis_size import AxisSize
 from fnx.core.errors import InvalidValue, TypeMismatch, entrance
 from fnx.interpreters import batching
 from fnx.numpy.arrays.key_arrays import is_keys
@@ -168,8 +168,8 @@ def map_lanes(
         return arrays
 
     devices = what == "pmap"
-    lanes = Lanes(size, axis_name, devices) if devices or axis_name is not None else size
-    outs, found = batching.batch(flat, lanes, leaves, axes)
+    sized: int = AxisSize(size, axis_name, devices) if devices or axis_name is not None else size
+    outs, found = batching.batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
     placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]

@@ -33,6 +33,7 @@ lowering/transform      : core lowering/ir
 lowering/generate       : core lowering/ir lowering/transform
 lowering/routines       : core lowering/ir lowering/transform lowering/generate
 lowering                : core lowering/ir lowering/transform lowering/generate lowering/routines
+lowering/transport      : core
 lowering/numba          : core lowering lowering/ir lowering/math lowering/transform lowering/generate
                           lowering/routines lowering/cpu/loader
 lowering/cpu/processor  : core
