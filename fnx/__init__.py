@@ -178,7 +178,7 @@ _later.add(
 )
 _later.add("fnx.lax", "fnx.transforms.implicit_diff", "custom_linear_solve custom_root")
 _later.add(
-    "fnx.ops", "fnx.transforms.segment_ops", "segment_sum segment_prod segment_max segment_min"
+    "fnx.ops", "fnx.numpy.numerics.segment_ops", "segment_sum segment_prod segment_max segment_min"
 )
 _later.add("fnx.numpy.arrays.util", "fnx.transforms.grad", "value_and_grad")
 _later.add("fnx.numpy.arrays.util", "fnx.control_flow", "scan while_loop")

@@ -1,6 +1,6 @@
 """Functions of flattened arguments, a module path of JAX."""
 
-from fnx.transforms.api_util import (
+from fnx.extend.flat_functions import (
     debug_info,
     flatten_fun,
     flatten_fun_nokwargs,

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.lowering.generate.builder import Builder, dtype_name
-from fnx.lowering.generate.input_output_aliases import Aliases, candidates
 from fnx.lowering.generate.target import Target
 from fnx.lowering.generate.values import OWN, Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Buffer, Program
+from fnx.lowering.planning import fusion_policy
+from fnx.lowering.planning.input_output_aliases import Aliases, candidates
 from fnx.lowering.transform import buffer_assignment
 
 from . import recipes
@@ -17,7 +18,7 @@ _TRIES = 100  # pairs of a result and a donated input
 
 
 def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program, list[str]]:
-    """The Kernel IR of a jaxpr, with its memory planned; and notes for the report."""
+    """The Kernel IR of a jaxpr for a target, with its memory planned; and notes for the report."""
     refused: set[tuple[int, int]] = set()
     while True:
         aliases = candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
@@ -26,8 +27,8 @@ def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program
             break
         # The other results would have to be copied there: they are better new, or elsewhere.
         refused |= aliases.items() - kept.items()
-    for run in target.passes:
-        run(builder)
+    for transform in target.passes:
+        transform(builder)
     total = buffer_assignment.plan(builder.block, builder.buffers)
     program = Program(jaxpr.name or "f", inputs, outputs, builder.block, total, aliases=aliases)
     return program, builder.notes

@@ -104,11 +104,11 @@ class Compiled:
 
     @cached_property
     def _built(self) -> tuple["Program", list[str]]:
-        from fnx.lowering import pipeline
-        from fnx.lowering.cpu.target import TARGET
+        from fnx.lowering import pipeline as program
+        from fnx.lowering.cpu import target
 
         with _deep_recursion():
-            return pipeline.build(self.jaxpr, self.donated, TARGET)
+            return program.build(self.jaxpr, self.donated, target.CpuTarget())
 
     program = property(lambda self: self._built[0])
     notes = property(lambda self: self._built[1])

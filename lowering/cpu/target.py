@@ -1,13 +1,11 @@
-"""The CPU as a target: its scheduling, its routines, its passes in their order."""
+"""The CPU as a target: what its caches, registers and vectors make of nests, and its passes in order."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe
-from fnx.core.scalar import Expr
-from fnx.lowering.generate.target import At, Dims, Pass, Target
-from fnx.lowering.generate.values import Handle, Shape, Stored
-from fnx.lowering.ir.kernel import Stmt, Store
+from fnx.core.jaxpr import Eqn
+from fnx.lowering.generate.target import Target
+from fnx.lowering.generate.values import Handle
 from fnx.lowering.transform import (
     lookup_tables,
     loop_coalescing,
@@ -16,6 +14,7 @@ from fnx.lowering.transform import (
     stencil_fusion,
     strip_mining,
 )
+from fnx.lowering.transform.machine import Machine
 
 from .routines import table
 from .schedule import (
@@ -24,52 +23,34 @@ from .schedule import (
     packing,
     register_tiling,
     short_vectors,
+    thresholds,
     tiling,
 )
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.accumulators import Accumulators, ReductionLoop
-
 
 class CpuTarget(Target):
-    """Cores with caches and vectors."""
+    """This machine's CPU."""
 
     name = "cpu"
     routines = table
-    passes: tuple[Pass, ...] = (
+    passes = (
         loop_fusion.fuse,
         strip_mining.steps_of_strips,
         stencil_fusion.of_stencils,
         sliding_window.roll,
-        lambda builder: loop_coalescing.even(builder.block),
+        loop_coalescing.coalesce,
         lookup_tables.in_memory,
         packing.rows,
     )
+    rows_are_vectors = staticmethod(short_vectors.rows_are_vectors)
+    divergent_loops = staticmethod(lane_refill.lanes)
+    tiled = staticmethod(tiling.tiled)
+    reduction_in_strips = staticmethod(blocked_reductions.in_strips)
 
-    def blocked_reduction(
-        self, nest: "Accumulators", loop: "ReductionLoop", points: int
-    ) -> tuple[list[Stmt], list[Expr]] | None:
-        return blocked_reductions.by_strips(nest, loop, points)
+    @property
+    def machine(self) -> Machine:
+        return thresholds.machine()
 
-    def rows_are_vectors(self, stores: list[Store], index: list[Expr], shape: Shape) -> bool:
-        return short_vectors.rows_are_vectors(stores, index, shape)
-
-    def tiled(self, builder: Any, dims: Dims, stores: list[Store]) -> list[Stmt] | None:
-        return tiling.tiled(builder, dims, stores)
-
-    def batch_loop(
-        self,
-        builder: Any,
-        r: recipe.Loop,
-        consts: list[Handle],
-        xs: list[Handle],
-        stacks: Sequence[Stored],
-        at_step: At,
-    ) -> bool:
-        return lane_refill.lanes(builder, r, consts, xs, list(stacks), at_step)
-
-    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
+    def products(self, builder: Any, eqn: Eqn, r: recipe.Products, out: Handle) -> bool:
         register_tiling.products(builder, r, out)
-
-
-TARGET = CpuTarget()
+        return True

@@ -9,11 +9,12 @@ from math import prod
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
+from fnx.lowering.generate.nests import Nests
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
+from fnx.lowering.planning import fusion_policy
 
-from . import fusion_policy
-from .fusion_groups import FoldMember, Nests
+from .fusion_groups import FoldMember
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
@@ -54,7 +55,42 @@ class Accumulators(Nests):
         for f, own in found:
             f.settle(self.builder, own)
 
-    def reassociates(self) -> bool:
+    def _by_strips(
+        self,
+        dims: list[tuple[Expr, int]],
+        stores: list[Store],
+        accs: list[Expr],
+        init: list[Expr],
+        nexts: list[Expr],
+        points: int,
+    ) -> tuple[list[Stmt], list[Expr]] | None:
+        """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
+        if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not self._reassociates():
+            return None
+        numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
+        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
+        combine = lambda x, y: self._combined(x, y, points)
+        carries = accs, init, nexts
+        strips = self.builder.target.reduction_in_strips(
+            self.builder, dims[0], stores, carries, order, combine
+        )
+        if strips is None:
+            return None
+        if not self._is_shared_out(dims):
+            places = strips.places()
+            loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
+            return loops, strips.results(places)
+        each = max(
+            -(-strips.count // self.builder.machine.strip_parts), self.builder.machine.least_strips
+        )
+        loop, joined, places = strips.parts(each)
+        names = [m.name for m in [*self.stores, *self.group.folds]]
+        self.builder.emit_nest(
+            names, [loop], [], f"{loop.extent.attr} parts of {self._note(names)}"
+        )
+        return joined, strips.results(places)
+
+    def _reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)
 
     def is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
@@ -62,7 +98,7 @@ class Accumulators(Nests):
         exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
         starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
         return (
-            prod(n for _, n in dims) * self._weight() >= fusion_policy.PARALLEL_FOLD
+            prod(n for _, n in dims) * self._weight() >= self.builder.machine.parallel_reduction
             and dims[0][1] > 1
             and starts
             and (exact or self.reassociates())
@@ -82,7 +118,7 @@ class Accumulators(Nests):
         The parts are the same for any number of threads, and so are the results.
         """
         (var, n), rest = dims[0], dims[1:]
-        length = -(-n // fusion_policy.PARTS)
+        length = -(-n // self.builder.machine.parts)
         length += (
             -length % fusion_policy.SMALL if length > fusion_policy.SMALL else 0
         )  # whole vectors

@@ -7,19 +7,16 @@ the choice changes, so that none is left inside, and around lie thin slabs.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
-from . import fusion_policy
+from .generation import Generation
 from .values import Handle, Pull, Registers, Shape, Stored
-
-if TYPE_CHECKING:
-    from .storage import Storage
 
 LEAST = 16  # elements along an axis from which on its inside is worth a loop of its own
 PIECES = 4
@@ -30,7 +27,7 @@ _TOTALS = ("reduce_sum", "reduce_max", "reduce_min")
 Span = tuple[Shape, Shape]
 
 
-def are_thin(builder: "Storage", r: recipe.Pieces, inputs: list[Handle], out: Handle) -> bool:
+def are_thin(builder: Generation, r: recipe.Pieces, inputs: list[Handle], out: Handle) -> bool:
     """Whether pieces are best pulled, from memory, by stencils."""
     if -1 in out.consumers or out.target is not None or len(r.pieces) > PIECES:
         return False

@@ -1,21 +1,20 @@
 """Branches: cond and switch become Ifs, or both sides are computed and one is chosen."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import If, Stmt
+from fnx.lowering.planning import fusion_policy
 
+from .generation import Generation
 from .loops import inside
 from .values import Handle, Registers, Stored
 
-if TYPE_CHECKING:
-    from .builder import Builder
 
-
-def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: list[Handle]) -> None:
+def branch(builder: Generation, r: recipe.Branch, inputs: list[Handle], outs: list[Handle]) -> None:
     """cond and switch: a chain of Ifs."""
     inputs = builder.settled_region(inputs)
     index = builder.settle(inputs[0]).state
@@ -35,7 +34,7 @@ def branch(builder: "Builder", r: recipe.Branch, inputs: list[Handle], outs: lis
 
 
 def _choose(
-    builder: "Builder",
+    builder: Generation,
     index: Expr,
     jaxprs: Sequence[Jaxpr],
     inputs: list[Handle],
@@ -58,7 +57,7 @@ def _choose(
 
 
 def _arm(
-    builder: "Builder", jaxpr: Jaxpr, inputs: list[Handle], places: list[Any]
+    builder: Generation, jaxpr: Jaxpr, inputs: list[Handle], places: list[Any]
 ) -> tuple[list[Stmt], list[Expr]]:
     """One branch: its statements, and its small results."""
 
@@ -81,7 +80,7 @@ def _arm(
 
 
 def _chain(
-    builder: "Builder",
+    builder: Generation,
     index: Expr,
     jaxprs: list[Jaxpr],
     number: int,
@@ -108,6 +107,6 @@ def _chain(
     builder.emit(If(test, then, orelse, results, on_true, on_false))
 
 
-def _assign(builder: "Builder", results: list[Expr], values: list[Expr]) -> None:
+def _assign(builder: Generation, results: list[Expr], values: list[Expr]) -> None:
     always = scalar.const(True, "bool")
     builder.emit(If(always, [], [], results, values, values))

@@ -13,14 +13,14 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
+from .generation import Generation
 from .values import Handle, NeedsFlush, Pull, Registers, Stored
 
 if TYPE_CHECKING:
     from .fusion_groups import Group, Member
-    from .storage import Storage
 
 
-def choose(builder: "Storage", group: "Group", stores: "list[Member]") -> bool:
+def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
     """Give members the memory of dead arrays, as hints; whether any was given."""
     scope = builder.scope
     if group.folds or any(g.folds for g in scope.groups):
@@ -72,7 +72,7 @@ def _reads(exprs: list[Expr]) -> dict[Buffer, set[int]]:
     return found
 
 
-def _needed(builder: "Storage") -> set[Buffer] | None:
+def _needed(builder: Generation) -> set[Buffer] | None:
     """The buffers that equations still to come read; None where nobody knows yet."""
     found: set[Buffer] = set()
     seen: set[int] = set()

@@ -10,9 +10,15 @@ from typing import Any
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.lowering.planning import horizontal_fusion
+from fnx.lowering.planning.equation_order import (
+    box_chains,
+    readers_first,
+    saves_readers,
+    taken_over,
+)
 
-from . import boundary_regions, horizontal_fusion, slice_update_fusion, small_problems
-from .equation_order import box_chains, readers_first, saves_readers, taken_over
+from . import boundary_regions, slice_update_fusion, small_problems
 from .storage import Scope, Storage
 from .target import Target
 from .values import OWN, Handle, Pull, Registers, Stored

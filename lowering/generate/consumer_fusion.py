@@ -4,17 +4,13 @@ What has one reader is computed there. Where the reader comes after the group is
 reads of the group would be stored for it; computed with its terms, it is one array instead of several.
 """
 
-from typing import TYPE_CHECKING
-
 from .fusion_groups import Group, Member, squeezed
+from .generation import Generation
 from .values import Handle, NeedsFlush, Pending, Pull, memoised
-
-if TYPE_CHECKING:
-    from .storage import Storage
 
 
 def with_readers(
-    builder: "Storage", group: Group, stores: list[Member], wanted: Handle | None
+    builder: Generation, group: Group, stores: list[Member], wanted: Handle | None
 ) -> list[Member]:
     """What a group stores when it is closed, once readers of several members have joined it."""
     joined = _readers(builder, group, {id(m.handle) for m in stores})
@@ -34,7 +30,7 @@ def with_readers(
     return stores
 
 
-def _readers(builder: "Storage", group: Group, stored: set[int]) -> list[Member]:
+def _readers(builder: Generation, group: Group, stored: set[int]) -> list[Member]:
     """Values still to be computed that pull two of the stored members at the group's own point."""
     found = []
     for h in builder.scope.waiting():

@@ -4,26 +4,27 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import traversal
+from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Eval, Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.planning import fusion_policy
 
-from . import affine_views, boundary_regions, fusion_policy, slice_update_fusion
+from . import boundary_regions, slice_update_fusion
 from .fusion_groups import FoldMember, squeezed
+from .generation import Generation
 from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
 
-if TYPE_CHECKING:
-    from .storage import Storage
 
-
-def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle) -> None:
-    if builder.target.is_small(out.shape):
+def point(
+    builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle
+) -> None:
+    if fusion_policy.is_small(out.shape):
         builder.registers(out, r.fn)
         return
     own = fusion_policy.weight_of(eqn)
@@ -43,16 +44,16 @@ def point(builder: "Storage", eqn: Eqn, r: recipe.Point, inputs: list[Handle], o
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.target is None and not once:
-        short = cost <= fusion_policy.PULLED and builder.target.inlined(cost, uses)
-        if short or _is_cheaper_again(r.fn, out):
+        short = cost <= fusion_policy.PULLED and fusion_policy.inlined(cost, uses)
+        if short or _is_cheaper_again(r.fn, out, builder.machine.far_bytes):
             out.state = Pull(r.fn, cost, inputs, regional)
             return
     builder.join(out, r.fn, eqn.prim.name, regional)
 
 
-def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
+def _is_cheaper_again(fn: Callable[..., Expr], out: Handle, far_bytes: int) -> bool:
     """Whether a large value costs less computed at each use than brought from memory."""
-    if out.size * itemsize(out.dtype) < fusion_policy.FAR_BYTES:
+    if out.size * itemsize(out.dtype) < far_bytes:
         return False
     try:
         e = fn(*[scalar.size(0) if n == 1 else scalar.var("int64") for n in out.shape])
@@ -64,7 +65,7 @@ def _is_cheaper_again(fn: Callable[..., Expr], out: Handle) -> bool:
     return work is not None and work * len(out.consumers) <= fusion_policy.FAR_WORK
 
 
-def _reads_carry(builder: "Storage", h: Handle) -> bool:
+def _reads_carry(builder: Generation, h: Handle) -> bool:
     """Whether a value pulls elements of an array that the loop would best overwrite."""
     places = builder.scope.wished
     if not places or not isinstance(h.state, Pull):
@@ -72,7 +73,7 @@ def _reads_carry(builder: "Storage", h: Handle) -> bool:
     return not places.isdisjoint(builder.sources(h))
 
 
-def _reads_column(builder: "Storage", h: Handle) -> bool:
+def _reads_column(builder: Generation, h: Handle) -> bool:
     """Whether neighbours are pulled from places far apart."""
     if not builder.depth or not isinstance(h.state, Pull):
         return False
@@ -80,13 +81,13 @@ def _reads_column(builder: "Storage", h: Handle) -> bool:
     last = next((i for i in reversed(index) if i.op == "var"), None)
     for e in nodes([builder.evaluated(lambda: h(*index))]):
         if e.op == "load":
-            at = affine_views.linear(e.args[0], {id(last): 0})
+            at = affine.linear(e.args[0], {id(last): 0})
             if at is None or abs(at[1].get(0, 0)) > 1:
                 return True
     return False
 
 
-def _is_compared(builder: "Storage", out: Handle) -> bool:
+def _is_compared(builder: Generation, out: Handle) -> bool:
     """Whether a value is compared for equality, with what others make of it.
 
     Where it is computed again, products and sums may be rounded once or twice. The largest element of
@@ -96,7 +97,7 @@ def _is_compared(builder: "Storage", out: Handle) -> bool:
     return len(out.consumers) > 1 and not names.isdisjoint(("eq", "ne"))
 
 
-def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
+def reshape(builder: Generation, r: recipe.Reshape, out: Handle) -> None:
     operand: Handle = r.operand  # type: ignore[assignment]
     if builder.target.is_small(out.shape):
         builder.settle(operand)
@@ -130,7 +131,7 @@ def reshape(builder: "Storage", r: recipe.Reshape, out: Handle) -> None:
 
 
 def pieces(
-    builder: "Storage", eqn: Eqn, r: recipe.Pieces, inputs: list[Handle], out: Handle
+    builder: Generation, eqn: Eqn, r: recipe.Pieces, inputs: list[Handle], out: Handle
 ) -> None:
     def choose(*index: Expr) -> Expr:
         return piece_at(r.pieces, index)
@@ -160,7 +161,7 @@ def pieces(
     store_pieces(builder, eqn, r, out)
 
 
-def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
+def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
     stored = out.target or builder.new_stored(out)
     for p in r.pieces:
         slice_update_fusion.store_part(builder, stored, out.shape, p, eqn.prim.name)
@@ -170,7 +171,7 @@ def store_pieces(builder: "Storage", eqn: Eqn, r: recipe.Pieces, out: Handle) ->
 
 
 def fold(
-    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> None:
     size = prod(r.shape)
     short = all(n <= fusion_policy.SMALL for n in r.shape)  # longer axes are run-time parameters
@@ -202,7 +203,7 @@ def fold(
     builder.join_folds(FoldMember(r, outs, eqn.prim.name), axes, regional)
 
 
-def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
+def _constant(builder: Generation, out: Handle, value: Expr) -> None:
     """The results of a fold over nothing."""
     if builder.target.is_small(out.shape):
         builder.settle_registers(out, [value] * out.size)
@@ -212,7 +213,7 @@ def _constant(builder: "Storage", out: Handle, value: Expr) -> None:
     out.state = stored
 
 
-def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:
+def _unrolled(builder: Generation, r: recipe.Fold, outs: list[Handle]) -> None:
     def make() -> list[list[Expr]]:
         columns: list[list[Expr]] = [[] for _ in outs]
         kept = [k for k in range(len(r.shape)) if k not in r.axes]
@@ -226,7 +227,7 @@ def _unrolled(builder: "Storage", r: recipe.Fold, outs: list[Handle]) -> None:
 
 
 def _outlined(
-    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> None:
     """A fold over small arrays in memory, as a kernel: the printer shares those that are equal."""
     builder.flush_all()

@@ -7,19 +7,17 @@ new, that change roles after each round: a variable holds where the old one begi
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
+from fnx.lowering.planning import equation_order, fusion_policy
 
-from . import equation_order, fusion_policy
+from .generation import Generation
 from .values import OWN, Handle, Pull, Registers, Stored
-
-if TYPE_CHECKING:
-    from .builder import Builder
 
 
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
@@ -62,7 +60,7 @@ class Rows:
 
 
 def _stacked_carries(
-    builder: "Builder", r: recipe.Loop, outs: Sequence[Handle], t: Expr, rounds: Expr
+    builder: Generation, r: recipe.Loop, outs: Sequence[Handle], t: Expr, rounds: Expr
 ) -> dict[int, tuple[int, Rows]]:
     """Carries whose values the loop stacks, by number: which result that is, and the rows."""
     found: dict[int, tuple[int, Rows]] = {}
@@ -98,7 +96,7 @@ class Carries:
 
     def __init__(
         self,
-        builder: "Builder",
+        builder: Generation,
         init: Sequence[Handle],
         outs: Sequence[Handle],
         rest: Sequence[Handle],
@@ -236,7 +234,7 @@ class Carries:
                 out.state = out.target
 
 
-def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
+def inside(builder: Generation, make: Any) -> tuple[list[Stmt], Any]:
     """Build statements into a block of their own."""
     outer, builder.block = builder.block, []
     builder.depth += 1
@@ -248,7 +246,7 @@ def inside(builder: "Builder", make: Any) -> tuple[list[Stmt], Any]:
     return block, made
 
 
-def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+def loop(builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
     """A scan."""
     if builder.chooses and not r.counted and fusion_policy.is_unrolled_loop(r.length, r.jaxpr):
         _unrolled(builder, r, inputs, outs)
@@ -271,8 +269,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
     ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
         out.state = stack
-    separate = builder.target.batch_loop
-    if not r.counted and separate(builder, r, consts, xs, stacks, _at_step):
+    if not r.counted and builder.target.divergent_loops(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:
         body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
@@ -296,7 +293,7 @@ def loop(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Ha
             builder.load_registers(out)
 
 
-def _extent(builder: "Builder", r: recipe.Loop, consts: Sequence[Handle]) -> Expr:
+def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Handle]) -> Expr:
     """The number of rounds."""
     length = scalar.size(r.length)
     if not r.counted:
@@ -307,7 +304,9 @@ def _extent(builder: "Builder", r: recipe.Loop, consts: Sequence[Handle]) -> Exp
     return extent
 
 
-def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+def _unrolled(
+    builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[Handle]
+) -> None:
     """A short scan over small values, round by round."""
     inputs = builder.settled(inputs)
     consts, state = inputs[: r.consts], inputs[r.consts : r.consts + r.carry]
@@ -324,7 +323,7 @@ def _unrolled(builder: "Builder", r: recipe.Loop, inputs: list[Handle], outs: li
 
 
 def _loop_body(
-    builder: "Builder",
+    builder: Generation,
     r: recipe.Loop,
     consts: list[Handle],
     carries: Carries,
@@ -379,7 +378,7 @@ def _at_step(x: Handle, t: Expr) -> Handle:
 
 
 def while_loop(
-    builder: "Builder", r: recipe.While, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, r: recipe.While, inputs: list[Handle], outs: list[Handle]
 ) -> None:
     """A while loop: the condition is a block that runs before each round."""
     n = r.cond_consts + r.body_consts

@@ -10,13 +10,13 @@ from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import traversal
+from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import nodes, replacing
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.planning import fusion_policy
 
-from . import affine_views, fusion_policy
-from .accumulators import Accumulators, ReductionLoop
+from .accumulators import Accumulators
 from .fusion_groups import FoldMember
 from .values import Handle, NeedsFlush, Stored
 
@@ -56,8 +56,8 @@ class Folds(Accumulators):
         values += [m.expr for m in self.stores]
         loads = [e for e in nodes(values) if e.op == "load"]
         places = [e.args[0] for e in loads]
-        axis = affine_views.contiguous(places, list(group.vars), group.shape)
-        far = [e for e in loads if e.attr.size >= fusion_policy.FAR_READ]
+        axis = affine.contiguous(places, list(group.vars), group.shape)
+        far = [e for e in loads if e.attr.size >= self.builder.machine.far_read]
         if axis is None or not far:
             return None
         # What is stored on the way usually lies side by side along the last axis.
@@ -83,7 +83,7 @@ class Folds(Accumulators):
 
     def _lanes(self) -> int:
         """Accumulators of a vector."""
-        return fusion_policy.VECTOR // max(
+        return self.builder.machine.vector // max(
             itemsize(h.dtype) for f in self.group.folds for h in f.handles
         )
 
@@ -163,7 +163,7 @@ class Folds(Accumulators):
             for handle in f.handles:
                 handle.state = handle.target or builder.new_stored(handle)
         n, lanes = group.shape[axis], self._lanes()
-        vectors = min(fusion_policy.SIDE_BY_SIDE, n // lanes)
+        vectors = min(self.builder.machine.side_by_side, n // lanes)
         width = vectors * lanes
         number = scalar.counter("t", -(-n // width))
         start = scalar.mul(number, scalar.const(width, "int64"))
@@ -285,7 +285,7 @@ class Folds(Accumulators):
 
     def _few_at_once(self, axis: int, inner: Callable[[list[Expr]], list[Stmt]]) -> list[Stmt]:
         """Loops over rows, of which each round adds a few to the accumulators it has loaded."""
-        group, few = self.group, fusion_policy.ROWS_AT_ONCE
+        group, few = self.group, self.builder.machine.rows_at_once
         rows = group.shape[axis]
         values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
@@ -326,9 +326,7 @@ class Folds(Accumulators):
 
 def _numbers_along(loads: list[Expr], axis: Expr) -> int:
     """How many numbers lie in arrays that are read contiguously along an axis."""
-    return sum(
-        {e.attr: e.attr.size for e in loads if affine_views.is_along(e.args[0], axis)}.values()
-    )
+    return sum({e.attr: e.attr.size for e in loads if affine.is_along(e.args[0], axis)}.values())
 
 
 def _all_at_once(places: list[tuple[Buffer, Expr]], values: Sequence[Expr]) -> list[Stmt]:

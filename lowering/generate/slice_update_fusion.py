@@ -8,20 +8,16 @@ hold for all elements, and thin slabs around it. So are a field's new inner valu
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depends_on
 from fnx.lowering.ir.kernel import Buffer
+from fnx.lowering.planning import fusion_policy
 
-from . import fusion_policy
+from .generation import Generation
 from .values import Handle, Pull, Shape, Stored, static_indices
-
-if TYPE_CHECKING:
-    from .builder import Builder
-    from .storage import Storage
 
 # low, high, value by index in it, whether added
 Box = tuple[Shape, Shape, Callable[..., Expr], bool]
@@ -90,7 +86,9 @@ class Mapped(Boxes):
         return self.made(*index)
 
 
-def mapped(builder: "Builder", eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> Handle | None:
+def mapped(
+    builder: Generation, eqn: Eqn, inputs: list[Handle], outs: list[Handle]
+) -> Handle | None:
     """A chain whose one reader, an elementwise equation, may join it rather than have it stored."""
     if (
         not eqn.prim.elementwise
@@ -117,7 +115,7 @@ def mapped(builder: "Builder", eqn: Eqn, inputs: list[Handle], outs: list[Handle
 
 
 def map_chain(
-    builder: "Builder", eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
+    builder: Generation, eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
 ) -> None:
     """Let an elementwise equation join a chain; store the result unless another one follows."""
     out.state = Mapped(chain, fn, fusion_policy.weight_of(eqn))
@@ -134,7 +132,7 @@ def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bo
     return r.combine is not None and isinstance(operand.state, Pull) and operand.state.cost <= 1
 
 
-def extend(builder: "Builder", r: recipe.Update, operand: Handle, out: Handle) -> None:
+def extend(builder: Generation, r: recipe.Update, operand: Handle, out: Handle) -> None:
     """Take one more box; store the result unless another update follows."""
     assert r.box is not None
     state = operand.state
@@ -162,7 +160,7 @@ def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
     return recipe.Pieces((recipe.Piece(low, high, inside), *around))
 
 
-def store(builder: "Builder", handle: Handle) -> None:
+def store(builder: Generation, handle: Handle) -> None:
     """The nests of a chain: the largest part that no box's edge runs through, then the slabs around."""
     state = handle.state
     assert isinstance(state, Boxes)
@@ -181,7 +179,7 @@ def store(builder: "Builder", handle: Handle) -> None:
     handle.state = place
 
 
-def _own_place(builder: "Builder", handle: Handle, state: Boxes) -> Stored | None:
+def _own_place(builder: Generation, handle: Handle, state: Boxes) -> Stored | None:
     """The memory of the array that the chain starts from, if the chain may overwrite it."""
     origin = state.origin
     if origin is None or not isinstance(origin.state, Stored) or not builder.dies(origin):
@@ -226,7 +224,7 @@ def _longest(cuts: list[int]) -> tuple[int, int]:
 
 
 def store_part(
-    builder: "Storage", place: Stored, shape: Shape, part: recipe.Piece, name: str
+    builder: Generation, place: Stored, shape: Shape, part: recipe.Piece, name: str
 ) -> None:
     """Compute a box of an array of some shape in its place: now if it is small, else in a group."""
     extent = tuple(h - l for l, h in zip(part.lo, part.hi, strict=True))

@@ -8,7 +8,7 @@ lanes: they share one loop, in which what is in between lives in registers.
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
@@ -16,13 +16,13 @@ from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import number_formats
 from fnx.lowering.ir.kernel import Stmt, Store
+from fnx.lowering.planning import fusion_policy
+from fnx.lowering.transform.machine import Machine
 
-from . import elementwise, fusion_policy, slice_update_fusion
+from . import elementwise, slice_update_fusion
 from .fusion_groups import FoldMember, places
+from .generation import Generation
 from .values import Handle, Pending, Pull, Shape, Stored, memoised, static_indices
-
-if TYPE_CHECKING:
-    from .storage import Storage
 
 Fn = Callable[..., Expr]
 
@@ -134,7 +134,7 @@ def _is_plain(eqn: Eqn) -> bool:
 # --- their elements ----------------------------------------------------------------------------
 
 
-def functions(builder: "Storage", r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
+def functions(builder: Generation, r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
     """The outputs of a recipe by index, of which those along short axes are numbers; if it has such."""
     match r:
         case recipe.Point():
@@ -234,7 +234,7 @@ def _is_elsewhere(operand: Handle, out: Handle) -> bool:
     return operand.target is None or operand.target.buffer not in taken
 
 
-def _stays_in_lanes(builder: "Storage", r: recipe.Update, out: Handle) -> bool:
+def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Handle) -> bool:
     """Whether few elements of each lane are updated, with what is computed in that lane."""
     long, short = _split(r.shape)
     if (
@@ -289,14 +289,14 @@ def _updated(r: recipe.Update, shape: Shape) -> Fn:
 # --- their groups ------------------------------------------------------------------------------
 
 
-def settle(builder: "Storage", inputs: list[Handle]) -> None:
+def settle(builder: Generation, inputs: list[Handle]) -> None:
     """Have what is the same for all lanes in memory: it is not to be computed again for each."""
     for h in inputs:
         if isinstance(h.state, Pull) and h.state.cost > 1 and not _split(h.shape)[0]:
             builder.store(h)
 
 
-def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
+def values(builder: Generation, eqn: Eqn, out: Handle, fn: Fn) -> None:
     """An output becomes a member of its lanes' group; what is only moved is pulled."""
     out.lanewise = True
     fn = memoised(fn)
@@ -306,7 +306,7 @@ def values(builder: "Storage", eqn: Eqn, out: Handle, fn: Fn) -> None:
         join(builder, out, fn, eqn.prim.name)
 
 
-def join(builder: "Storage", out: Handle, fn: Fn, name: str) -> None:
+def join(builder: Generation, out: Handle, fn: Fn, name: str) -> None:
     """Make the elements of a value members of the open group of its lanes."""
     group, made = builder.in_group(
         lanes(out.shape),
@@ -326,7 +326,7 @@ class _Totals(FoldMember):
     def is_stored(self) -> bool:
         return not fusion_policy.is_small(self.handles[0].shape)
 
-    def stores(self, builder: "Storage", results: list[list[Expr]]) -> list[Stmt]:
+    def stores(self, builder: Generation, results: list[list[Expr]]) -> list[Stmt]:
         if not self.is_stored():
             return []
         count, made = len(self.handles), list[Stmt]()
@@ -337,7 +337,7 @@ class _Totals(FoldMember):
                 made.append(Store(stored.buffer, scalar.add(stored.base, scalar.size(j)), e))
         return made
 
-    def settle(self, builder: "Storage", results: list[list[Expr]]) -> None:
+    def settle(self, builder: Generation, results: list[list[Expr]]) -> None:
         if self.is_stored():
             return
         count = len(self.handles)
@@ -346,11 +346,11 @@ class _Totals(FoldMember):
 
 
 def fold(
-    builder: "Storage", eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
 ) -> bool:
     """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
     shape, short = _split(r.shape)
-    if not shape or not 0 < prod(short) <= _most_totals(eqn, shape, inputs):
+    if not shape or not 0 < prod(short) <= _most_totals(builder.machine, eqn, shape, inputs):
         return False
     if not all(k in r.axes for k, n in enumerate(r.shape) if n > fusion_policy.SMALL):
         return False
@@ -362,7 +362,7 @@ def fold(
     return True
 
 
-def _most_totals(eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
+def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
     """How many terms each lane may have.
 
     More than registers hold are worth it for products of several matrices, both computed here: these
@@ -374,11 +374,7 @@ def _most_totals(eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
         return fusion_policy.PROBLEM
     here = all(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs)
     size = sum(h.size * number_formats.itemsize(h.dtype) for h in inputs)
-    return (
-        fusion_policy.LANE_TOTALS
-        if here and size >= fusion_policy.FAR_LANES
-        else fusion_policy.PROBLEM
-    )
+    return machine.batch_sums if here and size >= machine.far_batch else fusion_policy.PROBLEM
 
 
 def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:

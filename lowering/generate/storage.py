@@ -6,15 +6,17 @@ from typing import Any, TypeVar
 from fnx.core import scalar
 from fnx.core.jaxpr import Eqn, Var
 from fnx.core.scalar import Expr
+from fnx.lowering.generate.nests import Nests
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Ref, Stmt
+from fnx.lowering.planning import fusion_policy
+from fnx.lowering.transform.statements import Statements
 
 from . import consumer_fusion as readers
-from . import fusion_policy, slice_update_fusion, small_problems
+from . import slice_update_fusion, small_problems
 from .boundary_reductions import Totals
-from .fusion_groups import FoldMember, Group, Member, Nests, squeezed
+from .fusion_groups import FoldMember, Group, Member, squeezed
 from .reductions import Folds
-from .statements import Statements
 from .target import Target
 from .values import (
     Folding,
@@ -70,7 +72,7 @@ class Storage(Statements):
     chooses = 0  # whether branches are both computed, and their results selected
 
     def __init__(self, target: Target) -> None:
-        super().__init__()
+        super().__init__(target.machine)
         self.target = target
         self.scope = Scope()
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
@@ -91,6 +93,11 @@ class Storage(Statements):
         return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))
 
     # --- registers ---
+
+    def put_all(self, target: Stored, elements: Sequence[Expr]) -> None:
+        """Store a small array."""
+        for k, e in enumerate(elements):
+            self.put(target.buffer, scalar.add(target.base, scalar.size(k)), e)
 
     def registers(self, out: Handle, fn: Callable[..., Expr]) -> None:
         """Compute a small array now, element by element."""

@@ -1,36 +1,34 @@
-"""Target: what generation asks of the machine that code is made for (LLVM's TargetTransformInfo).
+"""What code generation asks of a target, and the answers of one that needs nothing but loops.
 
-Generation, the transformations and the pipeline know machines by this protocol alone. The answers here
-are those of a machine of which nothing is known; a target overrides what it does better.
+A target is one object, which the program that is being generated holds (`builder.target`). What is
+computed, and in which order, is decided without it; it says how its machine computes it best. Each
+method that may answer None, or False, leaves the matter to loops that any target has.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fnx.core import recipe
+from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Stmt, Store
+from fnx.lowering.ir.kernel import Loop, Stmt, Store
+from fnx.lowering.transform.machine import PORTABLE, Machine
+from fnx.lowering.transform.statements import Statements
 
-from . import fusion_policy
 from .values import Handle, Shape, Stored
 
-if TYPE_CHECKING:
-    from .accumulators import Accumulators, ReductionLoop
-
-Dims = list[tuple[Expr, int]]  # loops: their variables and extents
-Pass = Callable[[Any], None]  # rewrites the statements of a builder
-At = Callable[[Handle, Expr], Handle]  # element `t` of a stacked value
+Pass = Callable[[Statements], None]
 
 
 class Routines(Protocol):
-    """The library recipes that a target has code of its own for."""
+    """The library recipes that a target has code for (`lowering/cpu/routines/table.py`, say)."""
 
     def known(self, r: recipe.Library) -> bool:
-        """Whether there is native code for it; if not, the primitive's impl is called on the host."""
+        """Whether there is code; if not, the primitive's `impl` is called on the host."""
         ...
 
-    def functions(self, r: recipe.Library, outs: list[Handle]) -> list[Callable] | None:
-        """The results by index, where they are few operations: of each of many small matrices."""
+    def functions(self, r: recipe.Library, outs: list[Handle]) -> Any:
+        """The results by index, where they are few operations; or None."""
         ...
 
     def total(self, r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
@@ -42,61 +40,87 @@ class Routines(Protocol):
         ...
 
     def library(self, builder: Any, r: recipe.Library, outs: list[Handle]) -> None:
-        """Emit the statements of a library recipe."""
+        """Emit the statements."""
         ...
 
 
-class Target:
-    """A machine, as generation sees it: where values live, what is fused, how loops are shaped."""
+class HostRoutines:
+    """No library at all: whatever is one is computed by the primitive's own `impl`, on the host."""
 
-    name: str
-    routines: Routines
-    passes: tuple[Pass, ...] = ()  # over the Kernel IR of a whole program, in order
-
-    # --- values
-
-    def is_small(self, shape: Shape) -> bool:
-        """Whether a value lives in registers, its operations unrolled; scalars must."""
-        return fusion_policy.is_small(shape)
-
-    def inlined(self, cost: int, uses: int) -> bool:
-        """Whether a value is computed again by each reader, rather than stored for them."""
-        return fusion_policy.inlined(cost, uses)
-
-    def math(self, name: str, dtype: str) -> bool:
-        """Whether there is code for an elementwise primitive; if not, the host calls its impl."""
-        return True
-
-    # --- loops
-
-    def blocked_reduction(
-        self, nest: "Accumulators", loop: "ReductionLoop", points: int
-    ) -> tuple[list[Stmt], list[Expr]] | None:
-        """A reduction to many results, a block of iterations at a time: its statements, and the totals."""
-        return None
-
-    def rows_are_vectors(self, stores: list[Store], index: list[Expr], shape: Shape) -> bool:
-        """Whether a short last axis is a loop of its own, rather than written out."""
+    def known(self, r: recipe.Library) -> bool:
         return False
 
-    def tiled(self, builder: Any, dims: Dims, stores: list[Store]) -> list[Stmt] | None:
-        """A nest by tiles, if that brings together what it reads along rows and along columns."""
+    def functions(self, r: recipe.Library, outs: list[Handle]) -> None:
         return None
 
-    def batch_loop(
+
+class ReductionInStrips(Protocol):
+    """A reduction to many results that a target makes in a way of its own."""
+
+    count: int
+
+    def places(self) -> list: ...
+
+    def loop(self, first: Expr, count: Expr, places: list) -> list[Stmt]: ...
+
+    def parts(self, each: int) -> tuple[Loop, list[Stmt], list]: ...
+
+    def results(self, places: list) -> list[Expr]: ...
+
+
+class Target:
+    """The portable target: scalar loops, host routines, no tiles; others override what they can do."""
+
+    name = "portable"
+    machine: Machine = PORTABLE
+    routines: Any = HostRoutines()
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """What is done to the Kernel IR of a whole program, in order, before memory is planned."""
+        return ()
+
+    # --- nests
+
+    def rows_are_vectors(self, stores: list[Store], index: list[Expr], shape: Shape) -> bool:
+        """Whether a short last axis is computed as vectors, rather than written out."""
+        return False
+
+    def tiled(
+        self,
+        builder: Any,
+        dims: list[tuple[Expr, int]],
+        stores: list[Store],
+        index: list[Expr],
+        shape: Shape,
+    ) -> list[Stmt] | None:
+        """The nest tile by tile, where arrays are read along different axes."""
+        return None
+
+    def reduction_in_strips(
+        self,
+        builder: Any,
+        dim: tuple[Expr, int],
+        stores: list[Store],
+        carries: tuple[list[Expr], list[Expr], list[Expr]],
+        order: Sequence[int],
+        combine: Callable,
+    ) -> ReductionInStrips | None:
+        """A way to make more results than registers hold; `carries`: variables, first values, next."""
+        return None
+
+    def divergent_loops(
         self,
         builder: Any,
         r: recipe.Loop,
         consts: list[Handle],
         xs: list[Handle],
-        stacks: Sequence[Stored],
-        at_step: At,
+        stacks: list[Stored],
+        row: Callable,
     ) -> bool:
-        """Emit a scan over batch elements that loop by themselves; False, and nothing, if it need not
-        differ from any other scan.
-        """
+        """Emit a scan whose iterations are loops of their own, side by side; False, and nothing, if not."""
         return False
 
-    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
-        """Emit the nest of a sum of products: a convolution."""
-        raise NotImplementedError
+    def products(self, builder: Any, eqn: Eqn, r: recipe.Products, out: Handle) -> bool:
+        """Emit a sum of products; False, and nothing, if the host is to compute it."""
+        return False

@@ -1,20 +1,18 @@
 """Updates and cumulative folds: nests whose rounds read what earlier rounds wrote."""
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import dependence, traversal
+from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
-from . import affine_views, fusion_policy
+from .generation import Generation
 from .values import Handle, Pull, Registers, Stored, static_indices
-
-if TYPE_CHECKING:
-    from .builder import Builder
 
 _BLOCK = 256  # updates whose positions are computed together
 _NOTHING = (frozenset(), 0)  # the terms of an index that is zero
@@ -23,7 +21,7 @@ _REGISTER_UPDATES = 256  # choices (updates times elements) up to which register
 
 
 def update(
-    builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle, name: str
+    builder: Generation, r: recipe.Update, inputs: list[Handle], out: Handle, name: str
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Handle = r.operand  # type: ignore[assignment]
@@ -47,7 +45,7 @@ def update(
         if (
             r.box is not None
             and isinstance(first, Loop)
-            and traversal.work(body) >= fusion_policy.NEST_WORK
+            and traversal.work(body) >= builder.machine.nest_work
         ):
             first.parallel = True
         builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
@@ -56,7 +54,7 @@ def update(
         builder.load_registers(out)
 
 
-def _store_operand(builder: "Builder", operand: Handle, inputs: list[Handle], out: Handle) -> None:
+def _store_operand(builder: Generation, operand: Handle, inputs: list[Handle], out: Handle) -> None:
     """Put what is updated into memory: the result's, if nobody else reads it."""
     if operand.last_use <= builder.scope.position and operand.target is None:
         operand.target, operand.hint = out.target, operand.hint or out.hint
@@ -72,7 +70,7 @@ def _is_written_out(r: recipe.Update) -> bool:
     return prod(r.shape) <= fusion_policy.UNROLLED_AXIS
 
 
-def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
+def is_anew(builder: Generation, r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
     """Whether a box is better replaced by writing the whole array elsewhere, in one pass.
 
     It is if there is no array yet (zeros), or if most of it changes and the new elements are
@@ -91,7 +89,7 @@ def is_anew(builder: "Builder", r: recipe.Update, inputs: list[Handle], out: Han
     return overwrites and not _reads_own_places(builder, r, operand)
 
 
-def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> bool:
+def _reads_own_places(builder: Generation, r: recipe.Update, operand: Handle) -> bool:
     """Whether the new elements of a box read the array only where they are written themselves."""
     if r.box is None or not isinstance(operand.state, Stored):
         return False
@@ -100,7 +98,7 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     written = operand.state.position(operand.shape, r.target(*index)[1])
 
     def here(position: Expr) -> bool:
-        found = affine_views.linear(scalar.sub(position, written), axes)
+        found = affine.linear(scalar.sub(position, written), axes)
         return (
             found is not None
             and not any(found[1].values())
@@ -112,7 +110,7 @@ def _reads_own_places(builder: "Builder", r: recipe.Update, operand: Handle) -> 
     return all(here(e.args[0]) for e in nodes([value]) if e.op == "load" and e.attr is buffer)
 
 
-def _set_aside(builder: "Builder", r: recipe.Update, inputs: list[Handle], place: Stored) -> None:
+def _set_aside(builder: Generation, r: recipe.Update, inputs: list[Handle], place: Stored) -> None:
     """Copy operands that lie in the very place that is written, an array updated with itself."""
     if r.box is not None or 0 in r.shape:
         return
@@ -128,7 +126,7 @@ def _set_aside(builder: "Builder", r: recipe.Update, inputs: list[Handle], place
             builder.store_into(twin, h.state)
 
 
-def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
+def _reads(builder: Generation, h: Handle, operand: Handle) -> bool:
     if not isinstance(operand.state, Stored):
         return False
     if isinstance(h.state, Stored):
@@ -136,7 +134,7 @@ def _reads(builder: "Builder", h: Handle, operand: Handle) -> bool:
     return not isinstance(h.state, Pull) or operand.state.buffer in builder.sources(h)
 
 
-def place_of_update(builder: "Builder", operand: Handle, out: Handle) -> Stored:
+def place_of_update(builder: Generation, operand: Handle, out: Handle) -> Stored:
     """The memory that is updated: the operand's own, or a copy."""
     if _in_place(operand, out) and builder.dies(operand):
         builder.save_readers(operand.state.buffer)
@@ -178,7 +176,7 @@ def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
 
 
 def _rounds(
-    builder: "Builder", r: recipe.Update, place: Stored, shape: tuple[int, ...]
+    builder: Generation, r: recipe.Update, place: Stored, shape: tuple[int, ...]
 ) -> list[Stmt]:
     """The loops over all updates, in row-major order."""
 
@@ -215,7 +213,7 @@ def _rounds(
     return body
 
 
-def _will_be_cut(builder: "Builder", at: Any, index: tuple[Expr, ...]) -> bool:
+def _will_be_cut(builder: Generation, at: Any, index: tuple[Expr, ...]) -> bool:
     """Whether the positions of a row run straight on, once its loop is cut in two."""
     var = index[-1]
     if not builder.depth or var.bounds is None:
@@ -228,7 +226,7 @@ def _will_be_cut(builder: "Builder", at: Any, index: tuple[Expr, ...]) -> bool:
 
 
 def _blocks(
-    builder: "Builder",
+    builder: Generation,
     r: recipe.Update,
     place: Stored,
     shape: tuple[int, ...],
@@ -243,7 +241,7 @@ def _blocks(
     """
     inside, where = r.target(*index)
     position, value = place.position(shape, where), r.value(*index)
-    if affine_views.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
+    if affine.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
         return []
     start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(_BLOCK))
     lane = scalar.var("int64", "l")
@@ -271,7 +269,7 @@ def _blocks(
     return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
 
 
-def cumulative(builder: "Builder", r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
+def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
     """Cumulative sums and their kin: accumulators in registers, or the row before in memory."""
     if 0 in r.shape:
         for out in outs:

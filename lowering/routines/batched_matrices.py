@@ -1,11 +1,12 @@
 """Stacks of matrices in memory as library routines want them: places, copies, calls, loops."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy, updates
+from fnx.lowering.generate import updates
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.ir.kernel import (
     Buffer,
@@ -19,9 +20,7 @@ from fnx.lowering.ir.kernel import (
     Store,
 )
 from fnx.lowering.ir.number_formats import itemsize
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
+from fnx.lowering.planning import fusion_policy
 
 LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 REAL = {"complex64": "float32", "complex128": "float64"}
@@ -55,24 +54,24 @@ def not_zero(buffer: Buffer, index: Expr) -> Expr:
 # --- places ------------------------------------------------------------------------------------
 
 
-def place(builder: "Builder", out: Handle) -> Stored:
+def place(builder: Generation, out: Handle) -> Stored:
     """Memory for a result."""
     stored = out.target or builder.new_stored(out)
     out.state = stored
     return stored
 
 
-def finish(builder: "Builder", out: Handle) -> None:
+def finish(builder: Generation, out: Handle) -> None:
     """A result was written to its place: if it is small, it is wanted in registers."""
     if fusion_policy.is_small(out.shape):
         builder.load_registers(out)
 
 
-def work(builder: "Builder", dtype: str, size: int) -> Stored:
+def work(builder: Generation, dtype: str, size: int) -> Stored:
     return Stored(builder.new_buffer(dtype, size))
 
 
-def info(builder: "Builder") -> Buffer:
+def info(builder: Generation) -> Buffer:
     """Where a routine says whether it failed."""
     return builder.new_buffer("int32", 1)
 
@@ -90,7 +89,7 @@ def nth(stored: Stored, t: Expr, size: int) -> Ref:
     return at(stored, scalar.mul(t, scalar.size(size)))
 
 
-def result(builder: "Builder", out: Handle, fn: Callable[..., Expr], name: str) -> None:
+def result(builder: Generation, out: Handle, fn: Callable[..., Expr], name: str) -> None:
     """A result that is read out of work memory, by its readers themselves where that will do."""
     if fusion_policy.is_small(out.shape):
         builder.registers(out, fn)
@@ -100,7 +99,7 @@ def result(builder: "Builder", out: Handle, fn: Callable[..., Expr], name: str) 
         builder.join(out, fn, name)
 
 
-def filled(builder: "Builder", shape: Shape, dtype: str, fn: Callable[..., Expr]) -> Stored:
+def filled(builder: Generation, shape: Shape, dtype: str, fn: Callable[..., Expr]) -> Stored:
     """Memory of its own with the elements fn(*index)."""
     made = Handle(shape, dtype)
     stored = work(builder, dtype, made.size)
@@ -114,7 +113,7 @@ def filled(builder: "Builder", shape: Shape, dtype: str, fn: Callable[..., Expr]
     return builder.store(made)
 
 
-def columns(builder: "Builder", h: Handle) -> Stored:
+def columns(builder: Generation, h: Handle) -> Stored:
     """A copy of a stack of matrices, each in column-major order."""
     *lead, rows, cols = h.shape
     return filled(builder, (*lead, cols, rows), h.dtype, lambda *ix: h(*ix[:-2], ix[-1], ix[-2]))
@@ -128,7 +127,7 @@ def transposed(stored: Stored, shape: Shape) -> Callable[..., Expr]:
     return lambda *ix: stored.read(shape, (*ix[:-2], ix[-1], ix[-2]))
 
 
-def same_bytes(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+def same_bytes(builder: Generation, r: Any, outs: list[Handle]) -> None:
     """The operand's bytes as a result of another dtype."""
     (x,), (out,) = r.operands, outs
     source, target = builder.store(x), place(builder, out)
@@ -139,7 +138,7 @@ def same_bytes(builder: "Builder", r: Any, outs: list[Handle]) -> None:
     finish(builder, out)
 
 
-def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Stored:
+def in_place(builder: Generation, h: Handle, out: Handle, *others: Stored) -> Stored:
     """Memory that holds an operand and may be overwritten by a result of its shape and dtype.
 
     It is the operand's own if that dies here and is none of `others`, which are still read.
@@ -160,7 +159,7 @@ def in_place(builder: "Builder", h: Handle, out: Handle, *others: Stored) -> Sto
 # --- statements --------------------------------------------------------------------------------
 
 
-def each(builder: "Builder", count: int, make: Callable[[Expr], list[Stmt]]) -> None:
+def each(builder: Generation, count: int, make: Callable[[Expr], list[Stmt]]) -> None:
     """Emit the statements for each item of a stack."""
     if count == 1:
         builder.block += make(scalar.size(0))
@@ -206,7 +205,7 @@ def loop(extent: Expr | int, make: Callable[[Expr], list[Stmt]], vector: bool = 
 
 
 def each_item(
-    builder: "Builder",
+    builder: Generation,
     lead: Shape,
     make: Callable[[tuple[Expr, ...]], list[Stmt]],
     name: str,

@@ -6,20 +6,17 @@ and needs no test for the end of a run. Short lanes are sorted in registers.
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Shape
 from fnx.lowering.ir.kernel import Copy, If, Let, Loop, Ref, Stmt, Store, While
 
 from . import comparators as order
 from .batched_matrices import each_item, loop
 from .comparators import Less, Values
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 BLOCK = 4  # elements that a network sorts before merging begins
 NETWORK = 8  # elements that a network sorts without more
@@ -63,7 +60,7 @@ class SortedLanes:
 class Memory:
     """Work memory for the values that move together, an array each."""
 
-    def __init__(self, builder: "Builder", lanes: SortedLanes, size: int):
+    def __init__(self, builder: Generation, lanes: SortedLanes, size: int):
         corner = [ZERO] * len(lanes.others)
         probe = builder.evaluated(lambda: lanes.values(corner, ZERO))
         self.buffers = [builder.new_buffer(e.dtype, size) for e in probe]
@@ -78,7 +75,7 @@ class Memory:
         return [Copy(Ref(b, target), Ref(b, source), count) for b in self.buffers]
 
 
-def sort_in_memory(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
+def sort_in_memory(builder: Generation, lanes: SortedLanes, take: Any) -> None:
     """Sort each lane; `take(lane, read)` gives the statements that use read(i), the i-th values."""
     if lanes.n <= NETWORK:
         _networks(builder, lanes, take)
@@ -114,7 +111,7 @@ def sort_in_memory(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
     each_item(builder, lanes.others, one, "sort")
 
 
-def _networks(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
+def _networks(builder: Generation, lanes: SortedLanes, take: Any) -> None:
     """Short lanes, each sorted in registers."""
 
     def one(lane: tuple[Expr, ...]) -> list[Stmt]:
@@ -123,7 +120,7 @@ def _networks(builder: "Builder", lanes: SortedLanes, take: Any) -> None:
         return [let, *take(lane, lambda i: found[i.attr])]
 
     work = prod(lanes.shape) * lanes.n * len(lanes.moved)
-    each_item(builder, lanes.others, one, "sort", work >= fusion_policy.PARALLEL_WORK)
+    each_item(builder, lanes.others, one, "sort", work >= builder.machine.parallel_work)
 
 
 def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) -> list[Stmt]:

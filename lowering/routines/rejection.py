@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Shape, Stored
 from fnx.lowering.ir.kernel import Fill, Loop, Stmt, Store, While
 
 from .batched_matrices import at, each_item, finish, loop, named, place, work
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 
 class _Loops:
@@ -35,7 +32,7 @@ class _Loops:
         return carried
 
 
-def search(builder: "Builder", r: recipe.Search, out: Handle, name: str) -> None:
+def search(builder: Generation, r: recipe.Search, out: Handle, name: str) -> None:
     """Each element by its own loops; or lane by lane, the rounds of all its elements in turn."""
     target = place(builder, out)
 

@@ -1,13 +1,14 @@
 """sort and top_k: what moves together, in which order, and where the results go."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, static_indices
 from fnx.lowering.ir.kernel import If, Stmt, Store, While
+from fnx.lowering.planning import fusion_policy
 
 from . import comparators as order
 from .batched_matrices import each_item, finish, loop, place, result
@@ -24,9 +25,6 @@ from .merge_sort import (
     with_index,
 )
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
-
 SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
 
 
@@ -34,7 +32,7 @@ def _in_registers(shape: Shape, axis: int) -> bool:
     return fusion_policy.is_small(shape) and shape[axis] <= NETWORK
 
 
-def _ready(builder: "Builder", h: Any, axis: int) -> Handle:
+def _ready(builder: Generation, h: Any, axis: int) -> Handle:
     """An operand that may be read several times, by indices that are known where it will be."""
     if isinstance(h.state, Pull) and h.state.cost <= fusion_policy.CHEAP:
         return h
@@ -43,7 +41,7 @@ def _ready(builder: "Builder", h: Any, axis: int) -> Handle:
     return Handle(h.shape, h.dtype, builder.store(h))
 
 
-def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def sort(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Operands sorted along an axis by the first ones of them, stably."""
     axis, keys = r.params
     xs = [_ready(builder, h, axis) for h in r.operands]
@@ -85,7 +83,7 @@ def sort(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         finish(builder, outs[k])
 
 
-def _registers(builder: "Builder", lanes: SortedLanes, outs: list[Handle], k: int) -> None:
+def _registers(builder: Generation, lanes: SortedLanes, outs: list[Handle], k: int) -> None:
     """Lanes of few elements: the first k of each, sorted."""
 
     def make() -> list[list[Expr]]:
@@ -104,7 +102,7 @@ def _registers(builder: "Builder", lanes: SortedLanes, outs: list[Handle], k: in
         builder.settle_registers(out, elements)
 
 
-def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def top_k(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """The largest elements along an axis, in order, and where they were."""
     k, axis = r.params
     x = _ready(builder, r.operands[0], axis)
@@ -141,7 +139,7 @@ def top_k(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         finish(builder, out)
 
 
-def _select(builder: "Builder", lanes: SortedLanes, k: int, put: Any) -> None:
+def _select(builder: Generation, lanes: SortedLanes, k: int, put: Any) -> None:
     """One pass over each lane, which keeps the k first elements so far, sorted."""
     memory = Memory(builder, lanes, k)
     load, store = memory.load, memory.store

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Stmt, Store
 
 from .batched_matrices import const, each, finish, loop, named, nth, place, work
 from .unrolled_lu import exchanged, pivot_size
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 
 class _System:
@@ -138,7 +135,7 @@ class _System:
         return self.along_row(column)
 
 
-def tridiagonal_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def tridiagonal_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     shape, (out,) = r.operands[3].shape, outs
     x = place(builder, out)
     if out.size:

@@ -8,8 +8,8 @@ from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.generate.values import Handle, memoised
+from fnx.lowering.planning import fusion_policy
 
 from . import unrolled_cholesky, unrolled_lu
 from .batched_matrices import LETTER, const, is_complex

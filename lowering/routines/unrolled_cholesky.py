@@ -6,18 +6,16 @@ A call of LAPACK costs a microsecond; these cost less, and stacks of small matri
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pending, static_indices
 from fnx.lowering.ir.kernel import Stmt, Store
+from fnx.lowering.planning import fusion_policy
 
 from .batched_matrices import const, each_item, finish, is_complex, loop, named, nan, place
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 UNROLLED = 8  # rows
 Rows = list[list[Expr]]
@@ -79,14 +77,14 @@ def substituted(
     return [x[i] for i in range(n)]
 
 
-def ready(builder: "Builder", h: Any) -> Handle:
+def ready(builder: Generation, h: Any) -> Handle:
     """An operand that may be read anywhere: pending values are stored first."""
     if isinstance(h.state, Pending):
         builder.store(h)
     return h
 
 
-def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
+def cholesky(builder: Generation, a: Any, out: Handle) -> None:
     """Factors by unrolled operations: in registers, or matrix by matrix."""
     *lead, n, _ = a.shape
     a = ready(builder, a)
@@ -114,13 +112,13 @@ def cholesky(builder: "Builder", a: Any, out: Handle) -> None:
         return [let, *[Store(made.buffer, p, e) for p, e in zip(places, names, strict=True)]]
 
     work_ = prod(lead) * n**3
-    each_item(builder, tuple(lead), one, "cholesky", work_ >= fusion_policy.PARALLEL_WORK)
+    each_item(builder, tuple(lead), one, "cholesky", work_ >= builder.machine.parallel_work)
 
 
 class _System:
     """Triangular systems of a few equations: their matrices and right-hand sides by index."""
 
-    def __init__(self, builder: "Builder", params: tuple, a: Any, b: Any):
+    def __init__(self, builder: Generation, params: tuple, a: Any, b: Any):
         self.left, lower, transposing, conjugating, self.unit = params
         self.n = a.shape[-1]
         self.a, self.b = ready(builder, a), ready(builder, b)
@@ -152,7 +150,7 @@ class _System:
         return substituted(partial(self.entry, t), inverses, given, self.forward)
 
 
-def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Handle) -> None:
+def triangular_solve(builder: Generation, params: tuple, a: Any, b: Any, out: Handle) -> None:
     """Solutions by unrolled substitution: in registers, or in a loop over right-hand sides."""
     system, lead = _System(builder, params, a, b), tuple(a.shape[:-2])
     if fusion_policy.is_small(out.shape) and fusion_policy.is_small(a.shape):
@@ -187,5 +185,5 @@ def triangular_solve(builder: "Builder", params: tuple, a: Any, b: Any, out: Han
         return [*body, loop(system.many, solved, vector=system.left)]
 
     work_ = out.size * system.n
-    each_item(builder, lead, one, "triangular_solve", work_ >= fusion_policy.PARALLEL_WORK)
+    each_item(builder, lead, one, "triangular_solve", work_ >= builder.machine.parallel_work)
     finish(builder, out)

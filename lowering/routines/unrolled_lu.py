@@ -5,13 +5,14 @@ rows the factors come from loops on memory.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored, static_indices
 from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
+from fnx.lowering.planning import fusion_policy
 
 from . import unrolled_cholesky
 from .batched_matrices import (
@@ -27,9 +28,6 @@ from .batched_matrices import (
     swapped,
     work,
 )
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 PIVOTED = 4
 LOOPS = 8
@@ -77,7 +75,7 @@ def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return scalar.select(cond, y, x), scalar.select(cond, x, y)
 
 
-def lu(builder: "Builder", a: Any, outs: list[Handle]) -> None:
+def lu(builder: Generation, a: Any, outs: list[Handle]) -> None:
     """Factors of small matrices, pivots from 0, and the order of the rows: unrolled, or by loops."""
     *lead, rows, cols = a.shape
     a = unrolled_cholesky.ready(builder, a)
@@ -123,7 +121,7 @@ def _grid(rows: int, cols: int) -> list[list[tuple[Expr, Expr]]]:
     return [[(scalar.size(i), scalar.size(j)) for j in range(cols)] for i in range(rows)]
 
 
-def _lu_loops(builder: "Builder", a: Handle, outs: list[Handle]) -> None:
+def _lu_loops(builder: Generation, a: Handle, outs: list[Handle]) -> None:
     *lead, rows, cols = a.shape
     k = min(rows, cols)
     made = in_place(builder, a, outs[0])
@@ -204,7 +202,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
     return [loop(min(rows, cols), step)]
 
 
-def solve(builder: "Builder", a: Any, b: Any, out: Handle) -> None:
+def solve(builder: Generation, a: Any, b: Any, out: Handle) -> None:
     n = b.shape[-2]
     a, b = unrolled_cholesky.ready(builder, a), unrolled_cholesky.ready(builder, b)
     if n > PIVOTED:
@@ -242,7 +240,7 @@ def by_order(f: Rows, inverses: list[Expr], order: list[Expr], given: list[Expr]
 
 
 def _solutions(
-    builder: "Builder",
+    builder: Generation,
     a: Handle,
     out: Handle,
     factors: Callable[..., tuple[Rows, list[Expr], list[Expr]]],
@@ -284,13 +282,13 @@ def _solutions(
         body = column(scalar.size(0)) if cols == 1 else [loop(cols, column, vector=True)]
         return [*(prepare(t) if prepare else []), first, *body]
 
-    parallel = prepare is None and out.size * n * n >= fusion_policy.PARALLEL_WORK
+    parallel = prepare is None and out.size * n * n >= builder.machine.parallel_work
     each_item(builder, tuple(lead), one, name, parallel)
     finish(builder, out)
 
 
 def lu_solve(
-    builder: "Builder", factors: Any, pivots: Any, b: Any, out: Handle, transposing: bool
+    builder: Generation, factors: Any, pivots: Any, b: Any, out: Handle, transposing: bool
 ) -> None:
     """Systems with factors that are known, as straight-line code."""
     n = b.shape[-2]
@@ -340,7 +338,7 @@ def by_pivots(n: int, transposing: bool) -> Callable[..., list[Expr]]:
     return solution
 
 
-def _solve_loops(builder: "Builder", a: Handle, b: Handle, out: Handle) -> None:
+def _solve_loops(builder: Generation, a: Handle, b: Handle, out: Handle) -> None:
     """Factors by loops in memory of their own, then straight-line code."""
     n = b.shape[-2]
     factors, swaps = work(builder, a.dtype, n * n), work(builder, "int32", n)

@@ -8,7 +8,6 @@ layers: a position is `layer * (stride * lanes) + stride * lane + rest`, where `
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
@@ -16,9 +15,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, Nest, Stmt, Store
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
+from fnx.lowering.transform.statements import Statements
 
 VECTOR = 16  # rounds that make an innermost loop long enough
 
@@ -124,7 +121,7 @@ class Part:
 class SeparateLanes:
     """Statements in which lanes never meet, and how each buffer is laid out along them."""
 
-    def __init__(self, builder: "Storage", axes: tuple[int, ...], skipped: int = 0):
+    def __init__(self, builder: Statements, axes: tuple[int, ...], skipped: int = 0):
         self.builder, self.axes, self.count = builder, axes, prod(axes)
         self.skipped = skipped  # ways of the first loop that are passed over
         self.one = Part.of(axes, 1, 0, axes[-1])  # strips of one lane, on which is seen who meets

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import affine_views
-from fnx.lowering.ir import dependence
+from fnx.lowering.ir import affine, dependence
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
 
@@ -78,7 +77,7 @@ def _parts(loop: Loop) -> list[Stmt] | None:
 
 def crossing(op: str, x: Expr, y: Expr, index: Expr) -> tuple[Expr, bool] | None:
     """Where a comparison changes as the index grows, and whether it is true below that."""
-    left, right = (affine_views.linear(a, {id(index): 0}) for a in (x, y))
+    left, right = (affine.linear(a, {id(index): 0}) for a in (x, y))
     if left is None or right is None:
         return None
     sign = left[1].get(0, 0) - right[1].get(0, 0)
@@ -111,7 +110,7 @@ def _part(
     for s in loop.body:
         assert isinstance(s, Store)
         store = Store(s.buffer, new(s.index), new(s.value))
-        at = affine_views.linear(store.index, {id(index): 0})
+        at = affine.linear(store.index, {id(index): 0})
         if at is not None and at[1].get(0, 0) == 0:
             if _adds_zero(store):
                 once.append(store)

@@ -6,7 +6,6 @@ point. One store an element, once for all points, makes that a load.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
@@ -14,15 +13,13 @@ from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
+from fnx.lowering.transform.statements import Statements
 
 _FEW = 4  # elements up to which choices cost no more than a load
 _WORTH = 16  # operations for each element of an array from which on a nest is worth the stores
 
 
-def in_memory(builder: "Storage") -> None:
+def in_memory(builder: Statements) -> None:
     """Rewrite all nests of a program."""
     for stmt in traversal.statements(builder.block):
         if isinstance(stmt, Nest) and all(map(_is_plain, traversal.statements(stmt.body))):
@@ -33,7 +30,7 @@ def _is_plain(stmt: Stmt) -> bool:
     return type(stmt) in traversal.REWRITTEN
 
 
-def _rewrite(builder: "Storage", nest: Nest) -> None:
+def _rewrite(builder: Statements, nest: Nest) -> None:
     chains = _chains(traversal.nodes(nest.body))
     if not chains:
         return

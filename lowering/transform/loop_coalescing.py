@@ -7,15 +7,17 @@ four threads; their rows are.
 from fnx.core import scalar
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import replacing
-from fnx.lowering.ir.kernel import Loop, Nest, Stmt
+from fnx.lowering.ir.kernel import Loop, Nest
+
+from .statements import Statements
 
 ROUNDS = 64  # from which on shares are equal enough
 ROUND = 64  # operations of a round from which on the two divisions for its indices do not matter
 
 
-def even(block: list[Stmt]) -> None:
+def coalesce(builder: Statements) -> None:
     """Merge outer loops of all nests of a program that are to be shared out."""
-    for stmt in traversal.statements(block):
+    for stmt in traversal.statements(builder.block):
         if isinstance(stmt, Nest) and len(stmt.body) == 1 and isinstance(stmt.body[0], Loop):
             stmt.body[0] = _merged(stmt.body[0])
 

@@ -8,18 +8,14 @@ memory of the array's size: a number a row is a variable, a row is a small array
 
 from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import affine_views
-from fnx.lowering.ir import dependence, traversal
+from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
+from fnx.lowering.transform.statements import Statements
 
 LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
 STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
@@ -29,7 +25,7 @@ MOST = 32  # nests that become one: its code, and the time to make it, grow with
 _HOPS = 16  # statements between two nests that may be jumped over
 
 
-def fuse(builder: "Storage") -> None:
+def fuse(builder: Statements) -> None:
     """Fuse nests in all blocks of the program that was built."""
     _Fuser(builder, uses(builder.block)).block(builder.block)
 
@@ -57,7 +53,7 @@ def _count(body: list[Stmt], uses: dict[Buffer, int], known: dict) -> None:
 class _Fuser:
     """Fuses the nests of a program; `uses`: how many touch a buffer."""
 
-    def __init__(self, builder: "Storage", uses: dict[Buffer, int]):
+    def __init__(self, builder: Statements, uses: dict[Buffer, int]):
         self.builder, self.uses = builder, uses
         self.footprints: dict[Stmt, Footprint] = {}
 
@@ -203,7 +199,7 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
         found.setdefault(buffer, []).append(access(position))
 
     def access(position: Expr) -> Access | None:
-        parts = affine_views.linear(position, axes)
+        parts = affine.linear(position, axes)
         if parts is None:
             return None
         strides = parts[1]
@@ -341,7 +337,7 @@ class Cluster:
 
     # --- the nest
 
-    def nest(self, builder: "Storage", uses: dict[Buffer, int]) -> Nest:
+    def nest(self, builder: Statements, uses: dict[Buffer, int]) -> Nest:
         """One nest; arrays that nobody else reads are kept by rows."""
         nests = [m.nest for m in self.members]
         body = [s for b in self.bodies for s in b]
@@ -388,7 +384,7 @@ def _row(body: list[Stmt]) -> int:
 
 
 def _kept(
-    builder: "Storage",
+    builder: Statements,
     body: list[Stmt],
     buffer: Buffer,
     accesses: list[Access | None],
@@ -423,7 +419,7 @@ def _kept(
     axes = {id(v): k for k, v in enumerate([*inner, *index])}
 
     def within(position: Expr) -> Expr:
-        base, strides = affine_views.linear(position, axes)  # type: ignore[misc]
+        base, strides = affine.linear(position, axes)  # type: ignore[misc]
         found = scalar.size(dependence.terms(base)[1] - low)  # the terms are the same everywhere
         for k, v in reversed(list(enumerate(inner))):
             found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)

@@ -10,21 +10,17 @@ that is there.
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from math import gcd
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
 
 GAIN = 1 << 15  # bytes of arrays that are handed on from which on windows of them are kept
 WINDOW = 1 << 15  # bytes of a window, at most
@@ -33,7 +29,7 @@ LAYER = 16  # elements of a layer, at least: its loops are those of vectors
 THIN = 16  # parts of all work, of which a loop that loses its vectors has one at most
 
 
-def roll(builder: "Storage") -> None:
+def roll(builder: Statements) -> None:
     """Join loops over layers in the nests of a program where that saves memory."""
     uses = loop_fusion.uses(builder.block)
     for stmt in traversal.statements(builder.block):
@@ -41,7 +37,7 @@ def roll(builder: "Storage") -> None:
             roll_nest(builder, stmt, uses)
 
 
-def roll_nest(builder: "Storage", nest: Nest, uses: dict[Buffer, int]) -> bool:
+def roll_nest(builder: Statements, nest: Nest, uses: dict[Buffer, int]) -> bool:
     """Join loops over layers in a nest; whether there were some."""
     outer: list[Loop] = []
     body = nest.body
@@ -90,7 +86,7 @@ class _Layers:
     """The statements of a block, by layers of the arrays that they hand to each other."""
 
     def __init__(
-        self, builder: "Storage", body: list[Stmt], outer: list[Loop], uses: dict[Buffer, int]
+        self, builder: Statements, body: list[Stmt], outer: list[Loop], uses: dict[Buffer, int]
     ):
         self.builder, self.body, self.outer, self.uses = builder, body, outer, uses
         self.inside = dict.fromkeys(_defined(body))  # what differs between rounds of the statements
@@ -203,7 +199,7 @@ class _Layers:
             at = [i.behind - a.layer for i, a in accesses]
             self.kept[b] = 1 << (max(at) - min(at)).bit_length()
             self.low[b] = min(a.low for _, a in accesses)
-            line = fusion_policy.LINE // itemsize(b.dtype)
+            line = self.builder.machine.line // itemsize(b.dtype)
             self.width[b] = -(-(max(a.high for _, a in accesses) + 1 - self.low[b]) // line) * line
             layer = self.width[b] * itemsize(b.dtype)
             if self.kept[b] * layer > WINDOW:

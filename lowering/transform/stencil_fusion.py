@@ -7,18 +7,15 @@ is a few rows rather than arrays of the grid's size.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion, sliding_window, strip_mining
 from .independent_axes import SeparateLanes, chain, extents
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
 
 NESTS = 32  # of a slab, at most: code, and the time to make it, grow with them
 STRIPS = 10  # at least, for threads to share, where a strip may have several lanes:
@@ -26,14 +23,14 @@ WIDTH = 8  # at most so many
 THIN = 16  # parts of all work, of which a nest on a side of the grid has one at most
 
 
-def of_stencils(builder: "Storage") -> None:
+def of_stencils(builder: Statements) -> None:
     """Turn nests of a program that gain by it."""
     uses = loop_fusion.uses(builder.block)
     _block(builder, builder.block, uses, {})
 
 
 def _block(
-    builder: "Storage", body: list[Stmt], uses: dict[Buffer, int], known: dict[Expr, int]
+    builder: Statements, body: list[Stmt], uses: dict[Buffer, int], known: dict[Expr, int]
 ) -> None:
     k = 0
     while k < len(body):
@@ -52,7 +49,7 @@ def _block(
 
 
 def _slab(
-    builder: "Storage", body: list[Stmt], k: int, uses: dict[Buffer, int], known: dict[Expr, int]
+    builder: Statements, body: list[Stmt], k: int, uses: dict[Buffer, int], known: dict[Expr, int]
 ) -> tuple[int, list[Stmt]] | None:
     """The nests from `k` on, strip by strip, in the way that keeps the most near: to where, and by what."""
     nests = list(_nests(body[k : k + NESTS]))
@@ -84,7 +81,7 @@ def _nests(body: list[Stmt]) -> Iterator[Nest]:
         yield s
 
 
-def _ways(builder: "Storage", nest: Nest) -> Iterator[tuple[int, int]]:
+def _ways(builder: Statements, nest: Nest) -> Iterator[tuple[int, int]]:
     """Loops of a nest that may be lanes: how many, and how many ways to see them elsewhere come before."""
     loops, _ = chain(builder.plain.get(nest, nest.body)[0])
     sizes = extents(loops)

@@ -8,21 +8,16 @@ in between alone (the rows of a sweep that the next one goes back over) need the
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.processor import features
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
 from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform.statements import Statements
 
 from .independent_axes import VECTOR, Part, SeparateLanes, chain, extents
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
 
 CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
 FAR = 1 << 19  # bytes that do not
@@ -34,12 +29,12 @@ FEW_STRIPS = 8  # beside which another one counts
 _TRIES = 6  # ways of seeing lanes in a loop
 
 
-def steps_of_strips(builder: "Storage") -> None:
+def steps_of_strips(builder: Statements) -> None:
     """Turn sweeps of a program that gain by it."""
     _block(builder, builder.block)
 
 
-def _block(builder: "Storage", body: list[Stmt]) -> None:
+def _block(builder: Statements, body: list[Stmt]) -> None:
     k = 0
     while k < len(body):
         stmt = body[k]
@@ -55,7 +50,7 @@ def _block(builder: "Storage", body: list[Stmt]) -> None:
         k += 1
 
 
-def _in_strips(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
+def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
     """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
     for axes in _candidates(builder, body, k):
         lanes = SeparateLanes(builder, axes)
@@ -75,7 +70,7 @@ def _in_strips(builder: "Storage", body: list[Stmt], k: int) -> tuple[int, int, 
 # --- what could be lanes -----------------------------------------------------------------------
 
 
-def _candidates(builder: "Storage", body: list[Stmt], k: int) -> list[tuple[int, ...]]:
+def _candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
     """Axes of lanes that all nests of a sweep may have, the most lanes first."""
     mine = [extents(loops) for loops in _chains(builder, [body[k]])]
     if not mine or not all(mine):
@@ -106,7 +101,7 @@ def _finest(n: int, nests: list[list[int]]) -> tuple[int, ...]:
     return best
 
 
-def _chains(builder: "Storage", body: list[Stmt]) -> Iterator[list[Loop]]:
+def _chains(builder: Statements, body: list[Stmt]) -> Iterator[list[Loop]]:
     """The perfectly nested loops of the nests of a block."""
     for s in body:
         if isinstance(s, Nest):
@@ -119,7 +114,7 @@ def _chains(builder: "Storage", body: list[Stmt]) -> Iterator[list[Loop]]:
 # --- strips ------------------------------------------------------------------------------------
 
 
-def _strips(builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt]) -> list[Stmt] | None:
+def _strips(builder: Statements, lanes: SeparateLanes, stmts: list[Stmt]) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
     outer, variables = _outside(builder.block, stmts)
     if any(v in variables for s in stmts for v in traversal.defined(s)):
@@ -130,12 +125,12 @@ def _strips(builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt]) -> list
         return None
     own = sum(-(-b.size // lanes.count) * itemsize(b.dtype) for b in private)
     most = min(CACHE // near, STACK // own if 0 < own <= STACK else WIDEST)
-    width = _width(lanes.axes[-1], most, lanes.least)
+    width = _width(lanes.axes[-1], most, lanes.least, builder.machine.vector_bits)
     return None if width is None else made(builder, lanes, stmts, private, width)
 
 
 def made(
-    builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
+    builder: Statements, lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
 ) -> list[Stmt] | None:
     """Statements for strips of so many lanes, or of fewer where one would take too long.
 
@@ -157,7 +152,7 @@ def made(
 
 
 def _in_parts(
-    builder: "Storage", lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
+    builder: Statements, lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
 ) -> list[Nest]:
     """A nest for whole strips, and one for the lanes that are left."""
     n = lanes.axes[-1]
@@ -202,7 +197,9 @@ def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) 
         if stride is None:
             found = [s for p in positions if (s := lanes.stride(p, {}))]
             stride = max(found, default=0)
-        streams = depends_on(positions, steps) and stride * itemsize(b.dtype) < fusion_policy.LINE
+        streams = (
+            depends_on(positions, steps) and stride * itemsize(b.dtype) < lanes.builder.machine.line
+        )
         if not stride or b not in private and streams:
             continue
         size = -(-b.size // lanes.count) * itemsize(b.dtype)
@@ -216,12 +213,12 @@ def _sweeps(loop: Loop) -> list[Loop]:
     return [loop, *(x for s in loop.body if isinstance(s, Loop) for x in _sweeps(s))]
 
 
-def _width(n: int, most: int, least: int) -> int | None:
+def _width(n: int, most: int, least: int, vector_bits: int) -> int | None:
     """How many of `n` lanes make a strip."""
     most = min(most, WIDEST)
     if n <= most:
         return n if n >= least else None
-    vector = max(features.vector_bits() // 64, 4) if least > 1 else 1
+    vector = max(vector_bits // 64, 4) if least > 1 else 1
     width = most // vector * vector
     for even in (8, 4) if least > 1 else (8, 4, 1):
         if even < vector and least <= width <= n // FEW_STRIPS:
@@ -235,8 +232,10 @@ def _width(n: int, most: int, least: int) -> int | None:
 class _Strip:
     """Makes the nest over strips of a part of the lanes."""
 
-    def __init__(self, builder: "Storage", lanes: SeparateLanes, part: Part, private: list[Buffer]):
-        self.lanes, self.part = lanes, part
+    def __init__(
+        self, builder: Statements, lanes: SeparateLanes, part: Part, private: list[Buffer]
+    ):
+        self.lanes, self.part, self.nest_work = lanes, part, builder.machine.nest_work
         self.own: dict[Buffer, Buffer] = {}
         left = STACK
         for b in private:
@@ -260,7 +259,7 @@ class _Strip:
             rounds.pop()
         work = traversal.work(body) * prod(n for _, n in rounds)
         for k, (i, n) in reversed(list(enumerate(rounds))):
-            shared = k == 0 and work >= fusion_policy.NEST_WORK
+            shared = k == 0 and work >= self.nest_work
             body = [Loop(i, scalar.size(n), body, parallel=shared)]
         nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
         note = f"strips of {part.width} lanes, " + " | ".join(s.note for s in nests)

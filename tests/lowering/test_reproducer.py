@@ -37,7 +37,7 @@ def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
 
 
 def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
-    def broken(jaxpr, donated):
+    def broken(jaxpr, donated, target):
         raise RuntimeError("out of ideas")
 
     monkeypatch.setattr(program, "build", broken)

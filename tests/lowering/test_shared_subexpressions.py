@@ -10,7 +10,7 @@ from kernels import count, program
 import fnx
 import fnx.numpy as jnp
 from fnx.lowering import pipeline as lowering_program
-from fnx.lowering.cpu.target import TARGET
+from fnx.lowering.cpu.target import CpuTarget
 from fnx.lowering.generate import storage
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.ir.kernel import Buffer, Nest
@@ -120,7 +120,7 @@ def test_building_a_program_twice_as_long_takes_no_more_than_its_share(program, 
         count = itertools.count()
         sys.setprofile(lambda *_: next(count))
         try:
-            lowering_program.build(jaxpr, (), TARGET)
+            lowering_program.build(jaxpr, (), CpuTarget())
         finally:
             sys.setprofile(None)
         return next(count)

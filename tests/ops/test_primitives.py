@@ -353,11 +353,11 @@ CALLS_THE_HOST = {"pure_callback"}
 
 def host_calls(jaxpr) -> set[str]:
     from fnx.lowering import pipeline as program
-    from fnx.lowering.cpu.target import TARGET
+    from fnx.lowering.cpu.target import CpuTarget
     from fnx.lowering.ir.kernel import CallHost
     from fnx.lowering.ir.traversal import statements
 
-    body = program.build(jaxpr, (), TARGET)[0].body
+    body = program.build(jaxpr, (), CpuTarget())[0].body
     return {s.name for s in statements(body) if isinstance(s, CallHost)}
 
 

@@ -30,12 +30,13 @@ interpreters/faces      : core ops ops/ interpreters interpreters/
 lowering/ir             : core
 lowering/math           : core lowering/ir
 lowering/transform      : core lowering/ir
-lowering/generate       : core lowering/ir lowering/transform
-lowering/routines       : core lowering/ir lowering/transform lowering/generate
-lowering                : core lowering/ir lowering/transform lowering/generate lowering/routines
-lowering/transport      : core
-lowering/numba          : core lowering lowering/ir lowering/math lowering/transform lowering/generate
-                          lowering/routines lowering/cpu/loader
+lowering/planning       : core
+lowering/generate       : core lowering/ir lowering/transform lowering/planning
+lowering/routines       : core lowering/ir lowering/transform lowering/planning lowering/generate
+lowering                : core lowering/ir lowering/transform lowering/planning lowering/generate
+                          lowering/routines
+lowering/numba          : core lowering lowering/ir lowering/math lowering/transform
+                          lowering/planning lowering/generate lowering/routines lowering/cpu/loader
 lowering/cpu/processor  : core
 lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
 lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm
@@ -44,14 +45,16 @@ lowering/cpu/kernels    : core lowering/cpu/processor lowering/cpu/llvm lowering
                           lowering/cpu/runtime
 lowering/cpu/loader     : core lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
                           lowering/cpu/runtime lowering/cpu/kernels
-lowering/cpu/schedule   : core lowering/ir lowering/transform lowering/generate lowering/cpu/processor
-                          lowering/cpu/llvm
-lowering/cpu/routines   : core lowering/ir lowering/transform lowering/generate lowering/routines
+lowering/cpu/schedule   : core lowering/ir lowering/transform lowering/planning lowering/generate
+                          lowering/cpu/processor lowering/cpu/llvm
+lowering/cpu/routines   : core lowering/ir lowering/transform lowering/planning lowering/generate
+                          lowering/routines
                           lowering/cpu/processor lowering/cpu/llvm lowering/cpu/jit
                           lowering/cpu/runtime lowering/cpu/kernels lowering/cpu/loader
                           lowering/cpu/schedule
-lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform lowering/generate
-                          lowering/routines lowering/numba lowering/cpu/processor lowering/cpu/llvm
+lowering/cpu            : core lowering lowering/ir lowering/math lowering/transform
+                          lowering/planning lowering/generate lowering/routines lowering/numba
+                          lowering/cpu/processor lowering/cpu/llvm
                           lowering/cpu/jit lowering/cpu/runtime lowering/cpu/kernels
                           lowering/cpu/loader lowering/cpu/schedule lowering/cpu/routines
 lowering/cpu/tools      : core lowering lowering/ir lowering/math lowering/cpu lowering/cpu/llvm
@@ -89,7 +92,7 @@ experimental/sparse     : SURFACE process transforms control_flow
 experimental            : SURFACE process transforms control_flow experimental/sparse
 extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
-faces                   : SURFACE lowering lowering/ process transforms control_flow
+faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
 face                    : SURFACE lowering lowering/ process transforms control_flow faces
 demo                    : face faces numpy lax random
 """

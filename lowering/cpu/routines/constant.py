@@ -1,24 +1,22 @@
 """Arrays that a program holds: copied from where the process keeps them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fnx.core import scalar
 from fnx.lowering.cpu.loader import symbols
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.ir.kernel import (
     Address,
     CallLibrary,
 )
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import at, place
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
-
-def constant(builder: "Builder", r: Any, outs: list[Handle]) -> None:
+def constant(builder: Generation, r: Any, outs: list[Handle]) -> None:
     """An array that a program holds."""
     (out,) = outs
     array = np.ascontiguousarray(r.params)

@@ -1,17 +1,13 @@
 """Calls of fnx's own routines for dense real matrices in rows: triangular systems and factors."""
 
-from typing import TYPE_CHECKING
-
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.kernels import factorizations
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir.kernel import CallLibrary, Ref
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
-
-def _space(builder: "Builder", m: int, n: int, dtype: str) -> Ref:
+def _space(builder: Generation, m: int, n: int, dtype: str) -> Ref:
     return Ref(builder.new_buffer(dtype, factorizations.work_elements(m, n, dtype)), scalar.size(0))
 
 
@@ -25,7 +21,7 @@ def _call(
 
 
 def solve(
-    builder: "Builder",
+    builder: Generation,
     a: Ref,
     strides: tuple[int, int],
     lower: bool,
@@ -41,20 +37,20 @@ def solve(
     return _call(f"solve_{side}", args, [b, work])
 
 
-def cholesky(builder: "Builder", a: Ref, n: int) -> tuple[CallLibrary, Expr]:
+def cholesky(builder: Generation, a: Ref, n: int) -> tuple[CallLibrary, Expr]:
     """The lower factor in place of a lower triangle, and whether there is none."""
     work, failed = _space(builder, n, n, a.buffer.dtype), scalar.var("int64", "f")
     call = _call("cholesky", [n, a, n, work], [a, work], failed)
     return call, scalar.compare("ne", failed, scalar.size(0))
 
 
-def lu(builder: "Builder", a: Ref, rows: int, cols: int, pivots: Ref) -> CallLibrary:
+def lu(builder: Generation, a: Ref, rows: int, cols: int, pivots: Ref) -> CallLibrary:
     """L and U in place of a matrix; pivots from 0."""
     work = _space(builder, rows, cols, a.buffer.dtype)
     return _call("lu", [rows, cols, a, cols, pivots, work], [a, pivots, work])
 
 
-def slope(builder: "Builder", routine: str, l: Ref, t: Ref, n: int) -> CallLibrary:
+def slope(builder: Generation, routine: str, l: Ref, t: Ref, n: int) -> CallLibrary:
     """The tangent of a Cholesky factor in place of the matrix's, or its cotangent's transpose."""
     dtype = t.buffer.dtype
     space, work = (

@@ -5,17 +5,18 @@ Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for compl
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.kernels import gemm, gemv
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.routines.fortran import call
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
 from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
     const,
@@ -28,9 +29,6 @@ from fnx.lowering.routines.batched_matrices import (
     result,
     work,
 )
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 # Multiplications of one product that loops do in the time of a call of a library: of matrices whose
 # rows of the result are long enough for vectors; whose rows are computed element by element, as they end
@@ -75,7 +73,7 @@ def _placed(perm: Sequence[int], index: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(where[k] for k in range(len(perm)))
 
 
-def dot_general(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def dot_general(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     dims, dtype = r.params
     (out,) = outs
     lhs, rhs = r.operands
@@ -128,7 +126,7 @@ def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
     return scalar.apply("fma", x, y, a)
 
 
-def _inline(builder: "Builder", p: Product, out: Handle) -> None:
+def _inline(builder: Generation, p: Product, out: Handle) -> None:
     p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
     if fusion_policy.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
         _unrolled(builder, p, out)
@@ -151,12 +149,12 @@ def _inline(builder: "Builder", p: Product, out: Handle) -> None:
         return body(p, t, i, target, made, acc)
 
     work_ = out.size * p.k
-    parallel = acc is None and work_ >= fusion_policy.PARALLEL_WORK
+    parallel = acc is None and work_ >= builder.machine.parallel_work
     each_item(builder, (*p.batch, *p.left), one, "dot_general", parallel)
     finish(builder, out)
 
 
-def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
+def _readable(builder: Generation, h: Handle, out: Handle) -> Handle:
     """An operand that is cheap to read several times, by indices that are known at run time only."""
     state = h.state
     if isinstance(state, Stored) or isinstance(state, Pull) and state.cost <= 1:
@@ -166,7 +164,7 @@ def _readable(builder: "Builder", h: Handle, out: Handle) -> Handle:
     return Handle(h.shape, h.dtype, builder.store(h))
 
 
-def _rows_side_by_side(builder: "Builder", p: Product) -> None:
+def _rows_side_by_side(builder: Generation, p: Product) -> None:
     """Let the right operand be a copy whose rows are vectors, if its own are not and are read often."""
     if p.m < REUSED or p.n < LONG_ROW or not ir_vectors.exists(p.dtype):
         return
@@ -179,7 +177,7 @@ def _rows_side_by_side(builder: "Builder", p: Product) -> None:
     p.rb, p.rc, p.rf = (tuple([next(axes) for _ in old]) for old in (p.rb, p.rc, p.rf))
 
 
-def _copied(builder: "Builder", h: Handle, order: Shape, dtype: str) -> tuple[Shape, Stored]:
+def _copied(builder: Generation, h: Handle, order: Shape, dtype: str) -> tuple[Shape, Stored]:
     """An operand's axes in another order: the copy's shape, and where it is."""
     shape = tuple(h.shape[k] for k in order)
     inverse = [order.index(k) for k in range(h.ndim)]
@@ -251,7 +249,7 @@ def computes_matrix(r: recipe.Library) -> bool:
     return isinstance(state, Pull) and state.cost > 0 and alone
 
 
-def _unrolled(builder: "Builder", p: Product, out: Handle) -> None:
+def _unrolled(builder: Generation, p: Product, out: Handle) -> None:
     element = _element(p, out.dtype)
     make = lambda: [element(*ix) for ix in static_indices(out.shape)]
     builder.settle_registers(out, builder.evaluated(make))
@@ -283,7 +281,7 @@ def _short(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> l
     return _columns(p.right, element)
 
 
-def _is_narrow(builder: "Builder", p: Product) -> bool:
+def _is_narrow(builder: Generation, p: Product) -> bool:
     """Whether each column of the result is best summed up by itself: few, and not side by side."""
     if p.n > COLUMNS or p.n == 1:
         return p.n == 1
@@ -358,7 +356,7 @@ def _sums(loops: list, totals: list[Expr], start: list[Expr], step: Any) -> list
 # --- routines --------------------------------------------------------------------------------------
 
 
-def _library(builder: "Builder", p: Product, out: Handle) -> None:
+def _library(builder: Generation, p: Product, out: Handle) -> None:
     """A call of BLAS for each product."""
     a = _operand(builder, p.lhs, p.dtype, p.lb, p.lf, p.lc)
     b = _operand(builder, p.rhs, p.dtype, p.rb, p.rc, p.rf)
@@ -396,7 +394,7 @@ class _Operand:
 
 
 def _operand(
-    builder: "Builder", h: Handle, dtype: str, batch: Shape, rows: Shape, cols: Shape
+    builder: Generation, h: Handle, dtype: str, batch: Shape, rows: Shape, cols: Shape
 ) -> _Operand:
     """An operand as matrices that BLAS can read: as it lies in memory, or as a copy."""
     if h.dtype == dtype:
@@ -420,7 +418,7 @@ def _operand(
 
 
 def _product(
-    builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
+    builder: Generation, p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
 ) -> Stmt:
     """C = A B in rows is C' = B' A' in columns; a vector times a matrix is gemv's."""
     m, n, k, dtype = p.m, p.n, p.k, p.dtype
@@ -459,7 +457,7 @@ def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
 
 
 def _own_product(
-    builder: "Builder", p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
+    builder: Generation, p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
 ) -> Stmt:
     sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
     work, writes = c, [c.buffer]  # no work memory

@@ -5,11 +5,12 @@ the signs of vectors. Where one fails, its matrix's results are nan.
 """
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.routines.fortran import Asked, call
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Buffer, Copy, Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
@@ -33,16 +34,13 @@ from fnx.lowering.routines.batched_matrices import (
     work,
 )
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
-
 ZERO = scalar.size(0)
 
 
 # --- QR ----------------------------------------------------------------------------------------
 
 
-def qr(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def qr(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Householder reflections by LAPACK, matrix by matrix; Q is made of them where it is read."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     full, pivoting = r.params
@@ -104,7 +102,7 @@ def identity(dtype: str) -> Any:
     return fn
 
 
-def _empty_qr(builder: "Builder", outs: list[Handle]) -> None:
+def _empty_qr(builder: Generation, outs: list[Handle]) -> None:
     result(builder, outs[0], identity(outs[0].dtype), "qr")
     result(builder, outs[1], lambda *ix: const(0, outs[1].dtype), "qr")
     if len(outs) > 2:
@@ -114,7 +112,7 @@ def _empty_qr(builder: "Builder", outs: list[Handle]) -> None:
 # --- SVD ---------------------------------------------------------------------------------------
 
 
-def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def svd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Divide and conquer (gesdd) by LAPACK, matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     full, vectors = r.params
@@ -156,7 +154,7 @@ def svd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 # --- eigenvalues -------------------------------------------------------------------------------
 
 
-def eigh(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def eigh(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Divide and conquer by LAPACK, matrix by matrix; vectors where they are read."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (lower,) = r.params
@@ -206,7 +204,7 @@ def _if_finite(good: Expr, call_: Stmt, failed: Buffer, fills: list[tuple[Ref, i
     return If(good, [call_, checked], checked.then)
 
 
-def eig(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def eig(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Eigenvalues and the eigenvectors asked for, by LAPACK (geev), matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     left, right = r.params
@@ -245,7 +243,7 @@ def eig(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 
 def _eig_results(
-    builder: "Builder", outs: list[Handle], w: list[Stored], sides: list[Stored]
+    builder: Generation, outs: list[Handle], w: list[Stored], sides: list[Stored]
 ) -> None:
     """Complex numbers of the real pairs of which LAPACK gives the parts."""
     values, *vectors = outs
@@ -295,7 +293,7 @@ def _eig_results(
         result(builder, out, vector(s, out), "eig")
 
 
-def schur(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def schur(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Schur forms by LAPACK (gees), matrix by matrix."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (wants_vectors,) = r.params

@@ -1,16 +1,13 @@
 """Fourier transforms: one call of a native driver with a plan, which is made when a program is loaded."""
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.lowering.cpu.kernels import pocketfft
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
 from fnx.lowering.routines.batched_matrices import at, const, finish, place, work
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 
 def known() -> bool:
@@ -18,7 +15,7 @@ def known() -> bool:
     return pocketfft.loops() is not None
 
 
-def fft(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def fft(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     from fnx.lowering.cpu.kernels import fft_plan
 
     kind, lengths = r.params

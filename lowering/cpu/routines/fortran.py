@@ -4,21 +4,19 @@ import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fnx.core import scalar
 from fnx.lowering.cpu.loader import symbols
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir.kernel import (
     Buffer,
     CallLibrary,
     Ref,
 )
 from fnx.lowering.routines.batched_matrices import i32
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
 
 _NUMPY = {"float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16", "int32": "i4"}
 
@@ -31,7 +29,7 @@ class Asked:
 
 
 def call(
-    builder: "Builder", symbol: str, args: Sequence[Any], writes: Sequence[Buffer]
+    builder: Generation, symbol: str, args: Sequence[Any], writes: Sequence[Buffer]
 ) -> CallLibrary:
     """A call of a Fortran routine. Arguments: letters, ints (sizes), expressions, addresses, Asked."""
     spaces = [a for a in args if isinstance(a, Asked)]

@@ -1,11 +1,12 @@
 """Factorizations by reflections that stay packed beside their results, by LAPACK."""
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.routines.fortran import Asked, call
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
@@ -22,14 +23,11 @@ from fnx.lowering.routines.batched_matrices import (
     work,
 )
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
-
 ZERO = scalar.size(0)
 
 
 def _packed(
-    builder: "Builder",
+    builder: Generation,
     r: recipe.Library,
     outs: list[Handle],
     routine: str,
@@ -68,17 +66,17 @@ def _elements(stored: Stored, shape: tuple[int, ...]) -> Any:
     return lambda *ix: stored.read(shape, ix)
 
 
-def geqrf(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def geqrf(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     rows, cols = r.operands[0].shape[-2:]
     _packed(builder, r, outs, "geqrf", [], [rows, cols])
 
 
-def gehrd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def gehrd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     n = r.operands[0].shape[-1]
     _packed(builder, r, outs, "gehrd", [], [n, min(n, 1), n])
 
 
-def sytrd(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def sytrd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     a = r.operands[0]
     routine = "hetrd" if is_complex(a.dtype) else "sytrd"
     _packed(builder, r, outs, routine, ["L" if r.params else "U"], [a.shape[-1]])

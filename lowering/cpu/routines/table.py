@@ -1,21 +1,18 @@
 """The table of library recipes: which routine makes native code of each, and on which dtypes."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.routines.constant import constant
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.routines import sort, tridiagonal, unrolled_batched
 from fnx.lowering.routines.batched_matrices import LETTER, same_bytes
 
 from . import dot_general, eigen, fft, householder, triangular
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
-
-Routine = Callable[["Builder", recipe.Library, list[Handle]], None]
+Routine = Callable[[Generation, recipe.Library, list[Handle]], None]
 _ANY_DTYPE: dict[str, Routine] = {
     **dot_general.ROUTINES,
     **sort.ROUTINES,
@@ -67,6 +64,6 @@ def computes_matrix(r: recipe.Library) -> bool:
     return dot_general.computes_matrix(r)
 
 
-def library(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def library(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Emit the statements of a library recipe."""
     (_ANY_DTYPE.get(r.name) or _LAPACK[r.name])(builder, r, outs)

@@ -7,7 +7,7 @@ works on transposed copies.
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
@@ -15,6 +15,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.generate.affine_views import Matrices, View, matrices, offset, view
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines import unrolled_cholesky, unrolled_lu
@@ -44,16 +45,13 @@ from fnx.lowering.routines.batched_matrices import (
 
 from . import dense
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
-
 ZERO = scalar.size(0)
 
 
 # --- cholesky ----------------------------------------------------------------------------------
 
 
-def cholesky(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def cholesky(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Lower factors, in place where the matrix is dead."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
@@ -99,7 +97,7 @@ def _zeros_above(matrix: Ref, i: Expr, n: int) -> tuple[Expr, Expr, Stmt]:
     return row, more, Fill(rest, left, const(0, matrix.buffer.dtype))
 
 
-def cholesky_slope(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def cholesky_slope(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """A tangent, or a cotangent, in place of its lower triangle."""
     l, t = r.operands
     (out,) = outs
@@ -121,7 +119,7 @@ def cholesky_slope(builder: "Builder", r: recipe.Library, outs: list[Handle]) ->
 # --- triangular systems ------------------------------------------------------------------------
 
 
-def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]]:
+def _triangular_view(builder: Generation, a: Handle) -> tuple[Matrices, list[int]]:
     """Triangular matrices as a library reads them, and the strides of the stack."""
     lead = a.ndim - 2
     v = view(builder, a)
@@ -129,7 +127,7 @@ def _triangular_view(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]
     return (found, list(found.view.strides[:lead])) if found else _rows(builder, a)
 
 
-def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Systems with a triangular matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs
@@ -176,7 +174,7 @@ def triangular_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) 
     finish(builder, out)
 
 
-def _rows(builder: "Builder", a: Handle) -> tuple[Matrices, list[int]]:
+def _rows(builder: Generation, a: Handle) -> tuple[Matrices, list[int]]:
     """The same of matrices that are stored in rows for it, if they are not yet."""
     lead = a.ndim - 2
     v = view(builder, Handle(a.shape, a.dtype, builder.store(a)))
@@ -196,7 +194,7 @@ class _Triangle:
 
 
 def _trsm(
-    builder: "Builder",
+    builder: Generation,
     f: _Triangle,
     a: Ref,
     leading: int,
@@ -229,7 +227,7 @@ def _trsm(
 # --- LU ----------------------------------------------------------------------------------------
 
 
-def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def lu(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Factors in one matrix, pivots from 0, and the order of the rows."""
     a: Handle = r.operands[0]  # type: ignore[assignment]
     out, pivots, order = outs
@@ -277,7 +275,7 @@ def lu(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
         result(builder, out, transposed(factors, (*lead, cols, rows)), "lu")
 
 
-def lu_pivots_to_permutation(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def lu_pivots_to_permutation(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     pivots: Handle = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     k, rows = pivots.shape[-1], out.shape[-1]
@@ -306,7 +304,7 @@ def _swap_rows(pivots: Ref, first: int, b: Ref, rows: int, cols: int, back: bool
     return Loop(k, scalar.size(rows), body, reverse=back)
 
 
-def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def lu_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     factors, pivots, b = r.operands
     (out,) = outs
     (op,) = r.params
@@ -333,7 +331,7 @@ def lu_solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
 
 
 def _two_triangles(
-    builder: "Builder",
+    builder: Generation,
     a: Ref,
     matrix: Matrices,
     b: Ref,
@@ -352,7 +350,7 @@ def _two_triangles(
     return [_trsm(builder, f, a, matrix.leading, b, lives, shape) for f in forms]
 
 
-def solve(builder: "Builder", r: recipe.Library, outs: list[Handle]) -> None:
+def solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     """Systems by LU of a copy of the matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs

@@ -9,24 +9,21 @@ loops over the strip sum up a few results each, in registers.
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Sequence
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
 from fnx.lowering.cpu.processor import features
-from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.generate.generation import Generation
+from fnx.lowering.ir import affine
 from fnx.lowering.ir.expressions import buffers_read, nodes, ordered, replacing
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import reduction_factoring
 
 from . import loop_distribution
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.accumulators import Accumulators, ReductionLoop
-    from fnx.lowering.generate.storage import Storage
 
 STACK = 1 << 16  # bytes of a strip's arrays
 LONGEST = 128  # rounds of a strip, at most,
@@ -95,7 +92,7 @@ def by_strips(
 class Strips:
     """A loop by strips. `order`: numbers of carries, neighbours of which are best computed together."""
 
-    def __init__(self, builder: "Storage", rounds: Rounds, order: Sequence[int], combine: Combine):
+    def __init__(self, builder: Generation, rounds: Rounds, order: Sequence[int], combine: Combine):
         self.builder, self.rounds = builder, rounds
         self.sums = reduction_factoring.flat(rounds.carries, rounds.yields, rounds.var)
         self.begin = self.sums.begin(rounds.init)
@@ -274,6 +271,19 @@ class Strips:
         return stmts
 
 
+def in_strips(
+    builder: Generation,
+    dim: tuple[Expr, int],
+    stores: list[Store],
+    carries: tuple[list[Expr], list[Expr], list[Expr]],
+    order: Sequence[int],
+    combine: Combine,
+) -> Strips | None:
+    """The reductions of one loop, if a few results at a time pay."""
+    strips = Strips(builder, Rounds(*dim, stores, *carries), order, combine)
+    return strips if strips.pay() else None
+
+
 def _at(place: Place, k: Expr) -> Place:
     return place[0], scalar.add(place[1], k)
 
@@ -331,5 +341,5 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
 
 def _is_next(index: Expr, var: Expr) -> bool:
     """Whether neighbouring rounds read neighbours, or all rounds the same."""
-    at = affine_views.linear(index, {id(var): 0})
+    at = affine.linear(index, {id(var): 0})
     return at is not None and at[1].get(0, 0) in (0, 1)

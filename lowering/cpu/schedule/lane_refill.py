@@ -8,17 +8,16 @@ not as many rounds for all as the longest one needs.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Eval, Let, Loop, Stmt, Store, While
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
+from fnx.lowering.planning import fusion_policy
 
 Row = Callable[[Handle, Expr], Handle]
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
@@ -26,7 +25,7 @@ _YES, _NO = scalar.const(True, "bool"), scalar.const(False, "bool")
 
 
 def lanes(
-    builder: "Builder",
+    builder: Generation,
     r: recipe.Loop,
     consts: list[Handle],
     xs: list[Handle],
@@ -35,7 +34,7 @@ def lanes(
 ) -> bool:
     """Emit a scan as lanes side by side; False, and nothing, if it is not of this kind."""
     loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
-    if r.carry or r.length < fusion_policy.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
+    if r.carry or r.length < thresholds.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
         return False
     mark = builder.mark()
     slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
@@ -77,7 +76,7 @@ class _Slots:
 
     def __init__(
         self,
-        builder: "Builder",
+        builder: Generation,
         r: recipe.Loop,
         eqn: Eqn,
         consts: list[Handle],
@@ -89,7 +88,7 @@ class _Slots:
         self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
         self.length, self.width = (
             r.length,
-            fusion_policy.slots(r.length, fusion_policy.work(self.loop.body)),
+            thresholds.slots(r.length, fusion_policy.work(self.loop.body)),
         )
         self.jaxpr = r.jaxpr
         self.lane = builder.new_stack("int64", self.width)  # which lane a slot has
@@ -280,14 +279,14 @@ class _Slots:
             scalar.var(dtype, name)
             for dtype, name in (("int64", "next"), ("bool", "busy"), ("int64", "going"))
         )
-        share, parts = fusion_policy.shares(self.length, self.width)
+        share, parts = thresholds.shares(self.length, self.width)
         first = scalar.mul(part, scalar.size(share))
         end = scalar.apply("min", scalar.add(first, scalar.size(share)), scalar.size(self.length))
         take, following = self.take(scalar.compare("eq", start, low), start, high)
         fill, filled = self.fill()
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
-        enough = scalar.select(more, scalar.const(fusion_policy.few(self.width), "int64"), _ZERO)
+        enough = scalar.select(more, scalar.const(thresholds.few(self.width), "int64"), _ZERO)
         rounds = While([], scalar.compare("gt", going, enough), [step], [going], [filled], [on])
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, rounds, self.harvest()]

@@ -9,8 +9,8 @@ from collections.abc import Collection, Container, Iterable, Sequence
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
-from fnx.lowering.generate import fusion_policy
 from fnx.lowering.ir.expressions import ordered
+from fnx.lowering.planning import fusion_policy
 
 
 def cut(values: Sequence[Expr], varies: Container[Expr]) -> list[list[Expr]]:

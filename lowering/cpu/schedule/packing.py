@@ -6,25 +6,23 @@ brought into a small array on the stack, transposed, so that problems are neighb
 go the same way back.
 """
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
-from fnx.lowering.generate import affine_views, fusion_policy
-from fnx.lowering.ir import dependence, traversal
+from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.generate.generation import Generation
+from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
 from fnx.lowering.ir.number_formats import itemsize
 
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
-
 T = TypeVar("T")
 
 
-def rows(builder: "Storage") -> None:
+def rows(builder: Generation) -> None:
     """Rewrite the innermost loops of a program."""
     for block in _blocks(builder.block):
         k = 0
@@ -58,7 +56,7 @@ class _Read:
     apart: int
 
 
-def _staged(builder: "Storage", loop: Loop) -> list[Stmt] | None:
+def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
     """The loop by blocks of lanes, if it reads or writes rows."""
     if not _is_plain(loop):
         return None
@@ -121,7 +119,7 @@ def _combined(loop: Loop) -> list[str | None]:
 class _Totals:
     """What a loop sums up, in an array with a part for each lane of a block."""
 
-    def __init__(self, builder: "Storage", loop: Loop, width: int):
+    def __init__(self, builder: Generation, loop: Loop, width: int):
         self.loop, self.width = loop, width
         self.operations = _combined(loop)
         self.parts = [builder.new_stack(c.dtype, width) for c in loop.carries]
@@ -151,7 +149,7 @@ class _Totals:
 
 
 def _block(
-    builder: "Storage",
+    builder: Generation,
     loop: Loop,
     start: Expr,
     width: int,
@@ -212,7 +210,7 @@ def _rows_written(loop: Loop) -> list[_Written]:
     for s in loop.body:
         if not isinstance(s, Store) or not register_transpose.can(s.buffer.dtype):
             continue
-        base, parts = affine_views.linear(s.index, axes, known) or (s.index, {})
+        base, parts = affine.linear(s.index, axes, known) or (s.index, {})
         leaves, number = dependence.terms(base)
         matrix = matrices.setdefault(s.buffer, {}).setdefault((parts.get(0, 0), leaves), {})
         if number in matrix:
@@ -221,7 +219,7 @@ def _rows_written(loop: Loop) -> list[_Written]:
     found = []
     for buffer, kinds in matrices.items():
         ((apart, _), matrix), *others = kinds.items()
-        if apart < fusion_policy.STAGED_WRITE or others or buffer in spoilt:
+        if apart < thresholds.PACKED_WRITE or others or buffer in spoilt:
             continue
         if apart > max(matrix) - min(matrix):
             found += [_Written(buffer, run, apart) for run in _runs(matrix)]
@@ -236,8 +234,8 @@ def _rows_read(loop: Loop) -> list[_Read]:
     for e in traversal.nodes([loop]):
         if e.op != "load" or e.attr in late or not register_transpose.can(e.attr.dtype):
             continue
-        base, parts = affine_views.linear(e.args[0], axes, known) or (e, {})
-        if parts.get(0, 0) < fusion_policy.STAGED_READ:
+        base, parts = affine.linear(e.args[0], axes, known) or (e, {})
+        if parts.get(0, 0) < thresholds.PACKED_READ:
             continue
         leaves, number = dependence.terms(base)
         matrix = matrices.setdefault((e.attr, parts[0], leaves), {})
@@ -258,7 +256,7 @@ def _runs(matrix: dict[int, T]) -> list[list[T]]:
             runs.append([])
         runs[-1].append(matrix[place])
         before = place
-    return [run for run in runs if len(run) >= fusion_policy.STAGED_ROW]
+    return [run for run in runs if len(run) >= thresholds.PACKED_ROW]
 
 
 __all__ = ["rows"]

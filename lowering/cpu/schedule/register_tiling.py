@@ -9,19 +9,19 @@ overlap the one before, so that there are no remainders.
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor import features
-from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.generate import affine_views
+from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Registers, Shape, Stored
+from fnx.lowering.ir import affine
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.builder import Builder
+from fnx.lowering.planning import fusion_policy
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
 _PAGE = 4096  # bytes: rows that are whole pages apart meet in the first cache,
@@ -55,7 +55,7 @@ class Source:
     base: Expr
 
 
-def products(builder: "Builder", r: recipe.Products, out: Handle) -> None:
+def products(builder: Generation, r: recipe.Products, out: Handle) -> None:
     """The nest of a sum of products."""
     stored = out.target or builder.new_stored(out)
     if 0 in r.shape[: r.kept]:
@@ -79,7 +79,7 @@ def products(builder: "Builder", r: recipe.Products, out: Handle) -> None:
 
 
 def _analyse(
-    builder: "Builder", r: recipe.Products, out: Handle
+    builder: Generation, r: recipe.Products, out: Handle
 ) -> tuple[Source, Source, list[Axis]]:
     """The operands in memory, and the strides of each axis; operands that are computed are stored."""
     found = []
@@ -91,7 +91,7 @@ def _analyse(
         found.append(view)
     kept = [scalar.var("int64") for _ in r.shape[: r.kept]]
     position = scalar.linear_index(r.place(*kept), out.shape)
-    linear = affine_views.linear(position, {id(v): k for k, v in enumerate(kept)})
+    linear = affine.linear(position, {id(v): k for k, v in enumerate(kept)})
     assert linear is not None
     axes = [
         Axis(n, found[0].strides[k], found[1].strides[k], linear[1].get(k, 0))
@@ -102,7 +102,7 @@ def _analyse(
 
 
 def _stored_strides(
-    builder: "Builder", shape: Shape, operand: Handle, element: object, dtype: str
+    builder: Generation, shape: Shape, operand: Handle, element: object, dtype: str
 ) -> affine_views.View | None:
     place = builder.store(operand)
     kept = operand.state  # a small value stays in registers, for other readers
@@ -113,13 +113,13 @@ def _stored_strides(
 
 
 def _strides(
-    builder: "Builder", shape: Shape, element: object, dtype: str
+    builder: Generation, shape: Shape, element: object, dtype: str
 ) -> affine_views.View | None:
     index = [scalar.var("int64") for _ in shape]
     e = builder.evaluated(lambda: element(*index))  # type: ignore[operator]
     if e.op != "load" or e.dtype != dtype:
         return None
-    found = affine_views.linear(e.args[0], {id(v): k for k, v in enumerate(index)})
+    found = affine.linear(e.args[0], {id(v): k for k, v in enumerate(index)})
     if found is None:
         return None
     return affine_views.View(e.attr, found[0], tuple(found[1].get(k, 0) for k in range(len(shape))))
@@ -241,7 +241,7 @@ def _steps(n: int, most: int) -> int:
 # --- a copy of the right operand ---------------------------------------------------------------
 
 
-def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[Source, Plan]:
+def _pack(builder: Generation, right: Source, plan: Plan, dtype: str) -> tuple[Source, Plan]:
     """The right operand with the lanes last, filled up with zeros to whole vectors."""
     padded = max(plan.lane.size, plan.lanes)
     axes = [a for a in (*plan.kept, *plan.summed) if a.right]
@@ -282,7 +282,7 @@ def _pack(builder: "Builder", right: Source, plan: Plan, dtype: str) -> tuple[So
 
 
 def _emit(
-    builder: "Builder", plan: Plan, left: Source, right: Source, stored: Stored, out: Handle
+    builder: Generation, plan: Plan, left: Source, right: Source, stored: Stored, out: Handle
 ) -> None:
     lanes, points = plan.lanes, plan.points
     # Each row has a buffer of its own: LLVM need not find out that they are apart.
@@ -307,14 +307,14 @@ def _emit(
     sums = [a.size for a in plan.summed]
     first = body[0]
     assert isinstance(first, Loop)
-    first.parallel = out.size * prod(sums) >= fusion_policy.PARALLEL_WORK
+    first.parallel = out.size * prod(sums) >= builder.machine.parallel_work
     builder.emit_nest(["products"], body, [], f"{list(out.shape)} sums of {sums} products")
 
 
 def _lane_loop(lanes: int, make: object) -> Loop:
     lane = scalar.var("int64", "l")
     # Unrolled before the vectoriser comes, a short loop would not become one vector.
-    hint = int(lanes <= fusion_policy.VECTOR // 8 and lanes & (lanes - 1) == 0)
+    hint = int(lanes <= thresholds.CPU.vector // 8 and lanes & (lanes - 1) == 0)
     extent = scalar.const(lanes, "int64")
     return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
 

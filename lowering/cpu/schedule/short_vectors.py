@@ -6,11 +6,13 @@ scattered with the row's length between its elements.
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import vector_abi
-from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate.values import Shape
+from fnx.lowering.ir import affine
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import lookup_tables
 
 
@@ -27,13 +29,13 @@ def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bo
         vector_abi.exists(e.op, e.dtype) for e in exprs
     )
     row = shape[-1] * max(itemsize(s.buffer.dtype) for s in stores)
-    if row < (fusion_policy.COSTLY_ROW if costly else fusion_policy.SHORT_ROW):
+    if row < (thresholds.COSTLY_ROW if costly else thresholds.SHORT_ROW):
         return False
     laid = lookup_tables.comparisons(exprs)
     if _any_of([e for e in exprs if e.dtype == "bool" and e not in laid], index[-1]):
         return False
     positions = [s.index for s in stores] + [e.args[0] for e in exprs if e.op == "load"]
-    found = [affine_views.linear(p, {id(index[-1]): 0}) for p in positions]
+    found = [affine.linear(p, {id(index[-1]): 0}) for p in positions]
     return all(f is not None and f[1].get(0, 0) in (0, 1) for f in found)
 
 

@@ -7,18 +7,16 @@ small array on the stack, transposed, where vectors of them are wanted for costl
 
 from collections.abc import Iterable
 from math import gcd, prod
-from typing import TYPE_CHECKING
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import vector_abi
-from fnx.lowering.generate import affine_views, fusion_policy
+from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.generate.generation import Generation
+from fnx.lowering.ir.affine import _FAR, contiguous, strides_of
 from fnx.lowering.ir.expressions import nodes, substitute
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-
-if TYPE_CHECKING:
-    from fnx.lowering.generate.storage import Storage
 
 _SETS = 64  # of the nearest cache
 
@@ -32,13 +30,25 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
         return None
     lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
     axes = {id(index[-1]): 0}
-    steps = [affine_views.multiples(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
-    return best if lines * max(map(_crowding, steps)) >= fusion_policy.TILED else None
+    steps = [strides_of(p, axes).get(0, 0) * itemsize(dtype) for p, dtype in accesses]
+    return best if lines * max(map(_crowding, steps)) >= thresholds.TILED else None
+
+
+def tiled(
+    builder: Generation,
+    dims: list[tuple[Expr, int]],
+    stores: list[Store],
+    index: list[Expr],
+    shape: tuple[int, ...],
+) -> list[Stmt] | None:
+    """The loops of a nest tile by tile, if that pays."""
+    axis = across(stores, index, shape)
+    return None if axis is None else loops(builder, dims, stores, axis)
 
 
 def _crowding(step: int) -> int:
     """How many times as many lines share a set of a cache as where lines lie side by side."""
-    return max(gcd(step, _SETS * fusion_policy.LINE) // fusion_policy.LINE, 1) if step else 1
+    return max(gcd(step, _SETS * thresholds.CPU.line) // thresholds.CPU.line, 1) if step else 1
 
 
 def _nodes(stores: list[Store]) -> Iterable[Expr]:
@@ -58,17 +68,17 @@ def tiled(
 
 
 def loops(
-    builder: "Storage", dims: list[tuple[Expr, int]], body: list[Store], axis: int
+    builder: Generation, dims: list[tuple[Expr, int]], body: list[Store], axis: int
 ) -> list[Stmt]:
     """Loops over tiles of `axis` and the last one, and inside them over the elements of a tile."""
     last = len(dims) - 1
     axes = {id(v): k for k, (v, _) in enumerate(dims)}
-    far = [e for e in _loads(body) if _is_far(affine_views.multiples(e.args[0], axes), axis, last)]
+    far = [e for e in _loads(body) if _is_far(strides_of(e.args[0], axes), axis, last)]
     if not any(vector_abi.exists(e.op, e.dtype) for e in _nodes(body)):
         far = []  # to read them where they are is as good
     exprs = [*far, *(e for s in body for e in (s.index, s.value))]
     (across, m), (along, n) = dims[axis], dims[last]
-    rows, columns = min(fusion_policy.TILE[0], m), min(fusion_policy.TILE[1], n)
+    rows, columns = min(thresholds.TILE[0], m), min(thresholds.TILE[1], n)
     block, i = scalar.counter("t", -(-m // rows)), scalar.counter("i", rows)
     length = scalar.size(rows)
     start = scalar.mul(block, scalar.size(rows))

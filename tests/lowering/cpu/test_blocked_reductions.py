@@ -1,5 +1,7 @@
 """Reductions over lanes to more results than registers hold: a few at a time, strip by strip."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_problems import agrees, kernels, normal
@@ -7,7 +9,7 @@ from small_problems import agrees, kernels, normal
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
-from fnx.lowering.generate import fusion_policy
+from fnx.lowering.cpu.schedule import thresholds
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +59,7 @@ def likelihood_slope(means, factor, points):
 @pytest.fixture
 def however_few(monkeypatch):
     """Lanes need not be so many that what they multiply would not stay in cache."""
-    monkeypatch.setattr(fusion_policy, "FAR_LANES", 0)
+    monkeypatch.setattr(thresholds, "CPU", replace(thresholds.CPU, far_batch=0))
 
 
 @pytest.mark.parametrize("n", COUNTS)
@@ -105,7 +107,7 @@ def test_products_with_as_many_results_as_a_loop_takes_and_more(d, however_few):
     x, m = normal(50, d), normal(4, d, seed=1)
     agrees(LAYOUTS["one factor"], x, m, rtol=1e-10)
     text = jax.jit(LAYOUTS["one factor"]).lower(x, m).as_text("kernel")
-    assert ("library" in text) == (4 * d * d > fusion_policy.LANE_TOTALS)
+    assert ("library" in text) == (4 * d * d > thresholds.CPU.batch_sums)
 
 
 def test_outer_products_of_all_lanes_go_through_no_memory():

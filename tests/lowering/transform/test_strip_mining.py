@@ -10,6 +10,7 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.transform import independent_axes, strip_mining
 
 LEVELS, LANES = 60, 6000
@@ -61,7 +62,7 @@ def test_two_sweeps(lanes):
 )
 def test_strips_are_of_whole_vectors(monkeypatch, bits, lanes, widths):
     """Up to 35 lanes stay near; 20 of them divide all. Beside few strips one more would count."""
-    monkeypatch.setattr(strip_mining.features, "vector_bits", lambda: bits)
+    monkeypatch.setattr(thresholds.features, "vector_bits", lambda: bits)
     monkeypatch.setattr(strip_mining, "FAR", 1 << 17)
     x = np.random.default_rng(0).normal(size=(350, lanes))
     assert re.findall(r"strips of (\d+) lanes", fnx.compile_report(there_and_back, x)) == widths

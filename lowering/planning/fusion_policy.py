@@ -13,49 +13,26 @@ UNROLLED_WORK = 512  # a fold over at most so many points, with small results, i
 UNROLLED_IN_ALL = 1024  # real points of folds that are unrolled in one program,
 OUTLINED = 16  # after which those with more points than this are functions of their own
 DEEP = 64  # operations after one another, after which a number in registers gets a name
-SHORT_ROW = 20  # bytes of a trailing axis, of 4 elements at least, whose rows are vectors;
-COSTLY_ROW = 48  # bytes of one of which costly functions are computed, unless it is long
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index
 CHEAP = 8  # operations an element up to which a value is computed again at each use,
 CHEAP_USES = 2  # and at how many uses; the less it costs, the more
-FAR_BYTES = 1 << 20  # an array that does not stay in a core's own cache is computed again, too,
-FAR_WORK = 64  # if that takes, over all uses, at most so many simple operations an element,
+FAR_WORK = (
+    64  # simple operations an element, over all uses, up to which a far array is computed again,
+)
 FAR_SOURCES = 2  # of so many other arrays at most
 SPREAD = 8  # times that a small array is repeated from which on it is stored before a carry goes
 UNROLLED_ROW = 16  # terms of a reduction up to which they are written out for each result
 CHAIN = 4  # terms of one that are written out one after the other; more make several chains
 INTERLEAVED = 4  # terms side by side up to which vectors hold one of each of several results
-VECTOR = 64  # bytes
-SIDE_BY_SIDE = 4  # vectors of accumulators, so that sums need not wait for each other
-FAR_READ = 1 << 11  # elements of an array from which on it matters in which order it is read
-ROWS_AT_ONCE = 4  # that are added together to accumulators in memory,
 WIDE_ROW = 64  # elements of such rows, at least,
 HEAVY_ROWS = 128  # and operations of an element of all of them, at most
 FEW_LANES = 4  # results along the last axis from which on they are the lanes of a vector
 PROBLEM = 64  # elements of a value of one lane, whose operations are written out, at most,
 PROBLEM_TERMS = 256  # terms of one of its reductions,
 LANE_NODES = 3000  # and operations of a lane in one loop over lanes
-LANE_TOTALS = 640  # sums of products over lanes, at most: their vectors stay in the nearest cache,
-FAR_LANES = 1 << 19  # where the factors would take so many bytes
 NEST_NODES = 1500  # operations of an element in one nest: LLVM's time grows with their square,
 PULLED = 600  # and those of a value that is computed where it is read
 VECTOR_ROW = 8  # elements from which on rows of products with a shared matrix are vectors instead
-STAGED_ROW = 4  # consecutive elements of a lane's row from which on blocks of lanes go row by row,
-STAGED_WRITE = 8  # where lanes are so many elements apart that LLVM does not do it itself:
-STAGED_READ = 6  # writing, and reading
-LINE = 64  # bytes of a cache line
-TILED = 400  # cache lines from which on transposed access goes tile by tile
-TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
-PARALLEL_FOLD = 1 << 19  # operations from which on a reduction is made of parts that threads share
-PARTS = 64  # at most
-PARALLEL_WORK = 1 << 18  # multiplications from which on a loop of routines is shared out to threads
-NEST_WORK = 1 << 20  # operations, loads too, from which on a nest is: 10 us of arithmetic, or more
-LEAST_LANES = 4  # from which on loops of lanes run side by side
-SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
-HEAVY_STEP = 64  # operations of a step from which on it is heavy
-LANE_PARTS = 16  # pieces of work for threads, at most
-LEAST_STRIPS = 8  # strips of rounds in such a piece, at least
-LANES_PER_SLOT = 4  # lanes that such a piece has for each slot, at least
 
 _FREE = frozenset(
     "broadcast_in_dim reshape squeeze expand_dims transpose slice rev iota copy stop_gradient "
@@ -113,11 +90,6 @@ def inlined(cost: int, uses: int) -> bool:
     return uses <= 1 or cost == 0 or (cost <= CHEAP and cost * uses <= CHEAP * CHEAP_USES)
 
 
-def slots(lanes: int, step: int) -> int:
-    """How many lanes run side by side, if a step takes so many operations: a power of two."""
-    return min(SLOTS[step > HEAVY_STEP], 1 << (lanes - 1).bit_length())
-
-
 def work(jaxpr: Jaxpr) -> int:
     """The operations of a jaxpr of small values, roughly."""
     total = 0
@@ -131,15 +103,3 @@ def is_unrolled_loop(length: int, body: Jaxpr) -> bool:
     """Whether a loop inside a step of lanes is written out, so that the step stays straight."""
     stacked = all([is_small((length, v.aval.size)) for v in body.outs])
     return length > 0 and stacked and length * work(body) <= UNROLLED_WORK
-
-
-def few(slots: int) -> int:
-    """Slots that are not worth another round, while there are lanes for the free ones."""
-    return slots // 4
-
-
-def shares(lanes: int, slots: int) -> tuple[int, int]:
-    """Lanes in a piece of work, and pieces."""
-    pieces = min(LANE_PARTS, max(1, lanes // (slots * LANES_PER_SLOT)))
-    share = -(-lanes // pieces)
-    return share, -(-lanes // share)

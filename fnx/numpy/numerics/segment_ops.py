@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from fnx import numpy as jnp
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import ShapeError
+from fnx.numpy.arrays.creation import asarray, full
 from fnx.numpy.arrays.util import named
+from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.nonzero import need_known
+from fnx.numpy.structure.selection import where
 from fnx.ops.reduction.reduction import highest, lowest
 
 
@@ -34,7 +36,7 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
         mode: Any = None,
     ) -> Array:
         del indices_are_sorted, unique_indices, bucket_size
-        x, ids = jnp.asarray(data), jnp.asarray(segment_ids)
+        x, ids = asarray(data), asarray(segment_ids)
         if ids.shape != x.shape[: ids.ndim]:
             raise ShapeError(
                 f"{name} of data of shape {x.shape} and segment_ids of shape {ids.shape}; expected one "
@@ -43,8 +45,8 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
         if num_segments is None:
             known = need_known(ids, name, "pass num_segments=, the static length of the result")
             num_segments = int(known.max()) + 1 if ids.size else 0
-        total = jnp.full((num_segments, *x.shape[ids.ndim :]), empty(x.dtype), x.dtype)
-        rows = jnp.where(jnp.less(ids, 0), num_segments, ids)  # negative numbers: no segment
+        total = full((num_segments, *x.shape[ids.ndim :]), empty(x.dtype), x.dtype)
+        rows = where(ufuncs.less(ids, 0), num_segments, ids)  # negative numbers: no segment
         return getattr(total.at[rows], method)(x, mode=mode or "drop")
 
     return fn

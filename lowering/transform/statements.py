@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Nest, Stmt, Store
-from fnx.lowering.transform import index_set_splitting, trim_loops
 
-from .values import Stored
+from . import index_set_splitting, trim_loops
+from .machine import Machine
 
 
 class Statements:
     """The block that statements are added to, and the buffers that there are."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.buffers: list[Buffer] = []
         self.block: list[Stmt] = []
         self.depth = 0  # of loops around the current block
@@ -27,11 +27,6 @@ class Statements:
     def put(self, buffer: Buffer, position: Expr, value: Expr) -> None:
         """Store one element."""
         self.emit(Store(buffer, position, value))
-
-    def put_all(self, target: Stored, elements: Sequence[Expr]) -> None:
-        """Store a small array."""
-        for k, e in enumerate(elements):
-            self.put(target.buffer, scalar.add(target.base, scalar.size(k)), e)
 
     def emit_nest(
         self,

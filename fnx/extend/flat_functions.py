@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx.core.aval import ShapedArray
+from fnx.extend.linear_util import WrappedFun, transformation_with_aux
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like
-from fnx.transforms.linear_util import WrappedFun, transformation_with_aux
 
 __all__ = ["debug_info", "flatten_fun", "flatten_fun_nokwargs", "safe_map", "shaped_abstractify"]
 

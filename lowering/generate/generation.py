@@ -1,0 +1,135 @@
+"""What the modules of this room may ask of the program that is being generated.
+
+`Storage` (where values are) and `Builder` (equations) are that program; the modules that they are
+written with know them by this protocol, so that nobody imports in a circle.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from fnx.core.jaxpr import Jaxpr, Var
+from fnx.core.scalar import Expr
+from fnx.lowering.ir.kernel import Buffer, Nest, Stmt
+from fnx.lowering.transform.machine import Machine
+
+from .target import Target
+from .values import Handle, Shape, Stored
+
+
+class Generation(Protocol):
+    """One program: its statements, its buffers, its values and the fusion groups that are open."""
+
+    machine: Machine
+    target: Target
+    scope: Any
+    block: list[Stmt]
+    buffers: list[Buffer]
+    notes: list[str]
+    plain: dict[Nest, list[Stmt]]
+    depth: int  # of loops around the current block
+    unrolled: int  # points of reductions that were written out
+    chooses: int  # whether branches are both computed, and their results selected
+    copies: dict[Handle, dict]
+
+    # --- statements and buffers
+
+    def emit(self, stmt: Stmt) -> None: ...
+
+    def put(self, buffer: Buffer, position: Expr, value: Expr) -> None: ...
+
+    def emit_nest(
+        self,
+        names: Sequence[str],
+        body: list[Stmt],
+        results: list[Expr],
+        note: str,
+        plain: list[Stmt] | None = None,
+    ) -> None: ...
+
+    def new_buffer(self, dtype: str, size: int) -> Buffer: ...
+
+    def new_stack(self, dtype: str, size: int) -> Buffer: ...
+
+    def new_stored(self, handle: Handle) -> Stored: ...
+
+    def copy(self, target: Stored, source: Stored, size: int) -> None: ...
+
+    def mark(self) -> tuple: ...
+
+    def back_to(self, mark: tuple) -> None: ...
+
+    # --- values
+
+    def evaluated(self, make: Callable[[], Any]) -> Any: ...
+
+    def element(self, h: Handle) -> Expr: ...
+
+    def sources(self, h: Handle) -> frozenset[Buffer]: ...
+
+    def registers(self, out: Handle, fn: Callable[..., Expr]) -> None: ...
+
+    def settle_registers(self, out: Handle, elements: list[Expr]) -> None: ...
+
+    def load_registers(self, handle: Handle) -> None: ...
+
+    def kept(self, elements: list[Expr]) -> list[Expr]: ...
+
+    def store(self, handle: Handle) -> Stored: ...
+
+    def store_into(self, handle: Handle, target: Stored) -> None: ...
+
+    def store_reusing(self, handle: Handle) -> None: ...
+
+    def settle(self, handle: Handle) -> Handle: ...
+
+    def settled(self, inputs: Sequence[Handle]) -> list[Handle]: ...
+
+    def settled_region(
+        self, inputs: Sequence[Handle], keep: Sequence[int] = ()
+    ) -> list[Handle]: ...
+
+    def adopt(self, out: Handle, made: Handle) -> None: ...
+
+    def dies(self, handle: Handle) -> bool: ...
+
+    def readers(self, buffer: Buffer, now: bool) -> Iterator[Handle]: ...
+
+    def save_readers(self, buffer: Buffer, now: bool = False) -> None: ...
+
+    def jaxpr(
+        self,
+        jaxpr: Jaxpr,
+        inputs: Sequence[Handle],
+        targets: dict[Var, Stored] | None = None,
+        wishes: dict[Var, Stored] | None = None,
+    ) -> list[Handle]: ...
+
+    # --- fusion groups
+
+    def join(
+        self, out: Handle, fn: Callable[..., Expr], name: str, regional: bool = False
+    ) -> None: ...
+
+    def member(
+        self,
+        shape: Shape,
+        fn: Callable[..., Expr],
+        handle: Handle | None,
+        name: str,
+        target: Callable | None = None,
+        regional: bool = False,
+    ) -> None: ...
+
+    def join_folds(self, folds: Any, axes: tuple[int, ...], regional: bool = False) -> None: ...
+
+    def in_group(self, shape: Shape, make: Callable, fits: Callable = ...) -> tuple[Any, Any]: ...
+
+    def group_of(self, shape: Shape) -> Any: ...
+
+    def stores_of(self, group: Any, wanted: Handle | None) -> list: ...
+
+    def flush(self, group: Any, wanted: Handle | None = None) -> None: ...
+
+    def flush_all(self) -> None: ...
+
+    def flush_writers(self) -> None: ...

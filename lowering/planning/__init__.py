@@ -1,0 +1,1 @@
+"""What is decided of a jaxpr before code is generated: what fuses, the order of equations, aliases."""
