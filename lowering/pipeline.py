@@ -8,7 +8,6 @@ from fnx.lowering.generate.builder import Builder, dtype_name
 from fnx.lowering.generate.target import Target
 from fnx.lowering.generate.values import OWN, Handle, Registers, Stored
 from fnx.lowering.ir.kernel import Buffer, Program
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.planning.input_output_aliases import Aliases, candidates
 from fnx.lowering.transform import buffer_assignment
 

@@ -17,13 +17,15 @@ from fnx.lowering.generate import (
 from fnx.lowering.generate.builder import Builder
 from fnx.lowering.generate.values import Handle, Shape
 from fnx.lowering.ir.kernel import CallHost, Ref
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines import rejection
 
 
 def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
     """Build the outputs of an equation from its recipe."""
-    table = builder.target.routines
+    target, table = builder.target, builder.target.routines
+    if type(r) is recipe.Point and not target.math(eqn.prim.name, outs[0].dtype):
+        _host(builder, eqn, inputs, outs)
+        return
     if builder.scope.position in builder.scope.lanewise:
         small_problems.settle(builder, inputs)
         is_routine = isinstance(r, recipe.Library)
@@ -51,8 +53,7 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Update():
             _update(builder, eqn, r, inputs, outs[0])
         case recipe.Products():
-            if not builder.target.products(builder, eqn, r, outs[0]):
-                _host(builder, eqn, inputs, outs)
+            target.products(builder, r, outs[0])
         case recipe.Library() if table.known(r):
             total = table.total(r, outs)
             if total is None:

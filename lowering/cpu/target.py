@@ -3,7 +3,6 @@
 from typing import Any
 
 from fnx.core import recipe
-from fnx.core.jaxpr import Eqn
 from fnx.lowering.generate.target import Target
 from fnx.lowering.generate.values import Handle
 from fnx.lowering.transform import (
@@ -51,6 +50,5 @@ class CpuTarget(Target):
     def machine(self) -> Machine:
         return thresholds.machine()
 
-    def products(self, builder: Any, eqn: Eqn, r: recipe.Products, out: Handle) -> bool:
+    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
         register_tiling.products(builder, r, out)
-        return True

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import prod
 
 from fnx.core import scalar
-from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.nests import Nests
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
@@ -17,17 +16,6 @@ from fnx.lowering.planning import fusion_policy
 from .fusion_groups import FoldMember
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
-
-
-@dataclass(frozen=True, eq=False)
-class ReductionLoop:
-    """Loops over the reduced axes: what an iteration stores, and what it carries."""
-
-    dims: list[tuple[Expr, int]]
-    stores: list[Store]
-    carries: list[Expr]
-    init: list[Expr]
-    yields: list[Expr]
 
 
 class Accumulators(Nests):
@@ -93,7 +81,7 @@ class Accumulators(Nests):
     def _reassociates(self) -> bool:
         return all(f.fold.reassociate for f in self.group.folds)
 
-    def is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
+    def _is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
         """Whether parts of a large reduction are worth reducing apart: then threads can."""
         exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
         starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
@@ -101,7 +89,7 @@ class Accumulators(Nests):
             prod(n for _, n in dims) * self._weight() >= self.builder.machine.parallel_reduction
             and dims[0][1] > 1
             and starts
-            and (exact or self.reassociates())
+            and (exact or self._reassociates())
         )
 
     def _shared_out(
@@ -127,7 +115,7 @@ class Accumulators(Nests):
         own = [scalar.var(a.dtype, "a") for a in accs]
         at = scalar.add(scalar.mul(part, scalar.size(length)), i)
         inner, again = _moved(body, nexts, [var, *accs], [at, *own])
-        free = self.reassociates()
+        free = self._reassociates()
         loops = self._fold_loops([(i, length), *rest], inner, own, init, again, free)
         if parts * length == n:
             return self._joined(part, parts, loops, own, accs, init, points)
@@ -162,13 +150,13 @@ class Accumulators(Nests):
         loops = [*loops, *[Store(*place(a, part), a) for a in own]]
         names = [m.name for m in [*self.stores, *self.group.folds]]
         loop = Loop(part, scalar.size(parts), loops, parallel=True)
-        builder.emit_nest(names, [loop], [], f"{parts} parts of {self.note(names)}")
+        builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
         j = scalar.var("int64", "p")
         values = [scalar.load(*place(a, j), a.dtype) for a in own]
-        merged = self.combined(accs, values, points)
+        merged = self._combined(accs, values, points)
         return self._fold_loops([(j, parts)], [], accs, init, merged, False)
 
-    def combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
+    def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
         """Accumulators of all folds, at all points, with more values."""
         found: list[Expr] = []
         for f in self.group.folds:

@@ -16,7 +16,7 @@ class Totals(Folds):
     """Emits the nest of a closed group whose members choose by index near their edges."""
 
     def _emit(self) -> None:
-        if not (self.group.totals() and self.reassociates() and self._by_parts()):
+        if not (self.group.totals() and self._reassociates() and self._by_parts()):
             super()._emit()
 
     def _by_parts(self) -> bool:
@@ -35,8 +35,8 @@ class Totals(Folds):
         totals = [e for f in group.folds for e in f.fold.init]
         for k, (dims, stores, terms) in enumerate(parts):
             init, totals = totals, [scalar.var(e.dtype, "a") for e in totals]
-            nexts = self.combined(totals, [e for some in terms for e in some], 1)
-            if k == 0 and dims and self.is_shared_out(dims):
+            nexts = self._combined(totals, [e for some in terms for e in some], 1)
+            if k == 0 and dims and self._is_shared_out(dims):
                 loops += self._shared_out(dims, list(stores), totals, init, nexts, 1)
             else:
                 loops += self._fold_loops(dims, list(stores), totals, init, nexts, True)

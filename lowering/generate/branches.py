@@ -7,7 +7,6 @@ from fnx.core import recipe, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import If, Stmt
-from fnx.lowering.planning import fusion_policy
 
 from .generation import Generation
 from .loops import inside

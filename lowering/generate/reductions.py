@@ -38,7 +38,7 @@ class Folds(Accumulators):
                 self._fold_lanes(kept[0])
             else:
                 self._fold_registers(kept, list(axes))
-        elif inner in axes and (len(axes) == 1 or self.reassociates()):
+        elif inner in axes and (len(axes) == 1 or self._reassociates()):
             self._fold_rows(kept, sorted(axes, key=lambda k: (k == inner, k)))
         elif inner in kept and self._lanes() <= group.shape[inner] and self._moves(inner):
             self._fold_across(inner, kept, list(axes))
@@ -124,16 +124,15 @@ class Folds(Accumulators):
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         if not kept and len(dims) > 1:
             dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
-        loop = ReductionLoop(dims, stores, accs, init, nexts)
-        blocked = self.builder.target.blocked_reduction(self, loop, len(points))
-        if blocked is not None:
-            loops, values = blocked
+        by_strips = self._by_strips(dims, stores, accs, init, nexts, len(points))
+        if by_strips is not None:
+            loops, values = by_strips
             self._finish(loops, accs, len(points), values)
             return
-        if self.is_shared_out(dims):
+        if self._is_shared_out(dims):
             loops = self._shared_out(dims, list(stores), accs, init, nexts, len(points))
         else:
-            loops = self._fold_loops(dims, list(stores), accs, init, nexts, self.reassociates())
+            loops = self._fold_loops(dims, list(stores), accs, init, nexts, self._reassociates())
         self._finish(loops, accs, len(points))
 
     def _fold_lanes(self, axis: int) -> None:
@@ -246,7 +245,7 @@ class Folds(Accumulators):
                 position = stored.position(handle.shape, self._kept_index(f, handle))
                 after.append(Store(stored.buffer, position, a))
         dims = [(group.vars[k], group.shape[k]) for k in axes]
-        row = [*self._fold_loops(dims, body, accs, init, nexts, self.reassociates()), *after]
+        row = [*self._fold_loops(dims, body, accs, init, nexts, self._reassociates()), *after]
         for k in reversed(kept):
             row = [Loop(group.vars[k], scalar.size(group.shape[k]), row)]
         self.outer_kept = True

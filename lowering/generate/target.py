@@ -1,17 +1,17 @@
-"""What code generation asks of a target, and the answers of one that needs nothing but loops.
+"""Target: what generation asks of the machine that code is made for (LLVM's TargetTransformInfo).
 
 A target is one object, which the program that is being generated holds (`builder.target`). What is
-computed, and in which order, is decided without it; it says how its machine computes it best. Each
-method that may answer None, or False, leaves the matter to loops that any target has.
+computed is decided without it; it says how its machine computes it best. The answers here are those of
+a machine of which nothing is known: a method that answers None, or False, leaves the matter to loops.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fnx.core import recipe
-from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
+from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform.machine import PORTABLE, Machine
 from fnx.lowering.transform.statements import Statements
 
@@ -44,16 +44,6 @@ class Routines(Protocol):
         ...
 
 
-class HostRoutines:
-    """No library at all: whatever is one is computed by the primitive's own `impl`, on the host."""
-
-    def known(self, r: recipe.Library) -> bool:
-        return False
-
-    def functions(self, r: recipe.Library, outs: list[Handle]) -> None:
-        return None
-
-
 class ReductionInStrips(Protocol):
     """A reduction to many results that a target makes in a way of its own."""
 
@@ -69,16 +59,28 @@ class ReductionInStrips(Protocol):
 
 
 class Target:
-    """The portable target: scalar loops, host routines, no tiles; others override what they can do."""
+    """A machine, as generation sees it: where values live, what is fused, how loops are shaped."""
 
-    name = "portable"
+    name: str
     machine: Machine = PORTABLE
-    routines: Any = HostRoutines()
+    routines: Routines
+    passes: tuple[
+        Pass, ...
+    ] = ()  # over the Kernel IR of a whole program, in order; memory is planned after
 
-    @property
-    def passes(self) -> tuple[Pass, ...]:
-        """What is done to the Kernel IR of a whole program, in order, before memory is planned."""
-        return ()
+    # --- values
+
+    def is_small(self, shape: Shape) -> bool:
+        """Whether a value lives in registers, its operations unrolled; scalars must."""
+        return fusion_policy.is_small(shape)
+
+    def inlined(self, cost: int, uses: int) -> bool:
+        """Whether a value is computed again by each reader, rather than stored for them."""
+        return fusion_policy.inlined(cost, uses)
+
+    def math(self, name: str, dtype: str) -> bool:
+        """Whether there is code for an elementwise primitive; if not, the host calls its `impl`."""
+        return True
 
     # --- nests
 
@@ -121,6 +123,6 @@ class Target:
         """Emit a scan whose iterations are loops of their own, side by side; False, and nothing, if not."""
         return False
 
-    def products(self, builder: Any, eqn: Eqn, r: recipe.Products, out: Handle) -> bool:
-        """Emit a sum of products; False, and nothing, if the host is to compute it."""
-        return False
+    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
+        """Emit the nest of a sum of products: a convolution."""
+        raise NotImplementedError

@@ -63,32 +63,6 @@ class Kind:
         return len(self.members)
 
 
-def by_strips(
-    nest: "Accumulators", loop: "ReductionLoop", points: int
-) -> tuple[list[Stmt], list[Expr]] | None:
-    """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
-    dims, accs = loop.dims, loop.carries
-    if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not nest.reassociates():
-        return None
-    numbers = [k for f in nest.group.folds for k in range(points * len(f.fold.init))]
-    order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
-    rounds = Rounds(*dims[0], loop.stores, accs, loop.init, loop.yields)
-    combine = lambda x, y: nest.combined(x, y, points)
-    strips = Strips(nest.builder, rounds, order, combine)
-    if not strips.pay():
-        return None
-    if not nest.is_shared_out(dims):
-        places = strips.places()
-        loops = strips.loop(scalar.size(0), scalar.size(strips.count), places)
-        return loops, strips.results(places)
-    each = max(-(-strips.count // fusion_policy.LANE_PARTS), fusion_policy.LEAST_STRIPS)
-    parts, joined, places = strips.parts(each)
-    names = [m.name for m in [*nest.stores, *nest.group.folds]]
-    note = f"{parts.extent.attr} parts of {nest.note(names)}"
-    nest.builder.emit_nest(names, [parts], [], note)
-    return joined, strips.results(places)
-
-
 class Strips:
     """A loop by strips. `order`: numbers of carries, neighbours of which are best computed together."""
 

@@ -25,7 +25,7 @@ def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> in
     """The axis along which those accesses are contiguous that jump along the last one, if it pays."""
     accesses = [(s.index, s.buffer.dtype) for s in stores]
     accesses += [(e.args[0], e.dtype) for e in _loads(stores)]
-    best = affine_views.contiguous([position for position, _ in accesses], index, shape)
+    best = contiguous([position for position, _ in accesses], index, shape)
     if best is None:
         return None
     lines = prod(shape[best + 1 :])  # cache lines that are met before the first one is met again
@@ -57,14 +57,6 @@ def _nodes(stores: list[Store]) -> Iterable[Expr]:
 
 def _loads(stores: list[Store]) -> list[Expr]:
     return [e for e in _nodes(stores) if e.op == "load"]
-
-
-def tiled(
-    builder: "Storage", dims: list[tuple[Expr, int]], stores: list[Store]
-) -> list[Stmt] | None:
-    """A nest by tiles, if it pays."""
-    axis = across(stores, [v for v, _ in dims], tuple(n for _, n in dims))
-    return None if axis is None else loops(builder, dims, stores, axis)
 
 
 def loops(
@@ -112,4 +104,4 @@ def loops(
 
 
 def _is_far(strides: dict[int, int], axis: int, last: int) -> bool:
-    return abs(strides.get(last, 0)) >= affine_views.FAR and abs(strides.get(axis, 0)) == 1
+    return abs(strides.get(last, 0)) >= _FAR and abs(strides.get(axis, 0)) == 1
