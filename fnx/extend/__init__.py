@@ -3,4 +3,4 @@
 from fnx.extend import backend as backend
 from fnx.extend import core as core
 from fnx.extend import source_info_util as source_info_util
-from fnx.transforms import linear_util
+from fnx.extend import linear_util
