@@ -24,7 +24,7 @@ from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
 def point(
     builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle
 ) -> None:
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.registers(out, r.fn)
         return
     own = fusion_policy.weight_of(eqn)

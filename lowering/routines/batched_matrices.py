@@ -20,7 +20,6 @@ from fnx.lowering.ir.kernel import (
     Store,
 )
 from fnx.lowering.ir.number_formats import itemsize
-from fnx.lowering.planning import fusion_policy
 
 LETTER = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 REAL = {"complex64": "float32", "complex128": "float64"}
@@ -63,7 +62,7 @@ def place(builder: Generation, out: Handle) -> Stored:
 
 def finish(builder: Generation, out: Handle) -> None:
     """A result was written to its place: if it is small, it is wanted in registers."""
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.load_registers(out)
 
 
@@ -91,7 +90,7 @@ def nth(stored: Stored, t: Expr, size: int) -> Ref:
 
 def result(builder: Generation, out: Handle, fn: Callable[..., Expr], name: str) -> None:
     """A result that is read out of work memory, by its readers themselves where that will do."""
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.registers(out, fn)
     elif -1 not in out.consumers and out.target is None:
         out.state = Pull(fn, 0)
@@ -103,7 +102,7 @@ def filled(builder: Generation, shape: Shape, dtype: str, fn: Callable[..., Expr
     """Memory of its own with the elements fn(*index)."""
     made = Handle(shape, dtype)
     stored = work(builder, dtype, made.size)
-    if fusion_policy.is_small(shape):
+    if builder.target.is_small(shape):
         elements = builder.evaluated(lambda: [fn(*ix) for ix in static_indices(shape)])
         made.state = Registers(builder.kept(elements))
         builder.store_into(made, stored)

@@ -13,7 +13,6 @@ from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pending, static_indices
 from fnx.lowering.ir.kernel import Stmt, Store
-from fnx.lowering.planning import fusion_policy
 
 from .batched_matrices import const, each_item, finish, is_complex, loop, named, nan, place
 
@@ -88,7 +87,7 @@ def cholesky(builder: Generation, a: Any, out: Handle) -> None:
     """Factors by unrolled operations: in registers, or matrix by matrix."""
     *lead, n, _ = a.shape
     a = ready(builder, a)
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
 
         def elements() -> list[Expr]:
             found = []
@@ -153,7 +152,7 @@ class _System:
 def triangular_solve(builder: Generation, params: tuple, a: Any, b: Any, out: Handle) -> None:
     """Solutions by unrolled substitution: in registers, or in a loop over right-hand sides."""
     system, lead = _System(builder, params, a, b), tuple(a.shape[:-2])
-    if fusion_policy.is_small(out.shape) and fusion_policy.is_small(a.shape):
+    if builder.target.is_small(out.shape) and builder.target.is_small(a.shape):
 
         def elements() -> list[Expr]:
             found: dict[tuple, Expr] = {}

@@ -12,7 +12,6 @@ from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Stored, static_indices
 from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
-from fnx.lowering.planning import fusion_policy
 
 from . import unrolled_cholesky
 from .batched_matrices import (
@@ -88,7 +87,7 @@ def lu(builder: Generation, a: Any, outs: list[Handle]) -> None:
         made, pivots, order = lu_of(given)
         return [e for row in made for e in row], pivots, order
 
-    if all(fusion_policy.is_small(out.shape) for out in outs):
+    if all(builder.target.is_small(out.shape) for out in outs):
 
         def elements() -> list[list[Expr]]:
             found: list[list[Expr]] = [[], [], []]
@@ -253,7 +252,7 @@ def _solutions(
     With `prepare` statements come first that put the factors into memory, one item at a time.
     """
     *lead, n, cols = out.shape
-    if fusion_policy.is_small(out.shape) and fusion_policy.is_small(a.shape):
+    if builder.target.is_small(out.shape) and builder.target.is_small(a.shape):
 
         def elements() -> list[Expr]:
             found = []

@@ -12,7 +12,6 @@ from fnx.lowering.ir.kernel import (
     Address,
     CallLibrary,
 )
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import at, place
 
 
@@ -20,7 +19,7 @@ def constant(builder: Generation, r: Any, outs: list[Handle]) -> None:
     """An array that a program holds."""
     (out,) = outs
     array = np.ascontiguousarray(r.params)
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
         builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
         return

@@ -128,7 +128,7 @@ def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
 
 def _inline(builder: Generation, p: Product, out: Handle) -> None:
     p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
-    if fusion_policy.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
+    if builder.target.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
         _unrolled(builder, p, out)
         return
     _rows_side_by_side(builder, p)
@@ -159,7 +159,7 @@ def _readable(builder: Generation, h: Handle, out: Handle) -> Handle:
     state = h.state
     if isinstance(state, Stored) or isinstance(state, Pull) and state.cost <= 1:
         return h
-    if isinstance(state, Registers) and fusion_policy.is_small(out.shape):
+    if isinstance(state, Registers) and builder.target.is_small(out.shape):
         return h
     return Handle(h.shape, h.dtype, builder.store(h))
 

@@ -21,7 +21,6 @@ from fnx.lowering.generate.values import Handle, Registers, Shape, Stored
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-from fnx.lowering.planning import fusion_policy
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
 _PAGE = 4096  # bytes: rows that are whole pages apart meet in the first cache,
@@ -59,7 +58,7 @@ def products(builder: Generation, r: recipe.Products, out: Handle) -> None:
     """The nest of a sum of products."""
     stored = out.target or builder.new_stored(out)
     if 0 in r.shape[: r.kept]:
-        out.state = Registers([]) if fusion_policy.is_small(out.shape) else stored
+        out.state = Registers([]) if builder.target.is_small(out.shape) else stored
         return
     if 0 in r.shape:
         zero = scalar.const(0, out.dtype)
@@ -71,7 +70,7 @@ def products(builder: Generation, r: recipe.Products, out: Handle) -> None:
             right, plan = _pack(builder, right, plan, out.dtype)
         _emit(builder, plan, left, right, stored, out)
     out.state = stored
-    if fusion_policy.is_small(out.shape):
+    if builder.target.is_small(out.shape):
         builder.load_registers(out)
 
 
