@@ -7,6 +7,7 @@ from typing import Any
 from fnx.core import config as _config
 from fnx.core.config import Setting
 from fnx.core.errors import InvalidValue
+from fnx.lowering import backends
 
 _OWN = {s.name: s for s in vars(_config).values() if isinstance(s, Setting)}
 _BY_JAX_NAME = {
@@ -61,7 +62,7 @@ class Config:
         elif name in _BY_JAX_NAME:
             _BY_JAX_NAME[name].set(value)
         elif name in _OWN:
-            _OWN[name].set(value)
+            _OWN[name].set(backends.check(value) if name == "backend" else value)
         elif name.startswith("jax_"):
             self._others[name] = value
         else:

@@ -113,7 +113,7 @@ class Lowered(_Stage):
         show = getattr(self.program.compiled(), methods[dialect], None)
         if show is None:
             raise InvalidValue(
-                f"the reference backend has no dialect {dialect!r}; it runs the jaxpr"
+                f"this backend has no dialect {dialect!r}; expected one that it goes through"
             )
         text = show()
         return getattr(text, "source", text)

@@ -26,7 +26,7 @@ from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
-from fnx.transforms.traced_program import BACKEND, Empty, Program
+from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of
 
 flatten = operations.tree_flatten
 overridden = config.overridden
@@ -123,7 +123,7 @@ class Jitted:
                 return values, [given[k].value for k in held], out
 
             pure.__name__ = name_of(self.fun)
-            self._programs[key] = jit(pure)
+            self._programs[key] = jit(pure, backend=self.options["backend"].name)
         plain = [x.value if k in held else x for k, x in enumerate(leaves)]
         try:
             values, ends, out = self._programs[key]([r.value for r in refs], plain)
@@ -184,9 +184,11 @@ class Jitted:
 
         values = Empty.without(empty.inputs, avals)
         jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
-        inline = self.options["inline"]
+        inline, backend = self.options["inline"], self.options["backend"]
         donated = self._donated(treedef, fixed, empty.inputs)
-        program = Program(jaxpr, consts, treedef, structures[0], name, inline, empty, donated)
+        program = Program(
+            jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
+        )
         program.seconds["trace"] = time.perf_counter() - start
         return program
 
@@ -259,14 +261,17 @@ def jit(
 
     Arguments are arrays, numbers, and pytrees of them; those that are static must be hashable, and
     the function is compiled for each of their values. Without `fun`, a decorator. Results are computed
-    in the memory of donated arguments where that can be; such arrays are deleted. TypeError for
-    arguments that are not arrays, ValueError for static ones that cannot be hashed.
+    in the memory of donated arguments where that can be; such arrays are deleted. `backend` is "cpu",
+    "numba" or "reference", by default what the setting of that name says. TypeError for
+    arguments that are not arrays, ValueError for static ones that cannot be hashed,
+    and for a backend that there is not.
 
     >>> fnx.jit(lambda x: 2.0 * x)(3.0)
     Array(6., dtype=float64, weak_type=True)
     """
     options = {"inline": inline, "keep_unused": keep_unused, "compiler": compiler_options}
-    del in_shardings, out_shardings, device, backend
+    options["backend"] = backend_of(backend)
+    del in_shardings, out_shardings, device
 
     def make(f: Callable) -> Jitted:
         if not callable(f):

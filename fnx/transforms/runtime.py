@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
-from fnx.core.primitive import Primitive
+from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
 
@@ -102,7 +101,7 @@ class KnownAtOnce(Interpreter):
     def __init__(self, parent: Interpreter):
         self.parent = parent
 
-    def process(self, prim: Primitive, args: tuple) -> tuple:
+    def process(self, prim: Operation, args: tuple) -> tuple:
         traced = any(isinstance(a, Tracer) for a in args)
         inner = self.parent if traced and self.parent is not None else evaluate
         with use(inner):

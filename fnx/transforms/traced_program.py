@@ -12,6 +12,7 @@ from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
+from fnx.lowering import backends
 from fnx.pytree.registry import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
@@ -32,24 +33,30 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-class NativeBackend:
-    """The backend that the setting `backend` names, loaded when it is first needed."""
+class NamedBackend:
+    """The backend of a name, or the one that the setting `backend` names, loaded when it is needed."""
 
-    name = "native"
+    def __init__(self, name: str | None = None):
+        self.name = None if name is None else backends.check(name)
 
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Any:
-        if config.backend.value == "reference":
-            from fnx.lowering import reference
-
-            return reference.backend.compile(jaxpr, donated, simplified)
+        name = self.name or config.backend.value
         # A program may be compiled while another is traced, or by a callback of one that runs.
         with _compiling, use(evaluate), _without_collections():
-            from fnx.lowering.cpu import backend
-
-            return backend.backend.compile(jaxpr, donated, simplified)
+            return backends.get(name).compile(jaxpr, donated, simplified)
 
 
-BACKEND = NativeBackend()
+BACKEND = NamedBackend()
+_named: dict[str, NamedBackend] = {}
+
+
+def backend_of(name: str | None) -> NamedBackend:
+    """What compiles for a backend; InvalidValue where there is none of this name."""
+    if name is None:
+        return BACKEND
+    if name not in _named:
+        _named[name] = NamedBackend(name)
+    return _named[name]
 
 
 class Empty:
@@ -82,6 +89,7 @@ class Program:
     """One signature of a jitted function: its jaxpr, and, once it ran, its native code."""
 
     __slots__ = (
+        "backend",
         "build",
         "consts",
         "donated",
@@ -105,7 +113,9 @@ class Program:
         inline: bool = False,
         empty: "Empty | None" = None,
         donated: tuple[int, ...] = (),
+        backend: NamedBackend = BACKEND,
     ):
+        self.backend = backend
         self.jaxpr, self.consts, self.structure, self.name = jaxpr, consts, structure, name
         self.inline = inline
         self.donated = tuple([len(consts) + k for k in donated])  # inputs of the jaxpr
@@ -121,7 +131,7 @@ class Program:
         self.seconds: dict[str, float] = {}
 
     def compiled(self) -> Any:
-        return compiled(self.jaxpr, BACKEND, self.donated)
+        return compiled(self.jaxpr, self.backend, self.donated)
 
     @property
     def alive(self) -> bool:
@@ -137,7 +147,7 @@ class Program:
             if self.run is None:
                 self.run = _runner(getattr(native, "fast", None), self.consts)
             return outs
-        return list(Jit(self.jaxpr, self.name, BACKEND, self.inline).apply(*args))
+        return list(Jit(self.jaxpr, self.name, self.backend, self.inline).apply(*args))
 
 
 def _runner(fast: Callable | None, consts: list[Array]) -> Callable | None:

@@ -80,14 +80,15 @@ def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> lis
     from fnx.core import dtypes
 
     printed = emit(program)
-    given = [_flat(a) for a in arrays]
+    given = [flat(a) for a in arrays]
     results = [np.zeros(b.size, dtypes.canonical(b.dtype)) for b in program.outputs]
     with np.errstate(all="ignore"):
-        printed.function(jit)(*given, *map(_flat, results))
+        printed.function(jit)(*given, *map(flat, results))
     return results
 
 
-def _flat(a: np.ndarray) -> np.ndarray:
+def flat(a: np.ndarray) -> np.ndarray:
+    """An array as a program takes it: one axis, 16-bit floats as their bits."""
     flat = np.ascontiguousarray(a).reshape(-1)
     return flat.view(np.uint16) if flat.dtype.name in ("float16", "bfloat16") else flat
 

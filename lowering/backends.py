@@ -1,0 +1,24 @@
+"""Backends by name, each loaded when a program is first compiled for it."""
+
+import importlib
+from typing import Any
+
+from fnx.core.errors import InvalidValue
+
+_MODULES = {
+    "cpu": "fnx.lowering.cpu.backend",
+    "numba": "fnx.lowering.numba.backend",
+    "reference": "fnx.lowering.reference",
+}
+
+
+def check(name: str) -> str:
+    """The name itself; InvalidValue where there is no such backend."""
+    if name not in _MODULES:
+        raise InvalidValue(f"there is no backend {name!r}; there are {', '.join(_MODULES)}")
+    return name
+
+
+def get(name: str) -> Any:
+    """The backend of a name: `compile(jaxpr, donated, simplified)` makes a callable."""
+    return importlib.import_module(_MODULES[check(name)]).backend
