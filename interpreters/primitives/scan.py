@@ -44,7 +44,7 @@ from fnx.interpreters.reverse.scan_transpose import (
     without_fixed,
 )
 from fnx.interpreters.reverse.trip_count import counted_loops, holds_while, ranges_inside, ranges_of
-from fnx.interpreters.reverse.undo_loop import Rewound, rewound
+from fnx.interpreters.reverse.undo_loop import UndoLoop, undo_loop_of
 from fnx.interpreters.rewrite import bind_into, dependent, reads, splice, with_zeros
 from fnx.ops.base.permute import Reshape
 from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
@@ -199,9 +199,9 @@ class Scan(ScanRecord):
         ]
         tc, tk, tx = (only(given(t), t) for t in self.parts(tangents))
         jaxpr = linear_body(self, parts, mask, (len(tc), len(tk), len(tx)))
-        loop: Scan | Rewound = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
+        loop: Scan | UndoLoop = self.with_jaxpr(jaxpr, len(kc) + len(tc), len(tk))
         if parts.undo is not None:
-            loop = rewound(loop, parts, len(kc), self.counted)
+            loop = undo_loop_of(loop, parts, len(kc), self.counted)
         lasts = [outs[k - self.consts] for k in parts.restored]
         return loop(*(primals[k] for k in kc), *tc, *tk, *lasts, *rows, *outs[n:], *tx)
 

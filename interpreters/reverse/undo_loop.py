@@ -35,7 +35,7 @@ from .undo_log import Rewind, go_back_over, record
 
 
 @dataclass(frozen=True)
-class Rewound(Primitive):
+class UndoLoop(Primitive):
     """`loop`, of whose rows the first are no operands: they are made in each round by `undo`.
 
     Operands: constants, tangents carried, arrays after the last round, the other rows. The first
@@ -96,11 +96,11 @@ class Rewound(Primitive):
         a, b, _, d = self._pieces(found)
         return (*a, *b, *(None for _ in lasts), *d), firsts
 
-    def prune(self, used: tuple[bool, ...]) -> tuple["Rewound", tuple, tuple]:
+    def prune(self, used: tuple[bool, ...]) -> tuple["UndoLoop", tuple, tuple]:
         """Without operands that nobody needs; all results stay."""
         return (*self.loop.jaxpr.once(("prune", self), self._pruned), (True,) * len(used))
 
-    def _pruned(self) -> tuple["Rewound", tuple]:
+    def _pruned(self) -> tuple["UndoLoop", tuple]:
         body = dce(self.loop.jaxpr, [True] * len(self.loop.jaxpr.outs))
         reads = used_inputs(body)
         consts, carry, versions, rows = self._pieces(reads)
@@ -162,7 +162,7 @@ class Rewound(Primitive):
         return tuple(eval_jaxpr(jaxpr, args)), spread(mask, [0] * sum(mask))
 
 
-def _forward(r: Rewound) -> Jaxpr:
+def _forward(r: UndoLoop) -> Jaxpr:
     """Back without tangents, keeping what that overwrites; then forward."""
     operands = [Var(a) for a in r.abstract_operands()]
     consts, carry, lasts, rows = r.parts(operands)
@@ -208,7 +208,7 @@ def _forward(r: Rewound) -> Jaxpr:
     return simplify(Jaxpr(operands, whole, [*final[:m], *final[m + count :]]))
 
 
-def rewound(loop: ScanRecord, parts: Split, known: int, extra: bool = False) -> Rewound:
+def undo_loop_of(loop: ScanRecord, parts: Split, known: int, extra: bool = False) -> UndoLoop:
     """A linear loop with what restores its arrays.
 
     `known` of its constants are values; the first is not among the inputs of `parts` if `extra`.
@@ -226,4 +226,4 @@ def rewound(loop: ScanRecord, parts: Split, known: int, extra: bool = False) -> 
 
     undo = parts.undo.once(key, make)
     rows = len(undo.inputs) - known - len(parts.restored)
-    return Rewound(loop, undo, known, parts.versions, rows)
+    return UndoLoop(loop, undo, known, parts.versions, rows)

@@ -5,6 +5,11 @@ import re
 import subprocess
 import tomllib
 
+PAGES = (
+    *("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "docs/design.md"),
+    *("docs/differences.md", "docs/glossary.md"),
+)
+
 
 def commands(repository) -> list[str]:
     text = (repository / "README.md").read_text(encoding="utf-8")
@@ -16,6 +21,24 @@ def test_examples():
     result = doctest.testfile("../../README.md", optionflags=options)
     assert result.attempted > 5
     assert result.failed == 0
+
+
+def test_examples_of_the_page_for_contributors():
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile("../../CONTRIBUTING.md", optionflags=options)
+    assert (result.attempted, result.failed) == (4, 0)
+
+
+def test_the_glossary_is_short(repository):
+    lines = (repository / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 60
+
+
+def test_pages_name_folders_that_exist(repository):
+    for page in PAGES:
+        text = (repository / page).read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:fnx|interpreters|lowering|tests)/[\w/]*)`", text):
+            assert (repository / name).exists(), f"{page} names {name}"
 
 
 def test_two_commands_do_all_the_set_up(repository):
@@ -56,7 +79,7 @@ def test_pages_name_files_that_exist(repository):
         for name in folders
         for p in (repository / name).rglob("*.py")
     ]
-    for page in ("README.md", "docs/design.md", "docs/differences.md", "benchmarks/README.md"):
+    for page in PAGES:
         text = (repository / page).read_text(encoding="utf-8")
         for name in re.findall(r"(?<![\w/*])[\w/]+\.py\b", text):
             assert any(path.endswith(f"/{name}") for path in paths), f"{page} names {name}"

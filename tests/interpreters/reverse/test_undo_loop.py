@@ -12,7 +12,7 @@ from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.scan import Scan
-from fnx.interpreters.reverse.undo_loop import Rewound
+from fnx.interpreters.reverse.undo_loop import UndoLoop
 
 RNG = np.random.default_rng(3)
 N = 9
@@ -228,7 +228,7 @@ def test_what_nobody_reads_is_not_restored():
     linear = lambda i, a: lax.fori_loop(0, N, lambda j, a: a.at[j].add(2.0 * a[i]), a)
     jaxpr = fnx.make_jaxpr(fnx.grad(lambda a: jnp.sum(lax.fori_loop(0, N, linear, a))))(A).jaxpr
     names = [e.prim for e in simplify(jaxpr).eqns]
-    assert not any(isinstance(p, Rewound) for p in names)
+    assert not any(isinstance(p, UndoLoop) for p in names)
     for e in simplify(jaxpr, True).eqns:
         if isinstance(e.prim, Scan):
             assert e.prim.carry == len(e.prim.jaxpr.outs), "nothing is stacked"
