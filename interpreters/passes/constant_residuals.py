@@ -1,7 +1,15 @@
-"""Loops that stack what an array of equal numbers held where they write: nothing but that number.
+"""Constant residuals: stacks of an array's known constant.
 
-To restore an array, a loop stacks what it overwrites. Where each round writes at a place of its own in
-an array that began as zeros, that is known without stacking.
+To restore an array, a loop stacks what it overwrites. Where each iteration writes at a place of its own
+in an array that began as zeros, that is known without stacking.
+
+Source: to-be-recorded analysis, Hascoet et al. 2005.
+Input: a jaxpr with loops that stack residuals.
+Output: the same, with a broadcast of the number in place of such a stack.
+Legal when: the array began as one number, and the places written in all iterations are pairwise
+distinct.
+Pays when: always; nothing is stored.
+Costs: nothing.
 """
 
 from collections.abc import Iterator

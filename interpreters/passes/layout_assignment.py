@@ -1,7 +1,14 @@
-"""Matrices whose columns are read or added to again and again in loops of loops lie there transposed.
+"""Layout assignment: matrices that loops go through by columns lie there transposed.
 
 A column of a row-major matrix is one number of each cache line that it touches. One transposition
-before the loops, or after them, makes it contiguous in all rounds.
+before the loops, or after them, makes it contiguous in all iterations.
+
+Source: XLA.
+Input: a jaxpr with loops of loops.
+Output: the same, whose loops get, and give, such matrices transposed.
+Legal when: all that is done to the matrix in the loop has a counterpart on its transpose.
+Pays when: each column is touched `OFTEN` times on average, and rows and columns are `LONG`.
+Costs: a transposition before the loop, or after it.
 """
 
 from collections.abc import Callable, Sequence

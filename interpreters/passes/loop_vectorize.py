@@ -1,10 +1,18 @@
-"""Inner loops each of whose rounds changes a row of its own: all rounds at once.
+"""Loop vectorisation: a loop whose iterations are independent becomes array operations.
 
-A round of such a loop reads its own row (or column, or element along an axis), and of other rows but
-one, which is the same in all rounds: that of a pivot. Rounds before that row's see it as it was, rounds
-after it as its own round left it. So its round comes first, and then all rows are changed together, by
-operations on whole arrays. Those keep for a derivative what the loop around needs of them, vectors often,
-where the loop would keep a row or more for each of its rounds.
+An iteration of such a loop reads its own row (or column, or element along an axis), and of other rows
+but one, which is the same in all iterations: that of a pivot. Iterations before that row's see it as it
+was, those after it as its own iteration left it. So its iteration is peeled and comes first, and then
+all rows are changed together. Those operations keep for a derivative what the loop around needs of
+them, vectors often, where the loop would keep a row or more for each of its iterations.
+
+Source: Allen & Kennedy 2001, ch. 2.
+Input: the body of a loop with inner loops.
+Output: the body with inner loops as operations on whole arrays; None if there is none to change.
+Legal when: the dependence test of `row_dependence.py` finds rows apart, but for a pivot
+(`pivot_row.py`).
+Pays when: reverse mode would otherwise stack much; whoever derives asks for it.
+Costs: masks for iterations that the inner loop would not have run.
 """
 
 from collections.abc import Sequence

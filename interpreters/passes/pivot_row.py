@@ -1,4 +1,12 @@
-"""Whether a round of a loop leaves the row of the pivot alone, where its own masks say that it does."""
+"""The pivot's row under masks: whether an iteration leaves it alone.
+
+Source: loop-invariant row.
+Input: equations of a body, and the masks that its own row and the pivot's give.
+Output: whether what is written to the pivot's row is what was there.
+Legal when: it proves by masks alone: comparisons of indices, and what they keep.
+Pays when: `loop_vectorize.py` asks.
+Costs: nothing at run time.
+"""
 
 from dataclasses import field
 from typing import Any, NamedTuple

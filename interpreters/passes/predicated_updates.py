@@ -1,7 +1,14 @@
-"""A choice between an array and its update is an update with chosen values: `where(p, x.at[i].set(v), x)`.
+"""Predication: `where(p, x.at[i].set(v), x)` becomes an update with chosen values.
 
-Written so, a round of a loop would go through the whole array, and reverse mode keep all of it. The
-update writes back what was there, or adds nothing, where the choice falls on the other array.
+Written so, an iteration of a loop would go through the whole array, and reverse mode keep all of it.
+The update writes back what was there, or adds nothing, where the choice falls on the other array.
+
+Source: Allen & Kennedy 2001, ch. 7.
+Input: the body of a loop.
+Output: the same, where a choice between an array and its update is an update.
+Legal when: nobody else reads the update that is chosen from.
+Pays when: the array is larger than `SMALL`, and the update at most one part in `PART` of it.
+Costs: reading what is written back.
 """
 
 from collections.abc import Sequence

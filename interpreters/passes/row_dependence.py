@@ -1,6 +1,14 @@
-"""What the rounds of a loop read and write, if each changes a row of its own.
+"""Dependence testing of rows: what the iterations of a loop read and write.
 
 A row is what has one index along an axis: a row or column of a matrix, an element of a vector.
+
+Source: Allen & Kennedy 2001, ch. 3.
+Input: a loop's body.
+Output: for each array its axis, and the rows that an iteration reads and writes; None if they are not
+rows.
+Legal when: indices are the loop's own counter or loop-invariant; anything else answers None.
+Pays when: `loop_vectorize.py` asks.
+Costs: nothing at run time.
 """
 
 from dataclasses import replace

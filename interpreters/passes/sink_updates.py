@@ -1,8 +1,15 @@
-"""Branches that update an array say what goes where; the update itself follows the branch.
+"""Store sinking: branches say what goes where, and the update follows the branch.
 
-A branch that returns a large array, changed in a few places or not at all, would have to copy it,
-and loops around it could not tell what it overwrites. A branch that changes nothing writes back what
-was there before, or adds nothing.
+A branch that returns a large array, changed in a few places or not at all, would have to copy it, and
+loops around it could not tell what it overwrites. A branch that changes nothing writes back what was
+there before, or adds nothing.
+
+Source: LLVM's SimplifyCFG and Sink.
+Input: a jaxpr with branches that return arrays.
+Output: the same, whose branches return values and places, with the updates after them.
+Legal when: every branch makes its result of the same operand by at most `MANY` updates of one kind.
+Pays when: the array is larger than `SMALL`.
+Costs: writing back what was there.
 """
 
 from collections.abc import Sequence

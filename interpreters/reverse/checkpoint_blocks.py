@@ -1,8 +1,17 @@
-"""Long loops whose arrays change as a whole in each round, in blocks: only block by block are they kept.
+"""Two-level checkpointing of scans.
 
-To go back over a block, its rounds are run again from the arrays at its beginning, and only of this one
-block is there something kept for each round: for n rounds about twice the square root of n states
-instead of n. That is worth it where computing a round again costs less than what it would store.
+To go back over a block of iterations, these are run again from the arrays at its beginning, and only of
+this one block is there something kept for each iteration: for n iterations about twice the square root
+of n states instead of n.
+
+Source: Griewank & Walther 2008, ch. 12; Chen et al. 2016.
+Input: a scan, and the residuals that it would stack.
+Output: a scan over blocks, and its linearization.
+Legal when: always; iterations are run again with what they had.
+Pays when: the loop is `LONG`, its stacks would not stay in a core's own cache (`TOTAL`, or `LANE` where
+batch elements never meet), and computing an iteration again costs less than `AGAIN` times what it would
+store.
+Costs: one more forward run.
 """
 
 from collections.abc import Collection, Sequence

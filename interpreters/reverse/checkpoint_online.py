@@ -1,11 +1,17 @@
-"""Reverse mode through a loop of unknown length: rounds are run again from checkpoints.
+"""Online checkpointing: reverse mode through a loop of unknown length.
 
-The last states that are kept lie on a stack. To go back from round t, one runs forward from the top
+The last states that are kept lie on a stack. To go back from iteration t, one runs forward from the top
 of it to the state before t, and puts states on it on the way: at distances that are powers of a base,
-each the largest that is less than the way left. So there are at most `base` states of each distance,
-and a loop of n rounds costs about log n / log base further runs, whatever n is. (The binomial
-distances of Griewank and Walther's revolve need fewer runs for the same memory, where that is small;
-with bases of hundreds there are one to three.)
+each the largest that is less than the way left. So there are at most `base` states of each distance.
+(The binomial distances of Griewank & Walther's revolve need fewer runs for the same memory, where that
+is small; with bases of hundreds there are one to three.)
+
+Source: Stumm & Walther 2010.
+Input: a while loop over states and their tangents, and cotangents of its results.
+Output: cotangents of its operands.
+Legal when: always; the loop runs again from what it had.
+Pays when: nothing bounds the number of iterations.
+Costs: about log n / log base further runs of a loop of n iterations, whatever n is.
 """
 
 from collections.abc import Callable, Sequence

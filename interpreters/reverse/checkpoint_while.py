@@ -1,7 +1,13 @@
-"""While loops whose end nobody knows: a loop over blocks of rounds, each of them a scan.
+"""Strip-mined while loops: a loop over blocks of iterations, each of them a scan.
 
-Reverse mode keeps the states between blocks, and what a scan keeps within one: about as much work as
-for a scan of all rounds, in memory that does not grow with their number.
+Reverse mode keeps the states between blocks, and what a scan keeps within one.
+
+Source: Griewank & Walther 2008, ch. 12.
+Input: a while loop that counts, whose bound is unknown or too large to stack a row for each iteration.
+Output: its linearization, by a loop over scans.
+Legal when: the trip count is known when the loop begins (`trip_count.py`).
+Pays when: rows for all iterations would take more than `_ALL` bytes.
+Costs: about as much work as a scan of all iterations, in memory that does not grow with their number.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,16 @@
-"""Matrices that a loop changes by outer products, and that its derivative reads in products alone.
+"""Low-rank updates: a matrix that a loop changes by outer products is kept as factors.
 
-Round k sees the first matrix and what the rounds before have added: x + u1 v1 + u2 v2 + ... So a
-product with it is one with the first matrix and two with the stacks of the vectors, and the matrices
-between need neither be stored nor restored. Orthogonalisation and reflections are of this kind.
+Iteration k sees the first matrix and what those before have added: X_k = X_0 + U_k V_k^T. So a product
+with it is one with the first matrix and two with the stacks of the vectors, and the matrices between
+need neither be stored nor restored. Orthogonalisation and reflections are of this kind.
+
+Source: WY form, Bischof & Van Loan 1987.
+Input: a scan, and what its derivative reads of a carried matrix.
+Output: the scan that stacks vectors, and the linear loop that reads products.
+Legal when: the body changes the matrix by outer products alone, and the derivative reads it in products
+alone.
+Pays when: the matrices would take `TOTAL` bytes, and the stacks at most `STACKS` times one matrix.
+Costs: two thin products for each product with the matrix.
 """
 
 from collections.abc import Sequence

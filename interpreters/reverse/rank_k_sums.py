@@ -1,8 +1,15 @@
-"""Sums of outer products that a loop's transpose makes, as one product of two matrices after the loop.
+"""Rank-k sums: the sum of outer products over iterations is one matrix product after the loop.
 
-The cotangent of a matrix that each round multiplies with a vector is such a sum. Adding to a whole matrix
-in each round costs a load and a store for each multiplication; the stacks of the two vectors are short
-beside it, one of them is often there already, and their product reads them from registers.
+The cotangent of a matrix that each iteration multiplies with a vector is such a sum. Adding to a whole
+matrix in each iteration costs a load and a store for each multiplication; the stacks of the two vectors
+are short beside it, one of them is often there already, and their product reads them from registers.
+
+Source: level-3 BLAS.
+Input: the transpose of a scan, which carries the sum.
+Output: the same, which stacks the vectors, and the product.
+Legal when: the carry is only added to, by an outer product in each iteration.
+Pays when: there are `ROUNDS` iterations, and the matrix is `LARGER` times the two vectors.
+Costs: the stacks, at most `TOTAL` bytes that are not there anyway; another order of the sum.
 """
 
 from collections.abc import Sequence

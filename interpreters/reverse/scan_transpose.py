@@ -1,4 +1,12 @@
-"""Reverse mode of scan: the linear loop that reads residuals, and its transpose from the other end."""
+"""Transpose of scan: the linear loop that reads residuals, run from the other end.
+
+Source: JAX.
+Input: a linear scan, which operands are linear, and cotangents of its results.
+Output: cotangents of its operands, by one scan in reverse.
+Legal when: the body is linear in what is transposed.
+Pays when: always.
+Costs: one pass over the stacks of residuals.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

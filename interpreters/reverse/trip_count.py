@@ -1,8 +1,16 @@
-"""While loops that count: a scan runs them, of the largest number of rounds that they can have.
+"""Trip counts: a while loop that counts becomes a scan of the most iterations that it can have.
 
 The bounds of an inner loop are often numbers of the outer one: `fori_loop(0, i, ...)`. Intervals of
-integers, from the rows of the outer loop inwards, bound its rounds. A scan that knows its number of
-rounds only when it runs can store, and restore, for each round what its derivative needs.
+integers, from the rows of the outer loop inwards, bound its iterations. A scan that learns its trip
+count only when it runs can store, and restore, for each iteration what its derivative needs.
+
+Source: LLVM's ScalarEvolution.
+Input: a while loop, and what is known of its operands (`analysis/value_ranges.py`).
+Output: a scan with `counted`, whose first constant is the trip count; None if it does not count.
+Legal when: the condition compares a counter, which each iteration changes by a constant, with a
+constant.
+Pays when: reverse mode is asked for, and stacks have at most `MANY` rows.
+Costs: rows that are never touched.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,15 @@
-"""A linear loop that reads arrays which the loop before it updated in place.
+"""Undo loops: the reverse sweep over a loop that restores arrays as it goes.
 
-Nobody keeps those arrays for each round: the loop gets their last values. Its transpose runs from
-the other end, as the restoration of the arrays does, and restores them as it goes. To run it
-forward, the arrays are first restored to their first values, then updated again.
+Nobody keeps those arrays for each iteration: the loop gets their last values. Its transpose runs from
+the other end, as the restoration of the arrays does, and restores them as it goes. To run it forward,
+the arrays are first restored to their first values, then updated again.
+
+Source: Griewank & Walther 2008, ch. 12.
+Input: the linear part of a scan whose forward part updates arrays in place.
+Output: the primitive `UndoLoop`, and its transpose.
+Legal when: the undo log has what was overwritten.
+Pays when: the arrays would otherwise be stacked.
+Costs: a write for each overwritten element on the way back.
 """
 
 from collections.abc import Sequence
