@@ -15,9 +15,9 @@ from fnx.core.primitive import Primitive
 class ScanRecord(Primitive):
     """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
 
-    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: rounds,
+    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: iterations,
     which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
-    first constant, which the body does not read, says how many rounds are run, of `length` at most;
+    first constant, which the body does not read, says how many iterations are run, of `length` at most;
     rows that have none are left alone in xs and hold anything in ys, so nobody may read them.
     """
 
@@ -81,8 +81,10 @@ class WhileRecord(Primitive):
     body_jaxpr: Jaxpr
     body_consts: int
     backend: Backend | None = field(default=None, compare=False, repr=False)
-    most: int | None = field(default=None, repr=False)  # it runs no more rounds than these
-    by_states: bool = field(default=False, repr=False)  # reverse mode keeps states between rounds
+    most: int | None = field(default=None, repr=False)  # it runs no more iterations than these
+    by_states: bool = field(
+        default=False, repr=False
+    )  # reverse mode keeps states between iterations
     name = "while"
     multiple_results = True
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")

@@ -34,7 +34,7 @@ _FOLDS = (
 )
 PER_OPERAND = dict.fromkeys(_FOLDS.split(), 0.25)
 PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
-ROUND = 0.5  # at least, of an equation in a loop
+ITERATION = 0.5  # at least, of an equation in a loop
 COPIES = frozenset(
     {"dynamic_update_slice", "slice_add", "dynamic_slice_add"}
 )  # cost what they copy
@@ -45,11 +45,11 @@ SMALL = 64  # up to this many elements, what is free or cheap lives in registers
 def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
     """Bytes that are worth storing to save the equation; `inf`: never compute it again.
 
-    With `loops`, a loop costs what its rounds do.
+    With `loops`, a loop costs what its iterations do.
     """
     if loops and eqn.prim.name == "scan":
         prim: Any = eqn.prim
-        return prim.length * sum(max(ROUND, _in_loop(e)) for e in prim.jaxpr.eqns)
+        return prim.length * sum(max(ITERATION, _in_loop(e)) for e in prim.jaxpr.eqns)
     name, size = eqn.prim.name, max((v.aval.size for v in eqn.outs), default=0)
     if name in PER_ELEMENT:
         rate = PER_ELEMENT[name]

@@ -111,7 +111,7 @@ class Step:
 
 @dataclass(frozen=True)
 class LoopUpdates:
-    """What the rounds of a loop overwrite at places that change from round to round."""
+    """What the iterations of a loop overwrite at places that change from iteration to iteration."""
 
     eqn: Eqn
     number: int
@@ -129,15 +129,15 @@ class LoopUpdates:
         read = reads(live(prim.jaxpr.eqns, wanted, prim.jaxpr.inputs), wanted)
         pairs = zip(prim.jaxpr.inputs, self.eqn.inputs)
         found = [a for v, a in pairs if v in read and type(a) is Var]
-        rounds = self.eqn.inputs[0]
-        return [rounds, *found] if prim.counted and type(rounds) is Var else found
+        iterations = self.eqn.inputs[0]
+        return [iterations, *found] if prim.counted and type(iterations) is Var else found
 
     def wanted(self) -> list[Var]:
         return [v for _, items in self.steps for i in items for v in i.needs]
 
 
 def _items_of_loop(e: Eqn, number: int) -> list[Places | LoopUpdates]:
-    """Places that are the same in all rounds first."""
+    """Places that are the same in all iterations first."""
     prim: Any = e.prim
     outer = dict(zip(prim.jaxpr.inputs[: prim.consts], e.inputs))
     same: list[Places] = []
@@ -181,7 +181,7 @@ def chain(maker: dict[Var, Eqn], start: Var, end: Atom) -> list[Step] | None:
 
 
 def steps_of_loop(prim: Any, number: int) -> list[Step] | None:
-    """The steps of a round, if they write at places that do not depend on what the loop carries."""
+    """The steps of an iteration, if they write at places that do not depend on what the loop carries."""
     return _steps(prim.jaxpr, prim.consts, prim.carry, number)
 
 

@@ -84,7 +84,7 @@ def _number(a: Atom, maker: dict[Var, Eqn]) -> Literal | None:
 def _apart(
     e: Eqn, k: int, reader: Eqn, maker: dict[Var, Eqn], outer: dict[Var, Eqn]
 ) -> bool:  # fmt: skip
-    """Whether a round reads where no round before it has written."""
+    """Whether an iteration reads where no iteration before it has written."""
     prim: Any = e.prim
     steps = chain(maker, prim.jaxpr.inputs[prim.consts + k], prim.jaxpr.outs[k])
     if steps is None or not all(isinstance(s.eqn.prim, UPDATES) for s in steps):
@@ -175,7 +175,7 @@ def _linear(
 
 
 def _bounds(place: Linear, rows: dict[Var, Atom], outer: dict[Var, Eqn]) -> tuple[float, float]:
-    """The least and the largest index, over all rounds."""
+    """The least and the largest index, over all iterations."""
     factor, row, shift = place
     a, begin = rows[row], 0
     e = outer.get(a) if type(a) is Var else None

@@ -82,7 +82,7 @@ def _is_column(shape: tuple[int, ...]) -> bool:
 
 
 def _columns_read(body: Jaxpr, v: Var) -> int:
-    """How many columns of an input a round reads."""
+    """How many columns of an input an iteration reads."""
     count = 0
     for e in body.eqns:
         prim: Any = e.prim
@@ -95,7 +95,7 @@ def _columns_read(body: Jaxpr, v: Var) -> int:
 
 
 def _columns_added(body: Jaxpr, operand: int, result: int) -> int | None:
-    """To how many columns of a carry a round adds; None if it does anything else with it."""
+    """To how many columns of a carry an iteration adds; None if it does anything else with it."""
     count, at = 0, body.inputs[operand]
     while at is not body.outs[result]:
         readers = [e for e in body.eqns if at in e.inputs]

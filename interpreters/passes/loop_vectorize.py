@@ -46,7 +46,7 @@ Ranges = Sequence[tuple[int, int] | None]
 
 @made_once
 def rows_at_once(body: Jaxpr, ranges: Ranges) -> Jaxpr | None:
-    """The body of a loop, without inner loops whose rounds change rows of their own; None: none."""
+    """The body of a loop, without inner loops whose iterations change rows of their own; None: none."""
     body = settled(body, ranges)
     maker = definitions(body.eqns)
     eqns: list[Eqn] = []
@@ -97,27 +97,27 @@ def _at_once(maker: dict[Var, Eqn], e: Eqn) -> Jaxpr | None:
     plain = not (prim.counted or prim.lanes or prim.effects) and prim.length > 1 and prim.carry
     if not plain or any(True for f in body.eqns for _ in subjaxprs(f.prim)):
         return None
-    rounds = OwnRows.of(maker, e)
-    return None if rounds is None else _whole(prim, rounds)
+    iterations = OwnRows.of(maker, e)
+    return None if iterations is None else _whole(prim, iterations)
 
 
-def _whole(prim: Any, rounds: OwnRows) -> Jaxpr:
+def _whole(prim: Any, iterations: OwnRows) -> Jaxpr:
     """(constants, carry, xs) -> (carry, ys), by operations on all rows."""
     n, m = prim.consts, prim.carry
     avals = prim.abstract_operands()
 
     def run(*operands: Array) -> list[Array]:
         consts, carry, xs = prim.parts(operands)
-        pivot = _Pivot(prim, rounds, consts, carry, xs)
-        rows = [_rows(x, d, prim.length, rounds) for x, d in zip(carry, rounds.axes)]
+        pivot = _Pivot(prim, iterations, consts, carry, xs)
+        rows = [_rows(x, d, prim.length, iterations) for x, d in zip(carry, iterations.axes)]
         args = [*consts, *rows, *pivot.before, *pivot.after, pivot.early, *xs]
         axes: list[int | None] = [None] * len(args)
-        axes[n : n + m] = rounds.axes
+        axes[n : n + m] = iterations.axes
         axes[n + 3 * m :] = [0] * (1 + len(xs))
-        made, found = batch(lambda *a: eval_jaxpr(rounds.round, a), prim.length, args, axes)
-        placed = [place_axis(prim.length, x, k, d) for x, k, d in zip(made, found, rounds.axes)]
+        made, found = batch(lambda *a: eval_jaxpr(iterations.iteration, a), prim.length, args, axes)
+        placed = [place_axis(prim.length, x, k, d) for x, k, d in zip(made, found, iterations.axes)]
         ys = [place_axis(prim.length, x, k, 0) for x, k in zip(made[m:], found[m:])]
-        back = [_put(x, r, d, rounds) for x, r, d in zip(carry, placed, rounds.axes)]
+        back = [_put(x, r, d, iterations) for x, r, d in zip(carry, placed, iterations.axes)]
         return [*back, *ys]
 
     made = trace_closed(run, avals, what="grad", name=prim.jaxpr.name)
@@ -125,7 +125,7 @@ def _whole(prim: Any, rounds: OwnRows) -> Jaxpr:
 
 
 class _Pivot:
-    """The row that other rounds read: before its own round, and after; and which rounds come before."""
+    """The row that others read: before its own iteration, and after; and which iterations come before."""
 
     def __init__(self, prim: Any, r: OwnRows, consts: Sequence, carry: Sequence, xs: Sequence):
         lines = [row_aval(x.aval, d) for x, d in zip(carry, r.axes)]
@@ -146,11 +146,13 @@ class _Pivot:
         inside = and_(ge(q, scalar(0, kind)), le(q, last))
         at = clamp(scalar(0, kind), q, last)
         row = [_row(x, 0, at) for x in xs]
-        done = eval_jaxpr(r.round, [*consts, *self.before, *self.before, *self.before, true, *row])
+        done = eval_jaxpr(
+            r.iteration, [*consts, *self.before, *self.before, *self.before, true, *row]
+        )
         self.after = done[: prim.carry]
-        rounds = Iota(0, kind, (prim.length,))()
-        early = (ge if prim.reverse else le)(rounds, Broadcast(rounds.shape, ())(at))
-        self.early = or_(early, Broadcast(rounds.shape, ())(not_(inside)))
+        iterations = Iota(0, kind, (prim.length,))()
+        early = (ge if prim.reverse else le)(iterations, Broadcast(iterations.shape, ())(at))
+        self.early = or_(early, Broadcast(iterations.shape, ())(not_(inside)))
 
 
 def _row(x: Array, axis: int, at: Array) -> Array:
@@ -169,13 +171,13 @@ def _box(x: Array, axis: int, length: int, r: OwnRows) -> tuple[tuple[int, ...],
 
 
 def _rows(x: Array, axis: int, length: int, r: OwnRows) -> Array:
-    """The rows of all rounds, in their order."""
+    """The rows of all iterations, in their order."""
     x = Slice(*_box(x, axis, length, r))(x) if length < x.shape[axis] else x
     return x if r.step > 0 else Rev((axis,))(x)
 
 
 def _put(x: Array, rows: Array, axis: int, r: OwnRows) -> Array:
-    """The array with the rows of all rounds."""
+    """The array with the rows of all iterations."""
     rows = rows if r.step > 0 else Rev((axis,))(rows)
     length = rows.shape[axis]
     return SliceSet(*_box(x, axis, length, r))(x, rows) if length < x.shape[axis] else rows

@@ -57,7 +57,7 @@ def spotted(body: Jaxpr, consts: int, carry: int) -> Jaxpr:
 
 
 def _along(maker: dict[Var, Eqn], start: Var, end: Atom, found: dict) -> None:
-    """Note the choices on the way from an array to what it is in the next round."""
+    """Note the choices on the way from an array to what it is in the next iteration."""
     noted = {}
     while end is not start:
         e = maker.get(end) if type(end) is Var else None  # type: ignore[arg-type]

@@ -39,21 +39,21 @@ class Offset(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What an array had in the pivot's row, at a place in it, when the round began."""
+    """What an array had in the pivot's row, at a place in it, when the iteration began."""
 
     array: int
     place: tuple
 
 
-Fact = bool | str | Offset | Read  # of a value in the pivot's round: True, False, ZERO, ...
+Fact = bool | str | Offset | Read  # of a value in the pivot's iteration: True, False, ZERO, ...
 
 
 @dataclass
 class PivotRound:
-    """The round whose own row is the pivot's, and what follows from that for the values in it."""
+    """The iteration whose own row is the pivot's, and what follows from that for the values in it."""
 
-    values: dict[Atom, np.ndarray]  # in all rounds, of what their number alone determines
-    own: np.ndarray  # the index of each round's row
+    values: dict[Atom, np.ndarray]  # in all iterations, of what their number alone determines
+    own: np.ndarray  # the index of each iteration's row
     pivots: list[Atom]  # what is equal to the pivot's index
     outer: dict[Atom, Atom]  # what constants are outside
     version: dict[Atom, int]  # which carried array a variable is

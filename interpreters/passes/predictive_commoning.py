@@ -21,7 +21,7 @@ Stacks = dict[Var, "Twice"]
 
 @dataclass(frozen=True)
 class Twice:
-    """A stack of a carry after each round: its loop, the stack before each round, the last carry."""
+    """A stack of a carry after each iteration: its loop, the stack before each, the last carry."""
 
     loop: Eqn
     before: Var
@@ -48,7 +48,7 @@ def without_shifted_stacks(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _stacked_twice(e: Eqn) -> Stacks:
-    """The stacks of a loop that another one, shifted by a round, makes superfluous."""
+    """The stacks of a loop that another one, shifted by an iteration, makes superfluous."""
     prim: Any = e.prim
     body: Jaxpr = prim.jaxpr
     stacks: dict[Atom, Var] = dict(zip(body.outs[prim.carry :], e.outs[prim.carry :]))

@@ -38,20 +38,20 @@ _PLACED = (DynamicUpdateSlice, DynamicSliceAdd, Scatter, ScatterAdd)
 
 @dataclass(frozen=True)
 class OwnRows:
-    """What is known of a loop whose rounds change rows of their own.
+    """What is known of a loop whose iterations change rows of their own.
 
-    `axes`: along which axis of each carried array. Round t has index `first + step * t` there.
-    `pivot`: the index, the same in all rounds, of another row that is read; an operand's number or a
-    value. `round`: (constants, rows, the pivot's rows before its own round, and after, whether it is
-    still before, xs) -> (rows, ys). `still`: of each carried array, whether the pivot's own round leaves
-    its row alone, provided that it is finite.
+    `axes`: along which axis of each carried array. Iteration t has index `first + step * t` there.
+    `pivot`: the index, the same in all iterations, of another row that is read; an operand's number or a
+    value. `iteration`: (constants, rows, the pivot's rows before its own iteration, and after, whether it
+    is still before, xs) -> (rows, ys). `still`: of each carried array, whether the pivot's own iteration
+    leaves its row alone, provided that it is finite.
     """
 
     axes: tuple[int, ...]
     first: int
     step: int
     pivot: Any
-    round: Jaxpr
+    iteration: Jaxpr
     still: tuple[bool, ...]
 
     @staticmethod
@@ -61,7 +61,7 @@ class OwnRows:
         body = prim.jaxpr
         _, carry, xs = prim.parts(body.inputs)
         counts = [_line(maker, a) for a in prim.parts(e.inputs)[2]]
-        values = _by_round(body, {v: x for v, x in zip(xs, counts) if x is not None})
+        values = _by_iteration(body, {v: x for v, x in zip(xs, counts) if x is not None})
         inner = definitions(body.eqns)
         version: dict[Atom, int] = {}
         steps: dict[Eqn, int] = {}
@@ -132,8 +132,8 @@ def _number(a: Atom) -> np.ndarray | None:
     return None if type(a) is Var else a.value._value  # type: ignore[union-attr]
 
 
-def _by_round(body: Jaxpr, values: dict[Atom, np.ndarray]) -> dict[Atom, np.ndarray]:
-    """The numbers that depend on the count of rounds alone, for all rounds."""
+def _by_iteration(body: Jaxpr, values: dict[Atom, np.ndarray]) -> dict[Atom, np.ndarray]:
+    """The numbers that depend on the count of iterations alone, for all iterations."""
     for e in body.eqns:
         known = isinstance(e.prim, Pointwise) and e.outs[0].aval.dtype.kind in "biu"
         if (
@@ -188,13 +188,13 @@ def _parts(maker: dict[Var, Eqn], a: Atom) -> list[Atom]:
 
 @dataclass
 class _Rows:
-    """Makes the jaxpr of one round of rows alone."""
+    """Makes the jaxpr of one iteration of rows alone."""
 
     eqn: Eqn
     outer: dict[Atom, Atom]  # what the constants of the loop are
     axes: list[int]  # of each carried array
-    values: dict[Atom, np.ndarray]  # in all rounds, of what their number alone determines
-    own: np.ndarray  # the index of each round's row
+    values: dict[Atom, np.ndarray]  # in all iterations, of what their number alone determines
+    own: np.ndarray  # the index of each iteration's row
     version: dict[Atom, int]  # which carried array a variable is
     steps: dict[Eqn, int]  # the updates, and of which array
     places: dict[Eqn, Index | None]  # where each of these writes, and each slice reads
@@ -202,7 +202,7 @@ class _Rows:
     still: tuple[bool, ...] = ()
 
     def jaxpr(self, maker: dict[Var, Eqn]) -> Jaxpr | None:
-        """None if a round reads or writes anything else."""
+        """None if an iteration reads or writes anything else."""
         prim: Any = self.eqn.prim
         body = prim.jaxpr
         consts, carry, xs = prim.parts(body.inputs)

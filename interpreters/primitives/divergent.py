@@ -1,6 +1,6 @@
 """Lanes with courses of their own: vmap of a loop or a branch that each lane takes in its own way.
 
-A loop whose condition differs between lanes becomes a `Scan` without carries, whose rounds are the
+A loop whose condition differs between lanes becomes a `Scan` without carries, whose iterations are the
 lanes: each lane runs its loop to its own end, and compilers may run lanes side by side. A branch on
 large values, too: only one side runs then. On small values both sides are computed and one is
 selected, which vectorises; but loops run in those lanes alone that go there (`guarded`).
@@ -91,7 +91,7 @@ def _one_lane(prim: Primitive, avals: Sequence, lanes: Mask) -> Jaxpr:
 
 
 def batch_of_counts(scan: ScanRecord, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-    """A scan whose lanes have numbers of rounds of their own."""
+    """A scan whose lanes have numbers of iterations of their own."""
     if not may_part(scan, size):
         rows = Iota(0, args[0].dtype, (scan.length,))()
         return _masked(scan).batch(size, (*args, rows), (*axes, None))
@@ -102,7 +102,7 @@ def batch_of_counts(scan: ScanRecord, size: int, args: tuple, axes: tuple) -> tu
 
 
 def _masked(scan: ScanRecord) -> ScanRecord:
-    """The scan of all rounds, with a further row, their numbers; those too many change nothing.
+    """The scan of all iterations, with a further row, their numbers; those too many change nothing.
 
     They read zeros: their rows may hold anything, of which derivatives could make nan.
     """
@@ -145,8 +145,8 @@ def _elements(jaxpr: Jaxpr) -> int:
     for e in jaxpr.eqns:
         sizes = [v.aval.size for v in (*e.inputs, *e.outs)]
         total += max(sizes, default=0) if max(sizes, default=0) >= _LARGE else 0
-        rounds = getattr(e.prim, "length", 1)
-        total += rounds * sum(map(_elements, subjaxprs(e.prim)))
+        iterations = getattr(e.prim, "length", 1)
+        total += iterations * sum(map(_elements, subjaxprs(e.prim)))
     return total
 
 

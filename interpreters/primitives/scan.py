@@ -338,7 +338,7 @@ def _expand(scan: Scan) -> Jaxpr | None:
 
 
 def _inlined(scan: Scan) -> Jaxpr:
-    """The only round of a loop, without the loop."""
+    """The only iteration of a loop, without the loop."""
     operands = [Var(a) for a in scan.abstract_operands()]
     consts, carry, xs = scan.parts(operands)
     eqns: list[Eqn] = []

@@ -1,4 +1,4 @@
-"""While: loops whose number of rounds depends on values."""
+"""While: loops whose number of iterations depends on values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +38,7 @@ from .scan import Scan
 
 Mask = tuple[bool, ...]
 
-_EAGER_ROUNDS = 20  # so many rounds are interpreted before a compiled loop takes over
+_EAGER_ITERATIONS = 20  # so many iterations are interpreted before a compiled loop takes over
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class While(WhileRecord):
     def impl(self, *values: np.ndarray) -> tuple:
         c, b, carry = self.parts([ConcreteArray(v) for v in values])
         native = self.backend is not None and not config.disable_jit.value
-        rounds = 0
+        iterations = 0
         with use(evaluate):
             while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
-                if native and rounds == _EAGER_ROUNDS:
+                if native and iterations == _EAGER_ITERATIONS:
                     flat = tuple([a._value for a in (*c, *b, *carry)])
                     return run_primitive(self, self.body_jaxpr, self.backend, flat)
                 carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])
-                rounds += 1
+                iterations += 1
         return typed(carry, self.body_jaxpr.in_avals[self.body_consts :])
 
     def lower(self, *operands: Operand) -> Recipe:
@@ -111,7 +111,7 @@ class While(WhileRecord):
         return self(*primals), touts
 
     def _by_scans(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        """Results and tangents, by a scan of all rounds or by scans of blocks of them."""
+        """Results and tangents, by a scan of all iterations or by scans of blocks of them."""
         counted = as_scan(self, ranges_of(primals), Scan)
         if counted is not None and fits(counted, tangents):
             operands = counted.operands(primals)
@@ -202,7 +202,7 @@ def _in_two_parts(jaxpr: Jaxpr, nonzero: Mask) -> tuple[Jaxpr, Mask]:
 
 
 def _unchanged(loop: While) -> Mask:
-    """Which carries are the same in all rounds."""
+    """Which carries are the same in all iterations."""
     carry = loop.body_jaxpr.inputs[loop.body_consts :]
     return tuple([a is b for a, b in zip(carry, loop.body_jaxpr.outs)])
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.interpreters.analysis.cost_model import ROUND, recompute_cost
+from fnx.interpreters.analysis.cost_model import ITERATION, recompute_cost
 from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.operands import given
@@ -37,8 +37,8 @@ from fnx.ops.structure.slice import Slice
 
 from .residuals import PRESS, Split
 
-LONG = 48  # rounds
-STATE = 1 << 9  # bytes stored for each round
+LONG = 48  # iterations
+STATE = 1 << 9  # bytes stored for each iteration
 TOTAL = 5 << 19  # bytes stored for all of them: fewer stay in a cache of the core, or nearly so
 LANE = 12 << 10  # bytes of a lane, where lanes never meet: strips of lanes stay in a cache
 AGAIN = 1.5  # bytes of computing again, for a byte stored
@@ -47,7 +47,7 @@ _MOVES = ("slice", "squeeze", "reshape", "broadcast_in_dim")
 
 
 def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
-    """Of how many rounds a block should be; None if each round should store what it does."""
+    """Of how many iterations a block should be; None if each iteration should store what it does."""
     n = len(scan.jaxpr.outs)
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
     if scan.length < LONG or scan.counted or scan.lanes or scan.effects:
@@ -56,7 +56,7 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
         return None
     made = scan.with_jaxpr(parts.forward, scan.consts, scan.carry)
     again, _, _ = made.prune((*[False] * n, *[True] * len(stored)))
-    cost = sum(max(ROUND, recompute_cost(e, True)) for e in again.jaxpr.eqns)
+    cost = sum(max(ITERATION, recompute_cost(e, True)) for e in again.jaxpr.eqns)
     inner = any(e.prim.name == "scan" for e in again.jaxpr.eqns)
     if cost >= sum(stored) * (PRESS if inner else AGAIN):
         return None
@@ -66,7 +66,7 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
 
 
 def _is_in_strips(scan: ScanRecord, parts: Split) -> bool:
-    """Whether all rounds of a few lanes may be run before those of others, with what they store."""
+    """Whether all iterations of a few lanes may be run before those of others, with what they store."""
     stored = [v.aval for v in parts.forward.outs[len(scan.jaxpr.outs) :]]
     shape = stored[0].shape
     if any(a.shape != shape for a in stored):
@@ -79,7 +79,7 @@ def _is_in_strips(scan: ScanRecord, parts: Split) -> bool:
 
 
 def in_blocks(scan: ScanRecord, size: int, counts: dict[int, int]) -> ScanRecord:
-    """A loop over blocks of so many rounds, as many as there are; its rows are theirs.
+    """A loop over blocks of so many iterations, as many as there are; its rows are theirs.
 
     Operands that are `counts`, from a number upwards, have the number of the block for a row instead.
     """
@@ -105,7 +105,7 @@ def in_blocks(scan: ScanRecord, size: int, counts: dict[int, int]) -> ScanRecord
 
 
 def _counting_from(scan: ScanRecord, size: int, counts: Collection[int]) -> ScanRecord:
-    """The rounds of a block. It has for each count a constant more, the first; rows count from 0."""
+    """The iterations of a block. It has for each count a constant more, the first; rows count from 0."""
     body = scan.jaxpr
     inputs, eqns, starts = list(body.inputs), [], []
     for k in counts:
@@ -119,7 +119,7 @@ def _counting_from(scan: ScanRecord, size: int, counts: Collection[int]) -> Scan
 
 
 def linearize_in_blocks(scan: ScanRecord, size: int, primals: tuple, tangents: tuple) -> tuple:
-    """The derivative of all whole blocks, then that of the rounds left."""
+    """The derivative of all whole blocks, then that of the iterations left."""
     front = scan.consts + scan.carry
     lines = {k: count_from(x) for k, x in enumerate(primals) if k >= front}
     counts = {k: n for k, n in lines.items() if n is not None}

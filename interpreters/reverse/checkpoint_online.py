@@ -37,8 +37,8 @@ from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_update_slice
 _INT = np.dtype(np.int64)
 _LARGEST_BASE, _LEAST_BASE = 1024, 8
 _BYTES = 1 << 24  # of all states of one distance, unless the base is the least
-_WORK = 1 << 44  # bytes of states of all rounds; more than that takes longer than anybody waits
-_LONG = 1 << 20  # rounds that are possible whatever the state
+_WORK = 1 << 44  # bytes of states of all iterations; more than that takes longer than anybody waits
+_LONG = 1 << 20  # iterations that are possible whatever the state
 
 State = list[Array]
 
@@ -55,7 +55,7 @@ def _number(value: int) -> Array:
 
 
 class _Reverse:
-    """The loop's parts: the round of the states that are known, and that of the tangents."""
+    """The loop's parts: the iteration of the states that are known, and that of the tangents."""
 
     def __init__(self, loop: WhileRecord, kind: type[ScanRecord], args: Sequence):
         self.loop, self.kind = loop, kind
@@ -87,15 +87,15 @@ class _Reverse:
             self.levels += 1
 
     def run(self, cts: Sequence, args: Sequence) -> list:
-        """Count the rounds, then go back through them."""
+        """Count the iterations, then go back through them."""
         given = only(self.linear, cts)
         ct = [zeros(a) if x is None else x for x, a in zip(given, self.avals)]
         sums = [zeros(x.aval) for x in only(self.linear_b, self.b)]
-        rounds = self._count()
+        iterations = self._count()
         if self.loop.most is None:  # no wrong result, should it ever have been run
-            lost = gt(rounds, _number(self.most))
+            lost = gt(iterations, _number(self.most))
             ct = [select_n(lost, x, full((), np.nan, x.dtype)) for x in ct]
-        state = self._back(rounds, [*ct, *sums])
+        state = self._back(iterations, [*ct, *sums])
         ct, sums = state[: len(ct)], state[len(ct) :]
         start = self.loop.parts(args)[2]
         back = spread(self.linear, ct)
@@ -105,26 +105,26 @@ class _Reverse:
     # --- forward
 
     def _while(self, most: int, cond: Callable, body: Callable, init: State) -> State:
-        """A loop of the functions' operations, of at most so many rounds."""
+        """A loop of the functions' operations, of at most so many iterations."""
         avals = [x.aval for x in init]
         test, c = trace(lambda *s: [cond(*s)], avals, what="grad")
         step, b = trace(body, avals, what="grad")
         loop = type(self.loop)(test, len(c), step, len(b), self.loop.backend, most)
         return list(loop(*c, *b, *init))
 
-    def _round(self, x: State) -> State:
-        """The states after another round."""
+    def _iteration(self, x: State) -> State:
+        """The states after another iteration."""
         carry = iter(x)
         full_carry = [next(carry) if k else None for k in self.known]
         operands = [*self.b, *full_carry]
         return list(eval_jaxpr(self.forward, only(self.reads, operands)))
 
     def _numbered(self, i: Array, *x: Array) -> State:
-        """The number and the states after another round."""
-        return [add(i, _number(1)), *self._round(list(x))]
+        """The number and the states after another iteration."""
+        return [add(i, _number(1)), *self._iteration(list(x))]
 
     def _count(self) -> Array:
-        """How many rounds the loop runs."""
+        """How many iterations the loop runs."""
         test = self.loop.cond_jaxpr
         reads = used_inputs(test)
         kept = Jaxpr(only(reads, test.inputs), test.eqns, test.outs)
@@ -136,28 +136,28 @@ class _Reverse:
         return self._while(self.most, goes_on, self._numbered, [_number(0), *self.start])[0]
 
     def _ahead(self, n: Array, x: State) -> State:
-        """The states after n more rounds."""
+        """The states after n more iterations."""
 
         start = [_number(0), *x]
         return self._while(self.most, lambda i, *_: lt(i, n), self._numbered, start)[1:]
 
     # --- backward
 
-    def _back(self, rounds: Array, state: State) -> State:
-        """Go back through all rounds. `state`: cotangents of tangents, sums of those of constants.
+    def _back(self, iterations: Array, state: State) -> State:
+        """Go back through all iterations. `state`: cotangents of tangents, sums of those of constants.
 
-        If there are any, in a loop of one round: lanes with numbers of rounds of their own take it
+        If there are any, in a loop of one iteration: lanes with numbers of iterations of their own take it
         one after the other, and share one stack.
         """
 
         def once(t: Array, *state: Array) -> State:
             return [_number(0), *self._all_back(t, list(state))]
 
-        return self._while(1, lambda t, *_: gt(t, _number(0)), once, [rounds, *state])[1:]
+        return self._while(1, lambda t, *_: gt(t, _number(0)), once, [iterations, *state])[1:]
 
-    def _all_back(self, rounds: Array, state: State) -> State:
+    def _all_back(self, iterations: Array, state: State) -> State:
         depth, m = self.base * self.levels + 1, len(state)
-        # The numbers are of rounds before the states on the stack.
+        # The numbers are of iterations before the states on the stack.
         numbers, *stack = _stacks(self.kind, [_number(0), *self.start], depth)
 
         def back(t: Array, top: Array, numbers: Array, *rest: Array) -> State:
@@ -167,11 +167,11 @@ class _Reverse:
             state = self._one_back(x, list(rest[:m]))
             return [before, sub(top, _number(1)), numbers, *state, *stack]
 
-        init = [rounds, _number(0), numbers, *state, *stack]
+        init = [iterations, _number(0), numbers, *state, *stack]
         return self._while(self.most, lambda t, *_: gt(t, _number(0)), back, init)[3 : 3 + m]
 
     def _fill(self, target: Array, init: State) -> State:
-        """Put states on the stack until that before round `target` is on top."""
+        """Put states on the stack until that before iteration `target` is on top."""
 
         def missing(top: Array, numbers: Array, *_: Array) -> Array:
             return lt(_row(numbers, top), target)
@@ -194,7 +194,7 @@ class _Reverse:
         return step
 
     def _one_back(self, x: State, state: State) -> State:
-        """Through one round, whose states are `x`."""
+        """Through one iteration, whose states are `x`."""
         m, sums = len(self.avals), sum(self.linear_b)
         body = self.loop.body_jaxpr
         consts = [Undefined(v.aval) if isinstance(v, Undefined) else v for v in self.b]
@@ -214,10 +214,12 @@ class _Reverse:
 
 def _stacks(kind: type[ScanRecord], x: State, depth: int) -> State:
     """Room for so many states, with one in front; nobody reads the others before they are written."""
-    rounds = Var(_number(0).aval)
+    iterations = Var(_number(0).aval)
     eqns: list[Eqn] = []
-    body = Jaxpr([rounds], eqns, [zeros_into(eqns, v.aval) for v in x])
-    room = kind(body, 1, 0, depth, counted=True)(_number(0))  # rows of no round: nobody clears them
+    body = Jaxpr([iterations], eqns, [zeros_into(eqns, v.aval) for v in x])
+    room = kind(body, 1, 0, depth, counted=True)(
+        _number(0)
+    )  # rows of no iteration: nobody clears them
     return [_put(slots, _number(0), v) for slots, v in zip(room, x)]
 
 

@@ -30,20 +30,20 @@ from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.elementwise.select import lt
 from fnx.ops.structure.basic import scalar
 
-from .trip_count import Count, Counted, count_of, scan_of_rounds
+from .trip_count import Count, Counted, count_of, scan_of_iterations
 
 _INT = np.dtype(np.int64)
-_FEW = 1 << 12  # rounds: a row for each of them is never too much
-_ALL = 1 << 27  # bytes of rows for all rounds, if they are more
+_FEW = 1 << 12  # iterations: a row for each of them is never too much
+_ALL = 1 << 27  # bytes of rows for all iterations, if they are more
 _VIRTUAL = 1 << 31  # bytes of rows of which most are never touched
-_BLOCK = 1 << 24  # bytes of rows for the rounds of a block
-_LEAST, _MOST = 16, 1 << 10  # rounds of a block
+_BLOCK = 1 << 24  # bytes of rows for the iterations of a block
+_LEAST, _MOST = 16, 1 << 10  # iterations of a block
 
 
 def fits(counted: Counted, tangents: Sequence) -> bool:
-    """Whether a derivative may keep rows for all rounds that are possible."""
-    rounds = counted.scan.length
-    return rounds <= _FEW or rounds * _bytes_of_row(counted, tangents) <= _ALL
+    """Whether a derivative may keep rows for all iterations that are possible."""
+    iterations = counted.scan.length
+    return iterations <= _FEW or iterations * _bytes_of_row(counted, tangents) <= _ALL
 
 
 def fits_inside(scan: ScanRecord, nonzero: Sequence[bool]) -> bool:
@@ -52,13 +52,13 @@ def fits_inside(scan: ScanRecord, nonzero: Sequence[bool]) -> bool:
 
 
 def _bytes_of_row(counted: Counted, tangents: Sequence) -> float:
-    """What the derivative of a scan keeps for each round; at least a byte."""
+    """What the derivative of a scan keeps for each iteration; at least a byte."""
     scan = replace(counted.scan, length=_FEW)
     return max(_bytes_of_rows(scan, given(counted.tangents(tangents))) / _FEW, 1)
 
 
 def _bytes_of_rows(scan: ScanRecord, nonzero: Sequence[bool]) -> int:
-    """What the derivative of a scan keeps for all rounds."""
+    """What the derivative of a scan keeps for all iterations."""
     inputs = [Var(a) for a in scan.abstract_operands()]
     outs = [Var(a) for a in scan.abstract(*[v.aval for v in inputs])]
     jaxpr = Jaxpr(inputs, [Eqn(scan, inputs, outs)], outs)
@@ -75,16 +75,16 @@ def linearize_in_blocks(
     tangents: Sequence,
 ) -> tuple[tuple, tuple]:
     """Results and tangents of a loop that counts."""
-    counted, size = scan_of_rounds(loop, count, _LEAST, kind), _LEAST
+    counted, size = scan_of_iterations(loop, count, _LEAST, kind), _LEAST
     row = _bytes_of_row(counted, tangents)
     while size < _MOST and 2 * size * row <= _BLOCK:
         size *= 2
     counted = replace(counted, scan=replace(counted.scan, length=size))
-    rounds, *operands, _ = counted.operands(primals)
+    iterations, *operands, _ = counted.operands(primals)
     first = loop.parts(primals)[2][count.carry]
     n = loop.body_consts
     zero = scalar(0, _INT)
-    values = (rounds, rounds, first, *operands[:n], zero, *operands[n:])
+    values = (iterations, iterations, first, *operands[:n], zero, *operands[n:])
     _, *given_tangents, _ = counted.tangents(tangents)
     blocks = _blocks(counted, [x.aval for x in values])
     t_in = (None, None, None, *given_tangents[:n], None, *given_tangents[n:])
@@ -96,25 +96,25 @@ def linearize_in_blocks(
 def linearize_counting(
     loop: WhileRecord, kind: type[ScanRecord], primals: Sequence, tangents: Sequence
 ) -> tuple[tuple, tuple]:
-    """Results and tangents of a loop that does not count: its rounds are counted as it runs."""
+    """Results and tangents of a loop that does not count: its iterations are counted as it runs."""
     c, b, carry = loop.parts(primals)
     _, tb, tcarry = loop.parts(tangents)
     ends, counts = _counting(loop)
     zero = scalar(0, _INT)
-    *outs, rounds = ends(*c, *b, *carry, zero)
+    *outs, iterations = ends(*c, *b, *carry, zero)
     count = count_of(counts)
     if count is None:
         raise MissingRule(
-            f"reverse-mode differentiation through a {loop.name} whose rounds, which run again on the way "
-            "back, use results of a function with side effects. Expected: pure_callback, or a scan."
+            f"reverse-mode differentiation through a {loop.name} whose iterations, which run again on "
+            "the way back, use results of a function with side effects. Expected: pure_callback, or a scan."
         )
-    values, t_in = (rounds, *b, *carry, zero), (None, *tb, *tcarry, None)
+    values, t_in = (iterations, *b, *carry, zero), (None, *tb, *tcarry, None)
     _, touts = linearize_in_blocks(counts, count, kind, values, t_in)
     return tuple(outs), touts[:-1]
 
 
 def silent(jaxpr: Jaxpr) -> Jaxpr:
-    """Without what runs for its side effects alone, for rounds that run a second time."""
+    """Without what runs for its side effects alone, for iterations that run a second time."""
     kept: list[Eqn] = []
     needed = {o for o in jaxpr.outs if type(o) is Var}
     for e in reversed(jaxpr.eqns):
@@ -128,13 +128,13 @@ def silent(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _counting(loop: WhileRecord) -> tuple[WhileRecord, WhileRecord]:
-    """The loop that also counts its rounds; the loop that runs so many."""
+    """The loop that also counts its iterations; the loop that runs so many."""
     key = ("counting", loop)
     body, cond = loop.body_jaxpr, loop.cond_jaxpr
 
     def make() -> tuple[WhileRecord, WhileRecord]:
         number = ShapedArray((), _INT)
-        k, rounds, following = Var(number), Var(number), Var(number)
+        k, iterations, following = Var(number), Var(number), Var(number)
         more = Var(ShapedArray((), dtypes.bool_))
         one = Literal(scalar(1, _INT))
         step = Jaxpr(
@@ -146,7 +146,7 @@ def _counting(loop: WhileRecord) -> tuple[WhileRecord, WhileRecord]:
         test = Jaxpr([*cond.inputs, k], cond.eqns, cond.outs, name=cond.name)
         carry = [Var(v.aval) for v in body.inputs[loop.body_consts :]]
         quiet = silent(step)
-        until = Jaxpr([rounds, *carry, k], [Eqn(lt, [k, rounds], [more])], [more])
+        until = Jaxpr([iterations, *carry, k], [Eqn(lt, [k, iterations], [more])], [more])
         return (
             replace(loop, cond_jaxpr=test, body_jaxpr=step),
             replace(loop, cond_jaxpr=until, cond_consts=1, body_jaxpr=quiet),
@@ -156,23 +156,23 @@ def _counting(loop: WhileRecord) -> tuple[WhileRecord, WhileRecord]:
 
 
 def _blocks(counted: Counted, avals: Sequence[ShapedArray]) -> WhileRecord:
-    """Over (rounds before, carries), with the constants: rounds, first counter, those of the scan."""
+    """Over (iterations before, carries); constants: iterations, first counter, those of the scan."""
     scan, loop = counted.scan, counted.loop
     n, size, step = loop.body_consts, scan.length, counted.count.step
     key = ("blocks", size, step, *avals)
 
     def make() -> tuple[Jaxpr, Jaxpr]:
-        def run(rounds: Array, first: Array, *rest: Array) -> list[Array]:
+        def run(iterations: Array, first: Array, *rest: Array) -> list[Array]:
             b, done, carry = rest[:n], rest[n], rest[n + 1 :]
-            here = min_(sub(rounds, done), scalar(size, _INT))
+            here = min_(sub(iterations, done), scalar(size, _INT))
             way = ConvertElementType(first.dtype)(mul(done, scalar(step, _INT)))
             rows = counted.rows(add(way, first))
             return [add(done, here), *scan(here, *b, *carry, rows)]
 
         number = ShapedArray((), _INT)
-        rounds, done, more = Var(number), Var(number), Var(ShapedArray((), dtypes.bool_))
+        iterations, done, more = Var(number), Var(number), Var(ShapedArray((), dtypes.bool_))
         carry = [Var(a) for a in avals[n + 4 :]]
-        cond = Jaxpr([rounds, done, *carry], [Eqn(lt, [done, rounds], [more])], [more])
+        cond = Jaxpr([iterations, done, *carry], [Eqn(lt, [done, iterations], [more])], [more])
         return cond, trace_closed(run, avals[1:], what="grad", name=scan.jaxpr.name)
 
     cond, body = counted.scan.jaxpr.once(key, make)

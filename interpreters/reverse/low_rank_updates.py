@@ -51,7 +51,7 @@ _INT = np.dtype(np.int64)
 
 @dataclass(frozen=True)
 class Sum:
-    """Carry `number`, and the columns and rows whose products each round adds to it, times `scales`.
+    """Carry `number`, and the columns and rows whose products each iteration adds to it, times `scales`.
 
     `versions`: the matrix before each, and after them all.
     """
@@ -67,7 +67,7 @@ class Summed:
     """The derivative of a loop whose `sums` are not stored.
 
     `scan` has more constants: of each sum the first matrix, the stacks of its vectors; and a last row,
-    the number of the round. `parts` is the derivative of that. `stacks`: which results of `forward`.
+    the number of the iteration. `parts` is the derivative of that. `stacks`: which results of `forward`.
     """
 
     scan: ScanRecord
@@ -84,9 +84,9 @@ class Summed:
             more: list = [None] * (len(self.stacks) + len(self.sums))
             return (*values[:n], *more, *values[n:], None)
         firsts = [values[n + s.number] for s in self.sums]
-        rounds = Iota(0, _INT, (self.scan.length,))()
+        iterations = Iota(0, _INT, (self.scan.length,))()
         stacks = [outs[k] for k in self.stacks]
-        return (*values[:n], *firsts, *stacks, *values[n:m], *values[m:], rounds)
+        return (*values[:n], *firsts, *stacks, *values[n:m], *values[m:], iterations)
 
 
 def summed(
@@ -185,7 +185,7 @@ def _small(s: Sum, length: int) -> bool:
 
 
 def _sum(eqns: list[Eqn], maker: dict[Var, Eqn], number: int, start: Var, end: Atom) -> Sum | None:
-    """The outer products that lead from a matrix to what it is in the next round."""
+    """The outer products that lead from a matrix to what it is in the next iteration."""
     versions: list[Var] = []
     terms: list[tuple[bool, Factors]] = []
     replaced = 0
@@ -350,7 +350,7 @@ def _with_products(
 
 @dataclass(frozen=True)
 class _Product:
-    """A product of which operand number `side` is a sum, after all rounds before and `version` terms."""
+    """A product whose operand `side` is a sum, after all iterations before and `version` terms."""
 
     prim: Any
     side: int

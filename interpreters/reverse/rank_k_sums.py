@@ -8,7 +8,7 @@ Source: level-3 BLAS.
 Input: the transpose of a scan, which carries the sum.
 Output: the same, which stacks the vectors, and the product.
 Legal when: the carry is only added to, by an outer product in each iteration.
-Pays when: there are `ROUNDS` iterations, and the matrix is `LARGER` times the two vectors.
+Pays when: there are `ITERATIONS` iterations, and the matrix is `LARGER` times the two vectors.
 Costs: the stacks, at most `TOTAL` bytes that are not there anyway; another order of the sum.
 """
 
@@ -22,12 +22,12 @@ from fnx.interpreters.rewrite import live
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.linalg.contraction import DotGeneral
 
-ROUNDS = 4  # from which on
+ITERATIONS = 4  # from which on
 LARGER = 4  # times the two vectors: so large a matrix is at least
-TOTAL = 1 << 18  # bytes of more stacks, unless the loop reads as much for each round anyway
+TOTAL = 1 << 18  # bytes of more stacks, unless the loop reads as much for each iteration anyway
 
 _OUTER = (((), ()), ((), ()))
-_ROUNDS = DotGeneral((((0,), (0,)), ((), ())), None)
+_ITERATIONS = DotGeneral((((0,), (0,)), ((), ())), None)
 Terms = tuple[tuple[Var, Var], ...]
 
 
@@ -51,7 +51,7 @@ class Stacked:
         for pairs in self.terms:
             total = next(rest) if pairs is None else None
             for a, b in pairs or ():
-                product = _ROUNDS(found[a], found[b])
+                product = _ITERATIONS(found[a], found[b])
                 total = product if total is None else add(total, product)
             totals.append(total)
         return totals
@@ -65,7 +65,7 @@ def stacked(jaxpr: Jaxpr, consts: int, sums: int, carry: int, length: int) -> St
     fixed = set(jaxpr.inputs[:consts])
     found: list[Terms | None] = []
     for v, out in zip(jaxpr.inputs[consts : consts + sums], jaxpr.outs):
-        terms = _terms(v, out, maker, readers) if length >= ROUNDS else None
+        terms = _terms(v, out, maker, readers) if length >= ITERATIONS else None
         inside = terms and not fixed & {x for pair in terms for x in pair}
         found.append(terms if inside and all(map(_is_larger, terms or ())) else None)
     more = dict.fromkeys(x for terms in found for pair in terms or () for x in pair)
@@ -94,7 +94,7 @@ def _readers(jaxpr: Jaxpr) -> dict[Atom, list[Eqn | None]]:
 
 
 def _terms(v: Var, out: Atom, maker: dict[Var, Eqn], readers: dict) -> Terms | None:
-    """The vectors whose products a round adds to a carry, if it does nothing else with it."""
+    """The vectors whose products an iteration adds to a carry, if it does nothing else with it."""
     terms: list[tuple[Var, Var]] = []
     while v is not out:
         read = readers.get(v, [])

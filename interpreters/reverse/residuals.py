@@ -32,7 +32,7 @@ from .undo_log import Rewind, go_back_over, record
 LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
 PRESS = 4  # how dear it is then, against running them again
 REGISTERS = 16  # elements of an array that is not in memory
-ROWS = 0.6  # of its bytes, the price of a carry that each round writes anyway: into rows of a stack
+ROWS = 0.6  # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def split(
     """The derivative of a jaxpr by the inputs marked `nonzero`.
 
     Inputs marked `costly` must be stored to be known later (a loop's carry); the others are at hand.
-    What depends only on inputs marked `constant` is the same in all rounds of a loop. `carry` says
-    of each result which costly input it is in the next round, -1 for none. Loops inside are rather
+    What depends only on inputs marked `constant` is the same in all iterations of a loop. `carry` says
+    of each result which costly input it is in the next iteration, -1 for none. Loops inside are rather
     run again than that they stack more than `room` bytes.
     """
     forward, linear, count, mask = linearize_jaxpr(simplify(jaxpr), nonzero)
@@ -192,7 +192,7 @@ def split(
 
 
 def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> dict[Var, float]:
-    """The prices, less of what is written in any case: large carries that a round makes anew."""
+    """The prices, less of what is written in any case: large carries that an iteration makes anew."""
     found = dict(prices)
     maker = definitions(forward.eqns)
     for k, out in zip(carry, forward.outs):

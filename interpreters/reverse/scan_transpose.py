@@ -50,9 +50,9 @@ def _linear_body(
     heads = len(v) - sum(tangents)
     consts = [v for k, v in zip(parts.inputs, v) if k < scan.consts]
     rows = [*v[len(consts) : read], *v[end:heads]]
-    rounds = [Var(scan.jaxpr.inputs[0].aval)] if scan.counted else []
+    iterations = [Var(scan.jaxpr.inputs[0].aval)] if scan.counted else []
     inputs = [
-        *rounds,
+        *iterations,
         *consts,
         *v[heads : heads + tc + tk],
         *v[read:end],
@@ -71,13 +71,13 @@ def _linear_body(
 
 
 def fixed_carries(scan: ScanRecord) -> Mask:
-    """Which carries are the same in all rounds."""
+    """Which carries are the same in all iterations."""
     body = scan.jaxpr
     return tuple([a is b for a, b in zip(scan.parts(body.inputs)[1], body.outs)])
 
 
 def counters_of(scan: ScanRecord) -> dict[int, Array]:
-    """The integer carries that grow by a number in each round, and that number."""
+    """The integer carries that grow by a number in each iteration, and that number."""
     body = scan.jaxpr
     maker = {v: e for e in body.eqns for v in e.outs}
     found = {}
@@ -91,15 +91,15 @@ def counters_of(scan: ScanRecord) -> dict[int, Array]:
 
 
 def count_rows(scan: ScanRecord, primals: Sequence, k: int, by: Array) -> Array:
-    """The values of the counter that is operand `k` in all rounds, in the order of the rows."""
+    """The values of the counter that is operand `k` in all iterations, in the order of the rows."""
     start = primals[k]
-    rounds = Iota(0, start.dtype, (scan.length,))()
+    iterations = Iota(0, start.dtype, (scan.length,))()
     if scan.reverse and scan.counted:
         last = sub(primals[0], scalar(1, primals[0].dtype))
-        rounds = sub(ConvertElementType(start.dtype)(last), rounds)
+        iterations = sub(ConvertElementType(start.dtype)(last), iterations)
     elif scan.reverse:
-        rounds = Rev((0,))(rounds)
-    return add(mul(rounds, ConvertElementType(start.dtype)(by)), start)
+        iterations = Rev((0,))(iterations)
+    return add(mul(iterations, ConvertElementType(start.dtype)(by)), start)
 
 
 def without_fixed(scan: ScanRecord, fixed: Mask) -> ScanRecord:
@@ -138,8 +138,8 @@ def linearize_without(scan: ScanRecord, fixed: Mask, primals: tuple, tangents: t
 class Undo:
     """How the arrays that a loop reads are restored in its transpose.
 
-    Their versions are the loop's first rows. `jaxpr`: (known constants, arrays after a round, known
-    rows) -> versions of each array. `lasts`: the arrays after the last round.
+    Their versions are the loop's first rows. `jaxpr`: (known constants, arrays after an iteration, known
+    rows) -> versions of each array. `lasts`: the arrays after the last iteration.
     """
 
     jaxpr: Jaxpr

@@ -34,7 +34,7 @@ from fnx.ops.structure.join import Iota
 
 from .scan_transpose import counters_of
 
-MANY = 1 << 20  # rounds, from which on a stack of something for each would be too large
+MANY = 1 << 20  # iterations, from which on a stack of something for each would be too large
 _INT = np.dtype(np.int64)
 Ranges = tuple[Interval | None, ...]
 
@@ -75,7 +75,7 @@ _MIRROR = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _step(body: Jaxpr, operand: int, result: int) -> int | None:
-    """By how much a carried integer grows in each round."""
+    """By how much a carried integer grows in each iteration."""
     v = body.inputs[operand]
     if v.aval.dtype.kind not in "iu" or v.aval.dtype == np.uint64:
         return None
@@ -91,8 +91,8 @@ def _step(body: Jaxpr, operand: int, result: int) -> int | None:
     return (number if e.prim.name == "add" else -number) or None
 
 
-def most_rounds(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[int, Interval] | None:
-    """The largest number of rounds, and the interval of the counter within them."""
+def most_iterations(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[int, Interval] | None:
+    """The largest number of iterations, and the interval of the counter within them."""
     n, m = loop.cond_consts, loop.cond_consts + loop.body_consts
     first = ranges[m + count.carry]
     known = Intervals(zip(count.limit.inputs, (*ranges[:n], *ranges[m:]), strict=True))
@@ -115,22 +115,22 @@ def most_rounds(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[int, I
 
 
 def as_scan(loop: WhileRecord, ranges: Ranges, kind: type[ScanRecord]) -> "Counted | None":
-    """The scan that does the same, if the loop counts and its rounds have a bound."""
+    """The scan that does the same, if the loop counts and its iterations have a bound."""
     return loop.body_jaxpr.once(("as scan", loop, ranges), lambda: _as_scan(loop, ranges, kind))
 
 
 def _as_scan(loop: WhileRecord, ranges: Ranges, kind: type[ScanRecord]) -> "Counted | None":
     count = count_of(loop)
-    found = most_rounds(loop, count, ranges) if count is not None else None
+    found = most_iterations(loop, count, ranges) if count is not None else None
     if count is None or found is None:
         return None
     return _scan_of(loop, count, *found, ranges, kind)
 
 
-def scan_of_rounds(
+def scan_of_iterations(
     loop: WhileRecord, count: Count, length: int, kind: type[ScanRecord]
 ) -> "Counted":
-    """The scan of so many rounds at most, of a loop of which no more is known."""
+    """The scan of so many iterations at most, of a loop of which no more is known."""
     operands = loop.cond_consts + len(loop.body_jaxpr.inputs)
     return _scan_of(loop, count, length, None, (None,) * operands, kind)
 
@@ -147,8 +147,8 @@ def _scan_of(
         eqns.insert(0, Eqn(ConvertElementType(v.aval.dtype, True), [row], [v]))
     carry = [x for j, x in enumerate(body.inputs[m:]) if j != k]
     outs = [o for j, o in enumerate(body.outs) if j != k]
-    rounds = Var(scalar(0, _INT).aval)
-    inputs = [rounds, *body.inputs[:m], *carry, row]
+    iterations = Var(scalar(0, _INT).aval)
+    inputs = [iterations, *body.inputs[:m], *carry, row]
     b = ranges[loop.cond_consts : loop.cond_consts + m]
     inside = counted_loops(
         simplify(Jaxpr(inputs, eqns, outs, name=body.name)),
@@ -175,25 +175,27 @@ class Counted:
         wide = ConvertElementType(_INT)
         low, high = (first, end) if step > 0 else (end, first)
         number = lambda n: scalar(n, _INT)
-        rounds = sub(wide(high), wide(low))
+        iterations = sub(wide(high), wide(low))
         more = abs(step) - 1 + self.count.closed
-        rounds = add(rounds, number(more)) if more else rounds
-        rounds = div(rounds, number(abs(step))) if abs(step) > 1 else rounds
-        rounds = max_(rounds, number(0))
+        iterations = add(iterations, number(more)) if more else iterations
+        iterations = div(iterations, number(abs(step))) if abs(step) > 1 else iterations
+        iterations = max_(iterations, number(0))
         rest = [x for j, x in enumerate(carry) if j != self.count.carry]
-        return [rounds, *b, *rest, self.rows(first)]
+        return [iterations, *b, *rest, self.rows(first)]
 
     def rows(self, first: Array) -> Array:
-        """The counter in the rounds from where it is `first`."""
+        """The counter in the iterations from where it is `first`."""
         step, dtype = self.count.step, first.dtype
         rows = Iota(0, dtype, (self.scan.length,))()
         rows = mul(rows, scalar(step, dtype)) if step != 1 else rows
         return add(rows, ConvertElementType(dtype)(first))
 
-    def results(self, values: Sequence[Array], rounds: Array, outs: Sequence[Array]) -> list[Array]:
+    def results(
+        self, values: Sequence[Array], iterations: Array, outs: Sequence[Array]
+    ) -> list[Array]:
         """Those of the loop, from those of the scan."""
         first = self.loop.parts(values)[2][self.count.carry]
-        by = ConvertElementType(first.dtype)(mul(rounds, scalar(self.count.step, _INT)))
+        by = ConvertElementType(first.dtype)(mul(iterations, scalar(self.count.step, _INT)))
         last = add(first, by)
         weak = first.aval.weak_type
         last = ConvertElementType(first.dtype, True)(last) if weak else last

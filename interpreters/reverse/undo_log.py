@@ -99,7 +99,7 @@ def _restore_loop(loop: LoopUpdates, eqns: list[Eqn], after: Atom, olds: Iterato
     body = prim.jaxpr
     array = Var(body.inputs[prim.consts + loop.number].aval)
     inner: list[Eqn] = []
-    rows: list[Var] = []  # what was overwritten in one round
+    rows: list[Var] = []  # what was overwritten in one iteration
 
     def fresh(items: Sequence[Places | LoopUpdates]) -> list[Var]:
         found = [Var(a) for i in items for a in old_avals(i)]

@@ -43,10 +43,10 @@ from .undo_log import Rewind, go_back_over, record
 
 @dataclass(frozen=True)
 class UndoLoop(Primitive):
-    """`loop`, of whose rows the first are no operands: they are made in each round by `undo`.
+    """`loop`, of whose rows the first are no operands: they are made in each iteration by `undo`.
 
-    Operands: constants, tangents carried, arrays after the last round, the other rows. The first
-    `known` constants are values, the rest tangents. `undo`: (values, arrays after a round, rows) ->
+    Operands: constants, tangents carried, arrays after the last iteration, the other rows. The first
+    `known` constants are values, the rest tangents. `undo`: (values, arrays after an iteration, rows) ->
     `versions` of each array, first to last.
     """
 
@@ -95,7 +95,7 @@ class UndoLoop(Primitive):
         return self.rewind(cts, *args)[0]
 
     def rewind(self, cts: tuple, *args: Any) -> tuple[tuple, tuple]:
-        """Cotangents of the operands, and the arrays before the first round."""
+        """Cotangents of the operands, and the arrays before the first iteration."""
         consts, carry, lasts, rows = self.parts(args)
         whole = (*consts, *carry, *(None,) * sum(self.versions), *rows)
         undo = Undo(self.undo, self.versions, self.known, self.rows, tuple(lasts))

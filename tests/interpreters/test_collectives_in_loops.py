@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("reference")
 
 
 def average(x):
-    """Three rounds of averaging with the neighbours."""
+    """Three iterations of averaging with the neighbours."""
 
     def step(c, _):
         left = lax.ppermute(c, "i", RING)

@@ -15,7 +15,7 @@ TABLE = rng.normal(size=50)
 
 
 def collatz(n):
-    """Rounds until 1."""
+    """Iterations until 1."""
     step = lambda v: (jnp.where(v[0] % 2 == 0, v[0] // 2, 3 * v[0] + 1), v[1] + 1)
     return lax.while_loop(lambda v: v[0] != 1, step, (n, 0))[1]
 
@@ -44,7 +44,7 @@ def oscillator(x):
 
 
 def none_or_some(x):
-    """Some lanes take no round at all."""
+    """Some lanes take no iteration at all."""
     return lax.while_loop(lambda v: v < 1.0, lambda v: v + 0.3, x) * 2 + x
 
 
@@ -88,7 +88,7 @@ def large_carry(x):
 
 
 def small_system(x):
-    """A linear solve in each round."""
+    """A linear solve in each iteration."""
 
     def step(v):
         matrix = jnp.array([[2.0, 0.3, 0.1], [0.1, 3.0, 0.2], [0.0, 0.4, 2.5]]) + 0.1 * v
@@ -228,11 +228,11 @@ def test_lanes_may_hand_on_arrays():
     """A loop over lanes whose result is a large array that it was given, or one of its rows."""
     numbers, table = jnp.arange(17), jnp.arange(17.0 * 51).reshape(17, 51)
 
-    def rounds(_, x):
+    def iterations(_, x):
         n, row = x
         return None, (collatz(n + 1), row, row[n])
 
-    found = fnx.jit(lambda *xs: lax.scan(rounds, None, xs)[1])(numbers, table)
+    found = fnx.jit(lambda *xs: lax.scan(iterations, None, xs)[1])(numbers, table)
     expected = [[collatz(n + 1), row, row[n]] for n, row in zip(range(17), table)]
     for a, b in zip(found, zip(*expected), strict=True):
         np.testing.assert_array_equal(a, np.stack(b))

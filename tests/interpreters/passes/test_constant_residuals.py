@@ -32,7 +32,7 @@ def by_slices_backwards(a):
 
 
 def the_same_row_twice(a):
-    """Rows are written again in later rounds."""
+    """Rows are written again in later iterations."""
 
     def row(i, x):
         return x.at[i // 2].set(jnp.sin(a[i] * x[i // 2] + x[0]))
@@ -41,7 +41,7 @@ def the_same_row_twice(a):
 
 
 def ahead_of_itself(a):
-    """A round reads a row of zeros that it overwrites, and spoils the next one."""
+    """An iteration reads a row of zeros that it overwrites, and spoils the next one."""
 
     def row(i, x):
         x = x.at[i].set(jnp.sin(a[i] + x[i] * x[0]))
@@ -89,5 +89,5 @@ def dropped(f):
 @pytest.mark.parametrize(
     ("f", "count"), list(zip(PROGRAMS, [1, 1, 0, 0, 0])), ids=[f.__name__ for f in PROGRAMS]
 )
-def test_only_what_no_round_wrote_before_is_known(f, count):
+def test_only_what_no_iteration_wrote_before_is_known(f, count):
     assert dropped(f) == count

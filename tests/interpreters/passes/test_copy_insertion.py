@@ -127,13 +127,13 @@ def test_the_adjoint_of_a_wave_copies_nothing_in_its_steps():
 def test_an_inner_loop_hands_on_an_array_of_the_outer_one(outer, changed):
     """Its carry lives in one half of a buffer, and what it hands on in the other."""
 
-    def f(a, n, rounds):
+    def f(a, n, iterations):
         def step(i, s):
             inner = lax.fori_loop(0, n, lambda k, t: s, a)
             inner = inner.at[2:, 3 - i].add(1.0) if changed else inner
             return inner.T.reshape(a.shape) * 2.0
 
-        return lax.fori_loop(0, 2 if outer == "scan" else rounds, step, a)
+        return lax.fori_loop(0, 2 if outer == "scan" else iterations, step, a)
 
     a = np.arange(30.0).reshape(5, 6)
     for n in (0, 1, 3):

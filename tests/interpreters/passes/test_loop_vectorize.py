@@ -28,7 +28,7 @@ def unrolled(low, high, body, start):
 
 
 def outer(body):
-    """A loop of few rounds around what is tested, to which the array is handed on."""
+    """A loop of few iterations around what is tested, to which the array is handed on."""
 
     @functools.wraps(body)
     def run(loop, a):
@@ -76,7 +76,7 @@ def orthogonal_columns(loop, a):
 
 @outer
 def pivot_changes(loop, k, a):
-    """Rows after the pivot's see what its own round left of it."""
+    """Rows after the pivot's see what its own iteration left of it."""
     return loop(0, N, lambda i, a: a.at[i].set(0.7 * jnp.sin(a[i]) + 0.4 * a[k] * a[i]), a)
 
 
@@ -87,7 +87,7 @@ def pivot_added(loop, k, a):
 
 @outer
 def some_rows(loop, k, a):
-    """The pivot is one of them in some rounds only."""
+    """The pivot is one of them in some iterations only."""
     return loop(2, N - 2, lambda i, a: a.at[i].add(0.3 * a[3 * k - 1] * a[i]), a)
 
 
@@ -187,14 +187,14 @@ def test_one_loop_from_several_places(firsts, eager):
 
 @pytest.mark.parametrize("case", [lu_by_rows, orthogonal_columns])
 def test_what_is_kept_does_not_grow_with_the_rows(case):
-    """A few times the matrix: less than one row for each round of the inner loop."""
+    """A few times the matrix: less than one row for each iteration of the inner loop."""
     n = 60
     a = RNG.normal(size=(n, n)) + 3.0 * n * np.eye(n)
     compiled = fnx.jit(fnx.grad(lambda a: jnp.sum(case(fori, a) ** 2))).lower(a).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < 8 * a.nbytes
 
 
-def test_rounds_that_meet_stay_a_loop():
+def test_iterations_that_meet_stay_a_loop():
     """Each row reads the one before it, or adds to what all of them share."""
 
     def chain(k, a):

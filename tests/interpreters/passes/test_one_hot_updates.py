@@ -58,7 +58,7 @@ def one_of_a_matrix(loop, idx):
 
 
 def unlike(loop, idx):
-    """The choice the other way round."""
+    """The choice the other way iteration."""
     return lambda a: loop(0, N, lambda i, x: jnp.where(idx != i, x, x[i] * x[i - 1]), a[0])
 
 
@@ -68,7 +68,7 @@ def beyond(loop, idx):
 
 
 def twice(loop, idx):
-    """Two places in a round, one of them written as an update."""
+    """Two places in an iteration, one of them written as an update."""
 
     def step(i, x):
         x = jnp.where(idx == i, x[i] * x[0], x).at[i // 2].add(x[i])
@@ -119,7 +119,7 @@ def _workspace(f, *args):
 
 @pytest.mark.parametrize("n", [100, 200])
 def test_a_masked_recurrence_keeps_what_it_overwrites(n):
-    """A few vectors, not one for each round."""
+    """A few vectors, not one for each iteration."""
     idx = jnp.arange(n)
 
     def loss(a):
@@ -145,7 +145,7 @@ def test_columns_by_a_mask_keep_a_matrix_or_two(n):
     assert _workspace(fnx.grad(loss), a) <= 4.2 * 8 * n * n
 
 
-def test_the_rounds_of_a_masked_loop_touch_one_element():
+def test_the_iterations_of_a_masked_loop_touch_one_element():
     idx = np.arange(500)
     loop = lambda x: lax.fori_loop(0, 500, lambda i, x: jnp.where(idx == i, x[i] + 1.0, x), x)
     assert fnx.jit(loop).lower(jnp.ones(500)).as_text("kernel").count("for ") == 1

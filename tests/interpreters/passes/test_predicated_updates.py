@@ -17,7 +17,7 @@ def a_row(i, x):
     return jnp.where(x[i, i] > 0.9, x.at[i].set(jnp.sin(x[i]) * x[i - 1]), x)
 
 
-def the_other_way_round(i, x):
+def the_other_way_iteration(i, x):
     return jnp.where(x[i, 0] > 0.0, x, x.at[:, i].add(x[i] ** 2))
 
 
@@ -68,7 +68,15 @@ def by_cond_in_lanes(i, x):
     return fnx.vmap(change)(x, x[:, i] > 0.0)
 
 
-STEPS = [a_row, the_other_way_round, rotation, read_between, both_cases, common_beginning, nested]
+STEPS = [
+    a_row,
+    the_other_way_iteration,
+    rotation,
+    read_between,
+    both_cases,
+    common_beginning,
+    nested,
+]
 STEPS += [rows_of_a_mask, beyond, places_twice, by_cond_in_lanes]
 
 
@@ -121,14 +129,14 @@ def _workspace(f, *args):
 
 @pytest.mark.parametrize("step", [a_row, rotation, nested, common_beginning])
 def test_a_gradient_keeps_the_rows_that_are_overwritten(step):
-    """A few matrices, not one for each round."""
+    """A few matrices, not one for each iteration."""
     n = 100
     loss = lambda a: jnp.sum(lax.fori_loop(1, n, step, a) ** 2)
     assert _workspace(fnx.grad(loss), jnp.eye(n)) <= 6 * 8 * n * n
 
 
 @pytest.mark.parametrize("loop", [for_loop, while_loop])
-def test_a_round_goes_through_a_row_alone(loop):
+def test_a_iteration_goes_through_a_row_alone(loop):
     text = fnx.jit(lambda x: loop(1, 64, a_row, x)).lower(jnp.eye(64)).as_text("kernel")
     whole = [line.split()[0] for line in text.splitlines() if "4096" in line]
     assert whole == ["input", "output", "copy"]

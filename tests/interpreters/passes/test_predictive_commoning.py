@@ -1,4 +1,4 @@
-"""Loops that stack a carry before and after each round, and those that need one stack of it."""
+"""Loops that stack a carry before and after each iteration, and those that need one stack of it."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ X = np.linspace(0.1, 0.9, 3)
 
 
 def there(x, reverse):
-    """Stacks of a carry before and after each round, and what a loop back makes of them."""
+    """Stacks of a carry before and after each iteration, and what a loop back makes of them."""
 
     def step(c, k):
         new = 0.5 * jnp.sin(c) + 0.1 * (k + 1)
@@ -31,7 +31,7 @@ def back(total, rows):
     return total * 0.5 + a * b, a + 2 * b
 
 
-def round_trip(x, reverse):
+def iteration_trip(x, reverse):
     _, before, after = there(x, reverse)
     return lax.scan(back, jnp.zeros_like(x), (before, after), reverse=not reverse)
 
@@ -65,7 +65,7 @@ def twice_back(x, reverse):
 
 
 def counted(x, reverse):
-    """The gradient of a loop that learns its number of rounds when it runs."""
+    """The gradient of a loop that learns its number of iterations when it runs."""
 
     def loss(x, n):
         def step(_, s):
@@ -78,7 +78,7 @@ def counted(x, reverse):
     return [fnx.grad(loss)(x, n) for n in (0, 1, 6)]
 
 
-CASES = (round_trip, same_way, read_elsewhere, returned, after_alone, twice_back, counted)
+CASES = (iteration_trip, same_way, read_elsewhere, returned, after_alone, twice_back, counted)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -103,7 +103,7 @@ def _stacks(jaxpr: Jaxpr) -> int:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_one_stack_for_two(reverse):
-    assert stacks(round_trip, reverse) == 1 + 1
+    assert stacks(iteration_trip, reverse) == 1 + 1
     assert stacks(twice_back, reverse) == 1 + 2
 
 

@@ -267,7 +267,7 @@ def test_broadcasts_stay_in_loops():
     assert [a.shape for a in eqn.prim.jaxpr.in_avals] == [(), (3,)]
 
 
-def test_loops_of_no_rounds_lose_nothing():
+def test_loops_of_no_iterations_lose_nothing():
     fn = lambda a: lax.scan(lambda c, _: (c * exp(a), None), a, None, length=0)[0]
     assert float(eval_jaxpr(simple(fn, np.array(0.5)), [as_array(0.5)])[0]) == 0.5
 

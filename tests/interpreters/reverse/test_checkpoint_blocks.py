@@ -33,7 +33,7 @@ def gram_schmidt(a, length=N):
 
 
 def rows(reverse, length):
-    """Rows in and out, a counter, and a number of each round that has no slope."""
+    """Rows in and out, a counter, and a number of each iteration that has no slope."""
 
     def f(a):
         def step(state, x):
@@ -49,7 +49,7 @@ def rows(reverse, length):
 
 
 def mixed(a):
-    """A row whose slope reaches it only from the first rounds of the loop."""
+    """A row whose slope reaches it only from the first iterations of the loop."""
 
     def step(state, x):
         a, b = state
@@ -70,7 +70,7 @@ PROGRAMS = {
 
 @pytest.fixture
 def small(monkeypatch):
-    """Blocks for small arrays and few rounds."""
+    """Blocks for small arrays and few iterations."""
     for name in ("LONG", "STATE", "TOTAL"):
         monkeypatch.setattr(checkpoint_blocks, name, 4)
     monkeypatch.setattr(checkpoint_blocks, "LANE", 0)
@@ -129,7 +129,7 @@ def test_memory_grows_with_the_square_root():
 
 @pytest.mark.parametrize(("n", "stored"), [(512, True), (8192, False)])
 def test_what_stays_in_caches_is_stored(n, stored):
-    """500 states of 4 kB do: to go back over them costs less than to run their rounds again."""
+    """500 states of 4 kB do: to go back over them costs less than to run their iterations again."""
 
     def loss(u):
         step = lambda _, u: u - 0.1 * u * (jnp.roll(u, -1) - jnp.roll(u, 1))
@@ -155,14 +155,14 @@ def test_what_strips_of_lanes_keep_near_is_stored():
     gradient = fnx.grad(loss)
     assert "strips of" in fnx.compile_report(gradient, angles, kicks)
     text = fnx.jit(gradient).lower(angles, kicks).as_text("kernel")
-    assert re.findall(r"for t\d+ < (\d+)", text) == ["500", "500"]  # no blocks of rounds
+    assert re.findall(r"for t\d+ < (\d+)", text) == ["500", "500"]  # no blocks of iterations
     np.testing.assert_allclose(
         fnx.jit(gradient)(angles, kicks), gradient(angles, kicks), rtol=1e-9, atol=1e-9
     )
 
 
 def test_what_costs_more_than_it_stores_is_stored():
-    """Products of matrices are not computed twice, and short loops store each round."""
+    """Products of matrices are not computed twice, and short loops store each iteration."""
     w = jnp.asarray(RNG.normal(size=(64, 64)) / 8)
 
     def loss(h, length):
@@ -176,8 +176,8 @@ def test_what_costs_more_than_it_stores_is_stored():
     assert 400 <= states(lambda h: loss(h, 400)) < 420
 
 
-def test_callbacks_are_called_once_for_each_round(small):
-    """Rounds with effects are not run again."""
+def test_callbacks_are_called_once_for_each_iteration(small):
+    """Iterations with effects are not run again."""
     seen = []
 
     def loss(a):

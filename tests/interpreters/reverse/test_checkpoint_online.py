@@ -19,7 +19,7 @@ def newton(a):
 
 
 def orbit(a, n):
-    """`n` rounds with an array, a number, an integer and a bool in the carry, and constants."""
+    """`n` iterations with an array, a number, an integer and a bool in the carry, and constants."""
     weights = jnp.linspace(0.1, 1.0, 5) * a
 
     def step(i, v):
@@ -47,7 +47,7 @@ def test_against_a_loop_of_known_length(base, n, jit):
 
 
 @pytest.mark.parametrize("n", [255, 1023, 1024, 1025, 5000])
-def test_more_rounds_than_states_are_kept(n):
+def test_more_iterations_than_states_are_kept(n):
     def f(x, n):
         return lax.fori_loop(0, n, lambda i, y: jnp.sin(y) * x + 1.2 * y / (1 + y * y), x)
 
@@ -121,7 +121,7 @@ def test_a_field_of_cells_and_pytrees():
     assert found[0]["dt"] == 0.0
 
 
-def test_memory_does_not_grow_with_the_rounds():
+def test_memory_does_not_grow_with_the_iterations():
     def f(u, n):
         return lax.fori_loop(0, n, lambda i, u: jnp.tanh(u) * 1.01, u).sum()
 
@@ -132,7 +132,7 @@ def test_memory_does_not_grow_with_the_rounds():
 
 
 def test_lanes_share_one_stack():
-    """Each lane goes back over its own rounds, one after the other."""
+    """Each lane goes back over its own iterations, one after the other."""
     lanes = fnx.jit(fnx.vmap(fnx.grad(newton)))
     x = jnp.linspace(1.0, 50.0, 500)
     memory = lanes.lower(x).compile().memory_analysis().temp_size_in_bytes
@@ -142,7 +142,7 @@ def test_lanes_share_one_stack():
 
 @pytest.mark.parametrize("limit", [0.0, 40.0, 700.0])
 def test_arrays_that_are_updated_until_a_condition_fails(limit):
-    """What a block keeps is what its rounds overwrite, not the array."""
+    """What a block keeps is what its iterations overwrite, not the array."""
     n = 60
 
     def row(i, a, s):
@@ -155,13 +155,13 @@ def test_arrays_that_are_updated_until_a_condition_fails(limit):
         return jnp.sum(jnp.cos(a)) + s, k
 
     a = jnp.sin(jnp.arange(n * 20.0)).reshape(n, 20)
-    rounds = int(f(a)[1])
+    iterations = int(f(a)[1])
 
     def known(a):
-        a, s = lax.fori_loop(0, rounds, lambda i, v: row(i, *v), (a, 0.0))
+        a, s = lax.fori_loop(0, iterations, lambda i, v: row(i, *v), (a, 0.0))
         return jnp.sum(jnp.cos(a)) + s
 
-    assert rounds > 0 or limit == 0.0
+    assert iterations > 0 or limit == 0.0
     for g in (fnx.grad(f, has_aux=True), fnx.jit(fnx.grad(f, has_aux=True))):
         np.testing.assert_allclose(g(a)[0], fnx.grad(known)(a), rtol=1e-11, atol=1e-13)
     d = jnp.cos(a)
@@ -170,7 +170,7 @@ def test_arrays_that_are_updated_until_a_condition_fails(limit):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-def test_effects_of_rounds_happen_once(capsys, jit):
+def test_effects_of_iterations_happen_once(capsys, jit):
     def shout(c):
         fnx.debug.print("{}", c[0])
         return c * jnp.array([2.0, 3.0])
@@ -179,12 +179,12 @@ def test_effects_of_rounds_happen_once(capsys, jit):
         c, _ = lax.scan(lambda c, _: (shout(c), None), c, length=2)
         return lax.cond(c[0] > 0.0, shout, lambda c: c, c)
 
-    for body, rounds in ((shout, 5), (deep, 6)):
+    for body, iterations in ((shout, 5), (deep, 6)):
         gradient = fnx.grad(lambda x: lax.while_loop(lambda c: c[0] < 30, body, x).sum())  # noqa: B023
         slope = (fnx.jit(gradient) if jit else gradient)(jnp.ones(2))
-        np.testing.assert_allclose(slope, [2.0**rounds, 3.0**rounds])
+        np.testing.assert_allclose(slope, [2.0**iterations, 3.0**iterations])
         shown = capsys.readouterr().out.split()
-        assert shown == [str(2.0**k) for k in range(rounds)]
+        assert shown == [str(2.0**k) for k in range(iterations)]
     asked = fnx.grad(
         lambda x: lax.fori_loop(0, 2 * jnp.int32(x), lambda i, c: shout(c * x), jnp.ones(2))[0]
     )
@@ -192,7 +192,7 @@ def test_effects_of_rounds_happen_once(capsys, jit):
     assert len(capsys.readouterr().out.split()) == 4
 
 
-def test_rounds_whose_effects_have_results_are_refused():
+def test_iterations_whose_effects_have_results_are_refused():
     answer = lambda: fnx.experimental.io_callback(
         lambda: np.array(1.0), fnx.ShapeDtypeStruct((), float)
     )

@@ -68,7 +68,7 @@ def reflected(loop, a):
 
 
 def both_sides(loop, a):
-    """Two products in a round, of which the second reads what the first made."""
+    """Two products in an iteration, of which the second reads what the first made."""
 
     def step(k, a):
         v = jnp.tanh(a[:, k])
@@ -123,7 +123,7 @@ PROGRAMS = [
 
 
 def backwards(low, high, body, state):
-    """The same rounds, in a scan from the other end."""
+    """The same iterations, in a scan from the other end."""
     rows = low + high - 1 - jnp.arange(low, high)
     return lax.scan(lambda s, i: (body(i, s), None), state, rows, reverse=True)[0]
 
@@ -180,8 +180,8 @@ def test_lanes_and_second_derivatives(program, from_which_on):
     (orthogonal, (120, 80), 6), (orthogonal_in_place, (120, 80), 7),
     (reflected, (80, 80), 14), (both_sides, (100, 100), 9),
 ])  # fmt: skip
-def test_no_matrix_is_kept_for_each_round(program, shape, most):
-    """A few matrices, whose number does not grow with that of the rounds."""
+def test_no_matrix_is_kept_for_each_iteration(program, shape, most):
+    """A few matrices, whose number does not grow with that of the iterations."""
     a = jnp.asarray(RNG.normal(size=shape))
     gradient = fnx.jit(fnx.grad(loss_of(program, lax.fori_loop)))
     used = gradient.lower(a).compile().memory_analysis().temp_size_in_bytes

@@ -1,4 +1,4 @@
-"""Corners of loop nests under differentiation: no rounds, one round, integers, aliases, complex numbers.
+"""Corners of loop nests under differentiation: no iterations, one, integers, aliases, complex numbers.
 
 Each program is compared with the same one written as Python loops.
 """
@@ -20,7 +20,7 @@ def python_cond(test, yes, no, *operands):
     return (yes if test else no)(*operands)
 
 
-def no_rounds(loop, cond):
+def no_iterations(loop, cond):
     def row(i, a):
         a = loop(i, i, lambda j, a: a.at[i, j].set(7.0), a)  # never
         return loop(i + 3, i, lambda j, a: a.at[j, i].add(a[i, i]), a) * 1.01
@@ -28,7 +28,7 @@ def no_rounds(loop, cond):
     return lambda a: loop(0, 4, row, loop(0, 0, row, a))
 
 
-def one_round(loop, cond):
+def one_iteration(loop, cond):
     def row(i, a):
         return loop(i, i + 1, lambda j, a: a.at[i].set(jnp.sin(a[j]) * a[0]), a)
 
@@ -117,7 +117,7 @@ def complex_numbers(loop, cond):
 
 
 PROGRAMS = [
-    no_rounds, one_round, integers, aliases, branches, from_above, complex_numbers,
+    no_iterations, one_iteration, integers, aliases, branches, from_above, complex_numbers,
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Cotangents of matrices that rounds multiply with vectors: one product after the loop, no carry."""
+"""Cotangents of matrices that iterations multiply with vectors: one product after the loop, no carry."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def layer(w, u, b, xs, reverse=False):
 
 
 def twice(w, u, b, xs):
-    """A matrix in two products a round, one of them from the other side."""
+    """A matrix in two products an iteration, one of them from the other side."""
 
     def step(h, x):
         h = cell(w, u, b, h, x)
@@ -41,13 +41,13 @@ def otherwise(w, u, b, xs):
 
 
 def fixed(w, u, b, xs):
-    """One of the vectors is the same in all rounds."""
+    """One of the vectors is the same in all iterations."""
     step = lambda h, x: (jnp.tanh(h * (b[:N] @ w)) + x @ w, None)
     return jnp.sum(lax.scan(step, jnp.ones(M), xs)[0])
 
 
 def counted(w, u, b, xs):
-    """How many rounds there are is known at run time alone."""
+    """How many iterations there are is known at run time alone."""
     many = jnp.argmax(b) % T + 1
     step = lambda k, h: cell(w, u, b, h, xs[k])
     return jnp.sum(lax.fori_loop(0, many, step, jnp.zeros(M)))
@@ -86,7 +86,7 @@ def test_derivatives_are_those_of_sums_in_the_loop(name, how, monkeypatch):
         return maybe_jit(derivative(PROGRAMS[name], how))(*args)
 
     got = found()
-    monkeypatch.setattr(rank_k_sums, "ROUNDS", 10**9)
+    monkeypatch.setattr(rank_k_sums, "ITERATIONS", 10**9)
     fnx.clear_caches()
     for a, b in zip(fnx.tree_util.tree_leaves(got), fnx.tree_util.tree_leaves(found())):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
@@ -105,7 +105,7 @@ def test_no_matrix_is_carried_where_it_is_read_in_products_alone():
     assert (M, M) in carries(otherwise, W, U, B, XS)
 
 
-def test_small_matrices_and_few_rounds_stay_in_the_loop():
+def test_small_matrices_and_few_iterations_stay_in_the_loop():
     small = (W[:3, :3], U[:3, :3], B[:3])
 
     def f(w, u, b, xs):
@@ -116,12 +116,12 @@ def test_small_matrices_and_few_rounds_stay_in_the_loop():
 
 
 def test_stacks_are_not_much_larger_than_what_the_loop_keeps_anyway():
-    """A round that keeps a number or two for its derivative does not keep two long vectors instead."""
-    n, rounds = 64, 4000
+    """An iteration that keeps a number or two for its derivative does not keep two long vectors instead."""
+    n, iterations = 64, 4000
 
     def f(u, v):
         step = lambda s, k: (s + jnp.sin(s) * (jnp.arange(n) * k) @ u @ v, None)
-        return lax.scan(step, 0.1, jnp.arange(float(rounds)))[0]
+        return lax.scan(step, 0.1, jnp.arange(float(iterations)))[0]
 
     made = fnx.make_jaxpr(fnx.grad(f))(jnp.ones((n, n)), jnp.ones(n)).jaxpr
-    assert not any(v.aval.size >= n * rounds for e in made.eqns for v in e.outs)
+    assert not any(v.aval.size >= n * iterations for e in made.eqns for v in e.outs)

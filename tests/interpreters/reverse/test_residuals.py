@@ -74,7 +74,7 @@ def loops(f, *args, argnums=None):
 
 
 def stacked(eqn):
-    """The types of what a scan stacks, per round."""
+    """The types of what a scan stacks, per iteration."""
     return [a.str_short() for a in eqn.prim.jaxpr.out_avals[eqn.prim.carry :]]
 
 
@@ -119,7 +119,7 @@ def test_an_ode_stores_its_state_alone(deriv, n):
 
 
 def carries_stored(eqn):
-    """Which of its carries a scan stacks before each round."""
+    """Which of its carries a scan stacks before each iteration."""
     body, n = eqn.prim.jaxpr, eqn.prim.consts
     own = body.inputs[n : n + eqn.prim.carry]
     return [own.index(v) for v in body.outs[eqn.prim.carry :] if v in own]
@@ -225,7 +225,7 @@ def test_masks_are_computed_again():
     assert stacked(forward) == ["f64[]"]
 
 
-def test_values_of_constants_are_not_stored_per_round():
+def test_values_of_constants_are_not_stored_per_iteration():
     def loss(p, x):
         return lax.scan(lambda c, r: (c * exp(p) * cos(p) + r, None), 1.0, x)[0]
 

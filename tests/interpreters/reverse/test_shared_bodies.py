@@ -67,7 +67,7 @@ def loss(scan, step, first, length, reverse):
     return f
 
 
-# Where the counter starts, how many rounds, from which end.
+# Where the counter starts, how many iterations, from which end.
 LOOPS = [(0, 6, False), (0, 6, True), (-6, 6, False), (0, 3, False), (2, 3, True)]
 
 

@@ -1,4 +1,4 @@
-"""Loops whose number of rounds is known only when they run, but bounded: reverse mode by a scan."""
+"""Loops whose number of iterations is known only when they run, but bounded: reverse mode by a scan."""
 
 import numpy as np
 import pytest
@@ -168,7 +168,7 @@ def _sum(f):
 
 
 def test_bounds_of_each_lane():
-    """Numbers of rounds that differ between lanes, by vmap of a function of the bound."""
+    """Numbers of iterations that differ between lanes, by vmap of a function of the bound."""
 
     def power(n, x):
         return lax.fori_loop(0, jnp.clip(n, 0, 6), lambda i, y: y * jnp.sin(x + i), 1.0)
@@ -184,7 +184,7 @@ def test_bounds_of_each_lane():
         agree(fnx.jit(t(power))(n, x), fnx.jit(t(plain))(n, x))
         agree(t(power)(n, x), t(plain)(n, x))
 
-    def inside(x):  # the bound of a lane, in a loop over known rounds
+    def inside(x):  # the bound of a lane, in a loop over known iterations
         def row(i, total):
             return total + fnx.vmap(lambda j, x: power(jnp.minimum(i, j), x))(np.arange(5), x)
 
@@ -200,7 +200,7 @@ def test_bounds_of_each_lane():
     agree(fnx.jit(fnx.grad(inside))(x), fnx.grad(same)(x))
 
 
-def test_lanes_that_speak_to_each_other_run_all_rounds():
+def test_lanes_that_speak_to_each_other_run_all_iterations():
     def f(n, x):
         def step(i, y):
             return y * 0.5 + jnp.sin(y) * lax.psum(y, "lanes")

@@ -9,7 +9,7 @@ from fnx import lax
 from fnx.core.jaxpr import subjaxprs
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.scan import Scan
-from fnx.interpreters.reverse import checkpoint_while as rounds
+from fnx.interpreters.reverse import checkpoint_while as iterations
 from fnx.transforms.jit import BACKEND
 
 N = 6
@@ -21,7 +21,7 @@ JIT = pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])
 
 
 def known(low, high, length):
-    """`fori_loop` whose rounds all run, but do nothing outside the bounds."""
+    """`fori_loop` whose iterations all run, but do nothing outside the bounds."""
 
     def loop(first, end, body, state):
         def step(i, s):
@@ -80,14 +80,14 @@ def gram_schmidt(a, loop):
 
 
 def three_deep(a, loop):
-    def i_round(i, a):
-        def j_round(j, a):
+    def i_iteration(i, a):
+        def j_iteration(j, a):
             term = lambda k, a: a.at[i, j].add(-0.1 * a[i, k] * jnp.sin(a[k, j]))
             return loop(j, i, term, a).at[j, i].multiply(1.1)
 
-        return loop(0, i + 1, j_round, a)
+        return loop(0, i + 1, j_iteration, a)
 
-    return lax.fori_loop(0, N, i_round, a)
+    return lax.fori_loop(0, N, i_iteration, a)
 
 
 KERNELS = [(cholesky, POSITIVE), (lu, GENERAL), (gram_schmidt, GENERAL), (three_deep, GENERAL)]
@@ -167,13 +167,13 @@ BOUNDS = [
 def test_bounds(low, high, dtype, small, jit, monkeypatch):
     """Bounds that nothing is known of: in one block, and in several."""
     if small:
-        monkeypatch.setattr(rounds, "_LEAST", 2)
-        monkeypatch.setattr(rounds, "_MOST", 2)
+        monkeypatch.setattr(iterations, "_LEAST", 2)
+        monkeypatch.setattr(iterations, "_MOST", 2)
     type_ = jnp.dtype(dtype).type
     gradient = jit(lambda x, a, b: fnx.grad(chain(a, b))(x))
     found = gradient(0.7, jnp.asarray(type_(low)), jnp.asarray(type_(high)))
     np.testing.assert_allclose(found, fnx.grad(chain(low, high))(0.7), rtol=1e-12)
-    # The same, with a known number of rounds at most.
+    # The same, with a known number of iterations at most.
     limited = lambda x, a, b: fnx.grad(chain(jnp.clip(a, -8, 10), jnp.clip(b, -8, 10)))(x)
     found = jit(limited)(0.7, jnp.asarray(np.int64(low)), jnp.asarray(np.int64(high)))
     np.testing.assert_allclose(found, fnx.grad(chain(low, high))(0.7), rtol=1e-12)
@@ -282,13 +282,13 @@ def test_lanes_that_speak_to_each_other(limit):
 
 def test_complex_carries():
     def f(loop):
-        def rounds(x):
+        def iterations(x):
             def outer(i, z):
                 return loop(i, 5, lambda j, z: z.at[j % 3].set(z[i % 3] * x * (1 + 0.3j) + j), z)
 
             return jnp.sum(jnp.abs(lax.fori_loop(0, 5, outer, jnp.ones(3) * (x + 1j))) ** 2)
 
-        return rounds
+        return iterations
 
     expected = fnx.grad(f(known(0, 5, 5)))(0.7)
     np.testing.assert_allclose(fnx.jit(fnx.grad(f(lax.fori_loop)))(0.7), expected, rtol=1e-12)
@@ -296,7 +296,7 @@ def test_complex_carries():
 
 def test_inside_branches_checkpoints_and_calls():
     def f(loop, wrap):
-        def rounds(a):
+        def iterations(a):
             @wrap
             def inner(i, a):
                 return loop(0, i, lambda j, a: a.at[i, j].multiply(jnp.cos(a[j, i])), a)
@@ -306,7 +306,7 @@ def test_inside_branches_checkpoints_and_calls():
 
             return jnp.sum(jnp.sin(lax.fori_loop(0, N, outer, a)))
 
-        return rounds
+        return iterations
 
     expected = fnx.grad(f(known(0, N, N), lambda g: g))(GENERAL)
     for wrap in (lambda g: g, fnx.jit, fnx.checkpoint):
@@ -366,7 +366,7 @@ def sparse_updates(pointers, values, x):
 def test_rows_of_sparse_matrices(f, too_much, closed, jit, monkeypatch):
     """Bounds that are read: from a constant, of which all numbers are known, or from an argument."""
     if too_much:
-        monkeypatch.setattr(rounds, "_VIRTUAL", 1)
+        monkeypatch.setattr(iterations, "_VIRTUAL", 1)
     x = jnp.linspace(-1.0, 1.0, 30)
 
     def by_hand(values, x):
@@ -391,8 +391,8 @@ def test_rows_of_sparse_matrices(f, too_much, closed, jit, monkeypatch):
 
 
 @pytest.mark.parametrize("f", [sparse_chain, sparse_updates])
-def test_sums_over_all_rounds_are_not_begun_anew_in_each(f):
-    """The cotangent of the values is one array, also where blocks of rounds add to it."""
+def test_sums_over_all_iterations_are_not_begun_anew_in_each(f):
+    """The cotangent of the values is one array, also where blocks of iterations add to it."""
 
     def inner(jaxpr, inside=False):
         for e in jaxpr.eqns:
@@ -417,11 +417,11 @@ def test_large_arrays_in_blocks():
     a = jnp.asarray(RNG.normal(size=(n, 50)))
 
     def f(loop):
-        def rounds(a, m):
+        def iterations(a, m):
             step = lambda i, a: a.at[i % n].set(jnp.sin(a[(i - 1) % n]) + a[i % n])
             return jnp.sum(jnp.cos(loop(0, m, step, a)))
 
-        return rounds
+        return iterations
 
     gradient = fnx.jit(fnx.grad(f(lax.fori_loop)))
     for m in (0, 7, 700):
@@ -430,7 +430,7 @@ def test_large_arrays_in_blocks():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_scans_of_a_traced_number_of_rounds(reverse):
+def test_scans_of_a_traced_number_of_iterations(reverse):
     """The primitive itself, with a counter among the carries and stacked results."""
 
     def body(n, k, y, x):

@@ -1,4 +1,4 @@
-"""Gradients of loops that update an array in place: right, and without a copy of it in each round."""
+"""Gradients of loops that update an array in place: right, and without a copy of it in each iteration."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def gram_schmidt(a):
 
 
 def lu(a):
-    """Right-looking elimination: the whole array changes in each round."""
+    """Right-looking elimination: the whole array changes in each iteration."""
     n = a.shape[0]
     k = jnp.arange(n)
 
@@ -97,7 +97,7 @@ def seidel(a):
 
 
 def scattered(a, b):
-    """Updates of other kinds: added, multiplied, strided, at index vectors, twice in a round."""
+    """Updates of other kinds: added, multiplied, strided, at index vectors, twice in an iteration."""
     where = jnp.array([3, 1, 1, 7])
 
     def body(i, m):
@@ -209,7 +209,9 @@ def bytes_stacked(loops):
 def test_an_array_updated_in_place_is_restored(f, backend):
     """Forward, what is overwritten is kept, beside a few vectors; backward without the array."""
     forward, back = scans(f, A)
-    assert bytes_stacked([forward])[0] <= 4 * N * 8, "a few vectors a round, and never the array"
+    assert bytes_stacked([forward])[0] <= 4 * N * 8, (
+        "a few vectors an iteration, and never the array"
+    )
     assert back.prim.reverse
     assert back.prim.carry == 3
 
@@ -220,7 +222,7 @@ def test_slices_that_are_read_are_stored(backend):
     assert all(e.prim.jaxpr.out_avals[0].size >= 0 for e in loops)
 
 
-def test_no_zeros_are_added_in_a_round(backend):
+def test_no_zeros_are_added_in_a_iteration(backend):
     """The cotangent of a row that is read is added in place."""
     f = lambda a, b: lax.fori_loop(0, N, lambda i, c: c + jnp.sin(a[i]) * b[i], jnp.zeros(N))
     back = scans(f, A, B)[-1]
@@ -259,7 +261,7 @@ def test_a_value_stored_as_the_start_of_a_stacked_result_is_read_before_it_chang
 @pytest.mark.parametrize("n", [3, 40])
 @pytest.mark.parametrize("shape", [(2, 0), (2, 3, 0), (2, 30, 0)])
 def test_a_loop_that_writes_in_place_may_go_over_arrays_without_elements(shape, n):
-    def rounds(xs, nothing, y):
+    def iterations(xs, nothing, y):
         def step(y, row):
             x, none = row
             y = lax.fori_loop(0, 3, lambda i, y: y.at[i].add(x[i] + jnp.sum(none)), y)
@@ -268,12 +270,12 @@ def test_a_loop_that_writes_in_place_may_go_over_arrays_without_elements(shape, 
         return lax.scan(step, y, (xs, nothing))
 
     xs, nothing = np.arange(2.0 * n).reshape(2, n), np.zeros(shape)
-    y, (none, sums) = fnx.jit(rounds)(xs, nothing, np.zeros(n))
+    y, (none, sums) = fnx.jit(iterations)(xs, nothing, np.zeros(n))
     expected = np.where(np.arange(n) < 3, xs, 0.0).cumsum(0)
     np.testing.assert_array_equal(y, expected[-1])
     np.testing.assert_array_equal(sums, expected.sum(1))
     assert none.shape == shape
-    over = lambda xs: jnp.sum(rounds(xs, nothing, jnp.zeros(n))[0])
+    over = lambda xs: jnp.sum(iterations(xs, nothing, jnp.zeros(n))[0])
     np.testing.assert_array_equal(fnx.jit(fnx.grad(over))(xs), np.arange(n) < np.full((2, 1), 3))
 
 

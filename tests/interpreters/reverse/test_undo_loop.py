@@ -54,7 +54,7 @@ def lu_three_deep(a):
 
 
 def rows_by_slices(a):
-    """Two loops in a round, each over rows taken and put back as slices."""
+    """Two loops in an iteration, each over rows taken and put back as slices."""
 
     def scaled(j, a):
         row = lax.dynamic_slice(a, (j, 0), (1, N))
@@ -206,8 +206,8 @@ def scans(f, *args):
     return [e for e in small.eqns if isinstance(e.prim, Scan)]
 
 
-def test_an_outer_round_keeps_what_was_overwritten():
-    """Not the array that the inner loop had in each of its rounds: N times N numbers a round."""
+def test_an_outer_iteration_keeps_what_was_overwritten():
+    """Not the array that the inner loop had in each of its iterations: N times N numbers an iteration."""
     forward = scans(lu, A)[0]
     kept = sum(a.nbytes for a in forward.prim.jaxpr.out_avals[forward.prim.carry :])
     assert kept <= 2 * N * 8
@@ -274,7 +274,7 @@ def test_gradients_of_loops_that_run_again(program):
 @pytest.mark.parametrize(("program", "numbers"), [
     (eliminated, lambda n: 4.5 * n * n), (by_terms, lambda n: 8 * n),
 ])  # fmt: skip
-def test_what_loops_inside_stack_is_not_kept_for_each_outer_round(program, numbers):
+def test_what_loops_inside_stack_is_not_kept_for_each_outer_iteration(program, numbers):
     n = 60
     loss = lambda a: jnp.sum(program(lax.fori_loop, a) ** 2)
     compiled = fnx.jit(fnx.grad(loss)).lower(jnp.eye(n) * n + 1.0).compile()
