@@ -40,7 +40,7 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
     """The compile report."""
     stmts = list(traversal.statements(program.body))
     kernels = [s for s in stmts if isinstance(s, Nest)]
-    loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.poll]
+    loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.outer]
     lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} outer loops"]
     lines += [f"  kernel {k.name}: {k.note}" for k in kernels]
     lines += [f"  library call {s.symbol}" for s in stmts if isinstance(s, CallLibrary)]
@@ -63,7 +63,7 @@ def largest(program: Program, count: int = 3) -> str:
         b: b.size * itemsize(b.dtype)
         for s in traversal.statements(program.body)
         for b in buffer_assignment.touched(s)
-        if b.space == "workspace"
+        if b.space == "global"
     }
     chosen = sorted(buffers.items(), key=lambda item: -item[1])[:count]
     return ", ".join(f"{b.name} of {size} bytes ({b.dtype}[{b.size}])" for b, size in chosen)

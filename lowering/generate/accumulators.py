@@ -10,7 +10,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.nests import Nests
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 
 from .fusion_groups import FoldMember
@@ -149,7 +149,7 @@ class Accumulators(Nests):
 
         loops = [*loops, *[Store(*place(a, part), a) for a in own]]
         names = [m.name for m in [*self.stores, *self.group.folds]]
-        loop = Loop(part, scalar.size(parts), loops, parallel=True)
+        loop = Loop(part, scalar.size(parts), loops, kind=LoopKind.PARALLEL)
         builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
         j = scalar.var("int64", "p")
         values = [scalar.load(*place(a, j), a.dtype) for a in own]
@@ -193,9 +193,9 @@ class Accumulators(Nests):
         (var, n), *rest = dims
         if not rest:
             loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
-            loop.vector = bool(body)  # stores are at the round's own point
+            loop.kind = LoopKind.of(vectorized=bool(body))  # stores are at the round's own point
             if reassociate and 2 * fusion_policy.INTERLEAVED <= n <= fusion_policy.SMALL:
-                loop.unroll = 1  # not before the vectoriser comes, which makes one vector of it
+                loop.rolled = True  # not before the vectoriser comes, which makes one vector of it
             return [loop]
         inner = [scalar.var(a.dtype, "a") for a in accs]
         again = substitute(nexts, dict(zip(accs, inner, strict=True)))

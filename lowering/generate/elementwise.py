@@ -11,7 +11,7 @@ from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes
-from fnx.lowering.ir.kernel import Eval, Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Eval, Fill, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.planning import fusion_policy
 
@@ -243,7 +243,9 @@ def _outlined(
         shape = tuple(r.shape[k] for k in kept)
         body.append(Store(place.buffer, place.position(shape, tuple(spots)), e))
     for k, spot in reversed(list(zip(kept, spots, strict=True))):
-        body = [Loop(spot, scalar.size(r.shape[k]), body, vector=k == kept[-1])]
+        body = [
+            Loop(spot, scalar.size(r.shape[k]), body, kind=LoopKind.of(vectorized=k == kept[-1]))
+        ]
     builder.emit_nest([eqn.prim.name], body, [], note=f"{list(r.shape)} {eqn.prim.name}")
     for h, state in zip(inputs, before, strict=True):
         h.state = state

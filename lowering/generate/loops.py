@@ -281,7 +281,7 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[H
                 carries.variables,
                 carries.init,
                 body[1],
-                poll=builder.depth == 0,
+                outer=builder.depth == 0,
                 reverse=r.reverse,
             )
         )
@@ -401,6 +401,6 @@ def while_loop(
 
     before, cond = inside(builder, test)
     body, yields = inside(builder, step)
-    poll = builder.depth == 0
-    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, poll=poll))
+    outer = builder.depth == 0
+    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, outer=outer))
     carries.finish()

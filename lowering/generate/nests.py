@@ -10,7 +10,7 @@ from fnx.lowering.generate.fusion_groups import Group, Member
 from fnx.lowering.generate.values import NeedsFlush, Pending, Shape
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
-from fnx.lowering.ir.kernel import Loop, Stmt, Store
+from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 
 
@@ -80,7 +80,7 @@ class Nests:
         first = reused or buffer_reuse.read_later(stores)
         body = buffer_reuse.read_first(stores) if first else list(stores)
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
-        self._nest(self._loops(dims, body, unroll=int(rows)), [])
+        self._nest(self._loops(dims, body, rolled=rows), [])
 
     def _by_regions(self, reused: bool) -> bool:
         """Cut where members choose by index: inside no choice is left, and around lie thin slabs."""
@@ -140,11 +140,14 @@ class Nests:
             return None
         return list(zip(outer, group.shape[:-1], strict=True)), stores
 
-    def _loops(self, dims: list[tuple[Expr, int]], body: list[Stmt], unroll: int = 0) -> list[Stmt]:
+    def _loops(
+        self, dims: list[tuple[Expr, int]], body: list[Stmt], rolled: bool = False
+    ) -> list[Stmt]:
         """Loops around a body, the last axis innermost."""
         inner = True
         for var, n in reversed(dims):
-            body = [Loop(var, scalar.size(n), body, vector=inner, unroll=unroll * inner)]
+            kind = LoopKind.of(vectorized=inner)
+            body = [Loop(var, scalar.size(n), body, kind=kind, rolled=rolled and inner)]
             inner = False
         return body
 
@@ -157,7 +160,7 @@ class Nests:
         first = body[0] if body else None
         if work >= self.builder.machine.nest_work and not results and len(body) == 1:
             if isinstance(first, Loop) and not first.carries:
-                first.parallel = not group.folds or self._rows_apart()
+                first.kind = first.kind.shared(not group.folds or self._rows_apart())
         self.builder.emit_nest(names, body, results, self._note(names), plain)
 
     def _weight(self) -> int:

@@ -12,7 +12,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.planning import fusion_policy
 
@@ -209,7 +209,11 @@ class Folds(Accumulators):
 
         def loop(stmts: list[Stmt]) -> list[Stmt]:
             # Unrolled before the vectoriser comes, it would not become a vector.
-            return [Loop(lane, scalar.const(lanes, "int64"), stmts, vector=True, unroll=1)]
+            return [
+                Loop(
+                    lane, scalar.const(lanes, "int64"), stmts, kind=LoopKind.VECTORIZED, rolled=True
+                )
+            ]
 
         return loop(before), loop(body), loop(after)
 
@@ -272,7 +276,7 @@ class Folds(Accumulators):
         def inner(rows: list[Expr]) -> list[Stmt]:
             lane = scalar.counter("i", n)
             body = self._added(axis, rows, lane)
-            body = [Loop(lane, scalar.size(n), body, vector=True, unroll=int(whole))]
+            body = [Loop(lane, scalar.size(n), body, kind=LoopKind.VECTORIZED, rolled=bool(whole))]
             for k in reversed(range(axis + 1, len(group.shape) - 1)):
                 body = [Loop(group.vars[k], scalar.size(group.shape[k]), body)]
             return body

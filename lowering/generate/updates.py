@@ -7,7 +7,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
-from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
@@ -47,7 +47,7 @@ def update(
             and isinstance(first, Loop)
             and traversal.work(body) >= builder.machine.nest_work
         ):
-            first.parallel = True
+            first.kind = first.kind.shared()
         builder.emit_nest([name], body, [], note=f"{list(r.shape)} {name}")
     out.state = place
     if builder.target.is_small(out.shape):
@@ -208,7 +208,9 @@ def _rounds(
     inner = True
     for var, n in reversed(list(zip(index, r.shape, strict=True))):
         if n != 1:
-            body = [Loop(var, scalar.size(n), body, vector=inner and r.unique)]
+            body = [
+                Loop(var, scalar.size(n), body, kind=LoopKind.of(vectorized=inner and r.unique))
+            ]
             inner = False
     return body
 
@@ -222,7 +224,7 @@ def _will_be_cut(builder: Generation, at: Any, index: tuple[Expr, ...]) -> bool:
     whole = Loop(var, extent, builder.evaluated(lambda: at(index)))
     if not all(isinstance(s, Store) for s in whole.body):
         return False
-    return any(isinstance(s, Loop) and s.vector for s in index_set_splitting.cut([whole]))
+    return any(isinstance(s, Loop) and s.kind.vectorized for s in index_set_splitting.cut([whole]))
 
 
 def _blocks(
@@ -265,7 +267,7 @@ def _blocks(
     update: list[Stmt] = [Store(place.buffer, to, new)]
     if inside.op != "const" or not inside.attr:
         update = [If(scalar.compare("ge", to, scalar.const(0, "int64")), update, [])]
-    rounds = [Loop(lane, length, stores, vector=True), Loop(lane, length, update)]
+    rounds = [Loop(lane, length, stores, kind=LoopKind.VECTORIZED), Loop(lane, length, update)]
     return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
 
 
@@ -339,7 +341,9 @@ def _planes(r: recipe.Cumulative, places: list[Stored], index: list[Expr], n: in
         ]
         vector = True
         for k in reversed(inner):
-            body = [Loop(index[k], scalar.size(r.shape[k]), body, vector=vector)]
+            body = [
+                Loop(index[k], scalar.size(r.shape[k]), body, kind=LoopKind.of(vectorized=vector))
+            ]
             vector = False
         return body
 

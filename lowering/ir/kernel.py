@@ -1,12 +1,7 @@
 """The Kernel IR: typed scalar expressions (fnx.core.scalar) inside structured statements.
 
-A `Program` is the body of one native function
-
-    int32 entry(void **arguments, int64 *params, char *workspace, void *control)
-
-where `arguments` are the data pointers of inputs, then outputs; `params` the run-time numbers that
-expressions name (sizes, literals, addresses of library routines), in the order in which the printer
-met them; `workspace` one block for all work buffers. It returns 0, or the code of an error.
+A `Program` is the body of one function: its arguments are the buffers of inputs, then outputs. How a
+target calls it is the target's own: the CPU's entry is described in lowering/cpu/runtime/abi.py.
 
 Statements run in order. An expression is evaluated where a statement first needs it and is then
 known in that block and the blocks inside it; a load is evaluated again once its buffer was written.
@@ -15,19 +10,62 @@ use after it is overwritten.
 """
 
 from dataclasses import field
+from enum import Enum
 from typing import Any, Literal
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 
-Space = Literal["argument", "workspace", "stack"]
+Space = Literal["argument", "global", "shared", "private"]
+
+
+class LoopKind(Enum):
+    """How the iterations of a loop are run.
+
+    SERIAL: one after another. PARALLEL: they are independent, and worth sharing out to threads.
+    VECTORIZED: no iteration reads what another one stores, so that several may be the lanes of a
+    vector. PARALLEL_VECTORIZED is both (OpenMP's `parallel for simd`). GRID_BLOCK and THREAD are the
+    blocks of a grid and the threads of a block, of targets that have them. Loops that are unrolled
+    are written out when they are generated.
+    """
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vector"
+    PARALLEL_VECTORIZED = "parallel, vector"
+    GRID_BLOCK = "grid block"
+    THREAD = "thread"
+
+    @staticmethod
+    def of(parallel: bool = False, vectorized: bool = False) -> "LoopKind":
+        if parallel:
+            return LoopKind.PARALLEL_VECTORIZED if vectorized else LoopKind.PARALLEL
+        return LoopKind.VECTORIZED if vectorized else LoopKind.SERIAL
+
+    @property
+    def parallel(self) -> bool:
+        return self in (LoopKind.PARALLEL, LoopKind.PARALLEL_VECTORIZED)
+
+    @property
+    def vectorized(self) -> bool:
+        return self in (LoopKind.VECTORIZED, LoopKind.PARALLEL_VECTORIZED)
+
+    def shared(self, parallel: bool = True) -> "LoopKind":
+        """The same of a loop whose iterations are shared out to threads, or are not."""
+        return LoopKind.of(parallel, self.vectorized)
+
+    def words(self) -> list[str]:
+        """What the text of a program says of it."""
+        return [] if self is LoopKind.SERIAL else [self.value]
 
 
 @dataclass(eq=False)
 class Buffer:
     """`size` elements of contiguous memory, row-major, aligned to 64 bytes but for arguments.
 
-    `place` is the number among the arguments, or the offset in the workspace, in bytes. bool takes
+    The space is that of an argument, of all threads (`global`: one block of work memory a program), of
+    the threads of a block (`shared`, on targets that have such) or of one thread (`private`: a stack).
+    `place` is the number among the arguments, or the offset in the work memory, in bytes. bool takes
     a byte an element, float16 and bfloat16 two (computed in float32), complex two floats.
     """
 
@@ -88,13 +126,12 @@ class Store(Stmt):
 class Loop(Stmt):
     """for index in range(extent): carries are values that live in registers.
 
-    `carries[k]` is a variable: `init[k]` at first, then `yields[k]` of the round before; after the
-    loop the same variable stands for the last value. `reassociate` allows reductions in any order
-    (fast-math reassoc and nsz on the operations that combine the carries). `parallel` says that
-    rounds are independent and worth sharing out. `poll` asks the control block now and then
-    whether to stop. `vector` says that rounds are independent (no store of one is read by another).
-    `reverse` runs from the last index to the first. `unroll` is a hint: 1 means that the loop is
-    better left to the vectoriser. `vectors` says that a round is one vector of a row.
+    `carries[k]` is a variable: `init[k]` at first, then `yields[k]` of the iteration before; after the
+    loop the same variable stands for the last value. `kind`: how iterations are scheduled.
+    `reassociate` allows reductions in any order (fast-math reassoc and nsz on the operations that
+    combine the carries). `reverse` runs from the last index to the first. `rolled`: better left to the
+    vectoriser than unrolled before it. `outer`: a loop of the user's program that stands in no other,
+    and may run for long: a target may ask in it whether to stop.
     """
 
     index: Expr
@@ -103,13 +140,11 @@ class Loop(Stmt):
     carries: list[Expr] = field(default_factory=list)
     init: list[Expr] = field(default_factory=list)
     yields: list[Expr] = field(default_factory=list)
+    kind: LoopKind = LoopKind.SERIAL
     reassociate: bool = False
-    parallel: bool = False
-    vector: bool = False
-    poll: bool = False
     reverse: bool = False
-    unroll: int = 0
-    vectors: bool = False
+    rolled: bool = False
+    outer: bool = False
 
 
 @dataclass(eq=False)
@@ -122,7 +157,7 @@ class While(Stmt):
     carries: list[Expr] = field(default_factory=list)
     init: list[Expr] = field(default_factory=list)
     yields: list[Expr] = field(default_factory=list)
-    poll: bool = True
+    outer: bool = False
 
 
 @dataclass(eq=False)

@@ -173,7 +173,7 @@ class _Text:
         return f" with {', '.join(pairs)}" if pairs else ""
 
     def loop(self, depth: int, s: kernel.Loop) -> None:
-        words = [w for w in _WORDS if getattr(s, w)]
+        words = s.kind.words() + [w for w in _WORDS if getattr(s, w)]
         extent = self.e(depth, s.extent)[0]
         carries = self.carries(depth, s)
         marks = f"  # {', '.join(words)}" if words else ""
@@ -238,7 +238,7 @@ class _Text:
             self.put(depth + 1, f"return {', '.join(self.name(v) for v in s.results)}")
 
 
-_WORDS = ("parallel", "vector", "reassociate", "reverse", "poll", "unroll")
+_WORDS = ("reassociate", "reverse", "outer", "rolled")
 _SHOW: dict[type, Any] = {
     kernel.Eval: _Text.eval,
     kernel.Let: _Text.let,
@@ -271,4 +271,4 @@ def _count(root: Expr, uses: dict[Expr, int], order: list[Expr], known: dict[Exp
 
 
 def _buffer(b: Buffer) -> str:
-    return f"{b.name}: {b.dtype}[{b.size}]" + (f" at {b.place}" if b.space == "workspace" else "")
+    return f"{b.name}: {b.dtype}[{b.size}]" + (f" at {b.place}" if b.space == "global" else "")

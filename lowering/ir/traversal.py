@@ -140,7 +140,7 @@ def rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
             return kernel.Loop(
                 s.index, new(s.extent), [rewritten(x, new) for x in s.body], s.carries,
                 [new(e) for e in s.init], [new(e) for e in s.yields],
-                s.reassociate, s.parallel, s.vector, s.poll, s.reverse, s.unroll,
+                s.kind, s.reassociate, s.reverse, s.rolled, s.outer,
             )  # fmt: skip
     raise TypeError(f"not to be rewritten: {s!r}")
 

@@ -5,10 +5,11 @@ from math import prod
 from typing import Any, NoReturn
 
 from fnx.core import scalar
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 
 from . import kernel, traversal
-from .kernel import Buffer, Program, Ref, Stmt
+from .kernel import Buffer, LoopKind, Program, Ref, Stmt
 from .number_formats import KIND, PART, itemsize
 
 _COMPARISONS = frozenset("eq ne lt le gt ge".split())
@@ -25,16 +26,29 @@ class KernelError(AssertionError):
     """A program of the Kernel IR breaks a rule: a mistake in lowering, not in the user's code."""
 
 
-def check(program: Program) -> None:
-    """Raise KernelError, naming the statement, if a program breaks a rule of the Kernel IR."""
-    _Checker(program).run()
+@dataclass(frozen=True)
+class Target:
+    """What programs of a target may contain: statements, kinds of loops, spaces of buffers."""
+
+    name: str
+    statements: frozenset[type]
+    kinds: frozenset[LoopKind]
+    spaces: frozenset[str]
+
+
+def check(program: Program, target: Target | None = None) -> None:
+    """Raise KernelError, naming the statement, if a program breaks a rule of the Kernel IR.
+
+    `target`: the CPU, unless told otherwise.
+    """
+    _Checker(program, target or CPU).run()
 
 
 class _Checker:
     """A walk through a program: which variables are known, and where it is."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, target: Target):
+        self.program, self.target = program, target
         self.known: list[set[Expr]] = [set()]  # variables, by scope
         self.path: list[str] = []
         self.typed: set[Expr] = set()
@@ -61,6 +75,11 @@ class _Checker:
         for stmt in traversal.statements(p.body):
             if type(stmt) not in _RULES:
                 self.fail(f"{stmt!r} is not a statement")
+            if type(stmt) not in self.target.statements:
+                self.fail(f"{_title(stmt)} is no statement of programs for {self.target.name}")
+            if isinstance(stmt, kernel.Loop) and stmt.kind not in self.target.kinds:
+                kind = stmt.kind.value
+                self.fail(f"{_title(stmt)} is of the kind {kind!r}, not for {self.target.name}")
         names: dict[str, Buffer] = {}
         for b in (*p.inputs, *p.outputs, *traversal.buffers(p.body)):
             if names.setdefault(b.name, b) is not b:
@@ -73,14 +92,16 @@ class _Checker:
             self.fail(f"buffer {b!r} has an unknown dtype {b.dtype!r}")
         if b.size < 0 or b.place < 0:
             self.fail(f"buffer {b!r} has size {b.size} and place {b.place}")
+        if b.space not in self.target.spaces:
+            self.fail(f"buffer {b!r} is in the space {b.space!r}, not for {self.target.name}")
         if b.space == "argument" and id(b) not in self.arguments:
             self.fail(f"buffer {b!r} is an argument, but neither an input nor an output")
         end = b.place + b.size * itemsize(b.dtype)
-        if b.space == "workspace" and end > self.program.workspace:
+        if b.space == "global" and end > self.program.workspace:
             self.fail(
                 f"buffer {b!r} ends at byte {end} of a workspace of {self.program.workspace} bytes"
             )
-        if b.space == "workspace" and b.place % 64:
+        if b.space == "global" and b.place % 64:
             self.fail(f"buffer {b!r} starts at byte {b.place}, which is no multiple of 64")
 
     # --- statements -----------------------------------------------------------------------------
@@ -368,3 +389,18 @@ _RULES: dict[type, Any] = {
     kernel.CallHost: _Checker.host,
     kernel.Nest: _Checker.nest,
 }
+
+_CPU_ONLY = frozenset({kernel.Transpose, kernel.CallLibrary, kernel.CallHost})
+_GRID = frozenset({LoopKind.GRID_BLOCK, LoopKind.THREAD})
+CPU = Target(
+    "the CPU",
+    frozenset(_RULES),
+    frozenset(LoopKind) - _GRID,
+    frozenset({"argument", "global", "private"}),
+)
+GPU = Target(
+    "GPUs",
+    frozenset(_RULES) - _CPU_ONLY,
+    frozenset({LoopKind.SERIAL}) | _GRID,
+    frozenset({"argument", "global", "shared", "private"}),
+)

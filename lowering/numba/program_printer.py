@@ -181,7 +181,7 @@ class Code(Printer):
         self.before(s)
         index = self.fresh("i")
         rounds = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
-        marks = [w for w in ("parallel", "vector", "reassociate") if getattr(s, w)]
+        marks = s.kind.words() + ["reassociate"] * s.reassociate
         self.put(f"for {index} in {rounds}:" + (f"  # {', '.join(marks)}" if marks else ""))
         self.depth += 1
         with self.scope():

@@ -15,6 +15,7 @@ from fnx.lowering.ir.kernel import (
     If,
     Let,
     Loop,
+    LoopKind,
     Ref,
     Stmt,
     Store,
@@ -200,7 +201,7 @@ def loop(extent: Expr | int, make: Callable[[Expr], list[Stmt]], vector: bool = 
     """for i in range(extent): make(i)."""
     i = scalar.var("int64", "i")
     n = scalar.size(extent) if isinstance(extent, int) else extent
-    return Loop(i, n, make(i), vector=vector)
+    return Loop(i, n, make(i), kind=LoopKind.of(vectorized=vector))
 
 
 def each_item(
@@ -217,7 +218,7 @@ def each_item(
         if n != 1:
             body = [Loop(i, scalar.size(n), body)]
     if parallel and isinstance(body[0], Loop):
-        body[0].parallel = True
+        body[0].kind = body[0].kind.shared()
     builder.emit_nest([name], body, [], note=f"{list(lead)} {name}")
 
 

@@ -136,7 +136,7 @@ def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) 
         [count],
         [ZERO],
         [scalar.add(count, as_int(order.negated(is_nan)))],
-        unroll=1,
+        rolled=True,
     )
 
     return [part, *memory.copy(count, other, scalar.sub(n, count))]
@@ -171,7 +171,7 @@ def _blocks(less: Less, n: Expr, values: Any, memory: Memory) -> list[Stmt]:
         safe = scalar.node("max", "int64", (previous, ZERO))
         more = scalar.logical_and(scalar.compare("gt", j, whole), less(new, load(safe)))
         move = store(j, load(previous))
-        while_ = While([], more, move, [j], [at], [previous], poll=False)
+        while_ = While([], more, move, [j], [at], [previous])
         return [let, while_, *store(j, new)]
 
     count = scalar.node("div", "int64", (whole, scalar.size(BLOCK)))
@@ -202,7 +202,7 @@ def _merges(less: Less, n: Expr, half: int, source: Expr, memory: Memory) -> lis
     more = scalar.compare("lt", width, n)
     start = scalar.size(BLOCK)
     body: list[Stmt] = [loop(count, pair)]
-    return [While([], more, body, [width, source], [start, ZERO], [two, target], poll=False)]
+    return [While([], more, body, [width, source], [start, ZERO], [two, target])]
 
 
 def _merge(
@@ -250,7 +250,7 @@ def _merged(
             scalar.sub(i2, as_int(left)),
             scalar.sub(j2, as_int(order.negated(left))),
         ],
-        unroll=1,
+        rolled=True,
     )
 
     def middle() -> Stmt:
@@ -267,7 +267,6 @@ def _merged(
             [k, x, y],
             [scalar.add(lo, steps), i, j],
             [scalar.add(v, by) for v, by in zip((k, x, y), nexts, strict=True)],
-            poll=False,
         )
 
     return [both, middle()]

@@ -7,7 +7,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Shape, Stored
-from fnx.lowering.ir.kernel import Fill, Loop, Stmt, Store, While
+from fnx.lowering.ir.kernel import Fill, Loop, LoopKind, Stmt, Store, While
 
 from .batched_matrices import at, each_item, finish, loop, named, place, work
 
@@ -28,7 +28,7 @@ class _Loops:
         outer, self.body = self.body, []
         yields = list(step(*carried))
         inner, self.body = self.body, outer
-        self.body.append(While([], more(*carried), inner, carried, list(init), yields, poll=False))
+        self.body.append(While([], more(*carried), inner, carried, list(init), yields))
         return carried
 
 
@@ -79,9 +79,9 @@ def _rounds(
     names, let = named([*after, done], "x")
     stores = [Store(s.buffer, k, x) for s, x in zip(states, names, strict=False)]
     yields = [scalar.apply("and", every, names[-1])]
-    each = Loop(k, n, [let, *stores], [every], [yes], yields, vector=True)
+    each = Loop(k, n, [let, *stores], [every], [yes], yields, kind=LoopKind.VECTORIZED)
     following = [*r.step(carried), scalar.apply("not", every)]
-    search = While([], waiting, [each], [*carried, waiting], [*start, yes], following, poll=False)
+    search = While([], waiting, [each], [*carried, waiting], [*start, yes], following)
     return [*[Fill(at(s), n, e) for s, e in zip(states, r.states, strict=True)], search]
 
 

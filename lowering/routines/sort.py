@@ -154,9 +154,7 @@ def _select(builder: Generation, lanes: SortedLanes, k: int, put: Any) -> None:
             previous = scalar.sub(j, ONE)
             safe = scalar.node("max", "int64", (previous, ZERO))
             more = scalar.logical_and(scalar.compare("gt", j, ZERO), lanes.less(new, load(safe)))
-            shift = While(
-                [], more, store(j, load(previous)), [j], [minimum(i, last)], [previous], poll=False
-            )
+            shift = While([], more, store(j, load(previous)), [j], [minimum(i, last)], [previous])
             return [let, If(enters, [shift, *store(j, new)], [])]
 
         return [

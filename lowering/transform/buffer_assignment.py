@@ -13,7 +13,7 @@ def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
     lives = _lifetimes(body)
     placed: list[tuple[int, int, int, int]] = []  # offset, bytes, first, last
     total = 0
-    order = [b for b in buffers if b.space == "workspace" and b in lives]
+    order = [b for b in buffers if b.space == "global" and b in lives]
     for b in sorted(order, key=lambda b: -b.size * itemsize(b.dtype)):
         size = -(-b.size * itemsize(b.dtype) // ALIGN) * ALIGN
         first, last = lives[b]

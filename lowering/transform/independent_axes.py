@@ -14,7 +14,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
-from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, LoopKind, Nest, Stmt, Store
 from fnx.lowering.transform.statements import Statements
 
 VECTOR = 16  # rounds that make an innermost loop long enough
@@ -32,7 +32,7 @@ def chain(stmt: Stmt) -> tuple[list[Loop], list[Stmt]]:
 
 def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op in ("size", "const") and loop.extent.attr > 0
-    return known and not (loop.carries or loop.poll or loop.reverse)
+    return known and not (loop.carries or loop.outer or loop.reverse)
 
 
 def extents(loops: list[Loop]) -> list[int]:
@@ -107,9 +107,19 @@ class Part:
         body: list[Stmt],
     ) -> Stmt:
         """The loops, of which one over `n` elements of a strip replaces some."""
-        new = [Loop(x.index, x.extent, [], vector=x.vector, unroll=x.unroll) for x in loops]
+        new = [
+            Loop(x.index, x.extent, [], kind=x.kind.shared(False), rolled=x.rolled) for x in loops
+        ]
         old, i = new[b - 1], scalar.counter("l", n)
-        new[a:b] = [Loop(i, scalar.const(n, "int64"), [], vector=old.vector, unroll=old.unroll)]
+        new[a:b] = [
+            Loop(
+                i,
+                scalar.const(n, "int64"),
+                [],
+                kind=old.kind.shared(False),
+                rolled=old.rolled,
+            )
+        ]
         anew = replacing(names | {old.index: place(i)})
         body = [traversal.rewritten(s, anew) for s in body]
         for loop in reversed(new):
@@ -154,7 +164,7 @@ class SeparateLanes:
             case Copy() | Fill():
                 self.parts[stmt] = [_as_loop(stmt)]
                 return all(map(self._choose, self.parts[stmt]))
-            case Loop() if not stmt.parallel:
+            case Loop() if not stmt.kind.parallel:
                 self.scalars += traversal.expressions(stmt)
                 self.halves |= dependence.halves(stmt)
                 return all(map(self._take, stmt.body))
@@ -174,7 +184,7 @@ class SeparateLanes:
 
     def _fits(self, stmt: Stmt) -> bool:
         places, ranges = _places(stmt), _ranges(stmt)
-        written = self.written | {b for b in traversal.all_writes(stmt) if b.space != "stack"}
+        written = self.written | {b for b in traversal.all_writes(stmt) if b.space != "private"}
         strides = dict(self.strides)
         for b in written:
             known = b in self.written  # then the places of before are known to be apart
@@ -222,7 +232,7 @@ def _as_loop(stmt: Copy | Fill) -> Loop:
         source = stmt.source
         value = scalar.load(source.buffer, scalar.add(source.index, i), source.buffer.dtype)
     store = Store(stmt.target.buffer, scalar.add(stmt.target.index, i), value)
-    return Loop(i, stmt.count, [store], vector=True)
+    return Loop(i, stmt.count, [store], kind=LoopKind.VECTORIZED)
 
 
 def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:
@@ -234,7 +244,7 @@ def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:
     for e in traversal.nodes([stmt]):
         if e.op == "load":
             found.setdefault(e.attr, {})[e.args[0]] = None
-    return {b: list(x) for b, x in found.items() if b.space != "stack"}
+    return {b: list(x) for b, x in found.items() if b.space != "private"}
 
 
 def _ranges(stmt: Stmt) -> dict[Expr, int]:

@@ -10,7 +10,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence
 from fnx.lowering.ir.expressions import nodes
-from fnx.lowering.ir.kernel import If, Loop, Stmt, Store
+from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
 
 LONG = 64  # rounds from which on a loop is cut
 
@@ -32,7 +32,7 @@ def cut(body: Sequence[Stmt]) -> list[Stmt]:
     for stmt in body:
         if isinstance(stmt, Loop):
             if all(isinstance(s, Store) for s in stmt.body):
-                found += (not stmt.parallel and _parts(stmt)) or [stmt]
+                found += (not stmt.kind.parallel and _parts(stmt)) or [stmt]
                 continue
             stmt.body = cut(stmt.body)
         found.append(stmt)
@@ -117,7 +117,7 @@ def _part(
                 continue
         vector = vector and at is not None and at[1].get(0, 0) != 0
         body.append(store)
-    vector = vector and (loop.vector or _apart(body))  # type: ignore[arg-type]
+    vector = vector and (loop.kind.vectorized or _apart(body))  # type: ignore[arg-type]
     yields = [new(e) for e in loop.yields]
     found: list[Stmt] = []
     if once:
@@ -127,7 +127,8 @@ def _part(
         found.append(
             Loop(
                 index, extent, body, list(carries), list(init), yields,
-                reassociate=loop.reassociate, vector=vector and bool(body), unroll=loop.unroll,
+                kind=LoopKind.of(vectorized=vector and bool(body)), reassociate=loop.reassociate,
+                rolled=loop.rolled,
             )
         )  # fmt: skip
     return found

@@ -7,7 +7,7 @@ four threads; their rows are.
 from fnx.core import scalar
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import replacing
-from fnx.lowering.ir.kernel import Loop, Nest
+from fnx.lowering.ir.kernel import Loop, LoopKind, Nest
 
 from .statements import Statements
 
@@ -24,13 +24,13 @@ def coalesce(builder: Statements) -> None:
 
 def _merged(loop: Loop) -> Loop:
     """A loop with the loops that are all that is inside it, as long as its rounds are too few."""
-    if not loop.parallel or loop.carries:
+    if not loop.kind.parallel or loop.carries:
         return loop
     while traversal.extent(loop.extent) < ROUNDS and len(loop.body) == 1:
         (inner,) = loop.body
         if not (isinstance(inner, Loop) and _is_plain(inner)):
             break
-        if inner.vector or traversal.work(inner.body) < ROUND:
+        if inner.kind.vectorized or traversal.work(inner.body) < ROUND:
             break  # its rounds are the lanes of vectors, or too short
         n = inner.extent.attr
         both = scalar.var("int64", "t")
@@ -38,13 +38,13 @@ def _merged(loop: Loop) -> Loop:
         names = {loop.index: outer_index, inner.index: inner_index}
         replaced = replacing(names)
         body = [traversal.rewritten(s, replaced) for s in inner.body]
-        loop = Loop(both, scalar.size(loop.extent.attr * n), body, parallel=True)
+        loop = Loop(both, scalar.size(loop.extent.attr * n), body, kind=LoopKind.PARALLEL)
     return loop
 
 
 def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 1
-    plain = known and not (loop.carries or loop.poll or loop.reverse)
+    plain = known and not (loop.carries or loop.outer or loop.reverse)
     inside = any(isinstance(s, Loop) for s in loop.body)
     return (
         plain

@@ -13,7 +13,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
@@ -156,22 +156,30 @@ class Loops:
         position = scalar.linear_index(tuple(index), tuple(shape))
         body = [traversal.rewritten(s, replacing({old.index: position})) for s in self.body]
         loops = [Loop(i, scalar.size(n), []) for i, n in zip(index, shape, strict=True)]
-        loops[-1].vector = old.vector and row > 1
-        loops[0].parallel = old.parallel
+        loops[-1].kind = LoopKind.of(vectorized=old.kind.vectorized and row > 1)
+        loops[0].kind = loops[0].kind.shared(old.kind.parallel)
         return Loops(self.nest, loops, body)
 
     def inside(self, depth: int, index: list[Expr]) -> list[Stmt]:
         """What is inside the first `depth` loops, in terms of other index variables."""
         body = self.body
         for loop in reversed(self.loops[depth:]):
-            body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
+            body = [
+                Loop(
+                    loop.index,
+                    loop.extent,
+                    body,
+                    kind=loop.kind.shared(False),
+                    rolled=loop.rolled,
+                )
+            ]
         names = {a.index: b for a, b in zip(self.loops[:depth], index, strict=True)}
         return [traversal.rewritten(s, replacing(names)) for s in body]
 
 
 def is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 0
-    return known and not (loop.carries or loop.poll or loop.reverse)
+    return known and not (loop.carries or loop.outer or loop.reverse)
 
 
 # --- what a round touches ----------------------------------------------------------------------
@@ -342,13 +350,13 @@ class Cluster:
         nests = [m.nest for m in self.members]
         body = [s for b in self.bodies for s in b]
         touched = [set(traversal.buffers([s])) for s in body]
-        rows = {b for found in touched for b in found if b.space == "stack"}
+        rows = {b for found in touched for b in found if b.space == "private"}
         count: dict[Buffer, int] = {}
         for x in nests:
             for b in traversal.buffers(x.body):
                 count[b] = count.get(b, 0) + 1
         for buffer, found in accesses(body, self.index).items():
-            own = buffer.space == "workspace" and count.get(buffer) == uses.get(buffer)
+            own = buffer.space == "global" and count.get(buffer) == uses.get(buffer)
             if own and apart(found, self.shape):
                 at = [k for k, s in enumerate(body) if buffer in touched[k]]
                 part = _kept(builder, [body[k] for k in at], buffer, found, self.index, rows)
@@ -356,9 +364,10 @@ class Cluster:
                     body[k] = new
         for b, n in count.items():
             uses[b] -= n - 1
-        parallel = any(m.loops[0].parallel for m in self.members)
+        parallel = any(m.loops[0].kind.parallel for m in self.members)
         for k, (i, n) in enumerate(reversed(list(zip(self.index, self.shape, strict=True)))):
-            body = [Loop(i, scalar.size(n), body, parallel=parallel and k == self.depth - 1)]
+            kind = LoopKind.of(parallel=parallel and k == self.depth - 1)
+            body = [Loop(i, scalar.size(n), body, kind=kind)]
         name = "_".join([nests[0].name, *(n.name.partition("_")[2] for n in nests[1:])])[:60]
         note = "; ".join(n.note for n in nests)
         gone = {f"kernel {n.name}: {n.note}" for n in nests}

@@ -44,7 +44,11 @@ def roll_nest(builder: Statements, nest: Nest, uses: dict[Buffer, int]) -> bool:
     while len(body) == 1 and isinstance(body[0], Loop) and loop_fusion.is_plain(body[0]):
         outer.append(body[0])
         body = body[0].body
-    if nest.results or any(x.vector for x in outer) or sum(isinstance(s, Loop) for s in body) < 2:
+    if (
+        nest.results
+        or any(x.kind.vectorized for x in outer)
+        or sum(isinstance(s, Loop) for s in body) < 2
+    ):
         return False
     layers = _Layers(builder, body, outer, uses)
     if not layers.fit():
@@ -107,7 +111,8 @@ class _Layers:
             return False
         self.items = [x for s in self.body for x in self._items(s)]
         work = [
-            (traversal.work([i.stmt]), i.loop is not None and i.loop.vector) for i in self.items
+            (traversal.work([i.stmt]), i.loop is not None and i.loop.kind.vectorized)
+            for i in self.items
         ]
         if sum(w for w, vector in work if vector) * THIN > sum(w for w, _ in work):
             return False
@@ -191,10 +196,10 @@ class _Layers:
         """Find of which arrays windows are kept; whether that is right, and worth while."""
         gain = total = 0
         for b in self.size:
-            if b.space == "argument" or b.space == "workspace" and self.uses[b] > 1:
+            if b.space == "argument" or b.space == "global" and self.uses[b] > 1:
                 continue
             accesses = [(i, a) for i in self.items for a in i.found.get(b, ())]
-            if b.space == "workspace" and not self._is_apart(b, accesses):
+            if b.space == "global" and not self._is_apart(b, accesses):
                 return False  # it lives within a round of the loops that there are
             at = [i.behind - a.layer for i, a in accesses]
             self.kept[b] = 1 << (max(at) - min(at)).bit_length()
@@ -284,7 +289,7 @@ def _when(t: Expr, item: _Item, rounds: int) -> Expr:
 def _is_known(s: Stmt) -> bool:
     if isinstance(s, Loop):
         number = s.extent.op in ("size", "const") and s.extent.attr > 0
-        return number and not (s.carries or s.poll or s.reverse or s.parallel)
+        return number and not (s.carries or s.outer or s.reverse or s.kind.parallel)
     return type(s) in traversal.REWRITTEN
 
 
@@ -356,7 +361,15 @@ def _meet(a: Expr, b: Expr, ranges: dict[Expr, int]) -> bool:
 
 def _around(loops: list[Loop], body: list[Stmt]) -> Stmt:
     for loop in reversed(loops):
-        body = [Loop(loop.index, loop.extent, body, vector=loop.vector, unroll=loop.unroll)]
+        body = [
+            Loop(
+                loop.index,
+                loop.extent,
+                body,
+                kind=loop.kind.shared(False),
+                rolled=loop.rolled,
+            )
+        ]
     return body[0]
 
 

@@ -47,11 +47,11 @@ class Statements:
         self.notes.append(f"kernel k{self.kernels}_{name}: {note}")
 
     def new_buffer(self, dtype: str, size: int) -> Buffer:
-        buffer = Buffer(f"b{len(self.buffers)}", dtype, max(size, 1), "workspace", -1)
+        buffer = Buffer(f"b{len(self.buffers)}", dtype, max(size, 1), "global", -1)
         self.buffers.append(buffer)
         return buffer
 
     def new_stack(self, dtype: str, size: int) -> Buffer:
         """A few elements that one nest works with; indexed by constants, they are registers."""
         self.stacks += 1
-        return Buffer(f"s{self.stacks}", dtype, size, "stack")
+        return Buffer(f"s{self.stacks}", dtype, size, "private")

@@ -86,7 +86,7 @@ def _ways(builder: Statements, nest: Nest) -> Iterator[tuple[int, int]]:
     loops, _ = chain(builder.plain.get(nest, nest.body)[0])
     sizes = extents(loops)
     for k, n in enumerate(sizes):
-        if n >= STRIPS and not loops[k].vector:
+        if n >= STRIPS and not loops[k].kind.vectorized:
             yield n, sum([1 + (size > n) for size in sizes[:k] if size % n == 0])
 
 
@@ -113,7 +113,7 @@ class _Sequence:
             least.append(self.lanes.least)
             for b in traversal.buffers(nest.body):
                 count[b] = count.get(b, 0) + 1
-        mine = [b for b in self.lanes.strides if b.space == "workspace" and count[b] == uses[b]]
+        mine = [b for b in self.lanes.strides if b.space == "global" and count[b] == uses[b]]
         self.private = [b for b in mine if count[b] > 1]
         self.after = uses | dict.fromkeys(self.private, 1)  # when the nests are one
         while self.nests and not any(

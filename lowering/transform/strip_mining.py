@@ -13,7 +13,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, Nest, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
@@ -119,7 +119,7 @@ def _strips(builder: Statements, lanes: SeparateLanes, stmts: list[Stmt]) -> lis
     outer, variables = _outside(builder.block, stmts)
     if any(v in variables for s in stmts for v in traversal.defined(s)):
         return None
-    private = [b for b in lanes.strides if b.space == "workspace" and b not in outer]
+    private = [b for b in lanes.strides if b.space == "global" and b not in outer]
     near = _bytes_near(lanes, stmts, private)
     if near is None:
         return None
@@ -191,7 +191,7 @@ def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) 
     stepped = set(traversal.buffers(loops))
     lane = gain = 0
     for b, positions in lanes.places.items():
-        if b.space == "stack":
+        if b.space == "private":
             continue
         stride = lanes.strides.get(b)
         if stride is None:
@@ -260,7 +260,7 @@ class _Strip:
         work = traversal.work(body) * prod(n for _, n in rounds)
         for k, (i, n) in reversed(list(enumerate(rounds))):
             shared = k == 0 and work >= self.nest_work
-            body = [Loop(i, scalar.size(n), body, parallel=shared)]
+            body = [Loop(i, scalar.size(n), body, kind=LoopKind.of(parallel=shared))]
         nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
         note = f"strips of {part.width} lanes, " + " | ".join(s.note for s in nests)
         return Nest(f"{nests[0].name}_strips", body, note=note)
@@ -369,8 +369,8 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
         rest = scalar.apply("min", scalar.sub(scalar.size(n), start), scalar.size(length))
         anew = replacing({loop.index: scalar.add(start, i)})
         body = [traversal.rewritten(s, anew) for s in loop.body]
-        nest.body = [Loop(i, rest, body, parallel=loop.parallel)]
-        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], poll=True))
+        nest.body = [Loop(i, rest, body, kind=LoopKind.of(parallel=loop.kind.parallel))]
+        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], outer=True))
     return found
 
 

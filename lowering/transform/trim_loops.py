@@ -63,7 +63,7 @@ def _shortened(loop: Loop) -> Loop:
     )
     yields = [new(e) for e in loop.yields]
     return Loop(
-        index, rounds, [], loop.carries, loop.init, yields, reassociate=True, unroll=loop.unroll
+        index, rounds, [], loop.carries, loop.init, yields, reassociate=True, rolled=loop.rolled
     )
 
 

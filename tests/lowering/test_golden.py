@@ -55,16 +55,18 @@ def stencil() -> Program:
             value = apply("add", at(i, j), apply("mul", literal(0.1, F8), laplace))
             return [Store(y, add(mul(i, size(n)), j), value)]
 
-        return [loop(n, cell, vector=True)]
+        return [loop(n, cell, kind=kernel.LoopKind.VECTORIZED)]
 
-    return Program("stencil", [x], [y], [Nest("diffuse", [loop(n, row, parallel=True)])])
+    return Program(
+        "stencil", [x], [y], [Nest("diffuse", [loop(n, row, kind=kernel.LoopKind.PARALLEL)])]
+    )
 
 
 def normalize() -> Program:
     """(x - mean) / root of the mean square, two passes and a work buffer."""
     n = 50
     x, y = arguments(("x", "float32", n), ("y", "float32", n))
-    w = Buffer("centred", "float32", n, "workspace", 0)
+    w = Buffer("centred", "float32", n, "global", 0)
     i, j, total, squares = (
         var("int64", "i"),
         var("int64", "j"),
@@ -87,7 +89,9 @@ def normalize() -> Program:
         reassociate=True,
     )
     scale = apply("rsqrt", apply("div", squares, count))
-    last = loop(n, lambda k: [Store(y, k, apply("mul", get(w, k), scale))], vector=True)
+    last = loop(
+        n, lambda k: [Store(y, k, apply("mul", get(w, k), scale))], kind=kernel.LoopKind.VECTORIZED
+    )
     body = [
         Nest("mean", [first], [total]),
         Nest("centre", [second], [squares], "with its sum of squares"),

@@ -44,7 +44,7 @@ def test_what_expressions_read_is_found_once():
     from fnx.lowering.ir.expressions import buffers_read
 
     known = {}
-    one, two = (Buffer(name, "float64", 4, "workspace", 0) for name in "ab")
+    one, two = (Buffer(name, "float64", 4, "global", 0) for name in "ab")
     e = scalar.load(one, scalar.size(1), "float64")
     for _ in range(50):
         e = scalar.add(scalar.apply("mul", e, e), e)

@@ -71,7 +71,9 @@ def pointwise(fns: Sequence[Callable[..., Expr]], arrays: Sequence[np.ndarray]) 
     values = [f(*(scalar.load(b, index, b.dtype) for b in inputs)) for f in fns]
     outputs = arguments(*((f"y{k}", e.dtype, n) for k, e in enumerate(values)), first=len(inputs))
     stores = [kernel.Store(b, index, e) for b, e in zip(outputs, values, strict=True)]
-    nest = kernel.Nest("all", [kernel.Loop(index, scalar.size(n), stores, vector=True)])
+    nest = kernel.Nest(
+        "all", [kernel.Loop(index, scalar.size(n), stores, kind=kernel.LoopKind.VECTORIZED)]
+    )
     return Program("pointwise", inputs, outputs, [nest])
 
 

@@ -159,10 +159,10 @@ class Flow(Function):
         (k,), index_at = self.phis(["int64"])
         carried, at = self.phis(dtypes)
         outer_groups, outer_fast, outer_vector = self.groups, self.fast, self.in_vector
-        self.in_vector = s.vector or _becomes_vector(s)
-        outer_filled, self.filled = self.filled, _filled(s) if s.vector else set()
+        self.in_vector = s.kind.vectorized or _becomes_vector(s)
+        outer_filled, self.filled = self.filled, _filled(s) if s.kind.vectorized else set()
         outer_rows, self.rows = self.rows, True
-        if s.vector:
+        if s.kind.vectorized:
             self.groups = (*self.groups, number)
         if s.reassociate:
             self.fast = self.fast | combining(s.carries, s.yields)
@@ -173,18 +173,18 @@ class Flow(Function):
             yields = self.run(s.body, s.yields)
         self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
         self.filled, self.rows = outer_filled, outer_rows
-        if s.poll:
+        if s.outer:
             self.poll(k, s)
         following, last = self.fresh(), self.fresh()
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
         end = self.block
-        group, vectors = number if s.vector else None, _vectors(s)
+        group, vectors = number if s.kind.vectorized else None, _vectors(s)
         together = 0 if vectors else self._together(s)
         lanes = _lanes(s)
         vectors *= 2 if lanes else 1
         facts = self.module.loop(
-            number, group, s.unroll, vectors, _is_rolled(s), len(dtypes), together, lanes
+            number, group, s.rolled, vectors, _is_rolled(s), len(dtypes), together, lanes
         )
         self.branch(last, done, body, facts)
         self.fill(index_at, [k], ["int64"], [(before, [start]), (end, [following])])
@@ -204,7 +204,7 @@ class Flow(Function):
         is_long = s.extent.op == "size" and s.extent.attr > loop_tails.LONG
         if (
             not is_long
-            or not (s.vector or _becomes_vector(s))
+            or not (s.kind.vectorized or _becomes_vector(s))
             or any(map(traversal.blocks, s.body))
         ):
             return 0
@@ -227,7 +227,7 @@ class Flow(Function):
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)
-        polls = s.poll
+        polls = s.outer
         (count,), count_at = self.phis(["int64"]) if polls else ((None,), 0)
         carried, at = self.phis(dtypes)
         with self.scope():
@@ -324,7 +324,7 @@ class Flow(Function):
 def _vectors(s: kernel.Loop) -> int:
     """The vectors of a loop of whole ones, after which no round is left; 0 for other loops."""
     known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
-    if not (known and s.vector and s.unroll == 1):
+    if not (known and s.kind.vectorized and s.rolled):
         return 0
     stored = [x.buffer.dtype for x in s.body if isinstance(x, kernel.Store)]
     types = stored + [e.dtype for e in traversal.nodes(s.body) if e.op == "load"]
@@ -339,7 +339,7 @@ def _lanes(s: kernel.Loop) -> int:
     Half as wide they cross a line of the cache half as often. That matters where a loop reads
     neighbours of its places, and does little else.
     """
-    if not s.vector or s.carries or not halves_vectors():
+    if not s.kind.vectorized or s.carries or not halves_vectors():
         return 0
     stores = [x for x in s.body if isinstance(x, kernel.Store)]
     exprs = [e for x in stores for e in (x.index, x.value)]
@@ -367,7 +367,11 @@ def _is_rolled(s: kernel.Loop) -> bool:
     Of a vector loop the vectoriser has several vectors under way; and around other loops it would
     make long code for little, except where these are single vectors of a long row.
     """
-    return s.vector or not s.vectors and any(isinstance(x, _LOOPS) for x in s.body)
+    return (
+        s.kind.vectorized
+        or not isinstance(s, loop_tails.Overlapped)
+        and any(isinstance(x, _LOOPS) for x in s.body)
+    )
 
 
 def _becomes_vector(s: kernel.Loop) -> bool:

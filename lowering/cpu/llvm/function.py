@@ -98,7 +98,7 @@ class Function(Known):
         return found
 
     def _pointer(self, b: Buffer) -> str:
-        if b.space == "stack" and self.module.homes.get(b) is self.home:
+        if b.space == "private" and self.module.homes.get(b) is self.home:
             return self.slot(f"alloca [{max(b.size, 1)} x {lt.element(b.dtype)}], align 64")
         if self.parent is not None:
             return self.capture(self.parent.pointer(b), b)

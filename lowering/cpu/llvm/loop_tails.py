@@ -15,7 +15,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor.features import round_bytes
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
-from fnx.lowering.ir.kernel import Let, Loop, Store
+from fnx.lowering.ir.kernel import Let, Loop, LoopKind, Store
 from fnx.lowering.ir.number_formats import itemsize
 
 from . import vector_abi
@@ -31,17 +31,21 @@ _CROWDED = 40  # operations of a round from which on registers do for one vector
 _ROUNDS = 16  # that a loop has at least, if they are long
 
 
+class Overlapped(Loop):
+    """A loop over the vectors of a row, the last of which overlaps the one before."""
+
+
 def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     """A vector loop as one over vectors, if it may compute elements twice; others as they are.
 
     `halves` are variables that are 0 or a size: where the old half of a buffer begins. `rows`: there
     is a loop around it, which makes the rest of each row matter.
     """
-    if not loop.vector or loop.unroll or not _is_known(loop.extent):
+    if not loop.kind.vectorized or loop.rolled or not _is_known(loop.extent):
         return loop
     if loop.extent.attr <= _SHORT:
         # Unrolled before the vectoriser comes, it would not become a vector.
-        return replace(loop, unroll=1) if _is_costly(loop) else loop
+        return replace(loop, rolled=True) if _is_costly(loop) else loop
     if loop.carries or not all(isinstance(s, Let | Store) for s in loop.body):
         return loop
     stores = [s for s in loop.body if isinstance(s, Store)]
@@ -53,7 +57,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
         return loop
-    if longest == inf and any(b.space == "stack" for b in written | read):
+    if longest == inf and any(b.space == "private" for b in written | read):
         return loop  # LLVM keeps rows on the stack in registers, unless vectors overlap
     width, n = scalar.size(lanes), loop.extent
     number, lane = scalar.var("int64", "t"), scalar.var("int64", "j")
@@ -64,8 +68,8 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     start = scalar.apply("min", scalar.mul(number, width), last)
     new = replacing({loop.index: scalar.add(start, lane)})
     body = [traversal.rewritten(s, new) for s in loop.body]
-    inner = Loop(lane, width, body, vector=True, unroll=1)
-    return Loop(number, vectors, [inner], parallel=loop.parallel, vectors=True)
+    inner = Loop(lane, width, body, kind=LoopKind.VECTORIZED, rolled=True)
+    return Overlapped(number, vectors, [inner], kind=LoopKind.of(parallel=loop.kind.parallel))
 
 
 def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]) -> bool:

@@ -80,7 +80,9 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
     """
     calls = _functions(program.body)
     loops = [
-        s for s in traversal.statements(program.body) if isinstance(s, kernel.Loop) and s.vector
+        s
+        for s in traversal.statements(program.body)
+        if isinstance(s, kernel.Loop) and s.kind.vectorized
     ]
     most = inlined_lines() if _functions(loops) == calls else _LONG
     if len(calls) > most // _SHORT or any(e.op in vector_abi.BRANCHING for e in calls):
@@ -126,7 +128,7 @@ def _is_function(nest: kernel.Nest) -> bool:
 
 
 def _is_shared_out(loop: kernel.Loop) -> bool:
-    return loop.parallel and not loop.carries
+    return loop.kind.parallel and not loop.carries
 
 
 def stack_homes(program: Program) -> dict[Buffer, Any]:
@@ -135,7 +137,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
     known: dict = {}
 
     def use(buffer: Buffer, path: tuple) -> None:
-        if buffer.space != "stack":
+        if buffer.space != "private":
             return
         old = paths.get(buffer, path)
         n = 0
@@ -159,7 +161,7 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
             for block in traversal.blocks(stmt):
                 visit(block, inner)
 
-    if any(b.space == "stack" for b in traversal.buffers(program.body)):
+    if any(b.space == "private" for b in traversal.buffers(program.body)):
         visit(program.body, ())
     return {b: path[-1] if path else None for b, path in paths.items()}
 
@@ -295,7 +297,7 @@ class Body(Flow):
     def _in_slot(self, arg: Expr, key: Any) -> str:
         """The address of a stack slot with the value of an expression."""
         dtype, value = arg.dtype, self.value(arg)
-        buffer = Buffer("argument", dtype, 1, "stack")
+        buffer = Buffer("argument", dtype, 1, "private")
         slot = self.pointers[buffer] = self.slot(f"alloca {lt.element(dtype)}, align 16", key)
         with self.scope():
             self.store(buffer, "0", value)
@@ -403,7 +405,7 @@ class Body(Flow):
             attributes = f'"in-order" {attributes}'
         signature = f"({', '.join(filter(None, arguments))}) {_OWN} {attributes} {{"
         text = "\n".join([signature, "entry:", *inner.head, *inner.lines, "}", ""])
-        key = result, _plain(text), *[(x.vector, x.unroll) for x in _loops(s)]
+        key = result, _plain(text), *[(x.kind.vectorized, x.rolled) for x in _loops(s)]
         if isinstance(s, kernel.Nest) and "@p" not in text:
             name = self.module.by_text.setdefault(key, name)
             if name in self.module.defined:

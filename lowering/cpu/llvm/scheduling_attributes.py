@@ -21,7 +21,7 @@ def in_order(stmt: Stmt) -> bool:
 
     Mathematical functions have many, too, but gain by scheduling.
     """
-    loops = [s for s in traversal.statements([stmt]) if isinstance(s, Loop) and s.vector]
+    loops = [s for s in traversal.statements([stmt]) if isinstance(s, Loop) and s.kind.vectorized]
     return any(_is_crowded(loop) for loop in loops)
 
 

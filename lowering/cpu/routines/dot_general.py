@@ -15,7 +15,7 @@ from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
-from fnx.lowering.ir.kernel import CallLibrary, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import CallLibrary, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
@@ -262,7 +262,9 @@ def _columns(right: Shape, make: Any) -> list[Stmt]:
     for v, n in reversed(list(zip(j, right, strict=True))):
         if n != 1:
             # Short loops would be unrolled before the vectoriser comes, which then takes the rows.
-            body = [Loop(v, scalar.size(n), body, vector=vector, unroll=1 if vector else 0)]
+            body = [
+                Loop(v, scalar.size(n), body, kind=LoopKind.of(vectorized=vector), rolled=vector)
+            ]
             vector = False
     return body
 

@@ -1,6 +1,14 @@
 """What the call wrapper and its callers agree on: the words of a plan, and offsets in objects.
 
 It stands apart from the wrapper's text, which is needed only where that is not on disk.
+
+A program is one native function
+
+    int32 entry(void **arguments, int64 *params, char *workspace, void *control)
+
+where `arguments` are the data pointers of inputs, then outputs; `params` the run-time numbers that
+expressions name (sizes, literals, addresses of library routines), in the order in which the printer
+met them; `workspace` one block for all work buffers. It returns 0, or the code of an error.
 """
 
 # Words of a plan: the program, then one record for each input, then one for each output.

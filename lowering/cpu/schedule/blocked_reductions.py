@@ -18,7 +18,7 @@ from fnx.lowering.cpu.processor import features
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.expressions import buffers_read, nodes, ordered, replacing
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import reduction_factoring
@@ -161,7 +161,9 @@ class Strips:
             total = scalar.var(kind.dtype, "a")
             new = kind.joined(total, scalar.load(array, at, kind.dtype))
             extent = scalar.const(lanes, "int64")
-            loop = Loop(lane, extent, [], [total], [kind.begin], [new], reassociate=True, unroll=1)
+            loop = Loop(
+                lane, extent, [], [total], [kind.begin], [new], reassociate=True, rolled=True
+            )
             joined.append(Loop(k, scalar.size(kind.size), [loop, Store(*_at(place, k), total)]))
         return [*begun, Loop(number, count, body), *joined]
 
@@ -176,13 +178,17 @@ class Strips:
         first = scalar.mul(part, scalar.size(each))
         left = scalar.sub(scalar.size(self.count), first)
         number = scalar.apply("min", scalar.size(each), left)
-        loop = Loop(part, scalar.size(count), self.loop(first, number, of(part)), parallel=True)
+        loop = Loop(
+            part, scalar.size(count), self.loop(first, number, of(part)), kind=LoopKind.PARALLEL
+        )
         totals, joined = self.places(), list[Stmt]()
         p = scalar.counter("p", count)
         for kind, more, place in zip(self.kinds, of(p), totals, strict=True):
             k = scalar.counter("k", kind.size)
             new = kind.joined(_load(place, k), _load(more, k))
-            row = Loop(k, scalar.size(kind.size), [Store(*_at(place, k), new)], vector=True)
+            row = Loop(
+                k, scalar.size(kind.size), [Store(*_at(place, k), new)], kind=LoopKind.VECTORIZED
+            )
             joined += [_filled(place[0], kind.begin), Loop(p, scalar.size(count), [row])]
         return loop, joined, totals
 
@@ -220,7 +226,9 @@ class Strips:
             stores = [Store(a, lane, here(e)) for e, a in new.items()]
             if k == len(self.stages) - 1:
                 stores += [Store(s.buffer, here(s.index), here(s.value)) for s in rounds.stores]
-            stmts += [Loop(lane, length, _at_once(stores), vector=True)] if stores else []
+            stmts += (
+                [Loop(lane, length, _at_once(stores), kind=LoopKind.VECTORIZED)] if stores else []
+            )
             arrays |= new
         done = scalar.sub(begin, start)  # rounds of the last strip that the one before has made
         vectors, rest = scalar.divmod_size(scalar.sub(length, done), self.lanes)
@@ -236,12 +244,14 @@ class Strips:
             row, lane = scalar.counter("v", self.length), scalar.counter("l", self.lanes)
             lanes = scalar.const(self.lanes, "int64")
             place = scalar.add(done, scalar.add(scalar.mul(row, lanes), lane))
-            vector = Loop(lane, lanes, added(some, lane, place), vector=True, unroll=1)
+            vector = Loop(
+                lane, lanes, added(some, lane, place), kind=LoopKind.VECTORIZED, rolled=True
+            )
             stmts.append(Loop(row, vectors, [vector]))
             if rounds.count % self.lanes:
                 last = scalar.counter("l", self.lanes)
                 place = scalar.add(scalar.sub(length, rest), last)
-                stmts.append(Loop(last, rest, added(some, scalar.size(0), place), unroll=1))
+                stmts.append(Loop(last, rest, added(some, scalar.size(0), place), rolled=True))
         return stmts
 
 
@@ -269,7 +279,7 @@ def _load(place: Place, k: Expr) -> Expr:
 
 def _filled(array: Buffer, value: Expr) -> Loop:
     i = scalar.counter("i", array.size)
-    return Loop(i, scalar.size(array.size), [Store(array, i, value)], vector=True)
+    return Loop(i, scalar.size(array.size), [Store(array, i, value)], kind=LoopKind.VECTORIZED)
 
 
 def _at_once(stores: list[Store]) -> list[Stmt]:

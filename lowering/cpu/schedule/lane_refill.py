@@ -16,7 +16,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Registers, Stored
-from fnx.lowering.ir.kernel import Eval, Let, Loop, Stmt, Store, While
+from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store, While
 from fnx.lowering.planning import fusion_policy
 
 Row = Callable[[Handle, Expr], Handle]
@@ -170,7 +170,7 @@ class _Slots:
     def over(self, slot: Expr, body: list[Stmt], count: Expr | None = None) -> tuple[Loop, Expr]:
         """A vector loop over the slots, and how many of them have `count`."""
         total = scalar.var("int64", "n")
-        loop = Loop(slot, scalar.const(self.width, "int64"), body, vector=True)
+        loop = Loop(slot, scalar.const(self.width, "int64"), body, kind=LoopKind.VECTORIZED)
         if count is not None:
             loop.carries, loop.init, loop.reassociate = [total], [_ZERO], True
             loop.yields = [scalar.add(total, scalar.cast(count, "int64"))]
@@ -287,12 +287,14 @@ class _Slots:
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
         enough = scalar.select(more, scalar.const(thresholds.few(self.width), "int64"), _ZERO)
-        rounds = While([], scalar.compare("gt", going, enough), [step], [going], [filled], [on])
+        rounds = While(
+            [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], outer=True
+        )
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, rounds, self.harvest()]
-        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again])
+        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], outer=True)
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
-        return [Loop(part, scalar.size(parts), inside, parallel=parts > 1)]
+        return [Loop(part, scalar.size(parts), inside, kind=LoopKind.of(parallel=parts > 1))]
 
 
 def _at(buffer: Any, slot: Expr) -> Expr:

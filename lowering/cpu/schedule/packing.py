@@ -16,7 +16,7 @@ from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, Ref, Stmt, Store, Transpose
+from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Ref, Stmt, Store, Transpose
 from fnx.lowering.ir.number_formats import itemsize
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
         start = scalar.apply("min", start, scalar.size(n - width))
     totals = _Totals(builder, loop, width)
     body = _block(builder, loop, start, width, written, read, totals)
-    whole = Loop(block, scalar.size(count), body, parallel=loop.parallel)
+    whole = Loop(block, scalar.size(count), body, kind=LoopKind.of(parallel=loop.kind.parallel))
     if again:
         return [whole]
     rest = scalar.counter("i", width)
@@ -89,7 +89,7 @@ def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
 
 def _is_plain(loop: Loop) -> bool:
     """Whether lanes are independent, but for sums and the like, and how many they are is known."""
-    if not (loop.vector or not loop.body) or loop.reverse or loop.poll:
+    if not (loop.kind.vectorized or not loop.body) or loop.reverse or loop.outer:
         return False
     plain = all(type(s) in (Store, Let) for s in loop.body)
     if not plain or loop.extent.op not in ("size", "const"):
@@ -133,7 +133,7 @@ class _Totals:
             for op, part, init in zip(self.operations, self.parts, self.loop.init, strict=True)
         ]
         stores = [Store(part, lane, e) for part, e in zip(self.parts, starts, strict=True)]
-        return [Loop(lane, scalar.const(self.width, "int64"), stores, vector=True)]
+        return [Loop(lane, scalar.const(self.width, "int64"), stores, kind=LoopKind.VECTORIZED)]
 
     def loads(self, lane: Expr) -> list[Expr]:
         return [scalar.load(part, lane, part.dtype) for part in self.parts]
@@ -145,7 +145,18 @@ class _Totals:
         yields = [scalar.apply(op, *pair) for op, *pair in pairs]
         width = scalar.const(self.width, "int64")
         init = self.loop.init
-        return [Loop(lane, width, [], self.names, init, yields, reassociate=True, vector=True)]
+        return [
+            Loop(
+                lane,
+                width,
+                [],
+                self.names,
+                init,
+                yields,
+                reassociate=True,
+                kind=LoopKind.VECTORIZED,
+            )
+        ]
 
 
 def _block(
@@ -188,7 +199,11 @@ def _block(
         after.append(Transpose(target, source, width, len(out.stores), apart))
     sums = [Store(part, lane, here(e)) for part, e in zip(totals.parts, loop.yields, strict=True)]
     # Unrolled before the vectoriser comes, the lanes would not become vectors.
-    return [*before, Loop(lane, side, [*body.values(), *sums], vector=True, unroll=1), *after]
+    return [
+        *before,
+        Loop(lane, side, [*body.values(), *sums], kind=LoopKind.VECTORIZED, rolled=True),
+        *after,
+    ]
 
 
 def _read_late(loop: Loop) -> set[Buffer]:

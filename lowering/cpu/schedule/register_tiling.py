@@ -19,7 +19,7 @@ from fnx.lowering.generate import affine_views
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Registers, Shape, Stored
 from fnx.lowering.ir import affine
-from fnx.lowering.ir.kernel import Buffer, Fill, Loop, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Fill, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 
 _ROWS = 12  # of a tile at most, each of one or two vectors
@@ -306,16 +306,16 @@ def _emit(
     sums = [a.size for a in plan.summed]
     first = body[0]
     assert isinstance(first, Loop)
-    first.parallel = out.size * prod(sums) >= builder.machine.parallel_work
+    first.kind = first.kind.shared(out.size * prod(sums) >= builder.machine.parallel_work)
     builder.emit_nest(["products"], body, [], f"{list(out.shape)} sums of {sums} products")
 
 
 def _lane_loop(lanes: int, make: object) -> Loop:
     lane = scalar.var("int64", "l")
     # Unrolled before the vectoriser comes, a short loop would not become one vector.
-    hint = int(lanes <= thresholds.CPU.vector // 8 and lanes & (lanes - 1) == 0)
+    rolled = lanes <= thresholds.CPU.vector // 8 and lanes & (lanes - 1) == 0
     extent = scalar.const(lanes, "int64")
-    return Loop(lane, extent, make(lane), vector=True, unroll=hint)  # type: ignore[operator]
+    return Loop(lane, extent, make(lane), kind=LoopKind.VECTORIZED, rolled=rolled)  # type: ignore[operator]
 
 
 def _cleared(acc: list[Buffer], lanes: int, dtype: str) -> Stmt:

@@ -15,7 +15,7 @@ from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir.affine import _FAR, contiguous, strides_of
 from fnx.lowering.ir.expressions import nodes, substitute
-from fnx.lowering.ir.kernel import Loop, Stmt, Store
+from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 
 _SETS = 64  # of the nearest cache
@@ -87,13 +87,13 @@ def loops(
     place = scalar.add(scalar.mul(i, width), j)
     for k in range(len(far)):
         stack = builder.new_stack(exprs[k].dtype, rows * columns)
-        copy = Loop(j, width, [Store(stack, place, exprs[k])], vector=True)
+        copy = Loop(j, width, [Store(stack, place, exprs[k])], kind=LoopKind.VECTORIZED)
         stmts.append(Loop(i, length, [copy]))
         exprs = substitute(exprs, {exprs[k]: scalar.load(stack, place, stack.dtype)})
     new = iter(exprs[len(far) :])
     stores: list[Stmt] = [Store(s.buffer, next(new), next(new)) for s in body]
     # Unrolled before the vectoriser comes, what is computed would not become vectors.
-    inner = Loop(j, width, stores, vector=True, unroll=int(bool(far)))
+    inner = Loop(j, width, stores, kind=LoopKind.VECTORIZED, rolled=bool(far))
     stmts.append(Loop(i, length, [inner]))
     stmts = [Loop(block, scalar.size(-(-m // rows)), stmts)]
     stmts = [Loop(other, scalar.size(-(-n // columns)), stmts)]  # far reads run on in their rows

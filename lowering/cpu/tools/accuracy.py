@@ -128,7 +128,9 @@ def evaluate(op: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     i = scalar.var("int64", "i")
     value = scalar.apply(op, *(scalar.load(b, i, dtype) for b in buffers[:-1]))
     store = kernel.Store(buffers[-1], i, value)
-    nest = kernel.Nest("all", [kernel.Loop(i, scalar.size(n), [store], vector=True)])
+    nest = kernel.Nest(
+        "all", [kernel.Loop(i, scalar.size(n), [store], kind=kernel.LoopKind.VECTORIZED)]
+    )
     program = kernel.Program(op, buffers[:-1], buffers[-1:], [nest])
     spec = ((n,), arrays[0].dtype)
     run = load.load(module_printer.emit(program), [spec] * len(arrays), [spec], 0)

@@ -48,7 +48,7 @@ def test_readers_go_before_the_update_that_overwrites_what_they_read():
 
 
 def buffers(n):
-    return [Buffer(f"b{k}", "float64", 8, "workspace", -1) for k in range(n)]
+    return [Buffer(f"b{k}", "float64", 8, "global", -1) for k in range(n)]
 
 
 def store(b, *reads):
@@ -187,7 +187,7 @@ def test_small_arrays_read_at_varying_positions_are_laid_in_memory():
 
     x, depth = np.linspace(0.0, 1.0, 900 * 11).reshape(900, 11), np.arange(1.0, 12.0)
     (nest,) = [s for s in traversal.statements(program(f, x, depth).body) if isinstance(s, Nest)]
-    assert {s.buffer.space for s in nest.body if isinstance(s, Store)} == {"stack"}
+    assert {s.buffer.space for s in nest.body if isinstance(s, Store)} == {"private"}
     loop = nest.body[-1]
     assert "select" not in {e.op for e in traversal.nodes([loop])}
     np.testing.assert_allclose(fnx.jit(f)(x, depth), f(x, depth), rtol=1e-14)

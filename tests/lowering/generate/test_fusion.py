@@ -122,7 +122,7 @@ def test_large_boxes_are_made_by_threads():
         return u.at[1:-1].set(u[1:-1] * 2.0 + 1.0), new
 
     p = program(lambda u: step(u)[0], np.ones((70, 70, 100)))
-    assert any(s.parallel for s in traversal.statements(p.body) if isinstance(s, Loop))
+    assert any(s.kind.parallel for s in traversal.statements(p.body) if isinstance(s, Loop))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])

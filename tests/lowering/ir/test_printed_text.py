@@ -17,7 +17,7 @@ F8 = "float64"
 
 def build(n, factor, order=(0, 1)):
     x, y, s = arguments(("x", F8, n), ("y", F8, n), ("s", F8, 1))
-    w = Buffer("w", F8, n, "workspace", 64 * n)
+    w = Buffer("w", F8, n, "global", 64 * n)
     make = loop(n, lambda i: [Store(w, i, apply("mul", load(x, i, F8), literal(factor, F8)))])
     nest, acc = sum_nest(w, n)
     copy = kernel.Copy(Ref(y, size(0)), Ref(w, size(0)), size(n))

@@ -57,7 +57,7 @@ def test_fortran_call(run, dtype):
 def test_call_with_the_address_of_a_table(run):
     x, y = arguments(("x", "complex128", 12), ("y", "complex128", 12))
     name = "fft/3x4/1/complex128"
-    work = kernel.Buffer("work", "uint8", max(fft_plan.work_bytes(name), 1), "workspace", 0)
+    work = kernel.Buffer("work", "uint8", max(fft_plan.work_bytes(name), 1), "global", 0)
     args = [kernel.Address(f"fft:{name}"), *[Ref(b, size(0)) for b in (x, y, work)]]
     call = kernel.CallLibrary("fnx:fnx_fft", args, [y, work])
     a = np.arange(12) * (1 + 2j)
@@ -111,7 +111,7 @@ def test_loops_ask_whether_to_stop(monkeypatch):
     x, y = arguments(("x", F8, 1), ("y", F8, 1))
     i, c = var("int64", "i"), var(F8, "c")
     step = apply("sin", apply("add", c, load(x, size(0), F8)))
-    body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], poll=True)
+    body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], outer=True)
     from fnx.lowering.cpu.runtime import host_callbacks
 
     host_callbacks.keep_error(KeyboardInterrupt("stop"))
@@ -127,14 +127,14 @@ def test_parallel_loops():
     factor = load(y, size(0), F8)
 
     def row(r):
-        scratch = Buffer("scratch", F8, n, "stack")
+        scratch = Buffer("scratch", F8, n, "private")
         at = lambda k: apply("add", apply("mul", r, size(n)), k)
         return [
             loop(n, lambda k: [Store(scratch, k, apply("mul", load(x, at(k), F8), factor))]),
             loop(n, lambda k: [Store(z, at(k), load(scratch, apply("sub", size(n - 1), k), F8))]),
         ]
 
-    nest = Nest("rows", [loop(rows, row, parallel=True)])
+    nest = Nest("rows", [loop(rows, row, kind=kernel.LoopKind.PARALLEL)])
     p = Program("test", [x, y], [z], [kernel.Eval([factor]), nest])
     a = np.random.default_rng(0).normal(size=(rows, n))
     for run in (native, python):

@@ -17,9 +17,9 @@ F8 = "float64"
 @pytest.mark.parametrize("n", [1, 7, 16, 17, 1000])
 def test_loops_nests_and_reductions(run, n):
     x, y, s = arguments(("x", F8, n), ("y", F8, n), ("s", F8, 1))
-    w = Buffer("w", F8, n, "workspace", 64)
+    w = Buffer("w", F8, n, "global", 64)
     square = loop(n, lambda i: [Store(w, i, apply("mul", load(x, i, F8), load(x, i, F8)))])
-    back = loop(n, lambda i: [Store(y, i, load(w, i, F8))], vector=True)
+    back = loop(n, lambda i: [Store(y, i, load(w, i, F8))], kind=kernel.LoopKind.VECTORIZED)
     nest, acc = sum_nest(w, n)
     body = [Nest("square", [square]), nest, Nest("back", [back]), Store(s, size(0), acc)]
     a = np.random.default_rng(0).normal(size=n)
@@ -118,7 +118,6 @@ def test_while(run):
             [v, count],
             [load(x, i, "int64"), const(0, "int64")],
             [following, apply("add", count, one)],
-            poll=False,
         )
         return [w, Store(y, i, count)]
 
@@ -168,7 +167,7 @@ def test_if_with_results_and_stores(run):
 def test_loads_are_renewed_after_a_write(run):
     x, y = arguments(("x", F8, 2), ("y", F8, 3))
     first = load(x, size(0), F8)
-    w = Buffer("w", F8, 1, "stack")
+    w = Buffer("w", F8, 1, "private")
     held = load(w, size(0), F8)
     doubled = apply("mul", held, const(2, F8))
     body = [
@@ -186,7 +185,7 @@ def test_loads_are_renewed_after_a_write(run):
 @RUNS
 def test_let_and_eval_keep_values(run):
     x, y = arguments(("x", F8, 2), ("y", F8, 4))
-    w = Buffer("w", F8, 2, "workspace", 0)
+    w = Buffer("w", F8, 2, "global", 0)
     a, b = load(w, size(0), F8), load(w, size(1), F8)
     kept, early = var(F8, "kept"), apply("add", a, const(100, F8))
     body = [
@@ -210,7 +209,7 @@ def test_values_of_the_entry_reach_nests(run):
     """A nest captures a scalar, a carry and a value that is older than a write."""
     n = 30
     x, y = arguments(("x", F8, n), ("y", F8, n))
-    w = Buffer("w", F8, 1, "stack")
+    w = Buffer("w", F8, 1, "private")
     old = load(w, size(0), F8)
     k, c = var("int64", "k"), var(F8, "c")
     inner = Nest(
@@ -258,7 +257,7 @@ def test_stack_buffers(run):
     """One in a nest (it could be registers), one that a nest shares with the entry."""
     n = 3
     x, y = arguments(("x", F8, n), ("y", F8, n))
-    inner, shared = Buffer("inner", F8, n, "stack"), Buffer("shared", F8, n, "stack")
+    inner, shared = Buffer("inner", F8, n, "private"), Buffer("shared", F8, n, "private")
     body = [
         loop(n, lambda i: [Store(shared, i, apply("mul", load(x, i, F8), const(2, F8)))]),
         Nest(

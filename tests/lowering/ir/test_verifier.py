@@ -5,10 +5,11 @@ from kernels import arguments, loop
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr, apply, const, load, size, var
-from fnx.lowering.ir import kernel, printer
+from fnx.lowering.ir import kernel, printer, verifier
 from fnx.lowering.ir.kernel import Buffer, Nest, Program, Ref, Store
 from fnx.lowering.ir.verifier import KernelError, check
 
+VECTORIZED = kernel.LoopKind.VECTORIZED
 F8, I8 = "float64", "int64"
 
 
@@ -26,12 +27,16 @@ def broken(body, message, inputs=None, outputs=None, workspace=0):
 
 def test_a_good_program_passes_and_is_printed():
     x, y = x_and_y()
-    w = Buffer("w", F8, 4, "workspace", 0)
+    w = Buffer("w", F8, 4, "global", 0)
     i, acc = var(I8, "i"), var(F8, "acc")
     r, kept = var(F8, "r"), var(F8, "kept")
     more = apply("lt", acc, const(3, F8))
     body = [
-        Nest("copy", [loop(4, lambda k: [Store(w, k, load(x, k, F8))], vector=True)], note="why"),
+        Nest(
+            "copy",
+            [loop(4, lambda k: [Store(w, k, load(x, k, F8))], kind=kernel.LoopKind.VECTORIZED)],
+            note="why",
+        ),
         kernel.Let([kept], [load(w, size(0), F8)]),
         kernel.Eval([apply("add", kept, const(1, F8))]),
         kernel.Loop(i, size(4), [], [acc], [const(0, F8)], [apply("add", acc, kept)]),
@@ -174,13 +179,32 @@ def test_variable_defined_twice():
 def test_buffers_are_checked():
     x, y = x_and_y()
     broken([], "in order", [y])
-    w = Buffer("w", F8, 4, "workspace", 0)
+    w = Buffer("w", F8, 4, "global", 0)
     broken([Store(w, size(0), const(1, F8))], "ends at byte 32 of a workspace of 31", workspace=31)
-    w = Buffer("w", F8, 4, "workspace", 8)
+    w = Buffer("w", F8, 4, "global", 8)
     broken([Store(w, size(0), const(1, F8))], "no multiple of 64", workspace=64)
-    other = Buffer("x", F8, 4, "stack")
+    other = Buffer("x", F8, 4, "private")
     broken([Store(other, size(0), const(1, F8))], "two buffers are named 'x'", [x])
     stranger = Buffer("z", F8, 4, "argument", 2)
     broken([Store(stranger, size(0), const(1, F8))], "neither an input nor an output", [x], [y])
-    odd = Buffer("odd", "float128", 4, "stack")
+    odd = Buffer("odd", "float128", 4, "private")
     broken([kernel.Fill(Ref(odd, size(0)), size(1), const(0, F8))], "unknown dtype")
+
+
+def test_what_a_target_lacks_is_refused():
+    x, y = x_and_y()
+    grid = loop(4, lambda k: [Store(y, k, load(x, k, F8))], kind=kernel.LoopKind.GRID_BLOCK)
+    p = Program("grid", [x], [y], [grid])
+    check(p, verifier.GPU)
+    assert "# grid block" in printer.show(p)
+    broken([grid], "is of the kind 'grid block', not for the CPU", [x], [y])
+    tile = Buffer("tile", F8, 4, "shared")
+    p = Program("tile", [x], [y], [Store(tile, size(0), const(1, F8))])
+    check(p, verifier.GPU)
+    broken(p.body, "in the space 'shared', not for the CPU", [x], [y])
+    p = Program("call", [x], [y], [kernel.CallLibrary("free", [Ref(y, size(0))], [y])])
+    check(p)
+    with pytest.raises(
+        KernelError, match="CallLibrary of free is no statement of programs for GPUs"
+    ):
+        check(p, verifier.GPU)

@@ -147,7 +147,7 @@ def test_accumulators_fit_in_registers_with_what_they_are_made_of(channels, dtyp
     f = convolution((1, 1), "VALID", None, None, CHANNELS_LAST)
     x, w = numbers((1, 20, 20, 8), dtype), numbers((3, 3, 8, channels), dtype, 1)
     written = set().union(*(traversal.all_writes(s) for s in program(f, x, w).body))
-    rows = [b for b in written if b.space == "stack"]
+    rows = [b for b in written if b.space == "private"]
     held = sum(b.size for b in rows) * 8 * np.dtype(dtype).itemsize
     room = features.vector_bits() * features.vector_registers()
     enough = (

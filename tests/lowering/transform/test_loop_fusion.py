@@ -73,13 +73,13 @@ def test_gradients_of_rows(f):
 def test_one_nest_without_memory_of_the_size_of_the_array(f):
     text = kernel(lambda x: f(jnp, x), RNG.normal(size=(300, 200)))
     assert text.count("\nkernel ") == 1
-    assert "workspace" not in text
+    assert "global" not in text
 
 
 def test_long_rows_stay_in_memory():
     text = kernel(lambda x: softmax(jnp, x), RNG.normal(size=(40, 20_000)))
     assert text.count("\nkernel ") == 1
-    assert "stack" not in text
+    assert "private" not in text
 
 
 def test_single_numbers_at_the_end_are_vectors():
@@ -164,7 +164,7 @@ def test_last_vectors_of_rows_on_the_stack_overlap(n, dtype):
     tolerance = 2e-6 if dtype == "float32" else 1e-14
     np.testing.assert_allclose(ours(x), f(np, x), rtol=tolerance, atol=tolerance)
     stages = ours.lower(x)
-    assert "stack" in stages.as_text("kernel")
+    assert "private" in stages.as_text("kernel")
     assert stages.as_text("llvm").count("llvm.smin.i64(") == 2  # the costly loop, a declaration
 
 
