@@ -183,7 +183,7 @@ def test_short_rows_are_vectors(n):
         found = np.asarray(lowered.compile()(*map(jnp.asarray, args)))
         np.testing.assert_allclose(found, np.asarray(fn(*map(jnp.asarray, args))), rtol=1e-12)
         rows = [line for line in lowered.as_text("kernel").splitlines() if f"< {n}:" in line]
-        assert (n < 4) or any("vector" in line and "unroll" in line for line in rows)
+        assert (n < 4) or any("vector" in line and "rolled" in line for line in rows)
         if n > 3:
             assert "scatter" not in lowered.as_text("asm")
 
