@@ -1,4 +1,14 @@
-"""vmap: every value carries its batch axis; a value without one is the same for all lanes."""
+"""Batching (vmap): every value carries its batch axis; one without is the same for all elements.
+
+Vectorising map by program transformation (NESL's flattening: Blelloch 1990; JAX's vmap): each primitive's
+`batch` rule computes all batch elements by one operation.
+
+Input: a function of arrays, or a jaxpr, of one batch element; the size of the axis, and where it lies.
+Output: the results of all elements, and their batch axes.
+Legal when: all primitives have a `batch` rule; loops and branches that elements take differently are
+the matter of primitives/divergent.py.
+Costs: values that are the same for all elements are computed once.
+"""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
@@ -16,7 +26,7 @@ from fnx.ops.structure.basic import broadcast_axis, move_axis
 
 
 class BatchTracer(Tracer):
-    """One lane of `value`, whose lanes lie along `axis`."""
+    """One element of the batch `value`, whose batch axis is `axis`."""
 
     __slots__ = ("_aval", "axis", "value")
 
@@ -34,7 +44,7 @@ class BatchTracer(Tracer):
 
 
 class Batch(Interpreter):
-    """Applies `batch` rules to values that have lanes, and to collectives over its named axis."""
+    """Applies `batch` rules to values that have a batch axis, and to collectives over its named axis."""
 
     what = "vmap"
 
@@ -80,14 +90,14 @@ def batch(
     size: int,
     args: Sequence[Array],
     axes: Sequence[int | None],
-    lanes: Batch | None = None,
+    again: Batch | None = None,
 ) -> tuple[list[Array], list[int | None]]:
-    """Results of a function of arrays for all lanes at once, and their batch axes.
+    """Results of a function of arrays for all batch elements at once, and their batch axes.
 
-    The lanes are new ones, or `lanes` again, above another interpreter: a rule may know their values.
+    The batch is a new one, or `again` an old one, above another interpreter: a rule may know its values.
     """
-    me = Batch(current.get(), size) if lanes is None else lanes
-    before = me.parent, lanes is None or me.ended
+    me = Batch(current.get(), size) if again is None else again
+    before = me.parent, again is None or me.ended
     me.parent, me.ended = current.get(), False
     token = current.set(me)
     try:
@@ -113,7 +123,7 @@ def _names(jaxpr: Jaxpr) -> frozenset[Hashable]:
 
 
 def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
-    """Lanes along axis `to`, made by repetition if there were none."""
+    """Batch elements along axis `to`, made by repetition if there were none."""
     if to is None:
         assert axis is None
         return x
@@ -123,12 +133,12 @@ def place_axis(size: int, x: Array, axis: int | None, to: int | None) -> Array:
 def batch_jaxpr(
     jaxpr: Jaxpr, size: int, batched: tuple[bool, ...], force: tuple[bool, ...] | bool = False
 ) -> tuple[Jaxpr, tuple[bool, ...]]:
-    """The jaxpr for all lanes, along axis 0 of the inputs marked; and which results have lanes.
+    """The jaxpr for all elements, along axis 0 of the inputs marked; and which results have that axis.
 
-    Results marked in `force` (True: all) get lanes even where all would be equal.
+    Results marked in `force` (True: all) get a batch axis even where all would be equal.
     """
     forced = (force,) * len(jaxpr.outs) if isinstance(force, bool) else force
-    # Lanes with a name are equal to their number, but the jaxpr for them is another one.
+    # A size with a name is equal to its number, but the jaxpr for it is another one.
     kind = axis_name_of(size), are_devices(size)
     return _batched(jaxpr, size, kind, batched, forced)
 
@@ -216,7 +226,7 @@ axis_primitive_batchers = _Registry(_sized)  # (size, name, None, values, axes, 
 
 
 def bdim_at_front(x: Array, axis: int | None, size: int) -> Array:
-    """The value with its lanes along axis 0, made by repetition if there were none."""
+    """The value with its batch axis as axis 0, made by repetition if there were none."""
     return broadcast_axis(x, size, 0) if axis is None else move_axis(x, axis, 0)
 
 

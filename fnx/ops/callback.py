@@ -29,9 +29,9 @@ METHODS = (
 class Callback(Primitive):
     """`fn(*arrays)` gives a sequence of arrays of the types `results`.
 
-    `vmap_method` says how vmap calls it: once per lane, or once with a leading axis (of size 1, or
-    repeated, on operands without lanes). `effects`: it runs although nobody uses its results, once for
-    each time that the program comes to it. `silent`: its operands' tangents are ignored.
+    `vmap_method` says how vmap calls it: once per element, or once with a leading axis (of size 1, or
+    repeated, on operands without a batch axis). `effects`: it runs although nobody uses its results, once
+    for each time that the program comes to it. `silent`: its operands' tangents are ignored.
     """
 
     fn: Callable[..., Sequence] = field(repr=False)
@@ -89,7 +89,7 @@ class Callback(Primitive):
         mapped = tuple([k is not None for k in axes])
         wide = tuple([a.update(shape=(size, *a.shape)) for a in self.results])
         if method.startswith("sequential"):
-            outs = replace(self, fn=_EachLane(self.fn, size, mapped), results=wide).apply(*moved)
+            outs = replace(self, fn=_EachElement(self.fn, size, mapped), results=wide).apply(*moved)
         else:
             rows = {"expand_dims": 1, "broadcast_all": size}.get(method)
             if rows is not None:
@@ -102,16 +102,16 @@ class Callback(Primitive):
 
 
 @dataclass(frozen=True)
-class _EachLane:
-    """A function called for one lane after the other; results have the lanes in front."""
+class _EachElement:
+    """A function called for one batch element after the other; results have the batch axis in front."""
 
     fn: Callable[..., Sequence]
     size: int
     mapped: tuple[bool, ...]
 
     def __call__(self, *values: np.ndarray) -> list:
-        lanes = [
+        elements = [
             self.fn(*[v[i] if m else v for v, m in zip(values, self.mapped)])
             for i in range(self.size)
         ]
-        return [np.stack([np.asarray(x) for x in column]) for column in zip(*lanes)]
+        return [np.stack([np.asarray(x) for x in column]) for column in zip(*elements)]

@@ -1,6 +1,8 @@
-"""pmap and shard_map: one function on the parts of arrays that lie on many devices.
+"""pmap and shard_map: SPMD, one function on the parts of arrays that lie on many devices.
 
-All devices are one CPU here, so that both are batching over named axes, compiled as one program.
+All devices are one CPU here, so that both are batching over named axes, compiled as one program: the
+local case of exchange, in which a collective is array operations along the batch axis of the members
+(interpreters/collectives.py). For one member's program alone see interpreters/spmd.py.
 """
 
 import math
@@ -19,7 +21,7 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
 from fnx.transforms.static_args import integers
-from fnx.transforms.vmap import map_lanes, place_result
+from fnx.transforms.vmap import map_elements, place_result
 
 # --- pmap ---------------------------------------------------------------------------------------
 
@@ -37,10 +39,10 @@ def pmap(
     donate_argnums: int | Iterable[int] = (),
     global_arg_shapes: Any = None,
 ) -> Callable:
-    """The function that maps `fun` over an axis of its arguments, one lane a device, compiled.
+    """The function that maps `fun` over an axis of its arguments, one element a device, compiled.
 
     As `jit(vmap(fun))`, with collectives over `axis_name`; arguments of `static_broadcasted_argnums` are
-    Python values that all lanes share. With `out_axes` None the result of lane 0 is returned. ValueError
+    Python values that all share. With `out_axes` None the result of element 0 is returned. ValueError
     if the mapped axis is longer than there are devices: see the setting `num_devices`.
 
     >>> fnx.pmap(lambda x: 2 * x)(jnp.ones((1, 3)))
@@ -53,7 +55,7 @@ def pmap(
         in_axes = tuple(in_axes)
 
     @wraps(fun)
-    def lanes(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: Any, **kwargs: Any) -> Any:
         places = {k % len(args) for k in static}
         dynamic = tuple([x for k, x in enumerate(args) if k not in places])
 
@@ -65,16 +67,18 @@ def pmap(
         axes = in_axes
         if isinstance(axes, tuple) and len(axes) == len(args):
             axes = tuple([a for k, a in enumerate(axes) if k not in places])
-        return map_lanes(call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap")
+        return map_elements(
+            call, dynamic, kwargs, axes, out_axes, axis_name, axis_size, place, "pmap"
+        )
 
     def place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
         _check_devices(size, devices, name_of(fun))
         if to is None:
-            return x if axis is None else _lane(x, axis, 0)
+            return x if axis is None else _element(x, axis, 0)
         return place_result(size, x, axis, to, "pmap")
 
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
-    jitted: Jitted = jit(lanes, static_argnums=static, donate_argnums=donated)
+    jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
 
     @wraps(fun)
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
@@ -93,7 +97,7 @@ def _check_devices(size: int, devices: Sequence[Any] | None, name: str) -> None:
         )
 
 
-def _lane(x: Array, axis: int, k: int) -> Array:
+def _element(x: Array, axis: int, k: int) -> Array:
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     return reshape(slice_axis(x, k, k + 1, axis), shape)
 
@@ -140,11 +144,8 @@ def shard_map(
         specs = _flatten_specs(in_specs, args, "in_specs")
         # Whatever is not cut may be no array: a function, a setting.
         cut = [bool(_names(s)) or is_array_like(x) for x, s in zip(given, specs)]
-        leaves, _ = flatten_arrays(
-            [x for x, c in zip(given, cut) if c], "arguments of a function under shard_map"
-        )
         specs = [s for s, c in zip(specs, cut) if c]
-        parts = [_cut(x, spec, axes, f"in_specs, {name_of(f)}") for x, spec in zip(leaves, specs)]
+        parts = _all_parts([x for x, c in zip(given, cut) if c], specs, axes, name_of(f))
         structures: list = []
 
         def flat(*xs: Array) -> list[Array]:
@@ -158,8 +159,8 @@ def shard_map(
 
         outs, found = _run(flat, list(axes.items()), parts, [_names(s) for s in specs])
         dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
-        out = _flatten_specs(out_specs, dummy, "out_specs")
-        joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, out)]
+        wanted = _flatten_specs(out_specs, dummy, "out_specs")
+        joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, wanted)]
         return operations.tree_unflatten(structures[0], joined)
 
     return shard_map_f
@@ -207,6 +208,13 @@ def _names(spec: PartitionSpec) -> set[str]:
     return {name for names in spec_names(spec) for name in names}
 
 
+def _all_parts(
+    given: list, specs: list[PartitionSpec], axes: dict[str, int], name: str
+) -> list[Array]:
+    leaves, _ = flatten_arrays(given, "arguments of a function under shard_map")
+    return [_cut(x, s, axes, f"in_specs, {name}") for x, s in zip(leaves, specs)]
+
+
 def _cut(x: Array, spec: PartitionSpec, axes: dict[str, int], what: str) -> Array:
     """All devices' parts: an axis for each mesh axis that `spec` names, in the mesh's order, in front."""
     where = spec_names(spec)
@@ -246,13 +254,13 @@ def _run(
     (name, size), inner = axes[0], axes[1:]
     found: list[list[list[str]]] = []
 
-    def lanes(*xs: Array) -> list[Array]:
+    def members(*xs: Array) -> list[Array]:
         outs, more = _run(fn, inner, list(xs), names)
         found.append(more)
         return outs
 
     outs, where = batch(
-        lanes, AxisSize(size, name, True), parts, [0 if name in n else None for n in names]
+        members, AxisSize(size, name, True), parts, [0 if name in n else None for n in names]
     )
     outs = [x if k is None else move_axis(x, k, 0) for x, k in zip(outs, where)]
     return outs, [more if k is None else [name, *more] for k, more in zip(where, found[0])]
@@ -275,7 +283,7 @@ def _join(
                 f"{n!r}, but it may differ. Name the axis, reduce over it (psum, pmean), or pass "
                 "check_vma=False to take the first device's."
             )
-        x = _lane(x, found.index(n), 0)
+        x = _element(x, found.index(n), 0)
         found = [m for m in found if m != n]
     for n in [n for n in wanted if n not in found]:
         x = broadcast_axis(x, axes[n], 0)

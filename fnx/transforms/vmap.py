@@ -1,4 +1,4 @@
-"""vmap: a function of one lane becomes a function of all lanes at once."""
+"""vmap: a function of one batch element becomes a function of all at once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,7 +53,7 @@ def vmap(
     spmd_axis_name: Any = None,
     sum_match: bool = False,
 ) -> Callable:
-    """The function that maps `fun` over an axis of its arguments, for all lanes at once.
+    """The function that maps `fun` over an axis of its arguments, for all elements at once.
 
     `in_axes` is an axis, None (not mapped), or a pytree prefix of the positional arguments; keyword
     arguments are mapped over axis 0. `out_axes` likewise, of the result.
@@ -78,7 +78,7 @@ def vmap(
     @entrance
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         try:
-            return map_lanes(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
+            return map_elements(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size, _place)
         except RefGiven:
             return _map_refs(fun, args, kwargs, in_axes, out_axes, axis_name, axis_size)
 
@@ -113,7 +113,7 @@ def _map_refs(
     pure.__name__ = name_of(fun)
     rest = [k for k, h in zip(axes, held) if not h]
     values = [r.value for r in refs]
-    ends, out = map_lanes(
+    ends, out = map_elements(
         pure, (values, *others), {}, (places, *rest), (places, out_axes), name, size, _place
     )
     write(refs, ends)
@@ -123,7 +123,7 @@ def _map_refs(
 Place = Callable[[int, Array, int | None, int | None], Array]
 
 
-def map_lanes(
+def map_elements(
     fun: Callable,
     args: tuple,
     kwargs: dict,
@@ -134,7 +134,7 @@ def map_lanes(
     place: Place,
     what: str = "vmap",
 ) -> Any:
-    """`fun(*args, **kwargs)` for all lanes; `place` puts the lanes of each result where `out_axes` says."""
+    """`fun(*args, **kwargs)` of all; `place` puts each result's batch axis where `out_axes` says."""
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise InvalidValue(
             f"{what} in_axes must be an int, None, or a tuple with one entry for each of the "
@@ -187,7 +187,7 @@ def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
 
 
 def place_result(size: int, x: Array, axis: int | None, to: int, what: str = "vmap") -> Array:
-    """A result with its lanes along axis `to`, which may count from the end."""
+    """A result with its batch axis at `to`, which may count from the end."""
     rank = x.ndim if axis is not None else x.ndim + 1
     if not -rank <= to < rank:
         raise InvalidValue(f"{what} out_axes={to} is out of range for a result of rank {rank}")

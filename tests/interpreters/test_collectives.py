@@ -1,4 +1,4 @@
-"""Collectives over named axes: against NumPy, against functions written out for all lanes, in all
+"""Collectives over named axes: against NumPy, against functions written out for all members, in all
 transformations, with groups, several names, and errors."""
 
 import numpy as np
@@ -19,7 +19,7 @@ GROUPS = [[0, 2], [3, 1]]
 
 
 def by_group(fn):
-    """What `fn`, of the lanes of one group, gives each lane."""
+    """What `fn`, of the members of one group, gives each member."""
 
     def of_all(x):
         out = [None] * N
@@ -32,12 +32,12 @@ def by_group(fn):
 
 
 def scatter(x, axis):
-    """Lane k gets index k of the sum over lanes along an axis."""
+    """Member k gets index k of the sum over members along an axis."""
     return np.moveaxis(x.sum(0), axis, 0)
 
 
 def exchange(x, split, concat, tiled):
-    """all_to_all: parts from lane j lie at j."""
+    """all_to_all: parts from member j lie at j."""
     n = len(x)
     out = []
     for k in range(n):
@@ -55,7 +55,7 @@ def tiles(x, axis):
     )
 
 
-# A collective of one lane, and the same in NumPy of all lanes.
+# A collective of one member, and the same in NumPy of all members.
 CASES = {
     "psum": (lambda x: lax.psum(x, "i"), lambda x: spread(x.sum(0))),
     "pmean": (lambda x: lax.pmean(x, "i"), lambda x: spread(x.mean(0))),
@@ -127,36 +127,36 @@ CASES = {
         by_group(lambda x: exchange(x, 1, 0, True)),
     ),
 }
-each = pytest.mark.parametrize(("one", "all_lanes"), CASES.values(), ids=CASES)
+each = pytest.mark.parametrize(("one", "all_members"), CASES.values(), ids=CASES)
 
 
 @each
-def test_value(one, all_lanes):
-    close(mapped(one)(X), all_lanes(X))
+def test_value(one, all_members):
+    close(mapped(one)(X), all_members(X))
 
 
 @each
-def test_the_same_in_and_around_jit(one, all_lanes):
-    expected = all_lanes(X)
+def test_the_same_in_and_around_jit(one, all_members):
+    expected = all_members(X)
     close(fnx.jit(mapped(one))(X), expected)
     close(mapped(fnx.jit(one))(X), expected)
     close(mapped(lambda x: fnx.jit(fnx.jit(one))(2.0 * x / 2.0))(X), expected)
 
 
 @each
-def test_a_value_without_lanes_is_the_same_in_all(one, all_lanes):
+def test_a_value_without_a_batch_axis_is_the_same_in_all(one, all_members):
     x = X[1]
-    expected = all_lanes(np.stack([x] * N))
+    expected = all_members(np.stack([x] * N))
     close(mapped(lambda _: one(jnp.asarray(x)))(jnp.zeros(N)), expected)
     close(mapped(one, in_axes=None, axis_size=N)(x), expected)
     close(mapped(lambda _: fnx.jit(one)(jnp.asarray(x)))(jnp.zeros(N)), expected)
 
 
 @each
-def test_lanes_along_another_axis_and_beside_another_vmap(one, all_lanes):
-    close(mapped(one, in_axes=2)(np.moveaxis(X, 0, 2)), all_lanes(X))
+def test_members_along_another_axis_and_beside_another_vmap(one, all_members):
+    close(mapped(one, in_axes=2)(np.moveaxis(X, 0, 2)), all_members(X))
     both = np.stack([X, 2 * X, -X])
-    expected = np.stack([all_lanes(x) for x in both])
+    expected = np.stack([all_members(x) for x in both])
     close(fnx.vmap(mapped(one))(both), expected)
     inside = mapped(fnx.vmap(one))(np.swapaxes(both, 0, 1))
     close(np.swapaxes(np.asarray(inside), 0, 1), expected)
@@ -165,15 +165,15 @@ def test_lanes_along_another_axis_and_beside_another_vmap(one, all_lanes):
 
 
 @each
-def test_derivatives(one, all_lanes):
+def test_derivatives(one, all_members):
     """Against central differences of the NumPy function, and of each other."""
-    weights = RNG.normal(size=all_lanes(X).shape)
+    weights = RNG.normal(size=all_members(X).shape)
 
     def total(x):
         return jnp.sum(mapped(one)(jnp.sin(x)) * weights)
 
     direction, eps = RNG.normal(size=X.shape), 1e-6
-    numbers = [np.sum(all_lanes(np.sin(X + s * eps * direction)) * weights) for s in (1, -1)]
+    numbers = [np.sum(all_members(np.sin(X + s * eps * direction)) * weights) for s in (1, -1)]
     slope = (numbers[0] - numbers[1]) / (2 * eps)
     close(fnx.jvp(total, (X,), (direction,))[1], slope, rtol=1e-6, atol=1e-6)
     gradient = fnx.grad(total)(X)
@@ -183,9 +183,9 @@ def test_derivatives(one, all_lanes):
 
 
 @each
-def test_the_gradient_in_a_lane_is_that_of_all_lanes_losses(one, all_lanes):
-    """A gradient taken inside is, as JAX's, that of the sum of what all lanes compute."""
-    weights = RNG.normal(size=all_lanes(X).shape)
+def test_the_gradient_in_a_member_is_that_of_all_members_losses(one, all_members):
+    """A gradient taken inside is, as JAX's, that of the sum of what all members compute."""
+    weights = RNG.normal(size=all_members(X).shape)
 
     def loss(x, w):
         return jnp.sum(one(jnp.sin(x)) * w)
@@ -242,9 +242,9 @@ def test_one_loop_body_under_axes_of_different_sizes():
     "name", ["psum", "ring", "all_to_all tiled", "groups all_gather", "axis_index"]
 )
 def test_native_code(name):
-    one, all_lanes = CASES[name]
+    one, all_members = CASES[name]
     with config.backend("cpu"):
-        close(fnx.jit(mapped(one))(X), all_lanes(X))
+        close(fnx.jit(mapped(one))(X), all_members(X))
 
 
 def test_dtypes():

@@ -48,7 +48,7 @@ def test_gradient_of_scan():
     close(fnx.jit(mapped(fnx.grad(loss(average))))(X), expected)
 
 
-def test_a_loop_that_only_collectives_give_lanes():
+def test_a_loop_that_only_collectives_give_members():
     def f(x):
         return lax.fori_loop(0, 3, lambda k, c: c + lax.axis_index("i"), 0) + 0 * x
 
@@ -67,7 +67,7 @@ def test_branches():
     close(same(x), np.arange(4))
 
 
-def test_while_until_all_lanes_are_done():
+def test_while_until_all_members_are_done():
     def f(x):
         return lax.while_loop(
             lambda v: lax.pmin(v, "i") < 20.0, lambda v: v + lax.axis_index("i") + 1, x

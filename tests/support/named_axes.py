@@ -1,4 +1,4 @@
-"""Lanes with a named axis, for tests of collectives."""
+"""Members of a named axis, for tests of collectives."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ RING = [(k, (k + 1) % N) for k in range(N)]
 
 
 def spread(x):
-    """The same for all lanes."""
+    """The same for all members."""
     return np.broadcast_to(x, (N, *np.shape(x)))
 
 
 def mapped(f, **options):
-    """f for each lane of an axis that is named i."""
+    """f for each member of an axis that is named i."""
     return fnx.vmap(f, axis_name="i", **options)

@@ -53,7 +53,7 @@ def test_pmap_axes():
     close(keyword(X, b=X), 2 * X)
 
 
-def test_pmap_of_what_differs_gives_the_first_lane_for_out_axes_none():
+def test_pmap_of_what_differs_gives_the_first_element_for_out_axes_none():
     close(fnx.pmap(lambda x: x, out_axes=None)(X), X[0])
 
 
@@ -103,8 +103,8 @@ def test_pmap_training_step_of_many_devices_is_that_of_the_whole_batch():
     together = fnx.pmap(step, axis_name="batch", in_axes=(None, 0, 0))(w, xs, ys)
     whole = w - 0.1 * np.asarray(fnx.grad(loss)(w, xs.reshape(20, 6), ys.reshape(20)))
     close(together, np.broadcast_to(whole, (4, 6)))
-    lanes = alone(np.stack([w] * 4), xs, ys)
-    close(lanes[2], w - 0.1 * np.asarray(fnx.grad(loss)(w, xs[2], ys[2])))
+    each = alone(np.stack([w] * 4), xs, ys)
+    close(each[2], w - 0.1 * np.asarray(fnx.grad(loss)(w, xs[2], ys[2])))
 
 
 def test_pmap_in_pmap():
