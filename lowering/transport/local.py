@@ -5,8 +5,8 @@ slots, and all meet again before a slot may change: a bulk-synchronous superstep
 
 Input: arrays of one shape and dtype, one from each member.
 Output: each member's result, a new array.
-Legal when: each member runs in a thread of its own; native code releases the lock of Python's
-interpreter only while it calls none, so that members wait for each other without stopping each other.
+Legal when: each member runs in a thread of its own, and all make the same exchanges in the same order.
+A member that raises ends the others at once; one that returns early is missed when their time is over.
 Costs: two barriers an exchange; a reduction is computed by every member.
 """
 
