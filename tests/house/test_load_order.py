@@ -54,6 +54,7 @@ def run(code: str, **options) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="starts a process for each module by fork")
+@pytest.mark.slow
 def test_each_module_can_be_imported_first(tmp_path):
     names = [name for name in modules() if not name.endswith("__main__")]
     wanted = [(name, room(name) in ("face", "demo")) for name in names]

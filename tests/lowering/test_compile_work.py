@@ -112,6 +112,7 @@ def calls(make, n: int) -> int:
 
 
 @pytest.mark.parametrize("make", [powers, waves, layers, gates, keys, nested, leaves, slopes])
+@pytest.mark.slow
 def test_twice_the_program_is_twice_the_work(make):
     calls(make, 4)  # imports
     assert calls(make, 64) < 2.4 * calls(make, 32)

@@ -21,6 +21,7 @@ def test_each_task_is_done_once():
     assert compile_threads.current() is None
 
 
+@pytest.mark.slow
 def test_a_task_may_start_others_and_its_error_is_raised_where_it_is_asked_for():
     seen = threading.Event()
 
