@@ -214,5 +214,5 @@ def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed(mo
     r = jnp.asarray(0.4 * RNG.uniform(-1, 1, n) / np.sqrt(n))
     lowered = fnx.jit(fnx.grad(durbin)).lower(r)
     assert lowered.compile().memory_analysis().temp_size_in_bytes < 8 * n * n / 3
-    assert "workspace b" in lowered.as_text("kernel")
+    assert "global b" in lowered.as_text("kernel")
     assert "int64" not in lowered.as_text("kernel")

@@ -84,7 +84,7 @@ def test_a_mirror_is_read_straight_on():
 def test_a_mirror_is_added_to_straight_on():
     f = reading(PLACES["mirrored before"], MASKS["before"], "clip")
     text = kernels(fnx.grad(lambda x: jnp.sum(jnp.cos(f(x)))))
-    assert "stack s" not in text, "no positions are computed beforehand"
+    assert "private s" not in text, "no positions are computed beforehand"
 
 
 def test_indices_that_run_in_steps_are_left():
