@@ -33,7 +33,7 @@ class _Shared:
         self.groups: dict[Groups, list[_Shared]] = {}
         # The whole axis fails together: its groups have this in common.
         self.failures: list[BaseException] = [] if above is None else above.failures
-        self.lock = threading.Lock() if above is None else above.lock
+        self.lock: Any = threading.Lock() if above is None else above.lock
 
     def meet(self, what: str) -> None:
         """Wait for all members; TransportError if one failed or does not come."""
