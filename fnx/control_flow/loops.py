@@ -295,6 +295,17 @@ _BOOL = ShapedArray((), dtypes.bool_)
 _MANY_ROUNDS = 10**5  # outside a trace an array with the number of each round would be made
 
 
+def _type_of_bounds(low: Array, high: Array) -> tuple[Any, bool]:
+    """The dtype of the counter, and whether it is weak; TypeError for other bounds than numbers."""
+    real = all(dtypes.is_float(x.dtype) for x in (low, high))
+    for x, name in ((low, "lower"), (high, "upper")):
+        if x.shape != () or not (real or dtypes.is_integer(x.dtype)):
+            raise TypeMismatch(
+                f"fori_loop with {name} of type {x.aval.str_short()}; expected an integer of rank 0"
+            )
+    return dtypes.promote(((low.dtype, low.aval.weak_type), (high.dtype, high.aval.weak_type)))
+
+
 @entrance
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable, init_val: Tree, *, unroll: int | bool | None = None
@@ -311,15 +322,7 @@ def fori_loop(
     Array(10, dtype=int64, weak_type=True)
     """
     low, high = as_array(lower), as_array(upper)
-    real = all(dtypes.is_float(x.dtype) for x in (low, high))
-    for x, name in ((low, "lower"), (high, "upper")):
-        if x.shape != () or not (real or dtypes.is_integer(x.dtype)):
-            raise TypeMismatch(
-                f"fori_loop with {name} of type {x.aval.str_short()}; expected an integer of rank 0"
-            )
-    dtype, weak = dtypes.promote(
-        ((low.dtype, low.aval.weak_type), (high.dtype, high.aval.weak_type))
-    )
+    dtype, weak = _type_of_bounds(low, high)
     known = type(low) is ConcreteArray and type(high) is ConcreteArray
     if known:
         start, stop = low._value.item(), high._value.item()

@@ -269,7 +269,11 @@ def jit(
     >>> fnx.jit(lambda x: 2.0 * x)(3.0)
     Array(6., dtype=float64, weak_type=True)
     """
-    options: dict[str, Any] = {"inline": inline, "keep_unused": keep_unused, "compiler": compiler_options}
+    options: dict[str, Any] = {
+        "inline": inline,
+        "keep_unused": keep_unused,
+        "compiler": compiler_options,
+    }
     options["backend"] = backend_of(backend)
     del in_shardings, out_shardings, device
 

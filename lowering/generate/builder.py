@@ -10,6 +10,7 @@ from typing import Any
 
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.lowering.generate.scope import Scope
 from fnx.lowering.planning import horizontal_fusion
 from fnx.lowering.planning.equation_order import (
     box_chains,
@@ -19,7 +20,7 @@ from fnx.lowering.planning.equation_order import (
 )
 
 from . import boundary_regions, slice_update_fusion, small_problems
-from .storage import Scope, Storage
+from .storage import Storage
 from .target import Target
 from .values import OWN, Handle, Pull, Registers, Stored
 

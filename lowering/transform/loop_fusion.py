@@ -6,20 +6,18 @@ passes can be done row by row, in one nest. What only later passes of the same r
 memory of the array's size: a number a row is a variable, a row is a small array on the stack.
 """
 
-from collections.abc import Callable
 from math import prod
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.ir import affine, dependence, traversal
-from fnx.lowering.ir.expressions import buffers_read, nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Nest, Stmt, Store
-from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.ir import traversal
+from fnx.lowering.ir.expressions import buffers_read, replacing
+from fnx.lowering.ir.kernel import Buffer, Loop, LoopKind, Nest, Stmt
+from fnx.lowering.transform.accesses import Access, accesses, apart
+from fnx.lowering.transform.array_contraction import kept_rows
 from fnx.lowering.transform.statements import Statements
 
 LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
-STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
-STACK_ROWS = 8  # of a nest: threads of others may have small stacks
 _MANY = 1 << 20
 MOST = 32  # nests that become one: its code, and the time to make it, grow with them
 _HOPS = 16  # statements between two nests that may be jumped over
@@ -185,66 +183,6 @@ def is_plain(loop: Loop) -> bool:
 # --- what a round touches ----------------------------------------------------------------------
 
 
-class Access:
-    """Where one round of outer loops touches a buffer: strides of the loops, and a range of offsets."""
-
-    def __init__(self, base: frozenset, strides: tuple[int, ...], low: int, high: int):
-        self.base, self.strides, self.low, self.high = base, strides, low, high
-
-
-def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | None]]:
-    """The accesses of a block to each buffer; None where it may be anywhere."""
-    extents = {
-        s.index: s.extent.attr
-        for s in traversal.statements(body)
-        if isinstance(s, Loop) and s.extent.op in ("size", "const")
-    }
-    inner = list(extents)
-    axes = {id(v): k for k, v in enumerate([*index, *inner])}
-    found: dict[Buffer, list[Access | None]] = {}
-
-    def note(buffer: Buffer, position: Expr) -> None:
-        found.setdefault(buffer, []).append(access(position))
-
-    def access(position: Expr) -> Access | None:
-        parts = affine.linear(position, axes)
-        if parts is None:
-            return None
-        strides = parts[1]
-        base, low = dependence.terms(parts[0])
-        high = low
-        for k, stride in strides.items():
-            if k >= len(index):
-                reach = stride * (extents[inner[k - len(index)]] - 1)
-                low, high = low + min(reach, 0), high + max(reach, 0)
-        outer = tuple(strides.get(k, 0) for k in range(len(index)))
-        return Access(base, outer, low, high)
-
-    for s in traversal.statements(body):
-        for e in nodes(traversal.expressions(s)):
-            if e.op == "load":
-                note(e.attr, e.args[0])
-        if isinstance(s, Store):
-            note(s.buffer, s.index)
-    return found
-
-
-def apart(accesses: list[Access | None], shape: list[int]) -> bool:
-    """Whether different rounds of the outer loops touch different elements."""
-    first = accesses[0]
-    if first is None:
-        return False
-    for a in accesses:
-        if a is None or a.base != first.base or a.strides != first.strides:
-            return False
-    span = max(a.high for a in accesses if a) - min(a.low for a in accesses if a)
-    for stride, n in sorted(zip(first.strides, shape, strict=True)):
-        if n > 1 and stride <= span:
-            return False
-        span += stride * (n - 1)
-    return True
-
-
 # --- clusters ----------------------------------------------------------------------------------
 
 
@@ -359,7 +297,7 @@ class Cluster:
             own = buffer.space == "global" and count.get(buffer) == uses.get(buffer)
             if own and apart(found, self.shape):
                 at = [k for k, s in enumerate(body) if buffer in touched[k]]
-                part = _kept(builder, [body[k] for k in at], buffer, found, self.index, rows)
+                part = kept_rows(builder, [body[k] for k in at], buffer, found, self.index, rows)
                 for k, new in zip(at, part, strict=True):
                     body[k] = new
         for b, n in count.items():
@@ -390,63 +328,3 @@ def _row(body: list[Stmt]) -> int:
         (traversal.extent(s.extent) for s in traversal.statements(body) if isinstance(s, Loop)),
         default=1,
     )
-
-
-def _kept(
-    builder: Statements,
-    body: list[Stmt],
-    buffer: Buffer,
-    accesses: list[Access | None],
-    index: list[Expr],
-    rows: set[Buffer],
-) -> list[Stmt]:
-    """Statements with a buffer that lives within a round replaced by a variable or a row.
-
-    They are those of a block that touch it; `rows` are the rows of the block, to which one is added.
-    """
-    low = min(a.low for a in accesses if a)
-    high = max(a.high for a in accesses if a)
-    loads = {e for e in traversal.nodes(body) if e.op == "load" and e.attr is buffer}
-    writers = sum(isinstance(s, Store) and s.buffer is buffer for s in traversal.statements(body))
-    at = [k for k, s in enumerate(body) if isinstance(s, Store) and s.buffer is buffer]
-    if low == high and writers == len(at) == 1:
-        before, store, after = body[: at[0]], body[at[0]], body[at[0] + 1 :]
-        assert isinstance(store, Store)
-        name = scalar.var(buffer.dtype, "r")
-        renamed = replacing(dict.fromkeys(loads, name))
-        return [
-            *before,
-            Let([name], [store.value]),
-            *(traversal.rewritten(s, renamed) for s in after),
-        ]
-    size = itemsize(buffer.dtype)
-    if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
-        return body
-    row = builder.new_stack(buffer.dtype, STACK_ROW // size)
-    rows.add(row)
-    inner = [s.index for s in traversal.statements(body) if isinstance(s, Loop)]
-    axes = {id(v): k for k, v in enumerate([*inner, *index])}
-
-    def within(position: Expr) -> Expr:
-        base, strides = affine.linear(position, axes)  # type: ignore[misc]
-        found = scalar.size(dependence.terms(base)[1] - low)  # the terms are the same everywhere
-        for k, v in reversed(list(enumerate(inner))):
-            found = scalar.add(scalar.mul(v, scalar.size(strides.get(k, 0))), found)
-        return found
-
-    return [moved(s, buffer, row, within) for s in body]
-
-
-def moved(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
-    """A statement that uses another buffer, at other positions."""
-    loads = [e for e in traversal.nodes([s]) if e.op == "load" and e.attr is old]
-    names = {e: scalar.load(new, within(e.args[0]), e.dtype) for e in loads}
-    return _stored(traversal.rewritten(s, replacing(names)), old, new, within)
-
-
-def _stored(s: Stmt, old: Buffer, new: Buffer, within: Callable[[Expr], Expr]) -> Stmt:
-    if isinstance(s, Store) and s.buffer is old:
-        return Store(new, within(s.index), s.value)
-    if isinstance(s, Loop):
-        s.body = [_stored(x, old, new, within) for x in s.body]
-    return s

@@ -18,6 +18,7 @@ from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Buffer, If, Let, Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
+from fnx.lowering.transform import array_contraction
 from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion
@@ -243,7 +244,7 @@ class _Layers:
         for item in self.items:
             stmt = item.stmt
             for b in item.found.keys() & windows.keys():
-                stmt = loop_fusion.moved(stmt, b, windows[b], self._within(b, item.loop))
+                stmt = array_contraction.moved(stmt, b, windows[b], self._within(b, item.loop))
             inside = [stmt]
             if item.loop is not None:
                 assert isinstance(stmt, Loop)

@@ -4,27 +4,24 @@ Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for compl
 """
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.kernels import gemm, gemv
 from fnx.lowering.cpu.llvm import ir_vectors
-from fnx.lowering.cpu.routines.fortran import call
-from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
+from fnx.lowering.cpu.routines.product import Product, copied
+from fnx.lowering.cpu.routines.product_calls import call_product
+from fnx.lowering.generate.affine_views import view
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
-from fnx.lowering.ir.kernel import CallLibrary, Loop, LoopKind, Ref, Stmt, Store
+from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
     const,
     each_item,
-    filled,
     finish,
     is_complex,
-    loop,
     place,
     result,
     work,
@@ -41,38 +38,6 @@ COLUMNS = 8  # of a result, up to which each has a sum in a register
 REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
 
-class Product:
-    """The operands and axes of a dot_general, summed in `dtype`."""
-
-    def __init__(self, lhs: Any, rhs: Any, dims: Any, dtype: str):
-        (self.lc, self.rc), (self.lb, self.rb) = dims
-        self.lhs, self.rhs, self.dtype = lhs, rhs, dtype
-        self.lf = _others(lhs.ndim, self.lc, self.lb)
-        self.rf = _others(rhs.ndim, self.rc, self.rb)
-        self.batch: Shape = tuple(lhs.shape[k] for k in self.lb)
-        self.left: Shape = tuple(lhs.shape[k] for k in self.lf)
-        self.right: Shape = tuple(rhs.shape[k] for k in self.rf)
-        self.inner: Shape = tuple(lhs.shape[k] for k in self.lc)
-        self.m, self.n, self.k = prod(self.left), prod(self.right), prod(self.inner)
-
-    def term(
-        self, t: Sequence[Expr], i: Sequence[Expr], k: Sequence[Expr], j: Sequence[Expr]
-    ) -> Any:
-        """The two factors of one product."""
-        x = self.lhs(*_placed((*self.lb, *self.lf, *self.lc), (*t, *i, *k)))
-        y = self.rhs(*_placed((*self.rb, *self.rc, *self.rf), (*t, *k, *j)))
-        return scalar.cast(x, self.dtype), scalar.cast(y, self.dtype)
-
-
-def _others(ndim: int, *taken: Sequence[int]) -> Shape:
-    return tuple(k for k in range(ndim) if not any(k in axes for axes in taken))
-
-
-def _placed(perm: Sequence[int], index: Sequence[Expr]) -> tuple[Expr, ...]:
-    where = dict(zip(perm, index, strict=True))
-    return tuple(where[k] for k in range(len(perm)))
-
-
 def dot_general(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     dims, dtype = r.params
     (out,) = outs
@@ -86,7 +51,7 @@ def dot_general(builder: Generation, r: recipe.Library, outs: list[Handle]) -> N
     elif dtype not in LETTER or _is_inlined(p):
         _inline(builder, p, out)
     else:
-        _library(builder, p, out)
+        call_product(builder, p, out)
 
 
 def _is_inlined(p: Product) -> bool:
@@ -171,24 +136,10 @@ def _rows_side_by_side(builder: Generation, p: Product) -> None:
     found = view(builder, p.rhs) if p.rhs.dtype == p.dtype else None
     if found is None or found.strides[p.rf[-1]] == 1:
         return
-    shape, stored = _copied(builder, p.rhs, (*p.rb, *p.rc, *p.rf), p.dtype)
+    shape, stored = copied(builder, p.rhs, (*p.rb, *p.rc, *p.rf), p.dtype)
     p.rhs = Handle(shape, p.dtype, stored)
     axes = iter(range(len(shape)))
     p.rb, p.rc, p.rf = (tuple([next(axes) for _ in old]) for old in (p.rb, p.rc, p.rf))
-
-
-def _copied(builder: Generation, h: Handle, order: Shape, dtype: str) -> tuple[Shape, Stored]:
-    """An operand's axes in another order: the copy's shape, and where it is."""
-    shape = tuple(h.shape[k] for k in order)
-    inverse = [order.index(k) for k in range(h.ndim)]
-    copies = builder.copies.setdefault(h, {})
-    block, stored = copies.get((order, dtype), (None, None))
-    if block is not builder.block:  # or another product in this block made the same copy
-        stored = filled(
-            builder, shape, dtype, lambda *ix: scalar.cast(h(*(ix[k] for k in inverse)), dtype)
-        )
-        copies[order, dtype] = builder.block, stored
-    return shape, stored
 
 
 def _element(p: Product, dtype: str) -> Callable[..., Expr]:
@@ -356,118 +307,6 @@ def _sums(loops: list, totals: list[Expr], start: list[Expr], step: Any) -> list
 
 
 # --- routines --------------------------------------------------------------------------------------
-
-
-def _library(builder: Generation, p: Product, out: Handle) -> None:
-    """A call of BLAS for each product."""
-    a = _operand(builder, p.lhs, p.dtype, p.lb, p.lf, p.lc)
-    b = _operand(builder, p.rhs, p.dtype, p.rb, p.rc, p.rf)
-    count, made = prod(p.batch), None
-    if out.dtype == p.dtype:
-        made = place(builder, out)
-    else:
-        made = work(builder, p.dtype, out.size)
-
-    def one(t: Expr) -> list[Stmt]:
-        def address(x: _Operand) -> Ref:
-            v = x.matrices.view
-            return Ref(v.buffer, scalar.add(v.base, offset(t, p.batch, x.strides)))
-
-        start = scalar.mul(t, scalar.size(p.m * p.n))
-        c = Ref(made.buffer, scalar.add(made.base, start))
-        return [_product(builder, p, a.matrices, address(a), b.matrices, address(b), c)]
-
-    if count == 1:
-        builder.block += one(scalar.size(0))
-    else:
-        builder.emit(loop(count, one))
-    if out.dtype != p.dtype:
-        shape = out.shape
-        result(
-            builder, out, lambda *ix: scalar.cast(made.read(shape, ix), out.dtype), "dot_general"
-        )
-    else:
-        finish(builder, out)
-
-
-class _Operand:
-    def __init__(self, found: Matrices, strides: Sequence[int]):
-        self.matrices, self.strides = found, strides
-
-
-def _operand(
-    builder: Generation, h: Handle, dtype: str, batch: Shape, rows: Shape, cols: Shape
-) -> _Operand:
-    """An operand as matrices that BLAS can read: as it lies in memory, or as a copy."""
-    if h.dtype == dtype:
-        v = view(builder, h)
-        if v is None and not isinstance(h.state, Pull):
-            v = view(builder, Handle(h.shape, h.dtype, builder.store(h)))
-        found = v and matrices(v, h.shape, rows, cols)
-        if found:
-            return _Operand(found, [found.view.strides[k] for k in batch])
-    # What lies side by side where it is made lies side by side in the copy.
-    turned = bool(cols) and h.ndim - 1 in rows
-    order = (*batch, *cols, *rows) if turned else (*batch, *rows, *cols)
-    shape, stored = _copied(builder, h, order, dtype)
-    nb, middle = len(batch), len(batch) + len(cols if turned else rows)
-    v = view(builder, Handle(shape, dtype, stored))
-    assert v is not None
-    groups = range(nb, middle), range(middle, len(shape))
-    found = matrices(v, shape, *(groups[::-1] if turned else groups))
-    assert found is not None
-    return _Operand(found, v.strides[:nb])
-
-
-def _product(
-    builder: Generation, p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
-) -> Stmt:
-    """C = A B in rows is C' = B' A' in columns; a vector times a matrix is gemv's."""
-    m, n, k, dtype = p.m, p.n, p.k, p.dtype
-    one, zero = const(1, dtype), const(0, dtype)
-    letter = f"blas:{LETTER[dtype]}"
-    if n == 1 and ir_vectors.exists(dtype) and (b.transposed or b.leading == 1):
-        return _own_vector(m, k, a, x, y, c)
-    if m == 1 and n > 1 and ir_vectors.exists(dtype) and (not a.transposed or a.leading == 1):
-        return _own_vector(n, k, Matrices(b.view, not b.transposed, b.leading), y, x, c)
-    if n == 1:
-        shape = ["N", m, k] if a.transposed else ["T", k, m]
-        step = 1 if b.transposed else b.leading
-        args = [*shape, one, x, a.leading, y, step, zero, c, 1]
-        return call(builder, letter + "gemv", args, [c.buffer])
-    if m == 1:
-        shape = ["T", k, n] if b.transposed else ["N", n, k]
-        step = a.leading if a.transposed else 1
-        args = [*shape, one, y, b.leading, x, step, zero, c, 1]
-        return call(builder, letter + "gemv", args, [c.buffer])
-    if ir_vectors.exists(dtype):
-        return _own_product(builder, p, a, x, b, y, c)
-    ops = ["T" if b.transposed else "N", "T" if a.transposed else "N"]
-    args = [*ops, n, m, k, one, y, b.leading, x, a.leading, zero, c, n]
-    return call(builder, letter + "gemm", args, [c.buffer])
-
-
-def _strides(found: Matrices) -> list[Expr]:
-    both = (1, found.leading) if found.transposed else (found.leading, 1)
-    return [scalar.size(n) for n in both]
-
-
-def _own_vector(m: int, k: int, a: Matrices, x: Ref, y: Ref, c: Ref) -> Stmt:
-    """c = A y: A is m x k and begins at x."""
-    name = f"fnx:{gemv.name(c.buffer.dtype)}"
-    return CallLibrary(name, [scalar.size(m), scalar.size(k), x, *_strides(a), y, c], [c.buffer])
-
-
-def _own_product(
-    builder: Generation, p: Product, a: Matrices, x: Ref, b: Matrices, y: Ref, c: Ref
-) -> Stmt:
-    sizes = [scalar.size(n) for n in (p.m, p.n, p.k)]
-    work, writes = c, [c.buffer]  # no work memory
-    if b.transposed or not gemm.reads_in_place(p.m, p.n, p.k, p.dtype):
-        space = builder.new_buffer(p.dtype, gemm.work_elements(p.n, p.k, p.dtype))
-        work, writes = Ref(space, scalar.size(0)), [c.buffer, space]
-    args = [*sizes, x, *_strides(a), y, *_strides(b), c, scalar.size(p.n), work]
-    return CallLibrary(f"fnx:{gemm.name(p.dtype)}", args, writes)
 
 
 ROUTINES = {"dot_general": dot_general}
