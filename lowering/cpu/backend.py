@@ -1,6 +1,6 @@
 """The CPU backend: the pipeline from a jaxpr to a callable, as a list of named passes.
 
-A program whose code is on disk is recalled by the name of its jaxpr (digest.py) without running the
+A program whose code is on disk is recalled by the name of its jaxpr (fingerprint.py) without running the
 passes; what they would make of it is made when somebody asks. So the passes are imported where they
 are run: a process that recalls its programs needs none of them.
 """

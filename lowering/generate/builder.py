@@ -1,8 +1,8 @@
 """Walks a jaxpr, equation by equation, and keeps a `Handle` for each variable.
 
 Small arrays live in registers and their operations are unrolled; elementwise values of large arrays
-are pulled into their readers or join open groups (points.py, groups.py); everything else is stored
-(storage.py). The choices themselves are in fuse.py.
+are inlined into their readers or join open fusion groups (elementwise.py, fusion_groups.py);
+everything else is stored (storage.py). The choices themselves are in planning/fusion_policy.py.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Inputs with the largest errors among about a million numbers each (`lowering/hard_inputs.py`)."""
+"""Inputs with the largest errors among a million numbers each (`lowering/cpu/tools/hard_inputs.py`)."""
 
 HARD: dict[tuple[str, str], list[tuple[float, ...]]] = {
     ("acos", "float32"): [

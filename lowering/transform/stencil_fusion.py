@@ -2,8 +2,8 @@
 
 A stencil stores what several of its neighbours read: fluxes between cells, slopes. Where the shifts are
 along one axis, what lies elsewhere along others never meets: these are lanes. The nests run one after
-the other for a strip of them, and then together, layer by layer (windows.py), so that what they hand on
-is a few rows rather than arrays of the grid's size.
+the other for a strip of them, and then together, layer by layer (sliding_window.py), so that what they
+hand on is a few rows rather than arrays of the grid's size.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
 """The README: its examples run, its commands are those of CI; the pages name files that exist."""
 
+import ast
 import doctest
 import re
 import subprocess
@@ -83,3 +84,14 @@ def test_pages_name_files_that_exist(repository):
         text = (repository / page).read_text(encoding="utf-8")
         for name in re.findall(r"(?<![\w/*])[\w/]+\.py\b", text):
             assert any(path.endswith(f"/{name}") for path in paths), f"{page} names {name}"
+
+
+def test_docstrings_name_files_that_exist(repository):
+    """Of modules: what they say of their neighbours."""
+    folders = [repository / name for name in ("fnx", "interpreters", "lowering")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    paths = [f"/{file.relative_to(repository)}" for file in files]
+    for file in files:
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        for name in re.findall(r"(?<![\w/*.])[\w/]+\.py\b", text):
+            assert any(path.endswith(f"/{name}") for path in paths), f"{file} names {name}"

@@ -1,6 +1,6 @@
 """From LLVM text to machine code in memory: compiled once, kept on disk.
 
-On Linux and x86-64 what is kept is a linked image (`elf.py`, `image.py`), so that a process that finds
+On Linux and x86-64 what is kept is a linked image (`linker.py`, `image.py`), so that a process that finds
 its code on disk needs no LLVM. Elsewhere it is object files, which LLVM's JIT linker links each time.
 """
 

@@ -1,7 +1,7 @@
 """Images: linked code as a file keeps it. To load one is to copy it and to fill in some addresses.
 
 The bytes work wherever they lie, but for words that hold addresses: of the routines that the code
-calls, and of its own parts. `elf.py` makes images of object files.
+calls, and of its own parts. `linker.py` makes images of object files.
 """
 
 import ctypes

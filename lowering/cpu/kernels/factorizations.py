@@ -1,7 +1,7 @@
 """Factors of dense matrices of float32 and float64, and triangular systems: fnx's own routines.
 
 Matrices lie in rows. Every routine cuts its matrix in two, again and again, so that nearly all its
-work is products (matmul.py); what is left at the end are blocks of eight rows or columns, which are
+work is products (gemm.py); what is left at the end are blocks of eight rows or columns, which are
 kept in registers. `text` of each names its arguments. The last one is always memory that the products
 use, of `work_elements`; triangles are read by two strides, one of which is 1, so that they may be
 transposed; `backward` says that a triangle is an upper one, to be solved from its end.

@@ -1,4 +1,4 @@
-"""Tiles of products of matrices, kept in registers while products are added (matmul.py)."""
+"""Tiles of products of matrices, kept in registers while products are added (gemm.py)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Packing for products of matrices: B's columns, a tile's width after the other (matmul.py).
+"""Packing for products of matrices: B's columns, a tile's width after the other (gemm.py).
 
 The vectors of a row of a block are shared out to tiles (`slivers`) evenly: the first `fewer` have `base`
 each, the others one more. So the last has two where there are two: its vectors may overlap.

@@ -2,7 +2,7 @@
 
 A program that uses sin fifty times would have LLVM optimise its hundred instructions fifty times.
 Instead it calls `fnx_v_sin_float64`, and the attribute "vector-function-abi-variant" tells LLVM's
-loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vlib.py.
+loop vectoriser that `fnx_v_sin_float64_w8` computes eight at once. The functions are in vector_library.py.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
 """dot_general: small ones as loops, others by routines on whatever views of memory they can read.
 
-Routines are fnx's own for real numbers (matmul.py, matvec.py), BLAS's for complex ones.
+Routines are fnx's own for real numbers (gemm.py, gemv.py), BLAS's for complex ones.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ OpenBLAS shares out matrix times vector from 9000 elements on, a triangular solv
 Waking a second thread costs more than that, and where cores are busy (a container with a quota, one
 process a core) a whole time slice: 10 ms instead of 10 us. Calls of its routines are therefore
 between `enter`, which is told how much work there is, and `leave`. Products of real matrices are not
-OpenBLAS's (matmul.py).
+OpenBLAS's (gemm.py).
 """
 
 import ctypes
