@@ -4,10 +4,11 @@
 and columns are that many elements apart, one of the two being 1; rows of C are contiguous. `work` has
 `work_elements(n, k)` elements, unless `reads_in_place`. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
-A tile of C, eight or four rows of three vectors, is kept in registers while columns of A and
-rows of B are multiplied, for up to `DEPTH` indices between them (gemm_microkernel.py). Large B are packed
-for that, block by block, so that what a tile reads is contiguous, and so are A whose columns are. Small ones
-are read where they are, and so are those that few rows are multiplied with, unless they are far larger.
+A tile of C, eight or four rows of three vectors, is kept in registers while columns of A and rows
+of B are multiplied, for up to `DEPTH` indices between them (gemm_microkernel.py). Large B are
+packed for that, block by block, so that what a tile reads is contiguous, and so are A whose columns
+are. Small ones are read where they are, and so are those that few rows are multiplied with, unless
+they are far larger.
 The last vector of a row ends with it: it has columns in common with the one before, of the same tile,
 rather than lanes that do not exist. Threads share the rows of tiles, or their columns if those are more
 and B is read where it is; no thread is woken for little work.
