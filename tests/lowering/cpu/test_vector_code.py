@@ -8,7 +8,7 @@ import pytest
 
 import fnx as jax
 import fnx.numpy as jnp
-from fnx.lowering.cpu.llvm import loop_tails, module_printer
+from fnx.lowering.cpu.llvm import kernel_facts, loop_tails
 from fnx.lowering.cpu.processor import features
 
 
@@ -44,7 +44,7 @@ def rows(x, y):
     ("f", "shape"), [(triads, (40, 40, 40)), (neighbours, (90, 70)), (rows, (90, 70))]
 )
 def test_costly_functions_are_called_on_vectors(f, shape, monkeypatch):
-    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(kernel_facts, "inlined_lines", lambda: 0)
     x, y = np.random.default_rng(0).normal(size=(2, *shape))
     asm = jax.jit(f).lower(x, y).as_text("asm")
     functions = re.split(r"^\w[\w.]*:", asm, flags=re.MULTILINE)
@@ -94,7 +94,7 @@ def test_few_results_along_any_axis(axes, kept):
 
 def test_columns_are_read_without_rounds_that_are_left(monkeypatch):
     """Of each row some numbers: no vector may be read beyond the last, and none is made of scalars."""
-    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(kernel_facts, "inlined_lines", lambda: 0)
     x = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
     asm = jax.jit(lambda x: jnp.tanh(x[:, 1] - x[:, 3])).lower(x).as_text("asm")
     assert set(re.findall(r"fnx_v_tanh_float32(_w\d+)?\b", asm)) <= {"_w4", "_w8", "_w16"}

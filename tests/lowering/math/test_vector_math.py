@@ -10,7 +10,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx.core.scalar import Expr, var
 from fnx.lowering.cpu.jit import compiler, vector_library
-from fnx.lowering.cpu.llvm import module_printer, vector_abi
+from fnx.lowering.cpu.llvm import kernel_facts, vector_abi
 from fnx.lowering.cpu.tools.accuracy import BINARY, SAMPLES, evaluate, inputs, table
 from fnx.lowering.math import USUAL, VMATH
 
@@ -72,7 +72,7 @@ def test_single_agrees_with_double(op):
 def test_calls_give_the_bits_of_what_is_inlined(op, dtype, monkeypatch):
     arrays = inputs(op, dtype, 50)
     inlined = evaluate(op, arrays)
-    monkeypatch.setattr(module_printer, "inlined_lines", lambda: 0)
+    monkeypatch.setattr(kernel_facts, "inlined_lines", lambda: 0)
     np.testing.assert_array_equal(evaluate(op, arrays), inlined)
 
 
