@@ -1,6 +1,6 @@
 """Annotations for what functions take, a module path of JAX."""
 
-from fnx.core.typing import (
+from fnx.numpy.arrays.typing import (
     ArrayLike,
     DTypeLike,
     SupportsDType,

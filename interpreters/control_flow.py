@@ -39,6 +39,9 @@ class ScanRecord(Primitive):
         n, m = self.consts, self.consts + self.carry
         return values[:n], values[n:m], values[m:]
 
+    def input_output_aliases(self) -> dict[int, int]:
+        return {k: self.consts + k for k in range(self.carry)}
+
     def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> Self:
         lanes = self.lanes and not carry
         return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, lanes=lanes)
@@ -101,6 +104,10 @@ class WhileRecord(Primitive):
         """Constants of the condition, of the body, and the carry."""
         n, m = self.cond_consts, self.cond_consts + self.body_consts
         return values[:n], values[n:m], values[m:]
+
+    def input_output_aliases(self) -> dict[int, int]:
+        first = self.cond_consts + self.body_consts
+        return {k: first + k for k in range(len(self.body_jaxpr.outs))}
 
     @property
     def effects(self) -> bool:  # type: ignore[override]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions
 from fnx.core.interpreter import current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -169,11 +170,11 @@ class Known:
 
     def __init__(self, values: dict[Var, Array], eqns: Sequence[Eqn] = ()):
         self.values = values
-        self.maker = {v: e for e in eqns for v in e.outs}
+        self.maker = definitions(eqns)
 
     def add(self, eqns: Sequence[Eqn]) -> None:
         """More equations to compute values with."""
-        self.maker |= {v: e for e in eqns for v in e.outs}
+        self.maker |= definitions(eqns)
 
     def atom(self, v: Var) -> Atom:
         """What a variable is another name of."""

@@ -120,6 +120,11 @@ class Jaxpr:
             self._made[key] = make()
         return self._made[key]
 
+    def with_eqns(self, eqns: Sequence[Eqn], outs: Sequence[Atom] | None = None) -> "Jaxpr":
+        """Of the same inputs, computed by other equations; `outs`: to other results."""
+        outs = self.outs if outs is None else outs
+        return Jaxpr(self.inputs, eqns, outs, self.consts, self.name)
+
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:
         return tuple(v.aval for v in self.inputs)

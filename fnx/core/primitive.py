@@ -1,18 +1,22 @@
 """Primitives: a frozen dataclass whose fields are its static parameters and whose methods its rules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import UNKNOWN, Cost
 from fnx.core.errors import InvalidValue, MissingRule
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current
 from fnx.core.recipe import Operand, Recipe
+
+_NO_ALIASES: Mapping[int, int] = {}
+_FIRST_OF_FIRST: Mapping[int, int] = {0: 0}
 
 
 class Undefined:
@@ -192,6 +196,22 @@ class Primitive:
     """Whether each element of the result is computed from the operands' elements at its index."""
     effects = False
     """Whether it must run although nobody uses its results."""
+    cost = UNKNOWN
+    """What an element of its result costs, for decisions on fusion and recomputation."""
+    moves = False
+    """Whether elements of the result are elements of operands, at other places, or constants."""
+    update_operand: ClassVar[int | None] = None
+    """The operand that is combined into a part of the first, which the result else is; None: no update."""
+    update_kind = ""
+    """How an update combines: "set", "add", "mul", "min" or "max"."""
+
+    def cost_of(self, *operands: Any) -> Cost:
+        """What an element costs of these operands, variables or literals."""
+        return self.cost
+
+    def input_output_aliases(self) -> Mapping[int, int]:
+        """Results that may take over the memory of an operand, if it is dead by then, with that operand."""
+        return _NO_ALIASES if self.update_operand is None else _FIRST_OF_FIRST
 
     def _missing(self, rule: str, feature: str) -> Exception:
         return MissingRule(

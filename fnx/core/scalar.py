@@ -272,10 +272,13 @@ def clamp(low: Expr, x: Expr, high: Expr) -> Expr:
 
 # --- everything else: one function, a table of what exists -------------------------------------
 
-UNARY = frozenset(
-    "neg abs sign floor ceil round_even trunc sqrt rsqrt cbrt exp exp2 expm1 log log2 log10 log1p "
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma "
-    "digamma is_finite not population_count clz real imag conj square integer_pow".split()
+FUNCTIONS = frozenset(
+    "cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh logistic erf erfc erf_inv lgamma digamma pow atan2".split()
+)  # elementary and special: many instructions each
+UNARY = (FUNCTIONS - {"pow", "atan2"}) | frozenset(
+    "neg abs sign floor ceil round_even trunc sqrt rsqrt is_finite not population_count clz real "
+    "imag conj square integer_pow".split()
 )  # integer_pow: the exponent is attr, an int; `not` is bitwise; round_even: half to even
 BINARY = frozenset(
     "add sub mul div rem fmod pow atan2 max min nextafter and or xor shift_left "

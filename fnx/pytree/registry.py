@@ -11,7 +11,7 @@ import optree
 
 from fnx.core.errors import InvalidValue
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.flatten_codegen import Registered
+from fnx.pytree.flatten_codegen import Registered
 from fnx.pytree.key_paths import GetAttrKey
 
 SPACE = "fnx"  # where optree keeps them

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from fnx.core import config, dtypes, flatten_codegen
+from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
 from fnx.lowering import backends
+from fnx.pytree import flatten_codegen
 from fnx.pytree.registry import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.

@@ -1,45 +1,22 @@
 """What it costs to compute an equation again, in bytes of memory that could be stored instead.
 
-Storing and loading a float64 costs about as much as a dozen fused additions or one exponential.
-The tables are the one place for these heuristics.
+What an element costs says the primitive (`fnx.core.cost`); here is what that means for an equation.
 """
 
 from math import inf, prod
 from typing import Any
 
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
+from fnx.interpreters.control_flow import ScanRecord
+from fnx.ops.linalg.contraction import DotGeneral
 
-# Bytes per element of the result.
-_FREE = (
-    "broadcast_in_dim reshape transpose squeeze expand_dims rev slice iota convert_element_type "
-    "select_n copy real imag conj complex bitcast_convert_type reduce_precision stop_gradient name"
+PER_FLOP = (
+    0.25  # bytes, of small matrix products; large ones reach the speed of BLAS, but are not small
 )
-_CHEAP = (
-    "add sub mul neg max min abs sign square integer_pow floor ceil round eq ne lt le gt ge and or "
-    "not xor shift_left shift_right_logical shift_right_arithmetic clamp is_finite pad concatenate "
-    "nextafter population_count clz add_any"
-)
-_MODERATE = "div rem sqrt rsqrt gather dynamic_slice"
-_HEAVY = (
-    "exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "pow cbrt logistic"
-)
-PER_ELEMENT = dict.fromkeys(_FREE.split(), 0.0)
-PER_ELEMENT |= dict.fromkeys(_CHEAP.split(), 0.25)
-PER_ELEMENT |= dict.fromkeys(_MODERATE.split(), 1.0)
-PER_ELEMENT |= dict.fromkeys(_HEAVY.split(), 4.0)
-# Bytes per element of the operand.
-_FOLDS = (
-    "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or argmax argmin cumsum cumprod"
-)
-PER_OPERAND = dict.fromkeys(_FOLDS.split(), 0.25)
-PER_FLOP = 0.25  # of small matrix products; large ones reach the speed of BLAS, but are not small
-ITERATION = 0.5  # at least, of an equation in a loop
-COPIES = frozenset(
-    {"dynamic_update_slice", "slice_add", "dynamic_slice_add"}
-)  # cost what they copy
+ITERATION = 0.5  # bytes at least, of an equation in a loop
 FEW = 64  # bytes that stay in registers
-SMALL = 64  # up to this many elements, what is free or cheap lives in registers
+SMALL = 64  # elements up to which what is free or cheap lives in registers
+CHEAP = 0.25  # bytes an element up to which that is so
 
 
 def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
@@ -47,31 +24,26 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
 
     With `loops`, a loop costs what its iterations do.
     """
-    if loops and eqn.prim.name == "scan":
-        prim: Any = eqn.prim
+    prim: Any = eqn.prim
+    if loops and isinstance(prim, ScanRecord):
         return prim.length * sum(max(ITERATION, _in_loop(e)) for e in prim.jaxpr.eqns)
-    name, size = eqn.prim.name, max((v.aval.size for v in eqn.outs), default=0)
-    if name in PER_ELEMENT:
-        rate = PER_ELEMENT[name]
-        return 0.0 if rate <= 0.25 and size <= SMALL else rate * size
-    if name in PER_OPERAND:
-        count = sum(a.aval.size for a in eqn.inputs)
-        return 0.0 if count <= SMALL else PER_OPERAND[name] * count
-    if name == "dot_general":
-        (contracting, _), _ = eqn.prim.dimension_numbers  # type: ignore[attr-defined]
-        depth = prod(eqn.inputs[0].aval.shape[k] for k in contracting)
-        return PER_FLOP * size * depth
-    if name in COPIES or name.startswith("scatter"):
+    if prim.update_operand is not None:  # it costs what it copies
         return float(sum(v.aval.nbytes for v in eqn.outs))
-    return inf
+    size = max((v.aval.size for v in eqn.outs), default=0)
+    if isinstance(prim, DotGeneral):
+        (contracting, _), _ = prim.dimension_numbers
+        return PER_FLOP * size * prod(eqn.inputs[0].aval.shape[k] for k in contracting)
+    worth = prim.cost.worth
+    if worth == inf:
+        return inf
+    count = sum(a.aval.size for a in eqn.inputs) if prim.cost.of_operand else size
+    return 0.0 if worth <= CHEAP and count <= SMALL else worth * count
 
 
 def _in_loop(eqn: Eqn) -> float:
     """Of an equation of a loop that runs again: what it updates is the loop's own."""
-    name = eqn.prim.name
-    if name in COPIES or name.startswith("scatter"):
-        return float(eqn.inputs[2 if name.startswith("scatter") else 1].aval.nbytes)
-    return recompute_cost(eqn, True)
+    update = eqn.prim.update_operand
+    return recompute_cost(eqn, True) if update is None else float(eqn.inputs[update].aval.nbytes)
 
 
 def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:

@@ -9,25 +9,24 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
 from fnx.core.primitive import Primitive
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import dependent, live, reads
 from fnx.ops.structure.dynamic_slice import (
     DynamicSlice,
-    DynamicSliceAdd,
-    DynamicUpdateSlice,
     dynamic_update_slice,
 )
-from fnx.ops.structure.gather import AnyScatter, ScatterAdd
+from fnx.ops.structure.gather import AnyScatter
 from fnx.ops.structure.scatter import Scatter
 from fnx.ops.structure.slice import Slice, SliceAdd
 from fnx.ops.structure.slice_set import SliceSet
 
-SETS = (DynamicUpdateSlice, SliceSet, Scatter)
-ADDS = (DynamicSliceAdd, SliceAdd, ScatterAdd)
-UPDATES = (*SETS, *ADDS, AnyScatter)
+
+def is_update(prim: Primitive) -> bool:
+    """Whether the result is the first operand with a part of it changed."""
+    return prim.update_operand is not None
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,6 @@ class Places:
     def needs(self) -> list[Var]:
         """What must be known to go back."""
         return [a for a in self.where if type(a) is Var]
-
-
-def value_at(prim: Primitive) -> int:
-    """Which operand of an update is what it writes or adds."""
-    return 2 if isinstance(prim, AnyScatter) else 1
 
 
 def nothing_added(dtype: np.dtype) -> complex:
@@ -104,7 +98,7 @@ class Step:
 
     def items(self) -> "list[Places | LoopUpdates]":
         """What must be put back, in the order in which it is overwritten."""
-        if isinstance(self.eqn.prim, UPDATES):
+        if is_update(self.eqn.prim):
             return [places(self.eqn)]
         return _items_of_loop(self.eqn, self.number)
 
@@ -163,7 +157,7 @@ def chain(maker: dict[Var, Eqn], start: Var, end: Atom) -> list[Step] | None:
         e = maker.get(end) if type(end) is Var else None  # type: ignore[arg-type]
         if e is None:
             return None
-        if isinstance(e.prim, UPDATES):
+        if is_update(e.prim):
             before = e.inputs[0]
         elif e.prim.name == "scan":
             prim: Any = e.prim

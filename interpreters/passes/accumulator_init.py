@@ -14,10 +14,12 @@ Costs: terms are added one by one, so sums are rounded differently.
 
 from typing import Any
 
+from fnx.core.def_use import definitions, use_counts
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.ops.base.permute import Reshape
 
-_ADDS = frozenset({"dynamic_slice_add", "slice_add", "scatter-add"})
+_LOOPS = (ScanRecord, WhileRecord)
 
 
 def accumulate(jaxpr: Jaxpr) -> Jaxpr:
@@ -27,11 +29,10 @@ def accumulate(jaxpr: Jaxpr) -> Jaxpr:
 
 def _into_updates(jaxpr: Jaxpr) -> Jaxpr:
     """`a + update(zeros, t)` as `update(a, t)`, through a change of shape, too."""
-    names = {e.prim.name for e in jaxpr.eqns}
-    if "add" not in names or not names & _ADDS:
+    if not any(e.prim.update_kind == "add" for e in jaxpr.eqns):
         return jaxpr
-    uses = _uses(jaxpr)
-    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    uses = use_counts(jaxpr)
+    maker = definitions(jaxpr.eqns)
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
         new = None
@@ -39,7 +40,7 @@ def _into_updates(jaxpr: Jaxpr) -> Jaxpr:
             for total, term in (e.inputs, e.inputs[::-1]):
                 new = new or _updated(e, total, term, maker, uses)
         eqns += new or [e]
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns)
 
 
 def _updated(
@@ -50,7 +51,7 @@ def _updated(
     if back is None or not isinstance(back.prim, Reshape) or total.aval != term.aval:
         return None
     update = maker.get(back.inputs[0])  # type: ignore[call-overload]
-    if update is None or update.prim.name not in _ADDS or not _is_zeros(update.inputs[0], maker):
+    if update is None or update.prim.update_kind != "add" or not _is_zeros(update.inputs[0], maker):
         return None
     if uses[term] != 1 or uses[update.outs[0]] != 1:
         return None
@@ -63,10 +64,10 @@ def _updated(
 
 
 def _into_loops(jaxpr: Jaxpr) -> Jaxpr:
-    if not any(e.prim.name in ("scan", "while") for e in jaxpr.eqns):
+    if not any(isinstance(e.prim, _LOOPS) for e in jaxpr.eqns):
         return jaxpr
-    uses = _uses(jaxpr)
-    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    uses = use_counts(jaxpr)
+    maker = definitions(jaxpr.eqns)
     place = {id(e): k for k, e in enumerate(jaxpr.eqns)}
     starts: dict[int, dict[int, Atom]] = {}  # scan -> operand -> what it starts from instead
     renamed: dict[Atom, Var] = {}
@@ -98,31 +99,16 @@ def _rebuilt(jaxpr: Jaxpr, starts: dict[int, dict[int, Atom]], renamed: dict[Ato
             inputs[k] = start
         eqns.append(Eqn(e.prim, inputs, e.outs, e.source))
     outs = [renamed.get(a, a) for a in jaxpr.outs]
-    return Jaxpr(jaxpr.inputs, eqns, outs, jaxpr.consts, jaxpr.name)
-
-
-def _uses(jaxpr: Jaxpr) -> dict[Atom, int]:
-    found: dict[Atom, int] = {}
-    for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
-        found[a] = found.get(a, 0) + 1
-    return found
+    return jaxpr.with_eqns(eqns, outs)
 
 
 def _zero_accumulator(loop: Eqn, term: Atom, maker: dict[Var, Eqn]) -> int | None:
     """The number of the operand that is zeros and only added to, whose last value is `term`."""
     k = loop.outs.index(term)  # type: ignore[arg-type]
-    operand = _operand_of(loop, k)
+    operand = loop.prim.input_output_aliases().get(k) if isinstance(loop.prim, _LOOPS) else None
     if operand is None or not _is_zeros(loop.inputs[operand], maker):
         return None
     return operand if _loop_adds(loop, operand, k) else None
-
-
-def _operand_of(loop: Eqn, carry: int) -> int | None:
-    """The number of the operand that a loop's carry starts from."""
-    prim: Any = loop.prim
-    if prim.name == "while":
-        return prim.cond_consts + prim.body_consts + carry
-    return prim.consts + carry if prim.name == "scan" and carry < prim.carry else None
 
 
 def _loop_adds(loop: Eqn, operand: int, carry: int) -> bool:
@@ -130,7 +116,7 @@ def _loop_adds(loop: Eqn, operand: int, carry: int) -> bool:
     prim: Any = loop.prim
     if prim.name == "scan":
         return _only_added_to(prim.jaxpr, operand, carry)
-    if _uses(prim.cond_jaxpr).get(prim.cond_jaxpr.inputs[prim.cond_consts + carry]):
+    if use_counts(prim.cond_jaxpr).get(prim.cond_jaxpr.inputs[prim.cond_consts + carry]):
         return False
     return _only_added_to(prim.body_jaxpr, prim.body_consts + carry, carry)
 
@@ -144,7 +130,7 @@ def _is_zeros(atom: Atom, maker: dict[Var, Eqn]) -> bool:
 
 def _only_added_to(body: Jaxpr, operand: int, result: int) -> bool:
     """Whether a carry goes through sums alone to its next value, and is read by nothing else."""
-    uses = _uses(body)
+    uses = use_counts(body)
     at: Atom = body.inputs[operand]
     while uses.get(at) == 1:
         if at is body.outs[result]:
@@ -153,12 +139,13 @@ def _only_added_to(body: Jaxpr, operand: int, result: int) -> bool:
         if e is None:
             return False
         k = e.inputs.index(at)
-        if e.prim.name in _ADDS and k == 0 or e.prim.name == "add":
+        if e.prim.update_kind == "add" and k == 0 or e.prim.name == "add":
             if not e.outs[0].aval.like(at.aval):
                 return False
             at = e.outs[0]
-        elif e.prim.name in ("scan", "while"):
-            inner = next((j for j in range(len(e.outs)) if _operand_of(e, j) == k), None)
+        elif isinstance(e.prim, _LOOPS):
+            carries = e.prim.input_output_aliases().items()
+            inner = next((j for j, operand in carries if operand == k), None)
             if inner is None or not _loop_adds(e, k, inner):
                 return False
             at = e.outs[inner]

@@ -15,9 +15,9 @@ Costs: nothing.
 from collections.abc import Iterator
 from typing import Any
 
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.interpreters.analysis.def_use import definitions
-from fnx.interpreters.analysis.updates import UPDATES, chain
+from fnx.interpreters.analysis.updates import chain, is_update
 from fnx.interpreters.rewrite import live
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.structure.dynamic_slice import DynamicSlice
@@ -40,7 +40,7 @@ def without_known_stacks(jaxpr: Jaxpr) -> Jaxpr:
             out = e.outs[k]
             eqns.append(Eqn(Broadcast(out.aval.shape, ()), [value], [out]))
             changed = True
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name) if changed else jaxpr
+    return jaxpr.with_eqns(eqns) if changed else jaxpr
 
 
 def _without(e: Eqn, results: set[int]) -> Eqn:
@@ -87,7 +87,7 @@ def _apart(
     """Whether an iteration reads where no iteration before it has written."""
     prim: Any = e.prim
     steps = chain(maker, prim.jaxpr.inputs[prim.consts + k], prim.jaxpr.outs[k])
-    if steps is None or not all(isinstance(s.eqn.prim, UPDATES) for s in steps):
+    if steps is None or not all(is_update(s.eqn.prim) for s in steps):
         return False
     rows = dict(
         zip(prim.jaxpr.inputs[prim.consts + prim.carry :], e.inputs[prim.consts + prim.carry :])

@@ -26,7 +26,7 @@ def handed_on(jaxpr: Jaxpr) -> Jaxpr:
     eqns = [_with_copies(e) for e in jaxpr.eqns]
     if all(a is b for a, b in zip(eqns, jaxpr.eqns)):
         return jaxpr
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns)
 
 
 def _with_copies(e: Eqn) -> Eqn:
@@ -59,4 +59,4 @@ def _copying(body: Jaxpr, own: list[Var], passed: dict[int, Var]) -> Jaxpr:
         made.setdefault(last.get(own[k], 0), []).append(Eqn(copy, [a], [new]))
     eqns = [x for n, e in enumerate(body.eqns) for x in (*made.pop(n, ()), e)]
     eqns += [x for rest in made.values() for x in rest]
-    return Jaxpr(body.inputs, eqns, outs, body.consts, body.name)
+    return body.with_eqns(eqns, outs)

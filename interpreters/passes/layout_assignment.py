@@ -33,7 +33,7 @@ def transposed_columns(jaxpr: Jaxpr) -> Jaxpr:
         _add(eqns, e)
     if len(eqns) == len(jaxpr.eqns):
         return jaxpr
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns)
 
 
 def _add(eqns: list[Eqn], e: Eqn) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.value_ranges import Intervals
 from fnx.interpreters.batching import batch, place_axis
 from fnx.interpreters.rewrite import Renaming, splice
@@ -61,7 +61,7 @@ def rows_at_once(body: Jaxpr, ranges: Ranges) -> Jaxpr | None:
     if not name:
         return None
     outs = [name(o) for o in body.outs]
-    return simplify(Jaxpr(body.inputs, eqns, outs, body.consts, body.name))
+    return simplify(body.with_eqns(eqns, outs))
 
 
 def settled(jaxpr: Jaxpr, ranges: Ranges) -> Jaxpr:
@@ -87,7 +87,7 @@ def settled(jaxpr: Jaxpr, ranges: Ranges) -> Jaxpr:
     if not name and not changed:
         return jaxpr
     outs = [name(o) for o in jaxpr.outs]
-    return simplify(Jaxpr(jaxpr.inputs, eqns, outs, jaxpr.consts, jaxpr.name))
+    return simplify(jaxpr.with_eqns(eqns, outs))
 
 
 def _at_once(maker: dict[Var, Eqn], e: Eqn) -> Jaxpr | None:

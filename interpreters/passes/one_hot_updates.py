@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once
 from fnx.core.primitive import Primitive
-from fnx.interpreters.analysis.def_use import definitions
-from fnx.interpreters.analysis.updates import UPDATES
+from fnx.interpreters.analysis.updates import is_update
 from fnx.interpreters.rewrite import bind_into, live
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.permute import Reshape
@@ -53,7 +53,7 @@ def spotted(body: Jaxpr, consts: int, carry: int) -> Jaxpr:
             eqns.append(e)
         else:
             _update(maker, eqns, e.outs[0], *old)
-    return Jaxpr(body.inputs, live(eqns, body.outs), body.outs, body.consts, body.name)
+    return body.with_eqns(live(eqns, body.outs))
 
 
 def _along(maker: dict[Var, Eqn], start: Var, end: Atom, found: dict) -> None:
@@ -63,7 +63,7 @@ def _along(maker: dict[Var, Eqn], start: Var, end: Atom, found: dict) -> None:
         e = maker.get(end) if type(end) is Var else None  # type: ignore[arg-type]
         if e is None or end.aval.size <= SMALL:
             return
-        if isinstance(e.prim, UPDATES):
+        if is_update(e.prim):
             end = e.inputs[0]
             continue
         if e.prim.name != "select_n" or len(e.inputs) != 3:

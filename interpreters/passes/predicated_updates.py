@@ -14,9 +14,9 @@ Costs: reading what is written back.
 from collections.abc import Sequence
 
 from fnx.core.array import Array
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
-from fnx.interpreters.analysis.def_use import definitions
-from fnx.interpreters.analysis.updates import ADDS, SETS, nothing_added, places, value_at
+from fnx.interpreters.analysis.updates import nothing_added, places
 from fnx.interpreters.rewrite import live, splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import Broadcast
@@ -43,7 +43,7 @@ def updates_chosen(body: Jaxpr) -> Jaxpr:
         maker.update(definitions(eqns[start:]))
     if len(eqns) == len(body.eqns):
         return body
-    return Jaxpr(body.inputs, live(eqns, body.outs), body.outs, body.consts, body.name)
+    return body.with_eqns(live(eqns, body.outs))
 
 
 def _paths(maker: dict[Var, Eqn], e: Eqn) -> tuple[Atom, Atom, list[list[Eqn]]] | None:
@@ -66,7 +66,7 @@ def _paths(maker: dict[Var, Eqn], e: Eqn) -> tuple[Atom, Atom, list[list[Eqn]]] 
 def _updates(maker: dict[Var, Eqn], end: Atom) -> list[Eqn]:
     """The updates that end in an array, the first one first."""
     found: list[Eqn] = []
-    while type(end) is Var and end in maker and isinstance(maker[end].prim, SETS + ADDS):
+    while type(end) is Var and end in maker and maker[end].prim.update_kind in ("set", "add"):
         found.append(maker[end])
         end = found[-1].inputs[0]
     return found[::-1]
@@ -96,11 +96,11 @@ def _update(eqns: list[Eqn], out: Var, mask: Atom, base: Atom, paths: Sequence[l
 
 def _chosen(eqns: list[Eqn], update: Eqn, x: Atom, mask: Atom, case: int) -> Var:
     """Append an update of `x` where the mask chooses this case; its result."""
-    p, value = places(update), value_at(update.prim)
+    p, value = places(update), update.prim.update_operand
 
     def values(x: Array, mask: Array, new: Array, *where: Array) -> list[Array]:
         here = p.reader(mask, *where) if mask.shape else mask
-        if isinstance(update.prim, ADDS):
+        if update.prim.update_kind == "add":
             old: Array = scalar(nothing_added(new.dtype), new.dtype)
         else:
             old = p.reader(x, *where)

@@ -44,7 +44,7 @@ def without_shifted_stacks(jaxpr: Jaxpr) -> Jaxpr:
     if not left:
         return jaxpr
     eqns = [_carrying(e, _goes_back(e, left)) for e in jaxpr.eqns]
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns)
 
 
 def _stacked_twice(e: Eqn) -> Stacks:

@@ -11,8 +11,8 @@ Pays when: always; fewer multiplications.
 Costs: terms are added up in another order, so results are rounded differently.
 """
 
+from fnx.core.def_use import definitions, use_counts
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import bind_into, live
 from fnx.ops.base.broadcast import Sum
 from fnx.ops.base.permute import Transpose
@@ -29,9 +29,7 @@ def sums_in_products(jaxpr: Jaxpr) -> Jaxpr:
     """
     if not any(isinstance(e.prim, DotGeneral) for e in jaxpr.eqns):
         return jaxpr
-    uses: dict[Atom, int] = {}
-    for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
-        uses[a] = uses.get(a, 0) + 1
+    uses = use_counts(jaxpr)
     maker, eqns, changed = definitions(jaxpr.eqns), list[Eqn](), False
     for e in jaxpr.eqns:
         new = _summed(e, maker, uses) if isinstance(e.prim, Sum) else None
@@ -39,7 +37,7 @@ def sums_in_products(jaxpr: Jaxpr) -> Jaxpr:
         changed |= new is not None
     if not changed:
         return jaxpr
-    return Jaxpr(jaxpr.inputs, live(eqns, jaxpr.outs), jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(live(eqns, jaxpr.outs))
 
 
 def _summed(e: Eqn, maker: dict[Var, Eqn], uses: dict[Atom, int]) -> list[Eqn] | None:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import bind_into
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add

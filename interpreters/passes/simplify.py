@@ -95,7 +95,7 @@ class _Forward:
         self.returned = set(jaxpr.outs)
         self.add(jaxpr.eqns)
         outs = [self.name(o) for o in jaxpr.outs]
-        return Jaxpr(jaxpr.inputs, self.eqns, outs, jaxpr.consts, jaxpr.name)
+        return jaxpr.with_eqns(self.eqns, outs)
 
     def add(self, eqns: Sequence[Eqn]) -> None:
         for e in eqns:
@@ -416,7 +416,7 @@ def dce(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
             )
         kept.append(e)
         needed.update(a for a in e.inputs if type(a) is Var)
-    return Jaxpr(jaxpr.inputs, kept[::-1], outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(kept[::-1], outs)
 
 
 def used_inputs(jaxpr: Jaxpr) -> tuple[bool, ...]:

@@ -13,17 +13,17 @@ Costs: writing back what was there.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions, use_counts
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.interpreters.analysis.def_use import definitions
-from fnx.interpreters.analysis.updates import ADDS, SETS, nothing_added, places, value_at
+from fnx.interpreters.analysis.updates import nothing_added, places
 from fnx.interpreters.rewrite import live, splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import full
@@ -51,7 +51,7 @@ class Slot:
     @property
     def value(self) -> int:
         """Which of the operands are the values."""
-        return value_at(self.prim) - 1
+        return cast(int, self.prim.update_operand) - 1
 
     @property
     def count(self) -> int:
@@ -77,7 +77,7 @@ class Updates:
 
     @property
     def only_adds(self) -> bool:
-        return all(isinstance(s.prim, ADDS) for s in self.slots)
+        return all(s.prim.update_kind == "add" for s in self.slots)
 
     @property
     def count(self) -> int:
@@ -139,12 +139,12 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
     """The updates that lead to a result of the branches, if they all begin with the same operand."""
     operands, chains = set(), []
     for b in branches:
-        maker, uses = definitions(b.eqns), _uses(b)
+        maker, uses = definitions(b.eqns), use_counts(b)
         chain: list[Eqn] = []
         at: Atom = b.outs[result]
         while type(at) is Var and at in maker:
             e = maker[at]
-            if not isinstance(e.prim, SETS + ADDS) or uses[at] != 1:
+            if e.prim.update_kind not in ("set", "add") or uses[at] != 1:
                 return None
             chain.append(e)
             at = e.inputs[0]
@@ -156,7 +156,9 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
     if len(operands) != 1 or not every:
         return None
     slots, own = [], []
-    if all(isinstance(e.prim, ADDS) for _, e in every):  # each adds nothing for the other branches
+    if all(
+        e.prim.update_kind == "add" for _, e in every
+    ):  # each adds nothing for the other branches
         for j, e in every:
             slots.append(Slot(e.prim, _types(e), _where(branches[j], e)))
             own.append(tuple([e if i == j else None for i in range(len(branches))]))
@@ -196,14 +198,6 @@ def _where(branch: Jaxpr, e: Eqn) -> Jaxpr | None:
     return Jaxpr(branch.inputs, eqns, atoms, name="where")
 
 
-def _uses(jaxpr: Jaxpr) -> dict[Atom, int]:
-    found: dict[Atom, int] = {}
-    for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
-        if type(a) is Var:
-            found[a] = found.get(a, 0) + 1
-    return found
-
-
 def _nothing(eqns: list[Eqn], slot: Slot, branch: Jaxpr, operand: int) -> list[Atom]:
     """Operands with which an update changes nothing."""
     box = slot.operands[slot.value]
@@ -212,7 +206,7 @@ def _nothing(eqns: list[Eqn], slot: Slot, branch: Jaxpr, operand: int) -> list[A
         rest = [zeros(a) for k, a in enumerate(slot.operands) if k != slot.value]
         if slot.where is not None:
             rest = eval_jaxpr(slot.where, operands)
-        if isinstance(slot.prim, ADDS):
+        if slot.prim.update_kind == "add":
             values = full(box.shape, nothing_added(box.dtype), box.dtype)
         else:
             array = operands[operand]

@@ -14,7 +14,8 @@ Costs: nothing.
 
 from typing import Any
 
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
+from fnx.core.def_use import use_counts
+from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.ops.base.permute import Transpose
 from fnx.ops.linalg.contraction import DotGeneral, layout
 
@@ -22,11 +23,9 @@ from fnx.ops.linalg.contraction import DotGeneral, layout
 def without_transposed_products(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with products for such transposes."""
     made: dict[Var, Eqn] = {}
-    readers: dict[Atom, int] = {}
     if not any(isinstance(e.prim, DotGeneral) for e in jaxpr.eqns):
         return jaxpr
-    for a in [*(a for e in jaxpr.eqns for a in e.inputs), *jaxpr.outs]:
-        readers[a] = readers.get(a, 0) + 1
+    readers = use_counts(jaxpr)
     place: dict[Var, int] = {}  # of the products among the equations
     eqns: list[Eqn] = []
     for e in jaxpr.eqns:
@@ -42,7 +41,7 @@ def without_transposed_products(jaxpr: Jaxpr) -> Jaxpr:
                     continue
         made[e.outs[0]] = e
         eqns.append(e)
-    return Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns)
 
 
 def _of_operands(e: Eqn, made: dict[Var, Eqn]) -> Eqn:

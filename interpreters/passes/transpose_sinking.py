@@ -60,7 +60,7 @@ def _turned(jaxpr: Jaxpr, starts: Callable[[Eqn | None], bool]) -> Jaxpr:
     for e in jaxpr.eqns:
         work.add(e)
     outs = [work.plain(o) for o in jaxpr.outs]
-    return Jaxpr(jaxpr.inputs, work.eqns, outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(work.eqns, outs)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
+from fnx.core.def_use import use_counts
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr
 from fnx.interpreters.rewrite import bind_into
 from fnx.ops.elementwise.arithmetic import add
@@ -29,9 +30,7 @@ def whole_sums(jaxpr: Jaxpr) -> Jaxpr:
     added = [e for e in jaxpr.eqns if e.prim.name == "slice_add"]
     if len(added) < 2:
         return jaxpr
-    uses: dict[object, int] = {}
-    for a in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
-        uses[a] = uses.get(a, 0) + 1
+    uses = use_counts(jaxpr)
     of = {e.inputs[0]: e for e in added if uses[e.inputs[0]] == 1}
     chained = {e.outs[0] for e in added}
     found: dict[int, list[Eqn]] = {}  # the last of each set of additions -> all of it
@@ -129,4 +128,4 @@ def _rewritten(jaxpr: Jaxpr, found: dict[int, list[Eqn]], uses: dict[object, int
         else:
             place(e)
     outs = [read(a) for a in jaxpr.outs]
-    return Jaxpr(jaxpr.inputs, eqns, outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(eqns, outs)

@@ -9,6 +9,7 @@ import numpy as np
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Backend
+from fnx.core.cost import SELECTION
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
@@ -95,6 +96,7 @@ class Named(Linear):
 
     label: str
     name = "name"
+    cost = SELECTION
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (x,)

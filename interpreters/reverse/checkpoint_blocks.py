@@ -22,9 +22,9 @@ from math import isqrt
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.analysis.cost_model import ITERATION, recompute_cost
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.operands import given
 from fnx.interpreters.rewrite import bind_into, splice

@@ -124,7 +124,7 @@ def silent(jaxpr: Jaxpr) -> Jaxpr:
                 continue
         kept.append(e)
         needed.update(a for a in e.inputs if type(a) is Var)
-    return Jaxpr(jaxpr.inputs, kept[::-1], jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(kept[::-1])
 
 
 def _counting(loop: WhileRecord) -> tuple[WhileRecord, WhileRecord]:

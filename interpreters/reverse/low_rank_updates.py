@@ -23,9 +23,9 @@ import numpy as np
 
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.row_dependence import index_of

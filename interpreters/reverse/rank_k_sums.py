@@ -15,9 +15,9 @@ Costs: the stacks, at most `TOTAL` bytes that are not there anyway; another orde
 from collections.abc import Sequence
 
 from fnx.core.array import Array
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.rewrite import live
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.linalg.contraction import DotGeneral

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.interpreters.analysis.cost_model import recompute_cost
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.min_cut import Graph
-from fnx.interpreters.analysis.updates import UPDATES, chain, needed, overwritten
+from fnx.interpreters.analysis.updates import chain, is_update, needed, overwritten
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import Renaming, dependent, live, reaching, reads, splice
@@ -200,7 +200,7 @@ def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> 
         if k < 0 or v.aval.size <= REGISTERS:
             continue
         steps, made = chain(maker, v, out), maker.get(out)  # type: ignore[arg-type]
-        while made is not None and isinstance(made.prim, UPDATES):
+        while made is not None and is_update(made.prim):
             made = maker.get(made.inputs[0])  # type: ignore[arg-type]
         anew = made is not None and (made.prim.elementwise or made.prim.name == "concatenate")
         if anew or steps is not None and 2 * overwritten(steps) >= prices[v]:
@@ -255,7 +255,7 @@ def assemble(
     later = _renamed([*heads, *versions, *rows, *tangents], eqns, touts, forward.name)
     undo = _renamed([*heads, *lasts, *rows], back, before, forward.name) if rewinds else None
     outs = [*results, *rows]
-    earlier = Jaxpr(forward.inputs, live(eqns_of_all, outs), outs, forward.consts, forward.name)
+    earlier = forward.with_eqns(live(eqns_of_all, outs), outs)
     return Split(
         earlier,
         simplify(later),

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from fnx.core import dtypes
 from fnx.core.array import Array
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Jaxpr, Literal, Var
 from fnx.core.primitive import Undefined
@@ -79,7 +80,7 @@ def fixed_carries(scan: ScanRecord) -> Mask:
 def counters_of(scan: ScanRecord) -> dict[int, Array]:
     """The integer carries that grow by a number in each iteration, and that number."""
     body = scan.jaxpr
-    maker = {v: e for e in body.eqns for v in e.outs}
+    maker = definitions(body.eqns)
     found = {}
     for k, (v, out) in enumerate(zip(scan.parts(body.inputs)[1], body.outs)):
         e = maker.get(out) if dtypes.is_integer(v.aval.dtype) and not v.aval.shape else None  # type: ignore

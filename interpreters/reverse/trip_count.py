@@ -254,7 +254,7 @@ def _counted_loops(jaxpr: Jaxpr, ranges: Ranges, kind: type[ScanRecord]) -> Jaxp
             known.add(x)
     if not changed:
         return jaxpr
-    return simplify(Jaxpr(jaxpr.inputs, eqns, jaxpr.outs, jaxpr.consts, jaxpr.name))
+    return simplify(jaxpr.with_eqns(eqns))
 
 
 def _replaced(e: Eqn, ranges: Ranges, kind: type[ScanRecord]) -> list[Eqn]:

@@ -21,11 +21,11 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.batching import batch_jaxpr, place_axis
 from fnx.interpreters.control_flow import ScanRecord

@@ -27,7 +27,7 @@ def point(
     if builder.target.is_small(out.shape):
         builder.registers(out, r.fn)
         return
-    own = fusion_policy.weight_of(eqn)
+    own = eqn.prim.cost_of(*eqn.inputs).operations
     cost, regional = own, False
     if eqn.prim.name == "broadcast_in_dim" and fusion_policy.spreads(inputs[0].shape, out.shape):
         # Or the carry could not be overwritten with what reads this, or columns are read for each row.

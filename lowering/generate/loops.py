@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from fnx.core import recipe, scalar
+from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
@@ -22,7 +23,7 @@ from .values import OWN, Handle, Pull, Registers, Stored
 
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
     """Which carried values a loop body makes from scratch, rather than by updating the old ones."""
-    maker = {v: e for e in body.eqns for v in e.outs}
+    maker = definitions(body.eqns)
     _, anew = equation_order.box_chains(body)
 
     def updates(atom: Any, old: Var) -> bool:

@@ -93,7 +93,7 @@ def mapped(
     if (
         not eqn.prim.elementwise
         or len(outs) != 1
-        or fusion_policy.weight_of(eqn) > fusion_policy.CHEAP
+        or eqn.prim.cost_of(*eqn.inputs).operations > fusion_policy.CHEAP
     ):
         return None
     chains = [h for h in inputs if isinstance(h.state, Boxes)]
@@ -118,7 +118,7 @@ def map_chain(
     builder: Generation, eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
 ) -> None:
     """Let an elementwise equation join a chain; store the result unless another one follows."""
-    out.state = Mapped(chain, fn, fusion_policy.weight_of(eqn))
+    out.state = Mapped(chain, fn, eqn.prim.cost_of(*eqn.inputs).operations)
     if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
         store(builder, out)
 

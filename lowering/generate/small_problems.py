@@ -300,7 +300,7 @@ def values(builder: Generation, eqn: Eqn, out: Handle, fn: Fn) -> None:
     """An output becomes a member of its lanes' group; what is only moved is pulled."""
     out.lanewise = True
     fn = memoised(fn)
-    if fusion_policy.weight(eqn.prim.name) == 0 and -1 not in out.consumers and out.target is None:
+    if eqn.prim.cost.operations == 0 and -1 not in out.consumers and out.target is None:
         out.state = Pull(fn, 0)
     else:
         join(builder, out, fn, eqn.prim.name)

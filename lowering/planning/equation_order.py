@@ -5,58 +5,30 @@ them, or transposition made them, where a reader may follow the update although 
 on it. Updates therefore wait until their result is needed, and let the other readers go first.
 """
 
-from collections.abc import Sequence
-
+from fnx.core.def_use import definitions, use_counts
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
 from . import fusion_policy
 
-# Results that may take the memory of the first operand.
-_UPDATES = frozenset(
-    "dynamic_update_slice dynamic_slice_add slice_set slice_add scatter scatter-add scatter-mul "
-    "scatter-min scatter-max".split()
-)
-_BOXES = ("slice_set", "slice_add")
+_BOXES = ("slice_set", "slice_add")  # updates at places that are known
 
 
 def overwritten(eqn: Eqn) -> list[Var]:
     """The operands that an equation may overwrite, if they are dead by then."""
-    prim = eqn.prim
-    if prim.name in _UPDATES:
-        found: Sequence = eqn.inputs[:1]
-    elif prim.name == "scan":
-        found = eqn.inputs[prim.consts : prim.consts + prim.carry]  # type: ignore[attr-defined]
-    elif prim.name == "while":
-        found = eqn.inputs[prim.cond_consts + prim.body_consts :]  # type: ignore[attr-defined]
-    else:
-        return []
+    found = [eqn.inputs[k] for k in eqn.prim.input_output_aliases().values()]
     return [a for a in found if type(a) is Var and a.aval.shape]
 
 
 def taken_over(eqn: Eqn, out: Var) -> Var | None:
     """The operand whose memory a certain result may take."""
-    prim, k = eqn.prim, eqn.outs.index(out)
-    if prim.name in _UPDATES:
-        at = 0
-    elif prim.name == "scan" and k < prim.carry:  # type: ignore[attr-defined]
-        at = prim.consts + k  # type: ignore[attr-defined]
-    elif prim.name == "while":
-        at = prim.cond_consts + prim.body_consts + k  # type: ignore[attr-defined]
-    else:
-        return None
-    found = eqn.inputs[at]
+    at = eqn.prim.input_output_aliases().get(eqn.outs.index(out))
+    found = None if at is None else eqn.inputs[at]
     return found if type(found) is Var and found.aval.shape else None
 
 
 def saves_readers(eqn: Eqn) -> bool:
     """Whether an update is sure to let who reads its operand go first: loops and boxes may not."""
-    return eqn.prim.name in _UPDATES and eqn.prim.name not in _BOXES
-
-
-_MOVES = frozenset(
-    "broadcast_in_dim reshape squeeze expand_dims transpose slice rev pad concatenate split "
-    "dynamic_slice gather stack tile".split()
-)
+    return eqn.prim.update_operand is not None and eqn.prim.name not in _BOXES
 
 
 def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
@@ -73,7 +45,7 @@ def read_at_own_index(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
         seen.add(atom)
         if made.prim.elementwise:
             todo.extend(made.inputs)
-        elif made.prim.name in _MOVES and any(_pulls(a, old, maker) for a in made.inputs):
+        elif made.prim.moves and any(_pulls(a, old, maker) for a in made.inputs):
             return False
     return True
 
@@ -89,7 +61,7 @@ def _pulls(atom: object, old: Var, maker: dict[Var, Eqn]) -> bool:
         if made is None or a in seen or is_stored_first(made):
             continue
         seen.add(a)
-        if made.prim.elementwise or made.prim.name in _MOVES:
+        if made.prim.elementwise or made.prim.moves:
             todo.extend(made.inputs)
         else:
             todo.extend(overwritten(made))  # what is updated in its place
@@ -129,7 +101,7 @@ def _pulls_elsewhere(eqn: Eqn, old: Var, maker: dict[Var, Eqn]) -> bool:
             todo.extend((a, whole) for a in made.inputs)
         elif made.prim.name == "slice" and not whole and made.prim.dense_box() == box:  # type: ignore[attr-defined]
             todo.append((made.inputs[0], True))
-        elif made.prim.name in _MOVES and any(_pulls(a, old, maker) for a in made.inputs):
+        elif made.prim.moves and any(_pulls(a, old, maker) for a in made.inputs):
             return True
     return False
 
@@ -144,10 +116,7 @@ def box_chains(jaxpr: Jaxpr) -> tuple[set[int], set[int]]:
     eqns = [e for e in jaxpr.eqns if _changes_bulk(e)]
     if not eqns:
         return set(), set()
-    maker = {v: e for e in jaxpr.eqns for v in e.outs}
-    uses: dict[object, int] = {}
-    for atom in [a for e in jaxpr.eqns for a in e.inputs] + list(jaxpr.outs):
-        uses[atom] = uses.get(atom, 0) + 1
+    maker, uses = definitions(jaxpr.eqns), use_counts(jaxpr)
     found: set[int] = set()
     anew: set[int] = set()
     for last in eqns:
@@ -177,7 +146,7 @@ class _Scheduler:
     """Puts the equations of one jaxpr in order, each after what it waits for."""
 
     def __init__(self, jaxpr: Jaxpr):
-        self.maker = {v: e for e in jaxpr.eqns for v in e.outs}
+        self.maker = definitions(jaxpr.eqns)
         self.place = {id(e): k for k, e in enumerate(jaxpr.eqns)}
         self.readers: dict[Var, list[Eqn]] = {}
         for e in jaxpr.eqns:
@@ -239,8 +208,8 @@ def readers_first(jaxpr: Jaxpr) -> Jaxpr:
         return jaxpr
     scheduler = _Scheduler(jaxpr)
     for eqn in jaxpr.eqns:
-        if eqn.prim.name not in _UPDATES:
+        if eqn.prim.update_operand is None:
             scheduler.schedule(eqn)
     for eqn in jaxpr.eqns:
         scheduler.schedule(eqn)
-    return Jaxpr(jaxpr.inputs, scheduler.order, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(scheduler.order)

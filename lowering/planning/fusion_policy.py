@@ -6,7 +6,18 @@ What passes over finished nests ask for stands with them.
 from math import prod
 
 from fnx.core.aval import ShapedArray
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
+from fnx.core.cost import (
+    ELEMENTARY,
+    LIBRARY,
+    PRODUCTS,
+    QUOTIENT,
+    RECIPROCAL_ROOT,
+    REMAINDER,
+    ROOT,
+    SIMPLE,
+)
+from fnx.core.jaxpr import Jaxpr, subjaxprs
+from fnx.core.scalar import FUNCTIONS
 
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
 UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
@@ -34,37 +45,15 @@ NEST_NODES = 1500  # operations of an element in one nest: LLVM's time grows wit
 PULLED = 600  # and those of a value that is computed where it is read
 VECTOR_ROW = 8  # elements from which on rows of products with a shared matrix are vectors instead
 
-_FREE = frozenset(
-    "broadcast_in_dim reshape squeeze expand_dims transpose slice rev iota copy stop_gradient "
-    "dynamic_slice split convert_element_type gather".split()
-)
-_COSTLY = {"div": 4, "sqrt": 4, "rem": 6, "integer_pow": 2, "rsqrt": 6, "max": 1, "select_n": 1}
-_COSTLY |= dict.fromkeys(
-    (
-        "exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-        "pow cbrt logistic erf erfc erf_inv lgamma digamma threefry2x32"
-    ).split(),
-    20,
-)
-_COSTLY |= dict.fromkeys(
-    (
-        "bessel_j cosine_integral dawsn erfcx expi expn fresnel_cosine fresnel_sine hyp1f1 hyp2f1 igamma "
-        "igamma_grad_a igammac ndtri owens_t polygamma random_gamma_grad regularized_incomplete_beta "
-        "sine_integral spence wofz zeta"
-    ).split(),
-    200,
-)
+
+# Of scalar operations, where they are not one instruction.
+_OPERATIONS = {"integer_pow": PRODUCTS, "div": QUOTIENT, "sqrt": ROOT, "rem": REMAINDER}
+_OPERATIONS |= {"rsqrt": RECIPROCAL_ROOT, "special": LIBRARY}
 
 
-def weight(name: str) -> int:
-    """Operations an element of a primitive."""
-    return 0 if name in _FREE else _COSTLY.get(name, 1)
-
-
-def weight_of(eqn: Eqn) -> int:
-    """Operations an element of an equation; a quotient by a known number is made of products."""
-    by_number = eqn.prim.name == "div" and type(eqn.inputs[1]) is Literal
-    return 2 if by_number else weight(eqn.prim.name)
+def scalar_operations(op: str) -> int:
+    """Simple operations that a scalar operation of the Kernel IR takes."""
+    return ELEMENTARY.operations if op in FUNCTIONS else _OPERATIONS.get(op, SIMPLE).operations
 
 
 def is_small(shape: tuple[int, ...]) -> bool:

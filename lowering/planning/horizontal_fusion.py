@@ -5,6 +5,7 @@ then the array would be read three times, not twice. And where a product stands 
 sum, the array would be stored for it.
 """
 
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
 from . import fusion_policy
@@ -24,7 +25,7 @@ def reductions(jaxpr: Jaxpr) -> Jaxpr:
     waiting = [e for e in jaxpr.eqns if _is_reduction(e)]
     if not waiting:
         return jaxpr
-    maker = {v: e for e in jaxpr.eqns for v in e.outs}
+    maker = definitions(jaxpr.eqns)
     done: set[int] = set()
     order: list[Eqn] = []
 
@@ -54,7 +55,7 @@ def reductions(jaxpr: Jaxpr) -> Jaxpr:
                 for e in needed:
                     place(e)
                 results.update(other.outs)
-    return Jaxpr(jaxpr.inputs, order, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(order)
 
 
 def totals_last(jaxpr: Jaxpr) -> Jaxpr:
@@ -89,7 +90,7 @@ def totals_last(jaxpr: Jaxpr) -> Jaxpr:
     for eqn in jaxpr.eqns:
         if not waiting.keys().isdisjoint(eqn.outs):
             place(eqn)
-    return Jaxpr(jaxpr.inputs, order, jaxpr.outs, jaxpr.consts, jaxpr.name)
+    return jaxpr.with_eqns(order)
 
 
 def _is_reduction(eqn: Eqn) -> bool:

@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import FREE, REDUCTION
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import current, evaluate
@@ -34,6 +35,8 @@ class Broadcast(Linear):
     shape: Shape
     broadcast_dimensions: Shape
     name = "broadcast_in_dim"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         shape, dims = self.shape, self.broadcast_dimensions
@@ -130,6 +133,7 @@ class Sum(Linear):
 
     axes: Shape
     name = "reduce_sum"
+    cost = REDUCTION
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if x.dtype == dtypes.bool_:

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import FREE
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.recipe import Operand, Point, Recipe
@@ -22,6 +23,8 @@ class Reshape(Linear):
 
     new_sizes: Shape
     name = "reshape"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if math.prod(self.new_sizes) != x.size or any(n < 0 for n in self.new_sizes):
@@ -50,6 +53,8 @@ class Squeeze(Linear):
 
     dimensions: Shape
     name = "squeeze"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_axes("squeeze", self.dimensions, x.shape)
@@ -81,6 +86,8 @@ class Transpose(Linear):
 
     permutation: Shape
     name = "transpose"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if sorted(self.permutation) != list(range(len(x.shape))):
@@ -118,6 +125,8 @@ class Rev(Linear):
 
     dimensions: Shape
     name = "rev"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_axes("rev", self.dimensions, x.shape)

@@ -10,8 +10,21 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import (
+    ELEMENTARY,
+    FREE,
+    PRODUCTS,
+    QUOTIENT,
+    RECIPROCAL_ROOT,
+    REMAINDER,
+    ROOT,
+    SELECTION,
+    SIMPLE,
+    Cost,
+)
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.jaxpr import Literal
 from fnx.ops.base.broadcast import scalar
 from fnx.ops.elementwise import reference_functions
 from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family, for its users
@@ -54,17 +67,27 @@ COMPLEXES = {np.dtype(np.float32): dtypes.complex64, np.dtype(np.float64): dtype
 
 
 def unary(
-    name: str, impl: Callable, accepts: Dtypes, jvp: Callable | None = None, expr: Any = ""
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    jvp: Callable | None = None,
+    expr: Any = "",
+    cost: Cost = SIMPLE,
 ) -> Elementwise:
     """A primitive of one operand; `jvp(t, out, x)`. Its scalar operation has its name."""
-    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr)
+    return Elementwise(name, impl, accepts, (jvp,), (), name if expr == "" else expr, cost)
 
 
 def linear(
-    name: str, impl: Callable, accepts: Dtypes, push: Callable, pull: Callable | None = None
+    name: str,
+    impl: Callable,
+    accepts: Dtypes,
+    push: Callable,
+    pull: Callable | None = None,
+    cost: Cost = SIMPLE,
 ) -> Elementwise:
     """A linear primitive of one operand: `push(t, out, x)` and `pull(ct, None, x)`."""
-    return Elementwise(name, impl, accepts, (push,), (pull or push,), name)
+    return Elementwise(name, impl, accepts, (push,), (pull or push,), name, cost)
 
 
 def binary(
@@ -74,9 +97,10 @@ def binary(
     jvps: tuple = (None, None),
     pulls: tuple = (),
     expr: Any = "",
+    cost: Cost = SIMPLE,
 ) -> Elementwise:
     """A primitive of two operands; `jvps[k](t, out, x, y)`."""
-    return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr)
+    return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr, cost)
 
 
 def one(x: Any) -> Any:
@@ -104,6 +128,7 @@ class Div(Pointwise):
     """x / y. Whatever depends on y divides by it again: its derivatives share one reciprocal."""
 
     name = "div"
+    cost = QUOTIENT
     accepts = NUMBER
     jvps = (_OVER, None)
     pulls = (_OVER, None)
@@ -118,6 +143,9 @@ class Div(Pointwise):
         total = mul(ty, neg(mul(out, inverse)))
         return (out,), (total if tx is None else add(mul(tx, inverse), total),)
 
+    def cost_of(self, x: Any, y: Any) -> Cost:  # type: ignore[override]
+        return PRODUCTS if type(y) is Literal else self.cost
+
 
 div: Pointwise = Div()
 
@@ -131,6 +159,7 @@ rem = binary(
     reference_functions.rem,
     dtype_table("iuf"),
     (identity, lambda t, o, x, y: mul(t, neg(_truncated(div(x, y))))),
+    cost=REMAINDER,
 )
 
 
@@ -171,6 +200,7 @@ class Pow(Pointwise):
     """x ** y, of equal inexact dtypes, or with an integer exponent of any integer dtype."""
 
     name = "pow"
+    cost = ELEMENTARY
     accepts = INEXACT
 
     def abstract(self, x: ShapedArray, y: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
@@ -247,6 +277,7 @@ class IntegerPow(Pointwise):
 
     y: int
     name = "integer_pow"
+    cost = PRODUCTS
     accepts = NUMBER
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
@@ -310,28 +341,46 @@ nextafter = binary("nextafter", np.nextafter, FLOAT)
 
 # --- powers, exponentials, logarithms -----------------------------------------------------------
 
-sqrt = unary("sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, times(0.5, div(one(o), o))))
+sqrt = unary(
+    "sqrt", np.sqrt, INEXACT, lambda t, o, x: mul(t, times(0.5, div(one(o), o))), cost=ROOT
+)
 rsqrt: Elementwise = unary(
-    "rsqrt", reference_functions.rsqrt, INEXACT, lambda t, o, x: mul(t, times(-0.5, div(o, x)))
+    "rsqrt",
+    reference_functions.rsqrt,
+    INEXACT,
+    lambda t, o, x: mul(t, times(-0.5, div(o, x))),
+    cost=RECIPROCAL_ROOT,
 )
 cbrt = unary(
     "cbrt",
     reference_functions.cbrt,
     FLOAT,
     lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o))),
+    cost=ELEMENTARY,
 )
-exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
+exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o), cost=ELEMENTARY)
 exp2 = unary(
-    "exp2", reference_functions.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o))
+    "exp2",
+    reference_functions.exp2,
+    INEXACT,
+    lambda t, o, x: mul(t, times(math.log(2), o)),
+    cost=ELEMENTARY,
 )
-expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
-log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
-log1p = unary("log1p", reference_functions.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x))))
+expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))), cost=ELEMENTARY)
+log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x), cost=ELEMENTARY)
+log1p = unary(
+    "log1p",
+    reference_functions.log1p,
+    INEXACT,
+    lambda t, o, x: div(t, add(x, one(x))),
+    cost=ELEMENTARY,
+)
 logistic = unary(
     "logistic",
     reference_functions.logistic,
     INEXACT,
     lambda t, o, x: mul(t, mul(o, sub(one(x), o))),
+    cost=ELEMENTARY,
 )
 
 # --- trigonometric and hyperbolic functions -----------------------------------------------------
@@ -345,23 +394,50 @@ def _norm2(x: Any, y: Any) -> Any:
     return add(square(x), square(y))
 
 
-sin: Elementwise = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
-cos: Elementwise = unary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
-tan = unary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))))
-asin = unary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))))
-acos = unary("acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x)))))
-atan = unary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))))
-sinh: Elementwise = unary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
-cosh: Elementwise = unary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
-tanh = unary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
-asinh = unary("asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x)))))
+sin: Elementwise = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)), cost=ELEMENTARY)
+cos: Elementwise = unary(
+    "cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))), cost=ELEMENTARY
+)
+tan = unary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))), cost=ELEMENTARY)
+asin = unary(
+    "asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))), cost=ELEMENTARY
+)
+acos = unary(
+    "acos",
+    np.arccos,
+    INEXACT,
+    lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x)))),
+    cost=ELEMENTARY,
+)
+atan = unary(
+    "atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))), cost=ELEMENTARY
+)
+sinh: Elementwise = unary(
+    "sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)), cost=ELEMENTARY
+)
+cosh: Elementwise = unary(
+    "cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)), cost=ELEMENTARY
+)
+tanh = unary(
+    "tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))), cost=ELEMENTARY
+)
+asinh = unary(
+    "asinh",
+    np.arcsinh,
+    INEXACT,
+    lambda t, o, x: mul(t, rsqrt(add(square(x), one(x)))),
+    cost=ELEMENTARY,
+)
 acosh = unary(
     "acosh",
     np.arccosh,
     INEXACT,
     lambda t, o, x: mul(t, mul(rsqrt(sub(x, one(x))), rsqrt(add(x, one(x))))),
+    cost=ELEMENTARY,
 )
-atanh = unary("atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)))
+atanh = unary(
+    "atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)), cost=ELEMENTARY
+)
 atan2 = binary(
     "atan2",
     np.arctan2,
@@ -370,6 +446,7 @@ atan2 = binary(
         lambda t, o, x, y: mul(t, div(y, _norm2(x, y))),
         lambda t, o, x, y: mul(t, neg(div(x, _norm2(x, y)))),
     ),
+    cost=ELEMENTARY,
 )
 
 # --- complex numbers: cotangents are not conjugated, as in JAX ----------------------------------
@@ -380,6 +457,7 @@ real: Elementwise = linear(
     REALS,
     lambda t, o, x: real(t),
     lambda ct, o, x: complex_(ct, scalar(0, ct.dtype)),
+    cost=SELECTION,
 )
 imag: Elementwise = linear(
     "imag",
@@ -387,8 +465,11 @@ imag: Elementwise = linear(
     REALS,
     lambda t, o, x: imag(t),
     lambda ct, o, x: complex_(scalar(0, ct.dtype), neg(ct)),
+    cost=SELECTION,
 )
-conj: Elementwise = linear("conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t))
+conj: Elementwise = linear(
+    "conj", np.conjugate, dtype_table("c"), lambda t, o, x: conj(t), cost=SELECTION
+)
 complex_: Elementwise = binary(
     "complex",
     reference_functions.complex_,
@@ -398,13 +479,14 @@ complex_: Elementwise = binary(
         lambda t, o, x, y: complex_(scalar(0, t.dtype), t),
     ),
     (lambda ct, o, x, y: real(ct), lambda ct, o, x, y: neg(imag(ct))),
+    cost=SELECTION,
 )
 
 # --- the operand itself -------------------------------------------------------------------------
 
 _SAME = {"impl": lambda x: x, "accepts": ANY, "expr": lambda a: a}
-copy = Elementwise("copy", jvps=(identity,), pulls=(identity,), **_SAME)
-stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME)
+copy = Elementwise("copy", jvps=(identity,), pulls=(identity,), **_SAME, cost=FREE)
+stop_gradient = Elementwise("stop_gradient", jvps=(None,), **_SAME, cost=FREE)
 
 # --- bits ---------------------------------------------------------------------------------------
 

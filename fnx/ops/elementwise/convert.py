@@ -8,6 +8,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import FREE, SELECTION
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
@@ -50,6 +51,7 @@ class ConvertElementType(Pointwise):
     new_dtype: np.dtype
     weak_type: bool = False
     name = "convert_element_type"
+    cost = FREE
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         return (ShapedArray(x.shape, self.new_dtype, self.weak_type),)
@@ -84,6 +86,7 @@ class BitcastConvertType(Primitive):
 
     new_dtype: np.dtype
     name = "bitcast_convert_type"
+    cost = SELECTION
 
     def shape(self, x: Any) -> tuple[int, ...]:
         old, new = x.dtype.itemsize, self.new_dtype.itemsize
@@ -156,6 +159,7 @@ class ReducePrecision(Pointwise):
     exponent_bits: int
     mantissa_bits: int
     name = "reduce_precision"
+    cost = SELECTION
     accepts = FLOAT
 
     def impl(self, x: np.ndarray) -> Any:  # type: ignore[override]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.cost import LIBRARY, SPECIAL
 from fnx.ops.base.broadcast import scalar
 from fnx.ops.elementwise.arithmetic import (
     abs_,
@@ -80,6 +81,7 @@ xlogy = binary(
     INEXACT,
     (lambda t, o, x, y: mul(t, log(y)), lambda t, o, x, y: mul(t, _ratio(x, y))),
     expr=_product_expr("log"),
+    cost=SPECIAL,
 )
 xlog1py = binary(
     "xlog1py",
@@ -90,6 +92,7 @@ xlog1py = binary(
         lambda t, o, x, y: mul(t, _ratio(x, add(one(y), y))),
     ),
     expr=_product_expr("log1p"),
+    cost=SPECIAL,
 )
 
 # --- the normal distribution and error functions ------------------------------------------------
@@ -99,13 +102,14 @@ def _ndtri_slope(t: Any, o: Any, x: Any) -> Any:
     return mul(t, times(math.sqrt(2 * math.pi), exp(times(0.5, square(o)))))
 
 
-ndtri = unary("ndtri", _scipy("ndtri"), FLOAT, _ndtri_slope, expr=_scalar("ndtri"))
+ndtri = unary("ndtri", _scipy("ndtri"), FLOAT, _ndtri_slope, expr=_scalar("ndtri"), cost=LIBRARY)
 erfcx = unary(
     "erfcx",
     _scipy("erfcx"),
     FLOAT,
     lambda t, o, x: mul(t, sub(times(2, mul(x, o)), scalar(2 / ROOT_PI, x.dtype))),
     expr=_scalar("erfcx"),
+    cost=LIBRARY,
 )
 dawsn = unary(
     "dawsn",
@@ -113,6 +117,7 @@ dawsn = unary(
     INEXACT,
     lambda t, o, x: mul(t, sub(one(x), times(2, mul(x, o)))),
     expr=_scalar("dawsn"),
+    cost=LIBRARY,
 )
 wofz = unary(
     "wofz",
@@ -120,6 +125,7 @@ wofz = unary(
     COMPLEX,
     lambda t, o, x: mul(t, sub(scalar(2j / ROOT_PI, x.dtype), times(2, mul(x, o)))),
     expr=_scalar("wofz"),
+    cost=LIBRARY,
 )
 
 
@@ -134,7 +140,12 @@ def _owens_slope_a(t: Any, o: Any, h: Any, a: Any) -> Any:
 
 
 owens_t = binary(
-    "owens_t", _scipy("owens_t"), FLOAT, (_owens_slope_h, _owens_slope_a), expr=_scalar("owens_t")
+    "owens_t",
+    _scipy("owens_t"),
+    FLOAT,
+    (_owens_slope_h, _owens_slope_a),
+    expr=_scalar("owens_t"),
+    cost=LIBRARY,
 )
 
 # --- exponential, sine, cosine and Fresnel integrals --------------------------------------------
@@ -163,11 +174,18 @@ def _quarter(fn: Callable) -> Callable:
 
 
 expi = unary(
-    "expi", _scipy("expi"), FLOAT, lambda t, o, x: mul(t, div(exp(x), x)), expr=_scalar("expi")
+    "expi",
+    _scipy("expi"),
+    FLOAT,
+    lambda t, o, x: mul(t, div(exp(x), x)),
+    expr=_scalar("expi"),
+    cost=LIBRARY,
 )
-spence = unary("spence", _scipy("spence"), FLOAT, _spence_slope, expr=_scalar("spence"))
+spence = unary(
+    "spence", _scipy("spence"), FLOAT, _spence_slope, expr=_scalar("spence"), cost=LIBRARY
+)
 sine_integral = unary(
-    "sine_integral", _scipy("sici", 0), FLOAT, _over(sin), expr=_scalar("sici", 0)
+    "sine_integral", _scipy("sici", 0), FLOAT, _over(sin), expr=_scalar("sici", 0), cost=LIBRARY
 )
 cosine_integral = unary(
     "cosine_integral",
@@ -175,12 +193,23 @@ cosine_integral = unary(
     FLOAT,
     lambda t, o, x: mul(t, div(cos(x), x)),
     expr=_scalar("sici", 1),
+    cost=LIBRARY,
 )
 fresnel_sine = unary(
-    "fresnel_sine", _scipy("fresnel", 0), FLOAT, _quarter(sin), expr=_scalar("fresnel", 0)
+    "fresnel_sine",
+    _scipy("fresnel", 0),
+    FLOAT,
+    _quarter(sin),
+    expr=_scalar("fresnel", 0),
+    cost=LIBRARY,
 )
 fresnel_cosine = unary(
-    "fresnel_cosine", _scipy("fresnel", 1), FLOAT, _quarter(cos), expr=_scalar("fresnel", 1)
+    "fresnel_cosine",
+    _scipy("fresnel", 1),
+    FLOAT,
+    _quarter(cos),
+    expr=_scalar("fresnel", 1),
+    cost=LIBRARY,
 )
 
 
@@ -204,6 +233,7 @@ expn: Elementwise = binary(
     FLOAT,
     (no_slope("expn", "n"), lambda t, o, n, x: mul(t, neg(expn(sub(n, one(n)), x)))),
     expr=in_double(_expn_scalar),
+    cost=LIBRARY,
 )
 
 # --- Bessel and hypergeometric functions --------------------------------------------------------
@@ -219,6 +249,7 @@ bessel_j: Elementwise = binary(
         ),
     ),
     expr=_scalar("jv"),
+    cost=LIBRARY,
 )
 
 
@@ -236,6 +267,7 @@ hyp1f1: Elementwise = Elementwise(
         lambda t, o, a, b, x: mul(t, mul(div(a, b), hyp1f1(_up(a), _up(b), x))),
     ),
     expr=_scalar("hyp1f1"),
+    cost=LIBRARY,
 )
 hyp2f1: Elementwise = Elementwise(
     "hyp2f1",
@@ -248,4 +280,5 @@ hyp2f1: Elementwise = Elementwise(
         lambda t, o, a, b, c, x: mul(t, mul(div(mul(a, b), c), hyp2f1(_up(a), _up(b), _up(c), x))),
     ),
     expr=_scalar("hyp2f1"),
+    cost=LIBRARY,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.cost import LIBRARY
 from fnx.core.errors import MissingRule
 from fnx.ops.elementwise.pointwise import FLOAT, Elementwise
 
@@ -90,7 +91,7 @@ def slope_in(name: str, special: str, k: int, count: int, step: Step) -> Element
         return expr.apply("div", total, h)
 
     rules = tuple(no_slope(name, f"operand {i}") for i in range(count))
-    return Elementwise(name, impl, FLOAT, rules, expr=in_double(scalar_fn))
+    return Elementwise(name, impl, FLOAT, rules, expr=in_double(scalar_fn), cost=LIBRARY)
 
 
 zeta_grad_s = slope_in("zeta_grad_s", "zeta", 0, 2, _above(1.0, 0.02))

@@ -13,6 +13,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import SIMPLE, Cost
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
@@ -55,6 +56,7 @@ class Pointwise(Primitive):
     """Element by element. What members differ in are these attributes, and `impl`."""
 
     elementwise = True
+    cost = SIMPLE
     accepts = ANY  # which dtypes operands may have, with the dtype of the result
     jvps = ()  # per operand, (tangent, result, *operands) -> tangent of the result, or None
     pulls = ()  # per operand in which it is linear, (cotangent, None, *operands) -> cotangent
@@ -167,6 +169,7 @@ class Elementwise(Pointwise):
     jvps: tuple = field(repr=False, default=())
     pulls: tuple = field(repr=False, default=())
     expr: str | Callable | None = field(repr=False, default=None)
+    cost: Cost = field(repr=False, default=SIMPLE)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__

@@ -8,6 +8,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import SELECTION
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
@@ -89,6 +90,7 @@ class SelectN(Pointwise):
     """`cases[which]`, element by element; `which` is bool (two cases) or int32."""
 
     name = "select_n"
+    cost = SELECTION
     accepts = ANY
     typed_by = slice(1, None)  # type: ignore[assignment]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar as expr
+from fnx.core.cost import LIBRARY, SPECIAL
 from fnx.core.formula import V, constant, where
 from fnx.ops.base.broadcast import NARROW, scalar
 from fnx.ops.elementwise import bessel
@@ -77,17 +78,20 @@ def _erf_slope(x: Any) -> Any:
     return times(2 / math.sqrt(math.pi), exp(neg(square(x))))
 
 
-erf = unary("erf", _scipy("erf"), FLOAT, lambda t, o, x: mul(t, _erf_slope(x)))
-erfc = unary("erfc", _scipy("erfc"), FLOAT, lambda t, o, x: mul(t, neg(_erf_slope(x))))
+erf = unary("erf", _scipy("erf"), FLOAT, lambda t, o, x: mul(t, _erf_slope(x)), cost=SPECIAL)
+erfc = unary(
+    "erfc", _scipy("erfc"), FLOAT, lambda t, o, x: mul(t, neg(_erf_slope(x))), cost=SPECIAL
+)
 erf_inv = unary(
     "erf_inv",
     _scipy("erfinv"),
     FLOAT,
     lambda t, o, x: mul(t, times(math.sqrt(math.pi) / 2, exp(square(o)))),
+    cost=SPECIAL,
 )
-lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)))
+lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)), cost=SPECIAL)
 digamma: Elementwise = unary(
-    "digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x))
+    "digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)), cost=SPECIAL
 )
 
 
@@ -167,6 +171,7 @@ polygamma: Elementwise = binary(
         lambda t, o, m, x: mul(t, polygamma(add(m, one(m)), x)),
     ),
     expr=in_double(_polygamma_scalar),
+    cost=LIBRARY,
 )
 zeta: Elementwise = binary(
     "zeta",
@@ -177,6 +182,7 @@ zeta: Elementwise = binary(
         lambda t, o, s, q: mul(t, neg(mul(s, zeta(add(s, one(s)), q)))),
     ),
     expr=_scalar("zeta"),
+    cost=LIBRARY,
 )
 
 
@@ -226,6 +232,7 @@ igamma_grad_a = binary(
         lambda t, o, a, x: mul(t, mul(_gamma_density(a, x), sub(log(x), digamma(a)))),
     ),
     expr=in_double(_numeric_slope_a_scalar),
+    cost=LIBRARY,
 )
 igamma = binary(
     "igamma",
@@ -236,6 +243,7 @@ igamma = binary(
         lambda t, o, a, x: mul(t, _gamma_density(a, x)),
     ),
     expr=_scalar("gammainc"),
+    cost=LIBRARY,
 )
 igammac = binary(
     "igammac",
@@ -246,6 +254,7 @@ igammac = binary(
         lambda t, o, a, x: mul(t, neg(_gamma_density(a, x))),
     ),
     expr=_scalar("gammaincc"),
+    cost=LIBRARY,
 )
 
 
@@ -278,6 +287,7 @@ random_gamma_grad = binary(
     FLOAT,
     tuple(no_slope("random_gamma_grad", of) for of in ("a", "the sample")),
     expr=_random_gamma_slope_scalar,
+    cost=LIBRARY,
 )
 
 
@@ -297,6 +307,7 @@ regularized_incomplete_beta = Elementwise(
         lambda t, o, a, b, x: mul(t, _beta_density(a, b, x)),
     ),
     expr=_scalar("betainc"),
+    cost=LIBRARY,
 )
 
 
@@ -315,8 +326,8 @@ def _i0e_slope(t: Any, o: Any, x: Any) -> Any:
     return mul(t, sub(bessel_i1e(x), mul(sign(x), o)))
 
 
-bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=bessel.i0e)
-bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=bessel.i1e)
+bessel_i0e = unary("bessel_i0e", _scipy("i0e"), FLOAT, _i0e_slope, expr=bessel.i0e, cost=LIBRARY)
+bessel_i1e = unary("bessel_i1e", _scipy("i1e"), FLOAT, _i1e_slope, expr=bessel.i1e, cost=LIBRARY)
 
 __all__ = [
     "bessel_i0e",

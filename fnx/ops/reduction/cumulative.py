@@ -9,6 +9,7 @@ from fnx.core import dtypes, recipe
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import REDUCTION
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
@@ -70,6 +71,7 @@ class Cumulative(Primitive):
     name: str = field()
     axis: int
     reverse: bool = False
+    cost = REDUCTION
 
     def params(self) -> dict[str, Any]:
         return {"axis": self.axis, "reverse": self.reverse}

@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import REDUCTION
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
@@ -60,6 +61,7 @@ class Reduction(Primitive):
 
     axes: Shape
     accepts = ANY
+    cost = REDUCTION
     op = ""  # the scalar operation
     ufunc: ClassVar[np.ufunc]
 
@@ -239,6 +241,7 @@ class ArgExtremum(Primitive):
 
     axes: Shape
     index_dtype: np.dtype
+    cost = REDUCTION
     find = extremum = None  # NumPy's function, and the reduction to the extremum
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]

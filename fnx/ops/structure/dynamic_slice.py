@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import INDIRECT
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -87,6 +88,8 @@ class DynamicSlice(Primitive):
 
     slice_sizes: Shape
     name = "dynamic_slice"
+    cost = INDIRECT
+    moves = True
     typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def abstract(self, x: ShapedArray, *starts: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
@@ -177,6 +180,8 @@ class DynamicUpdateSlice(_SliceUpdate):
     """The operand with the slice that begins at the starts replaced by the update."""
 
     name = "dynamic_update_slice"
+    update_operand = 1
+    update_kind = "set"
 
     def impl(self, x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]
         out = x.copy()
@@ -201,6 +206,8 @@ class DynamicSliceAdd(_SliceUpdate):
     """The operand with the update added to the slice that begins at the starts."""
 
     name = "dynamic_slice_add"
+    update_operand = 1
+    update_kind = "add"
     combine = staticmethod(lambda old, new: scalar.apply("add", old, new))
 
     def impl(self, x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:  # type: ignore[override]

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import dtypes, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import INDIRECT
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -44,6 +45,8 @@ class Gather(Primitive):
     slice_sizes: Shape
     unique_indices: bool
     name = "gather"
+    cost = INDIRECT
+    moves = True
     typed_by = slice(0, 1)  # type: ignore[assignment]
 
     def windows(self, x: Any, indices: Any) -> Windows:
@@ -165,6 +168,7 @@ class AnyScatter(Primitive):
     indices_are_sorted: bool
     mode: GatherScatterMode
     unique_indices: bool
+    update_operand = 2
     ufunc = None  # of (old, new); None replaces
     typed_by = slice(0, None, 2)  # type: ignore[assignment]
     combine = None  # the same, of expressions
@@ -290,6 +294,7 @@ class ScatterAdd(AnyScatter):
     """An operand with windows of updates added to it; updates of one place add up."""
 
     name = "scatter-add"
+    update_kind = "add"
     ufunc = np.add
     combine = staticmethod(
         lambda old, new: scalar.apply("or" if old.dtype == "bool" else "add", old, new)

@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core import scalar as expr
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import FREE, SIMPLE
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
@@ -23,6 +24,8 @@ class Concatenate(Primitive):
 
     dimension: int
     name = "concatenate"
+    cost = SIMPLE
+    moves = True
 
     def abstract(self, *xs: ShapedArray) -> tuple[ShapedArray, ...]:
         d, first = self.dimension, xs[0]
@@ -95,6 +98,8 @@ class Split(Primitive):
     axis: int
     sizes: Shape
     name = "split"
+    cost = FREE
+    moves = True
     multiple_results = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
@@ -144,6 +149,7 @@ class Iota(Primitive):
     dtype: np.dtype
     shape: Shape
     name = "iota"
+    cost = FREE
 
     def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_sizes(self.name, self.shape)

@@ -23,6 +23,7 @@ class Scatter(AnyScatter):
     """An operand with windows replaced by updates; of several at one place any one may stay."""
 
     name = "scatter"
+    update_kind = "set"
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         (x, indices, updates), (tx, _, tu) = primals, tangents
@@ -61,6 +62,7 @@ class ScatterMul(AnyScatter):
     """An operand multiplied by windows of updates; updates of one place multiply."""
 
     name = "scatter-mul"
+    update_kind = "mul"
     ufunc = np.multiply
     combine = staticmethod(lambda old, new: scalar.apply("mul", old, new))
 
@@ -127,6 +129,7 @@ class ScatterMin(_ScatterExtremum):
     """The minimum of an operand and windows of updates."""
 
     name = "scatter-min"
+    update_kind = "min"
     extremum = min_
     ufunc = np.minimum
     combine = staticmethod(lambda old, new: scalar.apply("min", old, new))
@@ -137,6 +140,7 @@ class ScatterMax(_ScatterExtremum):
     """The maximum of an operand and windows of updates."""
 
     name = "scatter-max"
+    update_kind = "max"
     extremum = max_
     ufunc = np.maximum
     combine = staticmethod(lambda old, new: scalar.apply("max", old, new))

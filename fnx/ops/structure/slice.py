@@ -8,6 +8,7 @@ import numpy as np
 from fnx.core import scalar as expr
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.cost import FREE, SIMPLE
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
@@ -91,6 +92,8 @@ class Slice(Box):
     """The elements of a box."""
 
     name = "slice"
+    cost = FREE
+    moves = True
 
     def abstract(self, x: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         self.check(x.shape)
@@ -158,6 +161,8 @@ class SliceAdd(BoxUpdate):
     """The operand with an update added to the elements of a box."""
 
     name = "slice_add"
+    update_operand = 1
+    update_kind = "add"
     combine = staticmethod(expr.add)
 
     def impl(self, x: np.ndarray, update: np.ndarray) -> np.ndarray:  # type: ignore[override]
@@ -188,6 +193,8 @@ class Pad(Primitive):
 
     padding_config: tuple[tuple[int, int, int], ...]
     name = "pad"
+    cost = SIMPLE
+    moves = True
 
     def abstract(self, x: ShapedArray, value: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         if len(self.padding_config) != len(x.shape) or value.shape:

@@ -15,6 +15,8 @@ class SliceSet(BoxUpdate):
     """The operand with the elements of a box replaced by an update."""
 
     name = "slice_set"
+    update_operand = 1
+    update_kind = "set"
 
     def impl(self, x: np.ndarray, update: np.ndarray) -> np.ndarray:  # type: ignore[override]
         out = x.copy()

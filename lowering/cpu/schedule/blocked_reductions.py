@@ -303,7 +303,7 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
             if e in varies and users[e] > 1 and not _is_next(e.args[0], var):
                 apart.add(e)
         elif e.args:
-            cost[e] = fusion_policy.weight(e.op) + sum(cost[a] for a in e.args)
+            cost[e] = fusion_policy.scalar_operations(e.op) + sum(cost[a] for a in e.args)
     # Few groups rather compute again: what is stored could not be computed in stages.
     cheap = fusion_policy.CHEAP if len(groups) > fusion_policy.SMALL else math.inf
     found: dict[Expr, None] = {}

@@ -7,8 +7,8 @@ from loop_checks import python_loop
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Var, check_jaxpr
-from fnx.interpreters.analysis.def_use import definitions
 from fnx.interpreters.analysis.updates import chain
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.scan import Scan
