@@ -12,7 +12,7 @@ from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import Jaxpr
-from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
 
 from .linearize import Tape
 from .trace import Stage

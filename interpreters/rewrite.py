@@ -1,7 +1,9 @@
 """Making jaxprs of jaxprs: splicing one into another, dropping, reordering."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -129,3 +131,30 @@ def reaching(eqns: Sequence[Eqn], targets: Iterable[Atom]) -> set[Var]:
         if any(v in found for v in e.outs):
             found.update(a for a in e.inputs if type(a) is Var)
     return found
+
+
+def with_jaxprs(prim: Primitive, change: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+    """The primitive, with the jaxprs that it carries changed."""
+    changes: dict[str, Any] = {}
+    for name in jaxpr_fields(type(prim)):
+        value = getattr(prim, name)
+        if isinstance(value, Jaxpr):
+            new: Any = change(value)
+            same = new is value
+        else:
+            new = tuple([change(j) for j in value])
+            same = all(a is b for a, b in zip(new, value))
+        if not same:
+            changes[name] = new
+    return replace(prim, **changes) if changes else prim  # type: ignore[type-var]
+
+
+_fields: dict[type, tuple[str, ...]] = {}  # a cache
+
+
+def jaxpr_fields(kind: type) -> tuple[str, ...]:
+    if kind not in _fields:
+        names = getattr(kind, "jaxpr_fields", ())
+        assert all(n in {f.name for f in fields(kind)} for n in names), kind  # type: ignore
+        _fields[kind] = tuple(names)
+    return _fields[kind]

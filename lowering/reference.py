@@ -5,6 +5,7 @@ from typing import Any
 
 from fnx.core import config
 from fnx.core.array import Array
+from fnx.core.backend import Memory
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 
@@ -26,6 +27,7 @@ class Backend:
     """Evaluates with NumPy; slow, and true by definition."""
 
     name = "reference"
+    memory = Memory()
 
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Interpreted:
         return Interpreted(simplified() if simplified else jaxpr)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.backend import Memory
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.passes.compiled import compiled
@@ -39,6 +40,10 @@ class NamedBackend:
 
     def __init__(self, name: str | None = None):
         self.name = None if name is None else backends.check(name)
+
+    @property
+    def memory(self) -> Memory:
+        return backends.get(self.name or config.backend.value).memory
 
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Any:
         name = self.name or config.backend.value

@@ -18,7 +18,7 @@ def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> C
     key = ("compiled", backend, config.backend.value, donated)
 
     def make() -> Compiled:
-        owner = ref(jaxpr)  # which keeps what is made here, not the other way iteration
+        owner = ref(jaxpr)  # which keeps what is made here, not the other way round
         return backend.compile(jaxpr, donated, lambda: simplify(owner(), final=True))
 
     return jaxpr.once(key, make)

@@ -1,57 +1,33 @@
-"""Simplification: inlining, value numbering, constant folding, dead code.
+"""The passes over jaxprs, in order: what every jaxpr goes through, and what a backend compiles besides.
 
-Results keep their bits: only identities that are exact for floats, signed zeros included, are used.
-With `final`, which is what a backend compiles, the other passes of this room run, too, in order.
-
-Source: Muchnick 1997, ch. 12, 13, 15, 18.
-Input: a jaxpr.
-Output: a smaller one with the same results.
-Legal when: the identity is exact; equations with effects stay.
-Pays when: always.
-Costs: time that grows with the length of the program.
+Results keep their bits but where a pass says otherwise: products and loops add up in another order.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-
-from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray
-from fnx.core.aval import ShapedArray
-from fnx.core.interpreter import evaluate
-from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.core.primitive import Primitive
-from fnx.interpreters.rewrite import Renaming, splice
-from fnx.interpreters.trace import trace_closed
-from fnx.ops.base.broadcast import Broadcast, Sum
-from fnx.ops.base.permute import Reshape, Transpose
-from fnx.ops.elementwise.arithmetic import add, max_, min_, mul, sub
-from fnx.ops.elementwise.convert import ConvertElementType
-from fnx.ops.elementwise.pointwise import NUMBER, Pointwise
-from fnx.ops.linalg.contraction import DotGeneral
-from fnx.ops.reduction.reduction import Reduction
-from fnx.ops.structure.dynamic_slice import DynamicSlice
-from fnx.ops.structure.slice import Slice
+from fnx.core.jaxpr import Jaxpr
+from fnx.interpreters.rewrite import jaxpr_fields
 
 from .accumulator_init import accumulate
 from .constant_residuals import without_known_stacks
 from .copy_insertion import handed_on
+from .dce import dce
 from .layout_assignment import transposed_columns
 from .predictive_commoning import without_shifted_stacks
 from .reduce_of_dot import sums_in_products
 from .transpose_folding import without_transposed_products
 from .transpose_sinking import in_order_of_products
 from .updates_to_concatenate import whole_sums
+from .value_numbering import ValueNumbering
+
+_ATTEMPTS = 3  # dropping dead parts of loops may make more of what is around them equal, or dead
 
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
     """An equivalent jaxpr with the same inputs; made once.
 
-    A `final` one will not be differentiated or batched any more: rules that users gave are dropped.
+    A `final` one will not be differentiated or batched any more: rules that users gave are dropped,
+    and OPTIMIZATIONS follow.
     """
     key = ("simplified", final)
     small = jaxpr.once(key, lambda: _simplified(jaxpr, final))
@@ -60,367 +36,38 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
 
 def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
     small = jaxpr
-    for _ in range(3):
+    for _ in range(_ATTEMPTS):
         before = len(small.eqns)
-        small = dce(_Forward(final).run(small), [True] * len(small.outs))
-        # Dropping dead parts of loops may make more of what is around them equal, or dead.
-        if len(small.eqns) == before or not any(_jaxpr_fields(type(e.prim)) for e in small.eqns):
+        small = _numbered(small, final)
+        if len(small.eqns) == before or not any(jaxpr_fields(type(e.prim)) for e in small.eqns):
             break
-    if final:
-        turned = in_order_of_products(small)
-        if turned is not small:
-            small = dce(_Forward(final).run(turned), [True] * len(small.outs))
-        small = accumulate(sums_in_products(without_transposed_products(small)))
-        small = without_shifted_stacks(without_known_stacks(small))
-        small = transposed_columns(small)
-        small = handed_on(whole_sums(dce(small, [True] * len(small.outs))))
+    for optimize in OPTIMIZATIONS if final else ():
+        small = optimize(small)
     return small
 
 
-# --- forward: inline, fold, use identities, share ----------------------------------------------
+def _numbered(jaxpr: Jaxpr, final: bool) -> Jaxpr:
+    return _live(ValueNumbering(final, lambda j: simplify(j, final)).run(jaxpr))
 
 
-class _Forward:
-    """One pass over the equations in order."""
-
-    def __init__(self, final: bool):
-        self.final = final
-        self.name = Renaming()
-        self.eqns: list[Eqn] = []
-        self.maker: dict[Var, Eqn] = {}
-        self.known: dict[Any, tuple[Atom, ...]] = {}
-        self.returned: set[Atom] = set()  # results keep their weak types
-
-    def run(self, jaxpr: Jaxpr) -> Jaxpr:
-        self.returned = set(jaxpr.outs)
-        self.add(jaxpr.eqns)
-        outs = [self.name(o) for o in jaxpr.outs]
-        return jaxpr.with_eqns(self.eqns, outs)
-
-    def add(self, eqns: Sequence[Eqn]) -> None:
-        for e in eqns:
-            atoms = tuple([self.name(a) for a in e.inputs])
-            # What is called is not simplified first, or equations would be at each call around them.
-            inner = called(e.prim, self.final)
-            if inner is None:
-                e = Eqn(with_simple_jaxprs(e.prim, self.final), e.inputs, e.outs, e.source)
-                inner = expanded(e.prim)
-            if inner is None and self.final and isinstance(e.prim, DotGeneral):
-                inner = _outer_product(e.prim, *[a.aval for a in atoms])
-            if inner is not None:
-                # Fresh names: a jaxpr may be called twice.
-                body: list[Eqn] = []
-                outs = splice(inner, atoms, body)
-                self.add(body)
-                self.name.update(zip(e.outs, [self.name(o) for o in outs]))
-            else:
-                self.name.update(zip(e.outs, self.equation(e, atoms)))
-
-    def equation(self, e: Eqn, atoms: tuple[Atom, ...]) -> Sequence[Atom]:
-        prim = e.prim
-        if isinstance(prim, Pointwise):
-            if all(type(a) is Literal for a in atoms):
-                return _fold(prim, atoms)
-            if (numbers := self._numbers(atoms)) is not None:
-                return self._of_numbers(e, numbers)
-        elif isinstance(prim, Sum) and (scaled := self._of_doubles(e, atoms[0])) is not None:
-            return scaled
-        prim, atoms = self.rewritten(prim, atoms)
-        same = self.identity(prim, atoms)
-        if same is not None and same.aval.like(e.outs[0].aval):
-            if same.aval == e.outs[0].aval or e.outs[0] not in self.returned:
-                return (same,)
-        key = None if prim.effects else (prim, *map(_atom_key, atoms))
-        found = self.known.get(key) if key is not None else None
-        if found is None:
-            outs = tuple([Var(v.aval) for v in e.outs])
-            new = Eqn(prim, atoms, outs, e.source)
-            self.eqns.append(new)
-            self.maker.update((v, new) for v in outs)
-            found = outs
-            if key is not None:
-                self.known[key] = found
-        return found
-
-    def rewritten(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
-        """The same value by another equation: rank-0 operands for broadcasts, composed moves."""
-        if isinstance(prim, Pointwise):
-            if len(atoms) > 1 and any([a.aval.shape for a in atoms]):
-                atoms = self._unbroadcast(atoms)
-        if len(atoms) == 2 and prim.name in ("add", "sub"):
-            prim, atoms = self._unnegated(prim, atoms)
-        elif isinstance(prim, (Transpose, Reshape)) and (
-            inner := self._made_by(atoms[0], type(prim))
-        ):
-            if isinstance(prim, Transpose):
-                prim = Transpose(tuple([inner.prim.permutation[k] for k in prim.permutation]))
-            atoms = inner.inputs
-        elif isinstance(prim, DynamicSlice) and (inner := self._made_by(atoms[0], Slice)):
-            if inner.prim.strides is None:
-                atoms = (inner.inputs[0], *self._starts(prim, inner.prim, atoms))
-        elif isinstance(prim, Broadcast) and (inner := self._made_by(atoms[0], Broadcast)):
-            dims = tuple([prim.broadcast_dimensions[d] for d in inner.prim.broadcast_dimensions])
-            prim, atoms = Broadcast(prim.shape, dims), inner.inputs
-        return prim, atoms
-
-    def _starts(self, prim: DynamicSlice, inner: Slice, atoms: tuple) -> list[Atom]:
-        """Where a slice of a slice begins in the whole; it may not leave the outer slice."""
-
-        def value(op: Primitive, x: Atom, number: int) -> Atom:
-            other = Literal(ConcreteArray(np.asarray(number, x.aval.dtype)))
-            (aval,) = op.abstract(x.aval, other.aval)
-            return self.equation(Eqn(op, [x, other], [Var(aval)]), (x, other))[0]
-
-        found = []
-        whole = self.maker[atoms[0]].inputs[0].aval.shape
-        bounds = zip(whole, inner.start_indices, inner.limit_indices, prim.slice_sizes)
-        for start, (m, low, high, n) in zip(atoms[1:], bounds):
-            if n == high - low:  # there is only one place
-                start = Literal(ConcreteArray(np.asarray(low, start.aval.dtype)))
-            elif (low, high) != (0, m):
-                start = value(min_, value(max_, start, 0), high - low - n)
-                start = value(add, start, low)
-            found.append(start)
-        return found
-
-    def _unnegated(self, prim: Primitive, atoms: tuple) -> tuple[Primitive, tuple]:
-        """x + -y is x - y, and x - -y is x + y, bit by bit."""
-        x, y = atoms
-        if (inner := self._maker_named(y, "neg")) and inner.inputs[0].aval.shape == y.aval.shape:
-            return (sub if prim.name == "add" else add), (x, inner.inputs[0])
-        if prim.name == "add" and (inner := self._maker_named(x, "neg")):
-            return sub, (y, inner.inputs[0])
-        return prim, atoms
-
-    def _unbroadcast(self, atoms: tuple) -> tuple:
-        shape = next((a.aval.shape for a in atoms if a.aval.shape), ())
-        made = [self._made_by(a, Broadcast) if a.aval.shape else None for a in atoms]
-        thin = [m is not None and m.inputs[0].aval.shape == () for m in made]
-        wide = [a.aval.shape == shape and not t for a, t in zip(atoms, thin)]
-        if not shape or not any(wide):
-            return atoms
-        return tuple([m.inputs[0] if t else a for a, m, t in zip(atoms, made, thin)])
-
-    def _numbers(self, atoms: tuple) -> tuple | None:
-        """The numbers that operands repeat, if all do, and one is an array."""
-        made = [self._made_by(a, Broadcast) if a.aval.shape else None for a in atoms]
-        found = tuple([a if m is None else m.inputs[0] for a, m in zip(atoms, made)])
-        return found if any(made) and all(a.aval.shape == () for a in found) else None
-
-    def _of_numbers(self, e: Eqn, numbers: tuple) -> Sequence[Atom]:
-        """What is computed alike for all elements is computed once."""
-        avals = e.prim.abstract(*[a.aval for a in numbers])
-        once = self.equation(Eqn(e.prim, numbers, [Var(a) for a in avals], e.source), numbers)
-        found = []
-        for number, out in zip(once, e.outs, strict=True):
-            spread = Eqn(Broadcast(out.aval.shape, ()), (number,), [out], e.source)
-            found += self.equation(spread, (number,))
-        return found
-
-    def _of_doubles(self, e: Eqn, x: Atom) -> Sequence[Atom] | None:
-        """A sum of numbers that are all multiplied with a power of two is that times their sum.
-
-        No bit differs, unless a sum of the multiples is too large for a number on the way.
-        """
-        inner = self._maker_named(x, "mul")
-        if inner is None or dtypes.NAME[x.aval.dtype] not in ("float32", "float64"):
-            return None
-        terms, factor = sorted(inner.inputs, key=_is_known)
-        if not _is_known(factor) or terms.aval.shape != x.aval.shape:
-            return None
-        number = abs(factor.value._value.item())
-        if not 1.0 < number < math.inf or math.frexp(number)[0] != 0.5:
-            return None
-        (aval,) = e.prim.abstract(terms.aval)
-        (total,) = self.equation(Eqn(e.prim, [terms], [Var(aval)], e.source), (terms,))
-        return self.equation(Eqn(mul, [total, factor], e.outs, inner.source), (total, factor))
-
-    def _made_by(self, atom: Atom, kind: type) -> Any:
-        eqn = self.maker.get(atom) if type(atom) is Var else None
-        return eqn if eqn is not None and isinstance(eqn.prim, kind) else None
-
-    def identity(self, prim: Primitive, atoms: tuple) -> Atom | None:
-        """The operand that the result equals, if it is one."""
-        name = prim.name
-        if name in _NEUTRAL and len(atoms) == 2:
-            value, sides = _NEUTRAL[name]
-            for k in sides:
-                if _is_number(atoms[k], value, name):
-                    return atoms[1 - k]
-        elif isinstance(prim, ConvertElementType):
-            return atoms[0] if prim.new_dtype == atoms[0].aval.dtype else None
-        elif isinstance(prim, Transpose):
-            straight = prim.permutation == tuple(range(len(prim.permutation)))
-            return atoms[0] if straight else None
-        elif isinstance(prim, (Reshape, Broadcast)):
-            return atoms[0]  # if the type is the same, as the caller checks
-        elif isinstance(prim, (Sum, Reduction)) and (inner := self._made_by(atoms[0], Broadcast)):
-            # Nothing is summed, and nothing is repeated: axes of size 1 come and go.
-            return inner.inputs[0] if inner.inputs[0].aval.size == atoms[0].aval.size else None
-        elif name == "neg" and (inner := self._maker_named(atoms[0], "neg")):
-            return inner.inputs[0]
-        elif name == "integer_pow" and getattr(prim, "y", 0) == 1:
-            return atoms[0]
-        elif name == "select_n" and all(a is atoms[1] for a in atoms[2:]):
-            return atoms[1]
-        elif name == "select_n" and _is_known(atoms[0]):
-            which = int(atoms[0].value._value)  # type: ignore[union-attr]
-            return atoms[1 + min(max(which, 0), len(atoms) - 2)]
-        elif name == "copy" or (name in _MARKS and self.final):
-            return atoms[0]
-        return None
-
-    def _maker_named(self, atom: Atom, name: str) -> Any:
-        eqn = self.maker.get(atom) if type(atom) is Var else None
-        return eqn if eqn is not None and eqn.prim.name == name else None
+def _live(jaxpr: Jaxpr) -> Jaxpr:
+    return dce(jaxpr, [True] * len(jaxpr.outs))
 
 
-_MARKS = ("stop_gradient", "name")  # mean something to transformations alone
-_NEUTRAL: dict[str, tuple[float, tuple[int, ...]]] = {
-    "mul": (1, (0, 1)),
-    "div": (1, (1,)),
-    "sub": (0, (1,)),
-    "add": (0, (0, 1)),
-    "pow": (1, (1,)),
-}
+def _without_transposes(jaxpr: Jaxpr) -> Jaxpr:
+    turned = in_order_of_products(jaxpr)
+    return jaxpr if turned is jaxpr else _numbered(turned, True)
 
 
-def _is_known(atom: Atom) -> bool:
-    return type(atom) is Literal and type(atom.value) is ConcreteArray and not atom.aval.shape
-
-
-def _is_number(atom: Atom, value: float, name: str) -> bool:
-    if not _is_known(atom):
-        return False
-    number = atom.value._value  # type: ignore[union-attr]
-    if number != value:
-        return False
-    if value == 0 and number.dtype.kind not in "iub":
-        # x + -0.0 and x - 0.0 are x; x + 0.0 turns -0.0 into 0.0.
-        return number.dtype.kind != "c" and np.signbit(number) == (name == "add")
-    return True
-
-
-def _fold(prim: Primitive, atoms: tuple[Literal, ...]) -> list[Literal]:
-    outs = evaluate.process(prim, tuple([a.value for a in atoms]))
-    return [Literal(o) for o in outs]
-
-
-def _atom_key(atom: Atom) -> Any:
-    if type(atom) is Var:
-        return atom
-    value = atom.value
-    if type(value) is ConcreteArray and value.ndim == 0:
-        return value.dtype, value.weak_type, value._value.tobytes()
-    return id(value)
-
-
-def called(prim: Primitive, final: bool) -> Jaxpr | None:
-    """The jaxpr of a call, where this is no more than that."""
-    when = getattr(prim, "transparent", "never")
-    if when == "always" or (final and when == "final"):
-        return prim.jaxpr  # type: ignore[attr-defined]
-    return None
-
-
-def expanded(prim: Primitive) -> Jaxpr | None:
-    """The jaxpr that an equation with this primitive can be replaced with."""
-    expand = getattr(prim, "expand", None)
-    return None if expand is None else expand()
-
-
-@lru_cache(maxsize=1024)
-def _outer_product(prim: DotGeneral, x: ShapedArray, y: ShapedArray) -> Jaxpr | None:
-    """A product that sums nothing as a multiplication of broadcasts, which fuses with its neighbours."""
-    (cx, cy), (bx, by) = prim.dimension_numbers
-    (out,) = prim.abstract(x, y)
-    if any(x.shape[k] != 1 for k in cx) or out.dtype != x.dtype or x.dtype not in NUMBER:
-        return None
-    free_x = [k for k in range(x.ndim) if k not in cx and k not in bx]
-    free_y = [k for k in range(y.ndim) if k not in cy and k not in by]
-    n, m = len(bx), len(bx) + len(free_x)
-
-    def spread(
-        v: Array, contracted: Sequence[int], order: list[int], dims: tuple[int, ...]
-    ) -> Array:
-        if contracted:
-            v = Reshape(tuple([s for k, s in enumerate(v.shape) if k not in contracted]))(v)
-        left = sorted(order)
-        v = Transpose(tuple([left.index(k) for k in order]))(v)
-        return Broadcast(out.shape, dims)(v)
-
-    def product(a: Array, b: Array) -> list[Array]:
-        batch_axes = tuple(range(n))
-        a = spread(a, cx, [*bx, *free_x], (*batch_axes, *range(n, m)))
-        return [mul(a, spread(b, cy, [*by, *free_y], (*batch_axes, *range(m, out.ndim))))]
-
-    return trace_closed(product, [x, y])
-
-
-def with_simple_jaxprs(prim: Primitive, final: bool) -> Primitive:
-    """The primitive, with the jaxprs that it carries simplified."""
-    return with_jaxprs(prim, lambda j: simplify(j, final))
-
-
-def with_jaxprs(prim: Primitive, change: Callable[[Jaxpr], Jaxpr]) -> Primitive:
-    """The primitive, with the jaxprs that it carries changed."""
-    changes: dict[str, Any] = {}
-    for name in _jaxpr_fields(type(prim)):
-        value = getattr(prim, name)
-        if isinstance(value, Jaxpr):
-            new: Any = change(value)
-            same = new is value
-        else:
-            new = tuple([change(j) for j in value])
-            same = all(a is b for a, b in zip(new, value))
-        if not same:
-            changes[name] = new
-    return replace(prim, **changes) if changes else prim  # type: ignore[type-var]
-
-
-_fields: dict[type, tuple[str, ...]] = {}  # a cache
-
-
-def _jaxpr_fields(kind: type) -> tuple[str, ...]:
-    if kind not in _fields:
-        names = getattr(kind, "jaxpr_fields", ())
-        assert all(n in {f.name for f in fields(kind)} for n in names), kind  # type: ignore
-        _fields[kind] = tuple(names)
-    return _fields[kind]
-
-
-# --- backward: drop what nobody uses -----------------------------------------------------------
-
-
-def dce(jaxpr: Jaxpr, used: Sequence[bool]) -> Jaxpr:
-    """With the outputs `used` alone, and without equations, operands and results that they do not need.
-
-    The inputs stay as they are. A primitive that carries jaxprs may offer `prune(used results)`,
-    which gives a primitive, and which operands and results are left.
-    """
-    outs = [o for o, u in zip(jaxpr.outs, used, strict=True) if u]
-    needed = {o for o in outs if type(o) is Var}
-    kept = []
-    for e in reversed(jaxpr.eqns):
-        want = [v in needed for v in e.outs]
-        if not any(want) and not e.prim.effects:
-            continue
-        prune = getattr(e.prim, "prune", None)
-        if prune is not None:
-            prim, ins, left = prune(tuple(want))
-            e = Eqn(
-                prim,
-                [a for a, k in zip(e.inputs, ins, strict=True) if k],
-                [v for v, k in zip(e.outs, left, strict=True) if k],
-                e.source,
-            )
-        kept.append(e)
-        needed.update(a for a in e.inputs if type(a) is Var)
-    return jaxpr.with_eqns(kept[::-1], outs)
-
-
-def used_inputs(jaxpr: Jaxpr) -> tuple[bool, ...]:
-    """Which inputs are read."""
-    read = {a for e in jaxpr.eqns for a in e.inputs if type(a) is Var}
-    read.update(o for o in jaxpr.outs if type(o) is Var)
-    return tuple([v in read for v in jaxpr.inputs])
+OPTIMIZATIONS: tuple[Callable[[Jaxpr], Jaxpr], ...] = (
+    _without_transposes,
+    without_transposed_products,
+    sums_in_products,
+    accumulate,
+    without_known_stacks,
+    without_shifted_stacks,
+    transposed_columns,
+    _live,
+    whole_sums,
+    handed_on,
+)

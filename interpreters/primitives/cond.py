@@ -17,7 +17,7 @@ from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.jvp import has_tangent, jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
-from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.passes.sink_updates import sunk_jaxpr
 from fnx.interpreters.reverse.cond_transpose import adding_branches, filled, transpose_adding, union
 from fnx.interpreters.reverse.split_call import split_call

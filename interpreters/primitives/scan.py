@@ -25,10 +25,11 @@ from fnx.interpreters.control_flow import ScanRecord, stacked
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed, undefined
 from fnx.interpreters.passes.compiled import count_work, run_primitive
+from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.passes.loop_vectorize import rows_at_once
 from fnx.interpreters.passes.one_hot_updates import spotted
 from fnx.interpreters.passes.predicated_updates import updates_chosen
-from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.reverse.checkpoint_blocks import length_of_blocks, linearize_in_blocks
 from fnx.interpreters.reverse.checkpoint_while import fits_inside
 from fnx.interpreters.reverse.low_rank_updates import Summed, summed

@@ -22,8 +22,8 @@ from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, typed
 from fnx.interpreters.passes.compiled import run_primitive
+from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.passes.predicated_updates import updates_chosen
-from fnx.interpreters.passes.simplify import dce, used_inputs
 from fnx.interpreters.reverse.checkpoint_online import transpose_while
 from fnx.interpreters.reverse.checkpoint_while import fits, linearize_counting, linearize_in_blocks
 from fnx.interpreters.reverse.cond_transpose import filled, union

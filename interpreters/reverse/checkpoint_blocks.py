@@ -8,9 +8,9 @@ Source: Griewank & Walther 2008, ch. 12; Chen et al. 2016.
 Input: a scan, and the residuals that it would stack.
 Output: a scan over blocks, and its linearization.
 Legal when: always; iterations are run again with what they had.
-Pays when: the loop is `LONG`, its stacks would not stay in a core's own cache (`TOTAL`, or `LANE` where
-batch elements never meet), and computing an iteration again costs less than `AGAIN` times what it would
-store.
+Pays when: the loop is `LONG`, its stacks would not stay in a core's own cache (`Memory.near`, or
+`near_row` where batch elements never meet), and computing an iteration again costs less than `AGAIN`
+times what it would store.
 Costs: one more forward run.
 """
 
@@ -22,6 +22,7 @@ from math import isqrt
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.backend import Memory
 from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.analysis.cost_model import ITERATION, recompute_cost
@@ -39,8 +40,6 @@ from .residuals import PRESS, Split
 
 LONG = 48  # iterations
 STATE = 1 << 9  # bytes stored for each iteration
-TOTAL = 5 << 19  # bytes stored for all of them: fewer stay in a cache of the core, or nearly so
-LANE = 12 << 10  # bytes of a lane, where lanes never meet: strips of lanes stay in a cache
 AGAIN = 1.5  # bytes of computing again, for a byte stored
 
 _MOVES = ("slice", "squeeze", "reshape", "broadcast_in_dim")
@@ -52,7 +51,10 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
     if scan.length < LONG or scan.counted or scan.lanes or scan.effects:
         return None
-    if sum(stored) < STATE or sum(stored) * scan.length < TOTAL or _is_in_strips(scan, parts):
+    memory = Memory() if scan.backend is None else scan.backend.memory
+    if sum(stored) < STATE or sum(stored) * scan.length < memory.near:
+        return None
+    if _is_in_strips(scan, parts, memory.near_row):
         return None
     made = scan.with_jaxpr(parts.forward, scan.consts, scan.carry)
     again, _, _ = made.prune((*[False] * n, *[True] * len(stored)))
@@ -65,13 +67,13 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     return min(sizes, key=lambda b: (scan.length // b + b + scan.length % b, abs(b - root)))
 
 
-def _is_in_strips(scan: ScanRecord, parts: Split) -> bool:
-    """Whether all iterations of a few lanes may be run before those of others, with what they store."""
+def _is_in_strips(scan: ScanRecord, parts: Split, near_row: int) -> bool:
+    """Whether all iterations of a few columns may be run before those of others, with what they store."""
     stored = [v.aval for v in parts.forward.outs[len(scan.jaxpr.outs) :]]
     shape = stored[0].shape
     if any(a.shape != shape for a in stored):
         return False
-    if sum([a.dtype.itemsize for a in stored]) * scan.length > LANE:
+    if sum([a.dtype.itemsize for a in stored]) * scan.length > near_row:
         return False
     others = [e for e in parts.forward.eqns if not e.prim.elementwise]
     moves = all([e.prim.name in _MOVES for e in others])

@@ -24,7 +24,7 @@ from fnx.core.primitive import Undefined
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.linearize import backward_jaxpr
 from fnx.interpreters.operands import only, spread, undefined
-from fnx.interpreters.passes.simplify import dce, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
 from fnx.interpreters.rewrite import dependent, zeros_into
 from fnx.interpreters.trace import trace
 from fnx.ops.base.broadcast import full

@@ -23,7 +23,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.linearize import linearize_jaxpr
 from fnx.interpreters.operands import given
-from fnx.interpreters.passes.simplify import with_jaxprs
+from fnx.interpreters.rewrite import with_jaxprs
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.elementwise.arithmetic import add, min_, mul, sub
 from fnx.ops.elementwise.convert import ConvertElementType

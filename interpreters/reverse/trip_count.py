@@ -24,7 +24,8 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
 from fnx.interpreters.analysis.value_ranges import Interval, Intervals, of_value
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
-from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
+from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import splice
 from fnx.interpreters.trace import trace_closed
 from fnx.ops.elementwise.arithmetic import add, div, max_, mul, sub

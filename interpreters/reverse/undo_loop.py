@@ -32,7 +32,8 @@ from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread
 from fnx.interpreters.passes.compiled import run
-from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
+from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.reverse.split_call import split_call
 from fnx.interpreters.rewrite import bind_into, live, splice
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import config, dtypes, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
+from fnx.core.backend import Memory
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.lowering import fingerprint
@@ -184,6 +185,7 @@ class Backend:
     """Compiles jaxprs for this machine's CPU."""
 
     name = "cpu"
+    memory = Memory()
 
     def compile(
         self, jaxpr: Jaxpr, donated: Any = (), simplified: Simplified | None = None

@@ -13,6 +13,7 @@ import numpy as np
 
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.backend import Memory
 from fnx.core.jaxpr import Jaxpr
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier
@@ -68,6 +69,7 @@ class Backend:
     """Compiles jaxprs with Numba."""
 
     name = "numba"
+    memory = Memory()
 
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Compiled:
         return Compiled(simplified() if simplified else jaxpr)

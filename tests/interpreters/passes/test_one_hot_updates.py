@@ -58,7 +58,7 @@ def one_of_a_matrix(loop, idx):
 
 
 def unlike(loop, idx):
-    """The choice the other way iteration."""
+    """The choice the other way round."""
     return lambda a: loop(0, N, lambda i, x: jnp.where(idx != i, x, x[i] * x[i - 1]), a[0])
 
 

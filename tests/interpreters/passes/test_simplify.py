@@ -12,7 +12,8 @@ from fnx.core.array import ConcreteArray, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Literal, check_jaxpr, eval_jaxpr
-from fnx.interpreters.passes.simplify import dce, simplify, used_inputs
+from fnx.interpreters.passes.dce import dce, used_inputs
+from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.jit import Jit
 from fnx.interpreters.trace import trace, trace_closed
 from fnx.ops.base.broadcast import Broadcast, Sum

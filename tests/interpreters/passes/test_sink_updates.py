@@ -34,7 +34,7 @@ CASES = {
         lambda k, a, v: lax.cond(k > 3, lambda a: a.at[k, 2].set(v[k]), lambda a: a, a),
         lambda k, a, v: jnp.where(k > 3, a.at[k, 2].set(v[k]), a),
     ),
-    "row, the other way iteration": (
+    "row, the other way round": (
         lambda k, a, v: lax.cond(k > 3, lambda a: a, lambda a: a.at[k].set(jnp.sin(v * a[k])), a),
         lambda k, a, v: jnp.where(k > 3, a, a.at[k].set(jnp.sin(v * a[k]))),
     ),

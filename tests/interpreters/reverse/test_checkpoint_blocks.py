@@ -8,7 +8,9 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core.backend import Memory
 from fnx.interpreters.reverse import checkpoint_blocks
+from fnx.transforms.traced_program import NamedBackend
 
 RNG = np.random.default_rng(9)
 M, N = 6, 5
@@ -71,9 +73,9 @@ PROGRAMS = {
 @pytest.fixture
 def small(monkeypatch):
     """Blocks for small arrays and few iterations."""
-    for name in ("LONG", "STATE", "TOTAL"):
+    for name in ("LONG", "STATE"):
         monkeypatch.setattr(checkpoint_blocks, name, 4)
-    monkeypatch.setattr(checkpoint_blocks, "LANE", 0)
+    monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0))
     used = []
     original = checkpoint_blocks.in_blocks
 
@@ -195,7 +197,7 @@ def test_callbacks_are_called_once_for_each_iteration(small):
 
 def test_a_vector_that_grows_is_kept_block_by_block_and_counters_are_computed(monkeypatch):
     """Durbin's recursion: of its vectors a few for each block, and no line of integers in memory."""
-    monkeypatch.setattr(checkpoint_blocks, "TOTAL", 1 << 20)
+    monkeypatch.setattr(NamedBackend, "memory", Memory(near=1 << 20))
     n = 400
     index = np.arange(n)
 
