@@ -11,8 +11,8 @@ import numpy as np
 
 from fnx.core import dtypes, lazy_imports
 from fnx.core.aval import ShapedArray
+from fnx.core.buffer import Buffer, Deleted, on_host
 from fnx.core.config import rank_0_consts
-from fnx.core.donated import Deleted
 from fnx.core.errors import InvalidValue, TypeMismatch
 
 
@@ -63,7 +63,7 @@ def install(members: Mapping[str, Callable | property]) -> None:
 
 
 class ConcreteArray(Array):
-    """Numbers in a C-contiguous NumPy array that nobody writes to."""
+    """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
     __slots__ = ("__weakref__", "_value", "weak_type", "written")
@@ -193,8 +193,9 @@ class ConcreteArray(Array):
         return expose(self._value).__array_interface__
 
 
-def expose(value: np.ndarray) -> np.ndarray:
+def expose(value: np.ndarray | Buffer) -> np.ndarray:
     """The array for eyes outside fnx: without a copy, but read-only."""
+    value = on_host(value)
     if value.flags.writeable:
         value.setflags(write=False)
     return value

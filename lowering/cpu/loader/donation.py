@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
-from fnx.core.donated import Deleted
+from fnx.core.buffer import Deleted
 
 
 def calling(fast: Callable, aliases: Mapping[int, int], weak: Sequence[bool]) -> Callable:
