@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.errors import InvalidValue
 
-_MODULES = {
+NAMES = {
     "cpu": "fnx.lowering.cpu.backend",
     "numba": "fnx.lowering.numba.backend",
     "reference": "fnx.lowering.reference",
@@ -14,11 +14,11 @@ _MODULES = {
 
 def check(name: str) -> str:
     """The name itself; InvalidValue where there is no such backend."""
-    if name not in _MODULES:
-        raise InvalidValue(f"there is no backend {name!r}; there are {', '.join(_MODULES)}")
+    if name not in NAMES:
+        raise InvalidValue(f"there is no backend {name!r}; there are {', '.join(NAMES)}")
     return name
 
 
 def get(name: str) -> Any:
     """The backend of a name: `compile(jaxpr, donated, simplified)` makes a callable."""
-    return importlib.import_module(_MODULES[check(name)]).backend
+    return importlib.import_module(NAMES[check(name)]).backend
