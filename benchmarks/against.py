@@ -1,4 +1,4 @@
-"""Two checkouts beside each other: import, compile, warm start, calls and runs, as ratios of this one to that.
+"""Two checkouts beside each other: import, compile, warm start and calls, as ratios of this one to that.
 
     .venv/bin/python benchmarks/against.py ../other [--rounds 5] [--only kernels]
 
@@ -35,6 +35,7 @@ def measured(only: list[str]) -> dict[str, float]:
 
     found = {"import": time.perf_counter() - start}
     import programs
+
     from fnx import lax
 
     for p in programs.PROGRAMS.values():
@@ -44,12 +45,17 @@ def measured(only: list[str]) -> dict[str, float]:
         args = fnx.tree_util.tree_map(jnp.asarray, p.inputs(size))
         fun = p.make(fnx, jnp, lax, size)
         fun = fun if hasattr(fun, "lower") else fnx.jit(fun)
+        call = lambda fun=fun, args=args: fnx.block_until_ready(fun(*args))
         start = time.perf_counter()
-        fnx.block_until_ready(fun(*args))
+        call()
         found[f"first call: {p.name}"] = time.perf_counter() - start
-        found[f"call: {p.name}"] = fastest(lambda: fnx.block_until_ready(fun(*args)))
+        found[f"call: {p.name}"] = fastest(call)
     x, y = jnp.ones(4), jnp.ones(4)
-    for name, op in {"add": lambda: x + y, "index": lambda: x[1], "sum": lambda: jnp.sum(x)}.items():
+    for name, op in {
+        "add": lambda: x + y,
+        "index": lambda: x[1],
+        "sum": lambda: jnp.sum(x),
+    }.items():
         found[f"eager: {name}"] = fastest(op)
     return found
 

@@ -4,15 +4,17 @@ import ast
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from types import ModuleType
 
 from fnx.core import interpreter, recipe
-from fnx.interpreters import batching, jvp, linearize, spmd, trace  # noqa: F401  whose classes are drawn
+from fnx.interpreters import batching, jvp, linearize, spmd, trace
 from fnx.interpreters.passes import simplify
 from fnx.lowering import backends, portable
 from fnx.lowering.cpu.target import CpuTarget
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+INTERPRETERS = (trace, jvp, linearize, batching, spmd)
 TARGETS = (CpuTarget.name, portable.PortableTarget.name)
 WIDTH, LINE, PAD, GAP = 640, 17, 10, 34  # pixels
 
@@ -36,13 +38,11 @@ def of(function: Callable) -> str:
     return function.__module__.rpartition(".")[2]
 
 
-def subclasses(kind: type, package: str) -> list[str]:
-    """All classes below a class that a package has, in the order in which they were defined."""
-    return [k.__name__ for k in _below(kind) if k.__module__.rpartition(".")[0] == package]
-
-
-def _below(kind: type) -> list[type]:
-    return [k for sub in kind.__subclasses__() for k in (sub, *_below(sub))]
+def subclasses(kind: type, *modules: ModuleType) -> list[str]:
+    """The classes below a class that modules define, in order."""
+    found = [v for m in modules for v in vars(m).values() if isinstance(v, type)]
+    names = [m.__name__ for m in modules]
+    return [v.__name__ for v in found if kind in v.__mro__[1:] and v.__module__ in names]
 
 
 def imported(file: str, package: str) -> list[str]:
@@ -57,8 +57,8 @@ def imported(file: str, package: str) -> list[str]:
 
 def steps() -> list[tuple[str, str, str, list[str]]]:
     """What is done, where, what comes of it, and with which parts in order; all read from the code."""
-    interpreters = subclasses(interpreter.Interpreter, "fnx.interpreters")
-    recipes = subclasses(recipe.Recipe, "fnx.core")
+    interpreters = subclasses(interpreter.Interpreter, interpreter, *INTERPRETERS)
+    recipes = subclasses(recipe.Recipe, recipe)
     last = [of(p) for p in simplify.OPTIMIZATIONS]
     passes = [of(p) for p in CpuTarget.passes]
     planning = imported("lowering/generate/builder.py", "fnx.lowering.planning")
