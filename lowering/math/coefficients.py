@@ -1,4 +1,4 @@
-"""Coefficients, lowest first, made by fit.py; each with log2 of its largest error."""
+"""Coefficients, lowest first, made by cpu/tools/fit.py; each with log2 of its largest error."""
 
 C: dict[tuple[str, str], tuple[float, ...]] = {
     ("EXP", "float32"): (  # -28.2

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 
-from .lang import FORMAT, V, bits, copy_sign, fma, from_bits, sqrt, two_product, where
+from .formulas import FORMAT, V, bits, copy_sign, fma, from_bits, sqrt, two_product, where
 
 Pair = tuple[V, V]
 

@@ -21,7 +21,7 @@ from .complex_arithmetic import (
     same,
     split,
 )
-from .lang import DOUBLE, V, copy_sign, fma, sqrt, where
+from .formulas import DOUBLE, V, copy_sign, fma, sqrt, where
 
 
 def hyperbolic(x: V, y: V) -> tuple[V, V, V, V]:

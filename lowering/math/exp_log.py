@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from .coefficients import C
-from .lang import (
+from .formulas import (
     FORMAT,
     Pair,
     V,

@@ -4,7 +4,7 @@ import math
 
 from .coefficients import C
 from .exp_log import EXP_RANGE, LN2, LOG2_E, exp_unscaled, expm1_scaled, log1p, parts, scale
-from .lang import (
+from .formulas import (
     FORMAT,
     Pair,
     V,

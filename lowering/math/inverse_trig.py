@@ -4,7 +4,7 @@ import math
 
 from .coefficients import C
 from .exp_log import parts
-from .lang import V, bits, constant, copy_sign, estrin, fma, function, sqrt, where
+from .formulas import V, bits, constant, copy_sign, estrin, fma, function, sqrt, where
 
 QUARTER_PI = 0.7853981633974483, 3.061616997868383e-17
 HALF_PI = 1.5707963267948966, 6.123233995736766e-17

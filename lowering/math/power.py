@@ -9,7 +9,7 @@ from fnx.core.scalar import cast
 
 from .coefficients import C
 from .exp_log import LOG2_E, log_reduce, nearest, power_of_two, scale, split_exponent
-from .lang import (
+from .formulas import (
     FORMAT,
     Pair,
     V,

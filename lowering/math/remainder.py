@@ -11,7 +11,7 @@ p-bit numbers, so the rounded quotient, if it is less than 2**p, truncates to n 
 
 from fnx.core import scalar
 
-from .lang import FORMAT, V, copy_sign, fma, trunc, two_ways, where
+from .formulas import FORMAT, V, copy_sign, fma, trunc, two_ways, where
 
 INFINITE = float("inf")
 

@@ -13,7 +13,7 @@ from .exp_log import (
     scale,
     split_exponent,
 )
-from .lang import (
+from .formulas import (
     Pair,
     V,
     at_most,

@@ -13,7 +13,7 @@ import math
 
 from .coefficients import C
 from .exp_log import nearest
-from .lang import (
+from .formulas import (
     DOUBLE,
     Pair,
     V,

@@ -1,1 +1,1 @@
-"""Commands that measure the mathematical functions."""
+"""Commands that fit and measure the mathematical functions."""

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from fnx.core import scalar
-from fnx.lowering.math.hard import HARD
-from fnx.lowering.math.lang import FORMAT
+from fnx.lowering.math.formulas import FORMAT
+
+from .hard import HARD
 
 Rng = np.random.Generator
 Sample = Callable[[Rng, int, Any], np.ndarray]  # generator, count, Format

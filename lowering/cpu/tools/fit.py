@@ -1,7 +1,7 @@
-"""Derives the library's coefficients: `python -m fnx.lowering.math.fit [name ...]` prints them.
+"""Derives the coefficients of lowering/math: `python -m fnx.lowering.cpu.tools.fit [name ...]` prints them.
 
-Every entry of FITS is a weighted minimax problem, solved by Remez exchange on a dense grid
-in 60 digits. Where it helps, the lowest coefficients are rounded to the working precision first
+Every entry of FITS is a weighted minimax problem, solved by exchange (Remez 1934) on a dense
+grid in 60 digits. Where it helps, the lowest coefficients are rounded to the working precision first
 and the others fitted again, so that rounding costs next to nothing.
 """
 
@@ -311,12 +311,12 @@ def rational(
     hi: Any,
     degrees: tuple[int, int],
     centre: Any,
-    rounds: int = 10,
+    iterations: int = 10,
 ) -> tuple[list[float], list[float], float]:
     """P and Q in x - centre with base + P / Q near f; log2 of the relative error, nearly minimax.
 
-    Each round is a linear least squares fit of Q f - P, weighted with the Q of the round before
-    (Sanathanan and Koerner) and by the errors found so far (Lawson).
+    Each iteration is a linear least squares fit of Q f - P, weighted with the Q of the one before
+    (Sanathanan & Koerner 1963) and by the errors found so far (Lawson 1961).
     """
     lo, hi, centre = mpf(lo), mpf(hi), mpf(centre)
     p, q = degrees
@@ -328,7 +328,7 @@ def rational(
     powers = [[((x - centre) / width) ** j for j in range(max(p, q) + 1)] for x in points]
     lawson, last_q = [mpf(1)] * count, [mpf(1)] * count
     best: tuple[list, list, Any] = [], [], mp.inf
-    for k in range(rounds):
+    for k in range(iterations):
         top, bottom = _linear_rational(target, whole, powers, p, q, lawson, last_q)
         last_q = [mp.fdot(bottom, row[: q + 1]) for row in powers]
         errors = [
@@ -421,7 +421,7 @@ def _entry(name: str, dtype: str, values: Sequence[float], error: float) -> list
 
 def main(names: Sequence[str]) -> None:
     lines = [
-        '"""Coefficients, lowest first, made by fit.py; each with log2 of its largest error."""'
+        '"""Coefficients, lowest first, made by cpu/tools/fit.py; each with log2 of its largest error."""'
     ]
     lines += ["", "C: dict[tuple[str, str], tuple[float, ...]] = {"]
     for name in names or [*FITS, *RATIONALS]:

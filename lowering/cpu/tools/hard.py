@@ -1,4 +1,4 @@
-"""Inputs with the largest errors among a million numbers each (`lowering/cpu/tools/hard_inputs.py`)."""
+"""Inputs of the largest errors that hard_inputs.py found, among a million of each region."""
 
 HARD: dict[tuple[str, str], list[tuple[float, ...]]] = {
     ("acos", "float32"): [

@@ -1,4 +1,4 @@
-"""Finds the inputs of lowering/math/hard.py: `python -m fnx.lowering.cpu.tools.hard_inputs` prints them.
+"""Finds the inputs of hard.py: `python -m fnx.lowering.cpu.tools.hard_inputs` prints them.
 
 A million numbers from each region of a function are compared with a better value: float32 with the
 same function in float64, float64 with C's long double where it has 64 bits. Functions that
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fnx.lowering.math.hard import HARD
-from fnx.lowering.math.lang import FORMAT
+from fnx.lowering.math.formulas import FORMAT
 
 from .accuracy import SAMPLES, errors, evaluate, inputs
+from .hard import HARD
 
 COUNT = 1_000_000
 KEPT = 4  # inputs of a function
@@ -67,7 +67,7 @@ def hardest(op: str, dtype: str) -> list[tuple[float, ...]]:
 
 def main(names: Sequence[str]) -> None:
     lines = [
-        '"""Inputs whose errors are the largest that searches of about a million numbers found."""'
+        '"""Inputs of the largest errors that hard_inputs.py found, among a million of each region."""'
     ]
     lines += ["", "HARD: dict[tuple[str, str], list[tuple[float, ...]]] = {"]
     for op, dtype in sorted(HARD):

@@ -311,7 +311,7 @@ def test_functions_that_branch_are_listed():
 
 
 def test_coefficients_are_those_of_the_fits():
-    from fnx.lowering.math import fit
+    from fnx.lowering.cpu.tools import fit
     from fnx.lowering.math.coefficients import C
 
     for name in ("SIN", "EXP2_NARROW", "TANH"):
