@@ -6,7 +6,7 @@ from fnx.core import scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.lowering.generate.builder import Builder, dtype_name
 from fnx.lowering.generate.target import Target
-from fnx.lowering.generate.values import OWN, Handle, Registers, Stored
+from fnx.lowering.generate.values import OWN, Materialized, Scalars, Value
 from fnx.lowering.ir.kernel import Buffer, Program
 from fnx.lowering.planning.input_output_aliases import Aliases, candidates
 from fnx.lowering.transform import buffer_assignment
@@ -38,20 +38,20 @@ def _built(
 ) -> tuple[Builder, list[Buffer], list[Buffer], Aliases]:
     """The statements, and which results are where `aliases` wants them."""
     builder = Builder(recipes.make, target)
-    inputs, handles, wishes = [], [], {}
+    inputs, values, carry_buffers = [], [], {}
     for k, var in enumerate(jaxpr.inputs):
         dtype, shape = dtype_name(var.aval.dtype), var.aval.shape
         buffer = Buffer(f"in{k}", dtype, max(var.aval.size, 1), "argument", k)
         inputs.append(buffer)
-        handle = Handle(shape, dtype, Stored(buffer, owned=False))
+        value = Value(shape, dtype, Materialized(buffer, owned=False))
         if target.is_small(shape):
             loads = [scalar.load(buffer, scalar.size(i), dtype) for i in range(var.aval.size)]
-            handle.state = Registers(loads)
-        handles.append(handle)
+            value.state = Scalars(loads)
+        values.append(value)
     for j, k in aliases.items():
-        wishes[jaxpr.outs[j]] = handles[k].state = Stored(inputs[k])
-        handles[k].scope = OWN
-    outputs, targets = [], {}
+        carry_buffers[jaxpr.outs[j]] = values[k].state = Materialized(inputs[k])
+        values[k].scope = OWN
+    outputs, destinations = [], {}
     places: dict[int, Buffer] = {}
     for k, atom in enumerate(jaxpr.outs):
         if k in aliases:
@@ -60,15 +60,15 @@ def _built(
         dtype, n = dtype_name(atom.aval.dtype), max(atom.aval.size, 1)
         places[k] = Buffer(f"out{k}", dtype, n, "argument", number)
         outputs.append(places[k])
-        if type(atom) is Var and not target.is_small(atom.aval.shape) and atom not in wishes:
-            targets.setdefault(atom, Stored(places[k]))
-    results = builder.jaxpr(jaxpr, handles, targets, wishes)  # type: ignore[arg-type]
+        if type(atom) is Var and not target.is_small(atom.aval.shape) and atom not in carry_buffers:
+            destinations.setdefault(atom, Materialized(places[k]))
+    results = builder.jaxpr(jaxpr, values, destinations, carry_buffers)  # type: ignore[arg-type]
     for k, buffer in places.items():
         if results[k].size:
-            builder.store_into(results[k], Stored(buffer))
+            builder.store_into(results[k], Materialized(buffer))
     kept = {j: k for j, k in aliases.items() if _is_at(builder.store(results[j]), inputs[k])}
     return builder, inputs, outputs, kept
 
 
-def _is_at(place: Stored, buffer: Buffer) -> bool:
+def _is_at(place: Materialized, buffer: Buffer) -> bool:
     return place.buffer is buffer and place.base is scalar.size(0)

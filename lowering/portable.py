@@ -9,7 +9,7 @@ from typing import Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.target import Target
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 from fnx.lowering.routines import sort, unrolled_batched
 from fnx.lowering.routines.batched_matrices import same_bytes
@@ -23,11 +23,11 @@ class PortableRoutines:
     def known(self, r: recipe.Library) -> bool:
         return r.name in _ROUTINES or self.total(r, []) is not None
 
-    def functions(self, r: recipe.Library, outs: list[Handle]) -> list[Callable] | None:
+    def functions(self, r: recipe.Library, outs: list[Value]) -> list[Callable] | None:
         make = unrolled_batched.ELEMENTS.get(r.name)
         return make and make(r, outs)
 
-    def total(self, r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
+    def total(self, r: recipe.Library, outs: list[Value]) -> recipe.Fold | None:
         """A product of matrices as a sum of the products of their elements."""
         if r.name != "dot_general" or any(h.dtype != r.params[1] for h in outs):
             return None
@@ -62,7 +62,7 @@ class PortableRoutines:
     def computes_matrix(self, r: recipe.Library) -> bool:
         return r.name == "dot_general"  # there is nothing but the reduction
 
-    def library(self, builder: Any, r: recipe.Library, outs: list[Handle]) -> None:
+    def library(self, builder: Any, r: recipe.Library, outs: list[Value]) -> None:
         _ROUTINES[r.name](builder, r, outs)
 
 
@@ -72,9 +72,9 @@ class PortableTarget(Target):
     name = "portable"
     routines = PortableRoutines()
 
-    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
+    def products(self, builder: Any, r: recipe.Products, out: Value) -> None:
         """One element after another, each summed up in a register."""
-        stored = out.target or builder.new_stored(out)
+        stored = out.destination or builder.new_stored(out)
         index = [scalar.counter("i", n) for n in r.shape]
         term = builder.evaluated(lambda: scalar.mul(r.left(*index), r.right(*index)))
         summed = list(zip(index, r.shape, strict=True))[r.kept :]

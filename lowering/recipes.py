@@ -15,12 +15,12 @@ from fnx.lowering.generate import (
     updates,
 )
 from fnx.lowering.generate.builder import Builder
-from fnx.lowering.generate.values import Handle, Shape
+from fnx.lowering.generate.values import Shape, Value
 from fnx.lowering.ir.kernel import CallHost, Ref
 from fnx.lowering.routines import rejection
 
 
-def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Handle]) -> None:
+def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Value], outs: list[Value]) -> None:
     """Build the outputs of an equation from its recipe."""
     target, table = builder.target, builder.target.routines
     if type(r) is recipe.Point and not target.math(eqn.prim.name, outs[0].dtype):
@@ -44,8 +44,8 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
         case recipe.Pieces():
             elementwise.pieces(builder, eqn, r, inputs, outs[0])
         case recipe.Fold():
-            if not small_problems.fold(builder, eqn, r, inputs, outs):
-                elementwise.fold(builder, eqn, r, inputs, outs)
+            if not small_problems.reduction(builder, eqn, r, inputs, outs):
+                elementwise.reduction(builder, eqn, r, inputs, outs)
         case recipe.Cumulative():
             updates.cumulative(builder, r, outs, eqn.prim.name)
         case recipe.Search():
@@ -58,9 +58,9 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             total = table.total(r, outs)
             if total is None:
                 table.library(builder, r, outs)
-            elif not small_problems.fold(builder, eqn, total, inputs, outs):
+            elif not small_problems.reduction(builder, eqn, total, inputs, outs):
                 if table.computes_matrix(r):
-                    elementwise.fold(builder, eqn, total, inputs, outs)
+                    elementwise.reduction(builder, eqn, total, inputs, outs)
                 else:
                     table.library(builder, r, outs)
         case recipe.Host() | recipe.Library():
@@ -77,11 +77,9 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Handle], outs: list[Ha
             raise TypeError(f"unknown recipe {r!r} of {eqn.prim.name}")
 
 
-def _update(
-    builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Handle], out: Handle
-) -> None:
+def _update(builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Value], out: Value) -> None:
     """In one pass with those that follow, as a new array, or in place."""
-    operand: Handle = r.operand  # type: ignore[assignment]
+    operand: Value = r.operand  # type: ignore[assignment]
     if slice_update_fusion.extends(r, operand, out, chained=id(eqn) in builder.scope.chains):
         slice_update_fusion.extend(builder, r, operand, out)
     elif updates.is_anew(builder, r, inputs, out):
@@ -90,18 +88,18 @@ def _update(
         updates.update(builder, r, inputs, out, eqn.prim.name)
 
 
-def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) -> None:
+def _host(builder: Builder, eqn: Eqn, inputs: list[Value], outs: list[Value]) -> None:
     """Call the primitive's own impl from native code."""
     builder.notes.append(f"host call: {eqn.prim.name}")
 
-    def place(h: Handle) -> tuple[Ref, Shape, str]:
+    def place(h: Value) -> tuple[Ref, Shape, str]:
         stored = builder.store(h)
         return Ref(stored.buffer, stored.base), h.shape, h.dtype
 
     given = [place(h) for h in inputs]
     made = []
     for h in outs:
-        stored = h.target or builder.new_stored(h)
+        stored = h.destination or builder.new_stored(h)
         h.state = stored
         made.append((Ref(stored.buffer, stored.base), h.shape, h.dtype))
     builder.emit(CallHost(_Impl(eqn.prim), given, made, eqn.prim.name))
@@ -110,14 +108,14 @@ def _host(builder: Builder, eqn: Eqn, inputs: list[Handle], outs: list[Handle]) 
             builder.load_registers(h)
 
 
-def _call(builder: Builder, r: recipe.Call, inputs: list[Handle], outs: list[Handle]) -> None:
-    targets = {
-        atom: out.target
+def _call(builder: Builder, r: recipe.Call, inputs: list[Value], outs: list[Value]) -> None:
+    destinations = {
+        atom: out.destination
         for atom, out in zip(r.jaxpr.outs, outs, strict=True)
-        if out.target is not None and type(atom) is Var
+        if out.destination is not None and type(atom) is Var
     }
     builder.flush_all()
-    results = builder.jaxpr(r.jaxpr, builder.settled(inputs), targets)
+    results = builder.jaxpr(r.jaxpr, builder.settled(inputs), destinations)
     for out, made in zip(outs, results, strict=True):
         builder.adopt(out, made)
 

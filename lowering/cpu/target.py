@@ -4,7 +4,7 @@ from typing import Any
 
 from fnx.core import recipe
 from fnx.lowering.generate.target import Target
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.transform import (
     lookup_tables,
     loop_coalescing,
@@ -50,5 +50,5 @@ class CpuTarget(Target):
     def machine(self) -> Machine:
         return thresholds.machine()
 
-    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
+    def products(self, builder: Any, r: recipe.Products, out: Value) -> None:
         register_tiling.products(builder, r, out)

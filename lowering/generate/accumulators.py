@@ -1,6 +1,12 @@
-"""Accumulators: the loops of reductions to few results, which are handed through them in registers.
+"""Accumulators in registers: loops of reductions that carry few results as variables.
 
-Large reductions are made of parts, which threads share; of many results a few at a time are made.
+Source: scalar replacement of accumulators, Allen & Kennedy 2001, ch. 8; a reduction split in parts whose
+results are reduced: rfactor, Suriana et al. 2017.
+Input: a closed fusion group with reductions.
+Output: a nest whose loops carry the accumulators, or parts of it that threads share and a loop over these.
+Legal when: always in order; in parts where the numbers are exact, or the recipe lets sums reassociate.
+Pays when: parts take `Machine.parallel_reduction` operations, many results one strip at a time.
+Costs: partial results in memory; their number does not depend on threads, and neither do results.
 """
 
 from collections.abc import Sequence
@@ -13,7 +19,7 @@ from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 
-from .fusion_groups import FoldMember
+from .fusion_groups import Reduction
 
 _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
 
@@ -21,19 +27,21 @@ _EXACT = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".spli
 class Accumulators(Nests):
     """Emits nests of a closed group in which accumulators are variables."""
 
-    def _values_at(self, f: FoldMember, values: list[Expr]) -> tuple[Expr, ...]:
-        return f.fold.fn(*self.group.index(f.fold.shape, values))
+    def _values_at(self, f: Reduction, values: list[Expr]) -> tuple[Expr, ...]:
+        return f.recipe.fn(*self.group.index(f.recipe.shape, values))
 
     def _finish(
         self, loops: list[Stmt], totals: list[Expr], points: int, values: Sequence[Expr] = ()
     ) -> None:
-        """Emit the nest, and put the totals where they belong: fold by fold, point by point.
+        """Emit the nest, and put the totals where they belong: reduction by reduction, point by point.
 
         `values` are those of the totals where the loops do not carry these.
         """
         rest = iter(totals)
-        folds = self.group.folds
-        found = [(f, [[next(rest) for _ in f.fold.init] for _ in range(points)]) for f in folds]
+        reductions = self.group.reductions
+        found = [
+            (f, [[next(rest) for _ in f.recipe.init] for _ in range(points)]) for f in reductions
+        ]
         stores: list[Stmt] = []
         results: list[Expr] = []
         for f, own in found:
@@ -55,8 +63,8 @@ class Accumulators(Nests):
         """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
         if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not self._reassociates():
             return None
-        numbers = [k for f in self.group.folds for k in range(points * len(f.fold.init))]
-        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all folds together
+        numbers = [k for f in self.group.reductions for k in range(points * len(f.recipe.init))]
+        order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all reductions together
         combine = lambda x, y: self._combined(x, y, points)
         carries = accs, init, nexts
         strips = self.builder.target.reduction_in_strips(
@@ -72,19 +80,19 @@ class Accumulators(Nests):
             -(-strips.count // self.builder.machine.strip_parts), self.builder.machine.least_strips
         )
         loop, joined, places = strips.parts(each)
-        names = [m.name for m in [*self.stores, *self.group.folds]]
+        names = [m.name for m in [*self.stores, *self.group.reductions]]
         self.builder.emit_nest(
             names, [loop], [], f"{loop.extent.attr} parts of {self._note(names)}"
         )
         return joined, strips.results(places)
 
     def _reassociates(self) -> bool:
-        return all(f.fold.reassociate for f in self.group.folds)
+        return all(f.recipe.reassociate for f in self.group.reductions)
 
     def _is_shared_out(self, dims: list[tuple[Expr, int]]) -> bool:
         """Whether parts of a large reduction are worth reducing apart: then threads can."""
-        exact = all(e.dtype in _EXACT for f in self.group.folds for e in f.fold.init)
-        starts = all(e.op == "const" for f in self.group.folds for e in f.fold.init)
+        exact = all(e.dtype in _EXACT for f in self.group.reductions for e in f.recipe.init)
+        starts = all(e.op == "const" for f in self.group.reductions for e in f.recipe.init)
         return (
             prod(n for _, n in dims) * self._weight() >= self.builder.machine.parallel_reduction
             and dims[0][1] > 1
@@ -148,7 +156,7 @@ class Accumulators(Nests):
             return buffers[a.dtype], scalar.add(row, scalar.const(number[a], "int64"))
 
         loops = [*loops, *[Store(*place(a, part), a) for a in own]]
-        names = [m.name for m in [*self.stores, *self.group.folds]]
+        names = [m.name for m in [*self.stores, *self.group.reductions]]
         loop = Loop(part, scalar.size(parts), loops, kind=LoopKind.PARALLEL)
         builder.emit_nest(names, [loop], [], f"{parts} parts of {self._note(names)}")
         j = scalar.var("int64", "p")
@@ -157,16 +165,16 @@ class Accumulators(Nests):
         return self._fold_loops([(j, parts)], [], accs, init, merged, False)
 
     def _combined(self, accs: list[Expr], values: list[Expr], points: int) -> list[Expr]:
-        """Accumulators of all folds, at all points, with more values."""
+        """Accumulators of all reductions, at all points, with more values."""
         found: list[Expr] = []
-        for f in self.group.folds:
+        for f in self.group.reductions:
             for _ in range(points):
                 k = len(found)
-                some = slice(k, k + len(f.fold.init))
-                found += f.fold.combine(tuple(accs[some]), tuple(values[some]))
+                some = slice(k, k + len(f.recipe.init))
+                found += f.recipe.combine(tuple(accs[some]), tuple(values[some]))
         return found
 
-    def _collapse_fold(self, dims: list, stores: list[Store], nexts: list[Expr]) -> tuple:
+    def _collapse_reduction(self, dims: list, stores: list[Store], nexts: list[Expr]) -> tuple:
         group = self.group
         position = scalar.linear_index(tuple(group.vars), group.shape)
         exprs = [e for s in stores for e in (s.index, s.value)] + nexts
@@ -187,7 +195,7 @@ class Accumulators(Nests):
         reassociate: bool,
     ) -> list[Stmt]:
         """Nested loops that hand the accumulators through; `accs` hold the results after them."""
-        if not dims:  # every axis has size 1: the fold has one step
+        if not dims:  # every axis has size 1: the reduction has one step
             once = scalar.var("int64", "i")
             dims = [(once, 1)]
         (var, n), *rest = dims

@@ -1,6 +1,7 @@
 """Affine views: values that are elements of one buffer at a base and constant strides.
 
-Transposes, slices and broadcasts of stored arrays are such; a library can read them as they are.
+Source: affine accesses of the polyhedral model (Feautrier 1991). Transposes, slices and broadcasts of
+stored arrays are such; a library can read them as they are.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from fnx.lowering.ir.affine import linear
 from fnx.lowering.ir.kernel import Buffer
 
 from .generation import Generation
-from .values import Handle, Pull, Shape, Stored
+from .values import Inlined, Materialized, Shape, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +26,15 @@ class View:
     strides: tuple[int, ...]
 
 
-def view(builder: Generation, h: Handle) -> View | None:
+def view(builder: Generation, h: Value) -> View | None:
     """A value as a view of what is stored, if it is one."""
-    if isinstance(h.state, Stored):
+    if isinstance(h.state, Materialized):
         strides, step = [], 1
         for n in reversed(h.shape):
             strides.append(step)
             step *= n
         return View(h.state.buffer, h.state.base, tuple(reversed(strides)))
-    if not isinstance(h.state, Pull) or 0 in h.shape:
+    if not isinstance(h.state, Inlined) or 0 in h.shape:
         return None
     axes = [scalar.var("int64") for _ in h.shape]
     element = builder.evaluated(lambda: h(*axes))

@@ -1,18 +1,23 @@
-"""Totals: reductions to single numbers in nests that are cut where values are made otherwise.
+"""Loop partitioning of reductions to one number: the inside of a grid, then the slabs at its boundaries.
 
-The accumulators go through the large part of the iteration space first, then through the thin slabs
-around it, so that the sum of squares of a rolled field's differences needs no copy of the field.
+Source: loop partitioning (Halide, TVM's LoopPartition).
+Input: a closed group whose members choose by index near boundaries, with reductions of all elements.
+Output: one nest with a loop over the inside without choices, and one over each slab; the accumulators go
+through all of them, so that the sum of squares of a rolled field's differences needs no copy of it.
+Legal when: the sums may reassociate, and no member is read by now at another index.
+Pays when: the inside is most of the space (`boundary_regions.py`).
+Costs: code for each slab.
 """
 
 from fnx.core import scalar
 from fnx.lowering.ir.kernel import Stmt
 
 from . import boundary_regions
-from .reductions import Folds
+from .reductions import ReductionNests
 from .values import NeedsFlush
 
 
-class Totals(Folds):
+class BoundaryReductions(ReductionNests):
     """Emits the nest of a closed group whose members choose by index near their edges."""
 
     def _emit(self) -> None:
@@ -22,17 +27,17 @@ class Totals(Folds):
     def _by_parts(self) -> bool:
         group = self.group
         exprs = [m.expr for m in self.stores]
-        exprs += [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        exprs += [e for f in group.reductions for e in self._values_at(f, list(group.vars))]
         parts = []
         for low, high in boundary_regions.regions(exprs, group.vars, group.shape):
             values, dims = self._region(low, high)
             try:
                 stores = [self._store(m, values) for m in self.stores]
-                parts.append((dims, stores, [self._values_at(f, values) for f in group.folds]))
+                parts.append((dims, stores, [self._values_at(f, values) for f in group.reductions]))
             except NeedsFlush:
                 return False  # a value has joined since that a member reads elsewhere
         loops: list[Stmt] = []
-        totals = [e for f in group.folds for e in f.fold.init]
+        totals = [e for f in group.reductions for e in f.recipe.init]
         for k, (dims, stores, terms) in enumerate(parts):
             init, totals = totals, [scalar.var(e.dtype, "a") for e in totals]
             nexts = self._combined(totals, [e for some in terms for e in some], 1)
@@ -45,4 +50,4 @@ class Totals(Folds):
         return bool(parts)
 
 
-__all__ = ["Totals"]
+__all__ = ["BoundaryReductions"]

@@ -1,8 +1,15 @@
-"""Edges: arrays that are made of a large piece and thin ones, read by stencils as they are.
+"""Loop partitioning: arrays of a large piece and thin ones, which stencils read as they are.
 
 A field that is rolled, or padded by what lies at its other end or at its edge, need not be stored before
 its neighbours are added up. Where an element comes from is a choice by its index; loops are cut where
 the choice changes, so that none is left inside, and around lie thin slabs.
+
+Source: loop partitioning (Halide, TVM's LoopPartition); index-set splitting, Allen & Kennedy 2001, ch. 5.
+Input: pieces, or expressions of elements with choices by index.
+Output: an inlined value; the regions of an iteration space in each of which all choices are decided.
+Legal when: all readers read along (elementwise, slices, concatenations, reductions to one number).
+Pays when: one piece is three quarters of each axis, and computing the pieces again is cheap.
+Costs: the choices stay in a nest that has no such region; code for each slab.
 """
 
 from collections.abc import Sequence
@@ -16,7 +23,7 @@ from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
 from .generation import Generation
-from .values import Handle, Pull, Registers, Shape, Stored
+from .values import Inlined, Materialized, Scalars, Shape, Value
 
 LEAST = 16  # elements along an axis from which on its inside is worth a loop of its own
 PIECES = 4
@@ -27,21 +34,21 @@ _TOTALS = ("reduce_sum", "reduce_max", "reduce_min")
 Span = tuple[Shape, Shape]
 
 
-def are_thin(builder: Generation, r: recipe.Pieces, inputs: list[Handle], out: Handle) -> bool:
+def are_thin(builder: Generation, r: recipe.Pieces, inputs: list[Value], out: Value) -> bool:
     """Whether pieces are best pulled, from memory, by stencils."""
-    if -1 in out.consumers or out.target is not None or len(r.pieces) > PIECES:
+    if -1 in out.consumers or out.destination is not None or len(r.pieces) > PIECES:
         return False
     if not all(reads_along(builder.scope.eqns[k]) for k in out.consumers):
         return False
     largest = max(r.pieces, key=lambda p: [h - l for l, h in zip(p.lo, p.hi, strict=True)])
     if not _is_most(largest.lo, largest.hi, out.shape):
         return False
-    known = (Stored, Registers)
-    free = [isinstance(h.state, Pull) and is_cheap(h.state.cost, out) for h in inputs]
+    known = (Materialized, Scalars)
+    free = [isinstance(h.state, Inlined) and is_cheap(h.state.cost, out) for h in inputs]
     return all(f or isinstance(h.state, known) for f, h in zip(free, inputs, strict=True))
 
 
-def is_cheap(cost: int, out: Handle) -> bool:
+def is_cheap(cost: int, out: Value) -> bool:
     """Whether what pieces are of may be computed by each who reads them."""
     return cost * len(out.consumers) <= fusion_policy.CHEAP
 

@@ -10,14 +10,14 @@ from fnx.lowering.ir.kernel import If, Stmt
 
 from .generation import Generation
 from .loops import inside
-from .values import Handle, Registers, Stored
+from .values import Materialized, Scalars, Value
 
 
-def branch(builder: Generation, r: recipe.Branch, inputs: list[Handle], outs: list[Handle]) -> None:
+def branch(builder: Generation, r: recipe.Branch, inputs: list[Value], outs: list[Value]) -> None:
     """cond and switch: a chain of Ifs."""
     inputs = builder.settled_region(inputs)
     index = builder.settle(inputs[0]).state
-    assert isinstance(index, Registers)
+    assert isinstance(index, Scalars)
     if builder.chooses:
         _choose(builder, index.elements[0], r.jaxprs, inputs[1:], outs)
         return
@@ -26,18 +26,18 @@ def branch(builder: Generation, r: recipe.Branch, inputs: list[Handle], outs: li
         if builder.target.is_small(out.shape):
             places.append([scalar.var(out.dtype, "r") for _ in range(out.size)])
         else:
-            places.append(out.target or builder.new_stored(out))
+            places.append(out.destination or builder.new_stored(out))
     _chain(builder, index.elements[0], list(r.jaxprs), 0, inputs[1:], places)
     for out, place in zip(outs, places, strict=True):
-        out.state = Registers(place) if isinstance(place, list) else place
+        out.state = Scalars(place) if isinstance(place, list) else place
 
 
 def _choose(
     builder: Generation,
     index: Expr,
     jaxprs: Sequence[Jaxpr],
-    inputs: list[Handle],
-    outs: list[Handle],
+    inputs: list[Value],
+    outs: list[Value],
 ) -> None:
     """All branches, and a choice between their results; of large ones the last is as good as any,
     since whoever asks for this has no use for them.
@@ -52,26 +52,26 @@ def _choose(
             test = scalar.compare("le", index, scalar.const(number, index.dtype))
             case = column[number].state.elements
             found = [scalar.select(test, a, b) for a, b in zip(case, found, strict=True)]
-        out.state = Registers(found)
+        out.state = Scalars(found)
 
 
 def _arm(
-    builder: Generation, jaxpr: Jaxpr, inputs: list[Handle], places: list[Any]
+    builder: Generation, jaxpr: Jaxpr, inputs: list[Value], places: list[Any]
 ) -> tuple[list[Stmt], list[Expr]]:
     """One branch: its statements, and its small results."""
 
     def make() -> list[Expr]:
-        targets: dict[Var, Stored] = {}
+        destinations: dict[Var, Materialized] = {}
         for atom, place in zip(jaxpr.outs, places, strict=True):
-            if isinstance(place, Stored) and type(atom) is Var:
-                targets.setdefault(atom, place)
+            if isinstance(place, Materialized) and type(atom) is Var:
+                destinations.setdefault(atom, place)
         found: list[Expr] = []
-        for made, place in zip(builder.jaxpr(jaxpr, inputs, targets), places, strict=True):
-            if isinstance(place, Stored):
+        for made, place in zip(builder.jaxpr(jaxpr, inputs, destinations), places, strict=True):
+            if isinstance(place, Materialized):
                 builder.store_into(made, place)
             else:
                 state = builder.settle(made).state
-                assert isinstance(state, Registers)
+                assert isinstance(state, Scalars)
                 found += state.elements
         return found
 
@@ -83,7 +83,7 @@ def _chain(
     index: Expr,
     jaxprs: list[Jaxpr],
     number: int,
-    inputs: list[Handle],
+    inputs: list[Value],
     places: list[Any],
 ) -> None:
     """if index <= number: this arm, else the next ones; `places` get the results."""

@@ -1,8 +1,14 @@
-"""Reuse: a value of a nest takes the memory of a dead array that the nest reads element by element.
+"""In-place buffer sharing: a value of a nest takes the memory of a dead array that the nest reads.
 
-`x = x + dt * v` in a loop then reads and writes one array, not two. It is safe if nobody needs the
-old elements any more but the rounds that overwrite them: each round reads, at its own index only, all
-that it needs before it writes.
+`x = x + dt * v` in a loop then reads and writes one array, not two.
+
+Source: XLA's CanShareBuffer for fusions.
+Input: the members that a closed group will store, and the arrays that it reads.
+Output: members whose preferred buffer is such an array's.
+Legal when: nobody needs the old elements but the iterations that overwrite them: each iteration reads
+the array at its own index only, before it writes; it belongs to this jaxpr and is of the same type.
+Pays when: always; less memory goes through caches.
+Costs: a walk over what is read later.
 """
 
 from collections.abc import Sequence
@@ -14,7 +20,7 @@ from fnx.lowering.ir.expressions import buffers_read, nodes
 from fnx.lowering.ir.kernel import Buffer, Let, Stmt, Store
 
 from .generation import Generation
-from .values import Handle, NeedsFlush, Pull, Registers, Stored
+from .values import Inlined, Materialized, NeedsFlush, Scalars, Value
 
 if TYPE_CHECKING:
     from .fusion_groups import Group, Member
@@ -23,20 +29,25 @@ if TYPE_CHECKING:
 def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
     """Give members the memory of dead arrays, as hints; whether any was given."""
     scope = builder.scope
-    if group.folds or any(g.folds for g in scope.groups):
+    if group.reductions or any(g.reductions for g in scope.groups):
         return False
     reads = _reads([m.expr for m in stores])
     others = _reads([m.expr for g in scope.groups for m in g.members])
     taken: set[Buffer] = set()
     read_here = [
         (old, old.state)
-        for old in scope.handles.values()
-        if isinstance(old.state, Stored) and old.state.buffer in reads
+        for old in scope.values.values()
+        if isinstance(old.state, Materialized) and old.state.buffer in reads
     ]
     needed: set[Buffer] | None = None
     for m in stores:
-        h = m.handle
-        if h is None or m.target is not None or h.target is not None or h.hint is not None:
+        h = m.value
+        if (
+            h is None
+            or m.destination is not None
+            or h.destination is not None
+            or h.preferred_buffer is not None
+        ):
             continue
         for old, state in read_here:
             if state.buffer in taken or not state.owned:
@@ -44,7 +55,7 @@ def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
             if state.buffer in others:
                 continue  # a group that is open still means to read it
             if state.buffer in scope.wished and (
-                h.wish is None or h.wish.buffer is not state.buffer
+                h.carry_buffer is None or h.carry_buffer.buffer is not state.buffer
             ):
                 continue  # another carry's
             if old.scope is not scope or (old.shape, old.dtype) != (h.shape, h.dtype):
@@ -57,7 +68,7 @@ def choose(builder: Generation, group: "Group", stores: "list[Member]") -> bool:
                 if needed is None:
                     return bool(taken)
             if state.buffer not in needed:
-                h.hint = state
+                h.preferred_buffer = state
                 taken.add(state.buffer)
                 break
     return bool(taken)
@@ -88,14 +99,14 @@ def _needed(builder: Generation) -> set[Buffer] | None:
     return found
 
 
-def _add_buffers(handle: Handle, found: set[Buffer], seen: set[int]) -> bool:
+def _add_buffers(value: Value, found: set[Buffer], seen: set[int]) -> bool:
     """Add the buffers that hold a value, or what it is computed of; whether they are known."""
-    todo = [handle]
+    todo = [value]
     while todo:
         h = todo.pop()
-        if isinstance(h.state, Stored):
+        if isinstance(h.state, Materialized):
             found.add(h.state.buffer)
-        elif isinstance(h.state, Pull):
+        elif isinstance(h.state, Inlined):
             if id(h) in seen:
                 continue
             seen.add(id(h))
@@ -107,7 +118,7 @@ def _add_buffers(handle: Handle, found: set[Buffer], seen: set[int]) -> bool:
                 found.update(_reads([h(*index)]))
             except NeedsFlush:
                 return False  # it waits for a group
-        elif h is not handle and not isinstance(h.state, Registers):
+        elif h is not value and not isinstance(h.state, Scalars):
             return False
     return True
 

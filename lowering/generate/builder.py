@@ -1,4 +1,4 @@
-"""Walks a jaxpr, equation by equation, and keeps a `Handle` for each variable.
+"""Walks a jaxpr, equation by equation, and keeps a `Value` for each variable.
 
 Small arrays live in registers and their operations are unrolled; elementwise values of large arrays
 are inlined into their readers or join open fusion groups (elementwise.py, fusion_groups.py);
@@ -22,10 +22,10 @@ from fnx.lowering.planning.equation_order import (
 from . import boundary_regions, slice_update_fusion, small_problems
 from .storage import Storage
 from .target import Target
-from .values import OWN, Handle, Pull, Registers, Stored
+from .values import OWN, Inlined, Materialized, Scalars, Value
 
 FOREVER = float("inf")
-Make = Callable[["Builder", Eqn, Any, list[Handle], list[Handle]], None]
+Make = Callable[["Builder", Eqn, Any, list[Value], list[Value]], None]
 
 
 def dtype_name(dtype: Any) -> str:
@@ -44,49 +44,49 @@ class Builder(Storage):
     def jaxpr(
         self,
         jaxpr: Jaxpr,
-        inputs: Sequence[Handle],
-        targets: dict[Var, Stored] | None = None,
-        wishes: dict[Var, Stored] | None = None,
-    ) -> list[Handle]:
-        """Build a jaxpr in the current block; the handles of its outputs."""
+        inputs: Sequence[Value],
+        destinations: dict[Var, Materialized] | None = None,
+        carry_buffers: dict[Var, Materialized] | None = None,
+    ) -> list[Value]:
+        """Build a jaxpr in the current block; the values of its outputs."""
         jaxpr = readers_first(horizontal_fusion.totals_last(horizontal_fusion.reductions(jaxpr)))
         scope = self.scope = Scope(self.scope)
         for var, given in zip(jaxpr.inputs, inputs, strict=True):
             scope.add(var, self._enter(given))
         self._count_uses(jaxpr)
-        for var, target in (targets or {}).items():
-            if var in scope.handles:
+        for var, destination in (destinations or {}).items():
+            if var in scope.values:
                 continue  # an input: copied by whoever asked
-            scope.add(var, self._new_handle(var)).target = target
-        self._hint_targets(jaxpr, targets or {})
-        for var, place in (wishes or {}).items():
+            scope.add(var, self._new_value(var)).destination = destination
+        self._prefer_destinations(jaxpr, destinations or {})
+        for var, place in (carry_buffers or {}).items():
             for v in self._versions(jaxpr, var):
-                scope.add(v, self._new_handle(v)).wish = place
+                scope.add(v, self._new_value(v)).carry_buffer = place
                 scope.wished.add(place.buffer)
         for k, eqn in enumerate(jaxpr.eqns):
             scope.position = k
             self._eqn(eqn)
         scope.position = len(jaxpr.eqns)
-        outs = [self.handle(atom) for atom in jaxpr.outs]
+        outs = [self.value(atom) for atom in jaxpr.outs]
         self.scope = scope.outer  # type: ignore[assignment]
         self._leave(scope, outs)
         return outs
 
-    def _hint_targets(self, jaxpr: Jaxpr, targets: dict[Var, Stored]) -> None:
+    def _prefer_destinations(self, jaxpr: Jaxpr, destinations: dict[Var, Materialized]) -> None:
         """A value that is made by updates of another, which dies there, has that one's place too."""
-        for last, target in targets.items():
+        for last, destination in destinations.items():
             for var in self._versions(jaxpr, last):
-                self.scope.add(var, self._new_handle(var)).hint = target
+                self.scope.add(var, self._new_value(var)).preferred_buffer = destination
 
     def _versions(self, jaxpr: Jaxpr, var: Var) -> list[Var]:
         """A value, and those that it is made of by updates in which they die, the last first."""
         scope = self.scope
         maker = {v: k for k, e in enumerate(jaxpr.eqns) for v in e.outs}
-        found = [var] if var not in scope.handles else []
+        found = [var] if var not in scope.values else []
         while var in maker:
             k = maker[var]
             before = taken_over(jaxpr.eqns[k], var)
-            if before is None or before not in maker or before in scope.handles:
+            if before is None or before not in maker or before in scope.values:
                 break
             uses = scope.uses.get(before, [])
             alone = len(uses) == 1 or saves_readers(jaxpr.eqns[k])
@@ -96,15 +96,15 @@ class Builder(Storage):
             var = before
         return found
 
-    def _enter(self, given: Handle) -> Handle:
-        """A handle of this scope for a value from outside; it shares the state."""
-        handle = Handle(given.shape, given.dtype, given.state)
+    def _enter(self, given: Value) -> Value:
+        """A value of this scope for a value from outside; it shares the state."""
+        value = Value(given.shape, given.dtype, given.state)
         # It may die here only if it was made for this scope (a carry).
-        handle.scope = self.scope if given.scope is OWN else given.scope
-        return handle
+        value.scope = self.scope if given.scope is OWN else given.scope
+        return value
 
     def _count_uses(self, jaxpr: Jaxpr) -> None:
-        handles = self.scope.handles
+        values = self.scope.values
         self.scope.eqns = jaxpr.eqns
         self.scope.chains, _ = box_chains(jaxpr)
         self.scope.lanewise = small_problems.equations(jaxpr)
@@ -117,46 +117,46 @@ class Builder(Storage):
             if type(atom) is Var:
                 uses.setdefault(atom, []).append(-1)
         self.scope.uses = uses
-        for var, handle in handles.items():
-            self._set_uses(handle, uses.get(var, []))
+        for var, value in values.items():
+            self._set_uses(value, uses.get(var, []))
 
     @staticmethod
-    def _set_uses(handle: Handle, numbers: list[int]) -> None:
-        handle.consumers = numbers
-        handle.last_use = FOREVER if -1 in numbers else max(numbers, default=-1)
+    def _set_uses(value: Value, numbers: list[int]) -> None:
+        value.consumers = numbers
+        value.last_use = FOREVER if -1 in numbers else max(numbers, default=-1)
 
-    def _new_handle(self, var: Var) -> Handle:
-        handle = Handle(var.aval.shape, dtype_name(var.aval.dtype))
-        handle.scope = self.scope
-        self._set_uses(handle, self.scope.uses.get(var, []))
-        return handle
+    def _new_value(self, var: Var) -> Value:
+        value = Value(var.aval.shape, dtype_name(var.aval.dtype))
+        value.scope = self.scope
+        self._set_uses(value, self.scope.uses.get(var, []))
+        return value
 
-    def _leave(self, scope: Scope, outs: list[Handle]) -> None:
+    def _leave(self, scope: Scope, outs: list[Value]) -> None:
         """Close what is open in a finished scope, so that its outputs stand on their own."""
         self.scope, outer = scope, self.scope
         self.flush_all()
-        for handle in outs:
-            self.settle(handle)
+        for value in outs:
+            self.settle(value)
         self.scope = outer
-        for handle in outs:
-            handle.scope = outer
+        for value in outs:
+            value.scope = outer
 
-    def handle(self, atom: Any) -> Handle:
+    def value(self, atom: Any) -> Value:
         if type(atom) is Literal:
             dtype = dtype_name(atom.aval.dtype)
             value = atom.value._value.item() if dtype != "bfloat16" else float(atom.value._value)
-            return Handle((), dtype, Registers([scalar.literal(value, dtype)]))
-        return self.scope.handles[atom]
+            return Value((), dtype, Scalars([scalar.literal(value, dtype)]))
+        return self.scope.values[atom]
 
     # --- equations ---
 
     def _eqn(self, eqn: Eqn) -> None:
-        inputs = [self.handle(a) for a in eqn.inputs]
+        inputs = [self.value(a) for a in eqn.inputs]
         outs = []
         for var in eqn.outs:
-            if var not in self.scope.handles:
-                self.scope.add(var, self._new_handle(var))
-            outs.append(self.scope.handles[var])
+            if var not in self.scope.values:
+                self.scope.add(var, self._new_value(var))
+            outs.append(self.scope.values[var])
         if not any(h.consumers for h in outs) and not eqn.prim.effects:
             return  # dead
         recipes = eqn.prim.lower(*inputs)
@@ -167,7 +167,7 @@ class Builder(Storage):
             else None
         )
         for h in inputs:
-            regional = isinstance(h.state, Pull) and h.state.regional
+            regional = isinstance(h.state, Inlined) and h.state.regional
             goes_on = waits and h is recipes.operand and type(h.state) is slice_update_fusion.Boxes
             waiting = (
                 isinstance(h.state, slice_update_fusion.Boxes) and not goes_on and h is not joined

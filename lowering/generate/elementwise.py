@@ -1,4 +1,4 @@
-"""Elements by index: how points, pieces, reshapes and folds become registers, pulls or members."""
+"""Elements by index: points, pieces, reshapes, reductions become scalars, inlined, or members of groups."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -16,14 +16,12 @@ from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.planning import fusion_policy
 
 from . import boundary_regions, slice_update_fusion
-from .fusion_groups import FoldMember, squeezed
+from .fusion_groups import Reduction, squeezed
 from .generation import Generation
-from .values import Handle, NeedsFlush, Pending, Pull, Stored, static_indices
+from .values import Fused, Inlined, Materialized, NeedsFlush, Value, static_indices
 
 
-def point(
-    builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Handle], out: Handle
-) -> None:
+def point(builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Value], out: Value) -> None:
     if builder.target.is_small(out.shape):
         builder.registers(out, r.fn)
         return
@@ -34,7 +32,7 @@ def point(
         if _reads_carry(builder, inputs[0]) or _reads_column(builder, inputs[0]):
             builder.store(inputs[0])
     for h in inputs:
-        if isinstance(h.state, Pull):
+        if isinstance(h.state, Inlined):
             expands = h.size > 1 and out.size > h.size
             if h.state.cost > 1 and expands:
                 builder.store(h)  # or each element would be computed many times
@@ -43,15 +41,15 @@ def point(
                 regional = regional or h.state.regional
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
-    if -1 not in out.consumers and out.target is None and not once:
+    if -1 not in out.consumers and out.destination is None and not once:
         short = cost <= fusion_policy.PULLED and fusion_policy.inlined(cost, uses)
         if short or _is_cheaper_again(r.fn, out, builder.machine.far_bytes):
-            out.state = Pull(r.fn, cost, inputs, regional)
+            out.state = Inlined(r.fn, cost, inputs, regional)
             return
     builder.join(out, r.fn, eqn.prim.name, regional)
 
 
-def _is_cheaper_again(fn: Callable[..., Expr], out: Handle, far_bytes: int) -> bool:
+def _is_cheaper_again(fn: Callable[..., Expr], out: Value, far_bytes: int) -> bool:
     """Whether a large value costs less computed at each use than brought from memory."""
     if out.size * itemsize(out.dtype) < far_bytes:
         return False
@@ -65,17 +63,17 @@ def _is_cheaper_again(fn: Callable[..., Expr], out: Handle, far_bytes: int) -> b
     return work is not None and work * len(out.consumers) <= fusion_policy.FAR_WORK
 
 
-def _reads_carry(builder: Generation, h: Handle) -> bool:
+def _reads_carry(builder: Generation, h: Value) -> bool:
     """Whether a value pulls elements of an array that the loop would best overwrite."""
     places = builder.scope.wished
-    if not places or not isinstance(h.state, Pull):
+    if not places or not isinstance(h.state, Inlined):
         return False
     return not places.isdisjoint(builder.sources(h))
 
 
-def _reads_column(builder: Generation, h: Handle) -> bool:
+def _reads_column(builder: Generation, h: Value) -> bool:
     """Whether neighbours are pulled from places far apart."""
-    if not builder.depth or not isinstance(h.state, Pull):
+    if not builder.depth or not isinstance(h.state, Inlined):
         return False
     index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in h.shape)
     last = next((i for i in reversed(index) if i.op == "var"), None)
@@ -87,7 +85,7 @@ def _reads_column(builder: Generation, h: Handle) -> bool:
     return False
 
 
-def _is_compared(builder: Generation, out: Handle) -> bool:
+def _is_compared(builder: Generation, out: Value) -> bool:
     """Whether a value is compared for equality, with what others make of it.
 
     Where it is computed again, products and sums may be rounded once or twice. The largest element of
@@ -97,13 +95,13 @@ def _is_compared(builder: Generation, out: Handle) -> bool:
     return len(out.consumers) > 1 and not names.isdisjoint(("eq", "ne"))
 
 
-def reshape(builder: Generation, r: recipe.Reshape, out: Handle) -> None:
-    operand: Handle = r.operand  # type: ignore[assignment]
+def reshape(builder: Generation, r: recipe.Reshape, out: Value) -> None:
+    operand: Value = r.operand  # type: ignore[assignment]
     if builder.target.is_small(out.shape):
         builder.settle(operand)
         out.state = operand.state
         return
-    if isinstance(operand.state, Pull) and squeezed(operand.shape) == squeezed(out.shape):
+    if isinstance(operand.state, Inlined) and squeezed(operand.shape) == squeezed(out.shape):
         shape = operand.shape
         state = operand.state
 
@@ -115,23 +113,23 @@ def reshape(builder: Generation, r: recipe.Reshape, out: Handle) -> None:
         uses = len(out.consumers)
         if (
             -1 not in out.consumers
-            and out.target is None
+            and out.destination is None
             and builder.target.inlined(state.cost, uses)
         ):
-            out.state = Pull(fn, state.cost)
+            out.state = Inlined(fn, state.cost)
             return
-    if out.target is not None and isinstance(operand.state, (Pull, Pending)):
-        if operand.target is None and isinstance(operand.state, Pull):
-            operand.target = out.target
+    if out.destination is not None and isinstance(operand.state, (Inlined, Fused)):
+        if operand.destination is None and isinstance(operand.state, Inlined):
+            operand.destination = out.destination
     stored = builder.store(operand)
-    out.state = Stored(stored.buffer, stored.base, stored.owned)
-    if out.target is not None and not stored.is_at(out.target):
-        builder.store_into(out, out.target)
-        out.state = out.target
+    out.state = Materialized(stored.buffer, stored.base, stored.owned)
+    if out.destination is not None and not stored.is_at(out.destination):
+        builder.store_into(out, out.destination)
+        out.state = out.destination
 
 
 def pieces(
-    builder: Generation, eqn: Eqn, r: recipe.Pieces, inputs: list[Handle], out: Handle
+    builder: Generation, eqn: Eqn, r: recipe.Pieces, inputs: list[Value], out: Value
 ) -> None:
     def choose(*index: Expr) -> Expr:
         return piece_at(r.pieces, index)
@@ -146,14 +144,14 @@ def pieces(
     ]
     stack = differ == [out.ndim - 1] and out.shape[-1] <= fusion_policy.UNROLLED_AXIS
     if not stack and boundary_regions.are_thin(builder, r, inputs, out):
-        cost = max([h.state.cost for h in inputs if isinstance(h.state, Pull)], default=0)
-        out.state = Pull(choose, cost, inputs, regional=True)
+        cost = max([h.state.cost for h in inputs if isinstance(h.state, Inlined)], default=0)
+        out.state = Inlined(choose, cost, inputs, regional=True)
         return
     for h in inputs:
-        if isinstance(h.state, Pull) and h.state.regional:
+        if isinstance(h.state, Inlined) and h.state.regional:
             builder.store(h)
-    if stack and -1 not in out.consumers and out.target is None and len(out.consumers) == 1:
-        out.state = Pull(choose, 2)
+    if stack and -1 not in out.consumers and out.destination is None and len(out.consumers) == 1:
+        out.state = Inlined(choose, 2)
         return
     if stack:
         builder.join(out, choose, eqn.prim.name)
@@ -161,8 +159,8 @@ def pieces(
     store_pieces(builder, eqn, r, out)
 
 
-def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Handle) -> None:
-    stored = out.target or builder.new_stored(out)
+def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Value) -> None:
+    stored = out.destination or builder.new_stored(out)
     for p in r.pieces:
         slice_update_fusion.store_part(builder, stored, out.shape, p, eqn.prim.name)
     # The pieces are stored by groups that are still open: close those before anyone reads.
@@ -170,8 +168,8 @@ def store_pieces(builder: Generation, eqn: Eqn, r: recipe.Pieces, out: Handle) -
     out.state = stored
 
 
-def fold(
-    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+def reduction(
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Value], outs: list[Value]
 ) -> None:
     size = prod(r.shape)
     short = all(n <= fusion_policy.SMALL for n in r.shape)  # longer axes are run-time parameters
@@ -180,7 +178,9 @@ def fold(
         and all(builder.target.is_small(h.shape) for h in outs)
         and size <= fusion_policy.UNROLLED_WORK
     ):
-        if all(builder.target.is_small(h.shape) or isinstance(h.state, Stored) for h in inputs):
+        if all(
+            builder.target.is_small(h.shape) or isinstance(h.state, Materialized) for h in inputs
+        ):
             points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
             builder.unrolled += points
             if builder.unrolled <= fusion_policy.UNROLLED_IN_ALL or size <= fusion_policy.OUTLINED:
@@ -191,7 +191,7 @@ def fold(
                 _outlined(builder, eqn, r, inputs, outs)
             return
     for h in inputs:
-        if isinstance(h.state, Pull) and h.state.cost > 1 and h.size > 1 and size > h.size:
+        if isinstance(h.state, Inlined) and h.state.cost > 1 and h.size > 1 and size > h.size:
             builder.store(h)
     if 0 in r.shape:
         for h, start in zip(outs, r.init, strict=True):
@@ -199,21 +199,21 @@ def fold(
         return
     keep = [k for k, n in enumerate(r.shape) if n != 1]
     axes = tuple(keep.index(k) for k in r.axes if r.shape[k] != 1)
-    regional = any(isinstance(h.state, Pull) and h.state.regional for h in inputs)
-    builder.join_folds(FoldMember(r, outs, eqn.prim.name), axes, regional)
+    regional = any(isinstance(h.state, Inlined) and h.state.regional for h in inputs)
+    builder.join_reduction(Reduction(r, outs, eqn.prim.name), axes, regional)
 
 
-def _constant(builder: Generation, out: Handle, value: Expr) -> None:
-    """The results of a fold over nothing."""
+def _constant(builder: Generation, out: Value, value: Expr) -> None:
+    """The results of a reduction over nothing."""
     if builder.target.is_small(out.shape):
         builder.settle_registers(out, [value] * out.size)
         return
-    stored = out.target or builder.new_stored(out)
+    stored = out.destination or builder.new_stored(out)
     builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(out.size), value))
     out.state = stored
 
 
-def _unrolled(builder: Generation, r: recipe.Fold, outs: list[Handle]) -> None:
+def _unrolled(builder: Generation, r: recipe.Fold, outs: list[Value]) -> None:
     def make() -> list[list[Expr]]:
         columns: list[list[Expr]] = [[] for _ in outs]
         kept = [k for k in range(len(r.shape)) if k not in r.axes]
@@ -227,14 +227,14 @@ def _unrolled(builder: Generation, r: recipe.Fold, outs: list[Handle]) -> None:
 
 
 def _outlined(
-    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Value], outs: list[Value]
 ) -> None:
-    """A fold over small arrays in memory, as a kernel: the printer shares those that are equal."""
+    """A reduction over small arrays in memory, as a kernel: the printer shares those that are equal."""
     builder.flush_all()
     before = [h.state for h in inputs]
     for h in inputs:
         h.state = builder.store(h)
-    places = [h.target or builder.new_stored(h) for h in outs]
+    places = [h.destination or builder.new_stored(h) for h in outs]
     kept = [k for k in range(len(r.shape)) if k not in r.axes]
     spots = [scalar.var("int64", "i") for _ in kept]
     values = folded(r, kept, spots)

@@ -1,8 +1,9 @@
 """Fusion groups: values over one iteration space that share a loop nest (`nests.py` makes it).
 
-A group is open while values of its shape may still join. A member may read other members at its
-own index, where they are in registers; whoever reads a member otherwise closes the group first.
-Closing it emits one nest, in which only those members are stored that somebody outside needs.
+Source: multi-output fusion of XLA; loop fusion, Allen & Kennedy 2001, ch. 6. A group is open while
+values of its shape may still join. A member may read other members at its own index, where they are in
+registers; whoever reads a member otherwise closes the group first. Closing it emits one nest, in which
+only those members are stored that somebody outside needs.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import Stmt
 from fnx.lowering.planning import fusion_policy
 
-from .values import Handle, Shape
+from .values import Shape, Value
 
 
 def squeezed(shape: Shape) -> Shape:
@@ -32,33 +33,33 @@ def places(shape: Shape) -> list[tuple[Expr | None, ...]]:
 
 
 class Member:
-    """A value of the group: its handle, and how an element is computed and where it is stored."""
+    """A value of the group, how an element of it is computed and where it is stored."""
 
-    __slots__ = ("at", "expr", "fn", "handle", "name", "number", "shape", "target")
+    __slots__ = ("at", "destination", "expr", "fn", "name", "number", "shape", "value")
 
     def __init__(
         self,
         shape: Shape,
         fn: Callable[..., Expr],
-        handle: Handle | None,
+        value: Value | None,
         number: int,
         name: str,
-        target: Callable[..., tuple[Any, Expr]] | None = None,
+        destination: Callable[..., tuple[Any, Expr]] | None = None,
         at: tuple[Expr | None, ...] | None = None,
     ):
-        self.shape, self.fn, self.handle, self.number = shape, fn, handle, number
-        self.name, self.target = name, target
+        self.shape, self.fn, self.value, self.number = shape, fn, value, number
+        self.name, self.destination = name, destination
         self.at = at  # the index along axes that the group has not, of one element of a lane
         self.expr: Expr
 
 
-class FoldMember:
-    """A reduction of the group: its recipe and the handles of its results."""
+class Reduction:
+    """A reduction of the group: its recipe and the values of its results."""
 
-    __slots__ = ("fold", "handles", "name")
+    __slots__ = ("name", "recipe", "results")
 
-    def __init__(self, fold: Fold, handles: list[Handle], name: str):
-        self.fold, self.handles, self.name = fold, handles, name
+    def __init__(self, recipe: Fold, results: list[Value], name: str):
+        self.recipe, self.results, self.name = recipe, results, name
 
     def is_stored(self) -> bool:
         """Whether its results, though accumulated in registers, are too many to be handed on in them."""
@@ -69,9 +70,9 @@ class FoldMember:
         return []
 
     def settle(self, builder: Any, results: list[list[Expr]]) -> None:
-        """Its results are in registers: for each element one of each handle."""
-        for k, handle in enumerate(self.handles):
-            builder.settle_registers(handle, [r[k] for r in results])
+        """Its results are in registers: for each element one of each value."""
+        for k, value in enumerate(self.results):
+            builder.settle_registers(value, [r[k] for r in results])
 
 
 class Group:
@@ -84,8 +85,8 @@ class Group:
         self.shape = squeezed(shape)
         self.vars = [scalar.counter("i", n) for n in self.shape]
         self.members: list[Member] = []
-        self.folds: list[FoldMember] = []
-        self.axes: tuple[int, ...] | None = None  # of the folds, in the squeezed shape
+        self.reductions: list[Reduction] = []
+        self.axes: tuple[int, ...] | None = None  # of the reductions, in the squeezed shape
         self.points: set[tuple[int, ...]] = set()  # ids of indices besides the plain one
         self.open = True
         self.nodes: set[Expr] = set()  # of what is computed lane by lane
@@ -126,10 +127,10 @@ class Group:
         self.points.add(tuple(map(id, values)))
 
     def add_element(
-        self, handle: Handle, fn: Callable[..., Expr], expr: Expr, number: int, name: str, at: Any
+        self, value: Value, fn: Callable[..., Expr], expr: Expr, number: int, name: str, at: Any
     ) -> None:
         """One more element of a lane."""
-        member = Member(handle.shape, fn, handle, number, name, at=at)
+        member = Member(value.shape, fn, value, number, name, at=at)
         member.expr = expr
         self.members.append(member)
         self.nodes.update(nodes([expr], self.nodes))

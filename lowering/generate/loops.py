@@ -1,8 +1,9 @@
 """Loops: jaxprs that become loops of the native function around them.
 
-Small carries are variables of the loop. A large carry that the body updates lives in one buffer,
-which is overwritten in place. One that the body computes anew has two halves of a buffer, old and
-new, that change roles after each round: a variable holds where the old one begins.
+Small carries are variables of the loop (scalar replacement). A large carry that the body updates lives
+in one buffer, which is overwritten in place. One that the body computes anew is double-buffered: two
+halves of a buffer, old and new, change roles after each iteration, and a variable holds where the old
+one begins. One that is stacked anyway lives in the rows of the stack.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
 from fnx.lowering.planning import equation_order, fusion_policy
 
 from .generation import Generation
-from .values import OWN, Handle, Pull, Registers, Stored
+from .values import OWN, Inlined, Materialized, Scalars, Value
 
 
 def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> list[bool]:
@@ -53,22 +54,22 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
 class Rows:
     """A carry that is stacked before each round: its next value goes to the next row at once."""
 
-    stack: Stored
-    first: Stored
-    now: Stored
-    next: Stored
-    last: Stored
+    stack: Materialized
+    first: Materialized
+    now: Materialized
+    next: Materialized
+    last: Materialized
 
 
 def _stacked_carries(
-    builder: Generation, r: recipe.Loop, outs: Sequence[Handle], t: Expr, rounds: Expr
+    builder: Generation, r: recipe.Loop, outs: Sequence[Value], t: Expr, rounds: Expr
 ) -> dict[int, tuple[int, Rows]]:
     """Carries whose values the loop stacks, by number: which result that is, and the rows."""
     found: dict[int, tuple[int, Rows]] = {}
     for y, (atom, out) in enumerate(zip(r.jaxpr.outs[r.carry :], outs[r.carry :])):
         carried = r.jaxpr.inputs[r.consts : r.consts + r.carry]
         k = carried.index(atom) if atom in carried else -1  # type: ignore[arg-type]
-        if k < 0 or k in found or out.target is not None or out.hint is not None:
+        if k < 0 or k in found or out.destination is not None or out.preferred_buffer is not None:
             continue
         size = atom.aval.size
         if builder.target.is_small(atom.aval.shape) or not r.length:
@@ -76,17 +77,17 @@ def _stacked_carries(
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
         ends = [scalar.size(0), scalar.mul(scalar.size(size), rounds)]
         first, last = ends[::-1] if r.reverse else ends
-        stack = Stored(buffer, scalar.size(size if r.reverse else 0))
-        other = Stored(buffer, scalar.size(0 if r.reverse else size))
+        stack = Materialized(buffer, scalar.size(size if r.reverse else 0))
+        other = Materialized(buffer, scalar.size(0 if r.reverse else size))
         following = _step_of(other, size, t).base
         found[k] = (
             y,
             Rows(
                 stack,
-                Stored(buffer, first),
+                Materialized(buffer, first),
                 _step_of(stack, size, t),
-                Stored(buffer, following, row=True),
-                Stored(buffer, last, row=True),
+                Materialized(buffer, following, row=True),
+                Materialized(buffer, last, row=True),
             ),
         )
     return found
@@ -98,22 +99,24 @@ class Carries:
     def __init__(
         self,
         builder: Generation,
-        init: Sequence[Handle],
-        outs: Sequence[Handle],
-        rest: Sequence[Handle],
+        init: Sequence[Value],
+        outs: Sequence[Value],
+        rest: Sequence[Value],
         anew: Sequence[bool],
         rows: "dict[int, Rows] | None" = None,
     ):
         self.builder = builder
         self.rows = rows or {}
         self.outs = outs
-        self.places: list[list[Expr] | Stored] = []
-        self.nexts: list[Stored | None] = []  # where the next value of a carry with two halves goes
+        self.places: list[list[Expr] | Materialized] = []
+        self.nexts: list[
+            Materialized | None
+        ] = []  # where the next value of a carry with two halves goes
         self.variables: list[Expr] = []
         self.init: list[Expr] = []
         self.flips: list[Expr] = []  # the next values of the last variables, which hold the halves
         halves = []
-        taken = [h.state.buffer for h in rest if isinstance(h.state, Stored)]
+        taken = [h.state.buffer for h in rest if isinstance(h.state, Materialized)]
         for k, (given, out, fresh) in enumerate(zip(init, outs, anew, strict=True)):
             self.nexts.append(None)
             if k in self.rows:
@@ -123,7 +126,7 @@ class Carries:
                 self.nexts[-1] = own.next
             elif builder.target.is_small(given.shape):
                 builder.settle(given)
-                assert isinstance(given.state, Registers)
+                assert isinstance(given.state, Scalars)
                 names = [scalar.var(given.dtype, "c") for _ in given.state.elements]
                 self.places.append(names)
                 self.variables += names
@@ -139,63 +142,67 @@ class Carries:
         self.variables += halves
         self.init += [scalar.size(0)] * len(halves)
 
-    def _halves(self, given: Handle, at: Expr) -> Stored:
+    def _halves(self, given: Value, at: Expr) -> Materialized:
         """Two halves of one buffer; the first holds the initial value."""
         n = scalar.size(given.size)
         buffer = self.builder.new_buffer(given.dtype, 2 * given.size)
-        self.builder.store_into(given.twin(), Stored(buffer))
+        self.builder.store_into(given.twin(), Materialized(buffer))
         other = scalar.sub(n, at)
-        self.nexts[-1] = Stored(buffer, other)
+        self.nexts[-1] = Materialized(buffer, other)
         self.flips.append(other)
-        return Stored(buffer, at)
+        return Materialized(buffer, at)
 
-    def _place(self, given: Handle, out: Handle, taken: list) -> Stored:
+    def _place(self, given: Value, out: Value, taken: list) -> Materialized:
         """The buffer of a large carry, which holds its initial value."""
         builder = self.builder
-        if isinstance(given.state, Stored) and out.target is None:
+        if isinstance(given.state, Materialized) and out.destination is None:
             if builder.dies(given) and given.state.buffer not in taken:
                 builder.save_readers(given.state.buffer)
                 return given.state
-        place = out.target or out.hint or Stored(builder.new_buffer(given.dtype, given.size))
+        place = (
+            out.destination
+            or out.preferred_buffer
+            or Materialized(builder.new_buffer(given.dtype, given.size))
+        )
         builder.store_into(given.twin(), place)
-        return place if place.owned else Stored(place.buffer, place.base, row=True)
+        return place if place.owned else Materialized(place.buffer, place.base, row=True)
 
-    def handles(self, own: object, like: Sequence[Handle]) -> list[Handle]:
+    def values(self, own: object, like: Sequence[Value]) -> list[Value]:
         """The carried values as the body sees them."""
         found = []
         for place, given in zip(self.places, like, strict=True):
-            state = Registers(list(place)) if isinstance(place, list) else place
-            h = Handle(given.shape, given.dtype, state)
+            state = Scalars(list(place)) if isinstance(place, list) else place
+            h = Value(given.shape, given.dtype, state)
             h.scope = own
             found.append(h)
         return found
 
-    def targets(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+    def destinations(self, outs: Sequence[Any]) -> dict[Var, Materialized]:
         """Where the body should store the next values."""
-        found: dict[Var, Stored] = {}
+        found: dict[Var, Materialized] = {}
         for atom, place in zip(outs, self.nexts, strict=True):
             if place is not None and type(atom) is Var:
                 found.setdefault(atom, place)
         return found
 
-    def wishes(self, outs: Sequence[Any]) -> dict[Var, Stored]:
+    def carry_buffers(self, outs: Sequence[Any]) -> dict[Var, Materialized]:
         """Whose memory the next values would best take over."""
         return {
             atom: place
             for atom, place, new in zip(outs, self.places, self.nexts, strict=True)
-            if type(atom) is Var and isinstance(place, Stored) and new is None
+            if type(atom) is Var and isinstance(place, Materialized) and new is None
         }
 
-    def close(self, results: Sequence[Handle]) -> list[Expr]:
+    def close(self, results: Sequence[Value]) -> list[Expr]:
         """Write the next values of the large carries; the next values of the variables."""
         builder = self.builder
         yields: list[Expr] = []
         moves = []
-        mine = {p.buffer for p in self.places if isinstance(p, Stored)}
+        mine = {p.buffer for p in self.places if isinstance(p, Materialized)}
         for place, new, made in zip(self.places, self.nexts, results, strict=True):
             builder.settle(made)
             if isinstance(place, list):
-                assert isinstance(made.state, Registers)
+                assert isinstance(made.state, Scalars)
                 yields += made.state.elements
                 continue
             if new is not None:
@@ -205,7 +212,7 @@ class Carries:
             if source.is_at(place):
                 continue
             if source.buffer in mine:  # carries that change places
-                copy = Stored(builder.new_buffer(made.dtype, made.size))
+                copy = Materialized(builder.new_buffer(made.dtype, made.size))
                 builder.copy(copy, source, made.size)
                 source = copy
             moves.append((place, source, made.size))
@@ -220,19 +227,19 @@ class Carries:
             if isinstance(place, list):
                 self.places[k] = [next(first) for _ in place]
             elif self.nexts[k] is not None:
-                self.places[k] = Stored(place.buffer)
+                self.places[k] = Materialized(place.buffer)
 
     def finish(self) -> None:
         """Hand the last values to the outputs of the equation."""
         places = [self.rows[k].last if k in self.rows else p for k, p in enumerate(self.places)]
         for place, out in zip(places, self.outs, strict=True):
             if isinstance(place, list):
-                out.state = Registers(list(place))
+                out.state = Scalars(list(place))
                 continue
             out.state = place
-            if out.target is not None and not out.target.is_at(place):
-                self.builder.copy(out.target, place, out.size)
-                out.state = out.target
+            if out.destination is not None and not out.destination.is_at(place):
+                self.builder.copy(out.destination, place, out.size)
+                out.state = out.destination
 
 
 def inside(builder: Generation, make: Any) -> tuple[list[Stmt], Any]:
@@ -247,7 +254,7 @@ def inside(builder: Generation, make: Any) -> tuple[list[Stmt], Any]:
     return block, made
 
 
-def loop(builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[Handle]) -> None:
+def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Value]) -> None:
     """A scan."""
     if builder.chooses and not r.counted and fusion_policy.is_unrolled_loop(r.length, r.jaxpr):
         _unrolled(builder, r, inputs, outs)
@@ -265,7 +272,7 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[H
     carries = Carries(builder, init, outs[: r.carry], [*consts, *xs], anew, rows)
     places = {y: own.stack for y, own in kept.values()}
     stacks = [
-        places.get(y) or out.target or builder.new_stored(out)
+        places.get(y) or out.destination or builder.new_stored(out)
         for y, out in enumerate(outs[r.carry :])
     ]
     for out, stack in zip(outs[r.carry :], stacks, strict=True):
@@ -294,25 +301,23 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[H
             builder.load_registers(out)
 
 
-def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Handle]) -> Expr:
+def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Value]) -> Expr:
     """The number of rounds."""
     length = scalar.size(r.length)
     if not r.counted:
         return length
-    (wish,) = builder.settle(consts[0]).state.elements  # type: ignore[union-attr]
+    (wanted,) = builder.settle(consts[0]).state.elements  # type: ignore[union-attr]
     extent = scalar.var("int64", "n")
-    builder.emit(Let([extent], [scalar.clamp(scalar.size(0), wish, length)]))
+    builder.emit(Let([extent], [scalar.clamp(scalar.size(0), wanted, length)]))
     return extent
 
 
-def _unrolled(
-    builder: Generation, r: recipe.Loop, inputs: list[Handle], outs: list[Handle]
-) -> None:
+def _unrolled(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Value]) -> None:
     """A short scan over small values, round by round."""
     inputs = builder.settled(inputs)
     consts, state = inputs[: r.consts], inputs[r.consts : r.consts + r.carry]
     xs = inputs[r.consts + r.carry :]
-    rows: list[list[Handle]] = [[] for _ in range(r.length)]
+    rows: list[list[Value]] = [[] for _ in range(r.length)]
     for t in reversed(range(r.length)) if r.reverse else range(r.length):
         step = [_at_step(x, scalar.size(t)) for x in xs]
         made = [builder.settle(h) for h in builder.jaxpr(r.jaxpr, [*consts, *state, *step])]
@@ -320,30 +325,30 @@ def _unrolled(
     for out, h in zip(outs, state, strict=False):
         out.state = h.state
     for out, column in zip(outs[r.carry :], zip(*rows, strict=True), strict=True):
-        out.state = Registers([e for h in column for e in h.state.elements])  # type: ignore
+        out.state = Scalars([e for h in column for e in h.state.elements])  # type: ignore
 
 
 def _loop_body(
     builder: Generation,
     r: recipe.Loop,
-    consts: list[Handle],
+    consts: list[Value],
     carries: Carries,
-    init: list[Handle],
-    xs: list[Handle],
-    stacks: list[Stored],
+    init: list[Value],
+    xs: list[Value],
+    stacks: list[Materialized],
     t: Expr,
     own: object,
 ) -> tuple[list[Stmt], list[Expr]]:
     def make() -> list[Expr]:
-        given = [*consts, *carries.handles(own, init), *(_at_step(x, t) for x in xs)]
+        given = [*consts, *carries.values(own, init), *(_at_step(x, t) for x in xs)]
         ys = r.jaxpr.outs[r.carry :]
-        targets = carries.targets(r.jaxpr.outs[: r.carry])
+        destinations = carries.destinations(r.jaxpr.outs[: r.carry])
         for atom, stack in zip(ys, stacks, strict=True):
             step = _step_of(stack, atom.aval.size, t)
             if type(atom) is Var and atom not in r.jaxpr.outs[: r.carry]:
-                targets.setdefault(atom, step)
-        wishes = carries.wishes(r.jaxpr.outs[: r.carry])
-        results = builder.jaxpr(r.jaxpr, given, targets, wishes)
+                destinations.setdefault(atom, step)
+        carry_buffers = carries.carry_buffers(r.jaxpr.outs[: r.carry])
+        results = builder.jaxpr(r.jaxpr, given, destinations, carry_buffers)
         for made, stack in zip(results[r.carry :], stacks, strict=True):
             builder.store_into(made, _step_of(stack, made.size, t))
         return carries.close(results[: r.carry])
@@ -357,29 +362,29 @@ def _loop_body(
         builder.depth += 1
 
 
-def _step_of(stack: Stored, size: int, t: Expr) -> Stored:
+def _step_of(stack: Materialized, size: int, t: Expr) -> Materialized:
     offset = scalar.mul(t, scalar.size(size))
-    return Stored(stack.buffer, scalar.add(stack.base, offset), owned=False)
+    return Materialized(stack.buffer, scalar.add(stack.base, offset), owned=False)
 
 
-def _at_step(x: Handle, t: Expr) -> Handle:
+def _at_step(x: Value, t: Expr) -> Value:
     """Element `t` of a stacked value."""
     shape = x.shape[1:]
     state: Any
-    if isinstance(x.state, Stored):
+    if isinstance(x.state, Materialized):
         size = prod(shape)
         state = _step_of(x.state, size, t)
     elif 0 in shape:
-        state = Registers([])  # there is no element that anybody could pull
+        state = Scalars([])  # there is no element that anybody could pull
     else:
-        state = Pull(lambda *index: x(t, *index), 0)
-    h = Handle(shape, x.dtype, state)
+        state = Inlined(lambda *index: x(t, *index), 0)
+    h = Value(shape, x.dtype, state)
     h.scope = None
     return h
 
 
 def while_loop(
-    builder: Generation, r: recipe.While, inputs: list[Handle], outs: list[Handle]
+    builder: Generation, r: recipe.While, inputs: list[Value], outs: list[Value]
 ) -> None:
     """A while loop: the condition is a block that runs before each round."""
     n = r.cond_consts + r.body_consts
@@ -390,14 +395,17 @@ def while_loop(
     carries = Carries(builder, init, outs, inputs[:n], anew)
 
     def test() -> Expr:
-        (made,) = builder.jaxpr(r.cond, [*cond_consts, *carries.handles(None, init)])
-        assert isinstance(made.state, Registers)
+        (made,) = builder.jaxpr(r.cond, [*cond_consts, *carries.values(None, init)])
+        assert isinstance(made.state, Scalars)
         return made.state.elements[0]
 
     def step() -> list[Expr]:
-        given = [*body_consts, *carries.handles(OWN, init)]
-        targets, wishes = carries.targets(r.body.outs), carries.wishes(r.body.outs)
-        results = builder.jaxpr(r.body, given, targets, wishes)
+        given = [*body_consts, *carries.values(OWN, init)]
+        destinations, carry_buffers = (
+            carries.destinations(r.body.outs),
+            carries.carry_buffers(r.body.outs),
+        )
+        results = builder.jaxpr(r.body, given, destinations, carry_buffers)
         return carries.close(results)
 
     before, cond = inside(builder, test)

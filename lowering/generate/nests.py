@@ -7,7 +7,7 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate import boundary_regions, buffer_reuse
 from fnx.lowering.generate.fusion_groups import Group, Member
-from fnx.lowering.generate.values import NeedsFlush, Pending, Shape
+from fnx.lowering.generate.values import Fused, NeedsFlush, Shape
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
@@ -31,24 +31,24 @@ class Nests:
 
     def _settle(self) -> None:
         for m in self.group.members:
-            if m.handle is None or not isinstance(m.handle.state, Pending):
+            if m.value is None or not isinstance(m.value.state, Fused):
                 continue
             # Members that nobody outside reads stay as they are: they are dead.
-            if m.handle.target is not None:
-                m.handle.state = m.handle.target
+            if m.value.destination is not None:
+                m.value.state = m.value.destination
 
     # A store of a member at a point: where to, and what.
     def _store(self, m: Member, values: list[Expr] | None = None) -> Store:
         index = self.group.index(m.shape, values, m.at)
         expr = m.expr if values is None else m.fn(*index)
-        if m.target is not None:
-            buffer, position = m.target(*index)
+        if m.destination is not None:
+            buffer, position = m.destination(*index)
             return Store(buffer, position, expr)
-        assert m.handle is not None
-        if m.handle.target is None:
-            m.handle.target = self.builder.new_stored(m.handle)
-        target = m.handle.target
-        return Store(target.buffer, target.position(m.shape, index), expr)
+        assert m.value is not None
+        if m.value.destination is None:
+            m.value.destination = self.builder.new_stored(m.value)
+        destination = m.value.destination
+        return Store(destination.buffer, destination.position(m.shape, index), expr)
 
     def _points(self) -> None:
         group = self.group
@@ -155,22 +155,22 @@ class Nests:
         group = self.group
         if group.nodes:
             body = _with_known_strides(body)
-        names = list(dict.fromkeys(m.name for m in [*self.stores, *group.folds])) or ["nest"]
+        names = list(dict.fromkeys(m.name for m in [*self.stores, *group.reductions])) or ["nest"]
         work = traversal.work(body)
         first = body[0] if body else None
         if work >= self.builder.machine.nest_work and not results and len(body) == 1:
             if isinstance(first, Loop) and not first.carries:
-                first.kind = first.kind.shared(not group.folds or self._rows_apart())
+                first.kind = first.kind.shared(not group.reductions or self._rows_apart())
         self.builder.emit_nest(names, body, results, self._note(names), plain)
 
     def _weight(self) -> int:
-        return 1 + len(self.group.members) + len(self.group.folds)
+        return 1 + len(self.group.members) + len(self.group.reductions)
 
     def _rows_apart(self) -> bool:
         return self.group.axes is not None and 0 not in self.group.axes
 
     def _note(self, names: list[str]) -> str:
-        members = [m.name for m in {id(m.handle): m for m in self.group.members}.values()]
+        members = [m.name for m in {id(m.value): m for m in self.group.members}.values()]
         return (
             f"{list(self.group.shape)} {' '.join(members + [n for n in names if n not in members])}"
         )

@@ -1,8 +1,9 @@
-"""Folds: the nests of groups in which something is reduced, and where the accumulators are.
+"""The nests of groups in which something is reduced, and where the accumulators are.
 
-Few results have accumulators in registers; results along the last axis in vectors of registers, or
-in memory, to which a few rows at a time are added; a reduced last axis has one in a register for
-each row. Few terms are written out.
+Source: reduction recognition, Allen & Kennedy 2001, ch. 5; unroll-and-jam and scalar replacement, ch. 8.
+Few results have accumulators in registers (`accumulators.py`); results along the last axis in vectors of
+registers, or in memory, to which a few rows at a time are added; a reduced last axis has one in a
+register for each row. Few terms are written out.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +18,11 @@ from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.planning import fusion_policy
 
 from .accumulators import Accumulators
-from .fusion_groups import FoldMember
-from .values import Handle, NeedsFlush, Stored
+from .fusion_groups import Reduction
+from .values import Materialized, NeedsFlush, Value
 
 
-class Folds(Accumulators):
+class ReductionNests(Accumulators):
     """Emits the nest of a closed group with reductions."""
 
     outer_kept = False  # whether the outermost loop is over an axis that is not reduced
@@ -43,16 +44,16 @@ class Folds(Accumulators):
         elif inner in kept and self._lanes() <= group.shape[inner] and self._moves(inner):
             self._fold_across(inner, kept, list(axes))
         elif self._is_short(axes):
-            self._fold_short(kept, list(axes))
+            self._written_out(kept, list(axes))
         elif not axes or axes[-1] == len(group.shape) - 1:
             self._fold_rows(kept, list(axes))
         else:
-            self._fold_memory()
+            self._accumulated_in_memory()
 
     def _contiguous(self) -> int | None:
         """The axis along which what is read lies side by side, where it does not along the last."""
         group = self.group
-        values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        values = [e for f in group.reductions for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
         loads = [e for e in nodes(values) if e.op == "load"]
         places = [e.args[0] for e in loads]
@@ -73,7 +74,7 @@ class Folds(Accumulators):
         point[axis] = scalar.var("int64", "l")
         group.allow(point)
         try:
-            for f in group.folds:
+            for f in group.reductions:
                 self._values_at(f, point)
             for m in self.stores:
                 m.fn(*group.index(m.shape, point, m.at))
@@ -84,7 +85,7 @@ class Folds(Accumulators):
     def _lanes(self) -> int:
         """Accumulators of a vector."""
         return self.builder.machine.vector // max(
-            itemsize(h.dtype) for f in self.group.folds for h in f.handles
+            itemsize(h.dtype) for f in self.group.reductions for h in f.results
         )
 
     def _is_short(self, axes: tuple[int, ...]) -> bool:
@@ -94,10 +95,10 @@ class Folds(Accumulators):
             return False
         return len(shape) - 1 not in axes or shape[-1] <= fusion_policy.INTERLEAVED
 
-    def _fill(self, handle: Handle, value: Expr) -> None:
-        stored = handle.target or self.builder.new_stored(handle)
-        self.builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(handle.size), value))
-        handle.state = stored
+    def _fill(self, result: Value, value: Expr) -> None:
+        stored = result.destination or self.builder.new_stored(result)
+        self.builder.emit(Fill(Ref(stored.buffer, stored.base), scalar.size(result.size), value))
+        result.state = stored
 
     def _points(self, axes: list[int]) -> list[list[Expr]]:
         """The indices of the group with numbers along some axes, all combinations of them."""
@@ -115,15 +116,15 @@ class Folds(Accumulators):
         points = self._points(kept)
         stores = [self._store(m, p) for m in self.stores for p in points]
         accs, init, nexts = [], [], []
-        for f in group.folds:
+        for f in group.reductions:
             for p in points:
-                acc = tuple(scalar.var(e.dtype, "a") for e in f.fold.init)
+                acc = tuple(scalar.var(e.dtype, "a") for e in f.recipe.init)
                 accs += acc
-                init += f.fold.init
-                nexts += f.fold.combine(acc, self._values_at(f, p))
+                init += f.recipe.init
+                nexts += f.recipe.combine(acc, self._values_at(f, p))
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         if not kept and len(dims) > 1:
-            dims, stores, nexts = self._collapse_fold(dims, stores, nexts)
+            dims, stores, nexts = self._collapse_reduction(dims, stores, nexts)
         by_strips = self._by_strips(dims, stores, accs, init, nexts, len(points))
         if by_strips is not None:
             loops, values = by_strips
@@ -138,9 +139,9 @@ class Folds(Accumulators):
     def _fold_lanes(self, axis: int) -> None:
         """Few results along an axis: accumulators side by side on the stack, as vectors."""
         group, builder = self.group, self.builder
-        for f in group.folds:
-            for handle in f.handles:
-                handle.state = handle.target or builder.new_stored(handle)
+        for f in group.reductions:
+            for value in f.results:
+                value.state = value.destination or builder.new_stored(value)
         whole, lanes = list(group.vars), group.shape[axis]
         pieces = [
             self._lane_piece(n, lambda lane, lo=lo: _with(whole, axis, _plus(lane, lo)))
@@ -151,16 +152,16 @@ class Folds(Accumulators):
             rows = [Loop(var, scalar.size(n), rows)]
         before, after = ([s for p in pieces for s in p[k]] for k in (0, 2))
         self._nest([*before, *rows, *after], [])
-        for f in group.folds:
-            for handle in f.handles:
-                builder.load_registers(handle)
+        for f in group.reductions:
+            for value in f.results:
+                builder.load_registers(value)
 
     def _fold_across(self, axis: int, kept: list[int], axes: list[int]) -> None:
         """What is read lies side by side along an axis that is kept: vectors of accumulators along it."""
         group, builder = self.group, self.builder
-        for f in group.folds:
-            for handle in f.handles:
-                handle.state = handle.target or builder.new_stored(handle)
+        for f in group.reductions:
+            for value in f.results:
+                value.state = value.destination or builder.new_stored(value)
         n, lanes = group.shape[axis], self._lanes()
         vectors = min(self.builder.machine.side_by_side, n // lanes)
         width = vectors * lanes
@@ -196,16 +197,16 @@ class Folds(Accumulators):
         before: list[Stmt] = []
         body: list[Stmt] = [self._store(m, point) for m in self.stores]
         after: list[Stmt] = []
-        for f in group.folds:
-            accs = [self.builder.new_stack(h.dtype, lanes) for h in f.handles]
+        for f in group.reductions:
+            accs = [self.builder.new_stack(h.dtype, lanes) for h in f.results]
             old = tuple(scalar.load(a, lane, a.dtype) for a in accs)
-            values = f.fold.combine(old, self._values_at(f, point))
-            before += [Store(a, lane, e) for a, e in zip(accs, f.fold.init, strict=True)]
+            values = f.recipe.combine(old, self._values_at(f, point))
+            before += [Store(a, lane, e) for a, e in zip(accs, f.recipe.init, strict=True)]
             body += _all_at_once([(a, lane) for a in accs], values)
-            for handle, e in zip(f.handles, old, strict=True):
-                index = self._kept_index(f, handle, point)
-                position = handle.state.position(handle.shape, index)
-                after.append(Store(handle.state.buffer, position, e))
+            for value, e in zip(f.results, old, strict=True):
+                index = self._kept_index(f, value, point)
+                position = value.state.position(value.shape, index)
+                after.append(Store(value.state.buffer, position, e))
 
         def loop(stmts: list[Stmt]) -> list[Stmt]:
             # Unrolled before the vectoriser comes, it would not become a vector.
@@ -217,19 +218,19 @@ class Folds(Accumulators):
 
         return loop(before), loop(body), loop(after)
 
-    def _fold_short(self, kept: list[int], axes: list[int]) -> None:
+    def _written_out(self, kept: list[int], axes: list[int]) -> None:
         """Few terms: they are written out, in a loop over the results."""
         group = self.group
         points = self._points(axes)
         body: list[Stmt] = [self._store(m, p) for m in self.stores for p in points]
-        for f in group.folds:
-            accs = f.fold.init
+        for f in group.reductions:
+            accs = f.recipe.init
             for p in points:
-                accs = f.fold.combine(accs, self._values_at(f, p))
-            for handle, value in zip(f.handles, accs, strict=True):
-                stored = handle.target or self.builder.new_stored(handle)
-                handle.state = stored
-                position = stored.position(handle.shape, self._kept_index(f, handle))
+                accs = f.recipe.combine(accs, self._values_at(f, p))
+            for result, value in zip(f.results, accs, strict=True):
+                stored = result.destination or self.builder.new_stored(result)
+                result.state = stored
+                position = stored.position(result.shape, self._kept_index(f, result))
                 body.append(Store(stored.buffer, position, value))
         self._nest(self._loops([(group.vars[k], group.shape[k]) for k in kept], body), [])
 
@@ -238,15 +239,15 @@ class Folds(Accumulators):
         group = self.group
         body: list[Stmt] = [self._store(m) for m in self.stores]
         accs, init, nexts, after = [], [], [], []
-        for f in group.folds:
-            acc = tuple(scalar.var(e.dtype, "a") for e in f.fold.init)
+        for f in group.reductions:
+            acc = tuple(scalar.var(e.dtype, "a") for e in f.recipe.init)
             accs += acc
-            init += f.fold.init
-            nexts += f.fold.combine(acc, self._values_at(f, list(group.vars)))
-            for handle, a in zip(f.handles, acc, strict=True):
-                stored = handle.target or self.builder.new_stored(handle)
-                handle.state = stored
-                position = stored.position(handle.shape, self._kept_index(f, handle))
+            init += f.recipe.init
+            nexts += f.recipe.combine(acc, self._values_at(f, list(group.vars)))
+            for value, a in zip(f.results, acc, strict=True):
+                stored = value.destination or self.builder.new_stored(value)
+                value.state = stored
+                position = stored.position(value.shape, self._kept_index(f, value))
                 after.append(Store(stored.buffer, position, a))
         dims = [(group.vars[k], group.shape[k]) for k in axes]
         row = [*self._fold_loops(dims, body, accs, init, nexts, self._reassociates()), *after]
@@ -256,19 +257,19 @@ class Folds(Accumulators):
         self._nest(row, [])
 
     def _kept_index(
-        self, f: FoldMember, handle: Handle, values: list[Expr] | None = None
+        self, f: Reduction, value: Value, values: list[Expr] | None = None
     ) -> tuple[Expr, ...]:
-        full = self.group.index(f.fold.shape, values)
-        index = tuple(i for k, i in enumerate(full) if k not in f.fold.axes)
-        assert len(index) == len(handle.shape)
+        full = self.group.index(f.recipe.shape, values)
+        index = tuple(i for k, i in enumerate(full) if k not in f.recipe.axes)
+        assert len(index) == len(value.shape)
         return index
 
-    def _fold_memory(self) -> None:
+    def _accumulated_in_memory(self) -> None:
         """The last axis is kept: accumulators in memory, to which a few rows at a time are added."""
         group = self.group
-        for f in group.folds:
-            for handle, value in zip(f.handles, f.fold.init, strict=True):
-                self._fill(handle, value)
+        for f in group.reductions:
+            for result, value in zip(f.results, f.recipe.init, strict=True):
+                self._fill(result, value)
         n, axis = group.shape[-1], max(group.axes or ())
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
         whole = self._lanes() // 2 <= n <= fusion_policy.SMALL
@@ -290,7 +291,7 @@ class Folds(Accumulators):
         """Loops over rows, of which each round adds a few to the accumulators it has loaded."""
         group, few = self.group, self.builder.machine.rows_at_once
         rows = group.shape[axis]
-        values = [e for f in group.folds for e in self._values_at(f, list(group.vars))]
+        values = [e for f in group.reductions for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
         heavy = few * sum(1 for _ in nodes(values)) > fusion_policy.HEAVY_ROWS
         if rows < 2 * few or group.shape[-1] < fusion_policy.WIDE_ROW or heavy:
@@ -312,17 +313,17 @@ class Folds(Accumulators):
         new = [replacing({group.vars[axis]: row, group.vars[-1]: lane}) for row in rows]
         stores = [self._store(m) for m in self.stores]
         body = [traversal.rewritten(s, at) for at in new for s in stores]
-        for f in group.folds:
+        for f in group.reductions:
             places = []
-            for handle in f.handles:
-                stored = handle.state
-                assert isinstance(stored, Stored)
-                position = stored.position(handle.shape, self._kept_index(f, handle))
+            for value in f.results:
+                stored = value.state
+                assert isinstance(stored, Materialized)
+                position = stored.position(value.shape, self._kept_index(f, value))
                 places.append((stored.buffer, new[0](position)))
             values = tuple(scalar.load(b, i, b.dtype) for b, i in places)
             terms = self._values_at(f, list(group.vars))
             for at in new:
-                values = f.fold.combine(values, tuple(at(e) for e in terms))
+                values = f.recipe.combine(values, tuple(at(e) for e in terms))
             body += _all_at_once(places, values)
         return body
 

@@ -3,7 +3,7 @@
 from fnx.core.jaxpr import Eqn, Var
 from fnx.lowering.generate.fusion_groups import Group
 from fnx.lowering.generate.values import (
-    Handle,
+    Value,
 )
 from fnx.lowering.ir.kernel import Buffer
 
@@ -12,7 +12,7 @@ class Scope:
     """One jaxpr that is being built: its variables, and how far we are."""
 
     def __init__(self, outer: "Scope | None" = None):
-        self.handles: dict[Var, Handle] = {}
+        self.values: dict[Var, Value] = {}
         self.wished: set[Buffer] = set()  # places of carries that values are to take over
         self.position = 0
         self.outer = outer
@@ -21,16 +21,16 @@ class Scope:
         self.chains: set[int] = set()  # box updates that wait for the next of their chain
         self.lanewise: set[int] = set()  # numbers of equations that are computed lanewise
         self.uses: dict[Var, list[int]] = {}  # numbers of reading equations; -1: an output
-        self._waiting: list[Handle] = []
+        self._waiting: list[Value] = []
         self._pruned = -1  # the position at which those that nobody reads any more were left out
 
-    def add(self, var: Var, handle: Handle) -> Handle:
+    def add(self, var: Var, value: Value) -> Value:
         """Enter a variable with its value."""
-        self.handles[var] = handle
-        self._waiting.append(handle)
-        return handle
+        self.values[var] = value
+        self._waiting.append(value)
+        return value
 
-    def waiting(self) -> list[Handle]:
+    def waiting(self) -> list[Value]:
         """The values that the equation at work reads, or one after it."""
         if self._pruned != self.position:
             self._pruned = self.position

@@ -1,8 +1,15 @@
-"""Boxes: updates of slices of an array, one after another, made in one pass.
+"""Dynamic-update-slice fusion: updates of boxes of an array, one after another, made in one pass.
 
 The adjoint of a stencil adds shifted cotangents into an array of zeros. Each addition alone would
 read and write the whole array again; together they are one nest over the part where the same of them
 hold for all elements, and thin slabs around it. So are a field's new inner values and its boundaries.
+
+Source: dynamic-update-slice fusion of XLA; loop partitioning (Halide) for the slabs.
+Input: updates, each of which the next one alone reads, and elementwise equations that read the last.
+Output: one value that is computed from its base and its boxes; stored when the chain ends.
+Legal when: boxes are known; in place, where nothing in a box reads the array at another index.
+Pays when: boxes cover much of an array that is not small; several follow one another.
+Costs: code for each region of the cuts between boxes.
 """
 
 from collections.abc import Callable
@@ -17,13 +24,13 @@ from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.planning import fusion_policy
 
 from .generation import Generation
-from .values import Handle, Pull, Shape, Stored, static_indices
+from .values import Inlined, Materialized, Shape, Value, static_indices
 
 # low, high, value by index in it, whether added
 Box = tuple[Shape, Shape, Callable[..., Expr], bool]
 
 
-class Boxes(Pull):
+class Boxes(Inlined):
     """A value pulled from a base, and boxes of it that are replaced or added to, one by one.
 
     `origin` is the array that it starts from, if there is one in memory.
@@ -35,7 +42,7 @@ class Boxes(Pull):
         boxes: list[Box],
         cost: int,
         shape: Shape,
-        origin: Handle | None = None,
+        origin: Value | None = None,
     ):
         super().__init__(lambda *index: self.within((0,) * len(shape), shape, *index), cost)
         self.base = base
@@ -73,22 +80,20 @@ class Boxes(Pull):
 class Mapped(Boxes):
     """What an elementwise operation, `fn`, makes of a chain: it joins the chain's one pass."""
 
-    def __init__(self, chain: Handle, fn: Callable[..., Expr], cost: int):
+    def __init__(self, chain: Value, fn: Callable[..., Expr], cost: int):
         state = chain.state
         assert isinstance(state, Boxes)
         super().__init__(state.base, state.boxes, state.cost + cost, chain.shape)
         self.made = fn
         self.part = (0,) * chain.ndim, chain.shape
-        chain.state = Pull(lambda *index: state.within(*self.part, *index), state.cost)
+        chain.state = Inlined(lambda *index: state.within(*self.part, *index), state.cost)
 
     def within(self, least: Shape, most: Shape, *index: Expr) -> Expr:
         self.part = least, most  # what `fn` reads of the chain lies there, too
         return self.made(*index)
 
 
-def mapped(
-    builder: Generation, eqn: Eqn, inputs: list[Handle], outs: list[Handle]
-) -> Handle | None:
+def mapped(builder: Generation, eqn: Eqn, inputs: list[Value], outs: list[Value]) -> Value | None:
     """A chain whose one reader, an elementwise equation, may join it rather than have it stored."""
     if (
         not eqn.prim.elementwise
@@ -101,50 +106,50 @@ def mapped(
         return None
     chain = chains[0]
     origin = chain.state.origin  # type: ignore[union-attr]
-    if origin is not None and isinstance(origin.state, Stored) and builder.dies(origin):
+    if origin is not None and isinstance(origin.state, Materialized) and builder.dies(origin):
         return None  # the chain is made in place
-    alone = len(chain.consumers) == 1 and chain.target is None
+    alone = len(chain.consumers) == 1 and chain.destination is None
     if not alone or chain.shape != outs[0].shape:
         return None
     others = [h for h in inputs if h is not chain]
-    if any(isinstance(h.state, Pull) and not isinstance(h.state, Boxes) for h in others):
+    if any(isinstance(h.state, Inlined) and not isinstance(h.state, Boxes) for h in others):
         return None  # it may read neighbours, before which the chain is not to wait
-    if outs[0].target is None and any(map(builder.dies, others)):
+    if outs[0].destination is None and any(map(builder.dies, others)):
         return None  # the reader can take over the memory of another operand
     return chain
 
 
 def map_chain(
-    builder: Generation, eqn: Eqn, fn: Callable[..., Expr], chain: Handle, out: Handle
+    builder: Generation, eqn: Eqn, fn: Callable[..., Expr], chain: Value, out: Value
 ) -> None:
     """Let an elementwise equation join a chain; store the result unless another one follows."""
     out.state = Mapped(chain, fn, eqn.prim.cost_of(*eqn.inputs).operations)
-    if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
+    if len(out.consumers) != 1 or -1 in out.consumers or out.destination is not None:
         store(builder, out)
 
 
-def extends(r: recipe.Update, operand: Handle, out: Handle, chained: bool) -> bool:
+def extends(r: recipe.Update, operand: Value, out: Value, chained: bool) -> bool:
     """Whether an update of a box can wait for more of its kind."""
     if r.box is None or fusion_policy.is_small(out.shape):
         return False
     if chained or isinstance(operand.state, Boxes):
         return True
-    return r.combine is not None and isinstance(operand.state, Pull) and operand.state.cost <= 1
+    return r.combine is not None and isinstance(operand.state, Inlined) and operand.state.cost <= 1
 
 
-def extend(builder: Generation, r: recipe.Update, operand: Handle, out: Handle) -> None:
+def extend(builder: Generation, r: recipe.Update, operand: Value, out: Value) -> None:
     """Take one more box; store the result unless another update follows."""
     assert r.box is not None
     state = operand.state
     boxes = [*state.boxes] if isinstance(state, Boxes) else []
     base = state.base if isinstance(state, Boxes) else operand
     origin = state.origin if isinstance(state, Boxes) else operand
-    cost = state.cost if isinstance(state, Pull) else 0
+    cost = state.cost if isinstance(state, Inlined) else 0
     low, high = r.box
     if all(l < h for l, h in zip(low, high, strict=True)):  # it may be empty
         boxes.append((low, high, r.value, r.combine is not None))
     out.state = Boxes(base, boxes, cost + 1, out.shape, origin)
-    if len(out.consumers) != 1 or -1 in out.consumers or out.target is not None:
+    if len(out.consumers) != 1 or -1 in out.consumers or out.destination is not None:
         store(builder, out)
 
 
@@ -160,12 +165,12 @@ def pieces(r: recipe.Update, shape: Shape) -> recipe.Pieces:
     return recipe.Pieces((recipe.Piece(low, high, inside), *around))
 
 
-def store(builder: Generation, handle: Handle) -> None:
+def store(builder: Generation, value: Value) -> None:
     """The nests of a chain: the largest part that no box's edge runs through, then the slabs around."""
-    state = handle.state
+    state = value.state
     assert isinstance(state, Boxes)
-    shape = handle.shape
-    place = _own_place(builder, handle, state) or handle.target or builder.new_stored(handle)
+    shape = value.shape
+    place = _own_place(builder, value, state) or value.destination or builder.new_stored(value)
     spans = [_longest(_cuts(state.boxes, k, 0, n)) for k, n in enumerate(shape)]
     low, high = (tuple(s[k] for s in spans) for k in (0, 1))
     regions = [((0,) * len(shape), shape)]
@@ -176,34 +181,34 @@ def store(builder: Generation, handle: Handle) -> None:
         part = recipe.Piece(lo, hi, partial(state.within, lo, hi))
         store_part(builder, place, shape, part, "boxes")
     builder.flush_writers()
-    handle.state = place
+    value.state = place
 
 
-def _own_place(builder: Generation, handle: Handle, state: Boxes) -> Stored | None:
+def _own_place(builder: Generation, result: Value, state: Boxes) -> Materialized | None:
     """The memory of the array that the chain starts from, if the chain may overwrite it."""
     origin = state.origin
-    if origin is None or not isinstance(origin.state, Stored) or not builder.dies(origin):
+    if origin is None or not isinstance(origin.state, Materialized) or not builder.dies(origin):
         return None
     place = origin.state
-    wanted = handle.target or handle.hint
+    wanted = result.destination or result.preferred_buffer
     if wanted is not None and not wanted.is_at(place):
         return None
-    index = tuple(scalar.var("int64") for _ in handle.shape)
+    index = tuple(scalar.var("int64") for _ in result.shape)
     for low, _, value, _ in state.boxes:
         at = [scalar.sub(i, scalar.size(lo)) for i, lo in zip(index, low, strict=True)]
         if place.buffer in buffers_read([builder.evaluated(lambda v=value, at=at: v(*at))]):
             return None
     builder.flush_all()
-    result = scalar.var(handle.dtype)
-    handle.state = Pull(lambda *index: result, 0)
+    element = scalar.var(result.dtype)
+    result.state = Inlined(lambda *index: element, 0)
     # Whatever the equation at work reads beside the result, if it is this that it reads, may be of the
     # origin. A sum of both cannot be computed before the one is there, nor after the other is gone.
-    now = builder.scope.position in handle.consumers
+    now = builder.scope.position in result.consumers
     readers = builder.readers(place.buffer, now)
-    lost = depends_on([builder.element(h) for h in readers], [result])
+    lost = depends_on([builder.element(h) for h in readers], [element])
     if not lost:
         builder.save_readers(place.buffer, now)
-    handle.state = state
+    result.state = state
     return None if lost else place
 
 
@@ -224,7 +229,7 @@ def _longest(cuts: list[int]) -> tuple[int, int]:
 
 
 def store_part(
-    builder: Generation, place: Stored, shape: Shape, part: recipe.Piece, name: str
+    builder: Generation, place: Materialized, shape: Shape, part: recipe.Piece, name: str
 ) -> None:
     """Compute a box of an array of some shape in its place: now if it is small, else in a group."""
     extent = tuple(h - l for l, h in zip(part.lo, part.hi, strict=True))
@@ -237,11 +242,11 @@ def store_part(
     def value(*index: Expr) -> Expr:
         return part.fn(*at(index))
 
-    def target(*index: Expr) -> tuple[Buffer, Expr]:
+    def destination(*index: Expr) -> tuple[Buffer, Expr]:
         return place.buffer, place.position(shape, at(index))
 
     if builder.target.is_small(extent):
         for ix in static_indices(extent):
-            builder.put(*target(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
+            builder.put(*destination(*ix), builder.evaluated(lambda ix=ix: value(*ix)))
     else:
-        builder.member(extent, value, None, name, target)
+        builder.member(extent, value, None, name, destination)

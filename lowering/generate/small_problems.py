@@ -1,9 +1,17 @@
-"""Lanewise: values of many small problems side by side, in one loop over the problems.
+"""Batches of small problems: the values of many of them side by side, in one loop over the problems.
 
 A rotation of each of a thousand points is made of arrays of shapes (1000,), (1000, 3), (1000, 3, 3).
 Taken by shapes they are many nests, with arrays of temporaries in between. Here a value has one
 expression for each element of a problem, and all of them belong to the group of the long axes, the
-lanes: they share one loop, in which what is in between lives in registers.
+problems: they share one loop, in which what is in between lives in registers.
+
+Source: outer-loop vectorization (Nuzman & Zaks 2008) of full unrolling; scalar replacement of arrays,
+Allen & Kennedy 2001, ch. 8.
+Input: equations of one jaxpr over the same problems that hang together.
+Output: members of one group, an expression for each element of a problem.
+Legal when: no equation mixes problems but by reducing all of them, and none has effects or carries jaxprs.
+Pays when: one of them makes elements of a problem from others, and all fit registers (`PROBLEM`).
+Costs: code that grows with the elements of a problem, at most `LANE_NODES` operations in a loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +28,9 @@ from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform.machine import Machine
 
 from . import elementwise, slice_update_fusion
-from .fusion_groups import FoldMember, places
+from .fusion_groups import Reduction, places
 from .generation import Generation
-from .values import Handle, Pending, Pull, Shape, Stored, memoised, static_indices
+from .values import Fused, Inlined, Materialized, Shape, Value, memoised, static_indices
 
 Fn = Callable[..., Expr]
 
@@ -134,7 +142,7 @@ def _is_plain(eqn: Eqn) -> bool:
 # --- their elements ----------------------------------------------------------------------------
 
 
-def functions(builder: Generation, r: Recipe, outs: Sequence[Handle]) -> list[Fn] | None:
+def functions(builder: Generation, r: Recipe, outs: Sequence[Value]) -> list[Fn] | None:
     """The outputs of a recipe by index, of which those along short axes are numbers; if it has such."""
     match r:
         case recipe.Point():
@@ -145,7 +153,7 @@ def functions(builder: Generation, r: Recipe, outs: Sequence[Handle]) -> list[Fn
         case recipe.Pieces():
             return [lambda *index: elementwise.piece_at(r.pieces, index)]
         case recipe.Fold() if _is_short(r):
-            return _folds(r, len(outs))
+            return _reductions(r, len(outs))
         case recipe.Cumulative() if r.shape[r.axis] <= fusion_policy.SMALL:
             return _partial(r, len(outs))
         case recipe.Update() if not _is_elsewhere(r.operand, outs[0]):  # type: ignore[arg-type]
@@ -195,7 +203,7 @@ def _is_short(r: recipe.Fold) -> bool:
     return few and all(r.shape[k] <= fusion_policy.SMALL for k in r.axes)
 
 
-def _folds(r: recipe.Fold, outputs: int) -> list[Fn]:
+def _reductions(r: recipe.Fold, outputs: int) -> list[Fn]:
     kept = [k for k in range(len(r.shape)) if k not in r.axes]
     at = memoised(lambda *index: elementwise.folded(r, kept, index))
     return [lambda *index, j=j: at(*index)[j] for j in range(outputs)]
@@ -222,19 +230,23 @@ def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     )
 
 
-def _is_elsewhere(operand: Handle, out: Handle) -> bool:
+def _is_elsewhere(operand: Value, out: Value) -> bool:
     """Whether an update may be written anew: not over what it reads. What is there is updated there."""
     if isinstance(operand.state, slice_update_fusion.Boxes):
         return False
-    taken = {place.buffer for place in (out.target, out.hint, out.wish) if place is not None}
-    if isinstance(operand.state, Stored):
+    taken = {
+        place.buffer
+        for place in (out.destination, out.preferred_buffer, out.carry_buffer)
+        if place is not None
+    }
+    if isinstance(operand.state, Materialized):
         return operand.state.buffer not in taken
-    if operand.hint is not None and operand.hint.buffer in taken:
-        operand.hint = None
-    return operand.target is None or operand.target.buffer not in taken
+    if operand.preferred_buffer is not None and operand.preferred_buffer.buffer in taken:
+        operand.preferred_buffer = None
+    return operand.destination is None or operand.destination.buffer not in taken
 
 
-def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Handle) -> bool:
+def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Value) -> bool:
     """Whether few elements of each lane are updated, with what is computed in that lane."""
     long, short = _split(r.shape)
     if (
@@ -289,24 +301,24 @@ def _updated(r: recipe.Update, shape: Shape) -> Fn:
 # --- their groups ------------------------------------------------------------------------------
 
 
-def settle(builder: Generation, inputs: list[Handle]) -> None:
+def settle(builder: Generation, inputs: list[Value]) -> None:
     """Have what is the same for all lanes in memory: it is not to be computed again for each."""
     for h in inputs:
-        if isinstance(h.state, Pull) and h.state.cost > 1 and not _split(h.shape)[0]:
+        if isinstance(h.state, Inlined) and h.state.cost > 1 and not _split(h.shape)[0]:
             builder.store(h)
 
 
-def values(builder: Generation, eqn: Eqn, out: Handle, fn: Fn) -> None:
+def values(builder: Generation, eqn: Eqn, out: Value, fn: Fn) -> None:
     """An output becomes a member of its lanes' group; what is only moved is pulled."""
     out.lanewise = True
     fn = memoised(fn)
-    if eqn.prim.cost.operations == 0 and -1 not in out.consumers and out.target is None:
-        out.state = Pull(fn, 0)
+    if eqn.prim.cost.operations == 0 and -1 not in out.consumers and out.destination is None:
+        out.state = Inlined(fn, 0)
     else:
         join(builder, out, fn, eqn.prim.name)
 
 
-def join(builder: Generation, out: Handle, fn: Fn, name: str) -> None:
+def join(builder: Generation, out: Value, fn: Fn, name: str) -> None:
     """Make the elements of a value members of the open group of its lanes."""
     group, made = builder.in_group(
         lanes(out.shape),
@@ -314,25 +326,25 @@ def join(builder: Generation, out: Handle, fn: Fn, name: str) -> None:
     )
     for at, expr in made:
         group.add_element(out, fn, expr, builder.scope.position, name, at)
-    out.state = Pending(group, fn)
+    out.state = Fused(group, fn)
 
 
 # --- reductions over all lanes -----------------------------------------------------------------
 
 
-class _Totals(FoldMember):
+class _Totals(Reduction):
     """A reduction over lanes: an accumulator for each element of the results."""
 
     def is_stored(self) -> bool:
-        return not fusion_policy.is_small(self.handles[0].shape)
+        return not fusion_policy.is_small(self.results[0].shape)
 
     def stores(self, builder: Generation, results: list[list[Expr]]) -> list[Stmt]:
         if not self.is_stored():
             return []
-        count, made = len(self.handles), list[Stmt]()
-        for k, handle in enumerate(self.handles):
-            stored = handle.target or builder.new_stored(handle)
-            handle.state = stored
+        count, made = len(self.results), list[Stmt]()
+        for k, value in enumerate(self.results):
+            stored = value.destination or builder.new_stored(value)
+            value.state = stored
             for j, e in enumerate(results[0][k::count]):
                 made.append(Store(stored.buffer, scalar.add(stored.base, scalar.size(j)), e))
         return made
@@ -340,13 +352,13 @@ class _Totals(FoldMember):
     def settle(self, builder: Generation, results: list[list[Expr]]) -> None:
         if self.is_stored():
             return
-        count = len(self.handles)
-        for k, handle in enumerate(self.handles):
-            builder.settle_registers(handle, results[0][k::count])
+        count = len(self.results)
+        for k, value in enumerate(self.results):
+            builder.settle_registers(value, results[0][k::count])
 
 
-def fold(
-    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Handle], outs: list[Handle]
+def reduction(
+    builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Value], outs: list[Value]
 ) -> bool:
     """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
     shape, short = _split(r.shape)
@@ -354,15 +366,15 @@ def fold(
         return False
     if not all(k in r.axes for k, n in enumerate(r.shape) if n > fusion_policy.SMALL):
         return False
-    if not any(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs):
+    if not any(h.lanewise and isinstance(h.state, Fused | Inlined) for h in inputs):
         return False
     axes = tuple(range(len(shape)))
     total = recipe.Fold(tuple(shape), axes, r.init * outs[0].size, *_totals(r), r.reassociate)
-    builder.join_folds(_Totals(total, outs, eqn.prim.name), axes)
+    builder.join_reduction(_Totals(total, outs, eqn.prim.name), axes)
     return True
 
 
-def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Handle]) -> int:
+def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Value]) -> int:
     """How many terms each lane may have.
 
     More than registers hold are worth it for products of several matrices, both computed here: these
@@ -372,7 +384,7 @@ def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Hand
         return fusion_policy.SMALL
     if eqn.prim.name != "dot_general" or not eqn.prim.dimension_numbers[1][0]:  # type: ignore[attr-defined]
         return fusion_policy.PROBLEM
-    here = all(h.lanewise and isinstance(h.state, Pending | Pull) for h in inputs)
+    here = all(h.lanewise and isinstance(h.state, Fused | Inlined) for h in inputs)
     size = sum(h.size * number_formats.itemsize(h.dtype) for h in inputs)
     return machine.batch_sums if here and size >= machine.far_batch else fusion_policy.PROBLEM
 

@@ -1,4 +1,4 @@
-"""Where values are while a program is built: registers, memory, open groups; and how they move."""
+"""What changes the states of values while a program is generated: storing, inlining, joining, flushing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -14,19 +14,19 @@ from fnx.lowering.transform.statements import Statements
 
 from . import consumer_fusion as readers
 from . import slice_update_fusion, small_problems
-from .boundary_reductions import Totals
-from .fusion_groups import FoldMember, Group, Member, squeezed
-from .reductions import Folds
+from .boundary_reductions import BoundaryReductions
+from .fusion_groups import Group, Member, Reduction, squeezed
+from .reductions import ReductionNests
 from .target import Target
 from .values import (
-    Folding,
-    Handle,
+    Fused,
+    Inlined,
+    Materialized,
     NeedsFlush,
-    Pending,
-    Pull,
-    Registers,
+    Reducing,
+    Scalars,
     Shape,
-    Stored,
+    Value,
     memoised,
     static_indices,
 )
@@ -38,7 +38,7 @@ _OF_INDICES = ("int64", "int32", "bool")
 class Storage(Statements):
     """Values and open groups of one program."""
 
-    unrolled = 0  # points of folds that were written out
+    unrolled = 0  # points of reductions that were written out
     chooses = 0  # whether branches are both computed, and their results selected
 
     def __init__(self, target: Target) -> None:
@@ -48,7 +48,7 @@ class Storage(Statements):
         self.loading: dict[Expr, bool] = {}  # which expressions read memory
         self.depths: dict[Expr, int] = {}  # and how many operations follow one another in them
         # Copies of operands, as a library reads them: by axes and dtype, and where they were made.
-        self.copies: dict[Handle, dict[tuple, tuple[list[Stmt], Stored]]] = {}
+        self.copies: dict[Value, dict[tuple, tuple[list[Stmt], Materialized]]] = {}
 
     def mark(self) -> tuple:
         """What `back_to` needs to forget all that was made since."""
@@ -59,17 +59,17 @@ class Storage(Statements):
         buffers, block, notes, (self.kernels, self.stacks), self.scope = mark
         del self.buffers[buffers:], self.block[block:], self.notes[notes:]
 
-    def new_stored(self, handle: Handle) -> Stored:
-        return handle.hint or Stored(self.new_buffer(handle.dtype, handle.size))
+    def new_stored(self, value: Value) -> Materialized:
+        return value.preferred_buffer or Materialized(self.new_buffer(value.dtype, value.size))
 
     # --- registers ---
 
-    def put_all(self, target: Stored, elements: Sequence[Expr]) -> None:
+    def put_all(self, destination: Materialized, elements: Sequence[Expr]) -> None:
         """Store a small array."""
         for k, e in enumerate(elements):
-            self.put(target.buffer, scalar.add(target.base, scalar.size(k)), e)
+            self.put(destination.buffer, scalar.add(destination.base, scalar.size(k)), e)
 
-    def registers(self, out: Handle, fn: Callable[..., Expr]) -> None:
+    def registers(self, out: Value, fn: Callable[..., Expr]) -> None:
         """Compute a small array now, element by element."""
         self.settle_registers(
             out, self.evaluated(lambda: [fn(*ix) for ix in static_indices(out.shape)])
@@ -83,9 +83,9 @@ class Storage(Statements):
             except NeedsFlush as stop:
                 self.flush(stop.group)
 
-    def settle_registers(self, out: Handle, elements: list[Expr]) -> None:
+    def settle_registers(self, out: Value, elements: list[Expr]) -> None:
         elements = self.kept(elements)
-        out.state = Registers(elements)
+        out.state = Scalars(elements)
         if len(out.consumers) > 1 or -1 in out.consumers:
             self.emit(Eval(list(elements)))
 
@@ -111,7 +111,7 @@ class Storage(Statements):
 
     # --- open groups ---
 
-    def join(self, out: Handle, fn: Callable[..., Expr], name: str, regional: bool = False) -> None:
+    def join(self, out: Value, fn: Callable[..., Expr], name: str, regional: bool = False) -> None:
         """Make a value a member of the open group of its shape, or of its lanes."""
         if out.lanewise:
             small_problems.join(self, out, fn, name)
@@ -122,57 +122,60 @@ class Storage(Statements):
         self,
         shape: Shape,
         fn: Callable[..., Expr],
-        handle: Handle | None,
+        value: Value | None,
         name: str,
-        target: Callable | None = None,
+        destination: Callable | None = None,
         regional: bool = False,
     ) -> None:
-        member = Member(shape, fn, handle, self.scope.position, name, target)
+        member = Member(shape, fn, value, self.scope.position, name, destination)
 
         def fits(g: Group) -> bool:
-            # Loops of most folds are not cut; and a fold cannot read its group's values elsewhere.
-            pulled = handle is not None and isinstance(handle.state, Pull)
-            if g.folds and regional and not g.totals():
+            # Loops of most reductions are not cut; and one cannot read its group's values elsewhere.
+            pulled = value is not None and isinstance(value.state, Inlined)
+            if g.reductions and regional and not g.totals():
                 return False
-            return not (g.folds and pulled and self._read_elsewhere(handle, g))
+            return not (g.reductions and pulled and self._read_elsewhere(value, g))
 
         group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)), fits)
         group.members.append(member)
         group.note([member.expr])
         group.regional |= regional
-        if handle is not None:
-            handle.state = Pending(group, memoised(fn))
+        if value is not None:
+            value.state = Fused(group, memoised(fn))
 
-    def _read_elsewhere(self, handle: Handle | None, group: Group) -> bool:
-        """Whether a fold of a group pulls a value, or one made of it, at another point than its own."""
-        assert handle is not None
-        state = handle.state
-        handle.state = Pending(group, handle.state.fn)  # type: ignore[attr-defined]
+    def _read_elsewhere(self, value: Value | None, group: Group) -> bool:
+        """Whether a reduction of a group inlines a value, or one made of it, at another point."""
+        assert value is not None
+        state = value.state
+        value.state = Fused(group, value.state.fn)  # type: ignore[attr-defined]
         try:
-            for f in group.folds:
-                f.fold.fn(*group.index(f.fold.shape))
+            for f in group.reductions:
+                f.recipe.fn(*group.index(f.recipe.shape))
         except NeedsFlush as stop:
             return stop.group is group
         finally:
-            handle.state = state
+            value.state = state
         return False
 
-    def join_folds(self, folds: FoldMember, axes: tuple[int, ...], regional: bool = False) -> None:
-        """Reduce over axes of the open group of a shape, which has no other folds than over these."""
-        fold = folds.fold
+    def join_reduction(
+        self, joined: Reduction, axes: tuple[int, ...], regional: bool = False
+    ) -> None:
+        """Reduce over axes of the open group of a shape, which has no other reductions than over these."""
+        recipe = joined.recipe
         group, terms = self.in_group(
-            fold.shape,
-            lambda g: fold.fn(*g.index(fold.shape)),
+            recipe.shape,
+            lambda g: recipe.fn(*g.index(recipe.shape)),
             lambda g: (
-                (not g.folds or g.axes == axes) and (not g.regional or len(axes) == len(g.shape))
+                (not g.reductions or g.axes == axes)
+                and (not g.regional or len(axes) == len(g.shape))
             ),
         )
         group.regional |= regional
         group.note(terms)
         group.axes = axes
-        group.folds.append(folds)
-        for h in folds.handles:
-            h.state = Folding(group)
+        group.reductions.append(joined)
+        for h in joined.results:
+            h.state = Reducing(group)
 
     def in_group(
         self,
@@ -207,48 +210,52 @@ class Storage(Statements):
         while self.scope.groups:
             self.flush(self.scope.groups[0])
 
-    def flush(self, group: Group, wanted: Handle | None = None) -> None:
+    def flush(self, group: Group, wanted: Value | None = None) -> None:
         """Close a group and emit its nest; `wanted` is stored in any case."""
         scope: Scope | None = self.scope
         while scope is not None and group not in scope.groups:
             scope = scope.outer
         assert scope is self.scope, "a group of an outer scope was left open"
-        for f in group.folds:  # what they pull may have joined another group since
-            self.evaluated(lambda f=f: f.fold.fn(*group.index(f.fold.shape)))
+        for f in group.reductions:  # what they pull may have joined another group since
+            self.evaluated(lambda f=f: f.recipe.fn(*group.index(f.recipe.shape)))
         scope.groups.remove(group)
         stores = self.stores_of(group, wanted)
         if len(stores) > 1:
             stores = readers.with_readers(self, group, stores, wanted)
-        kind = (Totals if group.regional else Folds) if group.folds else Nests
+        kind = (
+            (BoundaryReductions if group.regional else ReductionNests)
+            if group.reductions
+            else Nests
+        )
         kind(self, group, stores).emit()
 
-    def stores_of(self, group: Group, wanted: Handle | None) -> list[Member]:
+    def stores_of(self, group: Group, wanted: Value | None) -> list[Member]:
         """The members that somebody outside the group reads."""
         absorbed = self._absorbed_by(group)
         return [
             m
             for m in group.members
-            if m.handle is None
-            or m.handle is wanted
-            or m.handle.target is not None
-            or not absorbed(m.handle)
+            if m.value is None
+            or m.value is wanted
+            or m.value.destination is not None
+            or not absorbed(m.value)
         ]
 
     def flush_writers(self) -> None:
         for group in list(self.scope.groups):
-            if any(m.handle is None for m in group.members):
+            if any(m.value is None for m in group.members):
                 self.flush(group)
 
-    def _absorbed_by(self, group: Group) -> Callable[[Handle], bool]:
+    def _absorbed_by(self, group: Group) -> Callable[[Value], bool]:
         """Whether all who read a value are computed inside a group: its memory is not needed."""
-        inside = {id(m.handle) for m in group.members if m.handle is not None}
-        inside |= {id(h) for f in group.folds for h in f.handles}
+        inside = {id(m.value) for m in group.members if m.value is not None}
+        inside |= {id(h) for f in group.reductions for h in f.results}
         known: dict[int, bool] = {}
 
-        def absorbed(handle: Handle) -> bool:
-            if id(handle) not in known:
-                known[id(handle)] = all(map(reader, handle.consumers))
-            return known[id(handle)]
+        def absorbed(value: Value) -> bool:
+            if id(value) not in known:
+                known[id(value)] = all(map(reader, value.consumers))
+            return known[id(value)]
 
         def reader(k: int) -> bool:
             if k == -1 or k > self.scope.position:
@@ -257,91 +264,93 @@ class Storage(Statements):
             if k == self.scope.position:
                 # The equation at work may be the reader that asked for this flush.
                 return bool(outs) and all(id(h) in inside for h in outs)  # a callback has none
-            return all(id(h) in inside or isinstance(h.state, Pull) and absorbed(h) for h in outs)
+            return all(
+                id(h) in inside or isinstance(h.state, Inlined) and absorbed(h) for h in outs
+            )
 
         return absorbed
 
-    def _outs_of(self, number: int) -> list[Handle]:
+    def _outs_of(self, number: int) -> list[Value]:
         eqn = self.scope.eqns[number]
-        return [self.scope.handles[v] for v in eqn.outs if v in self.scope.handles]
+        return [self.scope.values[v] for v in eqn.outs if v in self.scope.values]
 
     # --- memory ---
 
-    def store(self, handle: Handle) -> Stored:
+    def store(self, value: Value) -> Materialized:
         """Make sure that a value is in memory."""
-        state = handle.state
+        state = value.state
         if isinstance(state, slice_update_fusion.Boxes):
-            slice_update_fusion.store(self, handle)
-        elif isinstance(state, Pull):
-            if self.target.is_small(handle.shape):
-                self.registers(handle, state.fn)
+            slice_update_fusion.store(self, value)
+        elif isinstance(state, Inlined):
+            if self.target.is_small(value.shape):
+                self.registers(value, state.fn)
             else:
-                if handle.target is None:
-                    handle.target = self.new_stored(handle)
-                self.join(handle, state.fn, "store", state.regional)
-        if isinstance(handle.state, (Pending, Folding)):
-            if handle.target is None:
-                handle.target = self.new_stored(handle)
-            self.flush(handle.state.group)
-        if isinstance(handle.state, Registers):
-            stored = handle.target or self.new_stored(handle)
-            self.put_all(stored, handle.state.elements)
+                if value.destination is None:
+                    value.destination = self.new_stored(value)
+                self.join(value, state.fn, "store", state.regional)
+        if isinstance(value.state, (Fused, Reducing)):
+            if value.destination is None:
+                value.destination = self.new_stored(value)
+            self.flush(value.state.group)
+        if isinstance(value.state, Scalars):
+            stored = value.destination or self.new_stored(value)
+            self.put_all(stored, value.state.elements)
             return stored  # the registers stay: they are the better copy
-        assert isinstance(handle.state, Stored), handle
-        return handle.state
+        assert isinstance(value.state, Materialized), value
+        return value.state
 
-    def store_reusing(self, handle: Handle) -> None:
+    def store_reusing(self, value: Value) -> None:
         """As `store`, in the memory of a dead array if the value reads one at its own index only."""
-        if isinstance(handle.state, Pull) and not self.target.is_small(handle.shape):
-            self.join(handle, handle.state.fn, "store", handle.state.regional)
-        if isinstance(handle.state, Pending) and handle.target is None:
-            group = handle.state.group
+        if isinstance(value.state, Inlined) and not self.target.is_small(value.shape):
+            self.join(value, value.state.fn, "store", value.state.regional)
+        if isinstance(value.state, Fused) and value.destination is None:
+            group = value.state.group
             for other in list(self.scope.groups):
                 if other is not group:
                     self.flush(other)
             if group.open:
-                self.flush(group, handle)
-        self.store(handle)
+                self.flush(group, value)
+        self.store(value)
 
-    def settle(self, handle: Handle) -> Handle:
+    def settle(self, value: Value) -> Value:
         """Give a value a form that outlives its scope: registers or memory."""
-        if self.target.is_small(handle.shape):
-            if not isinstance(handle.state, Registers):
-                self.load_registers(handle)
-        elif not isinstance(handle.state, Stored):
-            self.store(handle)
-        return handle
+        if self.target.is_small(value.shape):
+            if not isinstance(value.state, Scalars):
+                self.load_registers(value)
+        elif not isinstance(value.state, Materialized):
+            self.store(value)
+        return value
 
-    def load_registers(self, handle: Handle) -> None:
+    def load_registers(self, value: Value) -> None:
         """Bring a small array into registers."""
-        elements = self.evaluated(lambda: [handle(*ix) for ix in static_indices(handle.shape)])
-        handle.state = Registers(self.kept(elements))
+        elements = self.evaluated(lambda: [value(*ix) for ix in static_indices(value.shape)])
+        value.state = Scalars(self.kept(elements))
 
-    def store_into(self, handle: Handle, target: Stored) -> None:
+    def store_into(self, value: Value, destination: Materialized) -> None:
         """Write a value to a place, wherever it is now."""
-        if isinstance(handle.state, Pull) and not self.target.is_small(handle.shape):
-            handle.target = target
-            self.store(handle)
+        if isinstance(value.state, Inlined) and not self.target.is_small(value.shape):
+            value.destination = destination
+            self.store(value)
             return
-        if isinstance(handle.state, (Pending, Folding)):
-            if handle.target is None:
-                handle.target = target
-            self.flush(handle.state.group)
-        if isinstance(handle.state, Pull):
-            self.load_registers(handle)
-        if isinstance(handle.state, Registers):
-            self.put_all(target, handle.state.elements)
+        if isinstance(value.state, (Fused, Reducing)):
+            if value.destination is None:
+                value.destination = destination
+            self.flush(value.state.group)
+        if isinstance(value.state, Inlined):
+            self.load_registers(value)
+        if isinstance(value.state, Scalars):
+            self.put_all(destination, value.state.elements)
             return
-        source = handle.state
-        assert isinstance(source, Stored)
-        if not source.is_at(target):
-            self.copy(target, source, handle.size)
+        source = value.state
+        assert isinstance(source, Materialized)
+        if not source.is_at(destination):
+            self.copy(destination, source, value.size)
 
-    def copy(self, target: Stored, source: Stored, size: int) -> None:
+    def copy(self, destination: Materialized, source: Materialized, size: int) -> None:
         if size:
             self.emit(
                 Copy(
-                    Ref(target.buffer, target.base),
+                    Ref(destination.buffer, destination.base),
                     Ref(source.buffer, source.base),
                     scalar.size(size),
                 )
@@ -349,20 +358,20 @@ class Storage(Statements):
 
     # --- operands and results of regions ---
 
-    def settled_region(self, inputs: Sequence[Handle], keep: Sequence[int] = ()) -> list[Handle]:
+    def settled_region(self, inputs: Sequence[Value], keep: Sequence[int] = ()) -> list[Value]:
         """As `settled`; operands in `keep`, initial carries, may wait to be stored in their place."""
         for k, h in enumerate(inputs):
             if k not in keep or self.target.is_small(h.shape):
                 self.settled([h])
-            elif isinstance(h.state, (Pending, Folding)):
+            elif isinstance(h.state, (Fused, Reducing)):
                 self.store(h)
         self.flush_all()
         return list(inputs)
 
-    def settled(self, inputs: Sequence[Handle]) -> list[Handle]:
+    def settled(self, inputs: Sequence[Value]) -> list[Value]:
         """The operands of a region: in registers, in memory, or trivial to compute again."""
         for h in inputs:
-            if isinstance(h.state, Pull) and not self.target.is_small(h.shape):
+            if isinstance(h.state, Inlined) and not self.target.is_small(h.shape):
                 counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
                 if h.state.cost <= fusion_policy.CHEAP * counts and not self.sources(h):
                     continue
@@ -370,34 +379,34 @@ class Storage(Statements):
         self.flush_all()
         return list(inputs)
 
-    def element(self, h: Handle) -> Expr:
+    def element(self, h: Value) -> Expr:
         """An element of a value, as what reads it finds it."""
         index = tuple(scalar.var("int64") for _ in h.shape)
         return self.evaluated(lambda: h(*index))
 
-    def sources(self, h: Handle) -> frozenset[Buffer]:
+    def sources(self, h: Value) -> frozenset[Buffer]:
         """The buffers that are read where an element of a value is."""
         return buffers_read([self.element(h)])
 
-    def adopt(self, out: Handle, made: Handle) -> None:
+    def adopt(self, out: Value, made: Value) -> None:
         """Take the result of a region as the value of an equation's output."""
         out.state = made.state
-        if out.target is not None and not isinstance(made.state, Registers):
-            self.store_into(out, out.target)
-            out.state = out.target
+        if out.destination is not None and not isinstance(made.state, Scalars):
+            self.store_into(out, out.destination)
+            out.state = out.destination
 
     # --- overwriting ---
 
-    def dies(self, handle: Handle) -> bool:
+    def dies(self, value: Value) -> bool:
         """Whether the memory of an operand of the equation at work may be overwritten by it."""
-        state = handle.state
-        if not isinstance(state, Stored) or not state.owned or handle.scope is not self.scope:
+        state = value.state
+        if not isinstance(state, Materialized) or not state.owned or value.scope is not self.scope:
             return False
         scope: Scope | None = self.scope
         while scope is not None:
             for other in scope.waiting():
                 held = other.state
-                if not isinstance(held, Stored) or held.buffer is not state.buffer:
+                if not isinstance(held, Materialized) or held.buffer is not state.buffer:
                     continue
                 apart = state.row and held.base is not state.base
                 if other.last_use > scope.position and not apart:
@@ -411,16 +420,16 @@ class Storage(Statements):
         `now`: what the equation at work reads, too.
         """
         self.flush_all()
-        for handle in self.readers(buffer, now):
-            self.store(handle)
+        for value in self.readers(buffer, now):
+            self.store(value)
         self.flush_all()
 
-    def readers(self, buffer: Buffer, now: bool) -> Iterator[Handle]:
+    def readers(self, buffer: Buffer, now: bool) -> Iterator[Value]:
         """The values that are still to be computed from elements of a buffer."""
         scope: Scope | None = self.scope
         while scope is not None:
-            for handle in list(scope.waiting()):
-                waits = handle.last_use > scope.position or now and scope is self.scope
-                if waits and isinstance(handle.state, Pull) and buffer in self.sources(handle):
-                    yield handle
+            for value in list(scope.waiting()):
+                waits = value.last_use > scope.position or now and scope is self.scope
+                if waits and isinstance(value.state, Inlined) and buffer in self.sources(value):
+                    yield value
             scope = scope.outer

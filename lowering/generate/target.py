@@ -15,7 +15,7 @@ from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform.machine import PORTABLE, Machine
 from fnx.lowering.transform.statements import Statements
 
-from .values import Handle, Shape, Stored
+from .values import Materialized, Shape, Value
 
 Pass = Callable[[Statements], None]
 
@@ -27,11 +27,11 @@ class Routines(Protocol):
         """Whether there is code; if not, the primitive's `impl` is called on the host."""
         ...
 
-    def functions(self, r: recipe.Library, outs: list[Handle]) -> Any:
+    def functions(self, r: recipe.Library, outs: list[Value]) -> Any:
         """The results by index, where they are few operations; or None."""
         ...
 
-    def total(self, r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
+    def total(self, r: recipe.Library, outs: list[Value]) -> recipe.Fold | None:
         """The result as a reduction, where it is one."""
         ...
 
@@ -39,7 +39,7 @@ class Routines(Protocol):
         """Whether the reduction of `total` saves storing what it reduces."""
         ...
 
-    def library(self, builder: Any, r: recipe.Library, outs: list[Handle]) -> None:
+    def library(self, builder: Any, r: recipe.Library, outs: list[Value]) -> None:
         """Emit the statements."""
         ...
 
@@ -115,14 +115,14 @@ class Target:
         self,
         builder: Any,
         r: recipe.Loop,
-        consts: list[Handle],
-        xs: list[Handle],
-        stacks: list[Stored],
+        consts: list[Value],
+        xs: list[Value],
+        stacks: list[Materialized],
         row: Callable,
     ) -> bool:
         """Emit a scan whose iterations are loops of their own, side by side; False, and nothing, if not."""
         return False
 
-    def products(self, builder: Any, r: recipe.Products, out: Handle) -> None:
+    def products(self, builder: Any, r: recipe.Products, out: Value) -> None:
         """Emit the nest of a sum of products: a convolution."""
         raise NotImplementedError

@@ -1,4 +1,9 @@
-"""Updates and cumulative folds: nests whose rounds read what earlier rounds wrote."""
+"""Updates in place, and cumulative reductions: nests whose iterations read what earlier ones wrote.
+
+Source: destination-passing style (Shaikhha et al. 2017); copy elision where the operand is dead.
+Legal in place when: nobody reads the old array after the update (`planning/equation_order.py` lets the
+other readers go first). Costs: a copy of the array where that does not hold.
+"""
 
 from math import prod
 from typing import Any
@@ -12,7 +17,7 @@ from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
 from .generation import Generation
-from .values import Handle, Pull, Registers, Stored, static_indices
+from .values import Inlined, Materialized, Scalars, Value, static_indices
 
 _BLOCK = 256  # updates whose positions are computed together
 _NOTHING = (frozenset(), 0)  # the terms of an index that is zero
@@ -21,18 +26,18 @@ _REGISTER_UPDATES = 256  # choices (updates times elements) up to which register
 
 
 def update(
-    builder: Generation, r: recipe.Update, inputs: list[Handle], out: Handle, name: str
+    builder: Generation, r: recipe.Update, inputs: list[Value], out: Value, name: str
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
-    operand: Handle = r.operand  # type: ignore[assignment]
+    operand: Value = r.operand  # type: ignore[assignment]
     if builder.target.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
-    if not isinstance(operand.state, (Registers, Stored)):
+    if not isinstance(operand.state, (Scalars, Materialized)):
         _store_operand(builder, operand, inputs, out)
     for h in inputs:  # values and indices are read while memory is written: have them ready
-        if h is not operand and not isinstance(h.state, Registers) and _reads(builder, h, operand):
+        if h is not operand and not isinstance(h.state, Scalars) and _reads(builder, h, operand):
             if not _reads_own_places(builder, r, operand):
                 builder.store(h)
     place = place_of_update(builder, operand, out)
@@ -54,14 +59,19 @@ def update(
         builder.load_registers(out)
 
 
-def _store_operand(builder: Generation, operand: Handle, inputs: list[Handle], out: Handle) -> None:
+def _store_operand(builder: Generation, operand: Value, inputs: list[Value], out: Value) -> None:
     """Put what is updated into memory: the result's, if nobody else reads it."""
-    if operand.last_use <= builder.scope.position and operand.target is None:
-        operand.target, operand.hint = out.target, operand.hint or out.hint
-    if operand.wish is not None:  # let who reads the old carry not stand in the new one's way
+    if operand.last_use <= builder.scope.position and operand.destination is None:
+        operand.destination, operand.preferred_buffer = (
+            out.destination,
+            operand.preferred_buffer or out.preferred_buffer,
+        )
+    if (
+        operand.carry_buffer is not None
+    ):  # let who reads the old carry not stand in the new one's way
         for h in inputs:
-            if isinstance(h.state, Pull) and fusion_policy.spreads(h.shape, operand.shape):
-                if operand.wish.buffer in builder.sources(h):
+            if isinstance(h.state, Inlined) and fusion_policy.spreads(h.shape, operand.shape):
+                if operand.carry_buffer.buffer in builder.sources(h):
                     builder.store(h)
     builder.store_reusing(operand)
 
@@ -70,16 +80,16 @@ def _is_written_out(r: recipe.Update) -> bool:
     return prod(r.shape) <= fusion_policy.UNROLLED_AXIS
 
 
-def is_anew(builder: Generation, r: recipe.Update, inputs: list[Handle], out: Handle) -> bool:
+def is_anew(builder: Generation, r: recipe.Update, inputs: list[Value], out: Value) -> bool:
     """Whether a box is better replaced by writing the whole array elsewhere, in one pass.
 
     It is if there is no array yet (zeros), or if most of it changes and the new elements are
     computed from the old ones, which could not be overwritten before the last of them is read.
     """
-    operand: Handle = r.operand  # type: ignore[assignment]
+    operand: Value = r.operand  # type: ignore[assignment]
     if r.box is None or r.combine is not None or builder.target.is_small(out.shape):
         return False
-    if isinstance(operand.state, Pull):
+    if isinstance(operand.state, Inlined):
         return operand.state.cost <= 1 or len(operand.consumers) == 1
     if not fusion_policy.is_bulk(r.shape, out.shape):
         return False
@@ -89,9 +99,9 @@ def is_anew(builder: Generation, r: recipe.Update, inputs: list[Handle], out: Ha
     return overwrites and not _reads_own_places(builder, r, operand)
 
 
-def _reads_own_places(builder: Generation, r: recipe.Update, operand: Handle) -> bool:
+def _reads_own_places(builder: Generation, r: recipe.Update, operand: Value) -> bool:
     """Whether the new elements of a box read the array only where they are written themselves."""
-    if r.box is None or not isinstance(operand.state, Stored):
+    if r.box is None or not isinstance(operand.state, Materialized):
         return False
     index = tuple(scalar.size(0) if n == 1 else scalar.var("int64") for n in r.shape)
     axes = {id(i): k for k, i in enumerate(index) if i.op != "size"}
@@ -110,7 +120,9 @@ def _reads_own_places(builder: Generation, r: recipe.Update, operand: Handle) ->
     return all(here(e.args[0]) for e in nodes([value]) if e.op == "load" and e.attr is buffer)
 
 
-def _set_aside(builder: Generation, r: recipe.Update, inputs: list[Handle], place: Stored) -> None:
+def _set_aside(
+    builder: Generation, r: recipe.Update, inputs: list[Value], place: Materialized
+) -> None:
     """Copy operands that lie in the very place that is written, an array updated with itself."""
     if r.box is not None or 0 in r.shape:
         return
@@ -122,24 +134,24 @@ def _set_aside(builder: Generation, r: recipe.Update, inputs: list[Handle], plac
     for h in dict.fromkeys(inputs):
         if _is_at(h, place):
             twin = h.twin()
-            h.state = Stored(builder.new_buffer(h.dtype, h.size))
+            h.state = Materialized(builder.new_buffer(h.dtype, h.size))
             builder.store_into(twin, h.state)
 
 
-def _reads(builder: Generation, h: Handle, operand: Handle) -> bool:
-    if not isinstance(operand.state, Stored):
+def _reads(builder: Generation, h: Value, operand: Value) -> bool:
+    if not isinstance(operand.state, Materialized):
         return False
-    if isinstance(h.state, Stored):
+    if isinstance(h.state, Materialized):
         return False
-    return not isinstance(h.state, Pull) or operand.state.buffer in builder.sources(h)
+    return not isinstance(h.state, Inlined) or operand.state.buffer in builder.sources(h)
 
 
-def place_of_update(builder: Generation, operand: Handle, out: Handle) -> Stored:
+def place_of_update(builder: Generation, operand: Value, out: Value) -> Materialized:
     """The memory that is updated: the operand's own, or a copy."""
     if _in_place(operand, out) and builder.dies(operand):
         builder.save_readers(operand.state.buffer)
         return operand.state
-    place = out.target or builder.new_stored(out)
+    place = out.destination or builder.new_stored(out)
     if _is_at(operand, place):  # it was stored there only to become the result
         builder.save_readers(place.buffer)
         return place
@@ -147,20 +159,20 @@ def place_of_update(builder: Generation, operand: Handle, out: Handle) -> Stored
     return place
 
 
-def _is_at(operand: Handle, place: Stored) -> bool:
-    return isinstance(operand.state, Stored) and operand.state.is_at(place)
+def _is_at(operand: Value, place: Materialized) -> bool:
+    return isinstance(operand.state, Materialized) and operand.state.is_at(place)
 
 
-def _in_place(operand: Handle, out: Handle) -> bool:
+def _in_place(operand: Value, out: Value) -> bool:
     """Whether the operand lies where the result is to be."""
-    state, target = operand.state, out.target or out.hint
-    if not isinstance(state, Stored):
+    state, destination = operand.state, out.destination or out.preferred_buffer
+    if not isinstance(state, Materialized):
         return False
-    return target is None or state.is_at(target)
+    return destination is None or state.is_at(destination)
 
 
-def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
-    assert isinstance(operand.state, Registers)
+def _in_registers(r: recipe.Update, operand: Value, out: Value) -> list[Expr]:
+    assert isinstance(operand.state, Scalars)
     elements = list(operand.state.elements)
     for ix in static_indices(r.shape):
         inside, where = r.target(*ix)
@@ -176,7 +188,7 @@ def _in_registers(r: recipe.Update, operand: Handle, out: Handle) -> list[Expr]:
 
 
 def _rounds(
-    builder: Generation, r: recipe.Update, place: Stored, shape: tuple[int, ...]
+    builder: Generation, r: recipe.Update, place: Materialized, shape: tuple[int, ...]
 ) -> list[Stmt]:
     """The loops over all updates, in row-major order."""
 
@@ -230,7 +242,7 @@ def _will_be_cut(builder: Generation, at: Any, index: tuple[Expr, ...]) -> bool:
 def _blocks(
     builder: Generation,
     r: recipe.Update,
-    place: Stored,
+    place: Materialized,
     shape: tuple[int, ...],
     index: tuple[Expr, ...],
     var: Expr,
@@ -271,20 +283,20 @@ def _blocks(
     return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
 
 
-def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Handle], name: str) -> None:
+def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Value], name: str) -> None:
     """Cumulative sums and their kin: accumulators in registers, or the row before in memory."""
     if 0 in r.shape:
         for out in outs:
-            out.state = out.target or builder.new_stored(out)
+            out.state = out.destination or builder.new_stored(out)
             if builder.target.is_small(out.shape):
-                out.state = Registers([])
+                out.state = Scalars([])
         return
     if all(builder.target.is_small(out.shape) for out in outs):
         columns = builder.evaluated(lambda: _unrolled(r, len(outs)))
         for out, column in zip(outs, columns, strict=True):
             builder.settle_registers(out, column)
         return
-    places = [out.target or builder.new_stored(out) for out in outs]
+    places = [out.destination or builder.new_stored(out) for out in outs]
     index = [scalar.size(0) if n == 1 else scalar.var("int64", "s") for n in r.shape]
     n = r.shape[r.axis]
     if all(m == 1 for m in r.shape[r.axis + 1 :]):
@@ -314,7 +326,7 @@ def _unrolled(r: recipe.Cumulative, outs: int) -> list[list[Expr]]:
     return [[made[tuple(e.attr for e in ix)][k] for ix in points] for k in range(outs)]
 
 
-def _rows(r: recipe.Cumulative, places: list[Stored], index: list[Expr]) -> list[Stmt]:
+def _rows(r: recipe.Cumulative, places: list[Materialized], index: list[Expr]) -> list[Stmt]:
     """Along the last axis: accumulators are carried by the loop."""
     accs = [scalar.var(e.dtype, "a") for e in r.init]
     nexts = list(r.combine(tuple(accs), r.fn(*index)))
@@ -327,7 +339,9 @@ def _rows(r: recipe.Cumulative, places: list[Stored], index: list[Expr]) -> list
     return [Loop(axis, scalar.size(n), stores, accs, list(r.init), nexts, reverse=r.reverse)]
 
 
-def _planes(r: recipe.Cumulative, places: list[Stored], index: list[Expr], n: int) -> list[Stmt]:
+def _planes(
+    r: recipe.Cumulative, places: list[Materialized], index: list[Expr], n: int
+) -> list[Stmt]:
     """Along another axis: each plane is made from the one before, which is in memory."""
     inner = [k for k in range(r.axis + 1, len(r.shape)) if r.shape[k] != 1]
     first = index.copy()

@@ -1,4 +1,8 @@
-"""How a value of a jaxpr exists while its program is built: in registers, in memory, or not yet."""
+"""The state of a value while code is generated: scalars, in memory, inlined, in an open group, or reducing.
+
+The states are decisions of a schedule: materialized or delayed arrays (Repa, Keller et al. 2010),
+computed at root or inlined (Halide, Ragan-Kelley et al. 2013).
+"""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -9,7 +13,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer
 
 Shape = tuple[int, ...]
-OWN = object()  # the scope of a handle that belongs to the jaxpr that it is given to
+OWN = object()  # the scope of a value that belongs to the jaxpr that it is given to
 
 
 class State:
@@ -19,7 +23,7 @@ class State:
         raise NotImplementedError
 
 
-class Registers(State):
+class Scalars(State):
     """A small array: one expression an element, in row-major order."""
 
     def __init__(self, elements: list[Expr]):
@@ -37,7 +41,7 @@ class Registers(State):
         return found
 
 
-class Stored(State):
+class Materialized(State):
     """Contiguous elements of a buffer from `base` on. `owned`: the program may overwrite them.
 
     A `row` of a stack shares nothing with what other values hold of the buffer.
@@ -54,7 +58,7 @@ class Stored(State):
     def position(self, shape: Shape, index: tuple[Expr, ...]) -> Expr:
         return scalar.add(self.base, scalar.linear_index(index, shape))
 
-    def is_at(self, other: "Stored") -> bool:
+    def is_at(self, other: "Materialized") -> bool:
         """Whether two arrays of one shape are the same elements of memory."""
         return self.buffer is other.buffer and self.base is other.base
 
@@ -62,7 +66,7 @@ class Stored(State):
         return scalar.load(self.buffer, self.position(shape, index), self.buffer.dtype)
 
 
-class Pull(State):
+class Inlined(State):
     """Computed wherever it is read. `cost`: operations an element, with all that it pulls.
 
     `sources`: the values that it reads, where that is known. `regional`: near its edges it is computed
@@ -73,7 +77,7 @@ class Pull(State):
         self,
         fn: Callable[..., Expr],
         cost: int,
-        sources: "Sequence[Handle] | None" = None,
+        sources: "Sequence[Value] | None" = None,
         regional: bool = False,
     ):
         self.fn = fn
@@ -85,7 +89,7 @@ class Pull(State):
         return self.fn(*index)
 
 
-class Pending(State):
+class Fused(State):
     """A member of an open group: it will be stored if somebody outside the group reads it."""
 
     def __init__(self, group: Any, fn: Callable[..., Expr]):
@@ -98,7 +102,7 @@ class Pending(State):
         raise NeedsFlush(self.group)
 
 
-class Folding(State):
+class Reducing(State):
     """The result of a reduction in an open group: nobody can read it before the group is closed."""
 
     def __init__(self, group: Any):
@@ -115,29 +119,31 @@ class NeedsFlush(Exception):  # a signal, not an error
         self.group = group
 
 
-class Handle:
+class Value:
     """A value of the jaxpr: shape, dtype, and how it exists now. The operand that `lower` rules see."""
 
     __slots__ = (
+        "carry_buffer",
         "consumers",
+        "destination",
         "dtype",
-        "hint",
         "lanewise",
         "last_use",
+        "preferred_buffer",
         "scope",
         "shape",
         "state",
-        "target",
-        "wish",
     )
 
     def __init__(self, shape: Shape, dtype: str, state: State | None = None):
         self.shape = shape
         self.dtype = dtype
         self.state: State = state  # type: ignore[assignment]
-        self.target: Stored | None = None  # where it must be stored
-        self.hint: Stored | None = None  # where it should be stored, if it is
-        self.wish: Stored | None = None  # a carry's place, to be taken over if it is dead by then
+        self.destination: Materialized | None = None  # where it must be stored
+        self.preferred_buffer: Materialized | None = None  # where it should be stored, if it is
+        self.carry_buffer: Materialized | None = (
+            None  # a carry's place, to be taken over if it is dead by then
+        )
         self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
         self.last_use: float = -1
         self.scope: Any = None
@@ -146,9 +152,9 @@ class Handle:
     def __call__(self, *index: Expr) -> Expr:
         return self.state.read(self.shape, index)
 
-    def twin(self) -> "Handle":
-        """The same value under a handle of its own, so that storing it does not move the original."""
-        made = Handle(self.shape, self.dtype, self.state)
+    def twin(self) -> "Value":
+        """The same value under a value of its own, so that storing it does not move the original."""
+        made = Value(self.shape, self.dtype, self.state)
         made.consumers, made.last_use, made.scope = self.consumers, self.last_use, self.scope
         return made
 

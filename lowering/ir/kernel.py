@@ -174,21 +174,21 @@ class If(Stmt):
 
 @dataclass(eq=False)
 class Copy(Stmt):
-    """Copy `count` elements (memcpy); source and target do not overlap."""
+    """Copy `count` elements (memcpy); source and destination do not overlap."""
 
-    target: Ref
+    destination: Ref
     source: Ref
     count: Expr
 
 
 @dataclass(eq=False)
 class Transpose(Stmt):
-    """target[i, j] = source[j, i]: a small block, `rows` times `columns` of the target.
+    """destination[i, j] = source[j, i]: a small block, `rows` times `columns` of the destination.
 
-    Rows of the target and of the source are `apart` elements from each other; the two do not overlap.
+    Rows of the destination and of the source are `apart` elements from each other; the two do not overlap.
     """
 
-    target: Ref
+    destination: Ref
     source: Ref
     rows: int
     columns: int
@@ -199,7 +199,7 @@ class Transpose(Stmt):
 class Fill(Stmt):
     """Set `count` elements to `value`."""
 
-    target: Ref
+    destination: Ref
     count: Expr
     value: Expr
 

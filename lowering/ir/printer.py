@@ -201,17 +201,18 @@ class _Text:
     def copy(self, depth: int, s: kernel.Copy) -> None:
         count = self.e(depth, s.count)[0]
         self.put(
-            depth, f"copy {count} to {self.ref(depth, s.target)} from {self.ref(depth, s.source)}"
+            depth,
+            f"copy {count} to {self.ref(depth, s.destination)} from {self.ref(depth, s.source)}",
         )
 
     def transpose(self, depth: int, s: kernel.Transpose) -> None:
         to, of = self.e(depth, *s.apart)
-        where = f"{self.ref(depth, s.target)} by {to} from {self.ref(depth, s.source)} by {of}"
+        where = f"{self.ref(depth, s.destination)} by {to} from {self.ref(depth, s.source)} by {of}"
         self.put(depth, f"transpose {s.rows} x {s.columns} to {where}")
 
     def fill(self, depth: int, s: kernel.Fill) -> None:
         count, value = self.e(depth, s.count, s.value)
-        self.put(depth, f"fill {count} at {self.ref(depth, s.target)} with {value}")
+        self.put(depth, f"fill {count} at {self.ref(depth, s.destination)} with {value}")
 
     def library(self, depth: int, s: kernel.CallLibrary) -> None:
         args = [self.argument(depth, a) for a in s.args]

@@ -46,11 +46,11 @@ def expressions(stmt: Stmt) -> list[Expr]:
         case kernel.If():
             return [stmt.cond, *stmt.on_true, *stmt.on_false]
         case kernel.Copy():
-            return [stmt.target.index, stmt.source.index, stmt.count]
+            return [stmt.destination.index, stmt.source.index, stmt.count]
         case kernel.Transpose():
-            return [stmt.target.index, stmt.source.index, *stmt.apart]
+            return [stmt.destination.index, stmt.source.index, *stmt.apart]
         case kernel.Fill():
-            return [stmt.target.index, stmt.count, stmt.value]
+            return [stmt.destination.index, stmt.count, stmt.value]
         case kernel.CallLibrary():
             given = [a for a in stmt.args if not isinstance(a, kernel.Address)]
             return [a.index if isinstance(a, Ref) else a for a in given]
@@ -84,9 +84,9 @@ def references(stmt: Stmt) -> list[Ref]:
     """The addresses that a statement itself takes."""
     match stmt:
         case kernel.Copy() | kernel.Transpose():
-            return [stmt.target, stmt.source]
+            return [stmt.destination, stmt.source]
         case kernel.Fill():
-            return [stmt.target]
+            return [stmt.destination]
         case kernel.CallLibrary():
             return [a for a in stmt.args if isinstance(a, Ref)]
         case kernel.CallHost():
@@ -100,7 +100,7 @@ def writes(stmt: Stmt) -> list[Buffer]:
         case kernel.Store():
             return [stmt.buffer]
         case kernel.Copy() | kernel.Transpose() | kernel.Fill():
-            return [stmt.target.buffer]
+            return [stmt.destination.buffer]
         case kernel.CallLibrary():
             return list(stmt.writes)
         case kernel.CallHost():

@@ -202,28 +202,30 @@ class _Checker:
         self.block(s.orelse, (), s.on_false)
 
     def copy(self, s: kernel.Copy) -> None:
-        self.ref(s.target)
+        self.ref(s.destination)
         self.ref(s.source)
         self.index(s.count)
-        if s.target.buffer.dtype != s.source.buffer.dtype:
-            self.fail(f"a copy from {s.source.buffer.dtype} to {s.target.buffer.dtype}")
+        if s.destination.buffer.dtype != s.source.buffer.dtype:
+            self.fail(f"a copy from {s.source.buffer.dtype} to {s.destination.buffer.dtype}")
 
     def transpose(self, s: kernel.Transpose) -> None:
-        self.ref(s.target)
+        self.ref(s.destination)
         self.ref(s.source)
         for e in s.apart:
             self.index(e)
-        if s.target.buffer.dtype != s.source.buffer.dtype:
-            self.fail(f"a block of {s.source.buffer.dtype} goes to {s.target.buffer.dtype}")
+        if s.destination.buffer.dtype != s.source.buffer.dtype:
+            self.fail(f"a block of {s.source.buffer.dtype} goes to {s.destination.buffer.dtype}")
         if min(s.rows, s.columns) < 2:
             self.fail(f"a block of {s.rows} times {s.columns} is no matrix")
 
     def fill(self, s: kernel.Fill) -> None:
-        self.ref(s.target)
+        self.ref(s.destination)
         self.index(s.count)
         self.expression(s.value)
-        if s.value.dtype != s.target.buffer.dtype:
-            self.fail(f"{s.target.buffer!r} of {s.target.buffer.dtype} gets a {s.value.dtype}")
+        if s.value.dtype != s.destination.buffer.dtype:
+            self.fail(
+                f"{s.destination.buffer!r} of {s.destination.buffer.dtype} gets a {s.value.dtype}"
+            )
 
     def eval(self, s: kernel.Eval) -> None:
         for e in s.exprs:
@@ -365,7 +367,7 @@ def _title(s: Stmt) -> str:
         case kernel.CallLibrary():
             return f"{name} of {s.symbol}"
         case kernel.Copy() | kernel.Transpose() | kernel.Fill():
-            return f"{name} to {s.target.buffer!r}"
+            return f"{name} to {s.destination.buffer!r}"
     return name
 
 

@@ -235,28 +235,32 @@ class Code(Printer):
 
     def copy(self, s: kernel.Copy) -> None:
         count = self.index(s.count)
-        target, source = self.index(s.target.index), self.index(s.source.index)
-        to, of = self.buffer(s.target.buffer), self.buffer(s.source.buffer)
+        target, source = self.index(s.destination.index), self.index(s.source.index)
+        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
         self.put(f"{to}[{_range(target, count)}] = {of}[{_range(source, count)}]")
-        self.kill(s.target.buffer)
+        self.kill(s.destination.buffer)
 
     def transpose(self, s: kernel.Transpose) -> None:
-        target, source = self.index(s.target.index), self.index(s.source.index)
-        to, of = self.buffer(s.target.buffer), self.buffer(s.source.buffer)
+        target, source = self.index(s.destination.index), self.index(s.source.index)
+        to, of = self.buffer(s.destination.buffer), self.buffer(s.source.buffer)
         down, across = map(self.index, s.apart)
         k, row, column = self.fresh("k"), self.fresh("t"), self.fresh("t")
         self.put(f"for {k} in range({s.rows}):")
         self.put(f"    {row}, {column} = {target} + {k} * {down}, {source} + {k}")
         last = f"{column} + {s.columns - 1} * {across} + 1"
         self.put(f"    {to}[{row} : {row} + {s.columns}] = {of}[{column} : {last} : {across}]")
-        self.kill(s.target.buffer)
+        self.kill(s.destination.buffer)
 
     def fill(self, s: kernel.Fill) -> None:
-        count, value, first = self.index(s.count), self.value(s.value), self.index(s.target.index)
-        if KIND[s.target.buffer.dtype] == "h":
-            value = ns.to_bits(self, value, s.target.buffer.dtype)
-        self.put(f"{self.buffer(s.target.buffer)}[{_range(first, count)}] = {bare(value)}")
-        self.kill(s.target.buffer)
+        count, value, first = (
+            self.index(s.count),
+            self.value(s.value),
+            self.index(s.destination.index),
+        )
+        if KIND[s.destination.buffer.dtype] == "h":
+            value = ns.to_bits(self, value, s.destination.buffer.dtype)
+        self.put(f"{self.buffer(s.destination.buffer)}[{_range(first, count)}] = {bare(value)}")
+        self.kill(s.destination.buffer)
 
     def library(self, s: kernel.CallLibrary) -> None:
         self.module.runtime.add("library")

@@ -1,8 +1,15 @@
-"""The order of equations: whoever reads a value goes before the equation that overwrites it.
+"""List scheduling under anti-dependences: who reads a value goes before the equation that overwrites it.
 
 An update in place needs its operand to be dead. Equations come in the order in which the user wrote
 them, or transposition made them, where a reader may follow the update although it does not depend
-on it. Updates therefore wait until their result is needed, and let the other readers go first.
+on it.
+
+Source: list scheduling, Muchnick 1997, ch. 17; anti-dependences, Allen & Kennedy 2001, ch. 2.
+Input: a jaxpr.
+Output: the same equations in another order.
+Legal when: each equation follows those that it reads.
+Pays when: it saves the copy of an array; updates wait until their result is needed.
+Costs: a walk over the readers of each operand that may be overwritten.
 """
 
 from fnx.core.def_use import definitions, use_counts

@@ -20,8 +20,8 @@ from fnx.core.jaxpr import Jaxpr, subjaxprs
 from fnx.core.scalar import FUNCTIONS
 
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled
-UNROLLED_WORK = 512  # a fold over at most so many points, with small results, is unrolled
-UNROLLED_IN_ALL = 1024  # real points of folds that are unrolled in one program,
+UNROLLED_WORK = 512  # a reduction over at most so many points, with small results, is unrolled
+UNROLLED_IN_ALL = 1024  # real points of reductions that are unrolled in one program,
 OUTLINED = 16  # after which those with more points than this are functions of their own
 DEEP = 64  # operations after one another, after which a number in registers gets a name
 UNROLLED_AXIS = 8  # a trailing axis up to this is unrolled where that resolves choices by index

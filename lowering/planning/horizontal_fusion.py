@@ -1,8 +1,15 @@
-"""Reductions of one array follow one another, so that a nest makes them in one pass.
+"""Horizontal fusion: reductions of one array follow one another, so that a nest makes them in one pass.
 
 Between the mean of an array and its maximum may stand the mean of squares, which waits for the first:
 then the array would be read three times, not twice. And where a product stands between an array and its
 sum, the array would be stored for it.
+
+Source: sibling fusion of XLA.
+Input: a jaxpr.
+Output: the same equations, reductions moved up to earlier ones of the same values over the same axes.
+Legal when: what a reduction reads can be computed there, without anything that waits for the first.
+Pays when: the array is not small: it goes through the caches once.
+Costs: a search backwards from each pair of reductions.
 """
 
 from fnx.core.def_use import definitions

@@ -7,7 +7,14 @@ from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate import updates
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
+from fnx.lowering.generate.values import (
+    Inlined,
+    Materialized,
+    Scalars,
+    Shape,
+    Value,
+    static_indices,
+)
 from fnx.lowering.ir.kernel import (
     Buffer,
     CallLibrary,
@@ -54,21 +61,21 @@ def not_zero(buffer: Buffer, index: Expr) -> Expr:
 # --- places ------------------------------------------------------------------------------------
 
 
-def place(builder: Generation, out: Handle) -> Stored:
+def place(builder: Generation, out: Value) -> Materialized:
     """Memory for a result."""
-    stored = out.target or builder.new_stored(out)
+    stored = out.destination or builder.new_stored(out)
     out.state = stored
     return stored
 
 
-def finish(builder: Generation, out: Handle) -> None:
+def finish(builder: Generation, out: Value) -> None:
     """A result was written to its place: if it is small, it is wanted in registers."""
     if builder.target.is_small(out.shape):
         builder.load_registers(out)
 
 
-def work(builder: Generation, dtype: str, size: int) -> Stored:
-    return Stored(builder.new_buffer(dtype, size))
+def work(builder: Generation, dtype: str, size: int) -> Materialized:
+    return Materialized(builder.new_buffer(dtype, size))
 
 
 def info(builder: Generation) -> Buffer:
@@ -76,7 +83,7 @@ def info(builder: Generation) -> Buffer:
     return builder.new_buffer("int32", 1)
 
 
-def at(stored: Stored, *offsets: Expr) -> Ref:
+def at(stored: Materialized, *offsets: Expr) -> Ref:
     """The address of an element, by the sum of offsets."""
     index = stored.base
     for e in offsets:
@@ -84,42 +91,42 @@ def at(stored: Stored, *offsets: Expr) -> Ref:
     return Ref(stored.buffer, index)
 
 
-def nth(stored: Stored, t: Expr, size: int) -> Ref:
+def nth(stored: Materialized, t: Expr, size: int) -> Ref:
     """The address of item `t` of `size` elements."""
     return at(stored, scalar.mul(t, scalar.size(size)))
 
 
-def result(builder: Generation, out: Handle, fn: Callable[..., Expr], name: str) -> None:
+def result(builder: Generation, out: Value, fn: Callable[..., Expr], name: str) -> None:
     """A result that is read out of work memory, by its readers themselves where that will do."""
     if builder.target.is_small(out.shape):
         builder.registers(out, fn)
-    elif -1 not in out.consumers and out.target is None:
-        out.state = Pull(fn, 0)
+    elif -1 not in out.consumers and out.destination is None:
+        out.state = Inlined(fn, 0)
     else:
         builder.join(out, fn, name)
 
 
-def filled(builder: Generation, shape: Shape, dtype: str, fn: Callable[..., Expr]) -> Stored:
+def filled(builder: Generation, shape: Shape, dtype: str, fn: Callable[..., Expr]) -> Materialized:
     """Memory of its own with the elements fn(*index)."""
-    made = Handle(shape, dtype)
+    made = Value(shape, dtype)
     stored = work(builder, dtype, made.size)
     if builder.target.is_small(shape):
         elements = builder.evaluated(lambda: [fn(*ix) for ix in static_indices(shape)])
-        made.state = Registers(builder.kept(elements))
+        made.state = Scalars(builder.kept(elements))
         builder.store_into(made, stored)
         return stored
-    made.target = stored
+    made.destination = stored
     builder.join(made, fn, "store")
     return builder.store(made)
 
 
-def columns(builder: Generation, h: Handle) -> Stored:
+def columns(builder: Generation, h: Value) -> Materialized:
     """A copy of a stack of matrices, each in column-major order."""
     *lead, rows, cols = h.shape
     return filled(builder, (*lead, cols, rows), h.dtype, lambda *ix: h(*ix[:-2], ix[-1], ix[-2]))
 
 
-def transposed(stored: Stored, shape: Shape) -> Callable[..., Expr]:
+def transposed(stored: Materialized, shape: Shape) -> Callable[..., Expr]:
     """Elements of row-major matrices of which memory holds the column-major form.
 
     `shape` is that of the memory: [..., columns, rows].
@@ -127,32 +134,32 @@ def transposed(stored: Stored, shape: Shape) -> Callable[..., Expr]:
     return lambda *ix: stored.read(shape, (*ix[:-2], ix[-1], ix[-2]))
 
 
-def same_bytes(builder: Generation, r: Any, outs: list[Handle]) -> None:
+def same_bytes(builder: Generation, r: Any, outs: list[Value]) -> None:
     """The operand's bytes as a result of another dtype."""
     (x,), (out,) = r.operands, outs
-    source, target = builder.store(x), place(builder, out)
+    source, destination = builder.store(x), place(builder, out)
     if x.size:
         count = scalar.size(x.size * itemsize(x.dtype))
-        args = [at(target), at(source), count]
-        builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
+        args = [at(destination), at(source), count]
+        builder.emit(CallLibrary("libm:memcpy", args, [destination.buffer]))
     finish(builder, out)
 
 
-def in_place(builder: Generation, h: Handle, out: Handle, *others: Stored) -> Stored:
+def in_place(builder: Generation, h: Value, out: Value, *others: Materialized) -> Materialized:
     """Memory that holds an operand and may be overwritten by a result of its shape and dtype.
 
     It is the operand's own if that dies here and is none of `others`, which are still read.
     """
-    shared = isinstance(h.state, Stored) and any(h.state.buffer is s.buffer for s in others)
-    if not isinstance(h.state, (Registers, Stored)):
-        if h.last_use <= builder.scope.position and h.target is None:
-            h.target = out.target or builder.new_stored(out)
+    shared = isinstance(h.state, Materialized) and any(h.state.buffer is s.buffer for s in others)
+    if not isinstance(h.state, (Scalars, Materialized)):
+        if h.last_use <= builder.scope.position and h.destination is None:
+            h.destination = out.destination or builder.new_stored(out)
         builder.store(h)
         shared = False
     if shared:
-        target = out.target or builder.new_stored(out)
-        builder.copy(target, h.state, h.size)  # type: ignore[arg-type]
-        return target
+        destination = out.destination or builder.new_stored(out)
+        builder.copy(destination, h.state, h.size)  # type: ignore[arg-type]
+        return destination
     return updates.place_of_update(builder, h, out)
 
 
@@ -168,7 +175,7 @@ def each(builder: Generation, count: int, make: Callable[[Expr], list[Stmt]]) ->
         builder.emit(Loop(t, scalar.size(count), make(t)))
 
 
-def minus_one(stored: Stored, index: Expr) -> Stmt:
+def minus_one(stored: Materialized, index: Expr) -> Stmt:
     """Count an index from 0 that Fortran counts from 1."""
     value = scalar.load(stored.buffer, index, "int32")
     return Store(stored.buffer, index, scalar.sub(value, const(1, "int32")))

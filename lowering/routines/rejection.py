@@ -6,7 +6,7 @@ from math import prod
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Shape, Stored
+from fnx.lowering.generate.values import Materialized, Shape, Value
 from fnx.lowering.ir.kernel import Fill, Loop, LoopKind, Stmt, Store, While
 
 from .batched_matrices import at, each_item, finish, loop, named, place, work
@@ -32,14 +32,14 @@ class _Loops:
         return carried
 
 
-def search(builder: Generation, r: recipe.Search, out: Handle, name: str) -> None:
+def search(builder: Generation, r: recipe.Search, out: Value, name: str) -> None:
     """Each element by its own loops; or lane by lane, the rounds of all its elements in turn."""
-    target = place(builder, out)
+    destination = place(builder, out)
 
     def element(index: tuple[Expr, ...], *states: Expr) -> list[Stmt]:
         loops = _Loops()
         made = r.fn(loops.repeat, *states, *index)
-        return [*loops.body, Store(target.buffer, target.position(r.shape, index), made)]
+        return [*loops.body, Store(destination.buffer, destination.position(r.shape, index), made)]
 
     if out.size and not r.rounds:
         each_item(builder, r.shape, element, name, parallel=True)
@@ -62,12 +62,12 @@ def search(builder: Generation, r: recipe.Search, out: Handle, name: str) -> Non
     finish(builder, out)
 
 
-def _load(stored: Stored, k: Expr) -> Expr:
+def _load(stored: Materialized, k: Expr) -> Expr:
     return scalar.load(stored.buffer, k, stored.buffer.dtype)
 
 
 def _rounds(
-    r: recipe.Rounds, lane: tuple[Expr, ...], inner: Shape, states: list[Stored]
+    r: recipe.Rounds, lane: tuple[Expr, ...], inner: Shape, states: list[Materialized]
 ) -> list[Stmt]:
     """Draw for all elements of a lane, as vectors, until each is done."""
     n, yes = scalar.size(prod(inner)), scalar.const(True, "bool")

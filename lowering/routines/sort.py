@@ -6,7 +6,7 @@ from typing import Any
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, static_indices
+from fnx.lowering.generate.values import Inlined, Scalars, Shape, Value, static_indices
 from fnx.lowering.ir.kernel import If, Stmt, Store, While
 from fnx.lowering.planning import fusion_policy
 
@@ -32,16 +32,16 @@ def _in_registers(shape: Shape, axis: int) -> bool:
     return fusion_policy.is_small(shape) and shape[axis] <= NETWORK
 
 
-def _ready(builder: Generation, h: Any, axis: int) -> Handle:
+def _ready(builder: Generation, h: Any, axis: int) -> Value:
     """An operand that may be read several times, by indices that are known where it will be."""
-    if isinstance(h.state, Pull) and h.state.cost <= fusion_policy.CHEAP:
+    if isinstance(h.state, Inlined) and h.state.cost <= fusion_policy.CHEAP:
         return h
-    if isinstance(h.state, Registers) and _in_registers(h.shape, axis):
+    if isinstance(h.state, Scalars) and _in_registers(h.shape, axis):
         return h
-    return Handle(h.shape, h.dtype, builder.store(h))
+    return Value(h.shape, h.dtype, builder.store(h))
 
 
-def sort(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Operands sorted along an axis by the first ones of them, stably."""
     axis, keys = r.params
     xs = [_ready(builder, h, axis) for h in r.operands]
@@ -83,7 +83,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
         finish(builder, outs[k])
 
 
-def _registers(builder: Generation, lanes: SortedLanes, outs: list[Handle], k: int) -> None:
+def _registers(builder: Generation, lanes: SortedLanes, outs: list[Value], k: int) -> None:
     """Lanes of few elements: the first k of each, sorted."""
 
     def make() -> list[list[Expr]]:
@@ -102,7 +102,7 @@ def _registers(builder: Generation, lanes: SortedLanes, outs: list[Handle], k: i
         builder.settle_registers(out, elements)
 
 
-def top_k(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """The largest elements along an axis, in order, and where they were."""
     k, axis = r.params
     x = _ready(builder, r.operands[0], axis)

@@ -6,7 +6,7 @@ from math import prod
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Stored
+from fnx.lowering.generate.values import Materialized, Value
 from fnx.lowering.ir.kernel import Stmt, Store
 
 from .batched_matrices import const, each, finish, loop, named, nth, place, work
@@ -24,10 +24,10 @@ class _System:
         self,
         t: Expr,
         shape: tuple[int, ...],
-        diagonals: list[Stored],
-        rhs: Stored,
-        x: Stored,
-        workspace: tuple[Stored, Stored],
+        diagonals: list[Materialized],
+        rhs: Materialized,
+        x: Materialized,
+        workspace: tuple[Materialized, Materialized],
     ):
         self.n, self.cols = shape[-2:]
         self.diagonals, self.rhs, self.x = diagonals, rhs, x
@@ -43,10 +43,10 @@ class _System:
         s = self.diagonals[k]
         return scalar.load(s.buffer, scalar.add(s.base, scalar.add(self.top, i)), self.dtype)
 
-    def kept(self, c: Stored, i: Expr) -> Expr:
+    def kept(self, c: Materialized, i: Expr) -> Expr:
         return scalar.load(c.buffer, scalar.add(c.base, i), self.dtype)
 
-    def keep(self, c: Stored, i: Expr, value: Expr) -> Stmt:
+    def keep(self, c: Materialized, i: Expr, value: Expr) -> Stmt:
         return Store(c.buffer, scalar.add(c.base, i), value)
 
     def _position(self, start: Expr, i: Expr, j: Expr) -> Expr:
@@ -135,7 +135,7 @@ class _System:
         return self.along_row(column)
 
 
-def tridiagonal_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def tridiagonal_solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     shape, (out,) = r.operands[3].shape, outs
     x = place(builder, out)
     if out.size:

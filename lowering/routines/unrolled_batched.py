@@ -8,7 +8,7 @@ from typing import Any
 
 from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.generate.values import Handle, memoised
+from fnx.lowering.generate.values import Value, memoised
 from fnx.lowering.planning import fusion_policy
 
 from . import unrolled_cholesky, unrolled_lu
@@ -35,7 +35,7 @@ def _fits(r: recipe.Library, most: int) -> bool:
     return few and 0 < max(a.shape[-2:]) <= most and a.dtype in LETTER
 
 
-def cholesky(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def cholesky(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, n = r.operands[0], r.operands[0].shape[-1]
     if not _fits(r, unrolled_cholesky.UNROLLED):
         return None
@@ -47,7 +47,7 @@ def cholesky(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     return [_matrices(of)]
 
 
-def triangular_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def triangular_solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, b = r.operands
     left, lower, transposing, conjugating, unit = r.params
     if not _fits(r, unrolled_cholesky.UNROLLED):
@@ -75,7 +75,7 @@ def _transposed(rows: list[list[Expr]]) -> list[list[Expr]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def lu(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def lu(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a = r.operands[0]
     if not _fits(r, unrolled_lu.PIVOTED):
         return None
@@ -87,7 +87,7 @@ def lu(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     return [_matrices(lambda *t: of(*t)[0]), listed(1), listed(2)]
 
 
-def lu_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def lu_solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     factors, pivots, b = r.operands
     (op,) = r.params
     n = b.shape[-2]
@@ -104,7 +104,7 @@ def lu_solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     return [_matrices(of)]
 
 
-def solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, b = r.operands
     if not _fits(r, unrolled_lu.PIVOTED):
         return None
@@ -117,7 +117,7 @@ def solve(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     return [_matrices(of)]
 
 
-def permutation(r: recipe.Library, outs: list[Handle]) -> Functions | None:
+def permutation(r: recipe.Library, outs: list[Value]) -> Functions | None:
     """What swaps of rows make of their numbers, one after the other."""
     pivots, (rows,) = r.operands[0], outs[0].shape[-1:]
     if rows > unrolled_lu.LOOPS:
@@ -136,7 +136,7 @@ def permutation(r: recipe.Library, outs: list[Handle]) -> Functions | None:
     return [lambda *ix: found(*ix[:-1])[ix[-1].attr]]
 
 
-ELEMENTS: dict[str, Callable[[recipe.Library, list[Handle]], Functions | None]] = {
+ELEMENTS: dict[str, Callable[[recipe.Library, list[Value]], Functions | None]] = {
     "cholesky": cholesky,
     "triangular_solve": triangular_solve,
     "lu": lu,

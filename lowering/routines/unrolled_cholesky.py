@@ -11,7 +11,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Pending, static_indices
+from fnx.lowering.generate.values import Fused, Value, static_indices
 from fnx.lowering.ir.kernel import Stmt, Store
 
 from .batched_matrices import const, each_item, finish, is_complex, loop, named, nan, place
@@ -76,14 +76,14 @@ def substituted(
     return [x[i] for i in range(n)]
 
 
-def ready(builder: Generation, h: Any) -> Handle:
+def ready(builder: Generation, h: Any) -> Value:
     """An operand that may be read anywhere: pending values are stored first."""
-    if isinstance(h.state, Pending):
+    if isinstance(h.state, Fused):
         builder.store(h)
     return h
 
 
-def cholesky(builder: Generation, a: Any, out: Handle) -> None:
+def cholesky(builder: Generation, a: Any, out: Value) -> None:
     """Factors by unrolled operations: in registers, or matrix by matrix."""
     *lead, n, _ = a.shape
     a = ready(builder, a)
@@ -149,7 +149,7 @@ class _System:
         return substituted(partial(self.entry, t), inverses, given, self.forward)
 
 
-def triangular_solve(builder: Generation, params: tuple, a: Any, b: Any, out: Handle) -> None:
+def triangular_solve(builder: Generation, params: tuple, a: Any, b: Any, out: Value) -> None:
     """Solutions by unrolled substitution: in registers, or in a loop over right-hand sides."""
     system, lead = _System(builder, params, a, b), tuple(a.shape[:-2])
     if builder.target.is_small(out.shape) and builder.target.is_small(a.shape):

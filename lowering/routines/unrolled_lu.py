@@ -10,7 +10,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Stored, static_indices
+from fnx.lowering.generate.values import Materialized, Value, static_indices
 from fnx.lowering.ir.kernel import If, Loop, Ref, Stmt, Store
 
 from . import unrolled_cholesky
@@ -74,7 +74,7 @@ def exchanged(cond: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
     return scalar.select(cond, y, x), scalar.select(cond, x, y)
 
 
-def lu(builder: Generation, a: Any, outs: list[Handle]) -> None:
+def lu(builder: Generation, a: Any, outs: list[Value]) -> None:
     """Factors of small matrices, pivots from 0, and the order of the rows: unrolled, or by loops."""
     *lead, rows, cols = a.shape
     a = unrolled_cholesky.ready(builder, a)
@@ -120,7 +120,7 @@ def _grid(rows: int, cols: int) -> list[list[tuple[Expr, Expr]]]:
     return [[(scalar.size(i), scalar.size(j)) for j in range(cols)] for i in range(rows)]
 
 
-def _lu_loops(builder: Generation, a: Handle, outs: list[Handle]) -> None:
+def _lu_loops(builder: Generation, a: Value, outs: list[Value]) -> None:
     *lead, rows, cols = a.shape
     k = min(rows, cols)
     made = in_place(builder, a, outs[0])
@@ -128,7 +128,7 @@ def _lu_loops(builder: Generation, a: Handle, outs: list[Handle]) -> None:
     pivots, order = (place(builder, out) for out in outs[1:])
 
     def one(t: tuple[Expr, ...]) -> list[Stmt]:
-        def item(s: Stored, size: int) -> Ref:
+        def item(s: Materialized, size: int) -> Ref:
             where = scalar.linear_index(t, tuple(lead)) if lead else scalar.size(0)
             return Ref(s.buffer, scalar.add(s.base, scalar.mul(where, scalar.size(size))))
 
@@ -201,7 +201,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
     return [loop(min(rows, cols), step)]
 
 
-def solve(builder: Generation, a: Any, b: Any, out: Handle) -> None:
+def solve(builder: Generation, a: Any, b: Any, out: Value) -> None:
     n = b.shape[-2]
     a, b = unrolled_cholesky.ready(builder, a), unrolled_cholesky.ready(builder, b)
     if n > PIVOTED:
@@ -240,8 +240,8 @@ def by_order(f: Rows, inverses: list[Expr], order: list[Expr], given: list[Expr]
 
 def _solutions(
     builder: Generation,
-    a: Handle,
-    out: Handle,
+    a: Value,
+    out: Value,
     factors: Callable[..., tuple[Rows, list[Expr], list[Expr]]],
     solution: Callable[..., list[Expr]],
     name: str,
@@ -287,7 +287,7 @@ def _solutions(
 
 
 def lu_solve(
-    builder: Generation, factors: Any, pivots: Any, b: Any, out: Handle, transposing: bool
+    builder: Generation, factors: Any, pivots: Any, b: Any, out: Value, transposing: bool
 ) -> None:
     """Systems with factors that are known, as straight-line code."""
     n = b.shape[-2]
@@ -301,7 +301,7 @@ def lu_solve(
     _solutions(builder, factors, out, system, _by_pivots(b, transposing), "lu_solve")
 
 
-def _by_pivots(b: Handle, transposing: bool) -> Callable[..., list[Expr]]:
+def _by_pivots(b: Value, transposing: bool) -> Callable[..., list[Expr]]:
     """Column j of item t's solution by factors, inverses of the diagonal of U, and pivots."""
     n = b.shape[-2]
     solved = by_pivots(n, transposing)
@@ -337,7 +337,7 @@ def by_pivots(n: int, transposing: bool) -> Callable[..., list[Expr]]:
     return solution
 
 
-def _solve_loops(builder: Generation, a: Handle, b: Handle, out: Handle) -> None:
+def _solve_loops(builder: Generation, a: Value, b: Value, out: Value) -> None:
     """Factors by loops in memory of their own, then straight-line code."""
     n = b.shape[-2]
     factors, swaps = work(builder, a.dtype, n * n), work(builder, "int32", n)

@@ -231,7 +231,7 @@ def _as_loop(stmt: Copy | Fill) -> Loop:
     if isinstance(stmt, Copy):
         source = stmt.source
         value = scalar.load(source.buffer, scalar.add(source.index, i), source.buffer.dtype)
-    store = Store(stmt.target.buffer, scalar.add(stmt.target.index, i), value)
+    store = Store(stmt.destination.buffer, scalar.add(stmt.destination.index, i), value)
     return Loop(i, stmt.count, [store], kind=LoopKind.VECTORIZED)
 
 

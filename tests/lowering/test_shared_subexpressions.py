@@ -12,7 +12,7 @@ import fnx.numpy as jnp
 from fnx.lowering import pipeline as lowering_program
 from fnx.lowering.cpu.target import CpuTarget
 from fnx.lowering.generate import storage
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import Buffer, Nest
 
 
@@ -78,15 +78,15 @@ def test_what_is_shared_in_indices_and_choices_is_walked_once():
 def test_a_scope_forgets_whom_nobody_reads_any_more():
     """Or each update in place would look at every value there has ever been."""
     scope = storage.Scope()
-    handles = [Handle((100,), "float64") for _ in range(4)]
-    for last_use, handle in zip((0, 1, 2, 2), handles, strict=True):
-        handle.last_use = last_use
-        scope.add(object(), handle)
-    assert scope.waiting() == handles
+    values = [Value((100,), "float64") for _ in range(4)]
+    for last_use, value in zip((0, 1, 2, 2), values, strict=True):
+        value.last_use = last_use
+        scope.add(object(), value)
+    assert scope.waiting() == values
     scope.position = 1
-    assert scope.waiting() == handles[1:]
+    assert scope.waiting() == values[1:]
     scope.position = 2
-    assert scope.waiting() == handles[2:]
+    assert scope.waiting() == values[2:]
 
 
 def chain(n):

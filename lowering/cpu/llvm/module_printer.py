@@ -120,8 +120,8 @@ class Body(Flow):
         return self.address(ref.buffer, self.value(ref.index))
 
     def copy(self, s: kernel.Copy) -> None:
-        target, source, count = self.ref(s.target), self.ref(s.source), self.value(s.count)
-        size = itemsize(s.target.buffer.dtype)
+        target, source, count = self.ref(s.destination), self.ref(s.source), self.value(s.count)
+        size = itemsize(s.destination.buffer.dtype)
         total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
         name = "@llvm.memcpy.p0.p0.i64"
         self.module.declare(name, f"declare void {name}(ptr, ptr, i64, i1)")
@@ -129,23 +129,23 @@ class Body(Flow):
         self.put(
             f"call void {name}(ptr {align} {target}, ptr {align} {source}, i64 {total}, i1 false)"
         )
-        self.kill(s.target.buffer)
+        self.kill(s.destination.buffer)
 
     def transpose(self, s: kernel.Transpose) -> None:
         register_transpose.transpose(self, s)
-        self.kill(s.target.buffer)
+        self.kill(s.destination.buffer)
 
     def fill_memory(self, s: kernel.Fill) -> None:
-        buffer = s.target.buffer
+        buffer = s.destination.buffer
         value = s.value.attr if s.value.op in ("const", "literal") else None
         zero = value is not None and all(
             v == 0 and not (isinstance(v, float) and v.hex()[0] == "-") for v in lt.parts(value)
         )
         if not zero:
-            value, first = self.value(s.value), self.value(s.target.index)
+            value, first = self.value(s.value), self.value(s.destination.index)
             self._fill_loop(buffer, first, self.value(s.count), value)
         else:
-            target, count = self.ref(s.target), self.value(s.count)
+            target, count = self.ref(s.destination), self.value(s.count)
             size = itemsize(buffer.dtype)
             total = self.op(f"mul i64 {count}, {size}") if size > 1 else count
             name = "@llvm.memset.p0.i64"

@@ -25,10 +25,10 @@ def can(dtype: str) -> bool:
 
 def transpose(f: "Function", s: Transpose) -> None:
     """Print the statement, square by square; the last ones overlap those before."""
-    dtype = s.target.buffer.dtype
+    dtype = s.destination.buffer.dtype
     side = min(s.rows, s.columns, VECTOR // itemsize(dtype))
     side = 1 << (side.bit_length() - 1)
-    target, source = _Rows(f, s.target, s.apart[0], side), _Rows(f, s.source, s.apart[1], side)
+    target, source = _Rows(f, s.destination, s.apart[0], side), _Rows(f, s.source, s.apart[1], side)
     for i in _starts(s.rows, side):
         for j in _starts(s.columns, side):
             square = [source.load(j + k, i) for k in range(side)]

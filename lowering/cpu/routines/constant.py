@@ -7,7 +7,7 @@ import numpy as np
 from fnx.core import scalar
 from fnx.lowering.cpu.loader import symbols
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import (
     Address,
     CallLibrary,
@@ -15,7 +15,7 @@ from fnx.lowering.ir.kernel import (
 from fnx.lowering.routines.batched_matrices import at, place
 
 
-def constant(builder: Generation, r: Any, outs: list[Handle]) -> None:
+def constant(builder: Generation, r: Any, outs: list[Value]) -> None:
     """An array that a program holds."""
     (out,) = outs
     array = np.ascontiguousarray(r.params)
@@ -23,6 +23,6 @@ def constant(builder: Generation, r: Any, outs: list[Handle]) -> None:
         values = [x.item() if out.dtype != "bfloat16" else float(x) for x in array.reshape(-1)]
         builder.settle_registers(out, [scalar.literal(x, out.dtype) for x in values])
         return
-    target = place(builder, out)
-    args = [at(target), Address(symbols.keep(array)), scalar.size(array.nbytes)]
-    builder.emit(CallLibrary("libm:memcpy", args, [target.buffer]))
+    destination = place(builder, out)
+    args = [at(destination), Address(symbols.keep(array)), scalar.size(array.nbytes)]
+    builder.emit(CallLibrary("libm:memcpy", args, [destination.buffer]))

@@ -13,7 +13,14 @@ from fnx.lowering.cpu.routines.product import Product, copied
 from fnx.lowering.cpu.routines.product_calls import call_product
 from fnx.lowering.generate.affine_views import view
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Pull, Registers, Shape, Stored, static_indices
+from fnx.lowering.generate.values import (
+    Inlined,
+    Materialized,
+    Scalars,
+    Shape,
+    Value,
+    static_indices,
+)
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import (
@@ -38,7 +45,7 @@ COLUMNS = 8  # of a result, up to which each has a sum in a register
 REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
 
-def dot_general(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def dot_general(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     dims, dtype = r.params
     (out,) = outs
     lhs, rhs = r.operands
@@ -91,7 +98,7 @@ def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
     return scalar.apply("fma", x, y, a)
 
 
-def _inline(builder: Generation, p: Product, out: Handle) -> None:
+def _inline(builder: Generation, p: Product, out: Value) -> None:
     p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
     if builder.target.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
         _unrolled(builder, p, out)
@@ -108,10 +115,10 @@ def _inline(builder: Generation, p: Product, out: Handle) -> None:
     def one(index: tuple[Expr, ...]) -> list[Stmt]:
         t, i = index[: len(p.batch)], index[len(p.batch) :]
 
-        def target(j: Sequence[Expr]) -> Expr:
+        def destination(j: Sequence[Expr]) -> Expr:
             return made.position(out.shape, (*t, *i, *j))
 
-        return body(p, t, i, target, made, acc)
+        return body(p, t, i, destination, made, acc)
 
     work_ = out.size * p.k
     parallel = acc is None and work_ >= builder.machine.parallel_work
@@ -119,14 +126,14 @@ def _inline(builder: Generation, p: Product, out: Handle) -> None:
     finish(builder, out)
 
 
-def _readable(builder: Generation, h: Handle, out: Handle) -> Handle:
+def _readable(builder: Generation, h: Value, out: Value) -> Value:
     """An operand that is cheap to read several times, by indices that are known at run time only."""
     state = h.state
-    if isinstance(state, Stored) or isinstance(state, Pull) and state.cost <= 1:
+    if isinstance(state, Materialized) or isinstance(state, Inlined) and state.cost <= 1:
         return h
-    if isinstance(state, Registers) and builder.target.is_small(out.shape):
+    if isinstance(state, Scalars) and builder.target.is_small(out.shape):
         return h
-    return Handle(h.shape, h.dtype, builder.store(h))
+    return Value(h.shape, h.dtype, builder.store(h))
 
 
 def _rows_side_by_side(builder: Generation, p: Product) -> None:
@@ -137,7 +144,7 @@ def _rows_side_by_side(builder: Generation, p: Product) -> None:
     if found is None or found.strides[p.rf[-1]] == 1:
         return
     shape, stored = copied(builder, p.rhs, (*p.rb, *p.rc, *p.rf), p.dtype)
-    p.rhs = Handle(shape, p.dtype, stored)
+    p.rhs = Value(shape, p.dtype, stored)
     axes = iter(range(len(shape)))
     p.rb, p.rc, p.rf = (tuple([next(axes) for _ in old]) for old in (p.rb, p.rc, p.rf))
 
@@ -156,7 +163,7 @@ def _element(p: Product, dtype: str) -> Callable[..., Expr]:
     return element
 
 
-def elements(r: recipe.Library, outs: list[Handle]) -> list[Callable[..., Expr]] | None:
+def elements(r: recipe.Library, outs: list[Value]) -> list[Callable[..., Expr]] | None:
     """The result by index, if its elements are short sums."""
     dims, dtype = r.params
     lhs, rhs = r.operands
@@ -196,11 +203,11 @@ def computes_matrix(r: recipe.Library) -> bool:
         return False
     matrix = rhs if p.m == 1 else lhs
     state = matrix.state
-    alone = len(matrix.consumers) == 1 and matrix.target is None
-    return isinstance(state, Pull) and state.cost > 0 and alone
+    alone = len(matrix.consumers) == 1 and matrix.destination is None
+    return isinstance(state, Inlined) and state.cost > 0 and alone
 
 
-def _unrolled(builder: Generation, p: Product, out: Handle) -> None:
+def _unrolled(builder: Generation, p: Product, out: Value) -> None:
     element = _element(p, out.dtype)
     make = lambda: [element(*ix) for ix in static_indices(out.shape)]
     builder.settle_registers(out, builder.evaluated(make))
@@ -220,7 +227,9 @@ def _columns(right: Shape, make: Any) -> list[Stmt]:
     return body
 
 
-def _short(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+def _short(
+    p: Product, t: Any, i: Any, destination: Any, made: Materialized, acc: Any
+) -> list[Stmt]:
     """A row of the result, each element one expression."""
     dtype = made.buffer.dtype
 
@@ -229,7 +238,7 @@ def _short(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> l
         for k in static_indices(p.inner):
             total = _sum(total, *p.term(t, i, k, j))
         assert total is not None
-        return [Store(made.buffer, target(j), scalar.cast(total, dtype))]
+        return [Store(made.buffer, destination(j), scalar.cast(total, dtype))]
 
     return _columns(p.right, element)
 
@@ -242,7 +251,9 @@ def _is_narrow(builder: Generation, p: Product) -> bool:
     return found is None or found.strides[p.rf[-1]] != 1
 
 
-def _sums_of_columns(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+def _sums_of_columns(
+    p: Product, t: Any, i: Any, destination: Any, made: Materialized, acc: Any
+) -> list[Stmt]:
     """A row of the result, its elements summed up side by side."""
     k, loops = _inner(p)
     columns = static_indices(p.right)
@@ -252,7 +263,7 @@ def _sums_of_columns(p: Product, t: Any, i: Any, target: Any, made: Stored, acc:
     step = lambda accs: [_sum(a, *xy, fused=False) for a, xy in zip(accs, terms, strict=True)]
     body = _sums(loops, totals, [const(0, p.dtype)] * p.n, step)
     for j, a in zip(columns, totals, strict=True):
-        body.append(Store(made.buffer, target(j), scalar.cast(a, made.buffer.dtype)))
+        body.append(Store(made.buffer, destination(j), scalar.cast(a, made.buffer.dtype)))
     return body
 
 
@@ -262,14 +273,14 @@ def _inner(p: Product) -> tuple[tuple[Expr, ...], list[tuple[Expr, int]]]:
     return k, [(v, n) for v, n in zip(k, p.inner, strict=True) if n != 1]
 
 
-def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> list[Stmt]:
+def _long(p: Product, t: Any, i: Any, destination: Any, made: Materialized, acc: Any) -> list[Stmt]:
     """A row of the result, to which multiples of rows are added."""
     dtype, zero = made.buffer.dtype, const(0, p.dtype)
     k, loops = _inner(p)
 
     def where(j: tuple[Expr, ...]) -> tuple[Any, Expr]:
         if acc is None:
-            return made.buffer, target(j)
+            return made.buffer, destination(j)
         return acc.buffer, scalar.add(acc.base, scalar.linear_index(j, p.right))
 
     def clear(j: tuple[Expr, ...]) -> list[Stmt]:
@@ -288,7 +299,7 @@ def _long(p: Product, t: Any, i: Any, target: Any, made: Stored, acc: Any) -> li
 
         def copy(j: tuple[Expr, ...]) -> list[Stmt]:
             value = scalar.load(*where(j), p.dtype)
-            return [Store(made.buffer, target(j), scalar.cast(value, dtype))]
+            return [Store(made.buffer, destination(j), scalar.cast(value, dtype))]
 
         body += _columns(p.right, copy)
     return body

@@ -11,7 +11,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.routines.fortran import Asked, call
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Stored
+from fnx.lowering.generate.values import Materialized, Value
 from fnx.lowering.ir.kernel import Buffer, Copy, Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
     REAL,
@@ -40,9 +40,9 @@ ZERO = scalar.size(0)
 # --- QR ----------------------------------------------------------------------------------------
 
 
-def qr(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def qr(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Householder reflections by LAPACK, matrix by matrix; Q is made of them where it is read."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     full, pivoting = r.params
     q, upper = outs[:2]
     *lead, rows, cols = a.shape
@@ -102,7 +102,7 @@ def identity(dtype: str) -> Any:
     return fn
 
 
-def _empty_qr(builder: Generation, outs: list[Handle]) -> None:
+def _empty_qr(builder: Generation, outs: list[Value]) -> None:
     result(builder, outs[0], identity(outs[0].dtype), "qr")
     result(builder, outs[1], lambda *ix: const(0, outs[1].dtype), "qr")
     if len(outs) > 2:
@@ -112,9 +112,9 @@ def _empty_qr(builder: Generation, outs: list[Handle]) -> None:
 # --- SVD ---------------------------------------------------------------------------------------
 
 
-def svd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def svd(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Divide and conquer (gesdd) by LAPACK, matrix by matrix."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     full, vectors = r.params
     *lead, rows, cols = a.shape
     dtype, real, k, big = a.dtype, REAL.get(a.dtype, a.dtype), min(rows, cols), max(rows, cols)
@@ -154,9 +154,9 @@ def svd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
 # --- eigenvalues -------------------------------------------------------------------------------
 
 
-def eigh(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def eigh(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Divide and conquer by LAPACK, matrix by matrix; vectors where they are read."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     (lower,) = r.params
     vectors, values = outs
     *lead, n, _ = a.shape
@@ -186,7 +186,7 @@ def eigh(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
     result(builder, vectors, transposed(matrix, (*lead, n, n)), "eigh")
 
 
-def _all_finite(stored: Stored, start: Expr, size: int) -> tuple[Stmt, Expr]:
+def _all_finite(stored: Materialized, start: Expr, size: int) -> tuple[Stmt, Expr]:
     """A loop over elements, and its result: whether all are finite."""
     good, i = scalar.var("bool", "f"), scalar.var("int64", "i")
     x = scalar.load(stored.buffer, scalar.add(start, i), stored.buffer.dtype)
@@ -204,9 +204,9 @@ def _if_finite(good: Expr, call_: Stmt, failed: Buffer, fills: list[tuple[Ref, i
     return If(good, [call_, checked], checked.then)
 
 
-def eig(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def eig(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Eigenvalues and the eigenvectors asked for, by LAPACK (geev), matrix by matrix."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     left, right = r.params
     *lead, n, _ = a.shape
     dtype, count = a.dtype, prod(lead)
@@ -243,7 +243,7 @@ def eig(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
 
 
 def _eig_results(
-    builder: Generation, outs: list[Handle], w: list[Stored], sides: list[Stored]
+    builder: Generation, outs: list[Value], w: list[Materialized], sides: list[Materialized]
 ) -> None:
     """Complex numbers of the real pairs of which LAPACK gives the parts."""
     values, *vectors = outs
@@ -269,7 +269,7 @@ def _eig_results(
         after = scalar.logical_and(after, scalar.compare("lt", j, last))
         return scalar.node("or", "bool", (here, after))
 
-    def vector(s: Stored, out: Handle) -> Any:
+    def vector(s: Materialized, out: Value) -> Any:
         element = transposed(s, out.shape)
 
         def fn(*ix: Expr) -> Expr:
@@ -293,9 +293,9 @@ def _eig_results(
         result(builder, out, vector(s, out), "eig")
 
 
-def schur(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def schur(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Schur forms by LAPACK (gees), matrix by matrix."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     (wants_vectors,) = r.params
     *lead, n, _ = a.shape
     dtype, count, complex_ = a.dtype, prod(lead), is_complex(a.dtype)

@@ -5,7 +5,7 @@ from math import prod
 from fnx.core import recipe, scalar
 from fnx.lowering.cpu.kernels import pocketfft
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.ir.kernel import Address, CallLibrary, Fill
 from fnx.lowering.routines.batched_matrices import at, const, finish, place, work
 
@@ -15,23 +15,23 @@ def known() -> bool:
     return pocketfft.loops() is not None
 
 
-def fft(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def fft(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     from fnx.lowering.cpu.kernels import fft_plan
 
     kind, lengths = r.params
     (x,), (out,) = r.operands, outs
     source = builder.store(x)  # type: ignore[arg-type]
-    target = place(builder, out)
+    destination = place(builder, out)
     if not prod(x.shape):
         if out.size:
             zero = const(0, out.dtype)
-            builder.emit(Fill(at(target), scalar.size(out.size), zero))
+            builder.emit(Fill(at(destination), scalar.size(out.size), zero))
         return finish(builder, out)
     shape = (*x.shape[: -len(lengths)], *lengths)
     plan = fft_plan.name(kind, shape, len(lengths), x.dtype)
     space = work(builder, "uint8", fft_plan.work_bytes(plan))
-    args = [Address(f"fft:{plan}"), at(source), at(target), at(space)]
-    written = {s.buffer: None for s in (target, space)}
+    args = [Address(f"fft:{plan}"), at(source), at(destination), at(space)]
+    written = {s.buffer: None for s in (destination, space)}
     builder.emit(CallLibrary("fnx:fnx_fft", args, list(written)))
     return finish(builder, out)
 

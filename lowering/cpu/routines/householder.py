@@ -7,7 +7,7 @@ from fnx.core import recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.routines.fortran import Asked, call
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Stored
+from fnx.lowering.generate.values import Materialized, Value
 from fnx.lowering.ir.kernel import Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
     REAL,
@@ -29,13 +29,13 @@ ZERO = scalar.size(0)
 def _packed(
     builder: Generation,
     r: recipe.Library,
-    outs: list[Handle],
+    outs: list[Value],
     routine: str,
     before: list,
     shape: list,
 ) -> None:
     """A routine that overwrites a matrix and gives vectors: `before` and `shape` are its arguments."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     *lead, rows, cols = a.shape
     dtype, count = a.dtype, prod(lead)
     if not a.size:
@@ -62,21 +62,21 @@ def _packed(
         result(builder, out, _elements(v, out.shape), r.name)
 
 
-def _elements(stored: Stored, shape: tuple[int, ...]) -> Any:
+def _elements(stored: Materialized, shape: tuple[int, ...]) -> Any:
     return lambda *ix: stored.read(shape, ix)
 
 
-def geqrf(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def geqrf(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     rows, cols = r.operands[0].shape[-2:]
     _packed(builder, r, outs, "geqrf", [], [rows, cols])
 
 
-def gehrd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def gehrd(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     n = r.operands[0].shape[-1]
     _packed(builder, r, outs, "gehrd", [], [n, min(n, 1), n])
 
 
-def sytrd(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def sytrd(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     a = r.operands[0]
     routine = "hetrd" if is_complex(a.dtype) else "sytrd"
     _packed(builder, r, outs, routine, ["L" if r.params else "U"], [a.shape[-1]])

@@ -7,7 +7,7 @@ from typing import Any
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Shape, Stored
+from fnx.lowering.generate.values import Materialized, Shape, Value
 from fnx.lowering.routines.batched_matrices import filled
 
 
@@ -43,7 +43,7 @@ def placed_at(perm: Sequence[int], index: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(where[k] for k in range(len(perm)))
 
 
-def copied(builder: Generation, h: Handle, order: Shape, dtype: str) -> tuple[Shape, Stored]:
+def copied(builder: Generation, h: Value, order: Shape, dtype: str) -> tuple[Shape, Materialized]:
     """An operand's axes in another order: the copy's shape, and where it is."""
     shape = tuple(h.shape[k] for k in order)
     inverse = [order.index(k) for k in range(h.ndim)]

@@ -11,7 +11,7 @@ from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.cpu.routines.product import Product, copied
 from fnx.lowering.generate.affine_views import Matrices, matrices, offset, view
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Pull, Shape
+from fnx.lowering.generate.values import Inlined, Shape, Value
 from fnx.lowering.ir.kernel import CallLibrary, Ref, Stmt
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
@@ -24,7 +24,7 @@ from fnx.lowering.routines.batched_matrices import (
 )
 
 
-def call_product(builder: Generation, p: Product, out: Handle) -> None:
+def call_product(builder: Generation, p: Product, out: Value) -> None:
     """A call of BLAS for each product."""
     a = _operand(builder, p.lhs, p.dtype, p.lb, p.lf, p.lc)
     b = _operand(builder, p.rhs, p.dtype, p.rb, p.rc, p.rf)
@@ -62,13 +62,13 @@ class _Operand:
 
 
 def _operand(
-    builder: Generation, h: Handle, dtype: str, batch: Shape, rows: Shape, cols: Shape
+    builder: Generation, h: Value, dtype: str, batch: Shape, rows: Shape, cols: Shape
 ) -> _Operand:
     """An operand as matrices that BLAS can read: as it lies in memory, or as a copy."""
     if h.dtype == dtype:
         v = view(builder, h)
-        if v is None and not isinstance(h.state, Pull):
-            v = view(builder, Handle(h.shape, h.dtype, builder.store(h)))
+        if v is None and not isinstance(h.state, Inlined):
+            v = view(builder, Value(h.shape, h.dtype, builder.store(h)))
         found = v and matrices(v, h.shape, rows, cols)
         if found:
             return _Operand(found, [found.view.strides[k] for k in batch])
@@ -77,7 +77,7 @@ def _operand(
     order = (*batch, *cols, *rows) if turned else (*batch, *rows, *cols)
     shape, stored = copied(builder, h, order, dtype)
     nb, middle = len(batch), len(batch) + len(cols if turned else rows)
-    v = view(builder, Handle(shape, dtype, stored))
+    v = view(builder, Value(shape, dtype, stored))
     assert v is not None
     groups = range(nb, middle), range(middle, len(shape))
     found = matrices(v, shape, *(groups[::-1] if turned else groups))

@@ -6,13 +6,13 @@ from fnx.core import recipe
 from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.routines.constant import constant
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle
+from fnx.lowering.generate.values import Value
 from fnx.lowering.routines import sort, tridiagonal, unrolled_batched
 from fnx.lowering.routines.batched_matrices import LETTER, same_bytes
 
 from . import dot_general, eigen, fft, householder, triangular
 
-Routine = Callable[[Generation, recipe.Library, list[Handle]], None]
+Routine = Callable[[Generation, recipe.Library, list[Value]], None]
 _ANY_DTYPE: dict[str, Routine] = {
     **dot_general.ROUTINES,
     **sort.ROUTINES,
@@ -26,9 +26,7 @@ _LAPACK: dict[str, Routine] = {
     **householder.ROUTINES,
     **tridiagonal.ROUTINES,
 }
-_ELEMENTS: dict[
-    str, Callable[[recipe.Library, list[Handle]], unrolled_batched.Functions | None]
-] = {
+_ELEMENTS: dict[str, Callable[[recipe.Library, list[Value]], unrolled_batched.Functions | None]] = {
     "dot_general": dot_general.elements,
     **unrolled_batched.ELEMENTS,
 }
@@ -47,13 +45,13 @@ def known(r: recipe.Library) -> bool:
     return r.name in _LAPACK and all(h.dtype in LETTER or h.dtype == "int32" for h in r.operands)
 
 
-def functions(r: recipe.Library, outs: list[Handle]) -> unrolled_batched.Functions | None:
+def functions(r: recipe.Library, outs: list[Value]) -> unrolled_batched.Functions | None:
     """The results by index, where they are few operations: of each of many small matrices."""
     make = _ELEMENTS.get(r.name)
     return make and make(r, outs)
 
 
-def total(r: recipe.Library, outs: list[Handle]) -> recipe.Fold | None:
+def total(r: recipe.Library, outs: list[Value]) -> recipe.Fold | None:
     """The result as a reduction, where it is one."""
     same = r.name == "dot_general" and outs[0].dtype == r.params[1]
     return dot_general.as_sum(r) if same else None
@@ -64,6 +62,6 @@ def computes_matrix(r: recipe.Library) -> bool:
     return dot_general.computes_matrix(r)
 
 
-def library(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def library(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Emit the statements of a library recipe."""
     (_ANY_DTYPE.get(r.name) or _LAPACK[r.name])(builder, r, outs)

@@ -16,7 +16,7 @@ from fnx.lowering.cpu.llvm import ir_vectors
 from fnx.lowering.cpu.routines.fortran import call
 from fnx.lowering.generate.affine_views import Matrices, View, matrices, offset, view
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Stored
+from fnx.lowering.generate.values import Materialized, Value
 from fnx.lowering.ir.kernel import Fill, If, Loop, Ref, Stmt
 from fnx.lowering.routines import unrolled_cholesky, unrolled_lu
 from fnx.lowering.routines.batched_matrices import (
@@ -51,9 +51,9 @@ ZERO = scalar.size(0)
 # --- cholesky ----------------------------------------------------------------------------------
 
 
-def cholesky(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def cholesky(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Lower factors, in place where the matrix is dead."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     n = a.shape[-1]
     if n <= unrolled_cholesky.UNROLLED and out.size:
@@ -97,7 +97,7 @@ def _zeros_above(matrix: Ref, i: Expr, n: int) -> tuple[Expr, Expr, Stmt]:
     return row, more, Fill(rest, left, const(0, matrix.buffer.dtype))
 
 
-def cholesky_slope(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def cholesky_slope(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """A tangent, or a cotangent, in place of its lower triangle."""
     l, t = r.operands
     (out,) = outs
@@ -119,7 +119,7 @@ def cholesky_slope(builder: Generation, r: recipe.Library, outs: list[Handle]) -
 # --- triangular systems ------------------------------------------------------------------------
 
 
-def _triangular_view(builder: Generation, a: Handle) -> tuple[Matrices, list[int]]:
+def _triangular_view(builder: Generation, a: Value) -> tuple[Matrices, list[int]]:
     """Triangular matrices as a library reads them, and the strides of the stack."""
     lead = a.ndim - 2
     v = view(builder, a)
@@ -127,7 +127,7 @@ def _triangular_view(builder: Generation, a: Handle) -> tuple[Matrices, list[int
     return (found, list(found.view.strides[:lead])) if found else _rows(builder, a)
 
 
-def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Systems with a triangular matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs
@@ -141,11 +141,11 @@ def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Handle])
     if conjugating and not transposing:
         plain = a
         stored = work(builder, a.dtype, prod(a.shape))
-        a = Handle(a.shape, a.dtype)
-        a.target = stored
+        a = Value(a.shape, a.dtype)
+        a.destination = stored
         builder.join(a, lambda *ix: scalar.apply("conj", plain(*ix)), "conj")
     matrix, strides = _triangular_view(builder, a)  # type: ignore[arg-type]
-    lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
+    lives = in_place(builder, b, out, Materialized(matrix.view.buffer))  # type: ignore[arg-type]
     out.state = lives
     lead = tuple(a.shape[:-2])
     conjugated = conjugating and transposing
@@ -174,10 +174,10 @@ def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Handle])
     finish(builder, out)
 
 
-def _rows(builder: Generation, a: Handle) -> tuple[Matrices, list[int]]:
+def _rows(builder: Generation, a: Value) -> tuple[Matrices, list[int]]:
     """The same of matrices that are stored in rows for it, if they are not yet."""
     lead = a.ndim - 2
-    v = view(builder, Handle(a.shape, a.dtype, builder.store(a)))
+    v = view(builder, Value(a.shape, a.dtype, builder.store(a)))
     found = v and matrices(v, a.shape, (lead,), (lead + 1,))
     assert found
     return found, list(found.view.strides[:lead])
@@ -199,7 +199,7 @@ def _trsm(
     a: Ref,
     leading: int,
     b: Ref,
-    lives: Stored,
+    lives: Materialized,
     shape: Any,
     left: bool = True,
 ) -> Stmt:
@@ -227,9 +227,9 @@ def _trsm(
 # --- LU ----------------------------------------------------------------------------------------
 
 
-def lu(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def lu(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Factors in one matrix, pivots from 0, and the order of the rows."""
-    a: Handle = r.operands[0]  # type: ignore[assignment]
+    a: Value = r.operands[0]  # type: ignore[assignment]
     out, pivots, order = outs
     *lead, rows, cols = a.shape
     k, count = min(rows, cols), prod(lead)
@@ -275,8 +275,8 @@ def lu(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
         result(builder, out, transposed(factors, (*lead, cols, rows)), "lu")
 
 
-def lu_pivots_to_permutation(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
-    pivots: Handle = r.operands[0]  # type: ignore[assignment]
+def lu_pivots_to_permutation(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
+    pivots: Value = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     k, rows = pivots.shape[-1], out.shape[-1]
     given, made = builder.store(pivots), place(builder, out)
@@ -304,7 +304,7 @@ def _swap_rows(pivots: Ref, first: int, b: Ref, rows: int, cols: int, back: bool
     return Loop(k, scalar.size(rows), body, reverse=back)
 
 
-def lu_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def lu_solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     factors, pivots, b = r.operands
     (out,) = outs
     (op,) = r.params
@@ -314,7 +314,7 @@ def lu_solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None
         return
     given = builder.store(pivots)  # type: ignore[arg-type]
     matrix, strides = _triangular_view(builder, factors)  # type: ignore[arg-type]
-    lives = in_place(builder, b, out, Stored(matrix.view.buffer))  # type: ignore[arg-type]
+    lives = in_place(builder, b, out, Materialized(matrix.view.buffer))  # type: ignore[arg-type]
     out.state = lives
     lead = tuple(b.shape[:-2])
 
@@ -335,7 +335,7 @@ def _two_triangles(
     a: Ref,
     matrix: Matrices,
     b: Ref,
-    lives: Stored,
+    lives: Materialized,
     shape: tuple[int, int],
     transposing: bool,
 ) -> list[Stmt]:
@@ -350,7 +350,7 @@ def _two_triangles(
     return [_trsm(builder, f, a, matrix.leading, b, lives, shape) for f in forms]
 
 
-def solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
+def solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     """Systems by LU of a copy of the matrix, in place where the right-hand side is dead."""
     a, b = r.operands
     (out,) = outs
@@ -365,7 +365,7 @@ def solve(builder: Generation, r: recipe.Library, outs: list[Handle]) -> None:
         return
     own = ir_vectors.exists(a.dtype)
     copied = filled(builder, a.shape, a.dtype, a) if own else columns(builder, a)  # type: ignore
-    factors: Stored = copied
+    factors: Materialized = copied
     lives = in_place(builder, b, out)  # type: ignore[arg-type]
     out.state = lives
     swaps, failed = work(builder, "int32", n), info(builder)

@@ -15,11 +15,11 @@ from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Registers, Stored
+from fnx.lowering.generate.values import Materialized, Scalars, Value
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store, While
 from fnx.lowering.planning import fusion_policy
 
-Row = Callable[[Handle, Expr], Handle]
+Row = Callable[[Value, Expr], Value]
 _ZERO, _ONE = scalar.size(0), scalar.size(1)
 _YES, _NO = scalar.const(True, "bool"), scalar.const(False, "bool")
 
@@ -27,9 +27,9 @@ _YES, _NO = scalar.const(True, "bool"), scalar.const(False, "bool")
 def lanes(
     builder: Generation,
     r: recipe.Loop,
-    consts: list[Handle],
-    xs: list[Handle],
-    stacks: list[Stored],
+    consts: list[Value],
+    xs: list[Value],
+    stacks: list[Materialized],
     row: Row,
 ) -> bool:
     """Emit a scan as lanes side by side; False, and nothing, if it is not of this kind."""
@@ -79,9 +79,9 @@ class _Slots:
         builder: Generation,
         r: recipe.Loop,
         eqn: Eqn,
-        consts: list[Handle],
-        xs: list[Handle],
-        stacks: list[Stored],
+        consts: list[Value],
+        xs: list[Value],
+        stacks: list[Materialized],
         row: Row,
     ):
         self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
@@ -133,14 +133,14 @@ class _Slots:
             raise _NotStraight
         return block, made
 
-    def results(self, jaxpr: Jaxpr, inputs: Sequence[Handle]) -> list[Handle]:
+    def results(self, jaxpr: Jaxpr, inputs: Sequence[Value]) -> list[Value]:
         """Handles of a jaxpr's results: small ones in registers."""
         return [self.builder.settle(h) for h in self.builder.jaxpr(jaxpr, inputs)]
 
-    def body_inputs(self, lane: Expr) -> list[Handle]:
+    def body_inputs(self, lane: Expr) -> list[Value]:
         return [*self.consts, *[self.row(x, lane) for x in self.xs]]
 
-    def shared(self) -> list[Handle | None]:
+    def shared(self) -> list[Value | None]:
         """The operands that all lanes share."""
         atoms = [a for a, p in zip(self.eqn.inputs, self.places, strict=True) if p is None]
         inputs = self.jaxpr.inputs[: len(self.consts)]
@@ -149,7 +149,7 @@ class _Slots:
         )
         return [next(made) if p is None else None for p in self.places]
 
-    def operands(self, shared: Sequence[Handle | None], slot: Expr) -> list[Handle]:
+    def operands(self, shared: Sequence[Value | None], slot: Expr) -> list[Value]:
         """The operands of the loop, as a slot has them."""
         found = []
         for atom, place, same in zip(self.eqn.inputs, self.places, shared, strict=True):
@@ -161,7 +161,7 @@ class _Slots:
                 found.append(self.row(place, _at(self.lane, slot)))
         return found
 
-    def condition(self, consts: list[Handle], carry: list[Handle]) -> Expr:
+    def condition(self, consts: list[Value], carry: list[Value]) -> Expr:
         (made,) = self.results(self.loop.cond, [*consts, *carry])
         return made.state.elements[0]  # type: ignore[attr-defined]
 
@@ -204,7 +204,7 @@ class _Slots:
         carry = self.loop.cond_consts + self.loop.body_consts
         before = _needed(self.jaxpr.eqns, [a for a in self.eqn.inputs if type(a) is Var])
 
-        def make() -> tuple[list[Handle], Expr]:
+        def make() -> tuple[list[Value], Expr]:
             jaxpr = Jaxpr(self.jaxpr.inputs, before, self.eqn.inputs)
             made = self.results(jaxpr, self.body_inputs(_at(self.lane, slot)))
             return made, self.condition(made[: self.loop.cond_consts], made[carry:])
@@ -220,7 +220,7 @@ class _Slots:
         body.append(Store(self.going, slot, goes))
         return self.over(slot, body, goes)
 
-    def step(self, shared: Sequence[Handle | None]) -> tuple[Stmt, Expr]:
+    def step(self, shared: Sequence[Value | None]) -> tuple[Stmt, Expr]:
         """One round; how many slots go on."""
         slot = scalar.var("int64", "l")
         n = self.loop.cond_consts
@@ -230,9 +230,9 @@ class _Slots:
         old = [scalar.var(b.dtype, "c") for b in buffers]
         names = iter(old)
         for h in operands[m:]:
-            h.state = Registers([next(names) for _ in range(h.size)])
+            h.state = Scalars([next(names) for _ in range(h.size)])
 
-        def make() -> tuple[list[Handle], Expr]:
+        def make() -> tuple[list[Value], Expr]:
             new = self.results(self.loop.body, operands[n:])
             return new, self.condition(operands[:n], new)
 
@@ -301,5 +301,5 @@ def _at(buffer: Any, slot: Expr) -> Expr:
     return scalar.load(buffer, slot, buffer.dtype)
 
 
-def _registers(aval: Any, elements: list[Expr]) -> Handle:
-    return Handle(aval.shape, dtypes.NAME[aval.dtype], Registers(elements))
+def _registers(aval: Any, elements: list[Expr]) -> Value:
+    return Value(aval.shape, dtypes.NAME[aval.dtype], Scalars(elements))

@@ -181,22 +181,22 @@ def _block(
     names, before, after = {loop.index: scalar.add(start, lane)}, [], []
     names |= zip(loop.carries, totals.loads(lane), strict=True)
     for row in read:
-        target, places = stack(row.buffer.dtype, len(row.loads))
+        destination, places = stack(row.buffer.dtype, len(row.loads))
         for place, loads in zip(places, row.loads, strict=True):
-            staged = scalar.load(target.buffer, place, target.buffer.dtype)
+            staged = scalar.load(destination.buffer, place, destination.buffer.dtype)
             names |= dict.fromkeys(loads, staged)
         source = Ref(row.buffer, first(row.loads[0][0].args[0]))
         apart = side, scalar.const(row.apart, "int64")
-        before.append(Transpose(target, source, len(row.loads), width, apart))
+        before.append(Transpose(destination, source, len(row.loads), width, apart))
     here = replacing(names)
     body = {s: traversal.rewritten(s, here) for s in loop.body}
     for out in written:
         source, places = stack(out.buffer.dtype, len(out.stores))
         for place, s in zip(places, out.stores, strict=True):
             body[s] = Store(source.buffer, place, here(s.value))
-        target = Ref(out.buffer, first(out.stores[0].index))
+        destination = Ref(out.buffer, first(out.stores[0].index))
         apart = scalar.const(out.apart, "int64"), side
-        after.append(Transpose(target, source, width, len(out.stores), apart))
+        after.append(Transpose(destination, source, width, len(out.stores), apart))
     sums = [Store(part, lane, here(e)) for part, e in zip(totals.parts, loop.yields, strict=True)]
     # Unrolled before the vectoriser comes, the lanes would not become vectors.
     return [

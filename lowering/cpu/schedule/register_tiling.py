@@ -17,7 +17,7 @@ from fnx.lowering.cpu.processor import features
 from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.generate import affine_views
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.generate.values import Handle, Registers, Shape, Stored
+from fnx.lowering.generate.values import Materialized, Scalars, Shape, Value
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
@@ -54,11 +54,11 @@ class Source:
     base: Expr
 
 
-def products(builder: Generation, r: recipe.Products, out: Handle) -> None:
+def products(builder: Generation, r: recipe.Products, out: Value) -> None:
     """The nest of a sum of products."""
-    stored = out.target or builder.new_stored(out)
+    stored = out.destination or builder.new_stored(out)
     if 0 in r.shape[: r.kept]:
-        out.state = Registers([]) if builder.target.is_small(out.shape) else stored
+        out.state = Scalars([]) if builder.target.is_small(out.shape) else stored
         return
     if 0 in r.shape:
         zero = scalar.const(0, out.dtype)
@@ -78,7 +78,7 @@ def products(builder: Generation, r: recipe.Products, out: Handle) -> None:
 
 
 def _analyse(
-    builder: Generation, r: recipe.Products, out: Handle
+    builder: Generation, r: recipe.Products, out: Value
 ) -> tuple[Source, Source, list[Axis]]:
     """The operands in memory, and the strides of each axis; operands that are computed are stored."""
     found = []
@@ -101,7 +101,7 @@ def _analyse(
 
 
 def _stored_strides(
-    builder: Generation, shape: Shape, operand: Handle, element: object, dtype: str
+    builder: Generation, shape: Shape, operand: Value, element: object, dtype: str
 ) -> affine_views.View | None:
     place = builder.store(operand)
     kept = operand.state  # a small value stays in registers, for other readers
@@ -258,8 +258,8 @@ def _pack(builder: Generation, right: Source, plan: Plan, dtype: str) -> tuple[S
         within = scalar.compare("le", index[-1], last)
         return scalar.select(within, value, scalar.const(0, dtype))
 
-    copy = Handle(shape, dtype)
-    copy.target = builder.new_stored(copy)
+    copy = Value(shape, dtype)
+    copy.destination = builder.new_stored(copy)
     builder.join(copy, element, "pack")
     place = builder.store(copy)
     strides = {a: prod(shape[k + 1 :]) for k, a in enumerate(axes)}
@@ -281,7 +281,7 @@ def _pack(builder: Generation, right: Source, plan: Plan, dtype: str) -> tuple[S
 
 
 def _emit(
-    builder: Generation, plan: Plan, left: Source, right: Source, stored: Stored, out: Handle
+    builder: Generation, plan: Plan, left: Source, right: Source, stored: Materialized, out: Value
 ) -> None:
     lanes, points = plan.lanes, plan.points
     # Each row has a buffer of its own: LLVM need not find out that they are apart.
