@@ -24,7 +24,7 @@ def squeezed(shape: Shape) -> Shape:
 
 
 def places(shape: Shape) -> list[tuple[Expr | None, ...]]:
-    """The elements of one lane: their numbers along short axes, None along long ones."""
+    """The elements of one problem: their numbers along short axes, None along long ones."""
     found: list[tuple] = [()]
     for n in shape:
         along = [None] if n > fusion_policy.SMALL else [scalar.size(k) for k in range(n)]
@@ -49,7 +49,7 @@ class Member:
     ):
         self.shape, self.fn, self.value, self.number = shape, fn, value, number
         self.name, self.destination = name, destination
-        self.at = at  # the index along axes that the group has not, of one element of a lane
+        self.at = at  # the index along axes that the group has not, of one element of a problem
         self.expr: Expr
 
 
@@ -78,7 +78,7 @@ class Reduction:
 class Group:
     """One iteration space, its index variables, and what is computed at each point.
 
-    At a point of lanes may be several elements of a value, which has more axes: short ones.
+    At a point of a group of problems may be several elements of a value, which has more axes: short ones.
     """
 
     def __init__(self, shape: Shape):
@@ -89,7 +89,7 @@ class Group:
         self.axes: tuple[int, ...] | None = None  # of the reductions, in the squeezed shape
         self.points: set[tuple[int, ...]] = set()  # ids of indices besides the plain one
         self.open = True
-        self.nodes: set[Expr] = set()  # of what is computed lane by lane
+        self.nodes: set[Expr] = set()  # of what is computed problem by problem
         self.others: set[Expr] = set()  # of what is computed point by point
         self.regional = False  # whether members choose by index near their edges
 
@@ -129,14 +129,14 @@ class Group:
     def add_element(
         self, value: Value, fn: Callable[..., Expr], expr: Expr, number: int, name: str, at: Any
     ) -> None:
-        """One more element of a lane."""
+        """One more element of a problem."""
         member = Member(value.shape, fn, value, number, name, at=at)
         member.expr = expr
         self.members.append(member)
         self.nodes.update(nodes([expr], self.nodes))
 
     def note(self, exprs: Iterable[Expr]) -> None:
-        """Count what a point computes, too; or a lane, which counts what it has in common once."""
+        """Count what a point computes, too; or a problem, which counts what it has in common once."""
         counted = self.nodes or self.others
         counted.update(nodes(exprs, counted))
 
@@ -145,9 +145,9 @@ class Group:
         return self.axes is None or len(self.axes) == len(self.shape)
 
     def is_full(self) -> bool:
-        """Whether a point or a lane has so many operations that what follows is better done apart."""
+        """Whether a point or a problem has so many operations that what follows is better done apart."""
         return (
-            len(self.nodes) > fusion_policy.LANE_NODES
+            len(self.nodes) > fusion_policy.PROBLEM_NODES
             or len(self.others) > fusion_policy.NEST_NODES
         )
 

@@ -52,7 +52,7 @@ def computed_anew(body: Jaxpr, inputs: Sequence[Var], outs: Sequence[Any]) -> li
 
 @dataclass(frozen=True)
 class Rows:
-    """A carry that is stacked before each round: its next value goes to the next row at once."""
+    """A carry that is stacked before each iteration: its next value goes to the next row at once."""
 
     stack: Materialized
     first: Materialized
@@ -62,7 +62,7 @@ class Rows:
 
 
 def _stacked_carries(
-    builder: Generation, r: recipe.Loop, outs: Sequence[Value], t: Expr, rounds: Expr
+    builder: Generation, r: recipe.Loop, outs: Sequence[Value], t: Expr, trips: Expr
 ) -> dict[int, tuple[int, Rows]]:
     """Carries whose values the loop stacks, by number: which result that is, and the rows."""
     found: dict[int, tuple[int, Rows]] = {}
@@ -75,7 +75,7 @@ def _stacked_carries(
         if builder.target.is_small(atom.aval.shape) or not r.length:
             continue
         buffer = builder.new_buffer(out.dtype, size * (r.length + 1))
-        ends = [scalar.size(0), scalar.mul(scalar.size(size), rounds)]
+        ends = [scalar.size(0), scalar.mul(scalar.size(size), trips)]
         first, last = ends[::-1] if r.reverse else ends
         stack = Materialized(buffer, scalar.size(size if r.reverse else 0))
         other = Materialized(buffer, scalar.size(0 if r.reverse else size))
@@ -221,7 +221,7 @@ class Carries:
         return yields + self.flips
 
     def skip(self) -> None:
-        """No round at all: the carries keep their initial values."""
+        """No iteration at all: the carries keep their initial values."""
         first = iter(self.init)
         for k, place in enumerate(self.places):
             if isinstance(place, list):
@@ -302,7 +302,7 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
 
 
 def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Value]) -> Expr:
-    """The number of rounds."""
+    """The trip count."""
     length = scalar.size(r.length)
     if not r.counted:
         return length
@@ -313,7 +313,7 @@ def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Value]) -> Exp
 
 
 def _unrolled(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Value]) -> None:
-    """A short scan over small values, round by round."""
+    """A short scan over small values, iteration by iteration."""
     inputs = builder.settled(inputs)
     consts, state = inputs[: r.consts], inputs[r.consts : r.consts + r.carry]
     xs = inputs[r.consts + r.carry :]
@@ -355,7 +355,9 @@ def _loop_body(
 
     if r.carry:
         return inside(builder, make)
-    builder.depth -= 1  # a loop in one of many lanes may be as long as one that stands alone
+    builder.depth -= (
+        1  # a loop of one of many batch elements may be as long as one that stands alone
+    )
     try:
         return inside(builder, make)
     finally:
@@ -375,7 +377,7 @@ def _at_step(x: Value, t: Expr) -> Value:
         size = prod(shape)
         state = _step_of(x.state, size, t)
     elif 0 in shape:
-        state = Scalars([])  # there is no element that anybody could pull
+        state = Scalars([])  # there is no element that anybody could read
     else:
         state = Inlined(lambda *index: x(t, *index), 0)
     h = Value(shape, x.dtype, state)
@@ -386,7 +388,7 @@ def _at_step(x: Value, t: Expr) -> Value:
 def while_loop(
     builder: Generation, r: recipe.While, inputs: list[Value], outs: list[Value]
 ) -> None:
-    """A while loop: the condition is a block that runs before each round."""
+    """A while loop: the condition is a block that runs before each iteration."""
     n = r.cond_consts + r.body_consts
     inputs = builder.settled_region(inputs, keep=range(n, len(inputs)))
     cond_consts, body_consts = inputs[: r.cond_consts], inputs[r.cond_consts : n]

@@ -177,7 +177,7 @@ class Nests:
 
 
 def _with_known_strides(body: list[Stmt]) -> list[Stmt]:
-    """A nest of lanes in which the vectoriser knows how far elements and lanes are apart.
+    """A nest of small problems in which the vectoriser knows how far elements and problems are apart.
 
     Other sizes are parameters, and code is shared by all of them. How large a problem is, decides
     over the code anyway.

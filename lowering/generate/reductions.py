@@ -288,7 +288,7 @@ class ReductionNests(Accumulators):
         self._nest(loops, [])
 
     def _few_at_once(self, axis: int, inner: Callable[[list[Expr]], list[Stmt]]) -> list[Stmt]:
-        """Loops over rows, of which each round adds a few to the accumulators it has loaded."""
+        """Loops over rows, of which each iteration adds a few to the accumulators it has loaded."""
         group, few = self.group, self.builder.machine.rows_at_once
         rows = group.shape[axis]
         values = [e for f in group.reductions for e in self._values_at(f, list(group.vars))]

@@ -31,7 +31,7 @@ Box = tuple[Shape, Shape, Callable[..., Expr], bool]
 
 
 class Boxes(Inlined):
-    """A value pulled from a base, and boxes of it that are replaced or added to, one by one.
+    """A value inlined from a base, and boxes of it that are replaced or added to, one by one.
 
     `origin` is the array that it starts from, if there is one in memory.
     """

@@ -11,7 +11,7 @@ Input: equations of one jaxpr over the same problems that hang together.
 Output: members of one group, an expression for each element of a problem.
 Legal when: no equation mixes problems but by reducing all of them, and none has effects or carries jaxprs.
 Pays when: one of them makes elements of a problem from others, and all fit registers (`PROBLEM`).
-Costs: code that grows with the elements of a problem, at most `LANE_NODES` operations in a loop.
+Costs: code that grows with the elements of a problem, at most `PROBLEM_NODES` operations in a loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ Fn = Callable[..., Expr]
 # --- which equations ---------------------------------------------------------------------------
 
 
-def lanes(shape: Shape) -> Shape:
+def problem_axes(shape: Shape) -> Shape:
     """The long axes of a shape; none if a problem has no elements, or too many for registers.
 
     On a grid with so many at a point their rows are rather vectors: channels of pictures.
@@ -59,7 +59,7 @@ def _problem(shape: Shape) -> Shape:
 def equations(jaxpr: Jaxpr) -> set[int]:
     """The equations that are computed lanewise.
 
-    Those over the same lanes that hang together, if one of them makes a problem's values of some
+    Those over the same problems that hang together, if one of them makes a problem's values of some
     shape from others: what is elementwise alone is best done in the order of memory.
     """
     parent: dict[object, object] = {}
@@ -74,12 +74,14 @@ def equations(jaxpr: Jaxpr) -> set[int]:
         if not eqn.outs:  # a callback reads what there is
             continue
         apart += [v for a in eqn.inputs if _is_of_grids(eqn, a) for v in (a, *eqn.outs)]
-        over = {lanes(v.aval.shape) for v in eqn.outs}
+        over = {problem_axes(v.aval.shape) for v in eqn.outs}
         if len(over) != 1 or () in over or not _is_plain(eqn):
             continue
         found[k] = first = eqn.outs[0]
         mine = {_problem(v.aval.shape) for v in eqn.outs}
-        read = [a for a in eqn.inputs if type(a) is not Literal and lanes(a.aval.shape) in over]
+        read = [
+            a for a in eqn.inputs if type(a) is not Literal and problem_axes(a.aval.shape) in over
+        ]
         for v in (*eqn.outs, *read):
             parent[root(v)] = root(first)
         if _is_along(eqn) or any(_problem(a.aval.shape) not in mine for a in read):
@@ -99,15 +101,15 @@ def _is_along(eqn: Eqn) -> bool:
 
 
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
-    """Whether an equation is not for each lane: it reduces lanes along some of their axes, or to more
+    """Whether an equation is not for each problem: it reduces problems along some of their axes, or to more
     numbers than registers hold, or transposes them, or takes or is a part of their grid (a stencil), or
-    joins lanes, each of which would ask where it is from; or if rows of the problems fill vectors.
+    joins problems, each of which would ask where it is from; or if rows of the problems fill vectors.
     """
-    if type(a) is Literal or not lanes(a.aval.shape):
+    if type(a) is Literal or not problem_axes(a.aval.shape):
         return False
     if eqn.prim.name.startswith(_WINDOWED) or _is_of_large(eqn):
         return True
-    before, out = lanes(a.aval.shape), eqn.outs[0].aval.shape
+    before, out = problem_axes(a.aval.shape), eqn.outs[0].aval.shape
     after = tuple(n for n in out if n > fusion_policy.SMALL)
     if after:
         other = len(after) == len(before) and after != before
@@ -117,7 +119,7 @@ def _is_of_grids(eqn: Eqn, a: Any) -> bool:
 
 
 def _is_of_large(eqn: Eqn) -> bool:
-    """Whether it is a product with a matrix of each lane that is too large for registers."""
+    """Whether it is a product with a matrix of each problem that is too large for registers."""
     if eqn.prim.name != "dot_general":
         return False
     apart = [_split(a.aval.shape) for a in (*eqn.inputs, *eqn.outs)]
@@ -125,14 +127,14 @@ def _is_of_large(eqn: Eqn) -> bool:
 
 
 def _is_plain(eqn: Eqn) -> bool:
-    """Whether an equation may be computed lane by lane.
+    """Whether an equation may be computed problem by problem.
 
-    Products with a matrix that all lanes share, whose rows fill vectors, are those of matrices, unless
+    Products with a matrix that all problems share, whose rows fill vectors, are those of matrices, unless
     they have few terms.
     """
     if eqn.prim.effects or any(True for _ in subjaxprs(eqn.prim)):
         return False
-    if eqn.prim.name != "dot_general" or all(lanes(a.aval.shape) for a in eqn.inputs):
+    if eqn.prim.name != "dot_general" or all(problem_axes(a.aval.shape) for a in eqn.inputs):
         return True
     row, (axes, _) = _problem(eqn.outs[0].aval.shape), eqn.prim.dimension_numbers[0]  # type: ignore[attr-defined]
     terms = prod(eqn.inputs[0].aval.shape[k] for k in axes)
@@ -167,7 +169,7 @@ def functions(builder: Generation, r: Recipe, outs: Sequence[Value]) -> list[Fn]
 
 
 def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
-    """A reshape that leaves the lanes alone."""
+    """A reshape that leaves the axes of the problems alone."""
     at, to = ([k for k, n in enumerate(s) if n > fusion_policy.SMALL] for s in (old, new))
     cuts = [(*x, len(s)) for x, s in ((at, old), (to, new))]
     if len(at) != len(to):
@@ -224,7 +226,7 @@ def _partial(r: recipe.Cumulative, outputs: int) -> list[Fn]:
 
 
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
-    """Whether a box holds all lanes."""
+    """Whether a box holds all problems."""
     return all(
         n <= fusion_policy.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True)
     )
@@ -247,7 +249,7 @@ def _is_elsewhere(operand: Value, out: Value) -> bool:
 
 
 def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Value) -> bool:
-    """Whether few elements of each lane are updated, with what is computed in that lane."""
+    """Whether few elements of each problem are updated, with what is computed in that problem."""
     long, short = _split(r.shape)
     if (
         long != _split(out.shape)[0]
@@ -256,10 +258,10 @@ def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Value) -> bool:
         return False
     if number_formats.KIND[out.dtype] == "h":  # sums are not to be rounded in between
         return False
-    lane = builder.group_of(lanes(out.shape)).vars
-    aims = builder.evaluated(lambda: [r.target(*ix)[1] for ix in _of_lane(r.shape, lane)])
+    problem = builder.group_of(problem_axes(out.shape)).vars
+    aims = builder.evaluated(lambda: [r.target(*ix)[1] for ix in _of_problem(r.shape, problem)])
     return all(
-        [i for i, n in zip(aim, out.shape) if n > fusion_policy.SMALL] == lane for aim in aims
+        [i for i, n in zip(aim, out.shape) if n > fusion_policy.SMALL] == problem for aim in aims
     )
 
 
@@ -270,11 +272,11 @@ def _split(shape: Shape) -> tuple[list[int], list[int]]:
     ]
 
 
-def _of_lane(shape: Shape, lane: Sequence[Expr]) -> list[tuple[Expr, ...]]:
-    """The indices of the elements of a lane."""
+def _of_problem(shape: Shape, problem: Sequence[Expr]) -> list[tuple[Expr, ...]]:
+    """The indices of the elements of a problem."""
     found = []
     for at in places(shape):
-        rest = iter(lane)
+        rest = iter(problem)
         found.append(tuple(next(rest) if i is None else i for i in at))
     return found
 
@@ -282,8 +284,8 @@ def _of_lane(shape: Shape, lane: Sequence[Expr]) -> list[tuple[Expr, ...]]:
 def _updated(r: recipe.Update, shape: Shape) -> Fn:
     def fn(*index: Expr) -> Expr:
         total = r.operand(*index)
-        lane = [i for i, n in zip(index, shape, strict=True) if n > fusion_policy.SMALL]
-        for at in _of_lane(r.shape, lane):
+        problem = [i for i, n in zip(index, shape, strict=True) if n > fusion_policy.SMALL]
+        for at in _of_problem(r.shape, problem):
             here, aim = r.target(*at)
             for i, j, n in zip(aim, index, shape, strict=True):
                 if n <= fusion_policy.SMALL:
@@ -302,14 +304,14 @@ def _updated(r: recipe.Update, shape: Shape) -> Fn:
 
 
 def settle(builder: Generation, inputs: list[Value]) -> None:
-    """Have what is the same for all lanes in memory: it is not to be computed again for each."""
+    """Have what is the same for all problems in memory: it is not to be computed again for each."""
     for h in inputs:
         if isinstance(h.state, Inlined) and h.state.cost > 1 and not _split(h.shape)[0]:
             builder.store(h)
 
 
 def values(builder: Generation, eqn: Eqn, out: Value, fn: Fn) -> None:
-    """An output becomes a member of its lanes' group; what is only moved is pulled."""
+    """An output becomes a member of its problems' group; what is only moved is inlined."""
     out.lanewise = True
     fn = memoised(fn)
     if eqn.prim.cost.operations == 0 and -1 not in out.consumers and out.destination is None:
@@ -319,9 +321,9 @@ def values(builder: Generation, eqn: Eqn, out: Value, fn: Fn) -> None:
 
 
 def join(builder: Generation, out: Value, fn: Fn, name: str) -> None:
-    """Make the elements of a value members of the open group of its lanes."""
+    """Make the elements of a value members of the open group of its problems."""
     group, made = builder.in_group(
-        lanes(out.shape),
+        problem_axes(out.shape),
         lambda g: [(at, fn(*g.index(out.shape, at=at))) for at in places(out.shape)],
     )
     for at, expr in made:
@@ -329,11 +331,11 @@ def join(builder: Generation, out: Value, fn: Fn, name: str) -> None:
     out.state = Fused(group, fn)
 
 
-# --- reductions over all lanes -----------------------------------------------------------------
+# --- reductions over all problems -----------------------------------------------------------------
 
 
 class _Totals(Reduction):
-    """A reduction over lanes: an accumulator for each element of the results."""
+    """A reduction over problems: an accumulator for each element of the results."""
 
     def is_stored(self) -> bool:
         return not fusion_policy.is_small(self.results[0].shape)
@@ -360,7 +362,7 @@ class _Totals(Reduction):
 def reduction(
     builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Value], outs: list[Value]
 ) -> bool:
-    """Reduce lanewise values over all lanes in the loop that computes them; False if they are not."""
+    """Reduce lanewise values over all problems in the loop that computes them; False if they are not."""
     shape, short = _split(r.shape)
     if not shape or not 0 < prod(short) <= _most_totals(builder.machine, eqn, shape, inputs):
         return False
@@ -375,7 +377,7 @@ def reduction(
 
 
 def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Value]) -> int:
-    """How many terms each lane may have.
+    """How many terms each problem may have.
 
     More than registers hold are worth it for products of several matrices, both computed here: these
     would go through memory, of which a routine for each product reads parts of all lines.
@@ -390,7 +392,7 @@ def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Valu
 
 
 def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
-    """The values of a lane, those of an element of the results together; and how they are combined."""
+    """The values of a problem, those of an element of the results together; and how they are combined."""
     kept = tuple(n for k, n in enumerate(r.shape) if k not in r.axes)
     along = tuple(r.shape[k] if r.shape[k] <= fusion_policy.SMALL else 1 for k in r.axes)
 
@@ -398,11 +400,11 @@ def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
         found: list[Expr] = []
         for at in static_indices(kept):
             for over in static_indices(along):
-                lane, mine, rest = iter(index), iter(at), iter(over)
+                problem, mine, rest = iter(index), iter(at), iter(over)
                 point = []
                 for k, n in enumerate(r.shape):
                     i = next(rest if k in r.axes else mine)
-                    point.append(next(lane) if n > fusion_policy.SMALL else i)
+                    point.append(next(problem) if n > fusion_policy.SMALL else i)
                 found += r.fn(*point)
         return tuple(found)
 

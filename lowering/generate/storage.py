@@ -112,7 +112,7 @@ class Storage(Statements):
     # --- open groups ---
 
     def join(self, out: Value, fn: Callable[..., Expr], name: str, regional: bool = False) -> None:
-        """Make a value a member of the open group of its shape, or of its lanes."""
+        """Make a value a member of the open group of its shape, or of its problems."""
         if out.lanewise:
             small_problems.join(self, out, fn, name)
             return
@@ -131,10 +131,10 @@ class Storage(Statements):
 
         def fits(g: Group) -> bool:
             # Loops of most reductions are not cut; and one cannot read its group's values elsewhere.
-            pulled = value is not None and isinstance(value.state, Inlined)
+            inlined = value is not None and isinstance(value.state, Inlined)
             if g.reductions and regional and not g.totals():
                 return False
-            return not (g.reductions and pulled and self._read_elsewhere(value, g))
+            return not (g.reductions and inlined and self._read_elsewhere(value, g))
 
         group, member.expr = self.in_group(shape, lambda g: fn(*g.index(shape)), fits)
         group.members.append(member)
@@ -216,7 +216,7 @@ class Storage(Statements):
         while scope is not None and group not in scope.groups:
             scope = scope.outer
         assert scope is self.scope, "a group of an outer scope was left open"
-        for f in group.reductions:  # what they pull may have joined another group since
+        for f in group.reductions:  # what they inline may have joined another group since
             self.evaluated(lambda f=f: f.recipe.fn(*group.index(f.recipe.shape)))
         scope.groups.remove(group)
         stores = self.stores_of(group, wanted)
@@ -372,7 +372,7 @@ class Storage(Statements):
         """The operands of a region: in registers, in memory, or trivial to compute again."""
         for h in inputs:
             if isinstance(h.state, Inlined) and not self.target.is_small(h.shape):
-                counts = "int" in h.dtype and len(h.shape) == 1  # an index of rounds
+                counts = "int" in h.dtype and len(h.shape) == 1  # an index of iterations
                 if h.state.cost <= fusion_policy.CHEAP * counts and not self.sources(h):
                     continue
             self.settle(h)

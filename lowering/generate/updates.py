@@ -279,8 +279,8 @@ def _blocks(
     update: list[Stmt] = [Store(place.buffer, to, new)]
     if inside.op != "const" or not inside.attr:
         update = [If(scalar.compare("ge", to, scalar.const(0, "int64")), update, [])]
-    rounds = [Loop(lane, length, stores, kind=LoopKind.VECTORIZED), Loop(lane, length, update)]
-    return [Loop(block, scalar.size(-(-n // _BLOCK)), rounds)]
+    sweeps = [Loop(lane, length, stores, kind=LoopKind.VECTORIZED), Loop(lane, length, update)]
+    return [Loop(block, scalar.size(-(-n // _BLOCK)), sweeps)]
 
 
 def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Value], name: str) -> None:
@@ -320,9 +320,9 @@ def _unrolled(r: recipe.Cumulative, outs: int) -> list[list[Expr]]:
     made: dict[tuple, tuple[Expr, ...]] = {}
     points = static_indices(r.shape)
     for ix in reversed(points) if r.reverse else points:
-        lane = tuple(e.attr for k, e in enumerate(ix) if k != r.axis)
-        accs[lane] = r.combine(accs.get(lane, r.init), r.fn(*ix))
-        made[tuple(e.attr for e in ix)] = accs[lane]
+        row = tuple(e.attr for k, e in enumerate(ix) if k != r.axis)
+        accs[row] = r.combine(accs.get(row, r.init), r.fn(*ix))
+        made[tuple(e.attr for e in ix)] = accs[row]
     return [[made[tuple(e.attr for e in ix)][k] for ix in points] for k in range(outs)]
 
 

@@ -67,7 +67,7 @@ class Materialized(State):
 
 
 class Inlined(State):
-    """Computed wherever it is read. `cost`: operations an element, with all that it pulls.
+    """Computed wherever it is read. `cost`: operations an element, with all that it inlines.
 
     `sources`: the values that it reads, where that is known. `regional`: near its edges it is computed
     otherwise, by a choice at each element; best read where loops are cut there.
@@ -147,7 +147,9 @@ class Value:
         self.consumers: list[int] = []  # numbers of the equations that read it; -1: an output
         self.last_use: float = -1
         self.scope: Any = None
-        self.lanewise = False  # whether it is computed lane by lane, its short axes written out
+        self.lanewise = (
+            False  # whether it is computed problem by problem, its short axes written out
+        )
 
     def __call__(self, *index: Expr) -> Expr:
         return self.state.read(self.shape, index)

@@ -208,7 +208,7 @@ def simple_work(e: Expr) -> int | None:
 
 
 def extent(e: Expr) -> int:
-    """A loop's number of rounds, if it is known; a guess, if not."""
+    """A loop's trip count, if it is known; a guess, if not."""
     return max(e.attr, 0) if e.op in ("size", "const") else _UNKNOWN_EXTENT
 
 

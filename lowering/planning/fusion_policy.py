@@ -38,9 +38,9 @@ INTERLEAVED = 4  # terms side by side up to which vectors hold one of each of se
 WIDE_ROW = 64  # elements of such rows, at least,
 HEAVY_ROWS = 128  # and operations of an element of all of them, at most
 FEW_LANES = 4  # results along the last axis from which on they are the lanes of a vector
-PROBLEM = 64  # elements of a value of one lane, whose operations are written out, at most,
+PROBLEM = 64  # elements of a value of one problem, whose operations are written out, at most,
 PROBLEM_TERMS = 256  # terms of one of its reductions,
-LANE_NODES = 3000  # and operations of a lane in one loop over lanes
+PROBLEM_NODES = 3000  # and operations of a problem in one loop over problems
 NEST_NODES = 1500  # operations of an element in one nest: LLVM's time grows with their square,
 PULLED = 600  # and those of a value that is computed where it is read
 VECTOR_ROW = 8  # elements from which on rows of products with a shared matrix are vectors instead
@@ -89,6 +89,6 @@ def work(jaxpr: Jaxpr) -> int:
 
 
 def is_unrolled_loop(length: int, body: Jaxpr) -> bool:
-    """Whether a loop inside a step of lanes is written out, so that the step stays straight."""
+    """Whether a loop inside a step of a batch is written out, so that the step stays straight."""
     stacked = all([is_small((length, v.aval.size)) for v in body.outs])
     return length > 0 and stacked and length * work(body) <= UNROLLED_WORK

@@ -1,7 +1,7 @@
-"""Sorting the lanes of an array: stable merges in work memory, from both ends of two runs at once.
+"""Sorting the rows of an array: stable merges in work memory, from both ends of two runs at once.
 
 Merging from both ends, half of the elements from each, keeps two chains of dependent loads going
-and needs no test for the end of a run. Short lanes are sorted in registers.
+and needs no test for the end of a run. Short rows are sorted in registers.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ NETWORK = 8  # elements that a network sorts without more
 ZERO, ONE = scalar.size(0), scalar.size(1)
 
 
-def with_index(lane: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
-    return (*lane[:axis], i, *lane[axis:])
+def with_index(row: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
+    return (*row[:axis], i, *row[axis:])
 
 
 class SortedLanes:
@@ -46,12 +46,12 @@ class SortedLanes:
             self.nans = "first" if first else "last"
             self.less = order.greater if first else order.less
 
-    def values(self, lane: Sequence[Expr], i: Expr) -> list[Expr]:
-        index = with_index(lane, self.axis, i)
+    def values(self, row: Sequence[Expr], i: Expr) -> list[Expr]:
+        index = with_index(row, self.axis, i)
         return [fn(*index) for fn in self.moved]
 
     def repeat(self, n: int, make: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
-        """make(i) for each i < n: a loop, or unrolled for short lanes."""
+        """make(i) for each i < n: a loop, or unrolled for short rows."""
         if self.n > NETWORK:
             return [loop(n, make)]
         return [s for i in range(n) for s in make(scalar.size(i))]
@@ -60,9 +60,9 @@ class SortedLanes:
 class Memory:
     """Work memory for the values that move together, an array each."""
 
-    def __init__(self, builder: Generation, lanes: SortedLanes, size: int):
-        corner = [ZERO] * len(lanes.others)
-        probe = builder.evaluated(lambda: lanes.values(corner, ZERO))
+    def __init__(self, builder: Generation, rows: SortedLanes, size: int):
+        corner = [ZERO] * len(rows.others)
+        probe = builder.evaluated(lambda: rows.values(corner, ZERO))
         self.buffers = [builder.new_buffer(e.dtype, size) for e in probe]
 
     def load(self, i: Expr) -> list[Expr]:
@@ -75,52 +75,52 @@ class Memory:
         return [Copy(Ref(b, target), Ref(b, source), count) for b in self.buffers]
 
 
-def sort_in_memory(builder: Generation, lanes: SortedLanes, take: Any) -> None:
-    """Sort each lane; `take(lane, read)` gives the statements that use read(i), the i-th values."""
-    if lanes.n <= NETWORK:
-        _networks(builder, lanes, take)
+def sort_in_memory(builder: Generation, rows: SortedLanes, take: Any) -> None:
+    """Sort each row; `take(row, read)` gives the statements that use read(i), the i-th values."""
+    if rows.n <= NETWORK:
+        _networks(builder, rows, take)
         return
-    half = lanes.n + 1  # a merge may look at the element after the last
-    memory = Memory(builder, lanes, 2 * half)
+    half = rows.n + 1  # a merge may look at the element after the last
+    memory = Memory(builder, rows, 2 * half)
 
-    def one(lane: tuple[Expr, ...]) -> list[Stmt]:
+    def one(row: tuple[Expr, ...]) -> list[Stmt]:
         source = scalar.var("int64", "h")
-        n = count = scalar.size(lanes.n)
-        values = lambda i: lanes.values(lane, i)
+        n = count = scalar.size(rows.n)
+        values = lambda i: rows.values(row, i)
         body: list[Stmt] = []
         read: Any = lambda i: memory.load(scalar.add(source, i))
-        if lanes.nans:
+        if rows.nans:
             count = scalar.var("int64", "c")
             body += _without_nans(values, count, n, half, memory)
             values = memory.load
-        body += _blocks(lanes.less, count, values, memory)
-        body += _merges(lanes.less, count, half, source, memory)
-        if lanes.nans:
+        body += _blocks(rows.less, count, values, memory)
+        body += _merges(rows.less, count, half, source, memory)
+        if rows.nans:
             at = scalar.add(count, scalar.size(half))
             rest = scalar.sub(n, count)
             body += memory.copy(at, count, rest)
-        if lanes.nans == "first":
+        if rows.nans == "first":
 
             def read(i: Expr) -> list[Expr]:
                 is_nan = scalar.compare("lt", i, rest)
                 from_ = scalar.select(is_nan, scalar.add(count, i), scalar.sub(i, rest))
                 return memory.load(scalar.add(source, from_))
 
-        return [*body, *take(lane, read)]
+        return [*body, *take(row, read)]
 
-    each_item(builder, lanes.others, one, "sort")
+    each_item(builder, rows.others, one, "sort")
 
 
-def _networks(builder: Generation, lanes: SortedLanes, take: Any) -> None:
-    """Short lanes, each sorted in registers."""
+def _networks(builder: Generation, rows: SortedLanes, take: Any) -> None:
+    """Short rows, each sorted in registers."""
 
-    def one(lane: tuple[Expr, ...]) -> list[Stmt]:
-        items = [lanes.values(lane, scalar.size(i)) for i in range(lanes.n)]
-        found, let = named_groups(order.network(items, lanes.less))
-        return [let, *take(lane, lambda i: found[i.attr])]
+    def one(row: tuple[Expr, ...]) -> list[Stmt]:
+        items = [rows.values(row, scalar.size(i)) for i in range(rows.n)]
+        found, let = named_groups(order.network(items, rows.less))
+        return [let, *take(row, lambda i: found[i.attr])]
 
-    work = prod(lanes.shape) * lanes.n * len(lanes.moved)
-    each_item(builder, lanes.others, one, "sort", work >= builder.machine.parallel_work)
+    work = prod(rows.shape) * rows.n * len(rows.moved)
+    each_item(builder, rows.others, one, "sort", work >= builder.machine.parallel_work)
 
 
 def _without_nans(values: Any, count: Expr, n: Expr, half: int, memory: Memory) -> list[Stmt]:

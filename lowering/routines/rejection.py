@@ -33,7 +33,7 @@ class _Loops:
 
 
 def search(builder: Generation, r: recipe.Search, out: Value, name: str) -> None:
-    """Each element by its own loops; or lane by lane, the rounds of all its elements in turn."""
+    """Each element by its own loops; or an item at a time, the rounds of all its elements in turn."""
     destination = place(builder, out)
 
     def element(index: tuple[Expr, ...], *states: Expr) -> list[Stmt]:
@@ -47,7 +47,7 @@ def search(builder: Generation, r: recipe.Search, out: Value, name: str) -> None
         lead, inner = r.shape[: r.lanes], r.shape[r.lanes :]
         places = [[work(builder, e.dtype, prod(inner)) for e in x.states] for x in r.rounds]
 
-        def lane(index: tuple[Expr, ...]) -> list[Stmt]:
+        def item(index: tuple[Expr, ...]) -> list[Stmt]:
             body: list[Stmt] = []
             for rounds, states in zip(r.rounds, places, strict=True):
                 body += _rounds(rounds, index, inner, states)
@@ -58,7 +58,7 @@ def search(builder: Generation, r: recipe.Search, out: Value, name: str) -> None
 
             return [*body, loop(prod(inner), last)]
 
-        each_item(builder, lead, lane, name)
+        each_item(builder, lead, item, name)
     finish(builder, out)
 
 
@@ -67,15 +67,15 @@ def _load(stored: Materialized, k: Expr) -> Expr:
 
 
 def _rounds(
-    r: recipe.Rounds, lane: tuple[Expr, ...], inner: Shape, states: list[Materialized]
+    r: recipe.Rounds, item: tuple[Expr, ...], inner: Shape, states: list[Materialized]
 ) -> list[Stmt]:
-    """Draw for all elements of a lane, as vectors, until each is done."""
+    """Draw for all elements of an item, as vectors, until each is done."""
     n, yes = scalar.size(prod(inner)), scalar.const(True, "bool")
-    start = list(r.start(*lane))
+    start = list(r.start(*item))
     carried, waiting = [scalar.var(e.dtype, "c") for e in start], scalar.var("bool", "waiting")
     k, every = scalar.var("int64", "k"), scalar.var("bool", "every")
     before = [_load(s, k) for s in states]
-    after, done = r.draw(carried, before, *lane, *unraveled(k, inner))
+    after, done = r.draw(carried, before, *item, *unraveled(k, inner))
     names, let = named([*after, done], "x")
     stores = [Store(s.buffer, k, x) for s, x in zip(states, names, strict=False)]
     yields = [scalar.apply("and", every, names[-1])]

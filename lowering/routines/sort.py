@@ -62,37 +62,37 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     if gathered:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
-    lanes = SortedLanes(shape, axis, moved, order.by_keys(keys))
-    if keys == 1 and lanes.n > NETWORK:
-        lanes.by_one_key(xs[0].dtype)
+    rows = SortedLanes(shape, axis, moved, order.by_keys(keys))
+    if keys == 1 and rows.n > NETWORK:
+        rows.by_one_key(xs[0].dtype)
 
-    def take(lane: tuple[Expr, ...], read: Any) -> list[Stmt]:
+    def take(row: tuple[Expr, ...], read: Any) -> list[Stmt]:
         def element(i: Expr) -> list[Stmt]:
-            values, index = read(i), with_index(lane, axis, i)
+            values, index = read(i), with_index(row, axis, i)
             found = dict(zip(carried, values, strict=False))
             for k in gathered:
-                found[k] = xs[k](*with_index(lane, axis, scalar.cast(values[-1], "int64")))
+                found[k] = xs[k](*with_index(row, axis, scalar.cast(values[-1], "int64")))
             return [
                 Store(places[k].buffer, places[k].position(shape, index), found[k]) for k in wanted
             ]
 
-        return lanes.repeat(shape[axis], element)
+        return rows.repeat(shape[axis], element)
 
-    sort_in_memory(builder, lanes, take)
+    sort_in_memory(builder, rows, take)
     for k in wanted:
         finish(builder, outs[k])
 
 
-def _registers(builder: Generation, lanes: SortedLanes, outs: list[Value], k: int) -> None:
+def _registers(builder: Generation, rows: SortedLanes, outs: list[Value], k: int) -> None:
     """Lanes of few elements: the first k of each, sorted."""
 
     def make() -> list[list[Expr]]:
         found: list[dict] = [{} for _ in outs]
-        for lane in static_indices(lanes.others):
-            items = [lanes.values(lane, scalar.size(i)) for i in range(lanes.n)]
-            for i, values in enumerate(order.network(items, lanes.less)[:k]):
+        for row in static_indices(rows.others):
+            items = [rows.values(row, scalar.size(i)) for i in range(rows.n)]
+            for i, values in enumerate(order.network(items, rows.less)[:k]):
                 for column, e in zip(found, values, strict=True):
-                    column[with_index(lane, lanes.axis, scalar.size(i))] = e
+                    column[with_index(row, rows.axis, scalar.size(i))] = e
         return [
             [column[ix] for ix in static_indices(out.shape)]
             for column, out in zip(found, outs, strict=True)
@@ -115,54 +115,52 @@ def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         x,
         lambda *ix: scalar.cast(ix[axis], "int32"),
     ]
-    lanes = SortedLanes(x.shape, axis, moved, order.descending)
+    rows = SortedLanes(x.shape, axis, moved, order.descending)
     if _in_registers(x.shape, axis):
-        _registers(builder, lanes, outs, k)
+        _registers(builder, rows, outs, k)
         return
     places = [place(builder, out) for out in outs]
 
-    def put(lane: Sequence[Expr], i: Expr, values: Values) -> list[Stmt]:
-        index = with_index(lane, axis, i)
+    def put(row: Sequence[Expr], i: Expr, values: Values) -> list[Stmt]:
+        index = with_index(row, axis, i)
         return [
             Store(s.buffer, s.position(outs[0].shape, index), e)
             for s, e in zip(places, values, strict=True)
         ]
 
     if k <= SELECTED:
-        _select(builder, lanes, k, put)
+        _select(builder, rows, k, put)
     else:
-        lanes.by_one_key(x.dtype, first=True)
-        sort_in_memory(
-            builder, lanes, lambda lane, read: [loop(k, lambda i: put(lane, i, read(i)))]
-        )
+        rows.by_one_key(x.dtype, first=True)
+        sort_in_memory(builder, rows, lambda row, read: [loop(k, lambda i: put(row, i, read(i)))])
     for out in outs:
         finish(builder, out)
 
 
-def _select(builder: Generation, lanes: SortedLanes, k: int, put: Any) -> None:
-    """One pass over each lane, which keeps the k first elements so far, sorted."""
-    memory = Memory(builder, lanes, k)
+def _select(builder: Generation, rows: SortedLanes, k: int, put: Any) -> None:
+    """One pass over each row, which keeps the k first elements so far, sorted."""
+    memory = Memory(builder, rows, k)
     load, store = memory.load, memory.store
     last = scalar.size(k - 1)
 
-    def one(lane: tuple[Expr, ...]) -> list[Stmt]:
+    def one(row: tuple[Expr, ...]) -> list[Stmt]:
         def element(i: Expr) -> list[Stmt]:
-            (new,), let = named_groups([lanes.values(lane, i)])
+            (new,), let = named_groups([rows.values(row, i)])
             room = scalar.compare("lt", i, scalar.size(k))
-            enters = order.either(room, lanes.less(new, load(last)))
+            enters = order.either(room, rows.less(new, load(last)))
             j = scalar.var("int64", "j")
             previous = scalar.sub(j, ONE)
             safe = scalar.node("max", "int64", (previous, ZERO))
-            more = scalar.logical_and(scalar.compare("gt", j, ZERO), lanes.less(new, load(safe)))
+            more = scalar.logical_and(scalar.compare("gt", j, ZERO), rows.less(new, load(safe)))
             shift = While([], more, store(j, load(previous)), [j], [minimum(i, last)], [previous])
             return [let, If(enters, [shift, *store(j, new)], [])]
 
         return [
-            loop(lanes.n, element),
-            loop(k, lambda i: put(lane, i, load(i))),
+            loop(rows.n, element),
+            loop(k, lambda i: put(row, i, load(i))),
         ]
 
-    each_item(builder, lanes.others, one, "top_k")
+    each_item(builder, rows.others, one, "top_k")
 
 
 ROUTINES = {"sort": sort, "top_k": top_k}

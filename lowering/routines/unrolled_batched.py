@@ -1,6 +1,6 @@
-"""Factors of many small matrices and solutions of their systems by index, for loops over lanes.
+"""Factors of many small matrices and solutions of their systems by index, for loops over them.
 
-`small_problems.py` asks for one element at a time; the matrix of a lane is factored once for all of them.
+`small_problems.py` asks for one element at a time; the matrix of a problem is factored once.
 """
 
 from collections.abc import Callable, Sequence
