@@ -42,7 +42,7 @@ class CpuTarget(Target):
         packing.rows,
     )
     rows_are_vectors = staticmethod(short_vectors.rows_are_vectors)
-    divergent_loops = staticmethod(lane_refill.lanes)
+    divergent_loops = staticmethod(lane_refill.side_by_side)
     tiled = staticmethod(tiling.tiled)
     reduction_in_strips = staticmethod(blocked_reductions.in_strips)
 

@@ -180,9 +180,9 @@ class Code(Printer):
         self.set(names, s.init)
         self.before(s)
         index = self.fresh("i")
-        rounds = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
+        indices = f"range({extent} - 1, -1, -1)" if s.reverse else f"range({bare(extent)})"
         marks = s.kind.words() + ["reassociate"] * s.reassociate
-        self.put(f"for {index} in {rounds}:" + (f"  # {', '.join(marks)}" if marks else ""))
+        self.put(f"for {index} in {indices}:" + (f"  # {', '.join(marks)}" if marks else ""))
         self.depth += 1
         with self.scope():
             self.indices.add(s.index)

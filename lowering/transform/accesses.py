@@ -7,7 +7,7 @@ from fnx.lowering.ir.kernel import Buffer, Loop, Stmt, Store
 
 
 class Access:
-    """Where one round of outer loops touches a buffer: strides of the loops, and a range of offsets."""
+    """Where one iteration of outer loops touches a buffer: strides of the loops, and a range of offsets."""
 
     def __init__(self, base: frozenset, strides: tuple[int, ...], low: int, high: int):
         self.base, self.strides, self.low, self.high = base, strides, low, high
@@ -51,7 +51,7 @@ def accesses(body: list[Stmt], index: list[Expr]) -> dict[Buffer, list[Access | 
 
 
 def apart(accesses: list[Access | None], shape: list[int]) -> bool:
-    """Whether different rounds of the outer loops touch different elements."""
+    """Whether different iterations of the outer loops touch different elements."""
     first = accesses[0]
     if first is None:
         return False

@@ -23,7 +23,7 @@ def kept_rows(
     index: list[Expr],
     rows: set[Buffer],
 ) -> list[Stmt]:
-    """Statements with a buffer that lives within a round replaced by a variable or a row.
+    """Statements with a buffer that lives within an iteration replaced by a variable or a row.
 
     They are those of a block that touch it; `rows` are the rows of the block, to which one is added.
     """

@@ -32,7 +32,7 @@ def plan(body: list[Stmt], buffers: list[Buffer]) -> int:
 def _lifetimes(body: list[Stmt]) -> dict[Buffer, tuple[int, int]]:
     """First and last statement, in program order, that touch each buffer.
 
-    A buffer that is known only inside a loop lives within a round, since its first touch there
+    A buffer that is known only inside a loop lives within an iteration, since its first touch there
     writes it. One that is also known before or after the loop lives through all of it.
     """
     lives: dict[Buffer, tuple[int, int]] = {}

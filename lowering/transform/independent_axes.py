@@ -1,8 +1,9 @@
-"""Lanes: what a sequence of statements does to many lanes, if none touches what another one does.
+"""Independent axes: along them statements carry no dependence (Allen & Kennedy 2001, ch. 5).
 
-Lanes are elements of some axes of all arrays that the statements write: members of an ensemble, columns
-of a grid. Each nest has loops over them, in one or several ways; each array has its lanes at a stride, in
-layers: a position is `layer * (stride * lanes) + stride * lane + rest`, where `rest < stride`.
+The columns are the elements of such axes: members of an ensemble, columns of a grid. What a sequence of
+statements does to one column touches nothing that another column's does. Each nest has loops over them,
+in one or several ways; each array has its columns at a stride, in layers: a position is
+`layer * (stride * columns) + stride * column + rest`, where `rest < stride`.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, LoopKind, Nest, Stmt, Store
 from fnx.lowering.transform.statements import Statements
 
-VECTOR = 16  # rounds that make an innermost loop long enough
+VECTOR = 16  # iterations that make an innermost loop long enough
 
 
 def chain(stmt: Stmt) -> tuple[list[Loop], list[Stmt]]:
@@ -41,7 +42,7 @@ def extents(loops: list[Loop]) -> list[int]:
 
 @dataclass(frozen=True)
 class Part:
-    """Lanes `start` to `start + width * blocks` along the last axis, `width` of them at a time."""
+    """Columns `start` to `start + width * blocks` along the last axis, `width` of them at a time."""
 
     axes: tuple[int, ...]
     index: tuple[Expr, ...]  # along the axes but the last one, then the number of the strip
@@ -63,9 +64,9 @@ class Part:
         )
 
     def ways(self, stmt: Stmt) -> Iterator[tuple[Stmt, int]]:
-        """What a statement does to one strip, in all the ways in which its loops may hold the lanes.
+        """What a statement does to one strip, in all the ways in which its loops may hold the columns.
 
-        With each: how many lanes make its innermost loop long enough.
+        With each: how many columns make its innermost loop long enough.
         """
         loops, body = chain(stmt)
         sizes, k, n = extents(loops), len(self.axes), prod(self.axes)
@@ -83,7 +84,7 @@ class Part:
     def _flat(
         self, loops: list[Loop], at: int, m: int, body: list[Stmt], least: int
     ) -> Iterator[tuple[Stmt, int]]:
-        """A single loop over all lanes and `m` elements of each, which are next to each other or not."""
+        """A single loop over all columns and `m` elements of each, which are next to each other or not."""
         position = scalar.linear_index((*self.index[:-1], self.first()), self.axes)
         place = partial(scalar.add, scalar.mul(position, scalar.size(m)))
         whole = self._around(loops, at, at + 1, {}, self.width * m, place, body)
@@ -128,24 +129,24 @@ class Part:
         return body[0]
 
 
-class SeparateLanes:
-    """Statements in which lanes never meet, and how each buffer is laid out along them."""
+class IndependentColumns:
+    """Statements in which columns never meet, and how each buffer is laid out along them."""
 
     def __init__(self, builder: Statements, axes: tuple[int, ...], skipped: int = 0):
         self.builder, self.axes, self.count = builder, axes, prod(axes)
         self.skipped = skipped  # ways of the first loop that are passed over
-        self.one = Part.of(axes, 1, 0, axes[-1])  # strips of one lane, on which is seen who meets
+        self.one = Part.of(axes, 1, 0, axes[-1])  # strips of one column, on which is seen who meets
         self.places: dict[Buffer, list[Expr]] = {}  # where each buffer is read and written
         self.written: set[Buffer] = set()
-        self.strides: dict[Buffer, int] = {}  # from lane to lane, of what is written
+        self.strides: dict[Buffer, int] = {}  # from column to column, of what is written
         self.halves: dict[Expr, int] = {}  # variables that are 0 or this
-        self.scalars: list[Expr] = []  # that are computed for all lanes at once
+        self.scalars: list[Expr] = []  # that are computed for all columns at once
         self.parts: dict[Stmt, list[Stmt]] = {}  # nests and copies as loops
         self.chosen: dict[Stmt, int] = {}  # in which of its ways each loop is seen
-        self.least = 1  # lanes of a strip that make all innermost loops long enough
+        self.least = 1  # columns of a strip that make all innermost loops long enough
 
     def join(self, stmt: Stmt) -> bool:
-        """Take in a statement, if lanes still keep to themselves."""
+        """Take in a statement, if columns still keep to themselves."""
         before = self.places, self.written, self.strides, self.scalars
         self.scalars = list(self.scalars)
         if self._take(stmt) and buffers_read(self.scalars).isdisjoint(self.written):
@@ -171,7 +172,7 @@ class SeparateLanes:
         return False
 
     def _choose(self, stmt: Stmt) -> bool:
-        """See the lanes of a loop in the first way that fits to what is known of the buffers."""
+        """See the columns of a loop in the first way that fits to what is known of the buffers."""
         if any(type(s) not in traversal.REWRITTEN for s in traversal.statements([stmt])):
             return False
         first = 0 if self.chosen else self.skipped
@@ -198,7 +199,7 @@ class SeparateLanes:
         return True
 
     def stride(self, position: Expr, ranges: dict[Expr, int]) -> int | None:
-        """How far lanes are apart, if each keeps to elements of its own."""
+        """How far columns are apart, if each keeps to elements of its own."""
         found, number = dependence.terms(position)
         parts = dict(found)
         steps = [parts.pop(i, 0) for i in self.one.index]
@@ -221,7 +222,7 @@ class SeparateLanes:
         return stride if low >= 0 and high < stride else None
 
     def is_far(self, leaf: Expr, factor: int, whole: int) -> bool:
-        """Whether a term of a position leads to the same place of another layer of all lanes."""
+        """Whether a term of a position leads to the same place of another layer of all columns."""
         return factor % whole == 0 or abs(factor) == 1 and self.halves.get(leaf, 1) % whole == 0
 
 
@@ -248,9 +249,9 @@ def _places(stmt: Stmt) -> dict[Buffer, list[Expr]]:
 
 
 def _ranges(stmt: Stmt) -> dict[Expr, int]:
-    """The numbers of rounds of the loops of a statement."""
+    """The trip counts of the loops of a statement."""
     loops = [s for s in traversal.statements([stmt]) if isinstance(s, Loop)]
     return {s.index: s.extent.attr for s in loops if s.extent.op in ("size", "const")}
 
 
-__all__ = ["Part", "SeparateLanes", "chain", "extents"]
+__all__ = ["IndependentColumns", "Part", "chain", "extents"]

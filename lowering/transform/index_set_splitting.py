@@ -1,7 +1,14 @@
-"""Loops cut in two where an index runs against a bound: each part then reads and writes straight on.
+"""Index-set splitting: a loop is cut in two where its index meets a bound.
 
 Reversed and shifted arrays are read at positions like max(k - i, 0). Left alone, these are gathered
 one by one, and added to one after the other; either side of i = k, they are neighbours, or one place.
+
+Source: Allen & Kennedy 2001, ch. 5.
+Input: innermost loops with comparisons of the index, or positions clamped by it.
+Output: two loops, in each of which the comparison is decided.
+Legal when: the cut is known before the loop; iterations run in the same order.
+Pays when: the loop has `LONG` iterations, and accesses become regular.
+Costs: the code of the loop twice.
 """
 
 from collections.abc import Sequence
@@ -12,7 +19,7 @@ from fnx.lowering.ir import affine, dependence
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
 
-LONG = 64  # rounds from which on a loop is cut
+LONG = 64  # iterations from which on a loop is cut
 
 SIDES = {  # by comparison, and sign of the index: what to add to the point, whether true below it
     ("lt", 1): (0, True),
@@ -99,7 +106,7 @@ def _part(
     loop: Loop, start: Expr, extent: Expr, known: dict[int, Expr],
     carries: list[Expr], init: list[Expr],
 ) -> list[Stmt]:  # fmt: skip
-    """The rounds from `start` on, in which what is `known` need not be computed."""
+    """The iterations from `start` on, in which what is `known` need not be computed."""
     index = scalar.counter("i", loop.extent.attr)
     done = {id(loop.index): scalar.add(start, index)}
     done |= {id(a): b for a, b in zip(loop.carries, carries)}
@@ -135,7 +142,7 @@ def _part(
 
 
 def _apart(stores: Sequence[Store]) -> bool:
-    """Whether a round reads nothing that another one, or another store, writes."""
+    """Whether an iteration reads nothing that another one, or another store, writes."""
     into = {s.buffer: s.index for s in stores}
     if len(into) != len(stores):
         return False

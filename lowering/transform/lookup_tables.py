@@ -1,8 +1,15 @@
-"""Choices: small arrays that a nest reads at positions which vary are laid in memory before it.
+"""Lookup tables: small arrays that a nest reads at positions which vary are laid in memory before it.
 
 A small array is one expression an element. Read at a position that is known only at run time, it is
-a chain of choices between all of them: for the levels of a grid that has eleven, ten comparisons a
+a chain of selects between all of them: for the levels of a grid that has eleven, ten comparisons a
 point. One store an element, once for all points, makes that a load.
+
+Source: chains of selects, or a switch, to a lookup table (LLVM's SimplifyCFG).
+Input: nests with chains of selects by one position.
+Output: the stores, then the nest with loads.
+Legal when: the elements do not change within the nest.
+Pays when: there are more than a few elements, and work enough for each of the stores.
+Costs: an array on the stack.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,14 @@
-"""Shares: outer loops of few rounds are one with the loops inside them, so that threads get equal work.
+"""Loop coalescing: outer loops of few iterations are one with the loops inside them, for equal shares.
 
 Three colours of an image, or two sequences of a batch, are no three or two equal shares for two or
 four threads; their rows are.
+
+Source: Polychronopoulos 1987; OpenMP's collapse.
+Input: a nest whose outer loop threads will share.
+Output: one loop over the product of the extents, whose index is divided for the old ones.
+Legal when: the loops are perfectly nested and independent.
+Pays when: the outer loop has fewer than `ITERATIONS` iterations, and one of them takes `WORK` operations.
+Costs: two divisions an iteration.
 """
 
 from fnx.core import scalar
@@ -11,8 +18,10 @@ from fnx.lowering.ir.kernel import Loop, LoopKind, Nest
 
 from .statements import Statements
 
-ROUNDS = 64  # from which on shares are equal enough
-ROUND = 64  # operations of a round from which on the two divisions for its indices do not matter
+ITERATIONS = 64  # from which on shares are equal enough
+WORK = (
+    64  # operations of an iteration from which on the two divisions for its indices do not matter
+)
 
 
 def coalesce(builder: Statements) -> None:
@@ -23,15 +32,15 @@ def coalesce(builder: Statements) -> None:
 
 
 def _merged(loop: Loop) -> Loop:
-    """A loop with the loops that are all that is inside it, as long as its rounds are too few."""
+    """A loop with the loops that are all that is inside it, as long as its iterations are too few."""
     if not loop.kind.parallel or loop.carries:
         return loop
-    while traversal.extent(loop.extent) < ROUNDS and len(loop.body) == 1:
+    while traversal.extent(loop.extent) < ITERATIONS and len(loop.body) == 1:
         (inner,) = loop.body
         if not (isinstance(inner, Loop) and _is_plain(inner)):
             break
-        if inner.kind.vectorized or traversal.work(inner.body) < ROUND:
-            break  # its rounds are the lanes of vectors, or too short
+        if inner.kind.vectorized or traversal.work(inner.body) < WORK:
+            break  # its iterations are the lanes of vectors, or too short
         n = inner.extent.attr
         both = scalar.var("int64", "t")
         outer_index, inner_index = scalar.divmod_size(both, n)

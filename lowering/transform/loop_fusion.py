@@ -1,9 +1,17 @@
-"""Rows: nests over the same outer loops become one, so that a row is used while it is in cache.
+"""Loop fusion, with array contraction: nests over the same outer loops become one.
 
-A softmax is made as passes over a whole array: maxima of rows, sums of exponentials, quotients. If a
-round of the outer loops touches a part of each shared array that no other round touches, the
-passes can be done row by row, in one nest. What only later passes of the same row read then needs no
-memory of the array's size: a number a row is a variable, a row is a small array on the stack.
+A softmax is made as passes over a whole array: maxima of rows, sums of exponentials, quotients. Done row
+by row in one nest, a row is used while it is in cache, and what only later passes of the same row read
+needs no memory of the array's size: it shrinks to a number, or a row, on the stack
+(`array_contraction.py`).
+
+Source: Allen & Kennedy 2001, ch. 6 and 8; Gao et al. 1992.
+Input: nests that follow one another in a block, up to `_HOPS` other statements between them.
+Output: one nest, with the bodies in order inside the shared outer loops.
+Legal when: every dependence between the nests is independent of the shared loops: an iteration touches a
+part of each shared array that no other iteration touches; what is jumped over has nothing to do with it.
+Pays when: arrays are handed on from nest to nest.
+Costs: a longer nest, of at most `MOST` of those that there were.
 """
 
 from math import prod
@@ -180,7 +188,7 @@ def is_plain(loop: Loop) -> bool:
     return known and not (loop.carries or loop.outer or loop.reverse)
 
 
-# --- what a round touches ----------------------------------------------------------------------
+# --- what an iteration touches ----------------------------------------------------------------------
 
 
 # --- clusters ----------------------------------------------------------------------------------

@@ -13,6 +13,14 @@ class Machine:
     side_by_side: int  # vectors of accumulators, so that sums need not wait for each other
     far_bytes: int  # of an array from which on it does not stay in a core's own cache: rather compute again
     far_read: int  # elements of an array from which on it matters in which order it is read
+    near_bytes: int  # that stay in a core's own cache, beside others
+    streamed_bytes: int  # of what a sweep touches, from which on it does not stay there
+    stack_bytes: (
+        int  # of a strip's arrays on the stack, at most: threads of others may have small stacks
+    )
+    window_bytes: int  # of a sliding window, at most: it stays in the nearest cache,
+    windows_bytes: int  # and of all windows of an iteration
+    window_gain: int  # bytes of arrays that are handed on from which on windows of them are kept
     rows_at_once: (
         int  # rows that are added together to accumulators in memory: fewer loads of these
     )
@@ -37,6 +45,12 @@ PORTABLE = Machine(
     side_by_side=1,
     far_bytes=1 << 20,
     far_read=1 << 11,
+    near_bytes=1 << 18,
+    streamed_bytes=1 << 19,
+    stack_bytes=3 << 16,
+    window_bytes=1 << 15,
+    windows_bytes=3 << 15,
+    window_gain=1 << 15,
     rows_at_once=1,
     batch_sums=0,
     far_batch=1 << 62,

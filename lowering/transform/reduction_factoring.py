@@ -15,11 +15,11 @@ _Terms = list[tuple[float, Expr]]  # each with the power of two, or its negative
 
 @dataclass(frozen=True)
 class Sums:
-    """Carries and their values after a round. The last ones are sums of `factors`.
+    """Carries and their values after an iteration. The last ones are sums of `factors`.
 
     `later[k]` is what a total gets when the loop has ended, where it is not what the loop began with and
     its terms: a power of two times a total that began with zero, and products of totals of factors with
-    numbers that are the same in all rounds.
+    numbers that are the same in all iterations.
     """
 
     carries: list[Expr]
@@ -28,13 +28,13 @@ class Sums:
     later: dict[int, tuple[float, _Terms]]
 
     def begin(self, init: Sequence[Expr]) -> list[Expr]:
-        """What the carries are before the first round, where they should begin with `init`."""
+        """What the carries are before the first iteration, where they should begin with `init`."""
         zeros = [scalar.const(0, a.dtype) for a in self.carries]
         kept = [e if k not in self.later else z for k, (e, z) in enumerate(zip(init, zeros))]
         return kept + zeros[len(kept) :]
 
     def end(self, k: int, init: Expr, totals: Sequence[Expr]) -> Expr:
-        """The value that carry `k` should have, `totals` being those after the last round."""
+        """The value that carry `k` should have, `totals` being those after the last iteration."""
         anew = replacing(dict(zip(self.factors, totals[len(totals) - len(self.factors) :])))
         scale, terms = self.later[k]
         return _added(init, [(scale, totals[k]), *((s, anew(t)) for s, t in terms)])
@@ -120,7 +120,7 @@ def _added(total: Expr, terms: _Terms) -> Expr:
 
 
 def _factor(term: Expr, varies: Collection[Expr]) -> Expr | None:
-    """What is multiplied with a number that all rounds share."""
+    """What is multiplied with a number that all iterations share."""
     if term.op != "mul":
         return None
     found = [a for a in term.args if a in varies]

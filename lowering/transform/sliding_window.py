@@ -1,10 +1,18 @@
-"""Windows: loops over the layers of a grid become one, and of what they hand on only few layers are kept.
+"""Sliding windows with storage folding: loops over the layers of a grid become one.
 
 Where one loop makes layers (rows, planes) of an array and the next ones read a few neighbouring layers
 of it, as stencils do, all of them can go over the layers together: one that reads ahead follows some
-rounds behind. Then of an array that nobody else reads there need be no more than these few layers, which
-stay in the nearest cache. What touches the first or the last layer alone waits for the round in which
-that is there.
+iterations behind. Then of an array that nobody else reads there need be no more than these few layers,
+a ring of them, which stays in the nearest cache. What touches the first or the last layer alone waits
+for the iteration in which that is there.
+
+Source: sliding window and storage folding of Halide (Ragan-Kelley et al. 2013); loop shifting, Allen &
+Kennedy 2001, ch. 6.
+Input: the loops of a block over the same layers.
+Output: one loop; positions modulo the size of a window.
+Legal when: which layers each statement touches is known, and dependences have constant distances.
+Pays when: windows replace `window_gain` bytes of arrays that are handed on.
+Costs: each statement asks whether the iteration is one of its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,9 +31,6 @@ from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion
 
-GAIN = 1 << 15  # bytes of arrays that are handed on from which on windows of them are kept
-WINDOW = 1 << 15  # bytes of a window, at most
-WINDOWS = 3 << 15  # and of all windows of a round
 LAYER = 16  # elements of a layer, at least: its loops are those of vectors
 THIN = 16  # parts of all work, of which a loop that loses its vectors has one at most
 
@@ -65,7 +70,7 @@ def roll_nest(builder: Statements, nest: Nest, uses: dict[Buffer, int]) -> bool:
 
 @dataclass(frozen=True)
 class _Access:
-    """Part of a layer; `layer` counts from that of a loop's round, or from the first one."""
+    """Part of a layer; `layer` counts from that of a loop's iteration, or from the first one."""
 
     base: frozenset
     layer: int
@@ -80,10 +85,10 @@ class _Item:
     def __init__(self, stmt: Stmt, loop: Loop | None = None):
         self.stmt, self.loop = stmt, loop
         self.found: dict[Buffer, list[_Access]] = {}
-        self.behind = 0  # the round in which it begins
+        self.behind = 0  # the iteration in which it begins
 
     @property
-    def rounds(self) -> int:
+    def iterations(self) -> int:
         return traversal.extent(self.loop.extent) if self.loop else 1
 
 
@@ -94,11 +99,13 @@ class _Layers:
         self, builder: Statements, body: list[Stmt], outer: list[Loop], uses: dict[Buffer, int]
     ):
         self.builder, self.body, self.outer, self.uses = builder, body, outer, uses
-        self.inside = dict.fromkeys(_defined(body))  # what differs between rounds of the statements
+        self.inside = dict.fromkeys(
+            _defined(body)
+        )  # what differs between iterations of the statements
         self.size: dict[Buffer, int] = {}  # from layer to layer
         self.items: list[_Item] = []
         self.kept: dict[Buffer, int] = {}  # layers of a window
-        self.low: dict[Buffer, int] = {}  # where in a layer what a round touches begins,
+        self.low: dict[Buffer, int] = {}  # where in a layer what an iteration touches begins,
         self.width: dict[Buffer, int] = {}  # and how many elements that is, in whole cache lines
 
     def fit(self) -> bool:
@@ -201,27 +208,27 @@ class _Layers:
                 continue
             accesses = [(i, a) for i in self.items for a in i.found.get(b, ())]
             if b.space == "global" and not self._is_apart(b, accesses):
-                return False  # it lives within a round of the loops that there are
+                return False  # it lives within an iteration of the loops that there are
             at = [i.behind - a.layer for i, a in accesses]
             self.kept[b] = 1 << (max(at) - min(at)).bit_length()
             self.low[b] = min(a.low for _, a in accesses)
             line = self.builder.machine.line // itemsize(b.dtype)
             self.width[b] = -(-(max(a.high for _, a in accesses) + 1 - self.low[b]) // line) * line
             layer = self.width[b] * itemsize(b.dtype)
-            if self.kept[b] * layer > WINDOW:
+            if self.kept[b] * layer > self.builder.machine.window_bytes:
                 return False
             total += self.kept[b] * layer
-            gain += layer * max(i.rounds for i, _ in accesses)
-        return self.is_worth(gain, total) and total <= WINDOWS
+            gain += layer * max(i.iterations for i, _ in accesses)
+        return self.is_worth(gain, total) and total <= self.builder.machine.windows_bytes
 
     def is_worth(self, gain: int, total: int) -> bool:
         """Whether windows of so many bytes, instead of arrays of so many, save enough."""
-        return gain > max(GAIN, 2 * total)
+        return gain > max(self.builder.machine.window_gain, 2 * total)
 
     def _is_apart(self, b: Buffer, accesses: list[tuple[_Item, _Access]]) -> bool:
-        """Whether other rounds of the loops around touch other elements."""
+        """Whether other iterations of the loops around touch other elements."""
         factors = dict(accesses[0][1].base)
-        layers = max(i.rounds + a.layer for i, a in accesses)
+        layers = max(i.iterations + a.layer for i, a in accesses)
         steps = [(factors.get(x.index, 0), traversal.extent(x.extent)) for x in self.outer]
         span = max(a.high for _, a in accesses) - min(a.low for _, a in accesses)
         for step, n in sorted([*steps, (self.size[b], layers)]):
@@ -233,9 +240,9 @@ class _Layers:
     # --- the loop
 
     def loop(self) -> Loop:
-        """One loop in which all statements are, each in the rounds that have its layers."""
-        rounds = max(item.behind + item.rounds for item in self.items)
-        t = scalar.counter("t", rounds)
+        """One loop in which all statements are, each in the iterations that have its layers."""
+        iterations = max(item.behind + item.iterations for item in self.items)
+        t = scalar.counter("t", iterations)
         windows = {}
         for b, layers in self.kept.items():  # their sizes are in the code: let it fit many grids
             room = 1 << (layers * self.width[b] - 1).bit_length()
@@ -250,9 +257,9 @@ class _Layers:
                 assert isinstance(stmt, Loop)
                 layer = scalar.sub(t, scalar.size(item.behind))
                 inside = [traversal.rewritten(s, replacing({stmt.index: layer})) for s in stmt.body]
-            when = _when(t, item, rounds)
+            when = _when(t, item, iterations)
             body += inside if when.op == "const" else [If(when, inside, [])]
-        return Loop(t, scalar.size(rounds), body)
+        return Loop(t, scalar.size(iterations), body)
 
     def _within(self, b: Buffer, loop: Loop | None) -> Callable[[Expr], Expr]:
         """Positions in a window instead of those in an array: layers take turns."""
@@ -274,15 +281,15 @@ class _Layers:
         return at
 
 
-def _when(t: Expr, item: _Item, rounds: int) -> Expr:
-    """Whether a round is one of a statement's own."""
-    first, end = item.behind, item.behind + item.rounds
-    if item.rounds == 1:
+def _when(t: Expr, item: _Item, iterations: int) -> Expr:
+    """Whether an iteration is one of a statement's own."""
+    first, end = item.behind, item.behind + item.iterations
+    if item.iterations == 1:
         return scalar.compare("eq", t, scalar.size(first))
     since = scalar.const(True, "bool")
     if first:
         since = scalar.compare("ge", t, scalar.size(first))
-    if end < rounds:
+    if end < iterations:
         since = scalar.logical_and(since, scalar.compare("lt", t, scalar.size(end)))
     return since
 
@@ -302,7 +309,7 @@ def _defined(body: list[Stmt]) -> Iterator[Expr]:
 
 
 def _factor(loop: Loop, position: Expr) -> int:
-    """How far a loop's rounds are apart."""
+    """How far a loop's iterations are apart."""
     return dict(dependence.terms(position)[0]).get(loop.index, 0)
 
 
@@ -349,7 +356,7 @@ def _needed(body: list[Stmt], store: Store) -> list[Stmt]:
 
 
 def _meet(a: Expr, b: Expr, ranges: dict[Expr, int]) -> bool:
-    """Whether two positions may be the same in some rounds of loops."""
+    """Whether two positions may be the same in some iterations of loops."""
     (left, low), (right, high) = dependence.terms(a), dependence.terms(b)
     if left != right:
         return True

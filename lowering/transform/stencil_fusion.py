@@ -1,9 +1,17 @@
-"""Slabs: nests that hand on arrays to each other are made for a strip of lanes, one after the other.
+"""Fusion of stencils strip by strip: nests that hand on arrays are made for a strip, one after the other.
 
 A stencil stores what several of its neighbours read: fluxes between cells, slopes. Where the shifts are
-along one axis, what lies elsewhere along others never meets: these are lanes. The nests run one after
-the other for a strip of them, and then together, layer by layer (sliding_window.py), so that what they
-hand on is a few rows rather than arrays of the grid's size.
+along one axis, what lies elsewhere along others never meets: these are independent axes. The nests run
+one after the other for a strip of columns, and then together, layer by layer (`sliding_window.py`), so
+that what they hand on is a few rows rather than arrays of the grid's size.
+
+Source: stages computed at an outer loop's level (Halide's compute_at); strip mining and interchange,
+Allen & Kennedy 2001, ch. 9.
+Input: nests that a block begins with, or that follow one another.
+Output: a loop over strips with all of them inside; nests for what is left at the sides of the grid.
+Legal when: columns keep to themselves in all of them (`independent_axes.py`).
+Pays when: sliding windows can be kept of what is handed on, and vectors stay whole.
+Costs: code, of at most `NESTS` nests.
 """
 
 from collections.abc import Iterator
@@ -15,10 +23,10 @@ from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion, sliding_window, strip_mining
-from .independent_axes import SeparateLanes, chain, extents
+from .independent_axes import IndependentColumns, chain, extents
 
 NESTS = 32  # of a slab, at most: code, and the time to make it, grow with them
-STRIPS = 10  # at least, for threads to share, where a strip may have several lanes:
+STRIPS = 10  # at least, for threads to share, where a strip may have several columns:
 WIDTH = 8  # at most so many
 THIN = 16  # parts of all work, of which a nest on a side of the grid has one at most
 
@@ -54,18 +62,19 @@ def _slab(
     """The nests from `k` on, strip by strip, in the way that keeps the most near: to where, and by what."""
     nests = list(_nests(body[k : k + NESTS]))
     handed = [b for b in traversal.all_writes(nests[0]) if 1 < uses[b] <= NESTS]
-    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < strip_mining.FAR:
+    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < builder.machine.streamed_bytes:
         return None
     best: tuple[int, _Sequence] | None = None
     for n, skipped in _ways(builder, nests[0]):
-        found = _Sequence(SeparateLanes(builder, (n,), skipped), known, nests, uses)
-        if found.lanes.least == 1 and found.gain > max(strip_mining.FAR, best[0] if best else 0):
+        found = _Sequence(IndependentColumns(builder, (n,), skipped), known, nests, uses)
+        least = max(builder.machine.streamed_bytes, best[0] if best else 0)
+        if found.columns.least == 1 and found.gain > least:
             best = found.gain, found
     if best is None:
         return None
     found = best[1]
     notes = list(builder.notes)
-    new = strip_mining.made(builder, found.lanes, list(found.nests), [], found.width()) or []
+    new = strip_mining.made(builder, found.columns, list(found.nests), [], found.width()) or []
     made = [s for s in traversal.statements(new) if isinstance(s, Nest)]
     if made and all([sliding_window.roll_nest(builder, nest, found.after) for nest in made]):
         return k + len(found.nests), new
@@ -82,7 +91,7 @@ def _nests(body: list[Stmt]) -> Iterator[Nest]:
 
 
 def _ways(builder: Statements, nest: Nest) -> Iterator[tuple[int, int]]:
-    """Loops of a nest that may be lanes: how many, and how many ways to see them elsewhere come before."""
+    """Loops of a nest that may be columns: how many, and how many other ways to see them come before."""
     loops, _ = chain(builder.plain.get(nest, nest.body)[0])
     sizes = extents(loops)
     for k, n in enumerate(sizes):
@@ -91,29 +100,29 @@ def _ways(builder: Statements, nest: Nest) -> Iterator[tuple[int, int]]:
 
 
 class _Sequence:
-    """Nests, from the first on, in which lanes keep to themselves, and the arrays that they alone touch."""
+    """Nests, from the first on, in which columns keep to themselves, and arrays that they alone touch."""
 
     def __init__(
         self,
-        lanes: SeparateLanes,
+        columns: IndependentColumns,
         known: dict[Expr, int],
         nests: list[Nest],
         uses: dict[Buffer, int],
     ):
-        self.lanes = lanes
-        lanes.halves |= known
+        self.columns = columns
+        columns.halves |= known
         self.nests: list[Nest] = []
         count: dict[Buffer, int] = {}
         least: list[int] = []
         for nest in nests:
-            self.lanes.least = 1
-            if not self.lanes.join(nest):
+            self.columns.least = 1
+            if not self.columns.join(nest):
                 break
             self.nests.append(nest)
-            least.append(self.lanes.least)
+            least.append(self.columns.least)
             for b in traversal.buffers(nest.body):
                 count[b] = count.get(b, 0) + 1
-        mine = [b for b in self.lanes.strides if b.space == "global" and count[b] == uses[b]]
+        mine = [b for b in self.columns.strides if b.space == "global" and count[b] == uses[b]]
         self.private = [b for b in mine if count[b] > 1]
         self.after = uses | dict.fromkeys(self.private, 1)  # when the nests are one
         while self.nests and not any(
@@ -124,11 +133,11 @@ class _Sequence:
         # Around the inside lie thin sides; their loops may be short.
         work = [traversal.work(nest.body) for nest in self.nests]
         much = [n for n, w in zip(least, work, strict=False) if w * THIN > sum(work)]
-        self.lanes.least = max(much, default=1)
+        self.columns.least = max(much, default=1)
 
     def width(self) -> int:
-        """How many lanes make a strip: long runs of memory, but strips enough for threads."""
-        n = self.lanes.axes[-1]
-        most = max(1, min(WIDTH, self.lanes.count // STRIPS))
+        """How many columns make a strip: long runs of memory, but strips enough for threads."""
+        n = self.columns.axes[-1]
+        most = max(1, min(WIDTH, self.columns.count // STRIPS))
         whole = [w for w in range(1, most + 1) if n % w == 0]
         return whole[-1] if 2 * whole[-1] > most else most

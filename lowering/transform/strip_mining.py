@@ -1,9 +1,16 @@
-"""Strips: sweeps over many lanes are made for a strip of lanes, all their steps, before the next strip.
+"""Strip mining and interchange: sweeps over independent columns are made for a strip of them at a time.
 
-Lanes are the members of an ensemble, or the columns of a model's grid: what each touches nobody else
-does, in loops of steps and in what comes before and after these. Step by step over all lanes, memory
-streams through the caches again and again. Strip by strip the state stays near, and arrays that live
-in between alone (the rows of a sweep that the next one goes back over) need the size of a strip.
+What each member of an ensemble, or each column of a model's grid, touches nobody else does, in loops of
+steps and in what comes before and after these. Step by step over all columns, memory streams through the
+caches again and again. Strip by strip the state stays near, and arrays that live in between alone (the
+rows of a sweep that the next one goes back over) need the size of a strip.
+
+Source: Allen & Kennedy 2001, ch. 9 (strip-mine-and-interchange).
+Input: a loop of steps, and what stands around it in a block.
+Output: a nest over strips, with all steps inside; arrays of the strip alone on the stack.
+Legal when: no dependence crosses columns (`independent_axes.py`).
+Pays when: the state of all columns does not stay in a core's own cache (`streamed`), that of a strip does.
+Costs: a nest more for the columns that are left; inside a strip nobody asks whether to stop.
 """
 
 from collections.abc import Iterator
@@ -17,16 +24,13 @@ from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Nest, Stmt
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
-from .independent_axes import VECTOR, Part, SeparateLanes, chain, extents
+from .independent_axes import VECTOR, IndependentColumns, Part, chain, extents
 
-CACHE = 1 << 18  # bytes that stay in a core's own cache, beside others
-FAR = 1 << 19  # bytes that do not
-STACK = 3 << 16  # bytes on the stack, at most: threads of others may have small stacks
-WIDEST = 512  # lanes of a strip, at most
+WIDEST = 512  # columns of a strip, at most
 ONE_STRIP = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
 ONE_NEST = 1 << 30  # and of strips that are made between two such questions
 FEW_STRIPS = 8  # beside which another one counts
-_TRIES = 6  # ways of seeing lanes in a loop
+_TRIES = 6  # ways of seeing columns in a loop
 
 
 def steps_of_strips(builder: Statements) -> None:
@@ -53,25 +57,25 @@ def _block(builder: Statements, body: list[Stmt]) -> None:
 def _in_strips(builder: Statements, body: list[Stmt], k: int) -> tuple[int, int, list[Stmt]] | None:
     """The sweep at `k` and what is around it, strip by strip: from where to where, and by what."""
     for axes in _candidates(builder, body, k):
-        lanes = SeparateLanes(builder, axes)
-        if not lanes.join(body[k]):
+        columns = IndependentColumns(builder, axes)
+        if not columns.join(body[k]):
             continue
         first, stop = k, k + 1
-        while stop < len(body) and lanes.join(body[stop]):
+        while stop < len(body) and columns.join(body[stop]):
             stop += 1
-        while first and lanes.join(body[first - 1]):
+        while first and columns.join(body[first - 1]):
             first -= 1
-        new = _strips(builder, lanes, body[first:stop])
+        new = _strips(builder, columns, body[first:stop])
         if new is not None:
             return first, stop, new
     return None
 
 
-# --- what could be lanes -----------------------------------------------------------------------
+# --- what could be columns -----------------------------------------------------------------------
 
 
 def _candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int, ...]]:
-    """Axes of lanes that all nests of a sweep may have, the most lanes first."""
+    """Axes of columns that all nests of a sweep may have, the most columns first."""
     mine = [extents(loops) for loops in _chains(builder, [body[k]])]
     if not mine or not all(mine):
         return []
@@ -91,7 +95,7 @@ def _runs(extents: list[int]) -> dict[int, None]:
 
 
 def _finest(n: int, nests: list[list[int]]) -> tuple[int, ...]:
-    """The most axes that some nest has for `n` lanes."""
+    """The most axes that some nest has for `n` columns."""
     best: tuple[int, ...] = (n,)
     for x in nests:
         for a in range(len(x)):
@@ -114,36 +118,44 @@ def _chains(builder: Statements, body: list[Stmt]) -> Iterator[list[Loop]]:
 # --- strips ------------------------------------------------------------------------------------
 
 
-def _strips(builder: Statements, lanes: SeparateLanes, stmts: list[Stmt]) -> list[Stmt] | None:
+def _strips(
+    builder: Statements, columns: IndependentColumns, stmts: list[Stmt]
+) -> list[Stmt] | None:
     """The statements strip by strip, if that is worth while."""
     outer, variables = _outside(builder.block, stmts)
     if any(v in variables for s in stmts for v in traversal.defined(s)):
         return None
-    private = [b for b in lanes.strides if b.space == "global" and b not in outer]
-    near = _bytes_near(lanes, stmts, private)
+    private = [b for b in columns.strides if b.space == "global" and b not in outer]
+    near = _bytes_near(columns, stmts, private)
     if near is None:
         return None
-    own = sum(-(-b.size // lanes.count) * itemsize(b.dtype) for b in private)
-    most = min(CACHE // near, STACK // own if 0 < own <= STACK else WIDEST)
-    width = _width(lanes.axes[-1], most, lanes.least, builder.machine.vector_bits)
-    return None if width is None else made(builder, lanes, stmts, private, width)
+    own = sum(-(-b.size // columns.count) * itemsize(b.dtype) for b in private)
+    machine = builder.machine
+    stack = machine.stack_bytes
+    most = min(machine.near_bytes // near, stack // own if 0 < own <= stack else WIDEST)
+    width = _width(columns.axes[-1], most, columns.least, machine.vector_bits)
+    return None if width is None else made(builder, columns, stmts, private, width)
 
 
 def made(
-    builder: Statements, lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
+    builder: Statements,
+    columns: IndependentColumns,
+    stmts: list[Stmt],
+    private: list[Buffer],
+    width: int,
 ) -> list[Stmt] | None:
-    """Statements for strips of so many lanes, or of fewer where one would take too long.
+    """Statements for strips of so many columns, or of fewer where one would take too long.
 
     `private` are arrays that they alone touch.
     """
-    parts = _in_parts(builder, lanes, stmts, private, width)
-    n = lanes.axes[-1]
-    once = traversal.work(parts[0].body) // (lanes.count // n * (n // width))
+    parts = _in_parts(builder, columns, stmts, private, width)
+    n = columns.axes[-1]
+    once = traversal.work(parts[0].body) // (columns.count // n * (n // width))
     if once > ONE_STRIP:  # narrower ones, then
         width = ONE_STRIP * width // once
-        if width < lanes.least:
+        if width < columns.least:
             return None
-        parts = _in_parts(builder, lanes, stmts, private, width)
+        parts = _in_parts(builder, columns, stmts, private, width)
     nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
@@ -152,14 +164,18 @@ def made(
 
 
 def _in_parts(
-    builder: Statements, lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer], width: int
+    builder: Statements,
+    columns: IndependentColumns,
+    stmts: list[Stmt],
+    private: list[Buffer],
+    width: int,
 ) -> list[Nest]:
-    """A nest for whole strips, and one for the lanes that are left."""
-    n = lanes.axes[-1]
-    parts = [Part.of(lanes.axes, width, 0, n // width)]
+    """A nest for whole strips, and one for the columns that are left."""
+    n = columns.axes[-1]
+    parts = [Part.of(columns.axes, width, 0, n // width)]
     if n % width:
-        parts.append(Part.of(lanes.axes, n % width, n - n % width, 1))
-    return [_Strip(builder, lanes, part, private).nest(stmts) for part in parts]
+        parts.append(Part.of(columns.axes, n % width, n - n % width, 1))
+    return [_Strip(builder, columns, part, private).nest(stmts) for part in parts]
 
 
 def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Expr]]:
@@ -183,29 +199,32 @@ def _outside(block: list[Stmt], stmts: list[Stmt]) -> tuple[set[Buffer], set[Exp
     return buffers, {e for e in found if e.op == "var"}
 
 
-def _bytes_near(lanes: SeparateLanes, stmts: list[Stmt], private: list[Buffer]) -> int | None:
-    """Bytes a lane that ought to stay in cache; None if they do for all lanes together."""
+def _bytes_near(
+    columns: IndependentColumns, stmts: list[Stmt], private: list[Buffer]
+) -> int | None:
+    """Bytes a column that ought to stay in cache; None if they do for all columns together."""
     loops = [s for s in traversal.statements(stmts) if isinstance(s, Loop) and s in stmts]
     loops = [s for top in loops for s in _sweeps(top)]
     steps = [s.index for s in loops]
     stepped = set(traversal.buffers(loops))
-    lane = gain = 0
-    for b, positions in lanes.places.items():
+    column = gain = 0
+    for b, positions in columns.places.items():
         if b.space == "private":
             continue
-        stride = lanes.strides.get(b)
+        stride = columns.strides.get(b)
         if stride is None:
-            found = [s for p in positions if (s := lanes.stride(p, {}))]
+            found = [s for p in positions if (s := columns.stride(p, {}))]
             stride = max(found, default=0)
         streams = (
-            depends_on(positions, steps) and stride * itemsize(b.dtype) < lanes.builder.machine.line
+            depends_on(positions, steps)
+            and stride * itemsize(b.dtype) < columns.builder.machine.line
         )
         if not stride or b not in private and streams:
             continue
-        size = -(-b.size // lanes.count) * itemsize(b.dtype)
-        lane += size
+        size = -(-b.size // columns.count) * itemsize(b.dtype)
+        column += size
         gain += size if b in private or b in stepped else 0
-    return lane if gain * lanes.count > FAR else None
+    return column if gain * columns.count > columns.builder.machine.streamed_bytes else None
 
 
 def _sweeps(loop: Loop) -> list[Loop]:
@@ -214,7 +233,7 @@ def _sweeps(loop: Loop) -> list[Loop]:
 
 
 def _width(n: int, most: int, least: int, vector_bits: int) -> int | None:
-    """How many of `n` lanes make a strip."""
+    """How many of `n` columns make a strip."""
     most = min(most, WIDEST)
     if n <= most:
         return n if n >= least else None
@@ -230,39 +249,39 @@ def _width(n: int, most: int, least: int, vector_bits: int) -> int | None:
 
 
 class _Strip:
-    """Makes the nest over strips of a part of the lanes."""
+    """Makes the nest over strips of a part of the columns."""
 
     def __init__(
-        self, builder: Statements, lanes: SeparateLanes, part: Part, private: list[Buffer]
+        self, builder: Statements, columns: IndependentColumns, part: Part, private: list[Buffer]
     ):
-        self.lanes, self.part, self.nest_work = lanes, part, builder.machine.nest_work
+        self.columns, self.part, self.nest_work = columns, part, builder.machine.nest_work
         self.own: dict[Buffer, Buffer] = {}
-        left = STACK
+        left = builder.machine.stack_bytes
         for b in private:
-            layers = -(-b.size // (lanes.count * lanes.strides[b]))
-            size = layers * lanes.strides[b] * part.width
+            layers = -(-b.size // (columns.count * columns.strides[b]))
+            size = layers * columns.strides[b] * part.width
             if size * itemsize(b.dtype) <= left:
                 left -= size * itemsize(b.dtype)
                 self.own[b] = builder.new_stack(b.dtype, size)
         self.halves: dict[tuple[Expr, int], Expr] = {}  # the same in arrays of a strip's size
         for b in self.own:
-            leaves = {leaf for p in lanes.places[b] for leaf, _ in dependence.terms(p)[0]}
-            for leaf in leaves & lanes.halves.keys():
+            leaves = {leaf for p in columns.places[b] for leaf, _ in dependence.terms(p)[0]}
+            for leaf in leaves & columns.halves.keys():
                 self.halves[leaf, self._half(b, leaf)] = scalar.var("int64", "h")
         self.known: dict[Expr, Expr] = {}
 
     def nest(self, stmts: list[Stmt]) -> Nest:
         body = [self._moved(x) for s in stmts for x in self._rows(s)]
         part = self.part
-        rounds = list(zip(part.index, (*part.axes[:-1], part.blocks), strict=True))
+        iterations = list(zip(part.index, (*part.axes[:-1], part.blocks), strict=True))
         if part.blocks == 1:
-            rounds.pop()
-        work = traversal.work(body) * prod(n for _, n in rounds)
-        for k, (i, n) in reversed(list(enumerate(rounds))):
+            iterations.pop()
+        work = traversal.work(body) * prod(n for _, n in iterations)
+        for k, (i, n) in reversed(list(enumerate(iterations))):
             shared = k == 0 and work >= self.nest_work
             body = [Loop(i, scalar.size(n), body, kind=LoopKind.of(parallel=shared))]
         nests = [s for s in traversal.statements(stmts) if isinstance(s, Nest)]
-        note = f"strips of {part.width} lanes, " + " | ".join(s.note for s in nests)
+        note = f"strips of {part.width} columns, " + " | ".join(s.note for s in nests)
         return Nest(f"{nests[0].name}_strips", body, note=note)
 
     def _rows(self, stmt: Stmt) -> list[Stmt]:
@@ -272,9 +291,9 @@ class _Strip:
         if isinstance(stmt, Loop):
             return [self._loop(stmt)]
         found = []
-        for x in self.lanes.parts[stmt]:
+        for x in self.columns.parts[stmt]:
             ways = list(self.part.ways(x))
-            found.append(ways[self.lanes.chosen[x]][0])
+            found.append(ways[self.columns.chosen[x]][0])
         return found
 
     def _loop(self, loop: Loop) -> Loop:
@@ -327,17 +346,17 @@ class _Strip:
 
     def _half(self, buffer: Buffer, half: Expr) -> int:
         """The size of a strip's half of a buffer."""
-        layers = self.lanes.halves[half] // self.lanes.count // self.lanes.strides[buffer]
-        return layers * self.lanes.strides[buffer] * self.part.width
+        layers = self.columns.halves[half] // self.columns.count // self.columns.strides[buffer]
+        return layers * self.columns.strides[buffer] * self.part.width
 
     def _within(self, buffer: Buffer, position: Expr) -> Expr:
-        """The place in the strip's own array of what is at a position of the array for all lanes."""
-        lanes, part = self.lanes, self.part
-        stride = lanes.strides[buffer]
-        whole, layer = stride * lanes.count, stride * part.width
+        """The place in the strip's own array of what is at a position of the array for all columns."""
+        columns, part = self.columns, self.part
+        stride = columns.strides[buffer]
+        whole, layer = stride * columns.count, stride * part.width
         found, number = dependence.terms(position)
         layers, number = divmod(number - stride * part.start, whole)
-        # Apart: how far places of one lane are from each other is to be plain.
+        # Apart: how far places of one column are from each other is to be plain.
         far, place = scalar.size(layers * layer), scalar.size(number)
         for leaf, factor in found:
             if leaf in part.index:
@@ -345,7 +364,7 @@ class _Strip:
             if factor % whole == 0:
                 term = scalar.mul(self._anew(leaf), scalar.size(factor // whole * layer))
                 far = scalar.add(far, term)
-            elif lanes.is_far(leaf, factor, whole):
+            elif columns.is_far(leaf, factor, whole):
                 half = self.halves[leaf, self._half(buffer, leaf)]
                 far = scalar.add(far, half) if factor == 1 else scalar.sub(far, half)
             else:
@@ -374,4 +393,4 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
     return found
 
 
-__all__ = ["FAR", "made", "steps_of_strips"]
+__all__ = ["made", "steps_of_strips"]

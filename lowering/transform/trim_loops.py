@@ -1,6 +1,14 @@
-"""Reductions without the rounds that a mask makes idle: sum(where(iota < k, x, 0)) takes k rounds.
+"""Loop trimming: reductions without the iterations that a mask makes idle.
 
-Programs whose shapes may not vary write triangles so: row after row is summed up to its diagonal.
+`sum(where(iota < k, x, 0))` takes k iterations. Programs whose shapes may not vary write triangles so:
+row after row is summed up to its diagonal.
+
+Source: trim_no_ops of Halide; loop bound reduction by value ranges.
+Input: loops that reduce a select by a comparison of the index.
+Output: the loop from the first iteration that the mask lets through to the last one.
+Legal when: the other iterations combine the neutral element for sure; infinity times zero is none.
+Pays when: always.
+Costs: the bounds, once before the loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +38,7 @@ def shorten(body: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _shortened(loop: Loop) -> Loop:
-    """The loop from the first round that a mask lets through to the last one."""
+    """The loop from the first iteration that a mask lets through to the last one."""
     if (
         loop.extent.op != "size"
         or loop.extent.attr < index_set_splitting.LONG
@@ -58,12 +66,12 @@ def _shortened(loop: Loop) -> Loop:
         return loop
     index = scalar.counter("i", loop.extent.attr)
     new = index_set_splitting.Rebuilt({id(loop.index): scalar.add(start, index)}, passed)
-    rounds = (
+    iterations = (
         end if start.op == "size" else scalar.apply("max", scalar.sub(end, start), scalar.size(0))
     )
     yields = [new(e) for e in loop.yields]
     return Loop(
-        index, rounds, [], loop.carries, loop.init, yields, reassociate=True, rolled=loop.rolled
+        index, iterations, [], loop.carries, loop.init, yields, reassociate=True, rolled=loop.rolled
     )
 
 
@@ -84,7 +92,7 @@ def _masks(loop: Loop) -> dict[tuple, tuple[Expr, dict[int, bool]]]:
 
 
 def _is_idle(loop: Loop, known: Callable[[Expr], Expr]) -> bool:
-    """Whether rounds change nothing, given what is known of the masks in them."""
+    """Whether iterations change nothing, given what is known of the masks in them."""
     for carry, after in zip(loop.carries, loop.yields, strict=True):
         e = known(after)
         if e is carry:

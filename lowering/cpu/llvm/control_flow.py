@@ -19,7 +19,7 @@ from .slp import Packs
 from .types import Operand
 
 _NUMBERS = ("const", "literal")
-_WHOLE = (4, 8, 16)  # rounds that are whole vectors
+_WHOLE = (4, 8, 16)  # iterations that are whole vectors
 _LOOPS = (kernel.Loop, kernel.While)
 _POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
@@ -140,12 +140,12 @@ class Flow(Function):
                 self.bind(variable, operand)
             return
         self.before(s)
-        self.rounds(s, extent, init, sure=known is not None)
+        self.iterations(s, extent, init, sure=known is not None)
 
-    def rounds(
+    def iterations(
         self, s: kernel.Loop, extent: str, init: list[Operand], sure: bool, start: str = "0"
     ) -> None:
-        """The loop itself, turned over: the test stands at the end. `sure`: at least one round."""
+        """The loop itself, turned over: the test stands at the end. `sure`: at least one iteration."""
         dtypes = [c.dtype for c in s.carries]
         self.halves |= dependence.halves(s)
         before, body = self.block, self.label()
@@ -249,7 +249,7 @@ class Flow(Function):
             self.bind(variable, name)
 
     def poll(self, round_: str, s: Any) -> None:
-        """Every so many rounds, ask whether to stop."""
+        """Every so many iterations, ask whether to stop."""
         inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
         period = max(1, _POLL_WORK // traversal.work(inner))
         mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
@@ -322,7 +322,7 @@ class Flow(Function):
 
 
 def _vectors(s: kernel.Loop) -> int:
-    """The vectors of a loop of whole ones, after which no round is left; 0 for other loops."""
+    """The vectors of a loop of whole ones, after which no iteration is left; 0 for other loops."""
     known = s.extent.op in ("size", "const") and s.extent.attr in _WHOLE
     if not (known and s.kind.vectorized and s.rolled):
         return 0
@@ -356,13 +356,13 @@ def _lanes(s: kernel.Loop) -> int:
 
 
 def _is_next(load: Expr, index: Expr) -> bool:
-    """Whether neighbouring rounds read neighbours: not the same element, nor such as are apart."""
+    """Whether neighbouring iterations read neighbours: not the same element, nor such as are apart."""
     products = [e for e in nodes(load.args) if e.op == "mul"]
     return depends_on(load.args, [index]) and not depends_on(products, [index])
 
 
 def _is_rolled(s: kernel.Loop) -> bool:
-    """Whether LLVM need not write several rounds one after the other, if it does not know how many.
+    """Whether LLVM need not write several iterations one after the other, if it does not know how many.
 
     Of a vector loop the vectoriser has several vectors under way; and around other loops it would
     make long code for little, except where these are single vectors of a long row.
@@ -375,13 +375,13 @@ def _is_rolled(s: kernel.Loop) -> bool:
 
 
 def _becomes_vector(s: kernel.Loop) -> bool:
-    """Whether a reduction is long enough for LLVM to make vectors of its rounds."""
+    """Whether a reduction is long enough for LLVM to make vectors of its iterations."""
     short = s.extent.op in ("size", "const") and s.extent.attr <= _WHOLE[-1]
     return s.reassociate and not short and not any(traversal.blocks(x) for x in s.body)
 
 
 def _filled(s: kernel.Loop) -> set[kernel.Buffer]:
-    """The buffers into which each round of a loop stores several known numbers.
+    """The buffers into which each iteration of a loop stores several known numbers.
 
     LLVM would clear neighbouring zeros by calls, and loops with calls do not become vectors.
     """

@@ -1,9 +1,16 @@
-"""Tails: vector loops in whole vectors, of which the last one overlaps the one before.
+"""Overlapped epilogues: vector loops in whole vectors, of which the last one overlaps the one before.
 
 What remains when a loop is done eight elements at a time is done one by one: of 23 elements the last
 7 take longer than the others. A loop that only stores, and reads nothing that it stores, may as well
 compute a few elements twice; so may one that reads other elements of an array than it stores. There
 is less to compile then, too: no loop for the rest.
+
+Source: epilogues of vectorised loops (LLVM); overlapping tiles, as libraries' memcpy has them.
+Input: a vectorized loop.
+Output: the loop over whole vectors, and its last vector again at the end.
+Legal when: computing an element twice stores the same number twice.
+Pays when: the loop has at least one whole vector.
+Costs: up to a vector of elements computed twice.
 """
 
 from collections.abc import Mapping
@@ -12,7 +19,7 @@ from math import inf
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.processor.features import round_bytes
+from fnx.lowering.cpu.processor.features import iteration_bytes
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
 from fnx.lowering.ir.kernel import Let, Loop, LoopKind, Store
@@ -26,9 +33,9 @@ _FEW = 4  # elements of which a vector of a costly function is made at least
 LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
 _WAITING = 12  # other operations after one another from which on a core waits for them,
-_APART = 3  # unless a round has so many times more of them
-_CROWDED = 40  # operations of a round from which on registers do for one vector of them
-_ROUNDS = 16  # that a loop has at least, if they are long
+_APART = 3  # unless an iteration has so many times more of them
+_CROWDED = 40  # operations of an iteration from which on registers do for one vector of them
+_ITERATIONS = 16  # that a loop has at least, if they are long
 
 
 class Overlapped(Loop):
@@ -73,7 +80,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
 
 
 def _reads_elsewhere(stores: list[Store], exprs: list[Expr], halves: Mapping[Expr, int]) -> bool:
-    """Whether no round reads what it writes; in a vector loop no other round does."""
+    """Whether no iteration reads what it writes; in a vector loop no other iteration does."""
     known: dict = {}
     loads = [e for e in nodes(exprs) if e.op == "load"]
     pairs = [(s.index, e.args[0]) for s in stores for e in loads if s.buffer is e.attr]
@@ -85,14 +92,14 @@ def _is_known(extent: Expr) -> bool:
 
 
 def _is_costly(loop: Loop) -> bool:
-    """Whether each round of a loop calls mathematical functions, and a vector has lanes for some."""
+    """Whether each iteration of a loop calls mathematical functions, and a vector has lanes for some."""
     if loop.extent.attr < _FEW or any(traversal.blocks(s) for s in loop.body):
         return False
     return any(vector_abi.exists(e.op, e.dtype) for e in traversal.nodes([loop]))
 
 
 def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
-    """Elements of a round, 0 if it is no vector; and the longest loop that goes by them.
+    """Elements of an iteration, 0 if it is no vector; and the longest loop that goes by them.
 
     A vector is one of the narrowest numbers of which a costly function is computed, or else that are
     read. Long loops of costly functions are left to LLVM, which has several vectors under way.
@@ -100,23 +107,23 @@ def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
     sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_abi.exists(e.op, e.dtype)]
     longest = LONG if sizes else inf
     if sizes:
-        size = round_bytes().usual
+        size = iteration_bytes().usual
     else:
         sizes = [itemsize(e.dtype) for e in nodes(exprs) if e.op == "load"]
-        size = _round_bytes(exprs, extent * min(sizes, default=0))
+        size = _iteration_bytes(exprs, extent * min(sizes, default=0))
     return (min(size // min(sizes), _SHORT) if sizes else 0), longest
 
 
-def _round_bytes(exprs: list[Expr], row: int) -> int:
-    """The bytes of a round, if a row of results has so many."""
-    sizes, found = round_bytes(), kind(exprs)
-    if found == "waiting" and row < _ROUNDS * sizes.waiting:
+def _iteration_bytes(exprs: list[Expr], row: int) -> int:
+    """The bytes of an iteration, if a row of results has so many."""
+    sizes, found = iteration_bytes(), kind(exprs)
+    if found == "waiting" and row < _ITERATIONS * sizes.waiting:
         return sizes.usual
     return getattr(sizes, found)
 
 
 def kind(exprs: list[Expr]) -> str:
-    """What a round that computes these is like: the name of a size in `Round`."""
+    """What an iteration that computes these is like: the name of a size in `IterationSizes`."""
     loads = {e: 0 for e in nodes(exprs) if e.op == "load"}
     counted = [e for e in nodes(exprs, loads) if e.args and e.dtype != "int64"]
     work = sum([e.op not in _FUSED for e in counted])

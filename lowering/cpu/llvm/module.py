@@ -10,7 +10,7 @@ from fnx.lowering.ir.kernel import Buffer
 from . import vector_abi
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
-# Numbers carried around a loop up to which LLVM may make several rounds side by side.
+# Numbers carried around a loop up to which LLVM may make several iterations side by side.
 _SIDE_BY_SIDE = 4
 
 
@@ -91,10 +91,10 @@ class Module:
         """What is said of a loop, or nothing.
 
         `vectors`: the loop is so many, and nothing is left for a loop of the rest. Without this LLVM
-        keeps some of the rounds for one, where it reads every third element, say, as vectors of which
+        keeps some of the iterations for one, where it reads every third element, say, as vectors of which
         it drops two thirds: the last of them would go beyond what the loop reads. And it would make
         a loop of a few vectors, in which accumulators on the stack cannot be registers.
-        `rolled`: rounds are unrolled only where all of them are. `together`: vectors side by side, if
+        `rolled`: iterations are unrolled only where all of them are. `together`: vectors side by side, if
         that is not left to LLVM.
         """
         facts = []

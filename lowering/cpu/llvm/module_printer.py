@@ -325,11 +325,11 @@ class Body(Flow):
         return name
 
     def share_out(self, s: kernel.Loop) -> None:
-        """A loop whose rounds threads share: its body is a function of a range of rounds."""
+        """A loop whose iterations threads share: its body is a function of a range of iterations."""
         extent = self.value(s.extent)
         self.before(s)
         inner = Body(self.module, self, s)
-        inner.rounds(s, "%hi", [], sure=False, start="%lo")
+        inner.iterations(s, "%hi", [], sure=False, start="%lo")
         inner.put("ret void")
         inner.cancelled()
         name = f"@p{self.module.next_number()}"

@@ -1,7 +1,9 @@
-"""Blocks: a small matrix goes transposed to another place through vector registers.
+"""Transposes through vector registers: a small matrix goes to another place, rows as columns.
 
 Element by element that is a store for each, and neighbouring ones go to different cache lines. Here
 a square of them is loaded as rows, turned by shuffles of two registers each, and stored as rows.
+
+Source: Eklundh 1972, whose log2(n) stages of exchanges these are.
 """
 
 from collections.abc import Sequence

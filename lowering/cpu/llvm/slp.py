@@ -1,7 +1,14 @@
-"""Packs: calls of one mathematical function with several arguments, made as one call of its vector variant.
+"""Superword-level parallelism of calls: several of one function become one call of its vector variant.
 
 LLVM's loop vectoriser makes vectors of loops. Values in registers - a state of a few numbers, the
 elements of a small array - are straight code, where four exponentials take four times as long as one.
+
+Source: Larsen & Amarasinghe 2000.
+Input: the expressions of a block.
+Output: which calls are packed together.
+Legal when: none of them depends on another one.
+Pays when: there are two or more that fill half of a vector.
+Costs: elements are put into a vector and taken out again.
 """
 
 from collections.abc import Iterable, Sequence

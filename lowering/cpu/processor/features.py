@@ -9,10 +9,10 @@ from . import cpuid
 _VARIABLES = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 
 
-class Round(NamedTuple):
-    """The bytes that a round of a loop over whole vectors computes.
+class IterationSizes(NamedTuple):
+    """The bytes that an iteration of a loop over whole vectors computes.
 
-    `crowded`: a round has more operations than there are registers for several vectors of them;
+    `crowded`: an iteration has more operations than there are registers for several vectors of them;
     `waiting`: its operations wait for one another, so that several vectors take as long as one.
     `vectors`: how many at most LLVM is told to compute side by side.
     """
@@ -23,7 +23,11 @@ class Round(NamedTuple):
     vectors: int
 
 
-_ROUND = {128: Round(64, 64, 64, 1), 256: Round(64, 32, 128, 4), 512: Round(64, 64, 64, 1)}
+_ITERATION = {
+    128: IterationSizes(64, 64, 64, 1),
+    256: IterationSizes(64, 32, 128, 4),
+    512: IterationSizes(64, 64, 64, 1),
+}
 
 
 def processor() -> tuple[str, str]:
@@ -75,9 +79,9 @@ def vector_registers() -> int:
     return 32 if vector_bits() == 512 or platform.machine() in ("aarch64", "arm64") else 16
 
 
-def round_bytes() -> Round:
-    """What rounds of loops over whole vectors are on this CPU."""
-    return _ROUND[vector_bits()]
+def iteration_bytes() -> IterationSizes:
+    """What iterations of loops over whole vectors are on this CPU."""
+    return _ITERATION[vector_bits()]
 
 
 def inlined_lines() -> int:
@@ -109,8 +113,8 @@ def halves_vectors() -> bool:
 
 
 def side_by_side(size: int) -> int:
-    """The vectors that so many bytes of a round are, as far as LLVM is told to compute them at once."""
-    return max(1, min(8 * size // vector_bits(), round_bytes().vectors))
+    """The vectors that so many bytes of an iteration are, as far as LLVM is told to make them at once."""
+    return max(1, min(8 * size // vector_bits(), iteration_bytes().vectors))
 
 
 def has_fma() -> bool:

@@ -1,12 +1,12 @@
-"""The thread pool: native threads that share the rounds of a parallel loop with its caller.
+"""The thread pool: native threads that share the iterations of a parallel loop with its caller.
 
 `void fnx_parallel_for(task, context, n, grain)` calls task(context, lo, hi) until [0, n) is covered. No
-more than `grain` rounds are left to the caller; more are shared in pieces, as many for each thread, of a
-quarter of a grain or more: the last ones decide how long threads wait for each other. Each thread begins
-with a share of its own, the same in all loops of as many rounds, so that its cache has what it worked on
-before; then it helps others with theirs. While the pool is busy, with another caller's loop or the one
-that this loop is inside of, the caller runs all rounds itself. Threads start with the first loop that can
-use them, sleep between loops, and are started anew after a fork.
+more than `grain` iterations are left to the caller; more are shared in pieces, as many for each thread,
+of a quarter of a grain or more: the last ones decide how long threads wait for each other. Each thread
+begins with a share of its own, the same in all loops of as many iterations, so that its cache has what it
+worked on before; then it helps others with theirs. While the pool is busy, with another caller's loop or
+the one that this loop is inside of, the caller runs all iterations itself. Threads start with the first
+loop that can use them, sleep between loops, and are started anew after a fork.
 """
 
 import ctypes

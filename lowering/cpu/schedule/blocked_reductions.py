@@ -1,9 +1,16 @@
-"""Reductions to more results than registers hold, a few at a time over a strip of rounds.
+"""Blocked reductions: more results than registers hold, a few at a time over a strip of iterations.
 
 The gradient of all centres, from all points, is as many sums as centres have coordinates. One loop that
-carries them all would bring each from memory and back in every round. Here what several of them need
-(weights, distances) is computed first, for the rounds of a strip, into small arrays on the stack; then
+carries them all would bring each from memory and back in every iteration. Here what several of them need
+(weights, distances) is computed first, for the iterations of a strip, into small arrays on the stack; then
 loops over the strip sum up a few results each, in registers.
+
+Source: loop distribution, Allen & Kennedy 2001, ch. 6, of a strip-mined loop (ch. 9); register pressure.
+Input: a loop that carries many accumulators.
+Output: a loop over strips, with loops over the iterations of a strip inside.
+Legal when: the reductions may reassociate.
+Pays when: there are more carries than registers, and several strips.
+Costs: what is shared goes through the stack, at most `STACK` bytes.
 """
 
 import math
@@ -26,7 +33,7 @@ from fnx.lowering.transform import reduction_factoring
 from . import loop_distribution
 
 STACK = 1 << 16  # bytes of a strip's arrays
-LONGEST = 128  # rounds of a strip, at most,
+LONGEST = 128  # iterations of a strip, at most,
 SHORTEST = 32  # and at least
 
 
@@ -35,8 +42,8 @@ Place = tuple[Buffer, Expr]  # where the totals of a kind begin
 
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
-    """A loop of so many rounds: what it stores, what it carries."""
+class Iterations:
+    """A loop of so many iterations: what it stores, what it carries."""
 
     var: Expr
     count: int
@@ -66,24 +73,26 @@ class Kind:
 class Strips:
     """A loop by strips. `order`: numbers of carries, neighbours of which are best computed together."""
 
-    def __init__(self, builder: Generation, rounds: Rounds, order: Sequence[int], combine: Combine):
-        self.builder, self.rounds = builder, rounds
-        self.sums = reduction_factoring.flat(rounds.carries, rounds.yields, rounds.var)
-        self.begin = self.sums.begin(rounds.init)
+    def __init__(
+        self, builder: Generation, iterations: Iterations, order: Sequence[int], combine: Combine
+    ):
+        self.builder, self.iterations = builder, iterations
+        self.sums = reduction_factoring.flat(iterations.carries, iterations.yields, iterations.var)
+        self.begin = self.sums.begin(iterations.init)
         self.together = self._grouped(order)
         self.kinds = self._kinds(combine)
         groups = [[self.sums.yields[k] for k in some] for some in self.together]
-        varies = reduction_factoring.varying(self.sums.yields, [rounds.var])
-        shared = _shared(groups, rounds.var, varies)
+        varies = reduction_factoring.varying(self.sums.yields, [iterations.var])
+        shared = _shared(groups, iterations.var, varies)
         self.stages = loop_distribution.cut(shared, varies)
         stored = {e for stage in self.stages for e in stage}
         self.together = [self._ordered(some, stored) for some in self.together]
         row = sum(itemsize(e.dtype) for e in stored)
         length = min(LONGEST, STACK // max(row, 1)) // fusion_policy.SMALL * fusion_policy.SMALL
-        self.length = min(length, rounds.count)
-        bits = 8 * max([itemsize(a.dtype) for a in rounds.carries])
+        self.length = min(length, iterations.count)
+        bits = 8 * max([itemsize(a.dtype) for a in iterations.carries])
         self.lanes = max(1, features.vector_bits() // bits)
-        self.count = -(-rounds.count // max(self.length, 1))  # the last strip may overlap
+        self.count = -(-iterations.count // max(self.length, 1))  # the last strip may overlap
 
     def _grouped(self, order: Sequence[int]) -> list[list[int]]:
         """As many carries as there are registers for, each sum of a factor with the first that needs it."""
@@ -115,7 +124,7 @@ class Strips:
 
     def _kinds(self, combine: Combine) -> list[Kind]:
         """The totals by kind; none if what joins one needs others besides."""
-        n, carries = len(self.rounds.carries), self.sums.carries
+        n, carries = len(self.iterations.carries), self.sums.carries
         parts = [scalar.var(a.dtype, "a") for a in carries]
         new = [*combine(carries[:n], parts[:n]), *map(scalar.add, carries[n:], parts[n:])]
         found: dict[tuple, list[int]] = {}
@@ -134,9 +143,11 @@ class Strips:
         ]
 
     def pay(self) -> bool:
-        """Whether there are enough rounds; and those of two strips may be made twice."""
-        stores = self.rounds.stores
-        read = buffers_read([*self.rounds.yields, *(e for s in stores for e in (s.index, s.value))])
+        """Whether there are enough iterations; and those of two strips may be made twice."""
+        stores = self.iterations.stores
+        read = buffers_read(
+            [*self.iterations.yields, *(e for s in stores for e in (s.index, s.value))]
+        )
         again = read.isdisjoint(s.buffer for s in stores)
         helps = (
             any(self.stages)
@@ -203,7 +214,7 @@ class Strips:
         for kind, place in zip(self.kinds, places, strict=True):
             for at, k in enumerate(kind.members):
                 whole[k] = _load(place, scalar.const(at, "int64"))
-        later, init = self.sums.later, self.rounds.init
+        later, init = self.sums.later, self.iterations.init
         return [self.sums.end(k, e, whole) if k in later else whole[k] for k, e in enumerate(init)]
 
     def _strip(self, number: Expr, partial: list[Buffer]) -> list[Stmt]:
@@ -213,28 +224,28 @@ class Strips:
             for kind, array in zip(self.kinds, partial, strict=True)
             for at, k in enumerate(kind.members)
         }
-        rounds, length = self.rounds, scalar.const(self.length, "int64")
+        iterations, length = self.iterations, scalar.const(self.length, "int64")
         begin = scalar.mul(number, length)
-        start = scalar.apply("min", begin, scalar.size(rounds.count - self.length))
+        start = scalar.apply("min", begin, scalar.size(iterations.count - self.length))
         arrays: dict[Expr, Buffer] = {}
         stmts: list[Stmt] = []
         for k, stage in enumerate(self.stages):
             lane = scalar.counter("l", self.length)
             known = {e: scalar.load(a, lane, e.dtype) for e, a in arrays.items()}
-            here = replacing({rounds.var: scalar.add(start, lane), **known})
+            here = replacing({iterations.var: scalar.add(start, lane), **known})
             new = {e: self.builder.new_stack(e.dtype, self.length) for e in stage}
             stores = [Store(a, lane, here(e)) for e, a in new.items()]
             if k == len(self.stages) - 1:
-                stores += [Store(s.buffer, here(s.index), here(s.value)) for s in rounds.stores]
+                stores += [Store(s.buffer, here(s.index), here(s.value)) for s in iterations.stores]
             stmts += (
                 [Loop(lane, length, _at_once(stores), kind=LoopKind.VECTORIZED)] if stores else []
             )
             arrays |= new
-        done = scalar.sub(begin, start)  # rounds of the last strip that the one before has made
+        done = scalar.sub(begin, start)  # iterations of the last strip that the one before has made
         vectors, rest = scalar.divmod_size(scalar.sub(length, done), self.lanes)
 
         def added(some: list[int], lane: Expr, place: Expr) -> list[Stmt]:
-            known = {rounds.var: scalar.add(start, place)}
+            known = {iterations.var: scalar.add(start, place)}
             known |= {e: scalar.load(a, place, a.dtype) for e, a in arrays.items()}
             known |= {self.sums.carries[k]: _load(t, lane) for k, t in totals.items()}
             anew = replacing(known)
@@ -248,7 +259,7 @@ class Strips:
                 lane, lanes, added(some, lane, place), kind=LoopKind.VECTORIZED, rolled=True
             )
             stmts.append(Loop(row, vectors, [vector]))
-            if rounds.count % self.lanes:
+            if iterations.count % self.lanes:
                 last = scalar.counter("l", self.lanes)
                 place = scalar.add(scalar.sub(length, rest), last)
                 stmts.append(Loop(last, rest, added(some, scalar.size(0), place), rolled=True))
@@ -264,7 +275,7 @@ def in_strips(
     combine: Combine,
 ) -> Strips | None:
     """The reductions of one loop, if a few results at a time pay."""
-    strips = Strips(builder, Rounds(*dim, stores, *carries), order, combine)
+    strips = Strips(builder, Iterations(*dim, stores, *carries), order, combine)
     return strips if strips.pay() else None
 
 
@@ -324,6 +335,6 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
 
 
 def _is_next(index: Expr, var: Expr) -> bool:
-    """Whether neighbouring rounds read neighbours, or all rounds the same."""
+    """Whether neighbouring iterations read neighbours, or all iterations the same."""
     at = affine.linear(index, {id(var): 0})
     return at is not None and at[1].get(0, 0) in (0, 1)

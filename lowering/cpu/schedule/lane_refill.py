@@ -1,10 +1,17 @@
-"""Lanes that run loops of their own, side by side: slots that take the next lanes as lanes end.
+"""Lane refill: batch elements that run loops of their own side by side, in slots that take the next ones.
 
 A scan without carries whose body is one while loop over small values (vmap makes that of a loop with
-a condition per lane) becomes rounds over a block of slots. In a round every slot takes a step, in a
-loop that LLVM vectorises; a slot whose lane has ended stands still. When many of them do, results
-are written and free slots take new lanes, so that the work is the sum of what the lanes need, and
-not as many rounds for all as the longest one needs.
+a condition per batch element) becomes sweeps over a block of slots. In a sweep every slot takes a step, in
+a loop that LLVM vectorises; a slot whose element has ended stands still. When many of them do, results
+are written and free slots take new elements, so that the work is the sum of what the elements need, and
+not as many sweeps for all as the longest one needs.
+
+Source: dynamic refill of SIMD lanes; persistent threads (Aila & Laine 2009).
+Input: such a scan.
+Output: loops over pieces of the batch, which threads share; inside them sweeps over slots.
+Legal when: all that a step computes, or hands on, is small and straight-line code.
+Pays when: there are `LEAST_ELEMENTS` batch elements.
+Costs: results of elements that go on are written too, and written again.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +31,7 @@ _ZERO, _ONE = scalar.size(0), scalar.size(1)
 _YES, _NO = scalar.const(True, "bool"), scalar.const(False, "bool")
 
 
-def lanes(
+def side_by_side(
     builder: Generation,
     r: recipe.Loop,
     consts: list[Value],
@@ -32,9 +39,9 @@ def lanes(
     stacks: list[Materialized],
     row: Row,
 ) -> bool:
-    """Emit a scan as lanes side by side; False, and nothing, if it is not of this kind."""
+    """Emit a scan as batch elements side by side; False, and nothing, if it is not of this kind."""
     loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
-    if r.carry or r.length < thresholds.LEAST_LANES or len(loops) != 1 or not _fits(r.jaxpr):
+    if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(loops) != 1 or not _fits(r.jaxpr):
         return False
     mark = builder.mark()
     slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
@@ -91,10 +98,10 @@ class _Slots:
             thresholds.slots(r.length, fusion_policy.work(self.loop.body)),
         )
         self.jaxpr = r.jaxpr
-        self.lane = builder.new_stack("int64", self.width)  # which lane a slot has
+        self.element = builder.new_stack("int64", self.width)  # which batch element a slot has
         self.fresh = builder.new_stack("bool", self.width)  # whether it has it since now
-        self.going = builder.new_stack("bool", self.width)  # whether that lane goes on
-        own = set(r.jaxpr.inputs[len(consts) :])  # what differs between lanes
+        self.going = builder.new_stack("bool", self.width)  # whether that element goes on
+        own = set(r.jaxpr.inputs[len(consts) :])  # what differs between batch elements
         for e in r.jaxpr.eqns:
             if not own.isdisjoint(e.inputs):
                 own.update(e.outs)
@@ -103,7 +110,7 @@ class _Slots:
 
     def _place(self, number: int, atom: Any) -> Any:
         """Where an operand of the loop is: slots for each element, the xs with it, or (None) the same
-        for all lanes.
+        for all batch elements.
         """
         carried = number >= self.loop.cond_consts + self.loop.body_consts
         if not carried and atom not in self.own:
@@ -137,11 +144,11 @@ class _Slots:
         """Handles of a jaxpr's results: small ones in registers."""
         return [self.builder.settle(h) for h in self.builder.jaxpr(jaxpr, inputs)]
 
-    def body_inputs(self, lane: Expr) -> list[Value]:
-        return [*self.consts, *[self.row(x, lane) for x in self.xs]]
+    def body_inputs(self, element: Expr) -> list[Value]:
+        return [*self.consts, *[self.row(x, element) for x in self.xs]]
 
     def shared(self) -> list[Value | None]:
-        """The operands that all lanes share."""
+        """The operands that all batch elements share."""
         atoms = [a for a, p in zip(self.eqn.inputs, self.places, strict=True) if p is None]
         inputs = self.jaxpr.inputs[: len(self.consts)]
         made = iter(
@@ -158,7 +165,7 @@ class _Slots:
             elif isinstance(place, list):
                 found.append(_registers(atom.aval, [_at(b, slot) for b in place]))
             else:
-                found.append(self.row(place, _at(self.lane, slot)))
+                found.append(self.row(place, _at(self.element, slot)))
         return found
 
     def condition(self, consts: list[Value], carry: list[Value]) -> Expr:
@@ -178,20 +185,20 @@ class _Slots:
 
     def begin(self, high: Expr) -> Stmt:
         slot = scalar.var("int64", "l")
-        last = Store(self.lane, slot, scalar.sub(high, _ONE))
+        last = Store(self.element, slot, scalar.sub(high, _ONE))
         return self.over(slot, [last, Store(self.going, slot, _NO)])[0]
 
     def take(self, first: Expr, start: Expr, high: Expr) -> tuple[Stmt, Expr]:
-        """Free slots take the lanes from `start` on; the first lane that is left.
+        """Free slots take the elements from `start` on; the first one that is left.
 
-        At first all slots get one, the last lane if there are no more, which they all run then.
+        At first all slots get one, the last one if there are no more, which they all run then.
         """
         slot, following = scalar.var("int64", "l"), scalar.var("int64", "next")
         free = scalar.apply("not", _at(self.going, slot))
         takes = scalar.logical_and(free, scalar.compare("lt", following, high))
         body: list[Stmt] = [
             Eval([takes]),
-            Store(self.lane, slot, scalar.select(takes, following, _at(self.lane, slot))),
+            Store(self.element, slot, scalar.select(takes, following, _at(self.element, slot))),
             Store(self.fresh, slot, scalar.apply("or", takes, first)),
         ]
         more = scalar.add(following, scalar.cast(takes, "int64"))
@@ -199,14 +206,14 @@ class _Slots:
         return Loop(slot, extent, body, [following], [start], [more]), following
 
     def fill(self) -> tuple[Stmt, Expr]:
-        """The first values of fresh lanes; how many slots have a lane that goes on."""
+        """The first values of fresh elements; how many slots have one that goes on."""
         slot = scalar.var("int64", "l")
         carry = self.loop.cond_consts + self.loop.body_consts
         before = _needed(self.jaxpr.eqns, [a for a in self.eqn.inputs if type(a) is Var])
 
         def make() -> tuple[list[Value], Expr]:
             jaxpr = Jaxpr(self.jaxpr.inputs, before, self.eqn.inputs)
-            made = self.results(jaxpr, self.body_inputs(_at(self.lane, slot)))
+            made = self.results(jaxpr, self.body_inputs(_at(self.element, slot)))
             return made, self.condition(made[: self.loop.cond_consts], made[carry:])
 
         body, (made, cond) = self.straight(make)
@@ -221,7 +228,7 @@ class _Slots:
         return self.over(slot, body, goes)
 
     def step(self, shared: Sequence[Value | None]) -> tuple[Stmt, Expr]:
-        """One round; how many slots go on."""
+        """One iteration; how many slots go on."""
         slot = scalar.var("int64", "l")
         n = self.loop.cond_consts
         m = n + self.loop.body_consts
@@ -248,9 +255,9 @@ class _Slots:
         return self.over(slot, body, on)
 
     def harvest(self) -> Stmt:
-        """The results of every slot, of lanes that go on too: they will be written again."""
+        """The results of every slot, of elements that go on too: they will be written again."""
         slot = scalar.var("int64", "l")
-        lane = _at(self.lane, slot)
+        element = _at(self.element, slot)
         carried = self.places[-len(self.eqn.outs) :]
         last = [
             _registers(v.aval, [_at(b, slot) for b in place])
@@ -259,9 +266,9 @@ class _Slots:
         eqns = [e for e in self.jaxpr.eqns if e is not self.eqn]
         outs = self.jaxpr.outs
         jaxpr = Jaxpr([*self.jaxpr.inputs, *self.eqn.outs], _needed(eqns, outs), outs)
-        body, made = self.straight(lambda: self.results(jaxpr, [*self.body_inputs(lane), *last]))
+        body, made = self.straight(lambda: self.results(jaxpr, [*self.body_inputs(element), *last]))
         for stack, h in zip(self.stacks, made, strict=True):
-            base = scalar.add(stack.base, scalar.mul(lane, scalar.size(h.size)))
+            base = scalar.add(stack.base, scalar.mul(element, scalar.size(h.size)))
             for k, e in enumerate(h.state.elements):  # type: ignore[attr-defined]
                 body.append(Store(stack.buffer, scalar.add(base, scalar.size(k)), e))
         return self.over(slot, body)[0]
@@ -287,11 +294,11 @@ class _Slots:
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
         enough = scalar.select(more, scalar.const(thresholds.few(self.width), "int64"), _ZERO)
-        rounds = While(
+        iterations = While(
             [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], outer=True
         )
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
-        body = [take, fill, rounds, self.harvest()]
+        body = [take, fill, iterations, self.harvest()]
         blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], outer=True)
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
         return [Loop(part, scalar.size(parts), inside, kind=LoopKind.of(parallel=parts > 1))]

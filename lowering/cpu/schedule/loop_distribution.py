@@ -1,8 +1,15 @@
-"""Stages: values of a round that are computed in several loops one after the other, not in one.
+"""Loop distribution: values of an iteration are computed in several loops one after the other, not in one.
 
 A distance to the nearest of many centres needs all distances; what is computed of it then may need all
 differences again. In one loop these would wait in memory, since no registers are left. A later loop
 computes them anew, from values that the loops before have stored.
+
+Source: loop distribution, Allen & Kennedy 2001, ch. 6; rematerialization (Briggs et al. 1992).
+Input: the values that a blocked reduction shares.
+Output: the values by loops; with those that later loops need besides.
+Legal when: operations that are made again iteration alike: none may be fused with an addition.
+Pays when: more would wait than there are registers for.
+Costs: cheap operations are made twice.
 """
 
 from collections.abc import Collection, Container, Iterable, Sequence

@@ -1,9 +1,16 @@
-"""Staging: loops over many small problems read and write the rows of these whole.
+"""Packing: loops over many small problems read and write the rows of these whole, through the stack.
 
 An element of each problem at a time, as vectors want them, is a row apart from the next one: a vector
 of them is a load or a store for each. Here a vector's worth of problems is a block, whose rows are
 brought into a small array on the stack, transposed, so that problems are neighbours; and its results
 go the same way back.
+
+Source: copy optimization (Lam, Rothberg & Wolf 1991); packing (Goto & van de Geijn 2008).
+Input: innermost loops over problems.
+Output: a loop over blocks of problems, with transposes before and after; a loop for the rest.
+Legal when: problems are independent but for sums and the like; nothing is read there once it is written.
+Pays when: rows of enough elements are read or written (`PACKED_READ`, `PACKED_WRITE`).
+Costs: one more copy of what is read and written.
 """
 
 from typing import TypeVar
@@ -40,7 +47,7 @@ def _blocks(body: list[Stmt]) -> list[list[Stmt]]:
 
 @dataclass(frozen=True)
 class _Written:
-    """Stores at consecutive places of a lane's row, `apart` elements from the next lane's."""
+    """Stores at consecutive places of a problem's row, `apart` elements from the next one's."""
 
     buffer: Buffer
     stores: list[Store]
@@ -49,7 +56,7 @@ class _Written:
 
 @dataclass(frozen=True)
 class _Read:
-    """Loads from consecutive places of a lane's row, of which one place may have several."""
+    """Loads from consecutive places of a problem's row, of which one place may have several."""
 
     buffer: Buffer
     loads: list[list[Expr]]
@@ -57,7 +64,7 @@ class _Read:
 
 
 def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
-    """The loop by blocks of lanes, if it reads or writes rows."""
+    """The loop by blocks of problems, if it reads or writes rows."""
     if not _is_plain(loop):
         return None
     written, read = _rows_written(loop), _rows_read(loop)
@@ -88,7 +95,7 @@ def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
 
 
 def _is_plain(loop: Loop) -> bool:
-    """Whether lanes are independent, but for sums and the like, and how many they are is known."""
+    """Whether problems are independent, but for sums and the like, and how many they are is known."""
     if not (loop.kind.vectorized or not loop.body) or loop.reverse or loop.outer:
         return False
     plain = all(type(s) in (Store, Let) for s in loop.body)
@@ -117,7 +124,7 @@ def _combined(loop: Loop) -> list[str | None]:
 
 
 class _Totals:
-    """What a loop sums up, in an array with a part for each lane of a block."""
+    """What a loop sums up, in an array with a part for each problem of a block."""
 
     def __init__(self, builder: Generation, loop: Loop, width: int):
         self.loop, self.width = loop, width
@@ -139,7 +146,7 @@ class _Totals:
         return [scalar.load(part, lane, part.dtype) for part in self.parts]
 
     def after(self) -> list[Stmt]:
-        """The totals of the lanes are combined."""
+        """The totals of the problems are combined."""
         lane = scalar.counter("l", self.width)
         pairs = zip(self.operations, self.names, self.loads(lane), strict=True)
         yields = [scalar.apply(op, *pair) for op, *pair in pairs]
@@ -168,12 +175,12 @@ def _block(
     read: list[_Read],
     totals: _Totals,
 ) -> list[Stmt]:
-    """A block of lanes: its rows are read, it is computed, its rows are written."""
+    """A block of problems: its rows are read, it is computed, its rows are written."""
     lane, first = scalar.counter("l", width), replacing({loop.index: start})
     side = scalar.const(width, "int64")
 
     def stack(dtype: str, count: int) -> tuple[Ref, list[Expr]]:
-        """An array in which lanes are neighbours, and the place of each element of this lane."""
+        """An array in which problems are neighbours, and the place of each element of this problem."""
         buffer = builder.new_stack(dtype, width * count)
         places = [scalar.add(scalar.const(k * width, "int64"), lane) for k in range(count)]
         return Ref(buffer, scalar.size(0)), places
@@ -207,7 +214,7 @@ def _block(
 
 
 def _read_late(loop: Loop) -> set[Buffer]:
-    """The buffers that a round reads after it has begun to write them."""
+    """The buffers that an iteration reads after it has begun to write them."""
     late: set[Buffer] = set()
     written: set[Buffer] = set()
     known: dict[Expr, frozenset[Buffer]] = {}

@@ -1,10 +1,17 @@
-"""Sums of products, tile by tile: accumulators of a few rows of vectors stay in registers.
+"""Register tiling of sums of products: accumulators of a few rows of vectors stay in registers.
 
 A convolution, whatever its layout, is a nest of loops in which both operands and the result lie at
 constant strides. One kept axis, contiguous in an operand, becomes the lanes of vectors; a few steps
 along other kept axes make a tile, which reuses what it loads: the accumulators are a small array on
 the stack, indexed by constants only, that LLVM keeps in registers. Tiles at the end of an axis
 overlap the one before, so that there are no remainders.
+
+Source: unroll-and-jam and register blocking, Allen & Kennedy 2001, ch. 8.
+Input: a `Products` recipe.
+Output: a nest over tiles, inside it the loops that sum, in order.
+Legal when: always; operands that are computed are stored first.
+Pays when: always for these recipes.
+Costs: an operand may be packed so that its lanes are contiguous.
 """
 
 from dataclasses import replace

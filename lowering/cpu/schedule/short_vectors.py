@@ -1,7 +1,8 @@
-"""Short rows: whether a short last axis of a nest is computed as vectors, or written out.
+"""Short vectors: whether a short last axis of a nest is computed as vectors, or written out.
 
 Written out, each element of a row is a vector of its own along the axis before, gathered and
-scattered with the row's length between its elements.
+scattered with the row's length between its elements (superword-level parallelism, Larsen & Amarasinghe
+2000, is the other way).
 """
 
 from fnx.core.scalar import Expr

@@ -1,8 +1,15 @@
-"""Tiles: nests that read one array along rows and another along columns, a small block at a time.
+"""Cache tiling: nests that read one array along rows and another along columns, a small block at a time.
 
 What is read along columns touches a cache line for each element. In a block of few rows and columns
 those lines are still at hand when their next elements are wanted. They are first brought into a
 small array on the stack, transposed, where vectors of them are wanted for costly functions.
+
+Source: tiling, Allen & Kennedy 2001, ch. 9; copy optimization (Lam, Rothberg & Wolf 1991).
+Input: the stores of a closed group, and its index variables.
+Output: loops over tiles of two axes, and inside them over the elements of a tile.
+Legal when: iterations of the nest are independent.
+Pays when: accesses along the last axis jump, and touch `TILED` lines, or crowd in few sets of the cache.
+Costs: loops for the remainders.
 """
 
 from collections.abc import Iterable

@@ -161,12 +161,12 @@ def test_rounds_of_one_vector_and_of_several(f, dtype, n):
 
 @pytest.mark.parametrize("f", [a_chain, a_crowd])
 def test_the_bytes_of_a_round_follow_from_what_it_does(f, monkeypatch):
-    seen, whole = [], loop_tails._round_bytes
+    seen, whole = [], loop_tails._iteration_bytes
     monkeypatch.setattr(
-        loop_tails, "_round_bytes", lambda *args: seen.append(whole(*args)) or seen[-1]
+        loop_tails, "_iteration_bytes", lambda *args: seen.append(whole(*args)) or seen[-1]
     )
     llvm = jax.jit(f).lower(np.ones(5000)).as_text("llvm")
-    sizes = features.round_bytes()
+    sizes = features.iteration_bytes()
     assert (sizes.waiting if f is a_chain else sizes.crowded) in seen
     together = f is a_chain and sizes.vectors > 1
     assert (f'interleave.count", i32 {sizes.vectors}' in llvm) == together

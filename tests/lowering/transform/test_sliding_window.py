@@ -1,6 +1,7 @@
 """Stencils along an axis hand on few layers: loops over layers are one, for strips of the other axes."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.lowering.cpu.schedule import thresholds
 from fnx.lowering.transform import sliding_window, stencil_fusion
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
@@ -156,9 +158,9 @@ class Stencils:
 @pytest.fixture
 def eager_windows(monkeypatch):
     """Windows, and strips, wherever they are right."""
-    monkeypatch.setattr(stencil_fusion.strip_mining, "FAR", 0)
+    small = replace(thresholds.CPU, streamed_bytes=0, window_gain=0)
+    monkeypatch.setattr(thresholds, "CPU", small)
     monkeypatch.setattr(stencil_fusion, "STRIPS", 3)
-    monkeypatch.setattr(sliding_window, "GAIN", 0)
     monkeypatch.setattr(sliding_window, "LAYER", 2)
     monkeypatch.setattr(sliding_window, "THIN", 1)
     monkeypatch.setattr(sliding_window._Layers, "is_worth", lambda self, gain, total: True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,9 +64,9 @@ def test_two_sweeps(lanes):
 def test_strips_are_of_whole_vectors(monkeypatch, bits, lanes, widths):
     """Up to 35 lanes stay near; 20 of them divide all. Beside few strips one more would count."""
     monkeypatch.setattr(thresholds.features, "vector_bits", lambda: bits)
-    monkeypatch.setattr(strip_mining, "FAR", 1 << 17)
+    monkeypatch.setattr(thresholds, "CPU", replace(thresholds.CPU, streamed_bytes=1 << 17))
     x = np.random.default_rng(0).normal(size=(350, lanes))
-    assert re.findall(r"strips of (\d+) lanes", fnx.compile_report(there_and_back, x)) == widths
+    assert re.findall(r"strips of (\d+) columns", fnx.compile_report(there_and_back, x)) == widths
     found = fnx.jit(there_and_back)(x)
     np.testing.assert_allclose(found, there_and_back_numpy(x), rtol=1e-13, atol=1e-13)
 
@@ -364,8 +365,8 @@ class Sweeps:
 
 @pytest.fixture
 def small_caches(monkeypatch):
-    monkeypatch.setattr(strip_mining, "FAR", 0)
-    monkeypatch.setattr(strip_mining, "CACHE", 1 << 11)
+    small = replace(thresholds.CPU, streamed_bytes=0, near_bytes=1 << 11)
+    monkeypatch.setattr(thresholds, "CPU", small)
     monkeypatch.setattr(independent_axes, "VECTOR", 4)
     monkeypatch.setattr(strip_mining, "VECTOR", 4)
 
