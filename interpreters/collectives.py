@@ -1,14 +1,13 @@
 """Collectives: operations between the members of named axes (MPI 4.1, ch. 6; XLA's collectives).
 
-Each has two meanings of one result. `across` is the local case, all members in one program: a
-collective travels down the interpreters to the `Batch` that bound its name, which hands its rule the size
-with the name (`AxisSize`); there it becomes ordinary operations along the batch axis of the members.
+Each has two meanings of one result. `across` is the local case, all members in one program: a collective
+travels down the interpreters to the `Batch` that bound its name, which hands its rule the size with the
+name (`AxisSize`); there it becomes operations along the batch axis of the members (`batch_transport.py`).
 `exchange` is one member's part: a collective whose name an `Spmd` binds stays an equation, and asks the
 transport in force when it runs (core/transport.py), from compiled programs through a host call. For all
 other batch axes it is an operation like any other.
 """
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,15 +21,14 @@ from fnx.core.primitive import Primitive
 from fnx.core.recipe import Host, Operand, Recipe
 from fnx.core.transport import Groups as AllGroups
 from fnx.core.transport import Transport, in_force
-from fnx.ops.base.broadcast import Sum
 from fnx.ops.base.linear import Linear
 from fnx.ops.elementwise.arithmetic import div, mul
 from fnx.ops.elementwise.select import eq
-from fnx.ops.reduction.reduction import Max, Min
-from fnx.ops.structure.basic import convert, full, move_axis, reshape, scalar, slice_axis
-from fnx.ops.structure.join import Concatenate, Iota
+from fnx.ops.structure.basic import convert, move_axis, reshape, scalar
+from fnx.ops.structure.join import Iota
 
-from .batching import batch, place_axis
+from .batch_transport import BatchTransport
+from .batching import place_axis
 from .spmd import Name
 
 Groups = AllGroups | None
@@ -42,9 +40,9 @@ Groups = AllGroups | None
 class Collective(Primitive):
     """An operation between the members of named axes.
 
-    `across(x)` performs it on members along axis 0 of `x`; it gives the result and the axis of its
-    members, None if all have the same. `exchange(x, transport)` performs one member's part. `beside()`
-    is the same collective for operands with one more axis in front.
+    `across(x, members)` performs it on members along axis 0 of `x`; it gives the result and the axis of
+    its members, None if all have the same. `exchange(x, transport)` performs one member's part.
+    `beside()` is the same collective for operands with one more axis in front.
     """
 
     @property
@@ -55,7 +53,7 @@ class Collective(Primitive):
     def groups(self) -> Groups:
         return getattr(self, "axis_index_groups", None)
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
         raise NotImplementedError
 
     def beside(self) -> "Collective":
@@ -81,42 +79,16 @@ class Collective(Primitive):
         name = axis_name_of(size)
         if name is None or name not in self.axis_names:
             return (self.beside()(move_axis(args[0], axes[0], 0)),), (0,)
-        x = place_axis(size, args[0], axes[0], 0)
-        out, axis = self.across(x) if self.groups is None else in_groups(self, x)
+        out, axis = _all_members(self, place_axis(size, args[0], axes[0], 0))
         return (out,), (axis,)
 
 
-def in_groups(prim: Collective, x: Array) -> tuple[Array, int]:
-    """The collective within groups of members: the groups are mapped over."""
-    groups = prim.groups
-    assert groups is not None
-    order = [k for group in groups for k in group]
-    count, size = len(groups), len(groups[0])
-    rows = reshape(take_rows(x, order), (count, size, *x.shape[1:]))
-
-    def one(v: Array) -> list[Array]:
-        out, axis = prim.across(v)
-        return [place_axis(size, out, axis, 0)]
-
-    outs, axes = batch(one, count, [rows], [0])
-    out = place_axis(count, outs[0], axes[0], 0)
-    out = reshape(out, (count * size, *out.shape[2:]))
-    return take_rows(out, [order.index(k) for k in range(len(order))]), 0
-
-
-def take_rows(x: Array, order: Sequence[int | None]) -> Array:
-    """Rows of `x` in an order that is known; None is a row of zeros. Runs of rows are slices."""
-    parts, k = [], 0
-    while k < len(order):
-        first, n = order[k], 1
-        while k + n < len(order) and order[k + n] == (None if first is None else first + n):
-            n += 1
-        if first is None:
-            parts.append(full((n, *x.shape[1:]), 0, x.dtype))
-        else:
-            parts.append(x if n == x.shape[0] else slice_axis(x, first, first + n, 0))
-        k += n
-    return parts[0] if len(parts) == 1 else Concatenate(0)(*parts)
+def _all_members(prim: Collective, x: Array) -> tuple[Array, int | None]:
+    """The collective on members along axis 0 of `x`, within its groups."""
+    members = BatchTransport(x.shape[0])
+    if prim.groups is None:
+        return prim.across(x, members)
+    return members.within(prim.groups, x, prim.across)
 
 
 @dataclass(frozen=True)
@@ -131,8 +103,8 @@ class PSum(Collective, Linear):
     def axis_names(self) -> tuple[Name, ...]:
         return self.axes
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
-        return Sum((0,))(x), None
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
+        return members.all_reduce(x, "sum")
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         return transport.all_reduce(x, "sum")
@@ -150,10 +122,10 @@ def _reduced(prim: Any, size: int, x: Array, axis: int | None) -> tuple[tuple, t
     if name is None or name not in prim.axes:
         return (prim(x),), (axis,)
     if prim.axis_index_groups is not None:
-        out, members = in_groups(prim, place_axis(size, x, axis, 0))
+        out, members = _all_members(prim, place_axis(size, x, axis, 0))
         return (out,), (members,)
     if axis is not None:
-        x = prim.across(move_axis(x, axis, 0))[0]
+        x = _all_members(prim, move_axis(x, axis, 0))[0]
     elif isinstance(prim, PSum):
         x = mul(x, scalar(int(size), x.dtype))
     rest = tuple([a for a in prim.axes if a != name])
@@ -166,17 +138,17 @@ class _PExtremum(Collective):
 
     axes: tuple[Name, ...]
     axis_index_groups: Groups = None
-    reduction: ClassVar[type[Primitive]] = Max
+    op: ClassVar[str]
 
     @property
     def axis_names(self) -> tuple[Name, ...]:
         return self.axes
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
-        return self.reduction((0,))(x), None  # type: ignore[call-arg]
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
+        return members.all_reduce(x, self.op)
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
-        return transport.all_reduce(x, "max" if self.reduction is Max else "min")
+        return transport.all_reduce(x, self.op)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         # The tangent is shared evenly by all members that have the extremum, as in reduce_max.
@@ -195,6 +167,7 @@ class PMax(_PExtremum):
     """The largest of all members."""
 
     name = "pmax"
+    op = "max"
 
 
 @dataclass(frozen=True)
@@ -202,7 +175,7 @@ class PMin(_PExtremum):
     """The smallest of all members."""
 
     name = "pmin"
-    reduction = Min
+    op = "min"
 
 
 @dataclass(frozen=True)
@@ -213,9 +186,8 @@ class PPermute(Collective, Linear):
     perm: tuple[tuple[int, int], ...]
     name = "ppermute"
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
-        source = {b: a for a, b in self.perm}
-        return take_rows(x, [source.get(k) for k in range(x.shape[0])]), 0
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
+        return members.permute(x, self.perm)
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         return transport.permute(x, self.perm)
@@ -245,10 +217,10 @@ class AllGather(Collective, Linear):
         d = self.all_gather_dimension + 1
         return AllGather(d, self.axis_index_groups, self.axis_name, self.axis_size, self.tiled)
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
-        d = self.all_gather_dimension
-        out = move_axis(x, 0, d)
-        return (_merge(out, d) if self.tiled else out), None
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
+        (out, axis), d = members.all_gather(x), self.all_gather_dimension
+        out = move_axis(out, 0, d)
+        return (_merge(out, d) if self.tiled else out), axis
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         d, out = self.all_gather_dimension, transport.all_gather(x)
@@ -281,9 +253,11 @@ class ReduceScatter(Collective, Linear):
         d, groups = self.scatter_dimension + 1, self.axis_index_groups
         return ReduceScatter(groups, self.axis_name, self.axis_size, d, self.tiled)
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
-        d, total = self.scatter_dimension, Sum((0,))(x)
-        return (_cut(total, d, x.shape[0]) if self.tiled else total), d
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
+        d = self.scatter_dimension
+        if self.tiled:
+            x = _cut(x, d + 1, members.size)
+        return members.reduce_scatter(x, "sum", d)
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         return transport.reduce_scatter(_parts(x, self.scatter_dimension, self), "sum")
@@ -326,13 +300,13 @@ class AllToAll(Collective, Linear):
         groups, n = self.axis_index_groups, self.axis_size
         return AllToAll(groups, self.axis_name, n, concat, split, self.tiled)
 
-    def across(self, x: Array) -> tuple[Array, int | None]:
+    def across(self, x: Array, members: BatchTransport) -> tuple[Array, int | None]:
         s, c = self.split_axis, self.concat_axis
         if self.tiled:
-            x = _cut(x, s + 1, x.shape[0])
-        # Parts become members, and the members, second now, the axis along which parts are put together.
-        out = move_axis(move_axis(x, s + 1, 0), 1, c + 1)
-        return (_merge(out, c + 1) if self.tiled else out), 0
+            x = _cut(x, s + 1, members.size)
+        out, axis = members.all_to_all(move_axis(x, s + 1, 1))
+        out = move_axis(out, 1, c + 1)
+        return (_merge(out, c + 1) if self.tiled else out), axis
 
     def exchange(self, x: np.ndarray, transport: Transport) -> np.ndarray:
         out, c = transport.all_to_all(_parts(x, self.split_axis, self)), self.concat_axis

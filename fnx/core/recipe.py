@@ -155,17 +155,17 @@ class Search(Recipe):
 
     shape: Shape
     fn: Callable[..., Expr]
-    lanes: int = 0
+    batch_axes: int = 0
     rounds: tuple["Rounds", ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Rounds:
-    """What elements with the first `Search.lanes` indices in common do together, before `Search.fn`.
+    """What elements with the first `Search.batch_axes` indices in common do together, before `Search.fn`.
 
     Each has states, `states` at first. In a round `draw(carried, states, *index)` gives an element's
     next ones, and whether it is done; rounds end when all are. Between two of them `carried`, which all
-    have in common and `start(*lane)` makes, becomes `step(carried)`.
+    have in common and `start(*index[:batch_axes])` makes, becomes `step(carried)`.
     """
 
     states: tuple[Expr, ...]
@@ -220,7 +220,7 @@ class Loop(Recipe):
     """Operands: constants, carry, xs; `jaxpr`: (constants, carry, x) -> (carry, y), `length` times.
 
     Results: the last carry, then the stacked ys. `reverse` runs from the last x to the first. With
-    `counted`, the first constant says how many rounds are run; the other rows of ys hold anything.
+    `counted`, the first constant says how many iterations are run; the other rows of ys hold anything.
     """
 
     jaxpr: Any

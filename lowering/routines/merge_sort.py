@@ -27,7 +27,7 @@ def with_index(row: Sequence[Expr], axis: int, i: Expr) -> tuple[Expr, ...]:
     return (*row[:axis], i, *row[axis:])
 
 
-class SortedLanes:
+class SortedRows:
     """What is sorted along an axis: values that move together, and their order.
 
     `nans` says where nans of the first value go, "last" or "first", if it alone decides: they are
@@ -60,7 +60,7 @@ class SortedLanes:
 class Memory:
     """Work memory for the values that move together, an array each."""
 
-    def __init__(self, builder: Generation, rows: SortedLanes, size: int):
+    def __init__(self, builder: Generation, rows: SortedRows, size: int):
         corner = [ZERO] * len(rows.others)
         probe = builder.evaluated(lambda: rows.values(corner, ZERO))
         self.buffers = [builder.new_buffer(e.dtype, size) for e in probe]
@@ -75,7 +75,7 @@ class Memory:
         return [Copy(Ref(b, target), Ref(b, source), count) for b in self.buffers]
 
 
-def sort_in_memory(builder: Generation, rows: SortedLanes, take: Any) -> None:
+def sort_in_memory(builder: Generation, rows: SortedRows, take: Any) -> None:
     """Sort each row; `take(row, read)` gives the statements that use read(i), the i-th values."""
     if rows.n <= NETWORK:
         _networks(builder, rows, take)
@@ -111,7 +111,7 @@ def sort_in_memory(builder: Generation, rows: SortedLanes, take: Any) -> None:
     each_item(builder, rows.others, one, "sort")
 
 
-def _networks(builder: Generation, rows: SortedLanes, take: Any) -> None:
+def _networks(builder: Generation, rows: SortedRows, take: Any) -> None:
     """Short rows, each sorted in registers."""
 
     def one(row: tuple[Expr, ...]) -> list[Stmt]:

@@ -44,7 +44,7 @@ def search(builder: Generation, r: recipe.Search, out: Value, name: str) -> None
     if out.size and not r.rounds:
         each_item(builder, r.shape, element, name, parallel=True)
     elif out.size:
-        lead, inner = r.shape[: r.lanes], r.shape[r.lanes :]
+        lead, inner = r.shape[: r.batch_axes], r.shape[r.batch_axes :]
         places = [[work(builder, e.dtype, prod(inner)) for e in x.states] for x in r.rounds]
 
         def item(index: tuple[Expr, ...]) -> list[Stmt]:

@@ -18,7 +18,7 @@ from .merge_sort import (
     ONE,
     ZERO,
     Memory,
-    SortedLanes,
+    SortedRows,
     minimum,
     named_groups,
     sort_in_memory,
@@ -52,7 +52,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         return
     if _in_registers(shape, axis):
         moved: list[Callable[..., Expr]] = [lambda *ix, x=x: x(*ix) for x in xs]
-        _registers(builder, SortedLanes(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
+        _registers(builder, SortedRows(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
         return
     wanted = [k for k, out in enumerate(outs) if out.consumers]
     carried = [k for k in range(len(xs)) if k < keys or k in wanted]
@@ -62,7 +62,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     if gathered:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
-    rows = SortedLanes(shape, axis, moved, order.by_keys(keys))
+    rows = SortedRows(shape, axis, moved, order.by_keys(keys))
     if keys == 1 and rows.n > NETWORK:
         rows.by_one_key(xs[0].dtype)
 
@@ -83,7 +83,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         finish(builder, outs[k])
 
 
-def _registers(builder: Generation, rows: SortedLanes, outs: list[Value], k: int) -> None:
+def _registers(builder: Generation, rows: SortedRows, outs: list[Value], k: int) -> None:
     """Lanes of few elements: the first k of each, sorted."""
 
     def make() -> list[list[Expr]]:
@@ -115,7 +115,7 @@ def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         x,
         lambda *ix: scalar.cast(ix[axis], "int32"),
     ]
-    rows = SortedLanes(x.shape, axis, moved, order.descending)
+    rows = SortedRows(x.shape, axis, moved, order.descending)
     if _in_registers(x.shape, axis):
         _registers(builder, rows, outs, k)
         return
@@ -137,7 +137,7 @@ def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         finish(builder, out)
 
 
-def _select(builder: Generation, rows: SortedLanes, k: int, put: Any) -> None:
+def _select(builder: Generation, rows: SortedRows, k: int, put: Any) -> None:
     """One pass over each row, which keeps the k first elements so far, sorted."""
     memory = Memory(builder, rows, k)
     load, store = memory.load, memory.store
