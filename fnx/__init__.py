@@ -59,6 +59,11 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.devices import process_indices as process_indices
     from fnx.process.nan_checks import debug_infs as debug_infs
     from fnx.process.nan_checks import debug_nans as debug_nans
+    from fnx.process.runtime import compile_stats as compile_stats
+    from fnx.process.runtime import effects_barrier as effects_barrier
+    from fnx.process.runtime import get_num_threads as get_num_threads
+    from fnx.process.runtime import release_memory as release_memory
+    from fnx.process.runtime import set_num_threads as set_num_threads
     from fnx.process.settings import check_tracer_leaks as check_tracer_leaks
     from fnx.process.settings import checking_leaks as checking_leaks
     from fnx.process.settings import config as config
@@ -110,16 +115,11 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.transforms.mutable_refs import free_ref as free_ref
     from fnx.transforms.mutable_refs import freeze as freeze
     from fnx.transforms.mutable_refs import new_ref as new_ref
-    from fnx.transforms.runtime import compile_report as compile_report
-    from fnx.transforms.runtime import compile_stats as compile_stats
-    from fnx.transforms.runtime import effects_barrier as effects_barrier
-    from fnx.transforms.runtime import ensure_compile_time_eval as ensure_compile_time_eval
-    from fnx.transforms.runtime import get_num_threads as get_num_threads
-    from fnx.transforms.runtime import named_call as named_call
-    from fnx.transforms.runtime import named_scope as named_scope
-    from fnx.transforms.runtime import release_memory as release_memory
-    from fnx.transforms.runtime import set_num_threads as set_num_threads
-    from fnx.transforms.runtime import typeof as typeof
+    from fnx.transforms.scopes import compile_report as compile_report
+    from fnx.transforms.scopes import ensure_compile_time_eval as ensure_compile_time_eval
+    from fnx.transforms.scopes import named_call as named_call
+    from fnx.transforms.scopes import named_scope as named_scope
+    from fnx.transforms.scopes import typeof as typeof
     from fnx.transforms.shard_map import pmap as pmap
     from fnx.transforms.shard_map import shard_map as shard_map
     from fnx.transforms.vmap import vmap as vmap
@@ -142,9 +142,11 @@ _NAMES = {
         "make_array_from_single_device_arrays process_count process_index process_indices"
     ),
     "fnx.transforms.mutable_refs": "Ref empty_ref free_ref freeze new_ref",
-    "fnx.transforms.runtime": (
-        "compile_report compile_stats effects_barrier ensure_compile_time_eval "
-        "get_num_threads named_call named_scope release_memory set_num_threads typeof"
+    "fnx.process.runtime": (
+        "compile_stats effects_barrier get_num_threads release_memory set_num_threads"
+    ),
+    "fnx.transforms.scopes": (
+        "compile_report ensure_compile_time_eval named_call named_scope typeof"
     ),
     "fnx.process.settings": (
         "check_tracer_leaks checking_leaks config debug_key_reuse default_device "

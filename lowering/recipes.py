@@ -80,7 +80,9 @@ def make(builder: Builder, eqn: Eqn, r: Any, inputs: list[Value], outs: list[Val
 def _update(builder: Builder, eqn: Eqn, r: recipe.Update, inputs: list[Value], out: Value) -> None:
     """In one pass with those that follow, as a new array, or in place."""
     operand: Value = r.operand  # type: ignore[assignment]
-    if slice_update_fusion.extends(r, operand, out, chained=id(eqn) in builder.scope.chains):
+    if slice_update_fusion.extends(
+        builder, r, operand, out, chained=id(eqn) in builder.scope.chains
+    ):
         slice_update_fusion.extend(builder, r, operand, out)
     elif updates.is_anew(builder, r, inputs, out):
         elementwise.store_pieces(builder, eqn, slice_update_fusion.pieces(r, out.shape), out)

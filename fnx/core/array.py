@@ -195,10 +195,10 @@ class ConcreteArray(Array):
 
 def expose(value: np.ndarray | Buffer) -> np.ndarray:
     """The array for eyes outside fnx: without a copy, but read-only."""
-    value = on_host(value)
-    if value.flags.writeable:
-        value.setflags(write=False)
-    return value
+    numbers: np.ndarray = on_host(value)
+    if numbers.flags.writeable:
+        numbers.setflags(write=False)
+    return numbers
 
 
 def _unpickle(value: np.ndarray, weak_type: bool) -> ConcreteArray:

@@ -46,7 +46,7 @@ class Accumulators(Nests):
         results: list[Expr] = []
         for f, own in found:
             stores += f.stores(self.builder, own)
-            results += [a for each in own for a in each if not f.is_stored()]
+            results += [a for each in own for a in each if not f.is_stored(self.builder)]
         self._nest([*loops, *_known(stores, results, dict(zip(totals, values)))], results)
         for f, own in found:
             f.settle(self.builder, own)

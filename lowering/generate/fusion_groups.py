@@ -61,7 +61,7 @@ class Reduction:
     def __init__(self, recipe: Fold, results: list[Value], name: str):
         self.recipe, self.results, self.name = recipe, results, name
 
-    def is_stored(self) -> bool:
+    def is_stored(self, builder: Any) -> bool:
         """Whether its results, though accumulated in registers, are too many to be handed on in them."""
         return False
 

@@ -128,9 +128,11 @@ def map_chain(
         store(builder, out)
 
 
-def extends(r: recipe.Update, operand: Value, out: Value, chained: bool) -> bool:
+def extends(
+    builder: Generation, r: recipe.Update, operand: Value, out: Value, chained: bool
+) -> bool:
     """Whether an update of a box can wait for more of its kind."""
-    if r.box is None or fusion_policy.is_small(out.shape):
+    if r.box is None or builder.target.is_small(out.shape):
         return False
     if chained or isinstance(operand.state, Boxes):
         return True

@@ -337,11 +337,11 @@ def join(builder: Generation, out: Value, fn: Fn, name: str) -> None:
 class _Totals(Reduction):
     """A reduction over problems: an accumulator for each element of the results."""
 
-    def is_stored(self) -> bool:
-        return not fusion_policy.is_small(self.results[0].shape)
+    def is_stored(self, builder: Generation) -> bool:
+        return not builder.target.is_small(self.results[0].shape)
 
     def stores(self, builder: Generation, results: list[list[Expr]]) -> list[Stmt]:
-        if not self.is_stored():
+        if not self.is_stored(builder):
             return []
         count, made = len(self.results), list[Stmt]()
         for k, value in enumerate(self.results):
@@ -352,7 +352,7 @@ class _Totals(Reduction):
         return made
 
     def settle(self, builder: Generation, results: list[list[Expr]]) -> None:
-        if self.is_stored():
+        if self.is_stored(builder):
             return
         count = len(self.results)
         for k, value in enumerate(self.results):

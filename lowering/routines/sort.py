@@ -28,15 +28,15 @@ from .merge_sort import (
 SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
 
 
-def _in_registers(shape: Shape, axis: int) -> bool:
-    return fusion_policy.is_small(shape) and shape[axis] <= NETWORK
+def _in_registers(builder: Generation, shape: Shape, axis: int) -> bool:
+    return builder.target.is_small(shape) and shape[axis] <= NETWORK
 
 
 def _ready(builder: Generation, h: Any, axis: int) -> Value:
     """An operand that may be read several times, by indices that are known where it will be."""
     if isinstance(h.state, Inlined) and h.state.cost <= fusion_policy.CHEAP:
         return h
-    if isinstance(h.state, Scalars) and _in_registers(h.shape, axis):
+    if isinstance(h.state, Scalars) and _in_registers(builder, h.shape, axis):
         return h
     return Value(h.shape, h.dtype, builder.store(h))
 
@@ -50,7 +50,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         for x, out in zip(xs, outs, strict=True):
             result(builder, out, lambda *ix, x=x: x(*ix), "sort")
         return
-    if _in_registers(shape, axis):
+    if _in_registers(builder, shape, axis):
         moved: list[Callable[..., Expr]] = [lambda *ix, x=x: x(*ix) for x in xs]
         _registers(builder, SortedRows(shape, axis, moved, order.by_keys(keys)), outs, shape[axis])
         return
@@ -116,7 +116,7 @@ def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         lambda *ix: scalar.cast(ix[axis], "int32"),
     ]
     rows = SortedRows(x.shape, axis, moved, order.descending)
-    if _in_registers(x.shape, axis):
+    if _in_registers(builder, x.shape, axis):
         _registers(builder, rows, outs, k)
         return
     places = [place(builder, out) for out in outs]
