@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from fnx.ops.elementwise.convert import (  # noqa: F401  the rest of the family,
     ReducePrecision,
     convert,
 )
+from fnx.ops.elementwise.half_powers import by_root
 from fnx.ops.elementwise.pointwise import (
     ANY,
     FLOAT,
@@ -101,6 +103,9 @@ def binary(
 ) -> Elementwise:
     """A primitive of two operands; `jvps[k](t, out, x, y)`."""
     return Elementwise(name, impl, accepts, jvps, pulls, name if expr == "" else expr, cost)
+
+
+elementary = partial(unary, cost=ELEMENTARY)
 
 
 def one(x: Any) -> Any:
@@ -219,55 +224,9 @@ class Pow(Pointwise):
         return super().jvp(primals, tangents)
 
     def scalar_fn(self, x: str, y: str) -> Any:  # type: ignore[override]
-        return lambda a, b: _by_root(a, b) or expr.apply("pow", a, expr.cast(b, x))
+        return lambda a, b: by_root(a, b) or expr.apply("pow", a, expr.cast(b, x))
 
 
-def _by_root(x: expr.Expr, y: expr.Expr) -> expr.Expr | None:
-    """Powers of few halves by a square root, in a fifth of the time and as exact.
-
-    Of many products, the errors of the root, the reciprocal and the products are known from fused
-    multiply-adds (Dekker, Numer. Math. 18, 1971) and taken back at the end.
-    """
-    if y.op not in ("const", "literal") or y.attr not in _ROOTS or x.dtype not in _BY_ROOT:
-        return None
-
-    def f(op: str, *args: expr.Expr) -> expr.Expr:
-        return expr.apply(op, *args)
-
-    zero, half, one, lowest = [expr.const(v, x.dtype) for v in (0.0, 0.5, 1.0, -np.inf)]
-    times, negative = int(abs(y.attr)), y.attr < 0
-    x, lowest = f("add", x, zero), f("eq", x, lowest)  # -0 counts as 0
-    limit = zero if negative else expr.const(np.inf, x.dtype)
-    root = f("sqrt", x)
-    if times < 2:  # few operations are exact enough
-        value = f("mul", x, root) if times else root
-        if negative:
-            value = f("div", f("div", one, x) if times else one, root)
-        return expr.select(lowest, limit, value)
-    # The root is root + rest / root, the reciprocal factor * (1 + slack); root / x is 1 / root.
-    rest = f("mul", half, f("fma", f("neg", root), root, x))
-    factor = f("div", one, x) if negative else x
-    value = f("mul", root, factor)
-    error = f("fma", root, factor, f("neg", value))
-    if negative:
-        slack = f("mul", expr.const(times + 1.0, x.dtype), f("fma", f("neg", factor), x, one))
-        error = f("fma", value, f("fma", rest, factor, slack), error)
-    else:
-        error = f("fma", rest, root, error)
-    for _ in range(times if negative else times - 1):
-        longer = f("mul", value, factor)
-        error = f("fma", error, factor, f("fma", value, factor, f("neg", longer)))
-        value = longer
-    mended = f("add", value, error)
-    # Of 0, infinity and what overflows nothing is known of the errors, nor needed.
-    value = expr.select(f("is_finite", mended), mended, value)
-    if negative:
-        value = expr.select(f("eq", root, x), factor, value)  # 0, 1, infinity
-    return expr.select(lowest, limit, value)
-
-
-_ROOTS = tuple([sign * (n + 0.5) for n in range(4) for sign in (1, -1)])
-_BY_ROOT = ("float32", "float64")
 pow_ = Pow()
 
 
@@ -351,36 +310,26 @@ rsqrt: Elementwise = unary(
     lambda t, o, x: mul(t, times(-0.5, div(o, x))),
     cost=RECIPROCAL_ROOT,
 )
-cbrt = unary(
+cbrt = elementary(
     "cbrt",
     reference_functions.cbrt,
     FLOAT,
     lambda t, o, x: mul(t, div(scalar(1 / 3, x.dtype), square(o))),
-    cost=ELEMENTARY,
 )
-exp = unary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o), cost=ELEMENTARY)
-exp2 = unary(
-    "exp2",
-    reference_functions.exp2,
-    INEXACT,
-    lambda t, o, x: mul(t, times(math.log(2), o)),
-    cost=ELEMENTARY,
+exp = elementary("exp", np.exp, INEXACT, lambda t, o, x: mul(t, o))
+exp2 = elementary(
+    "exp2", reference_functions.exp2, INEXACT, lambda t, o, x: mul(t, times(math.log(2), o))
 )
-expm1 = unary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))), cost=ELEMENTARY)
-log: Elementwise = unary("log", np.log, INEXACT, lambda t, o, x: div(t, x), cost=ELEMENTARY)
-log1p = unary(
-    "log1p",
-    reference_functions.log1p,
-    INEXACT,
-    lambda t, o, x: div(t, add(x, one(x))),
-    cost=ELEMENTARY,
+expm1 = elementary("expm1", np.expm1, INEXACT, lambda t, o, x: mul(t, add(o, one(x))))
+log: Elementwise = elementary("log", np.log, INEXACT, lambda t, o, x: div(t, x))
+log1p = elementary(
+    "log1p", reference_functions.log1p, INEXACT, lambda t, o, x: div(t, add(x, one(x)))
 )
-logistic = unary(
+logistic = elementary(
     "logistic",
     reference_functions.logistic,
     INEXACT,
     lambda t, o, x: mul(t, mul(o, sub(one(x), o))),
-    cost=ELEMENTARY,
 )
 
 # --- trigonometric and hyperbolic functions -----------------------------------------------------
@@ -394,50 +343,27 @@ def _norm2(x: Any, y: Any) -> Any:
     return add(square(x), square(y))
 
 
-sin: Elementwise = unary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)), cost=ELEMENTARY)
-cos: Elementwise = unary(
-    "cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))), cost=ELEMENTARY
+sin: Elementwise = elementary("sin", np.sin, INEXACT, lambda t, o, x: mul(t, cos(x)))
+cos: Elementwise = elementary("cos", np.cos, INEXACT, lambda t, o, x: mul(t, neg(sin(x))))
+tan = elementary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))))
+asin = elementary("asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))))
+acos = elementary(
+    "acos", np.arccos, INEXACT, lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x))))
 )
-tan = unary("tan", np.tan, INEXACT, lambda t, o, x: mul(t, add(square(o), one(x))), cost=ELEMENTARY)
-asin = unary(
-    "asin", np.arcsin, INEXACT, lambda t, o, x: mul(t, rsqrt(_one_minus_square(x))), cost=ELEMENTARY
+atan = elementary("atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))))
+sinh: Elementwise = elementary("sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)))
+cosh: Elementwise = elementary("cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)))
+tanh = elementary("tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))))
+asinh = elementary(
+    "asinh", np.arcsinh, INEXACT, lambda t, o, x: mul(t, rsqrt(add(square(x), one(x))))
 )
-acos = unary(
-    "acos",
-    np.arccos,
-    INEXACT,
-    lambda t, o, x: mul(t, neg(rsqrt(_one_minus_square(x)))),
-    cost=ELEMENTARY,
-)
-atan = unary(
-    "atan", np.arctan, INEXACT, lambda t, o, x: div(t, add(square(x), one(x))), cost=ELEMENTARY
-)
-sinh: Elementwise = unary(
-    "sinh", np.sinh, INEXACT, lambda t, o, x: mul(t, cosh(x)), cost=ELEMENTARY
-)
-cosh: Elementwise = unary(
-    "cosh", np.cosh, INEXACT, lambda t, o, x: mul(t, sinh(x)), cost=ELEMENTARY
-)
-tanh = unary(
-    "tanh", np.tanh, INEXACT, lambda t, o, x: mul(t, sub(one(x), mul(o, o))), cost=ELEMENTARY
-)
-asinh = unary(
-    "asinh",
-    np.arcsinh,
-    INEXACT,
-    lambda t, o, x: mul(t, rsqrt(add(square(x), one(x)))),
-    cost=ELEMENTARY,
-)
-acosh = unary(
+acosh = elementary(
     "acosh",
     np.arccosh,
     INEXACT,
     lambda t, o, x: mul(t, mul(rsqrt(sub(x, one(x))), rsqrt(add(x, one(x))))),
-    cost=ELEMENTARY,
 )
-atanh = unary(
-    "atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)), cost=ELEMENTARY
-)
+atanh = elementary("atanh", np.arctanh, INEXACT, lambda t, o, x: div(t, _one_minus_square(x)))
 atan2 = binary(
     "atan2",
     np.arctan2,
