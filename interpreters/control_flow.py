@@ -15,10 +15,11 @@ from fnx.core.primitive import Primitive
 class ScanRecord(Primitive):
     """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
 
-    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `lanes`: iterations,
-    which carry nothing, are the lanes of a vmap, each of which runs loops of its own. `counted`: the
-    first constant, which the body does not read, says how many iterations are run, of `length` at most;
-    rows that have none are left alone in xs and hold anything in ys, so nobody may read them.
+    Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `divergent`:
+    iterations, which carry nothing, are the elements of a batch, each of which runs loops of its own.
+    `counted`: the first constant, which the body does not read, says how many iterations are run, of
+    `length` at most; rows that have none are left alone in xs and hold anything in ys, so nobody may
+    read them.
     """
 
     jaxpr: Jaxpr
@@ -28,7 +29,7 @@ class ScanRecord(Primitive):
     reverse: bool = False
     unroll: int = 1
     backend: Backend | None = field(default=None, compare=False, repr=False)
-    lanes: bool = False
+    divergent: bool = False
     counted: bool = False
     name = "scan"
     multiple_results = True
@@ -43,8 +44,8 @@ class ScanRecord(Primitive):
         return {k: self.consts + k for k in range(self.carry)}
 
     def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> Self:
-        lanes = self.lanes and not carry
-        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, lanes=lanes)
+        divergent = self.divergent and not carry
+        return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, divergent=divergent)
 
     @property
     def effects(self) -> bool:  # type: ignore[override]
@@ -58,7 +59,7 @@ class ScanRecord(Primitive):
             "num_consts": self.consts,
             "num_carry": self.carry,
             "unroll": self.unroll,
-            **({"lanes": True} if self.lanes else {}),
+            **({"divergent": True} if self.divergent else {}),
             **({"counted": True} if self.counted else {}),
         }
 

@@ -75,13 +75,13 @@ class Error:
         return self
 
     def get(self) -> str | None:
-        """What the first check that failed says, for each lane where one did; None if none failed."""
+        """What the first check that failed says, for each batch element where one did; None if all hold."""
         codes = np.asarray(self.code)
         texts = []
-        for lane in np.argwhere(codes):
-            k = int(codes[tuple(lane)]) - 1
-            values = [_lane(v, lane) for v in self.values[k]]
-            where = f"at mapped index {', '.join(map(str, lane))}: " if codes.ndim else ""
+        for at in np.argwhere(codes):
+            k = int(codes[tuple(at)]) - 1
+            values = [_element(v, at) for v in self.values[k]]
+            where = f"at mapped index {', '.join(map(str, at))}: " if codes.ndim else ""
             texts.append(where + self.sites[k].text(values))
         return "\n".join(texts) or None
 
@@ -100,9 +100,9 @@ class Error:
         return f"Error({self.get() if isinstance(self.code, ConcreteArray) else self.code})"
 
 
-def _lane(v: Any, lane: np.ndarray) -> Any:
+def _element(v: Any, at: np.ndarray) -> Any:
     array = np.asarray(v)
-    return array[tuple(lane)] if len(lane) and array.ndim >= len(lane) else array
+    return array[tuple(at)] if len(at) and array.ndim >= len(at) else array
 
 
 # --- checks ------------------------------------------------------------------------------------
@@ -133,11 +133,11 @@ class Check(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         args = tuple([x if k is None else move_axis(x, k, 0) for x, k in zip(args, axes)])
         if axes[0] is None:
-            lane: Any = 0
+            at: Any = 0
             good = args[0]
         else:
-            lane, good = jnp.argmin(args[0]), jnp.all(args[0])
-        values = [x if k is None else x[lane] for x, k in zip(args[1:], axes[1:])]
+            at, good = jnp.argmin(args[0]), jnp.all(args[0])
+        values = [x if k is None else x[at] for x, k in zip(args[1:], axes[1:])]
         return self.apply(good, *values), ()
 
     def lower(self, *operands: Operand) -> Recipe:

@@ -1,4 +1,4 @@
-"""Collectives: psum, all_gather, ppermute and their kin, between the lanes of named axes."""
+"""Collectives: psum, all_gather, ppermute and their kin, between the members of named axes."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def _names(axis_name: Any) -> tuple[AxisName, ...]:
 
 
 def _groups(groups: Any, names: tuple[AxisName, ...]) -> ops.Groups:
-    """Groups as tuples, checked: each lane is in one, and all have one size."""
+    """Groups as tuples, checked: each member is in one, and all have one size."""
     if groups is None:
         return None
     found = tuple([tuple([int(k) for k in group]) for group in groups])
@@ -73,11 +73,11 @@ def _map(fn: Callable[[Array], Any], x: Tree, what: str) -> Tree:
     return operations.tree_map(lambda leaf: fn(to_array(leaf, what)), x)
 
 
-# --- where a lane is ---------------------------------------------------------------------------
+# --- where a member is ---------------------------------------------------------------------------
 
 
 def axis_size(axis_name: Any) -> int:
-    """The number of lanes of a named axis, or of several together; NameError if one is not bound.
+    """The number of members of a named axis, or of several together; NameError if one is not bound.
 
     >>> fnx.vmap(lambda x: x / lax.axis_size("i"), axis_name="i")(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float64)
@@ -91,7 +91,7 @@ def axis_size(axis_name: Any) -> int:
 
 
 def axis_index(axis_name: Any) -> Array:
-    """The number of the lane along a named axis, an int32; of several axes, the last runs fastest.
+    """The number of the member along a named axis, an int32; of several axes, the last runs fastest.
 
     >>> fnx.vmap(lambda x: lax.axis_index("i"), axis_name="i")(jnp.ones(3))
     Array([0, 1, 2], dtype=int32)
@@ -107,9 +107,9 @@ def axis_index(axis_name: Any) -> Array:
 
 
 def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
-    """The sum over the lanes of a named axis, or of several, of each leaf; all lanes get it.
+    """The sum over the members of a named axis, or of several, of each leaf; all members get it.
 
-    A Python number or NumPy array is the same in all lanes, so that `psum(1, name)` is the size of the
+    A Python number or NumPy array is the same in all members, so that `psum(1, name)` is the size of the
     axis, known while tracing. Integers among the names are axes of the operand. NameError for a
     name that is not bound.
 
@@ -136,7 +136,7 @@ def psum(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
 
 
 def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
-    """The mean over the lanes of a named axis, or of several; integers make floats.
+    """The mean over the members of a named axis, or of several; integers make floats.
 
     >>> fnx.vmap(lambda x: x - lax.pmean(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
     Array([-1.,  1.], dtype=float64)
@@ -147,7 +147,7 @@ def pmean(x: Tree, axis_name: Any, *, axis_index_groups: Any = None) -> Tree:
 
 
 def _extremum(name: str, prim: Any, which: str, gives: str) -> Callable:
-    doc = f"""The {which} over the lanes of a named axis, or of several, element by element.
+    doc = f"""The {which} over the members of a named axis, or of several, element by element.
 
     NameError for a name that is not bound.
 
@@ -172,9 +172,9 @@ pmin = _extremum("pmin", ops.PMin, "smallest", "[1, 1, 1]")
 
 
 def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
-    """For each pair (a, b) of `perm`, lane b gets `x` of lane a; lanes that get nothing have zeros.
+    """For each pair (a, b) of `perm`, member b gets `x` of member a; members that get nothing have zeros.
 
-    ValueError if a lane would send or get twice, or is none.
+    ValueError if a member would send or get twice, or is none.
 
     >>> fnx.vmap(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(jnp.array([4, 5, 6]))
     Array([0, 4, 5], dtype=int64)
@@ -185,7 +185,7 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
     for ends in zip(*pairs):
         if len(set(ends)) != len(ends) or not all(0 <= k < size for k in ends):
             raise InvalidValue(
-                f"ppermute perm {pairs} must be pairs (source, destination) of lanes 0 to {size - 1}, "
+                f"ppermute perm {pairs} must be pairs (source, destination) of members 0 to {size - 1}, "
                 "each of which is at most once a source and once a destination"
             )
     if len(names) == 1:
@@ -202,19 +202,21 @@ def ppermute(x: Tree, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Tree:
 
 
 def pshuffle(x: Tree, axis_name: Any, perm: Sequence[int]) -> Tree:
-    """Lane k gets `x` of lane `perm[k]`; ValueError unless `perm` holds each lane once.
+    """Member k gets `x` of member `perm[k]`; ValueError unless `perm` holds each member once.
 
     >>> fnx.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.array([4, 5, 6]))
     Array([6, 4, 5], dtype=int64)
     """
     size = axis_size(_names(axis_name))
     if sorted(perm) != list(range(size)):
-        raise InvalidValue(f"pshuffle perm {list(perm)} must hold each lane, 0 to {size - 1}, once")
+        raise InvalidValue(
+            f"pshuffle perm {list(perm)} must hold each member, 0 to {size - 1}, once"
+        )
     return ppermute(x, axis_name, [(int(a), k) for k, a in enumerate(perm)])
 
 
 def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
-    """All lanes get `x` of lane `source`.
+    """All members get `x` of member `source`.
 
     >>> fnx.vmap(lambda x: x - lax.pbroadcast(x, "i", 0), axis_name="i")(jnp.array([4.0, 5.0]))
     Array([0., 1.], dtype=float64)
@@ -223,7 +225,7 @@ def pbroadcast(x: Tree, axis_name: Any, source: int) -> Tree:
 
 
 def pcast(x: Tree, axis_name: Any = None, *, to: str) -> Tree:
-    """`x` itself: what differs between lanes is found out, and not declared.
+    """`x` itself: what differs between members is found out, and not declared.
 
     ValueError for another `to` than 'varying', 'reduced' or 'unreduced'.
 
@@ -255,7 +257,7 @@ def all_gather(
     tiled: bool = False,
     to: str = "varying",
 ) -> Tree:
-    """`x` of all lanes, stacked along a new `axis`, or with `tiled` one after the other along an old one.
+    """`x` of all members, stacked along a new `axis`, or with `tiled` one after the other along an old one.
 
     >>> fnx.vmap(lambda x: lax.all_gather(x, "i"), axis_name="i")(jnp.array([4.0, 5.0]))
     Array([[4., 5.],
@@ -286,9 +288,9 @@ def psum_scatter(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Tree:
-    """As `psum`, of which lane k gets row k of `scatter_dimension`, or with `tiled` block k.
+    """As `psum`, of which member k gets row k of `scatter_dimension`, or with `tiled` block k.
 
-    ValueError if the dimension cannot be dealt out to the lanes.
+    ValueError if the dimension cannot be dealt out to the members.
 
     >>> fnx.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([4., 6.], dtype=float64)
@@ -318,11 +320,11 @@ def all_to_all(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Tree:
-    """Lane k gets the k-th part along `split_axis` of all lanes, put together along `concat_axis`.
+    """Member k gets the k-th part along `split_axis` of all members, put together along `concat_axis`.
 
     Without `tiled` the parts are elements: `split_axis`, of the size of the named axis, disappears,
     and `concat_axis` is new. With it, parts are blocks and stay where they are. ValueError if
-    `split_axis` cannot be dealt out to the lanes.
+    `split_axis` cannot be dealt out to the members.
 
     >>> fnx.vmap(lambda x: lax.all_to_all(x, "i", 0, 0), axis_name="i")(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 3.],

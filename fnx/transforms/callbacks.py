@@ -62,7 +62,7 @@ def pure_callback(
     """The result of a Python function without side effects, called on NumPy arrays when the program runs.
 
     `result_shape_dtypes` is a pytree of ShapeDtypeStructs like the result. Under vmap, `vmap_method`
-    "sequential" calls it for each lane, "expand_dims" and "broadcast_all" once with a leading axis.
+    "sequential" calls it for each element, "expand_dims" and "broadcast_all" once with a leading axis.
     It may run any number of times, or not at all. NotImplementedError under grad: give it a rule.
 
     >>> fnx.pure_callback(np.sin, fnx.ShapeDtypeStruct((), float), 0.0)

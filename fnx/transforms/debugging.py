@@ -17,8 +17,8 @@ from fnx.transforms.callbacks import Flat
 def callback(callback: Callable, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Call a Python function for its side effects, on NumPy arrays, each time the program comes here.
 
-    Under vmap it is called for each lane; derivatives call it on primal values. Calls happen in the
-    order of the program, `ordered` or not.
+    Under vmap it is called for each batch element; derivatives call it on primal values. Calls happen
+    in the order of the program, `ordered` or not.
 
     >>> seen = []
     >>> def double(x):

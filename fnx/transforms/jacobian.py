@@ -77,12 +77,12 @@ def jacfwd(
         ]
         rows = [call.like_arguments(_blocks(x, leaves, x.ndim - 1)) for x in columns]
         result = operations.tree_unflatten(call.structures[0], rows)
-        return (result, _lowered_lanes(call.aux.value)) if has_aux else result
+        return (result, _lowered_aux(call.aux.value)) if has_aux else result
 
     return jacfwd_f
 
 
-def _lowered_lanes(aux: Any) -> Any:
+def _lowered_aux(aux: Any) -> Any:
     def lower(x: Any) -> Any:
         while getattr(getattr(x, "owner", None), "ended", False):
             x = x.primal if isinstance(x, jvp_.JVPTracer) else x.value

@@ -180,7 +180,7 @@ def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
     if to is None:
         if axis is not None:
             raise InvalidValue(
-                "vmap out_axes is None for a result that differs between lanes; give it an axis"
+                "vmap out_axes is None for a result that differs between batch elements; give it an axis"
             )
         return x
     return place_result(size, x, axis, to)

@@ -94,7 +94,7 @@ def _at_once(maker: dict[Var, Eqn], e: Eqn) -> Jaxpr | None:
     """A jaxpr of the loop's operands that does what the loop does, without a loop; None if it cannot."""
     prim: Any = e.prim
     body = prim.jaxpr
-    plain = not (prim.counted or prim.lanes or prim.effects) and prim.length > 1 and prim.carry
+    plain = not (prim.counted or prim.divergent or prim.effects) and prim.length > 1 and prim.carry
     if not plain or any(True for f in body.eqns for _ in subjaxprs(f.prim)):
         return None
     iterations = OwnRows.of(maker, e)

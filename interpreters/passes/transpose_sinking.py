@@ -41,17 +41,17 @@ def without_turns(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def in_order_of_products(jaxpr: Jaxpr) -> Jaxpr:
-    """The same, with what is made of products over lanes in the order of axes in which they leave it.
+    """The same, with what is made of products over a batch in the order of axes in which they leave it.
 
     Lanes are first there, and the longest axis often last. Whoever reads what lies otherwise goes
     through memory across.
     """
-    if not any(_is_over_lanes(e) for e in jaxpr.eqns):
+    if not any(_is_batched(e) for e in jaxpr.eqns):
         return jaxpr
-    return _turned(jaxpr, lambda made: made is not None and _is_over_lanes(made))
+    return _turned(jaxpr, lambda made: made is not None and _is_batched(made))
 
 
-def _is_over_lanes(e: Eqn) -> bool:
+def _is_batched(e: Eqn) -> bool:
     return isinstance(e.prim, DotGeneral) and bool(e.prim.dimension_numbers[1][0])
 
 

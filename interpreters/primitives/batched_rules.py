@@ -1,4 +1,4 @@
-"""Rules of users in lanes: the functions of a rule for all lanes at once, or for arguments without any."""
+"""Rules of users under vmap: for all batch elements at once, or for arguments without a batch axis."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,13 +11,15 @@ from fnx.ops.base.broadcast import Sum
 Flat = Callable[..., Sequence[Any]]
 
 
-def in_lanes(fn: Flat, size: int, axes: Sequence[int | None], home: Batch | None = None) -> Flat:
-    """`fn` for all lanes at once; its results (None stays None) have them along axis 0.
+def batched_rule(
+    fn: Flat, size: int, axes: Sequence[int | None], home: Batch | None = None
+) -> Flat:
+    """`fn` for all batch elements at once; its results (None stays None) have them along axis 0.
 
-    The lanes are those of `home`, if given: `fn` may have closed over values that have them.
+    The batch elements are those of `home`, if given: `fn` may have closed over values that have them.
     """
 
-    def run_lanes(*args: Array | None) -> list[Array | None]:
+    def run_batched(*args: Array | None) -> list[Array | None]:
         present = [k for k, a in enumerate(args) if a is not None]
         shape: list[bool] = []
 
@@ -34,18 +36,18 @@ def in_lanes(fn: Flat, size: int, axes: Sequence[int | None], home: Batch | None
         it = iter([place_axis(size, o, k, 0) for o, k in zip(outs, out_axes)])
         return [next(it) if m else None for m in shape]
 
-    return run_lanes
+    return run_batched
 
 
 def for_once(
     fn: Flat,
-    lanes: Batch,
+    home: Batch,
     mask: list[bool],
     count: Callable[[Sequence], int] = len,
     repeats: int = 1,
     rest: list[bool] | None = None,
 ) -> Flat:
-    """`fn` of arguments without lanes, where results may get some: the first `count` by `mask`.
+    """`fn` of arguments without a batch axis, where results may get some: the first `count` by `mask`.
 
     The others follow the mask again (`repeats`), or have their own, told in `rest`.
     """
@@ -57,7 +59,7 @@ def for_once(
             made.extend(fn(*args))
             return [o for o in made if o is not None]
 
-        present, axes = batch(inner, lanes.size, (), (), lanes)
+        present, axes = batch(inner, home.size, (), (), home)
         it = iter(zip(present, axes))
         pairs = [(None, None) if o is None else next(it) for o in made]
         n = count(made)
@@ -71,19 +73,19 @@ def for_once(
         for has, m in zip(given_, full, strict=True):
             if has and not m:
                 raise UnexpectedTracerError(
-                    "a rule gave results that differ between the lanes of a vmap, where its function gives "
-                    "the same to all; both must agree"
+                    "a rule gave results that differ between the batch elements of a vmap, where its "
+                    "function gives the same to all; both must agree"
                 )
         return [
-            None if o is None else place_axis(lanes.size, o, k, 0) if m else o
+            None if o is None else place_axis(home.size, o, k, 0) if m else o
             for (o, k), m in zip(pairs, full)
         ]
 
     return run
 
 
-def pulled_once(bwd: Flat, lanes: Batch, mask: list[bool], kept: list[bool]) -> Flat:
-    """Cotangents of arguments without lanes: what lanes pull back is summed."""
+def pulled_once(bwd: Flat, home: Batch, mask: list[bool], kept: list[bool]) -> Flat:
+    """Cotangents of arguments without a batch axis: what batch elements pull back is summed."""
 
     def run(*args: Array | None) -> list[Array | None]:
         axes = [0 if m else None for m in (*kept, *mask)]
@@ -96,7 +98,7 @@ def pulled_once(bwd: Flat, lanes: Batch, mask: list[bool], kept: list[bool]) -> 
 
         given_ = [(a, k) for a, k in zip(args, axes) if a is not None]
         values, where = [a for a, _ in given_], [k for _, k in given_]
-        outs, where = batch(inner, lanes.size, values, where, lanes)
+        outs, where = batch(inner, home.size, values, where, home)
         it = iter([o if k is None else Sum((k,))(o) for o, k in zip(outs, where)])
         return [None if o is None else next(it) for o in made]
 
@@ -114,7 +116,7 @@ class Zeros(Sequence):
 
 
 def summed(bwd: Flat, axes: Sequence[int | None]) -> Flat:
-    """Cotangents where the operands had their lanes; summed over lanes if they had none."""
+    """Cotangents where the operands had their batch axes; summed over the batch if they had none."""
 
     def run_summed(*args: Array) -> list[Array | None]:
         outs = bwd(*args)

@@ -91,40 +91,40 @@ class Cond(CondRecord):
         return (None, *spread(linear, spread(mask, outs)))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        (index, *operands), lanes = args, given(axes[1:])
+        (index, *operands), batched = args, given(axes[1:])
         operands = [
             x if k is None else place_axis(size, x, k, 0) for x, k in zip(operands, axes[1:])
         ]
         if axes[0] is None:
-            mask = union([batch_jaxpr(b, size, lanes)[1] for b in self.branches])
-            branches = [batch_jaxpr(b, size, lanes, mask)[0] for b in self.branches]
+            mask = union([batch_jaxpr(b, size, batched)[1] for b in self.branches])
+            branches = [batch_jaxpr(b, size, batched, mask)[0] for b in self.branches]
             outs = self.with_branches(branches)(index, *operands)
             return outs, spread(mask, [0] * sum(mask))
-        passed = _passed_on(self.branches, lanes, operands)
+        passed = _passed_on(self.branches, batched, operands)
         if may_part(self, size) and worth_parting(self.branches):
             values = [place_axis(size, index, axes[0], 0), *operands]
-            outs = one_by_one(Scan, self, self.backend, size, values, (True, *lanes))
+            outs = one_by_one(Scan, self, self.backend, size, values, (True, *batched))
             return _with_passed(outs, passed)
-        cases = self._in_all_lanes(size, index, operands, lanes)
+        cases = self._for_all(size, index, operands, batched)
         return _with_passed([choose(index, case) for case in zip(*cases)], passed)
 
-    def _in_all_lanes(
-        self, size: int, index: Array, operands: Sequence[Array], lanes: Mask
+    def _for_all(
+        self, size: int, index: Array, operands: Sequence[Array], batched: Mask
     ) -> list[list[Array]]:
-        """What every branch gives in all lanes.
+        """What every branch gives for all batch elements.
 
-        What one computes in lanes that do not take it is dropped, but in its derivatives 0 times an
-        infinite slope were nan: there operands have no tangents.
+        What one computes for batch elements that do not take it is dropped, but in its derivatives 0
+        times an infinite slope were nan: there operands have no tangents.
         """
         shield = [
             isinstance(x, Tracer) and has_tangent(x.aval) and (has or not x.shape)
-            for x, has in zip(operands, lanes)
+            for x, has in zip(operands, batched)
         ]
         operands = [
             place_axis(size, x, None, 0) if s and not has else x
-            for x, has, s in zip(operands, lanes, shield)
+            for x, has, s in zip(operands, batched, shield)
         ]
-        lanes = tuple([has or s for has, s in zip(lanes, shield)])
+        batched = tuple([has or s for has, s in zip(batched, shield)])
         cases = []
         for k, b in enumerate(self.branches):
             careful = guarded(b)
@@ -135,9 +135,9 @@ class Cond(CondRecord):
                 choose(taken, (stop_gradient(x), x)) if s else x for x, s in zip(operands, shield)
             ]
             if careful is None:
-                cases.append(eval_jaxpr(batch_jaxpr(b, size, lanes, True)[0], own))
+                cases.append(eval_jaxpr(batch_jaxpr(b, size, batched, True)[0], own))
             else:
-                jaxpr = batch_jaxpr(careful, size, (True, *lanes), True)[0]
+                jaxpr = batch_jaxpr(careful, size, (True, *batched), True)[0]
                 cases.append(eval_jaxpr(jaxpr, [taken, *own]))
         return cases
 
@@ -155,27 +155,27 @@ class Cond(CondRecord):
 
 
 def _passed_on(
-    branches: Sequence[Jaxpr], lanes: Sequence[bool], operands: Sequence[Array]
+    branches: Sequence[Jaxpr], batched: Sequence[bool], operands: Sequence[Array]
 ) -> list[Array | None]:
-    """The operand without lanes that every branch gives as this result, or None."""
+    """The operand without a batch axis that every branch gives as this result, or None."""
     found: list[Array | None] = []
     for column in zip(*[b.outs for b in branches]):
         where = {b.inputs.index(o) if o in b.inputs else -1 for b, o in zip(branches, column)}
         k = where.pop()
-        found.append(operands[k] if not where and k >= 0 and not lanes[k] else None)
+        found.append(operands[k] if not where and k >= 0 and not batched[k] else None)
     return found
 
 
 def _with_passed(
     outs: Sequence[Array], passed: Sequence[Array | None]
 ) -> tuple[tuple[Array, ...], tuple[int | None, ...]]:
-    """Results with lanes along axis 0, but for those that are operands."""
+    """Results with their batch along axis 0, but for those that are operands."""
     chosen = tuple([o if p is None else p for o, p in zip(outs, passed, strict=True)])
     return chosen, tuple([0 if p is None else None for p in passed])
 
 
 def _takes(index: Array, k: int, count: int) -> Array:
-    """Which lanes take branch `k` of so many."""
+    """Which batch elements take branch `k` of so many."""
     last = scalar(count - 1, index.dtype)
     return eq(clamp(scalar(0, index.dtype), index, last), scalar(k, index.dtype))
 

@@ -27,7 +27,7 @@ from fnx.interpreters.trace import Stage, trace
 from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.structure.basic import zeros
 
-from .batched_rules import Flat, Zeros, for_once, in_lanes, pulled_once, summed
+from .batched_rules import Flat, Zeros, batched_rule, for_once, pulled_once, summed
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
@@ -60,8 +60,8 @@ def handler(args: Sequence[Any]) -> Interpreter:
     return it
 
 
-def _lanes_below(it: Interpreter) -> Batch | None:
-    """The innermost interpreter that has lanes, between the current one and `it`."""
+def _batch_below(it: Interpreter) -> Batch | None:
+    """The innermost interpreter with a batch, between the current one and `it`."""
     now: Interpreter | None = current.get()
     while now is not it and now is not None:
         if isinstance(now, Batch):
@@ -78,14 +78,14 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
     it = handler(args)
     if it is evaluate or (isinstance(it, Stage) and it.parent is not None):
         return prim.fun(*args)
-    lanes = _lanes_below(it)
-    if lanes is not None:
-        # None of the arguments has these lanes, but the function or its rule may know of them, by the
+    home = _batch_below(it)
+    if home is not None:
+        # None of the arguments has this batch axis, but the function or its rule may know of them, by the
         # name of their axis or because they close over a value that has them.
         mask: list[bool] = []
-        with use(lanes.parent):
-            outs = call_with_rule(prim.once(lanes, mask), args)
-        return [BatchTracer(lanes, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
+        with use(home.parent):
+            outs = call_with_rule(prim.once(home, mask), args)
+        return [BatchTracer(home, o, 0) if m else o for o, m in zip(outs, mask, strict=True)]
     with use(it):
         if isinstance(it, Stage):
             jaxpr, consts = trace(prim.fun, [a.aval for a in args], what=prim.what, name=prim.of)
@@ -102,7 +102,9 @@ class CustomRule(Primitive):
     of: str = field(repr=False)
     jaxpr: Jaxpr | None = None
     consts: int = field(default=0, repr=False)
-    home: Batch | None = field(default=None, repr=False)  # whose lanes it may have closed over
+    home: Batch | None = field(
+        default=None, repr=False
+    )  # whose batch elements it may have closed over
     multiple_results = True
     __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
     what = "a function with a rule"
@@ -144,26 +146,26 @@ class CustomRule(Primitive):
         return spread(linear, spread(mask, outs))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        lanes = self.lanes(size, axes[self.consts :])
+        made = self.batched(size, axes[self.consts :])
         if self.jaxpr is None:
-            outs = call_with_rule(lanes, args)
+            outs = call_with_rule(made, args)
         else:
             jaxpr, _ = batch_jaxpr(self.jaxpr, size, given(axes), True)
             place = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
-            # The rules of `lanes` want the axes where they were; staged operands have them in front.
+            # The rules of `made` want the axes where they were; staged operands have them in front.
             front = tuple([None if k is None else 0 for k in axes[self.consts :]])
-            lanes = replace(self.lanes(size, front), jaxpr=jaxpr)
-            outs = lanes.apply(*place)
+            made = replace(self.batched(size, front), jaxpr=jaxpr)
+            outs = made.apply(*place)
         return tuple(outs), (0,) * len(outs)
 
-    def lanes(self, size: int, axes: tuple) -> "CustomRule":
-        """The function and its rules for all lanes; results have them along axis 0."""
+    def batched(self, size: int, axes: tuple) -> "CustomRule":
+        """The function and its rules for all batch elements; results have them along axis 0."""
         raise NotImplementedError
 
-    def once(self, lanes: Batch, mask: list[bool]) -> "CustomRule":
-        """The function and its rules, of arguments that are the same for all lanes.
+    def once(self, home: Batch, mask: list[bool]) -> "CustomRule":
+        """The function and its rules, of arguments that are the same for all batch elements.
 
-        `mask`, empty at first, says which results have lanes, along axis 0.
+        `mask`, empty at first, says which results have a batch axis, axis 0.
         """
         raise NotImplementedError
 
@@ -191,7 +193,7 @@ class CustomJVP(CustomRule):
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         """As `jvp`. Results may not depend on tangents, as they seem to where one loop makes both,
-        and tangents may not pass by a `stop_gradient`, as lanes of branches have it.
+        and tangents may not pass by a `stop_gradient`, as batch elements of branches have it.
 
         Then the rule, which is linear in the tangents, is linearized itself, where they are zero.
         """
@@ -213,13 +215,15 @@ class CustomJVP(CustomRule):
         found, slopes = jvp(rule, [zeros(t.aval) for t in ts], ts, Linearize)
         return tuple(found[: len(outs)]), tuple(spread(made, slopes[len(outs) :]))
 
-    def lanes(self, size: int, axes: tuple) -> "CustomJVP":
-        rule = in_lanes(self.rule, size, (*axes, *axes), self.home)
-        return replace(self, fun=in_lanes(self.fun, size, axes, self.home), rule=rule, home=None)
+    def batched(self, size: int, axes: tuple) -> "CustomJVP":
+        rule = batched_rule(self.rule, size, (*axes, *axes), self.home)
+        return replace(
+            self, fun=batched_rule(self.fun, size, axes, self.home), rule=rule, home=None
+        )
 
-    def once(self, lanes: Batch, mask: list[bool]) -> "CustomJVP":
-        rule = for_once(self.rule, lanes, mask, lambda outs: len(outs) // 2, 2)
-        return replace(self, fun=for_once(self.fun, lanes, mask), rule=rule)
+    def once(self, home: Batch, mask: list[bool]) -> "CustomJVP":
+        rule = for_once(self.rule, home, mask, lambda outs: len(outs) // 2, 2)
+        return replace(self, fun=for_once(self.fun, home, mask), rule=rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,23 +263,23 @@ class CustomVJP(CustomRule):
         touts = pull.apply(*residuals, *only(mask, tangents))
         return outs, tuple([t if has_tangent(o.aval) else None for t, o in zip(touts, outs)])
 
-    def lanes(self, size: int, axes: tuple) -> "CustomVJP":
-        fwd = in_lanes(self.fwd, size, (*axes, *(None for _ in axes)), self.home)
+    def batched(self, size: int, axes: tuple) -> "CustomVJP":
+        fwd = batched_rule(self.fwd, size, (*axes, *(None for _ in axes)), self.home)
         return replace(
             self,
-            fun=in_lanes(self.fun, size, axes, self.home),
+            fun=batched_rule(self.fun, size, axes, self.home),
             fwd=fwd,
-            bwd=summed(in_lanes(self.bwd, size, Zeros(), self.home), axes),
+            bwd=summed(batched_rule(self.bwd, size, Zeros(), self.home), axes),
             home=None,
         )
 
-    def once(self, lanes: Batch, mask: list[bool]) -> "CustomVJP":
-        kept: list[bool] = []  # which residuals have lanes
+    def once(self, home: Batch, mask: list[bool]) -> "CustomVJP":
+        kept: list[bool] = []  # which residuals have a batch axis
         return replace(
             self,
-            fun=for_once(self.fun, lanes, mask),
-            fwd=for_once(self.fwd, lanes, mask, lambda _: self.results(), rest=kept),
-            bwd=pulled_once(self.bwd, lanes, mask, kept),
+            fun=for_once(self.fun, home, mask),
+            fwd=for_once(self.fwd, home, mask, lambda _: self.results(), rest=kept),
+            bwd=pulled_once(self.bwd, home, mask, kept),
         )
 
 
@@ -322,5 +326,5 @@ class Pullback(Primitive):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         place = [place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         outs = tuple([a.update(shape=(size, *a.shape)) for a in self.outs])
-        bwd = in_lanes(self.bwd, size, Zeros())
+        bwd = batched_rule(self.bwd, size, Zeros())
         return replace(self, bwd=bwd, outs=outs).apply(*place), (0,) * len(outs)

@@ -12,7 +12,7 @@ from fnx.interpreters.operands import given, only, spread
 
 from .custom_derivatives import CustomRule, call_with_rule, check_results
 
-# (number of lanes, which operands have them, operands with lanes in front) -> results, which have them
+# (size of the batch, which operands are batched, these with the batch axis in front) -> results, which are
 BatchRule = Callable[
     [int, tuple[bool, ...], Sequence[Array]], tuple[Sequence[Array], Sequence[bool]]
 ]
@@ -20,7 +20,7 @@ BatchRule = Callable[
 
 @dataclass(frozen=True, eq=False)
 class CustomVmap(CustomRule):
-    """`rule` gives the results for all lanes at once; derivatives are those of the function."""
+    """`rule` gives the results for all batch elements at once; derivatives are those of the function."""
 
     rule: BatchRule = field(default=None, repr=False)  # type: ignore[assignment]
     name = "custom_vmap_call"
@@ -40,9 +40,9 @@ class CustomVmap(CustomRule):
 
         def rule(size: int, batched: tuple[bool, ...], args: Sequence[Array]) -> tuple:
             either = [b or t for b, t in zip(batched, spread(mask, batched[n:], False))]
-            lanes = [*either, *only(mask, either)]
+            wanted = [*either, *only(mask, either)]
             full = [x if b or not e else place_axis(size, x, None, 0)
-                    for x, b, e in zip(args, batched, lanes)]  # fmt: skip
+                    for x, b, e in zip(args, batched, wanted)]  # fmt: skip
             which: list[bool] = []
 
             def run(*xs: Array) -> Sequence[Array]:
@@ -75,20 +75,20 @@ class CustomVmap(CustomRule):
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         if any(k is not None for k in axes[: self.consts]):
             raise InvalidValue(
-                f"the custom_vmap function {self.of} closed over a value with lanes; its rule knows "
+                f"the custom_vmap function {self.of} closed over a value with a batch axis; its rule knows "
                 "nothing of them. Pass the value as an argument."
             )
         args, axes = args[self.consts :], axes[self.consts :]
         front = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
         outs, batched = self.rule(int(size), given(axes), front)
         if self.jaxpr is not None:
-            lanes = [a.update(shape=(int(size), *a.shape)) if b else a
+            wanted = [a.update(shape=(int(size), *a.shape)) if b else a
                      for a, b in zip(self.jaxpr.out_avals, batched)]  # fmt: skip
-            check_results(outs, lanes, f"the rule of {self.of}")
+            check_results(outs, wanted, f"the rule of {self.of}")
         return tuple(outs), tuple([0 if b else None for b in batched])
 
-    def once(self, lanes: Batch, mask: list[bool]) -> "CustomVmap":
+    def once(self, home: Batch, mask: list[bool]) -> "CustomVmap":
         raise InvalidValue(
-            f"the custom_vmap function {self.of} is called inside another vmap, none of whose lanes its "
-            "arguments have. Pass what differs between lanes as an argument."
+            f"the custom_vmap function {self.of} is called inside another vmap, of whose batch none of "
+            "its arguments is. Pass what differs between batch elements as an argument."
         )

@@ -1,9 +1,9 @@
-"""Lanes with courses of their own: vmap of a loop or a branch that each lane takes in its own way.
+"""Divergent control flow: vmap of a loop or a branch that each batch element takes in its own way.
 
-A loop whose condition differs between lanes becomes a `Scan` without carries, whose iterations are the
-lanes: each lane runs its loop to its own end, and compilers may run lanes side by side. A branch on
-large values, too: only one side runs then. On small values both sides are computed and one is
-selected, which vectorises; but loops run in those lanes alone that go there (`guarded`).
+A loop whose condition differs between batch elements becomes a `Scan` without carries, whose iterations
+are the batch elements: each runs its loop to its own end, and compilers may run several side by side. A
+branch on large values, too: only one side runs then. On small values both sides are computed and one is
+selected, which vectorises; but loops run only for the batch elements that go there (`guarded`).
 """
 
 from collections.abc import Sequence
@@ -31,17 +31,17 @@ Mask = tuple[bool, ...]
 
 
 def choose(index: Array, cases: Sequence[Array]) -> Array:
-    """Lane by lane, one of the cases."""
+    """Batch element by batch element, one of the cases."""
     if cases[0].ndim > 1:
         index = Broadcast(cases[0].shape, (0,))(index)
     return select_n(index, *cases) if len(cases) > 1 else cases[0]
 
 
 def may_part(prim: Primitive, size: int) -> bool:
-    """Whether lanes may take a primitive that carries jaxprs one after the other.
+    """Whether batch elements may take a primitive that carries jaxprs one after the other.
 
     They may not if they speak to each other, to the user, or to Python, which would be called for
-    each lane.
+    each batch element.
     """
     if axis_name_of(size) is not None and axis_name_of(size) in axis_names(prim):
         return False
@@ -69,35 +69,35 @@ def _is_host(eqn: Eqn) -> bool:
 
 
 def one_by_one(
-    scan: type[ScanRecord], prim: Primitive, backend: Any, size: int, args: Sequence, lanes: Mask
+    scan: type[ScanRecord], prim: Primitive, backend: Any, size: int, args: Sequence, batched: Mask
 ) -> list:
-    """Results of a primitive for all lanes, with the lanes in front; `lanes` says which operands
+    """Results of a primitive for all batch elements, with these in front; `batched` says which operands
     have them, in front too.
     """
-    shared = [x for x, lane in zip(args, lanes) if not lane]
-    own = only(lanes, args)
-    avals = [x.aval.update(shape=x.shape[1:]) if lane else x.aval for x, lane in zip(args, lanes)]
-    key = ("one lane", prim, lanes, *avals)
-    body = next(subjaxprs(prim)).once(key, lambda: _one_lane(prim, avals, lanes))
-    loop = scan(body, len(shared), 0, int(size), backend=backend, lanes=True)
+    shared = [x for x, b in zip(args, batched) if not b]
+    own = only(batched, args)
+    avals = [x.aval.update(shape=x.shape[1:]) if b else x.aval for x, b in zip(args, batched)]
+    key = ("one batch element", prim, batched, *avals)
+    body = next(subjaxprs(prim)).once(key, lambda: _one_element(prim, avals, batched))
+    loop = scan(body, len(shared), 0, int(size), backend=backend, divergent=True)
     return list(loop(*shared, *own))
 
 
-def _one_lane(prim: Primitive, avals: Sequence, lanes: Mask) -> Jaxpr:
+def _one_element(prim: Primitive, avals: Sequence, batched: Mask) -> Jaxpr:
     inputs = [Var(a) for a in avals]
     outs = [Var(a) for a in prim.abstract(*avals)]
-    rest = [v for v, lane in zip(inputs, lanes) if not lane]
-    return Jaxpr([*rest, *only(lanes, inputs)], [Eqn(prim, inputs, outs)], outs, name=prim.name)
+    rest = [v for v, b in zip(inputs, batched) if not b]
+    return Jaxpr([*rest, *only(batched, inputs)], [Eqn(prim, inputs, outs)], outs, name=prim.name)
 
 
 def batch_of_counts(scan: ScanRecord, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-    """A scan whose lanes have numbers of iterations of their own."""
+    """A scan whose batch elements have numbers of iterations of their own."""
     if not may_part(scan, size):
         rows = Iota(0, args[0].dtype, (scan.length,))()
         return _masked(scan).batch(size, (*args, rows), (*axes, None))
-    lanes = given(axes)
+    batched = given(axes)
     place = [x if k is None else place_axis(size, x, k, 0) for x, k in zip(args, axes)]
-    outs = one_by_one(type(scan), scan, scan.backend, size, place, lanes)
+    outs = one_by_one(type(scan), scan, scan.backend, size, place, batched)
     return tuple(outs), (0,) * len(outs)
 
 
@@ -129,7 +129,7 @@ def _where(on: Array, x: Array, y: Array) -> Array:
 
 # --- branches ----------------------------------------------------------------------------------
 
-_LARGE = 64  # elements of a lane's values from which on it is worth a branch of its own
+_LARGE = 64  # elements of a batch element's values from which on it is worth a branch of its own
 _WORTH = 1024  # elements computed, likewise
 
 

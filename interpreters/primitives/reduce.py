@@ -38,8 +38,8 @@ def run(jaxpr: Jaxpr, args: Sequence[Any]) -> list:
     if not shape or scalar_function(jaxpr) is not None:
         return eval_jaxpr(jaxpr, args)
     size = prod(shape)
-    lanes, _ = batch_jaxpr(jaxpr, size, (True,) * len(args), True)
-    return [Reshape(shape)(o) for o in eval_jaxpr(lanes, [Reshape((size,))(x) for x in args])]
+    batched, _ = batch_jaxpr(jaxpr, size, (True,) * len(args), True)
+    return [Reshape(shape)(o) for o in eval_jaxpr(batched, [Reshape((size,))(x) for x in args])]
 
 
 def scalar_function(jaxpr: Jaxpr) -> Any:
@@ -126,7 +126,7 @@ class Reduce(Primitive):
             xs = [] if empty else [Reshape(shape)(x) for x in xs]
         else:
             shape = xs[0].shape
-        # initial values have rank 0, or lanes along the first axis
+        # initial values have rank 0, or their batch along the first axis
         firsts = [Broadcast(shape, tuple(range(len(i.shape))))(i) if shape else i for i in inits]
         return run(self.jaxpr, [*firsts, *xs]) if xs else firsts
 

@@ -230,10 +230,10 @@ class Scan(ScanRecord):
     # --- vmap, dead code ------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        if self.lanes and (
+        if self.divergent and (
             axis_name_of(size) is None or axis_name_of(size) not in axis_names(self)
         ):
-            return self._more_lanes(size, args, axes)
+            return self._batch_of_batches(size, args, axes)
         if self.counted and axes[0] is not None:
             return batch_of_counts(self, size, args, axes)
         consts, carry, xs = self.parts(given(axes))
@@ -254,8 +254,8 @@ class Scan(ScanRecord):
         out_axes = [(0 if j < self.carry else 1) if b else None for j, b in enumerate(mask)]
         return outs, tuple(out_axes)
 
-    def _more_lanes(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        """Lanes of lanes are lanes."""
+    def _batch_of_batches(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
+        """The elements of a batch of batches are one batch."""
         shared = [k for k in range(self.consts) if axes[k] is None]
         own = [k for k in range(len(args)) if k not in shared]
         n, inputs = self.length, self.jaxpr.inputs
@@ -266,7 +266,7 @@ class Scan(ScanRecord):
                 x = broadcast_axis(x, n, 1)
             rows.append(reshape(x, (size * n, *x.shape[2:])))
         order = [inputs[k] for k in (*shared, *own)]
-        key = ("more lanes", *shared)
+        key = ("batch of batches", *shared)
         loop = replace(
             self,
             jaxpr=self.jaxpr.once(

@@ -130,13 +130,13 @@ class While(WhileRecord):
         return tuple(transpose_while(self, Scan, cts, args))
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        lanes = given(axes)
-        c, b, carry = self.parts(lanes)
+        batched = given(axes)
+        c, b, carry = self.parts(batched)
         while True:
             pred = batch_jaxpr(self.cond_jaxpr, size, (*c, *carry))[1][0]
             if pred:
                 same = _unchanged(self)
-                more = tuple([lane or not s for lane, s in zip(carry, same)])
+                more = tuple([b or not s for b, s in zip(carry, same)])
             else:
                 made = batch_jaxpr(self.body_jaxpr, size, (*b, *carry))[1]
                 more = union([carry, made])
@@ -152,7 +152,7 @@ class While(WhileRecord):
             return tuple(outs), spread(carry, [0] * sum(carry))
         loop = _batched_while(self, size, mask, pred)
         c_values, b_values, start = self.parts(place)
-        again = c_values if pred else []  # the body asks, too, which lanes go on
+        again = c_values if pred else []  # the body asks, too, which batch elements go on
         outs = loop(*c_values, *b_values, *again, *start)
         return outs, spread(carry, [0] * sum(carry))
 
@@ -239,14 +239,14 @@ def _expand(loop: While) -> Jaxpr | None:
     return Jaxpr(operands, eqns, back, name=body.name)
 
 
-def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
-    """The loop for all lanes; with a condition per lane it runs until all lanes are done."""
-    c, b, carry = loop.parts(lanes)
+def _batched_while(loop: While, size: int, batched: Mask, pred: bool) -> While:
+    """The loop for all batch elements; with a condition for each it runs until all are done."""
+    c, b, carry = loop.parts(batched)
     cond = batch_jaxpr(loop.cond_jaxpr, size, (*c, *carry))[0]
     body = batch_jaxpr(loop.body_jaxpr, size, (*b, *carry), carry)[0]
     if not pred:
         return replace(loop, cond_jaxpr=cond, body_jaxpr=body)
-    key = ("while of lanes", cond, body, loop.cond_consts, loop.body_consts, lanes)
+    key = ("batched while", cond, body, loop.cond_consts, loop.body_consts, batched)
 
     def make() -> tuple[Jaxpr, Jaxpr]:
         n, m = loop.cond_consts, loop.body_consts
@@ -259,7 +259,7 @@ def _batched_while(loop: While, size: int, lanes: Mask, pred: bool) -> While:
             b_consts, c_consts, old = args[:m], args[m : m + n], args[m + n :]
             (on,) = eval_jaxpr(cond, [*c_consts, *old])
             new = eval_jaxpr(body, [*b_consts, *old])
-            return [choose(on, (x, y)) if lane else y for x, y, lane in zip(old, new, carry)]
+            return [choose(on, (x, y)) if b else y for x, y, b in zip(old, new, carry)]
 
         avals = [*body.in_avals[:m], *cond.in_avals[:n], *body.in_avals[m:]]
         return (

@@ -49,7 +49,7 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     """Of how many iterations a block should be; None if each iteration should store what it does."""
     n = len(scan.jaxpr.outs)
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
-    if scan.length < LONG or scan.counted or scan.lanes or scan.effects:
+    if scan.length < LONG or scan.counted or scan.divergent or scan.effects:
         return None
     memory = Memory() if scan.backend is None else scan.backend.memory
     if sum(stored) < STATE or sum(stored) * scan.length < memory.near:

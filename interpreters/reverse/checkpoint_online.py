@@ -146,7 +146,7 @@ class _Reverse:
     def _back(self, iterations: Array, state: State) -> State:
         """Go back through all iterations. `state`: cotangents of tangents, sums of those of constants.
 
-        If there are any, in a loop of one iteration: lanes with numbers of iterations of their own take it
+        If there are any, in a loop of one iteration: elements with trip counts of their own take it
         one after the other, and share one stack.
         """
 

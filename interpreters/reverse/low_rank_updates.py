@@ -96,7 +96,7 @@ def summed(
     n = len(scan.jaxpr.outs)
     shapes = {v.aval.shape for v in parts.forward.outs[n:]}
     shapes |= {scan.jaxpr.inputs[k].aval.shape for k in parts.restored}
-    if scan.counted or scan.reverse or scan.lanes or scan.effects:
+    if scan.counted or scan.reverse or scan.divergent or scan.effects:
         return None
     large = [
         k

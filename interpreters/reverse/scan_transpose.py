@@ -199,7 +199,7 @@ def _with_sums(
 ) -> tuple:
     """The results of a transposed loop; its first carries are sums that begin with zeros."""
     found = None
-    if not (scan.counted or scan.lanes or scan.effects):
+    if not (scan.counted or scan.divergent or scan.effects):
         found = stacked(jaxpr, len(consts), sums, len(start), scan.length)
     if found is None:
         back = scan.with_jaxpr(jaxpr, len(consts), len(start))

@@ -40,7 +40,7 @@ def test_vmap_of_refs_does_not_write_what_differs_between_lanes_into_one():
     def f(r, x):
         r[...] += x
 
-    with pytest.raises(ValueError, match="differs between lanes"):
+    with pytest.raises(ValueError, match="differs between batch elements"):
         fnx.vmap(f, in_axes=(None, 0))(shared, jnp.arange(3.0))
     assert float(shared[...]) == 0.0
 

@@ -72,7 +72,7 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 
 def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of one lane of values of type `aval`, whose lanes lie along `axis`; None: without lanes.
+    """The type of one of the batch elements that lie along `axis` of values of type `aval`; None: no batch.
 
     >>> fnx.extend.core.mapped_aval(4, 0, fnx.typeof(jnp.ones((4, 3))))
     ShapedArray(float64[3])
@@ -84,7 +84,7 @@ def mapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
 
 
 def unmapped_aval(size: int, axis: int | None, aval: ShapedArray) -> ShapedArray:
-    """The type of `size` lanes, along `axis`, of values of type `aval`; None: without lanes.
+    """The type of `size` batch elements, along `axis`, of values of type `aval`; None: no batch.
 
     >>> fnx.extend.core.unmapped_aval(4, 0, fnx.typeof(jnp.ones(3)))
     ShapedArray(float64[4,3])

@@ -161,8 +161,8 @@ def move_axis(x: Array, source: int, to: int) -> Array:
     return Transpose(tuple(order))(x)
 
 
-def first_lanes(size: int, args: tuple, axes: tuple) -> list[Array]:
-    """Operands with lanes along axis 0, by repetition where they had none."""
+def batch_first(size: int, args: tuple, axes: tuple) -> list[Array]:
+    """Operands with their batch axis first, by repetition where they had none."""
     return [
         broadcast_axis(x, size, 0) if k is None else move_axis(x, k, 0)
         for x, k in zip(args, axes, strict=True)

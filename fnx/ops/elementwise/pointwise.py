@@ -115,7 +115,7 @@ class Pointwise(Primitive):
         return outs
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        return (self(*align(size, args, axes)),), (lanes(args, axes),)
+        return (self(*align(size, args, axes)),), (result_axis(args, axes),)
 
     def lower(self, *operands: Operand) -> Recipe:
         fn = self.scalar_fn(*[x.dtype for x in operands])
@@ -131,7 +131,7 @@ class Pointwise(Primitive):
         return op
 
 
-def lanes(args: tuple, axes: tuple) -> int:
+def result_axis(args: tuple, axes: tuple) -> int:
     """The batch axis of the result: that of the first batched operand of full rank."""
     rank = max([len(x.shape) - (k is not None) for x, k in zip(args, axes)])
     for x, k in zip(args, axes):
@@ -141,10 +141,10 @@ def lanes(args: tuple, axes: tuple) -> int:
 
 
 def align(size: int, args: tuple, axes: tuple) -> list[Array]:
-    """Operands with batch axes, made to fit: of equal shapes with lanes at one axis, or rank 0."""
+    """Operands with batch axes, made to fit: of equal shapes with one batch axis, or rank 0."""
     rank = max([len(x.shape) - (k is not None) for x, k in zip(args, axes)])
-    to = lanes(args, axes)
-    # One array may be there twice, with lanes and without: what has the full rank is found by place.
+    to = result_axis(args, axes)
+    # One array may be there twice, with a batch axis and without: what has the full rank is found by place.
     at = next(i for i, k in enumerate(axes) if len(args[i].shape) - (k is not None) == rank)
     full, fk = args[at].shape, axes[at]
     outs = []

@@ -44,22 +44,22 @@ def _transpose(x: Array, perm: Shape) -> Array:
     return x if perm == tuple(range(len(perm))) else Transpose(perm)(x)
 
 
-def permuted(x: Array, spec: Shape, lanes: int | None = None) -> Array:
-    """In canonical layout, lanes first if there are any."""
-    if lanes is None:
+def permuted(x: Array, spec: Shape, batch_axis: int | None = None) -> Array:
+    """In canonical layout, a batch axis first if there is one."""
+    if batch_axis is None:
         return _transpose(x, tuple(spec))
-    return _transpose(x, (lanes, *(a + (a >= lanes) for a in spec)))
+    return _transpose(x, (batch_axis, *(a + (a >= batch_axis) for a in spec)))
 
 
-def unpermuted(x: Array, spec: Shape, lanes: bool = False) -> Array:
+def unpermuted(x: Array, spec: Shape, batched: bool = False) -> Array:
     """Back from canonical layout."""
     back = tuple(sorted(range(len(spec)), key=spec.__getitem__))
-    return _transpose(x, (0, *(a + 1 for a in back)) if lanes else back)
+    return _transpose(x, (0, *(a + 1 for a in back)) if batched else back)
 
 
-def feature_groups(x: Array, groups: int, lanes: bool = False) -> Array:
+def feature_groups(x: Array, groups: int, batched: bool = False) -> Array:
     """Groups of the batch as groups of features, in canonical layout."""
-    k = int(lanes)
+    k = int(batched)
     lead, (n, c, *space) = x.shape[:k], x.shape[k:]
     x = Reshape((*lead, groups, n // groups, c, *space))(x)
     x = move_axis(x, k, k + 1)

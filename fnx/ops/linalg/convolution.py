@@ -261,14 +261,14 @@ class ConvGeneralDilated(Primitive):
         assert found.shape == (features // groups, out, *kernel)
         return Transpose((1, 0, *range(2, 2 + n)))(found)
 
-    # --- lanes ----------------------------------------------------------------------------------
+    # --- batches --------------------------------------------------------------------------------
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
         (x, w), (kx, kw) = args, axes
-        if not size:  # no lanes would be no groups
-            lane = [ShapedArray(v.shape[:k] + v.shape[k + 1 :], v.dtype) if k is not None else v.aval
+        if not size:  # an empty batch would be no groups
+            one = [ShapedArray(v.shape[:k] + v.shape[k + 1 :], v.dtype) if k is not None else v.aval
                     for v, k in zip(args, axes)]  # fmt: skip
-            (aval,) = self.abstract(*lane)
+            (aval,) = self.abstract(*one)
             return (zeros(aval.update(shape=(0, *aval.shape))),), (0,)
         xs, ws, os = self.dimension_numbers
         groups = self.groups
@@ -278,19 +278,21 @@ class ConvGeneralDilated(Primitive):
         w = permuted(w, ws, kw)
         if self.batch_group_count > 1:
             x = feature_groups(x, groups, kx is not None)
-        if kw is None:  # lanes of lhs are more batch
-            lanes, n, *rest = x.shape
-            out = self._canonical()(Reshape((lanes * n, *rest))(x), w)
-            out = Reshape((lanes, n, *out.shape[1:]))(out)
+        if kw is None:  # batch elements of lhs are more batch
+            batch, n, *rest = x.shape
+            out = self._canonical()(Reshape((batch * n, *rest))(x), w)
+            out = Reshape((batch, n, *out.shape[1:]))(out)
             return (unpermuted(out, os, True),), (0,)
-        lanes, o, *rest = w.shape
-        w = Reshape((lanes * o, *rest))(w)  # lanes of rhs are more features, of both more groups
+        batch, o, *rest = w.shape
+        w = Reshape((batch * o, *rest))(
+            w
+        )  # batch elements of rhs are more features, of both more groups
         if kx is not None:
-            lanes, n, c, *rest = x.shape
-            x = Reshape((n, lanes * c, *rest))(move_axis(x, 0, 1))
-            groups *= lanes
+            batch, n, c, *rest = x.shape
+            x = Reshape((n, batch * c, *rest))(move_axis(x, 0, 1))
+            groups *= batch
         out = self._canonical(groups)(x, w)
-        out = Reshape((out.shape[0], lanes, o, *out.shape[2:]))(out)
+        out = Reshape((out.shape[0], batch, o, *out.shape[2:]))(out)
         return (unpermuted(move_axis(out, 1, 0), os, True),), (0,)
 
     # --- native code ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.ops.base.permute import Reshape, first_lanes
+from fnx.ops.base.permute import Reshape, batch_first
 from fnx.ops.elementwise.arithmetic import add, conj, mul, neg, sub
 from fnx.ops.linalg import matrix as m
 from fnx.ops.structure.basic import add_any, move_axis, scalar
@@ -28,10 +28,10 @@ Shape = tuple[int, ...]
 
 
 class Stacked(Primitive):
-    """A primitive on stacks of matrices: lanes are one more leading axis of every operand."""
+    """A primitive on stacks of matrices: a batch is one more leading axis of every operand."""
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        outs = self.apply(*first_lanes(size, args, axes))
+        outs = self.apply(*batch_first(size, args, axes))
         return outs, (0,) * len(outs)
 
 
@@ -294,14 +294,14 @@ class TriangularSolve(Primitive):
         (a, b), (ka, kb) = args, axes
         if ka is None:
             return (self._batch_b(size, a, b, kb),), (0,)
-        return (self(*first_lanes(size, args, axes)),), (0,)
+        return (self(*batch_first(size, args, axes)),), (0,)
 
     def _batch_b(self, size: int, a: Array, b: Array, k: int) -> Array:
-        """One matrix, many right-hand sides: lanes become more of these."""
+        """One matrix, many right-hand sides: batch elements become more of these."""
         if self.left_side:
             return lanes_as_columns(lambda b: self(a, b), size, b, k)
         n = len(b.shape)
-        b = move_axis(b, k, n - 3)  # (..., lanes, rows, n)
+        b = move_axis(b, k, n - 3)  # (..., batch, rows, n)
         shape = b.shape
         x = self(a, Reshape((*shape[:-3], size * shape[-2], shape[-1]))(b))
         return move_axis(Reshape(shape)(x), n - 3, 0)
@@ -324,9 +324,9 @@ _SOLVE_RIGHT_ADJOINT = TriangularSolve(False, True, transpose_a=True, conjugate_
 
 
 def lanes_as_columns(solve: Callable, size: int, b: Array, axis: int) -> Array:
-    """One matrix, many right-hand sides: lanes of b become more columns."""
+    """One matrix, many right-hand sides: batch elements of b become more columns."""
     n = len(b.shape)
-    b = move_axis(b, axis, n - 1)  # (..., n, columns, lanes)
+    b = move_axis(b, axis, n - 1)  # (..., n, columns, batch)
     shape = b.shape
     x = solve(Reshape((*shape[:-2], shape[-2] * size))(b))
     return move_axis(Reshape(shape)(x), n - 1, 0)

@@ -122,11 +122,11 @@ def encrypt_counts(key: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _encrypt_many(keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """As `encrypt_counts`, for keys of shape (..., 2): words of shape (..., n)."""
-    lanes = keys.shape[:-1]
-    if not lanes:
+    batch = keys.shape[:-1]
+    if not batch:
         return encrypt_counts(keys, n)
-    high = np.zeros((*lanes, n), _U32)
-    low = np.broadcast_to(np.arange(n, dtype=np.uint64).astype(_U32), (*lanes, n)).copy()
+    high = np.zeros((*batch, n), _U32)
+    low = np.broadcast_to(np.arange(n, dtype=np.uint64).astype(_U32), (*batch, n)).copy()
     _encrypt_block(keys[..., 0, None], keys[..., 1, None], high, low)
     return high, low
 
@@ -157,8 +157,8 @@ def counter(index: tuple[Expr, ...], shape: tuple[int, ...]) -> tuple[Expr, Expr
     return scalar.cast(shifted, "uint32"), low
 
 
-def _words(keys: Operand, lanes: tuple[Expr, ...], counter: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-    k0, k1 = keys(*lanes, scalar.size(0)), keys(*lanes, scalar.size(1))
+def _words(keys: Operand, batch: tuple[Expr, ...], counter: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+    k0, k1 = keys(*batch, scalar.size(0)), keys(*batch, scalar.size(1))
     return encrypt_exprs(k0, k1, *counter)
 
 
@@ -272,8 +272,8 @@ class RandomFoldIn(Primitive):
 
     def lower(self, keys: Operand, data: Operand) -> Recipe:  # type: ignore[override]
         def element(*index: Expr) -> Expr:
-            lanes = index[:-1]
-            high, low = _words(keys, lanes, (scalar.const(0, "uint32"), data(*lanes)))
+            batch = index[:-1]
+            high, low = _words(keys, batch, (scalar.const(0, "uint32"), data(*batch)))
             return scalar.select(scalar.compare("eq", index[-1], scalar.size(0)), high, low)
 
         return Point(element)

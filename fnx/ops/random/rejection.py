@@ -83,9 +83,9 @@ def _not_a_number(x: V) -> V:
 
 @dataclass(frozen=True)
 class Element:
-    """What a sampler of one element has: its lane's key, its number in the lane, its parameters.
+    """What a sampler of one element has: its batch element's key, its number in that, its parameters.
 
-    `repeat` makes loops of its own; `states` are what the draws of its lane left.
+    `repeat` makes loops of its own; `states` are what the draws of its batch element left.
     """
 
     key: Key
@@ -97,7 +97,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Draws:
-    """Draws of all elements of a lane, with keys in common, until each is done.
+    """Draws of all elements of a batch element, with keys in common, until each is done.
 
     `draw(element, states, keys)` gives the next states and whether the element is done; `keys` are
     `count` that are split from the round's, of which number `following` is the next round's.
@@ -111,7 +111,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Sampler:
-    """`sample` of an element, after draws of its lane."""
+    """`sample` of an element, after draws of its batch element."""
 
     sample: Callable[[Element], V]
     draws: tuple[Draws, ...] = ()
@@ -119,15 +119,15 @@ class Sampler:
 
 def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> Search:
     """The recipe of a sampler: keys have the leading axes of the parameters."""
-    lanes, shape = len(keys.shape) - 1, parameters[0].shape
+    batch_axes, shape = len(keys.shape) - 1, parameters[0].shape
 
-    def key_of(*lane: Expr) -> Key:
-        return keys(*lane, scalar.size(0)), keys(*lane, scalar.size(1))
+    def key_of(*index: Expr) -> Key:
+        return keys(*index, scalar.size(0)), keys(*index, scalar.size(1))
 
     def element(index: tuple[Expr, ...], repeat: Repeat, *states: Expr) -> Element:
         given = [V(p(*index)) for p in parameters]
-        number = counter(index[lanes:], shape[lanes:])
-        return Element(key_of(*index[:lanes]), number, given, repeat, _values(states))
+        number = counter(index[batch_axes:], shape[batch_axes:])
+        return Element(key_of(*index[:batch_axes]), number, given, repeat, _values(states))
 
     def sample(repeat: Repeat, *rest: Expr) -> Expr:
         cut = len(rest) - len(shape)
@@ -144,7 +144,7 @@ def search(sampler: Sampler, keys: Operand, parameters: tuple[Operand, ...]) -> 
 
         return Rounds(d.states, key_of, step, draw)
 
-    return Search(shape, sample, lanes, tuple(map(rounds, sampler.draws)))
+    return Search(shape, sample, batch_axes, tuple(map(rounds, sampler.draws)))
 
 
 def _values(exprs: Sequence[Expr]) -> list[V]:
@@ -152,7 +152,7 @@ def _values(exprs: Sequence[Expr]) -> list[V]:
 
 
 def _no_loops(*args: Any) -> Sequence[Expr]:
-    raise TypeError("what all elements of a lane do together has no loops of their own")
+    raise TypeError("what all elements of a batch element do together has no loops of their own")
 
 
 Attempt = Callable[[Element, Key, Key], tuple[V, V]]  # a number and whether it is accepted

@@ -1,4 +1,4 @@
-"""Samplers that reject: gamma, Poisson and binomial numbers, element by element or lane by lane.
+"""Samplers that reject: gamma, Poisson and binomial numbers, by elements or by batch elements.
 
 They draw from the same keys in the same order as JAX's, so that samples are equal up to rounding.
 """
@@ -55,7 +55,7 @@ def _normal(keys: Numbers, dtype: np.dtype) -> Numbers:
 
 
 def _split(keys: Numbers, n: int) -> Numbers:
-    """Keys of shape (n, *lanes, 2)."""
+    """Keys of shape (n, *batch, 2)."""
     return np.moveaxis(RandomSplit((n,)).impl(keys), -2, 0)
 
 
@@ -106,18 +106,18 @@ def _cube_of_normal(keys: Numbers, c: Numbers, dtype: np.dtype) -> tuple[Numbers
 
 
 class _Sampler(Primitive):
-    """Operands: keys of shape (*lanes, 2), parameters of shape (*lanes, *shape), as the result."""
+    """Operands: keys of shape (*batch, 2), parameters of shape (*batch, *shape), as the result."""
 
     def out_dtype(self, dtype: np.dtype) -> np.dtype:
         return dtype
 
     def abstract(self, keys: ShapedArray, *parameters: ShapedArray) -> tuple[ShapedArray, ...]:  # type: ignore[override]
         check_keys(self.name, keys)
-        p, lanes = parameters[0], keys.shape[:-1]
-        if p.shape[: len(lanes)] != lanes or any(q.shape != p.shape for q in parameters):
+        p, batch = parameters[0], keys.shape[:-1]
+        if p.shape[: len(batch)] != batch or any(q.shape != p.shape for q in parameters):
             raise ShapeError(
                 f"{self.name}: keys of shape {keys.shape} do not fit parameters of shapes "
-                f"{[q.shape for q in parameters]}; expected equal shapes that begin with {lanes}"
+                f"{[q.shape for q in parameters]}; expected equal shapes that begin with {batch}"
             )
         if any(not dtypes.is_float(q.dtype) or q.dtype != p.dtype for q in parameters):
             raise TypeMismatch(
@@ -157,8 +157,8 @@ class RandomGamma(_Sampler):
         return rejection.gamma(self.log_space)
 
     def impl(self, keys: Numbers, alpha: Numbers) -> Numbers:  # type: ignore[override]
-        lanes = keys.ndim - 1
-        keys = RandomSplit((prod(alpha.shape[lanes:]),)).impl(keys).reshape(-1, 2)
+        batch = keys.ndim - 1
+        keys = RandomSplit((prod(alpha.shape[batch:]),)).impl(keys).reshape(-1, 2)
         return gamma_samples(keys, alpha.reshape(-1), self.log_space).reshape(alpha.shape)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -174,13 +174,13 @@ class RandomGamma(_Sampler):
 # --- counts ------------------------------------------------------------------------------------
 
 
-def _by_lane(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:
+def _by_batch(sample: Callable, keys: Numbers, *parameters: Numbers) -> Numbers:
     """sample(key, *parameters) of each key in turn."""
-    lanes = keys.shape[:-1]
-    if not lanes:
+    batch = keys.shape[:-1]
+    if not batch:
         return sample(keys, *parameters)
-    count = prod(lanes)
-    flat = [p.reshape(count, *p.shape[len(lanes) :]) for p in parameters]
+    count = prod(batch)
+    flat = [p.reshape(count, *p.shape[len(batch) :]) for p in parameters]
     drawn = [sample(k, *(p[i] for p in flat)) for i, k in enumerate(keys.reshape(count, 2))]
     return np.stack(drawn).reshape(parameters[0].shape) if drawn else np.zeros(parameters[0].shape)
 
@@ -203,7 +203,7 @@ class RandomPoisson(_Sampler):
         return rejection.poisson(dtypes.NAME[self.dtype], dtype)
 
     def impl(self, keys: Numbers, rate: Numbers) -> Numbers:  # type: ignore[override]
-        return np.asarray(_by_lane(self._one, keys, rate), self.dtype)
+        return np.asarray(_by_batch(self._one, keys, rate), self.dtype)
 
     def _one(self, key: Numbers, rate: Numbers) -> Numbers:
         few = np.isnan(rate) | (rate < 10)
@@ -262,7 +262,7 @@ class RandomBinomial(_Sampler):
         return rejection.binomial(dtype)
 
     def impl(self, keys: Numbers, n: Numbers, p: Numbers) -> Numbers:  # type: ignore[override]
-        return np.asarray(_by_lane(_binomial, keys, n, p), p.dtype)
+        return np.asarray(_by_batch(_binomial, keys, n, p), p.dtype)
 
 
 def _binomial(key: Numbers, n: Numbers, p: Numbers) -> Numbers:

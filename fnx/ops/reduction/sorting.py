@@ -9,7 +9,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Library, Operand, Recipe
-from fnx.ops.base.permute import Reshape, first_lanes
+from fnx.ops.base.permute import Reshape, batch_first
 from fnx.ops.structure.basic import move_axis
 from fnx.ops.structure.gather import Gather
 from fnx.ops.structure.gather_dimension_numbers import GatherDimensionNumbers, GatherScatterMode
@@ -80,7 +80,7 @@ class Sort(Primitive):
         return tuple(outs), tuple(touts)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        xs = first_lanes(size, args, axes)
+        xs = batch_first(size, args, axes)
         new = Sort(self.dimension + 1, self.is_stable, self.num_keys)
         return new(*xs), (0,) * len(xs)
 

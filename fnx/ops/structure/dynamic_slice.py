@@ -66,7 +66,7 @@ def _shifted(index: Sequence[Expr], shape: Shape, sizes: Shape, starts: Sequence
 
 
 def _lanes_of_starts(size: int, starts: Sequence, axes: Sequence) -> Array:
-    """Starts with lanes as index vectors: shape (size, number of starts)."""
+    """Starts with a batch axis as index vectors: shape (size, number of starts)."""
     columns = []
     for s, k in zip(starts, axes, strict=True):
         column = broadcast_axis(s, size, 0) if k is None else s
@@ -74,10 +74,10 @@ def _lanes_of_starts(size: int, starts: Sequence, axes: Sequence) -> Array:
     return columns[0] if len(columns) == 1 else Concatenate(1)(*columns)
 
 
-def _lane_dims(rank: int, operand_has_lanes: bool) -> GatherDimensionNumbers:
-    """One whole-rank window per lane."""
+def _batch_dims(rank: int, operand_batched: bool) -> GatherDimensionNumbers:
+    """One whole-rank window per batch element."""
     offset = tuple(range(1, rank + 1))
-    if operand_has_lanes:
+    if operand_batched:
         return GatherDimensionNumbers(offset, (), offset, (0,), (0,))
     return GatherDimensionNumbers(offset, (), tuple(range(rank)))
 
@@ -119,9 +119,9 @@ class DynamicSlice(Primitive):
         x = x if ax is None else move_axis(x, ax, 0)
         if all(k is None for k in rest):
             return (DynamicSlice((size, *self.slice_sizes))(x, number(0, _INT), *starts),), (0,)
-        lanes = ax is not None
-        dims = _lane_dims(len(starts), lanes)
-        sizes = (1, *self.slice_sizes) if lanes else self.slice_sizes
+        batched = ax is not None
+        dims = _batch_dims(len(starts), batched)
+        sizes = (1, *self.slice_sizes) if batched else self.slice_sizes
         gather = Gather(dims, None, False, GatherScatterMode.CLIP, sizes, False)
         return (gather(x, _lanes_of_starts(size, starts, rest)),), (0,)
 
@@ -165,7 +165,7 @@ class _SliceUpdate(Primitive):
         update = broadcast_axis(update, size, 0) if au is None else move_axis(update, au, 0)
         if all(k is None for k in rest):
             return (self(x, update, number(0, _INT), *starts),), (0,)
-        scatter = self.scatter(as_scatter(_lane_dims(len(starts), True)))
+        scatter = self.scatter(as_scatter(_batch_dims(len(starts), True)))
         return (scatter(x, _lanes_of_starts(size, starts, rest), update),), (0,)
 
     def lower(self, x: Operand, update: Operand, *starts: Operand) -> Recipe:  # type: ignore[override]

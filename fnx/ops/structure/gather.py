@@ -146,18 +146,18 @@ def _add_into(add: "ScatterAdd", indices: np.ndarray, ct: np.ndarray, out: np.nd
 
 
 def batched_dims(n: GatherDimensionNumbers, x: bool, indices: bool) -> GatherDimensionNumbers:
-    """Dimension numbers for an operand and indices that have (or lack) lanes along axis 0."""
+    """Dimension numbers for an operand and indices that have (or lack) a batch axis, axis 0."""
     offset, collapsed, index_map = _up(n.offset_dims), n.collapsed_slice_dims, n.start_index_map
-    x_lanes, i_lanes = n.operand_batching_dims, n.start_indices_batching_dims
+    x_batch, i_batch = n.operand_batching_dims, n.start_indices_batching_dims
     if x:
-        collapsed, index_map, x_lanes = _up(collapsed), _up(index_map), _up(x_lanes)
+        collapsed, index_map, x_batch = _up(collapsed), _up(index_map), _up(x_batch)
     if indices:
-        i_lanes = _up(i_lanes)
+        i_batch = _up(i_batch)
     if x and indices:
-        x_lanes, i_lanes = (0, *x_lanes), (0, *i_lanes)
+        x_batch, i_batch = (0, *x_batch), (0, *i_batch)
     elif x:
         offset = (0, *offset)
-    return GatherDimensionNumbers(offset, collapsed, index_map, x_lanes, i_lanes)
+    return GatherDimensionNumbers(offset, collapsed, index_map, x_batch, i_batch)
 
 
 @dataclass(frozen=True)
