@@ -113,11 +113,11 @@ class LinearSolve(Primitive):
         return (*(None for _ in range(sum(n))), *found)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:
-        batched = self.parts(given(axes))
-        xs = (True,) * len(batched[4])
+        masks = self.parts(given(axes))
+        xs = (True,) * len(masks[4])
 
         def batched(jaxpr: Jaxpr | None, k: int) -> Jaxpr | None:
-            return jaxpr and batch_jaxpr(jaxpr, size, (*batched[k], *xs), True)[0]
+            return jaxpr and batch_jaxpr(jaxpr, size, (*masks[k], *xs), True)[0]
 
         new = replace(
             self,

@@ -359,7 +359,7 @@ def test_a_jaxpr_that_lost_its_axis():
     ("f", "error", "text"),
     [
         (lambda x: lax.ppermute(x, "i", [(0, 1), (2, 1)]), InvalidValue, "at most once"),
-        (lambda x: lax.ppermute(x, "i", [(0, 4)]), InvalidValue, "lanes 0 to 3"),
+        (lambda x: lax.ppermute(x, "i", [(0, 4)]), InvalidValue, "members 0 to 3"),
         (lambda x: lax.pshuffle(x, "i", [0, 1, 2]), InvalidValue, "once"),
         (lambda x: lax.all_to_all(x, "i", 1, 0), ShapeError, "tiled=True"),
         (lambda x: lax.all_to_all(x[:3], "i", 0, 0, tiled=True), ShapeError, "multiple"),
