@@ -18,9 +18,9 @@ __all__ = ["custom_vmap"]
 class custom_vmap:
     """A function with a rule for vmap; derivatives are those of the function.
 
-    `def_vmap(rule)`, where `rule(axis_size, in_batched, *args)` gives the result for the batch, and which of
-    its leaves are batched: `in_batched` is a list with a pytree of bools for each argument, and batch axes
-    are axis 0.
+    `def_vmap(rule)`, where `rule(axis_size, in_batched, *args)` gives the result for the batch, and which
+    of its leaves are batched: `in_batched` is a list with a pytree of bools for each argument, and batch
+    axes are axis 0.
 
     >>> from fnx.custom_batching import custom_vmap
     >>> @custom_vmap
