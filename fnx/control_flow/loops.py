@@ -61,7 +61,7 @@ def scan(
     """
     del _split_transpose
     if not isinstance(unroll, Tracer) and int(unroll) < 0:
-        raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of rounds")
+        raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of iterations")
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
     what = f"the body {name_of(f)} of scan"
@@ -133,8 +133,8 @@ def _plain_scan(
         carry = new
     ins = [c.aval for c in carry]
     carry_error(what, init, carry_tree, parts[0], ins, body.out_avals[:n])
-    rounds = count if unroll is True else max(1, int(unroll))
-    prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), rounds, BACKEND)
+    unrolled = count if unroll is True else max(1, int(unroll))
+    prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), unrolled, BACKEND)
     outs = prim(*body.consts, *carry, *rows)
     last = operations.tree_unflatten(carry_tree, outs[:n])
     return last, operations.tree_unflatten(parts[1], outs[n:])
@@ -156,7 +156,7 @@ def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
         if not x.shape:
             raise ShapeError(
                 f"scan over xs{path}, which has rank 0; expected a leading axis to scan over. Close over "
-                "values that are the same in all rounds."
+                "values that are the same in all iterations."
             )
     found = {x.shape[0] for x in rows}
     if length is not None:
@@ -241,7 +241,7 @@ def _rows(x: Array, start: int, stop: int) -> Array:
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
     """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
 
-    In reverse mode blocks of rounds are run again from checkpoints, in memory that does not grow with
+    In reverse mode blocks of iterations are run again from checkpoints, in memory that does not grow with
     their number.
     TypeError for a condition that is not a scalar bool, or a val of other types.
 
@@ -292,7 +292,7 @@ def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree
 
 
 _BOOL = ShapedArray((), dtypes.bool_)
-_MANY_ROUNDS = 10**5  # outside a trace an array with the number of each round would be made
+_MANY_ITERATIONS = 10**5  # outside a trace an array with the number of each iteration would be made
 
 
 def _type_of_bounds(low: Array, high: Array) -> tuple[Any, bool]:
@@ -346,7 +346,7 @@ def fori_loop(
             return (add(i, scalar(1, dtype)), body_fun(index(i), val)), None
 
         first = scalar(start, dtype)
-        if count > _MANY_ROUNDS and current.get() is evaluate:
+        if count > _MANY_ITERATIONS and current.get() is evaluate:
             state = first, init_val
             return _scan(counting, state, None, count, False, unroll or 1, body_fun, what)[0][1]
         steps = Iota(0, dtype, (count,))()

@@ -276,7 +276,7 @@ def _scan(prim: Scan, values: list[Array], state: _State, kinds: Kinds) -> list[
 
 
 def _while(prim: While, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
-    """The condition's checks run before the loop and after each round."""
+    """The condition's checks run before the loop and after each iteration."""
     c, b, carry = prim.parts(values)
     test, test_sites, test_counts = _functional(prim.cond_jaxpr, kinds)
     body, body_sites, body_counts = _functional(prim.body_jaxpr, kinds)

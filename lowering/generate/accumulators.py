@@ -201,7 +201,9 @@ class Accumulators(Nests):
         (var, n), *rest = dims
         if not rest:
             loop = Loop(var, scalar.size(n), body, accs, init, nexts, reassociate=reassociate)
-            loop.kind = LoopKind.of(vectorized=bool(body))  # stores are at the round's own point
+            loop.kind = LoopKind.of(
+                vectorized=bool(body)
+            )  # stores are at the iteration's own point
             if reassociate and 2 * fusion_policy.INTERLEAVED <= n <= fusion_policy.SMALL:
                 loop.rolled = True  # not before the vectoriser comes, which makes one vector of it
             return [loop]

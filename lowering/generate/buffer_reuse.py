@@ -135,7 +135,7 @@ def read_later(stores: Sequence[Store]) -> bool:
 
 
 def read_first(stores: Sequence[Stmt]) -> list[Stmt]:
-    """The stores of a round, after all that they store has been computed."""
+    """The stores of an iteration, after all that they store has been computed."""
     values = [s.value for s in stores if isinstance(s, Store)]
     names = [scalar.var(e.dtype, "n") for e in values]
     rest = iter(names)

@@ -1,6 +1,6 @@
 """Exponentials and logarithms.
 
-exp: x = n ln 2 + r, Cody and Waite's reduction in two fma; e**r by a minimax polynomial.
+exp: x = n ln 2 + r, Cody and Waite's reduction (1980) in two fma; e**r by a minimax polynomial.
 log: x = 2**k (1 + f), 1 + f between sqrt(1/2) and sqrt(2); log(1 + f) by a minimax polynomial in f
 (float32) or in s = f / (2 + f) (float64; the arrangement is that of FreeBSD's msun, e_log.c).
 """

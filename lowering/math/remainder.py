@@ -5,7 +5,7 @@ p-bit numbers, so the rounded quotient, if it is less than 2**p, truncates to n 
 - |x| - n |y|, the remainder, is a number of the format: a multiple of the smaller of the units of x and
   y, and at most as large as either. So one fused product and sum gives it exactly.
 - |x| - (n + 1) |y| is negative and nearer to zero than |y| is. Where n = 0 its terms are within a factor
-  of two, so it is exact (Sterbenz). Where n > 0 the unit of y is the smaller one, and it is a multiple
+  of two, so it is exact (Sterbenz 1974). Where n > 0 the unit of y is the smaller one, and it is a multiple
   of that, exact as well. Its sum with |y| is the remainder.
 """
 

@@ -1,11 +1,11 @@
 """Sine, cosine and tangent, correct for every argument.
 
-x / (2 pi) is formed modulo 1 by exact products with pieces of 1 / (2 pi) (Payne and Hanek), without
+x / (2 pi) is formed modulo 1 by exact products with pieces of 1 / (2 pi) (Payne & Hanek 1983), without
 branches or tables in memory:
 - float32: six pieces of 28 bits, in float64; the integer part is dropped after each.
 - float64: the five pieces of 53 bits that matter for x are picked by its exponent, by selects
   arranged as a barrel shifter; the sum is kept in two words.
-Up to 2**30 (float32: 2**16) three parts of pi / 2 do the same at a tenth of the cost.
+Up to 2**30 (float32: 2**16) three parts of pi / 2 do the same at a tenth of the cost (Cody & Waite 1980).
 The nearest quarter turn is taken off; what remains goes into minimax polynomials.
 """
 

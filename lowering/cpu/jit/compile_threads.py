@@ -1,4 +1,4 @@
-"""A crew: a thread that compiles a program, and helpers that compile other parts of it meanwhile."""
+"""Parallel compilation: a thread that compiles a program, and helpers that compile other parts of it."""
 
 import os
 import threading

@@ -14,8 +14,8 @@ from typing import Any
 # - Loop strength reduction takes up to three quarters of the time of stencils. Measured over 50
 #   programs: code as fast without it (geometric mean 0.99, stencils 0.9), compiled in 0.86 of the
 #   time (stencils 0.4).
-# - Partial redundancy elimination of loads in loops keeps x[i + 1] for the next round, where it is
-#   x[i]. The vectoriser then finds rounds that depend on each other: stencils ran at a third.
+# - Partial redundancy elimination of loads in loops keeps x[i + 1] for the next iteration, where it is
+#   x[i]. The vectoriser then finds iterations that depend on each other: stencils ran at a third.
 # - The list scheduler after register allocation takes time that grows with the square of a block, and
 #   up to half of it where registers are spilt. Processors that reorder instructions run as fast.
 _LEFT_OUT = {

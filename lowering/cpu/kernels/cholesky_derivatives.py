@@ -1,4 +1,4 @@
-"""Tangents and cotangents of Cholesky factors in rows: the algorithm of dense.py, forwards and backwards.
+"""Tangents and cotangents of Cholesky factors in rows, as factorizations.py, forwards and backwards.
 
 Each is computed in place of its lower triangle; L and it are read and written there alone. What is
 above the diagonal is overwritten. Iain Murray, "Differentiation of the Cholesky decomposition" (2016).

@@ -1,4 +1,4 @@
-"""Factors of dense matrices of float32 and float64, and triangular systems: fnx's own routines.
+"""Cholesky factors and triangular systems of float32 and float64, by recursive blocks (Gustavson 1997).
 
 Matrices lie in rows. Every routine cuts its matrix in two, again and again, so that nearly all its
 work is products (gemm.py); what is left at the end are blocks of eight rows or columns, which are

@@ -1,4 +1,4 @@
-"""The passes of Stockham's Fourier transform, as LLVM IR with explicit vectors.
+"""The passes of Stockham's autosort FFT (Van Loan 1992, ch. 1), as LLVM IR with explicit vectors.
 
 A pass of radix r over x, m groups of r numbers that are m s apart, each s times side by side:
 

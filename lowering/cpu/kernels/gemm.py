@@ -1,4 +1,4 @@
-"""Products of matrices of float32 and float64: routines of fnx's own, made with LLVM.
+"""Products of matrices (GEMM) of float32 and float64, blocked for caches (Goto & van de Geijn 2008).
 
 `void fnx_gemm_<dtype>(m, n, k, a, row, column, b, row, column, c, leading, work)` writes A B to C. Rows
 and columns are that many elements apart, one of the two being 1; rows of C are contiguous. `work` has
@@ -137,8 +137,8 @@ class _Routine(Tiles):
                 f.binary("sdiv", f.add(f.sub(high, low), n - 1), n)
                 for n in (self.group, TILES_AT_ONCE)
             ]
-            rounds = f.choose(copied, *shares)  # divisions by constants are quick
-            with f.loop(rounds) as number:
+            iterations = f.choose(copied, *shares)  # divisions by constants are quick
+            with f.loop(iterations) as number:
                 first = f.add(low, f.mul(number, group))
                 left = f.sub(bottom, f.mul(first, self.rows))
                 rows = f.choose(f.compare("slt", left, most), left, most)
@@ -167,8 +167,8 @@ class _Routine(Tiles):
             p["shift"] = f.choose(is_last, p["shift"], i64(0))
             for n, part in enumerate(PARTS):
                 f.store(p[part], own, 8 * n)
-            rounds = f.binary("sdiv", f.add(p["m"], self.rows - 1), self.rows)
-            f.call("rows_task", "void", own, i64(0), rounds)
+            iterations = f.binary("sdiv", f.add(p["m"], self.rows - 1), self.rows)
+            f.call("rows_task", "void", own, i64(0), iterations)
             f.ret()
 
     def copy_rows(
@@ -290,19 +290,19 @@ class _Routine(Tiles):
         context = f.slot("i64", len(PARTS))
         for number, part in enumerate(PARTS):
             f.store(given[part], context, 8 * number)
-        rounds = f.binary("sdiv", f.add(given["m"], self.rows - 1), self.rows)
+        iterations = f.binary("sdiv", f.add(given["m"], self.rows - 1), self.rows)
         each = f.mul(f.mul(given["k"], vectors), self.rows * self.lanes)
         across = f.both(
-            f.compare("eq", given["packed"], 0), f.compare("slt", rounds, given["slivers"])
+            f.compare("eq", given["packed"], 0), f.compare("slt", iterations, given["slivers"])
         )
         task = f.choose(across, f.routine("columns_task"), f.routine("rows_task"))
-        with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
+        with f.choice(f.compare("sle", f.mul(iterations, each), PIECE)) as (little, much):
             with little:
-                f.call("rows_task", "void", context, i64(0), rounds)
+                f.call("rows_task", "void", context, i64(0), iterations)
             with much:
                 column = f.mul(f.mul(given["k"], given["m"]), self.wide * self.lanes)
                 grain = f.binary("sdiv", i64(PIECE), f.choose(across, column, each))
-                count = f.choose(across, given["slivers"], rounds)
+                count = f.choose(across, given["slivers"], iterations)
                 f.call("fnx_parallel_for", "void", task, context, count, f.add(grain, 1))
 
     def shares(self, f: Function, total: Value, most: int) -> tuple[Value, Value, Value]:

@@ -1,4 +1,4 @@
-"""Tiles of products of matrices, kept in registers while products are added (gemm.py)."""
+"""The microkernel of gemm.py (Van Zee & van de Geijn 2015): a tile of C in registers, to which is added."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from .gemm_packing import LINE, Packing
 
 
 class Tile(NamedTuple):
-    """Rows of a tile, vectors of such a row at most, and indices of one round of its loop."""
+    """Rows of a tile, vectors of such a row at most, and indices of one iteration of its loop."""
 
     rows: int
     wide: int
@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
 
 class Tiles(Packing):
-    """Writes the kernels of tiles of so many rows, and of vectors up to `wide`, with rounds of `unroll`."""
+    """Writes kernels of tiles of so many rows, and of vectors up to `wide`, with iterations of `unroll`."""
 
     rows: int
     unroll: int
@@ -46,7 +46,7 @@ class Tiles(Packing):
         """Tiles below each other, each rows of `width` vectors of C.
 
         Arguments: how many; k; a, bytes from tile to tile, from row to row, from column to column; rows
-        that a tile has; what to ask for, and bytes to what the next round asks for; b, bytes from
+        that a tile has; what to ask for, and bytes to what the next iteration asks for; b, bytes from
         row to row, and from a row's start to its last vector; a Target's.
         """
         kinds = "i64 i64 ptr i64 i64 i64 i64 ptr i64 ptr i64 i64 ptr i64 i64 i64 i64".split()
@@ -103,7 +103,7 @@ class Tiles(Packing):
         width: int,
         ahead: tuple[Value, Value],
     ) -> list[list[Variable]]:
-        """The products of rows of A and columns of B; a line is asked for in each round.
+        """The products of rows of A and columns of B; a line is asked for in each iteration.
 
         Of the rows: A, how far from there each is, bytes from column to column.
         """
@@ -116,9 +116,9 @@ class Tiles(Packing):
         ]
         b, step, end = line
         start, place, asked = (f.variable("ptr", x) for x in (a, b, ahead[0]))
-        rounds = f.binary("sdiv", k, self.unroll)
-        rest = f.sub(k, f.mul(rounds, self.unroll))
-        for count, steps in [(rounds, self.unroll), (rest, 1)][: self.unroll]:
+        iterations = f.binary("sdiv", k, self.unroll)
+        rest = f.sub(k, f.mul(iterations, self.unroll))
+        for count, steps in [(iterations, self.unroll), (rest, 1)][: self.unroll]:
             with f.loop(count):
                 if steps > 1:
                     self.prefetch(f, asked.get())

@@ -1,4 +1,4 @@
-"""Packing for products of matrices: B's columns, a tile's width after the other (gemm.py).
+"""Packing of B for gemm.py (Goto & van de Geijn 2008): columns, a tile's width after the other.
 
 The vectors of a row of a block are shared out to tiles (`slivers`) evenly: the first `fewer` have `base`
 each, the others one more. So the last has two where there are two: its vectors may overlap.
@@ -29,11 +29,13 @@ class Packing(Vectors):
         for number, part in enumerate(PACKED):
             f.store(p[part], context, 8 * number)
         by_rows = f.compare("eq", p["across"], self.size)
-        rounds = f.binary("sdiv", f.add(p["k"], ROWS - 1), ROWS)
-        rounds = f.choose(by_rows, rounds, p["slivers"])
+        iterations = f.binary("sdiv", f.add(p["k"], ROWS - 1), ROWS)
+        iterations = f.choose(by_rows, iterations, p["slivers"])
         task = f.choose(by_rows, f.routine("pack_rows"), f.routine("pack_slivers"))
-        grain = f.binary("sdiv", f.mul(rounds, PIECE), f.mul(p["k"], f.mul(vectors, self.lanes)))
-        f.call("fnx_parallel_for", "void", task, context, rounds, f.add(grain, 1))
+        grain = f.binary(
+            "sdiv", f.mul(iterations, PIECE), f.mul(p["k"], f.mul(vectors, self.lanes))
+        )
+        f.call("fnx_parallel_for", "void", task, context, iterations, f.add(grain, 1))
 
     def packed(self, f: Function) -> dict[str, Value]:
         return {

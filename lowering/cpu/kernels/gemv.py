@@ -1,4 +1,4 @@
-"""Products of matrices and vectors of float32 and float64: routines of fnx's own, made with LLVM.
+"""Products of matrices and vectors (GEMV) of float32 and float64, limited by memory.
 
 `void fnx_gemv_<dtype>(m, k, a, row, column, x, y)` writes A x to y. Rows and columns of A are that many
 elements apart, one of the two being 1; x and y are contiguous.
@@ -285,33 +285,33 @@ class _Routine(Vectors):
                 f.store(value, context, 8 * number)
 
             with f.when(by_rows):
-                rounds = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
-                self.share(f, "rows_task", context, rounds, f.mul(k, self.rows), 1)
+                iterations = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
+                self.share(f, "rows_task", context, iterations, f.mul(k, self.rows), 1)
                 f.ret()
             several = f.compare("sge", f.mul(m, k), 2 * PIECE)
             with f.when(f.both(several, f.compare("sle", m, STRIP // self.size))):
                 self.runs(f, context)
                 f.ret()
-            rounds = f.binary("sdiv", f.add(m, self.lanes - 1), self.lanes)
-            self.share(f, "columns_task", context, rounds, f.mul(k, self.lanes), NARROW)
+            iterations = f.binary("sdiv", f.add(m, self.lanes - 1), self.lanes)
+            self.share(f, "columns_task", context, iterations, f.mul(k, self.lanes), NARROW)
             f.ret()
 
     def share(
-        self, f: Function, task: str, context: Value, rounds: Value, each: Value, least: int
+        self, f: Function, task: str, context: Value, iterations: Value, each: Value, least: int
     ) -> None:
-        """Threads share the rounds, of so many multiplications each, at least so many at once."""
-        with f.choice(f.compare("sle", f.mul(rounds, each), PIECE)) as (little, much):
+        """Threads share the iterations, of so many multiplications each, at least so many at once."""
+        with f.choice(f.compare("sle", f.mul(iterations, each), PIECE)) as (little, much):
             with little:
-                f.call(task, "void", context, i64(0), rounds)
+                f.call(task, "void", context, i64(0), iterations)
             with much:
                 grain = self.grain(f, i64(1), each)
                 grain = f.choose(f.compare("slt", grain, least), i64(least), grain)
                 routine = f.routine(task)
-                f.call("fnx_parallel_for", "void", routine, context, rounds, grain)
+                f.call("fnx_parallel_for", "void", routine, context, iterations, grain)
 
-    def grain(self, f: Function, rounds: Value, work: Value) -> Value:
-        """How many rounds are worth a task, if so many have so many multiplications."""
-        enough = f.mul(rounds, GRAIN // self.size)
+    def grain(self, f: Function, iterations: Value, work: Value) -> Value:
+        """How many iterations are worth a task, if so many have so many multiplications."""
+        enough = f.mul(iterations, GRAIN // self.size)
         return f.add(f.binary("sdiv", enough, f.add(work, 1)), 1)
 
     def runs(self, f: Function, context: Value) -> None:

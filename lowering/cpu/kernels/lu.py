@@ -1,4 +1,4 @@
-"""LU factors of dense matrices, with partial pivoting: panels of eight columns, and products.
+"""LU factors with partial pivoting, blocked by panels of eight columns (Golub & Van Loan 2013, ch. 3).
 
 A panel is copied by columns, so that the search for its pivots and the elimination go along vectors.
 """

@@ -1,1 +1,1 @@
-"""From Kernel IR to text: LLVM IR and runnable Numba Python; mathematical functions."""
+"""Kernel IR as LLVM IR: the module, functions, control flow, scalars, vectors."""

@@ -1,1 +1,1 @@
-"""From text to calls: compiling, loading, the cache, the call wrapper, threads, library routines."""
+"""What native programs need while they run: the ABI, memory, threads, callbacks, interrupts, calls."""

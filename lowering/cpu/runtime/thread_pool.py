@@ -129,9 +129,9 @@ def _work(module: Module) -> None:
 
 
 def _worker(module: Module) -> None:
-    """The life of a thread: wait for a round, join if the gate is open, work, leave."""
+    """The life of a thread: wait for a parallel loop, join if the gate is open, work, leave."""
     with Function(module, "worker", "ptr", "ptr") as f:
-        # Its number, and the round before its first.
+        # Its number, and the loop before its first.
         given = f.convert("ptrtoint", f.args[0], "i64")
         number = f.binary("lshr", given, 32)
         seen = f.variable("i32", f.convert("trunc", given, "i32"))
