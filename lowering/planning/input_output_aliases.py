@@ -1,7 +1,14 @@
-"""Which results take over the memory of which donated inputs.
+"""Input-output aliasing: which results take over the memory of which donated inputs (XLA's donation).
 
 While a program is built a donated input is as one of a loop's carries, and the result is its next
 value: where the input is dead by then, the result is computed in its place.
+
+Input: a jaxpr, and the numbers of inputs that callers give away.
+Output: pairs of a result and an input of one shape and dtype.
+Legal when: the input is dead where the result is written; pairs for which it is not are refused, and the
+program is built again.
+Pays when: the input is no small array.
+Costs: builds without the refused pairs.
 """
 
 from collections.abc import Collection, Sequence

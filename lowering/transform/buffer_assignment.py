@@ -1,4 +1,13 @@
-"""Memory: one workspace a program, in which buffers with disjoint lifetimes share bytes."""
+"""Buffer assignment: one workspace a program, in which buffers with disjoint lifetimes share bytes.
+
+Source: liveness, Muchnick 1997, ch. 8 and 16; best fit by decreasing size (XLA's heap simulator).
+Input: the statements of a program and its workspace buffers.
+Output: the place of each buffer, and the bytes of the workspace.
+Legal when: two buffers that are alive at one statement never overlap; what is known around a loop lives
+through all of it.
+Pays when: always.
+Costs: time that grows with the square of the number of buffers.
+"""
 
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read

@@ -1,4 +1,13 @@
-"""Sums that a loop carries: what is done for each term, though it could be done for their sum."""
+"""Reduction factoring: what a loop does to each term of a sum, though it could be done to the sum.
+
+Source: reassociation by the distributive law, Muchnick 1997, ch. 12.
+Input: what a loop carries, where carries are sums of products.
+Output: sums of the factors that several sums share; what the loop multiplied each term with is applied
+to the totals after it.
+Legal when: the reduction may reassociate.
+Pays when: a factor is shared, or a power of two multiplies all terms.
+Costs: sums are rounded differently.
+"""
 
 import math
 from collections import Counter

@@ -90,3 +90,33 @@ def test_functions_mix_no_dtypes_of_their_own(face):
                 )
                 runner.run(example)
     assert runner.summarize(verbose=False).failed == 0
+
+
+def passes():
+    """The modules of all passes: those in lists, and those that others call."""
+    from fnx.interpreters.passes import simplify
+    from fnx.lowering.cpu.target import CpuTarget
+
+    listed = [*simplify.OPTIMIZATIONS, *CpuTarget.passes]
+    own = {f.__module__ for f in listed} - {simplify.__name__}
+    rooms = {
+        "fnx.interpreters.passes": "dce value_numbering dot_strength_reduction transpose_sinking "
+        "one_hot_updates predicated_updates sink_updates loop_vectorize pivot_row row_dependence",
+        "fnx.lowering.planning": "equation_order horizontal_fusion input_output_aliases",
+        "fnx.lowering.transform": "array_contraction buffer_assignment index_set_splitting "
+        "reduction_factoring trim_loops",
+        "fnx.lowering.generate": "accumulators boundary_reductions boundary_regions buffer_reuse "
+        "consumer_fusion slice_update_fusion small_problems",
+        "fnx.lowering.cpu.schedule": "blocked_reductions lane_refill loop_distribution "
+        "register_tiling tiling",
+    }
+    return sorted(
+        own | {f"{room}.{name}" for room, names in rooms.items() for name in names.split()}
+    )
+
+
+@pytest.mark.parametrize("name", passes())
+def test_a_pass_says_when_it_is_legal_and_when_it_pays(name):
+    text = importlib.import_module(name).__doc__
+    for label in ("Input:", "Output:", "Legal when:", "Pays when:", "Costs:"):
+        assert f"\n{label} " in text, (name, label)
