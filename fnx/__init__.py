@@ -8,13 +8,13 @@ import sys as _sys
 import typing as _typing
 from typing import Any as _Any
 
+from fnx.core import __version__ as __version__
+from fnx.core import __version_info__ as __version_info__
 from fnx.core import config as _settings
 from fnx.core import lazy_imports as _later
 from fnx.core.array import Array as Array
 from fnx.core.array import install as _install
 from fnx.core.aval import ShapedArray as _ShapedArray
-from fnx.core.version import __version__ as __version__
-from fnx.core.version import __version_info__ as __version_info__
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug

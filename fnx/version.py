@@ -1,5 +1,5 @@
 """The version, a module path of JAX."""
 
-from fnx.core.version import __version__, __version_info__
+from fnx.core import __version__, __version_info__
 
 __all__ = ["__version__", "__version_info__"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.lowering.generate.builder import Builder, dtype_name
 from fnx.lowering.generate.target import Target
@@ -13,14 +13,14 @@ from fnx.lowering.transform import buffer_assignment
 
 from . import recipes
 
-_TRIES = 100  # pairs of a result and a donated input
-
 
 def build(jaxpr: Jaxpr, donated: Sequence[int], target: Target) -> tuple[Program, list[str]]:
     """The Kernel IR of a jaxpr for a target, with its memory planned; and notes for the report."""
     refused: set[tuple[int, int]] = set()
     while True:
-        aliases = candidates(jaxpr, donated, refused) if len(refused) < _TRIES else {}
+        aliases = (
+            candidates(jaxpr, donated, refused) if len(refused) < policy.DONATION_TRIES else {}
+        )
         builder, inputs, outputs, kept = _built(jaxpr, aliases, target)
         if len(kept) == len(aliases):
             break

@@ -13,6 +13,9 @@ from fnx.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 from fnx.core.jaxpr import eval_jaxpr as _eval_jaxpr
 from fnx.core.primitive import Primitive
 
+__version__ = "0.1.0"
+__version_info__ = (0, 1, 0)
+
 AbstractValue = ShapedArray  # there are no others
 
 

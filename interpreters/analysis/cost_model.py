@@ -6,17 +6,10 @@ What an element costs says the primitive (`fnx.core.cost`); here is what that me
 from math import inf, prod
 from typing import Any
 
+from fnx.core import policy
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.ops.linalg.contraction import DotGeneral
-
-PER_FLOP = (
-    0.25  # bytes, of small matrix products; large ones reach the speed of BLAS, but are not small
-)
-ITERATION = 0.5  # bytes at least, of an equation in a loop
-FEW = 64  # bytes that stay in registers
-SMALL = 64  # elements up to which what is free or cheap lives in registers
-CHEAP = 0.25  # bytes an element up to which that is so
 
 
 def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
@@ -26,18 +19,22 @@ def recompute_cost(eqn: Eqn, loops: bool = False) -> float:
     """
     prim: Any = eqn.prim
     if loops and isinstance(prim, ScanRecord):
-        return prim.length * sum(max(ITERATION, _in_loop(e)) for e in prim.jaxpr.eqns)
+        return prim.length * sum(max(policy.ITERATION_BYTES, _in_loop(e)) for e in prim.jaxpr.eqns)
     if prim.update_operand is not None:  # it costs what it copies
         return float(sum(v.aval.nbytes for v in eqn.outs))
     size = max((v.aval.size for v in eqn.outs), default=0)
     if isinstance(prim, DotGeneral):
         (contracting, _), _ = prim.dimension_numbers
-        return PER_FLOP * size * prod(eqn.inputs[0].aval.shape[k] for k in contracting)
+        return policy.BYTES_PER_FLOP * size * prod(eqn.inputs[0].aval.shape[k] for k in contracting)
     worth = prim.cost.worth
     if worth == inf:
         return inf
     count = sum(a.aval.size for a in eqn.inputs) if prim.cost.of_operand else size
-    return 0.0 if worth <= CHEAP and count <= SMALL else worth * count
+    return (
+        0.0
+        if worth <= policy.RECOMPUTED_BYTES and count <= policy.RECOMPUTED_ELEMENTS
+        else worth * count
+    )
 
 
 def _in_loop(eqn: Eqn) -> float:
@@ -67,4 +64,4 @@ def hoistable(body: Jaxpr, consts: int) -> tuple[list[Eqn], list[Eqn]]:
 
 def _shrinks(e: Eqn) -> bool:
     read = max((a.aval.nbytes for a in e.inputs if type(a) is not Literal), default=0)
-    return max((v.aval.nbytes for v in e.outs), default=0) <= max(read, FEW)
+    return max((v.aval.nbytes for v in e.outs), default=0) <= max(read, policy.REGISTER_BYTES)

@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Literal, Var
 from fnx.interpreters.jvp import JVPTracer
 from fnx.interpreters.trace import StageTracer
 
 Interval = tuple[int, int]
-_LARGE = 1 << 16  # elements of a constant that are looked through
-_NEAR = 64  # equations that are gone back over to find what made a tracer
 
 
 class Intervals:
@@ -35,12 +33,12 @@ class Intervals:
                 self.known[e.outs[0]] = found
 
 
-def of_value(x: Any, near: int = _NEAR) -> Interval | None:
+def of_value(x: Any, near: int = policy.RANGE_EQUATIONS) -> Interval | None:
     """The interval of an array: of a tracer by the equations that made it."""
     while type(x) is JVPTracer:
         x = x.primal
     if type(x) is ConcreteArray:
-        if x.dtype.kind not in "iu" or not 0 < x.size <= _LARGE:
+        if x.dtype.kind not in "iu" or not 0 < x.size <= policy.RANGE_ELEMENTS:
             return None
         return int(x._value.min()), int(x._value.max())
     if type(x) is not StageTracer or not dtypes.is_integer(x.dtype):

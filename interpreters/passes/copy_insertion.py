@@ -15,10 +15,9 @@ Costs: a store for each element, in place of a copy of the array.
 from dataclasses import replace
 from typing import Any
 
+from fnx.core import policy
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.ops.elementwise.arithmetic import copy
-
-SMALL = 16  # elements of an array that stays in registers
 
 
 def handed_on(jaxpr: Jaxpr) -> Jaxpr:
@@ -42,7 +41,7 @@ def _with_copies(e: Eqn) -> Eqn:
     passed = {
         k: a
         for k, (a, old) in enumerate(zip(body.outs, own))
-        if a is not old and a in own and a.aval.size > SMALL
+        if a is not old and a in own and a.aval.size > policy.COPIED_ELEMENTS
     }
     if not passed:
         return e

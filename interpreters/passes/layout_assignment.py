@@ -7,21 +7,20 @@ Source: XLA.
 Input: a jaxpr with loops of loops.
 Output: the same, whose loops get, and give, such matrices transposed.
 Legal when: all that is done to the matrix in the loop has a counterpart on its transpose.
-Pays when: each column is touched `OFTEN` times on average, and rows and columns are `LONG`.
+Pays when: each column is touched `COLUMN_TOUCHES` times on average, and rows and columns are
+`COLUMN_LENGTH`.
 Costs: a transposition before the loop, or after it.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fnx.core import policy
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from fnx.interpreters.rewrite import bind_into, splice
 from fnx.ops.base.permute import Reshape, Transpose
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd
-
-OFTEN = 4  # times that each column is touched, on average
-LONG = 16  # numbers in a column, and in a row
 
 
 def transposed_columns(jaxpr: Jaxpr) -> Jaxpr:
@@ -70,11 +69,11 @@ _SWAP = Transpose((1, 0))
 
 
 def _matrix(a: Atom) -> bool:
-    return type(a) is Var and len(a.aval.shape) == 2 and min(a.aval.shape) >= LONG
+    return type(a) is Var and len(a.aval.shape) == 2 and min(a.aval.shape) >= policy.COLUMN_LENGTH
 
 
 def _often(a: Atom, count: int, length: int) -> bool:
-    return count * length >= OFTEN * a.aval.shape[1]
+    return count * length >= policy.COLUMN_TOUCHES * a.aval.shape[1]
 
 
 def _is_column(shape: tuple[int, ...]) -> bool:

@@ -8,7 +8,7 @@ Source: strength reduction.
 Input: the body of a loop.
 Output: the same, where an array is updated at an index rather than chosen anew.
 Legal when: the mask is a comparison of an iota with one index.
-Pays when: the array is larger than `SMALL`.
+Pays when: the array is larger than `SELECTED_ELEMENTS`.
 Costs: nothing that the select did not.
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.array import ConcreteArray
 from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
@@ -31,7 +32,6 @@ from fnx.ops.elementwise.select import SelectN, and_, clamp, eq
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.structure.join import Iota
 
-SMALL = 64  # elements, up to which an array is no trouble
 Spot = dict[int, Atom]  # of some axes the one index
 
 
@@ -61,7 +61,7 @@ def _along(maker: dict[Var, Eqn], start: Var, end: Atom, found: dict) -> None:
     noted = {}
     while end is not start:
         e = maker.get(end) if type(end) is Var else None  # type: ignore[arg-type]
-        if e is None or end.aval.size <= SMALL:
+        if e is None or end.aval.size <= policy.SELECTED_ELEMENTS:
             return
         if is_update(e.prim):
             end = e.inputs[0]

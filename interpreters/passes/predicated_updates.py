@@ -7,12 +7,14 @@ Source: Allen & Kennedy 2001, ch. 7.
 Input: the body of a loop.
 Output: the same, where a choice between an array and its update is an update.
 Legal when: nobody else reads the update that is chosen from.
-Pays when: the array is larger than `SMALL`, and the update at most one part in `PART` of it.
+Pays when: the array is larger than `SELECTED_ELEMENTS`, and the update at most one part in
+`PREDICATED_PART` of it.
 Costs: reading what is written back.
 """
 
 from collections.abc import Sequence
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
@@ -22,9 +24,6 @@ from fnx.interpreters.trace import trace_closed
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.elementwise.select import SelectN
 from fnx.ops.structure.basic import scalar
-
-SMALL = 64  # elements, up to which an array is no trouble
-PART = 4  # updates write at most one part in so many of their array
 
 
 @made_once
@@ -49,7 +48,12 @@ def updates_chosen(body: Jaxpr) -> Jaxpr:
 def _paths(maker: dict[Var, Eqn], e: Eqn) -> tuple[Atom, Atom, list[list[Eqn]]] | None:
     """Of a choice between updates of one array: the mask, the array, the updates of either case."""
     out = e.outs[0].aval if e.outs else None
-    if e.prim.name != "select_n" or len(e.inputs) != 3 or out is None or out.size <= SMALL:
+    if (
+        e.prim.name != "select_n"
+        or len(e.inputs) != 3
+        or out is None
+        or out.size <= policy.SELECTED_ELEMENTS
+    ):
         return None
     which = _repeated(maker, e.inputs[0])
     chains = [_updates(maker, case) for case in e.inputs[1:]]
@@ -60,7 +64,9 @@ def _paths(maker: dict[Var, Eqn], e: Eqn) -> tuple[Atom, Atom, list[list[Eqn]]] 
     base = common[-1]
     paths = [chain[at.index(base) :] for chain, at in zip(chains, states)]
     written = sum(places(u).box.size for path in paths for u in path)
-    return None if PART * written > out.size or not written else (which, base, paths)
+    return (
+        None if policy.PREDICATED_PART * written > out.size or not written else (which, base, paths)
+    )
 
 
 def _updates(maker: dict[Var, Eqn], end: Atom) -> list[Eqn]:
@@ -82,7 +88,7 @@ def _repeated(maker: dict[Var, Eqn], mask: Atom) -> Atom | None:
     few = e.inputs[0].aval
     if not few.shape:
         return e.inputs[0]
-    return mask if PART * few.size <= mask.aval.size else None
+    return mask if policy.PREDICATED_PART * few.size <= mask.aval.size else None
 
 
 def _update(eqns: list[Eqn], out: Var, mask: Atom, base: Atom, paths: Sequence[list[Eqn]]) -> None:

@@ -5,6 +5,7 @@ Results keep their bits but where a pass says otherwise: products and loops add 
 
 from collections.abc import Callable
 
+from fnx.core import policy
 from fnx.core.jaxpr import Jaxpr
 from fnx.interpreters.rewrite import jaxpr_fields
 
@@ -20,8 +21,6 @@ from .transpose_sinking import in_order_of_products
 from .updates_to_concatenate import whole_sums
 from .value_numbering import ValueNumbering
 
-_ATTEMPTS = 3  # dropping dead parts of loops may make more of what is around them equal, or dead
-
 
 def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
     """An equivalent jaxpr with the same inputs; made once.
@@ -36,7 +35,7 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
 
 def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:
     small = jaxpr
-    for _ in range(_ATTEMPTS):
+    for _ in range(policy.SIMPLIFICATIONS):
         before = len(small.eqns)
         small = _numbered(small, final)
         if len(small.eqns) == before or not any(jaxpr_fields(type(e.prim)) for e in small.eqns):

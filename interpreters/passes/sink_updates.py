@@ -7,8 +7,8 @@ there before, or adds nothing.
 Source: LLVM's SimplifyCFG and Sink.
 Input: a jaxpr with branches that return arrays.
 Output: the same, whose branches return values and places, with the updates after them.
-Legal when: every branch makes its result of the same operand by at most `MANY` updates of one kind.
-Pays when: the array is larger than `SMALL`.
+Legal when: every branch makes its result of the same operand by at most `SUNK_UPDATES` updates of one kind.
+Pays when: the array is larger than `SELECTED_ELEMENTS`.
 Costs: writing back what was there.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions, use_counts
@@ -30,10 +31,6 @@ from fnx.ops.base.broadcast import full
 from fnx.ops.structure.basic import zeros
 
 from .simplify import simplify
-
-SMALL = 64  # elements, up to which an array is no trouble
-MANY = 8  # updates of one array
-_FEW = 16  # integers that say where
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def sink(branches: Sequence[Jaxpr], results: Sequence[int] | None = None) -> Sun
     branches = [simplify(b) for b in branches]
     updates = []
     for k, out in enumerate(branches[0].outs):
-        if out.aval.size > SMALL and (results is None or k in results):
+        if out.aval.size > policy.SELECTED_ELEMENTS and (results is None or k in results):
             found = _updates(branches, k)
             if found is not None:
                 updates.append(found)
@@ -172,7 +169,7 @@ def _updates(branches: Sequence[Jaxpr], result: int) -> Updates | None:
             slots.append(Slot(e.prim, _types(e), places[0] if same else None))
             own.append(tuple([c[k] if c else None for c in chains]))
     boxes = sum(s.operands[s.value].size for s in slots)
-    if len(slots) > MANY or 4 * boxes > branches[0].outs[result].aval.size:
+    if len(slots) > policy.SUNK_UPDATES or 4 * boxes > branches[0].outs[result].aval.size:
         return None
     return Updates(result, operands.pop(), tuple(slots), tuple(zip(*own)))
 
@@ -192,7 +189,9 @@ def _where(branch: Jaxpr, e: Eqn) -> Jaxpr | None:
     atoms = [a for k, a in enumerate(e.inputs[1:]) if k != slot.value]
     eqns = live(branch.eqns, atoms)
     for x in eqns:
-        whole = all(v.aval.dtype.kind in "iub" and v.aval.size <= _FEW for v in x.outs)
+        whole = all(
+            v.aval.dtype.kind in "iub" and v.aval.size <= policy.SUNK_INDICES for v in x.outs
+        )
         if x.prim.effects or not whole or any(True for _ in subjaxprs(x.prim)):
             return None
     return Jaxpr(branch.inputs, eqns, atoms, name="where")

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from fnx.interpreters.rewrite import bind_into
@@ -31,7 +32,6 @@ from fnx.ops.structure.gather import ScatterAdd
 from fnx.ops.structure.scatter import Scatter
 
 Perm = tuple[int, ...]
-_SPREAD = 4  # times that an array is repeated from which on a transpose of it costs little
 _SHAPES = ("reshape", "squeeze", "expand_dims")
 
 
@@ -166,7 +166,7 @@ class _Turns:
             if dims != sorted(dims):
                 order = tuple(np.argsort(dims).tolist())
                 before = self._back(x, order)
-                if before is None and _SPREAD * x.aval.size > e.outs[0].aval.size:
+                if before is None and policy.TRANSPOSED_SPREAD * x.aval.size > e.outs[0].aval.size:
                     return None
                 x = self.bind(Transpose(order), [x]) if before is None else before
             shape = tuple([prim.shape[k] for k in perm])

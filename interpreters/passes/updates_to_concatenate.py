@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
+from fnx.core import policy
 from fnx.core.def_use import use_counts
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr
 from fnx.interpreters.rewrite import bind_into
@@ -22,7 +23,6 @@ from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.structure.join import Concatenate
 
 # At most, of which one is most of the array: others are blocks, each with work of its own.
-_PIECES = 4
 
 
 def whole_sums(jaxpr: Jaxpr) -> Jaxpr:
@@ -60,7 +60,10 @@ def _tilings(chain: Sequence[Eqn]) -> list[list[Eqn]]:
         while some := _tiling(starts, axis, n):
             for e in some:
                 starts[_box(e)[0][axis]].remove(e)
-            if len(some) <= _PIECES and 4 * max(_length(e, axis) for e in some) >= 3 * n:
+            if (
+                len(some) <= policy.CONCATENATED
+                and 4 * max(_length(e, axis) for e in some) >= 3 * n
+            ):
                 found.append(sorted(some, key=list(chain).index))
     return found
 

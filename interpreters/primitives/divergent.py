@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
@@ -129,13 +129,10 @@ def _where(on: Array, x: Array, y: Array) -> Array:
 
 # --- branches ----------------------------------------------------------------------------------
 
-_LARGE = 64  # elements of a batch element's values from which on it is worth a branch of its own
-_WORTH = 1024  # elements computed, likewise
-
 
 def worth_parting(branches: Sequence[Jaxpr]) -> bool:
     """Whether a branch costs so much, without others beside it, that it should only run if taken."""
-    return any(_elements(b) >= _WORTH for b in branches)
+    return any(_elements(b) >= policy.BRANCH_WORK for b in branches)
 
 
 @made_once
@@ -144,7 +141,7 @@ def _elements(jaxpr: Jaxpr) -> int:
     total = 0
     for e in jaxpr.eqns:
         sizes = [v.aval.size for v in (*e.inputs, *e.outs)]
-        total += max(sizes, default=0) if max(sizes, default=0) >= _LARGE else 0
+        total += max(sizes, default=0) if max(sizes, default=0) >= policy.BRANCH_ELEMENTS else 0
         iterations = getattr(e.prim, "length", 1)
         total += iterations * sum(map(_elements, subjaxprs(e.prim)))
     return total

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
@@ -33,7 +33,7 @@ from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.reverse.checkpoint_blocks import length_of_blocks, linearize_in_blocks
 from fnx.interpreters.reverse.checkpoint_while import fits_inside
 from fnx.interpreters.reverse.low_rank_updates import Summed, summed
-from fnx.interpreters.reverse.residuals import LARGE, Split, split
+from fnx.interpreters.reverse.residuals import Split, split
 from fnx.interpreters.reverse.scan_transpose import (
     count_rows,
     counters_of,
@@ -53,7 +53,6 @@ from fnx.ops.structure.basic import broadcast_axis, reshape, zeros
 from .divergent import batch_of_counts
 
 Mask = tuple[bool, ...]
-_EAGER_WORK = 400  # so many equations are evaluated sooner than compiled
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Scan(ScanRecord):
 
     def impl(self, *values: np.ndarray) -> tuple:
         native = self.backend is not None and not config.disable_jit.value
-        if native and self.length * count_work(self.jaxpr) > _EAGER_WORK:
+        if native and self.length * count_work(self.jaxpr) > policy.EAGER_EQUATIONS:
             return run_primitive(self, self.jaxpr, self.backend, values)
         consts, carry, xs = self.parts(values)
         arrays, state = [ConcreteArray(c) for c in consts], [ConcreteArray(c) for c in carry]
@@ -143,7 +142,7 @@ class Scan(ScanRecord):
         constant = [k < self.consts for k in range(len(primals))]
 
         carry = range(self.consts, self.consts + self.carry)
-        room = LARGE * sum(a.nbytes for a in self._arrays()) / max(self.length, 1)
+        room = policy.RESIDUAL_BYTES * sum(a.nbytes for a in self._arrays()) / max(self.length, 1)
 
         def pieces(nz: Mask) -> Split:
             key = ("split scan", nz, self.consts, self.carry, self.length)
@@ -173,7 +172,7 @@ class Scan(ScanRecord):
     def _rows_at_once(self, parts: Split, primals: tuple) -> "Scan | None":
         """The loop without inner loops that change row after row, where these would keep much."""
         stored = sum(v.aval.nbytes for v in parts.forward.outs[len(self.jaxpr.outs) :])
-        if stored * self.length <= LARGE * sum(a.nbytes for a in self._arrays()):
+        if stored * self.length <= policy.RESIDUAL_BYTES * sum(a.nbytes for a in self._arrays()):
             return None
         whole = rows_at_once(self.jaxpr, ranges_inside(self, ranges_of(primals)))
         return None if whole is None else self.with_jaxpr(whole, self.consts, self.carry)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import config
+from fnx.core import config, policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
@@ -38,8 +38,6 @@ from .scan import Scan
 
 Mask = tuple[bool, ...]
 
-_EAGER_ITERATIONS = 20  # so many iterations are interpreted before a compiled loop takes over
-
 
 @dataclass(frozen=True)
 class While(WhileRecord):
@@ -57,7 +55,7 @@ class While(WhileRecord):
         iterations = 0
         with use(evaluate):
             while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
-                if native and iterations == _EAGER_ITERATIONS:
+                if native and iterations == policy.EAGER_ITERATIONS:
                     flat = tuple([a._value for a in (*c, *b, *carry)])
                     return run_primitive(self, self.body_jaxpr, self.backend, flat)
                 carry = eval_jaxpr(self.body_jaxpr, [*b, *carry])

@@ -8,9 +8,9 @@ Source: Griewank & Walther 2008, ch. 12; Chen et al. 2016.
 Input: a scan, and the residuals that it would stack.
 Output: a scan over blocks, and its linearization.
 Legal when: always; iterations are run again with what they had.
-Pays when: the loop is `LONG`, its stacks would not stay in a core's own cache (`Memory.near`, or
-`near_row` where batch elements never meet), and computing an iteration again costs less than `AGAIN`
-times what it would store.
+Pays when: the loop is `BLOCKED_ITERATIONS`, its stacks would not stay in a core's own cache (`Memory.near`,
+or `near_row` where batch elements never meet), and computing an iteration again costs less than
+`BLOCKED_RECOMPUTING` times what it would store.
 Costs: one more forward run.
 """
 
@@ -21,11 +21,12 @@ from math import isqrt
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
 from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
-from fnx.interpreters.analysis.cost_model import ITERATION, recompute_cost
+from fnx.interpreters.analysis.cost_model import recompute_cost
 from fnx.interpreters.control_flow import ScanRecord
 from fnx.interpreters.operands import given
 from fnx.interpreters.rewrite import bind_into, splice
@@ -36,11 +37,7 @@ from fnx.ops.structure.basic import scalar, zeros
 from fnx.ops.structure.join import Concatenate, Iota
 from fnx.ops.structure.slice import Slice
 
-from .residuals import PRESS, Split
-
-LONG = 48  # iterations
-STATE = 1 << 9  # bytes stored for each iteration
-AGAIN = 1.5  # bytes of computing again, for a byte stored
+from .residuals import Split
 
 _MOVES = ("slice", "squeeze", "reshape", "broadcast_in_dim")
 
@@ -49,18 +46,18 @@ def length_of_blocks(scan: ScanRecord, parts: Split) -> int | None:
     """Of how many iterations a block should be; None if each iteration should store what it does."""
     n = len(scan.jaxpr.outs)
     stored = [v.aval.nbytes for v in parts.forward.outs[n:]]
-    if scan.length < LONG or scan.counted or scan.divergent or scan.effects:
+    if scan.length < policy.BLOCKED_ITERATIONS or scan.counted or scan.divergent or scan.effects:
         return None
     memory = Memory() if scan.backend is None else scan.backend.memory
-    if sum(stored) < STATE or sum(stored) * scan.length < memory.near:
+    if sum(stored) < policy.BLOCKED_STATE or sum(stored) * scan.length < memory.near:
         return None
     if _is_in_strips(scan, parts, memory.near_row):
         return None
     made = scan.with_jaxpr(parts.forward, scan.consts, scan.carry)
     again, _, _ = made.prune((*[False] * n, *[True] * len(stored)))
-    cost = sum(max(ITERATION, recompute_cost(e, True)) for e in again.jaxpr.eqns)
+    cost = sum(max(policy.ITERATION_BYTES, recompute_cost(e, True)) for e in again.jaxpr.eqns)
     inner = any(e.prim.name == "scan" for e in again.jaxpr.eqns)
-    if cost >= sum(stored) * (PRESS if inner else AGAIN):
+    if cost >= sum(stored) * (policy.RESIDUAL_PRICE if inner else policy.BLOCKED_RECOMPUTING):
         return None
     root = isqrt(scan.length)
     sizes = range(max(root // 2, 2), 2 * root)

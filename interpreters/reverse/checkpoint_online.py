@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.jaxpr import Eqn, Jaxpr, Var, eval_jaxpr
 from fnx.core.primitive import Undefined
@@ -35,10 +36,6 @@ from fnx.ops.structure.basic import scalar, zeros
 from fnx.ops.structure.dynamic_slice import DynamicSlice, dynamic_update_slice
 
 _INT = np.dtype(np.int64)
-_LARGEST_BASE, _LEAST_BASE = 1024, 8
-_BYTES = 1 << 24  # of all states of one distance, unless the base is the least
-_WORK = 1 << 44  # bytes of states of all iterations; more than that takes longer than anybody waits
-_LONG = 1 << 20  # iterations that are possible whatever the state
 
 State = list[Array]
 
@@ -80,8 +77,15 @@ class _Reverse:
         self.avals = [v.aval for v in only(self.linear, carries)]
         self.start = only(self.known, start)
         size = max(sum(x.size * x.dtype.itemsize for x in self.start), 1)
-        self.most = loop.most or max(_WORK // size, _LONG)
-        self.base = max(min(max(_BYTES // size, _LEAST_BASE), _LARGEST_BASE, self.most), 2)
+        self.most = loop.most or max(policy.ONLINE_WORK // size, policy.ONLINE_ITERATIONS)
+        self.base = max(
+            min(
+                max(policy.ONLINE_BYTES // size, policy.ONLINE_LEAST_BASE),
+                policy.ONLINE_LARGEST_BASE,
+                self.most,
+            ),
+            2,
+        )
         self.levels = 1
         while self.base**self.levels < self.most:
             self.levels += 1

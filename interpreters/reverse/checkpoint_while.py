@@ -6,7 +6,7 @@ Source: Griewank & Walther 2008, ch. 12.
 Input: a while loop that counts, whose bound is unknown or too large to stack a row for each iteration.
 Output: its linearization, by a loop over scans.
 Legal when: the trip count is known when the loop begins (`trip_count.py`).
-Pays when: rows for all iterations would take more than `_ALL` bytes.
+Pays when: rows for all iterations would take more than `ROW_BYTES` bytes.
 Costs: about as much work as a scan of all iterations, in memory that does not grow with their number.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import MissingRule
@@ -33,28 +33,26 @@ from fnx.ops.structure.basic import scalar
 from .trip_count import Count, Counted, count_of, scan_of_iterations
 
 _INT = np.dtype(np.int64)
-_FEW = 1 << 12  # iterations: a row for each of them is never too much
-_ALL = 1 << 27  # bytes of rows for all iterations, if they are more
-_VIRTUAL = 1 << 31  # bytes of rows of which most are never touched
-_BLOCK = 1 << 24  # bytes of rows for the iterations of a block
-_LEAST, _MOST = 16, 1 << 10  # iterations of a block
 
 
 def fits(counted: Counted, tangents: Sequence) -> bool:
     """Whether a derivative may keep rows for all iterations that are possible."""
     iterations = counted.scan.length
-    return iterations <= _FEW or iterations * _bytes_of_row(counted, tangents) <= _ALL
+    return (
+        iterations <= policy.ROWS_ALWAYS
+        or iterations * _bytes_of_row(counted, tangents) <= policy.ROW_BYTES
+    )
 
 
 def fits_inside(scan: ScanRecord, nonzero: Sequence[bool]) -> bool:
     """Whether a derivative may keep what it would: rows of loops inside are rarely all used."""
-    return _bytes_of_rows(scan, nonzero) <= _VIRTUAL
+    return _bytes_of_rows(scan, nonzero) <= policy.VIRTUAL_ROW_BYTES
 
 
 def _bytes_of_row(counted: Counted, tangents: Sequence) -> float:
     """What the derivative of a scan keeps for each iteration; at least a byte."""
-    scan = replace(counted.scan, length=_FEW)
-    return max(_bytes_of_rows(scan, given(counted.tangents(tangents))) / _FEW, 1)
+    scan = replace(counted.scan, length=policy.ROWS_ALWAYS)
+    return max(_bytes_of_rows(scan, given(counted.tangents(tangents))) / policy.ROWS_ALWAYS, 1)
 
 
 def _bytes_of_rows(scan: ScanRecord, nonzero: Sequence[bool]) -> int:
@@ -75,9 +73,9 @@ def linearize_in_blocks(
     tangents: Sequence,
 ) -> tuple[tuple, tuple]:
     """Results and tangents of a loop that counts."""
-    counted, size = scan_of_iterations(loop, count, _LEAST, kind), _LEAST
+    counted, size = scan_of_iterations(loop, count, policy.BLOCK_LEAST, kind), policy.BLOCK_LEAST
     row = _bytes_of_row(counted, tangents)
-    while size < _MOST and 2 * size * row <= _BLOCK:
+    while size < policy.BLOCK_MOST and 2 * size * row <= policy.BLOCK_ROW_BYTES:
         size *= 2
     counted = replace(counted, scan=replace(counted.scan, length=size))
     iterations, *operands, _ = counted.operands(primals)

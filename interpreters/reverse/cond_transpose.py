@@ -13,6 +13,7 @@ Costs: zeros for what only another branch reaches.
 
 from collections.abc import Sequence
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.jaxpr import Jaxpr
@@ -20,7 +21,7 @@ from fnx.core.primitive import AddTo
 from fnx.interpreters.control_flow import CondRecord
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import given, only, spread, undefined
-from fnx.interpreters.passes.sink_updates import SMALL, Sunk, sink
+from fnx.interpreters.passes.sink_updates import Sunk, sink
 from fnx.interpreters.rewrite import with_zeros
 from fnx.ops.structure.basic import zeros
 
@@ -54,7 +55,9 @@ def adding_branches(
 
 
 def _make_adding(cond: CondRecord, linear: Mask, nonzero: Mask) -> tuple[Sunk, Mask, Mask] | None:
-    large = tuple([a.size > SMALL for a in only(linear, cond.branches[0].in_avals)])
+    large = tuple(
+        [a.size > policy.SELECTED_ELEMENTS for a in only(linear, cond.branches[0].in_avals)]
+    )
     while any(large):
         parts = [transpose_jaxpr(b, linear, nonzero, large) for b in cond.branches]
         mask = union([made for _, made in parts])

@@ -9,7 +9,8 @@ Input: a scan, and what its derivative reads of a carried matrix.
 Output: the scan that stacks vectors, and the linear loop that reads products.
 Legal when: the body changes the matrix by outer products alone, and the derivative reads it in products
 alone.
-Pays when: the matrices would take `TOTAL` bytes, and the stacks at most `STACKS` times one matrix.
+Pays when: the matrices would take `LOW_RANK_BYTES` bytes, and the stacks at most `LOW_RANK_STACKS` times
+one matrix.
 Costs: two thin products for each product with the matrix.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.def_use import definitions
@@ -44,8 +46,6 @@ from fnx.ops.structure.join import Iota
 
 from .residuals import Split, assemble, choose
 
-TOTAL = 1 << 20  # bytes of all the matrices, from which on
-STACKS = 4  # times the matrix: so large the stacks of its vectors may be
 _INT = np.dtype(np.int64)
 
 
@@ -104,7 +104,7 @@ def summed(
         if v.aval.ndim == 2
         and v.aval.shape in shapes
         and v.aval.dtype.kind == "f"
-        and v.aval.nbytes * scan.length >= TOTAL
+        and v.aval.nbytes * scan.length >= policy.LOW_RANK_BYTES
     ]
     return _summed(scan, nonzero, costly, large) if large else None
 
@@ -181,7 +181,10 @@ def _sums(
 
 
 def _small(s: Sum, length: int) -> bool:
-    return length * sum(v.aval.size for t in s.terms for v in t) <= STACKS * s.versions[0].aval.size
+    return (
+        length * sum(v.aval.size for t in s.terms for v in t)
+        <= policy.LOW_RANK_STACKS * s.versions[0].aval.size
+    )
 
 
 def _sum(eqns: list[Eqn], maker: dict[Var, Eqn], number: int, start: Var, end: Atom) -> Sum | None:

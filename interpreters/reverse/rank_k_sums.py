@@ -8,12 +8,14 @@ Source: level-3 BLAS.
 Input: the transpose of a scan, which carries the sum.
 Output: the same, which stacks the vectors, and the product.
 Legal when: the carry is only added to, by an outer product in each iteration.
-Pays when: there are `ITERATIONS` iterations, and the matrix is `LARGER` times the two vectors.
-Costs: the stacks, at most `TOTAL` bytes that are not there anyway; another order of the sum.
+Pays when: there are `RANK_K_ITERATIONS` iterations, and the matrix is `RANK_K_MATRIX` times the two
+vectors.
+Costs: the stacks, at most `RANK_K_STACKS` bytes that are not there anyway; another order of the sum.
 """
 
 from collections.abc import Sequence
 
+from fnx.core import policy
 from fnx.core.array import Array
 from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
@@ -21,10 +23,6 @@ from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var, made_once
 from fnx.interpreters.rewrite import live
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.linalg.contraction import DotGeneral
-
-ITERATIONS = 4  # from which on
-LARGER = 4  # times the two vectors: so large a matrix is at least
-TOTAL = 1 << 18  # bytes of more stacks, unless the loop reads as much for each iteration anyway
 
 _OUTER = (((), ()), ((), ()))
 _ITERATIONS = DotGeneral((((0,), (0,)), ((), ())), None)
@@ -65,13 +63,13 @@ def stacked(jaxpr: Jaxpr, consts: int, sums: int, carry: int, length: int) -> St
     fixed = set(jaxpr.inputs[:consts])
     found: list[Terms | None] = []
     for v, out in zip(jaxpr.inputs[consts : consts + sums], jaxpr.outs):
-        terms = _terms(v, out, maker, readers) if length >= ITERATIONS else None
+        terms = _terms(v, out, maker, readers) if length >= policy.RANK_K_ITERATIONS else None
         inside = terms and not fixed & {x for pair in terms for x in pair}
         found.append(terms if inside and all(map(_is_larger, terms or ())) else None)
     more = dict.fromkeys(x for terms in found for pair in terms or () for x in pair)
     new = [x for x in more if x not in rows]
     size = sum(x.aval.nbytes for x in new)
-    if not more or size > sum(v.aval.nbytes for v in rows) and size * length > TOTAL:
+    if not more or size > sum(v.aval.nbytes for v in rows) and size * length > policy.RANK_K_STACKS:
         return None
     kept = [k for k in range(carry) if k >= sums or found[k] is None]
     outs: list[Atom] = [*(jaxpr.outs[k] for k in kept), *jaxpr.outs[carry:], *new]
@@ -121,4 +119,4 @@ def _is_outer(e: Eqn) -> bool:
 
 def _is_larger(pair: tuple[Var, Var]) -> bool:
     a, b = (x.aval.size for x in pair)
-    return a * b >= LARGER * (a + b)
+    return a * b >= policy.RANK_K_MATRIX * (a + b)

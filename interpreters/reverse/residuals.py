@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+from fnx.core import policy
 from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
@@ -28,11 +29,6 @@ from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.rewrite import Renaming, dependent, live, reaching, reads, splice
 
 from .undo_log import Rewind, go_back_over, record
-
-LARGE = 2  # times the arrays of a loop: so much may be kept of the loops in it without being dear
-PRESS = 4  # how dear it is then, against running them again
-REGISTERS = 16  # elements of an array that is not in memory
-ROWS = 0.6  # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ def split(
     stored, chosen = choose(*given)
     stacks = {v for e in forward.eqns if e.prim.name == "scan" for v in e.outs}
     if sum(v.aval.nbytes for v in stored if v in stacks) > room:
-        stored, chosen = choose(*given, press=PRESS)
+        stored, chosen = choose(*given, press=policy.RESIDUAL_PRICE)
     return assemble(forward, linear, count, mask, stored, at_hand, chosen)
 
 
@@ -197,14 +193,14 @@ def _as_rows(forward: Jaxpr, carry: Sequence[int], prices: dict[Var, float]) -> 
     maker = definitions(forward.eqns)
     for k, out in zip(carry, forward.outs):
         v = forward.inputs[k]
-        if k < 0 or v.aval.size <= REGISTERS:
+        if k < 0 or v.aval.size <= policy.RESIDUAL_REGISTERS:
             continue
         steps, made = chain(maker, v, out), maker.get(out)  # type: ignore[arg-type]
         while made is not None and is_update(made.prim):
             made = maker.get(made.inputs[0])  # type: ignore[arg-type]
         anew = made is not None and (made.prim.elementwise or made.prim.name == "concatenate")
         if anew or steps is not None and 2 * overwritten(steps) >= prices[v]:
-            found[v] = ROWS * prices[v]
+            found[v] = policy.CARRY_ROW_PRICE * prices[v]
     return found
 
 

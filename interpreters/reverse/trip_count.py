@@ -9,7 +9,7 @@ Input: a while loop, and what is known of its operands (`analysis/value_ranges.p
 Output: a scan with `counted`, whose first constant is the trip count; None if it does not count.
 Legal when: the condition compares a counter, which each iteration changes by a constant, with a
 constant.
-Pays when: reverse mode is asked for, and stacks have at most `MANY` rows.
+Pays when: reverse mode is asked for, and stacks have at most `COUNTED_ITERATIONS` rows.
 Costs: rows that are never touched.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once, subjaxprs
@@ -35,7 +35,6 @@ from fnx.ops.structure.join import Iota
 
 from .scan_transpose import counters_of
 
-MANY = 1 << 20  # iterations, from which on a stack of something for each would be too large
 _INT = np.dtype(np.int64)
 Ranges = tuple[Interval | None, ...]
 
@@ -109,7 +108,7 @@ def most_iterations(loop: WhileRecord, count: Count, ranges: Ranges) -> tuple[in
     v = loop.body_jaxpr.inputs[loop.body_consts + count.carry]
     info = np.iinfo(v.aval.dtype)
     ends = (first[0], last[1]) if count.step > 0 else (last[0], first[1])
-    if most > MANY or ends[0] - by < info.min or ends[1] + by > info.max:
+    if most > policy.COUNTED_ITERATIONS or ends[0] - by < info.min or ends[1] + by > info.max:
         return None
     open_end = not count.closed
     return most, (ends[0] + (open_end and count.step < 0), ends[1] - (open_end and count.step > 0))

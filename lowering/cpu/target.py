@@ -3,6 +3,7 @@
 from typing import Any
 
 from fnx.core import recipe
+from fnx.core.backend import Machine
 from fnx.lowering.generate.target import Target
 from fnx.lowering.generate.values import Value
 from fnx.lowering.transform import (
@@ -13,8 +14,8 @@ from fnx.lowering.transform import (
     stencil_fusion,
     strip_mining,
 )
-from fnx.lowering.transform.machine import Machine
 
+from .processor import thresholds
 from .routines import table
 from .schedule import (
     blocked_reductions,
@@ -22,7 +23,6 @@ from .schedule import (
     packing,
     register_tiling,
     short_vectors,
-    thresholds,
     tiling,
 )
 

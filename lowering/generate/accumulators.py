@@ -12,12 +12,11 @@ Costs: partial results in memory; their number does not depend on threads, and n
 from collections.abc import Sequence
 from math import prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.nests import Nests
 from fnx.lowering.ir.expressions import buffers_read, depends_on, substitute
 from fnx.lowering.ir.kernel import Buffer, Let, Loop, LoopKind, Stmt, Store
-from fnx.lowering.planning import fusion_policy
 
 from .fusion_groups import Reduction
 
@@ -61,7 +60,7 @@ class Accumulators(Nests):
         points: int,
     ) -> tuple[list[Stmt], list[Expr]] | None:
         """Many results: a few at a time, strip by strip, of which threads share parts; and their values."""
-        if len(dims) > 1 or len(accs) <= fusion_policy.SMALL or not self._reassociates():
+        if len(dims) > 1 or len(accs) <= policy.SMALL or not self._reassociates():
             return None
         numbers = [k for f in self.group.reductions for k in range(points * len(f.recipe.init))]
         order = sorted(range(len(accs)), key=numbers.__getitem__)  # of all reductions together
@@ -115,9 +114,7 @@ class Accumulators(Nests):
         """
         (var, n), rest = dims[0], dims[1:]
         length = -(-n // self.builder.machine.parts)
-        length += (
-            -length % fusion_policy.SMALL if length > fusion_policy.SMALL else 0
-        )  # whole vectors
+        length += -length % policy.SMALL if length > policy.SMALL else 0  # whole vectors
         parts = n // length
         part, i = scalar.var("int64", "p"), scalar.var("int64", "i")
         own = [scalar.var(a.dtype, "a") for a in accs]
@@ -204,7 +201,7 @@ class Accumulators(Nests):
             loop.kind = LoopKind.of(
                 vectorized=bool(body)
             )  # stores are at the iteration's own point
-            if reassociate and 2 * fusion_policy.INTERLEAVED <= n <= fusion_policy.SMALL:
+            if reassociate and 2 * policy.INTERLEAVED <= n <= policy.SMALL:
                 loop.rolled = True  # not before the vectoriser comes, which makes one vector of it
             return [loop]
         inner = [scalar.var(a.dtype, "a") for a in accs]

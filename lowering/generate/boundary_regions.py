@@ -15,19 +15,14 @@ Costs: the choices stay in a nest that has no such region; code for each slab.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from fnx.core import recipe
+from fnx.core import policy, recipe
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
 from .generation import Generation
 from .values import Inlined, Materialized, Scalars, Shape, Value
-
-LEAST = 16  # elements along an axis from which on its inside is worth a loop of its own
-PIECES = 4
-CUTS = 8  # of an axis, at most
 
 _TOTALS = ("reduce_sum", "reduce_max", "reduce_min")
 
@@ -36,7 +31,7 @@ Span = tuple[Shape, Shape]
 
 def are_thin(builder: Generation, r: recipe.Pieces, inputs: list[Value], out: Value) -> bool:
     """Whether pieces are best pulled, from memory, by stencils."""
-    if -1 in out.consumers or out.destination is not None or len(r.pieces) > PIECES:
+    if -1 in out.consumers or out.destination is not None or len(r.pieces) > policy.REGION_PIECES:
         return False
     if not all(reads_along(builder.scope.eqns[k]) for k in out.consumers):
         return False
@@ -50,7 +45,7 @@ def are_thin(builder: Generation, r: recipe.Pieces, inputs: list[Value], out: Va
 
 def is_cheap(cost: int, out: Value) -> bool:
     """Whether what pieces are of may be computed by each who reads them."""
-    return cost * len(out.consumers) <= fusion_policy.CHEAP
+    return cost * len(out.consumers) <= policy.CHEAP
 
 
 def reads_along(eqn: Eqn) -> bool:
@@ -65,7 +60,7 @@ def is_total(eqn: Eqn) -> bool:
 
 def _is_most(low: Shape, high: Shape, shape: Shape) -> bool:
     sizes = zip(low, high, shape, strict=True)
-    return all(h - l >= max(n - n // 4, min(n, LEAST)) for l, h, n in sizes)
+    return all(h - l >= max(n - n // 4, min(n, policy.REGION_ELEMENTS)) for l, h, n in sizes)
 
 
 def regions(exprs: Sequence[Expr], index: Sequence[Expr], shape: Shape) -> list[Span]:
@@ -90,7 +85,7 @@ def _cuts(exprs: Sequence[Expr], index: Expr, n: int) -> list[int]:
             at = index_set_splitting.crossing(e.op, e.args[0], e.args[1], index)
             if at is not None and at[0].op == "size" and 0 < at[0].attr < n:
                 found.add(at[0].attr)
-    return [0, *sorted(found), n] if len(found) <= CUTS else [0, n]
+    return [0, *sorted(found), n] if len(found) <= policy.REGION_CUTS else [0, n]
 
 
 __all__ = ["are_thin", "is_total", "reads_along", "regions"]

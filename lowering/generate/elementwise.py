@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
@@ -42,7 +42,7 @@ def point(builder: Generation, eqn: Eqn, r: recipe.Point, inputs: list[Value], o
     uses = len(out.consumers)
     once = cost > 0 and _is_compared(builder, out)
     if -1 not in out.consumers and out.destination is None and not once:
-        short = cost <= fusion_policy.PULLED and fusion_policy.inlined(cost, uses)
+        short = cost <= policy.PULLED and fusion_policy.inlined(cost, uses)
         if short or _is_cheaper_again(r.fn, out, builder.machine.far_bytes):
             out.state = Inlined(r.fn, cost, inputs, regional)
             return
@@ -57,10 +57,10 @@ def _is_cheaper_again(fn: Callable[..., Expr], out: Value, far_bytes: int) -> bo
         e = fn(*[scalar.size(0) if n == 1 else scalar.var("int64") for n in out.shape])
     except NeedsFlush:
         return False
-    if len(buffers_read([e])) > fusion_policy.FAR_SOURCES:
+    if len(buffers_read([e])) > policy.FAR_SOURCES:
         return False
     work = traversal.simple_work(e)
-    return work is not None and work * len(out.consumers) <= fusion_policy.FAR_WORK
+    return work is not None and work * len(out.consumers) <= policy.FAR_WORK
 
 
 def _reads_carry(builder: Generation, h: Value) -> bool:
@@ -142,7 +142,7 @@ def pieces(
         for k in range(out.ndim)
         if any(p.lo[k] != r.pieces[0].lo[k] or p.hi[k] != r.pieces[0].hi[k] for p in r.pieces)
     ]
-    stack = differ == [out.ndim - 1] and out.shape[-1] <= fusion_policy.UNROLLED_AXIS
+    stack = differ == [out.ndim - 1] and out.shape[-1] <= policy.UNROLLED_AXIS
     if not stack and boundary_regions.are_thin(builder, r, inputs, out):
         cost = max([h.state.cost for h in inputs if isinstance(h.state, Inlined)], default=0)
         out.state = Inlined(choose, cost, inputs, regional=True)
@@ -172,18 +172,18 @@ def reduction(
     builder: Generation, eqn: Eqn, r: recipe.Fold, inputs: list[Value], outs: list[Value]
 ) -> None:
     size = prod(r.shape)
-    short = all(n <= fusion_policy.SMALL for n in r.shape)  # longer axes are run-time parameters
+    short = all(n <= policy.SMALL for n in r.shape)  # longer axes are run-time parameters
     if (
         short
         and all(builder.target.is_small(h.shape) for h in outs)
-        and size <= fusion_policy.UNROLLED_WORK
+        and size <= policy.UNROLLED_WORK
     ):
         if all(
             builder.target.is_small(h.shape) or isinstance(h.state, Materialized) for h in inputs
         ):
             points = size * (4 if any("complex" in h.dtype for h in inputs) else 1)
             builder.unrolled += points
-            if builder.unrolled <= fusion_policy.UNROLLED_IN_ALL or size <= fusion_policy.OUTLINED:
+            if builder.unrolled <= policy.UNROLLED_IN_ALL or size <= policy.OUTLINED:
                 _unrolled(builder, r, outs)
             elif builder.chooses:
                 _unrolled(builder, r, outs)  # lanes are not for functions
@@ -265,7 +265,7 @@ def folded(r: recipe.Fold, kept: list[int], at: Sequence[Expr]) -> tuple[Expr, .
     if not terms:
         return r.init
     terms[0] = r.combine(r.init, terms[0])
-    count = max(1, len(terms) // fusion_policy.CHAIN) if r.reassociate else 1
+    count = max(1, len(terms) // policy.CHAIN) if r.reassociate else 1
     terms = [reduce(r.combine, part) for part in _parts(terms, count)]
     while len(terms) > 1:  # chains, so that not each term waits for all those before it
         terms = [reduce(r.combine, part) for part in _parts(terms, -(-len(terms) // 2))]

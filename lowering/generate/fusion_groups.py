@@ -9,12 +9,11 @@ only those members are stored that somebody outside needs.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.recipe import Fold
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import Stmt
-from fnx.lowering.planning import fusion_policy
 
 from .values import Shape, Value
 
@@ -27,7 +26,7 @@ def places(shape: Shape) -> list[tuple[Expr | None, ...]]:
     """The elements of one problem: their numbers along short axes, None along long ones."""
     found: list[tuple] = [()]
     for n in shape:
-        along = [None] if n > fusion_policy.SMALL else [scalar.size(k) for k in range(n)]
+        along = [None] if n > policy.SMALL else [scalar.size(k) for k in range(n)]
         found = [(*at, i) for at in found for i in along]
     return found
 
@@ -118,9 +117,9 @@ class Group:
             return False
         pairs = list(zip(index, shape, strict=True))
         key = tuple(id(i) for i, n in pairs if n != 1)
-        if self.nodes and any(n <= fusion_policy.SMALL for _, n in pairs):
-            if all(i.op == "size" for i, n in pairs if n <= fusion_policy.SMALL):
-                key = tuple(id(i) for i, n in pairs if n > fusion_policy.SMALL)
+        if self.nodes and any(n <= policy.SMALL for _, n in pairs):
+            if all(i.op == "size" for i, n in pairs if n <= policy.SMALL):
+                key = tuple(id(i) for i, n in pairs if n > policy.SMALL)
         return key == tuple(map(id, self.vars)) or key in self.points
 
     def allow(self, values: list[Expr]) -> None:
@@ -146,10 +145,7 @@ class Group:
 
     def is_full(self) -> bool:
         """Whether a point or a problem has so many operations that what follows is better done apart."""
-        return (
-            len(self.nodes) > fusion_policy.PROBLEM_NODES
-            or len(self.others) > fusion_policy.NEST_NODES
-        )
+        return len(self.nodes) > policy.PROBLEM_NODES or len(self.others) > policy.NEST_NODES
 
 
 # --- nests -------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ written with know them by this protocol, so that nobody imports in a circle.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
+from fnx.core.backend import Machine
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Nest, Stmt
-from fnx.lowering.transform.machine import Machine
 
 from .target import Target
 from .values import Materialized, Shape, Value

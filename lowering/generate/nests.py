@@ -3,7 +3,7 @@
 from math import prod
 from typing import Any
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate import boundary_regions, buffer_reuse
 from fnx.lowering.generate.fusion_groups import Group, Member
@@ -11,7 +11,6 @@ from fnx.lowering.generate.values import Fused, NeedsFlush, Shape
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
-from fnx.lowering.planning import fusion_policy
 
 
 class Nests:
@@ -125,7 +124,7 @@ class Nests:
 
     def _wants_unroll(self) -> bool:
         """Whether the last axis is short and its index decides something (pieces of a stack)."""
-        return bool(self.group.shape) and self.group.shape[-1] <= fusion_policy.UNROLLED_AXIS
+        return bool(self.group.shape) and self.group.shape[-1] <= policy.UNROLLED_AXIS
 
     def _unroll(self) -> tuple[list, list[Store]] | None:
         """The last axis written out; None if a value has joined since that a member reads elsewhere."""
@@ -184,7 +183,7 @@ def _with_known_strides(body: list[Stmt]) -> list[Stmt]:
     """
     found = {}
     for e in traversal.nodes(body):
-        if e.op == "size" and fusion_policy.SMALL < e.attr <= fusion_policy.PROBLEM:
+        if e.op == "size" and policy.SMALL < e.attr <= policy.PROBLEM:
             found[e] = scalar.const(e.attr, "int64")
     anew = replacing(found)
     return [traversal.rewritten(s, anew) for s in body]

@@ -9,13 +9,12 @@ register for each row. Few terms are written out.
 from collections.abc import Callable, Sequence
 from math import prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, traversal
 from fnx.lowering.ir.expressions import nodes, replacing
 from fnx.lowering.ir.kernel import Buffer, Fill, Let, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-from fnx.lowering.planning import fusion_policy
 
 from .accumulators import Accumulators
 from .fusion_groups import Reduction
@@ -33,9 +32,9 @@ class ReductionNests(Accumulators):
         kept = [k for k in range(len(group.shape)) if k not in axes]
         results = prod(group.shape[k] for k in kept)
         inner = self._contiguous() if len(axes) < len(group.shape) else None
-        if results <= fusion_policy.SMALL:
+        if results <= policy.SMALL:
             side_by_side = kept == [len(group.shape) - 1] or kept == [inner] and self._moves(inner)
-            if side_by_side and results >= fusion_policy.FEW_LANES:
+            if side_by_side and results >= policy.FEW_LANES:
                 self._fold_lanes(kept[0])
             else:
                 self._fold_registers(kept, list(axes))
@@ -91,9 +90,9 @@ class ReductionNests(Accumulators):
     def _is_short(self, axes: tuple[int, ...]) -> bool:
         """Whether to write the terms out: where they lie side by side, vectors only of very few."""
         shape = self.group.shape
-        if prod(shape[k] for k in axes) > fusion_policy.UNROLLED_ROW:
+        if prod(shape[k] for k in axes) > policy.UNROLLED_ROW:
             return False
-        return len(shape) - 1 not in axes or shape[-1] <= fusion_policy.INTERLEAVED
+        return len(shape) - 1 not in axes or shape[-1] <= policy.INTERLEAVED
 
     def _fill(self, result: Value, value: Expr) -> None:
         stored = result.destination or self.builder.new_stored(result)
@@ -272,7 +271,7 @@ class ReductionNests(Accumulators):
                 self._fill(result, value)
         n, axis = group.shape[-1], max(group.axes or ())
         # Unrolled before the vectoriser comes, a short row would be elements far apart.
-        whole = self._lanes() // 2 <= n <= fusion_policy.SMALL
+        whole = self._lanes() // 2 <= n <= policy.SMALL
 
         def inner(rows: list[Expr]) -> list[Stmt]:
             lane = scalar.counter("i", n)
@@ -293,8 +292,8 @@ class ReductionNests(Accumulators):
         rows = group.shape[axis]
         values = [e for f in group.reductions for e in self._values_at(f, list(group.vars))]
         values += [m.expr for m in self.stores]
-        heavy = few * sum(1 for _ in nodes(values)) > fusion_policy.HEAVY_ROWS
-        if rows < 2 * few or group.shape[-1] < fusion_policy.WIDE_ROW or heavy:
+        heavy = few * sum(1 for _ in nodes(values)) > policy.HEAVY_ROWS
+        if rows < 2 * few or group.shape[-1] < policy.WIDE_ROW or heavy:
             return [Loop(group.vars[axis], scalar.size(rows), inner([group.vars[axis]]))]
         # What depends on how many rows there are is computed as the loops begin: code is shared by sizes.
         size, number, tail = (scalar.counter("i", n) for n in (rows + 1, rows // few, few))

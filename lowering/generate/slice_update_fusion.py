@@ -16,12 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.jaxpr import Eqn
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.expressions import buffers_read, depends_on
 from fnx.lowering.ir.kernel import Buffer
-from fnx.lowering.planning import fusion_policy
 
 from .generation import Generation
 from .values import Inlined, Materialized, Shape, Value, static_indices
@@ -98,7 +97,7 @@ def mapped(builder: Generation, eqn: Eqn, inputs: list[Value], outs: list[Value]
     if (
         not eqn.prim.elementwise
         or len(outs) != 1
-        or eqn.prim.cost_of(*eqn.inputs).operations > fusion_policy.CHEAP
+        or eqn.prim.cost_of(*eqn.inputs).operations > policy.CHEAP
     ):
         return None
     chains = [h for h in inputs if isinstance(h.state, Boxes)]

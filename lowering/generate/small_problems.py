@@ -18,14 +18,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
+from fnx.core.backend import Machine
 from fnx.core.jaxpr import Eqn, Jaxpr, Literal, subjaxprs
 from fnx.core.recipe import Recipe
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import number_formats
 from fnx.lowering.ir.kernel import Stmt, Store
-from fnx.lowering.planning import fusion_policy
-from fnx.lowering.transform.machine import Machine
 
 from . import elementwise, slice_update_fusion
 from .fusion_groups import Reduction, places
@@ -46,14 +45,14 @@ def problem_axes(shape: Shape) -> Shape:
     long, short = _split(shape)
     return (
         tuple(long)
-        if 0 < prod(short) <= (fusion_policy.PROBLEM if len(long) == 1 else fusion_policy.SMALL)
+        if 0 < prod(short) <= (policy.PROBLEM if len(long) == 1 else policy.SMALL)
         else ()
     )
 
 
 def _problem(shape: Shape) -> Shape:
     """The short axes of a shape."""
-    return tuple(n for n in shape if 1 < n <= fusion_policy.SMALL)
+    return tuple(n for n in shape if 1 < n <= policy.SMALL)
 
 
 def equations(jaxpr: Jaxpr) -> set[int]:
@@ -97,7 +96,7 @@ _WINDOWED = ("conv_general_dilated", "reduce_window", "select_and_")
 def _is_along(eqn: Eqn) -> bool:
     """Whether it goes along a problem, from each element to the next."""
     shape = eqn.outs[0].aval.shape
-    return eqn.prim.name in _CUMULATIVE and 1 < shape[eqn.prim.axis] <= fusion_policy.SMALL  # type: ignore[attr-defined]
+    return eqn.prim.name in _CUMULATIVE and 1 < shape[eqn.prim.axis] <= policy.SMALL  # type: ignore[attr-defined]
 
 
 def _is_of_grids(eqn: Eqn, a: Any) -> bool:
@@ -110,12 +109,12 @@ def _is_of_grids(eqn: Eqn, a: Any) -> bool:
     if eqn.prim.name.startswith(_WINDOWED) or _is_of_large(eqn):
         return True
     before, out = problem_axes(a.aval.shape), eqn.outs[0].aval.shape
-    after = tuple(n for n in out if n > fusion_policy.SMALL)
+    after = tuple(n for n in out if n > policy.SMALL)
     if after:
         other = len(after) == len(before) and after != before
         joins = len(before) > 1 or eqn.prim.name in ("concatenate", "pad")
         return len(after) < len(before) or (other and joins)
-    return eqn.prim.name.startswith("reduce_") and prod(out) > fusion_policy.PROBLEM
+    return eqn.prim.name.startswith("reduce_") and prod(out) > policy.PROBLEM
 
 
 def _is_of_large(eqn: Eqn) -> bool:
@@ -123,7 +122,7 @@ def _is_of_large(eqn: Eqn) -> bool:
     if eqn.prim.name != "dot_general":
         return False
     apart = [_split(a.aval.shape) for a in (*eqn.inputs, *eqn.outs)]
-    return any(len(long) == 1 and prod(short) > fusion_policy.PROBLEM for long, short in apart)
+    return any(len(long) == 1 and prod(short) > policy.PROBLEM for long, short in apart)
 
 
 def _is_plain(eqn: Eqn) -> bool:
@@ -138,7 +137,7 @@ def _is_plain(eqn: Eqn) -> bool:
         return True
     row, (axes, _) = _problem(eqn.outs[0].aval.shape), eqn.prim.dimension_numbers[0]  # type: ignore[attr-defined]
     terms = prod(eqn.inputs[0].aval.shape[k] for k in axes)
-    return len(row) != 1 or row[0] < fusion_policy.VECTOR_ROW or terms <= fusion_policy.CHAIN
+    return len(row) != 1 or row[0] < policy.VECTOR_ROW or terms <= policy.CHAIN
 
 
 # --- their elements ----------------------------------------------------------------------------
@@ -156,7 +155,7 @@ def functions(builder: Generation, r: Recipe, outs: Sequence[Value]) -> list[Fn]
             return [lambda *index: elementwise.piece_at(r.pieces, index)]
         case recipe.Fold() if _is_short(r):
             return _reductions(r, len(outs))
-        case recipe.Cumulative() if r.shape[r.axis] <= fusion_policy.SMALL:
+        case recipe.Cumulative() if r.shape[r.axis] <= policy.SMALL:
             return _partial(r, len(outs))
         case recipe.Update() if not _is_elsewhere(r.operand, outs[0]):  # type: ignore[arg-type]
             return None
@@ -170,7 +169,7 @@ def functions(builder: Generation, r: Recipe, outs: Sequence[Value]) -> list[Fn]
 
 def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
     """A reshape that leaves the axes of the problems alone."""
-    at, to = ([k for k, n in enumerate(s) if n > fusion_policy.SMALL] for s in (old, new))
+    at, to = ([k for k, n in enumerate(s) if n > policy.SMALL] for s in (old, new))
     cuts = [(*x, len(s)) for x, s in ((at, old), (to, new))]
     if len(at) != len(to):
         return None
@@ -201,8 +200,8 @@ def _reshaped(old: Shape, new: Shape, read: Fn) -> Fn | None:
 
 def _is_short(r: recipe.Fold) -> bool:
     """Whether only short axes are reduced, and few terms are to be written out."""
-    few = prod(n for n in r.shape if n <= fusion_policy.SMALL) <= fusion_policy.PROBLEM_TERMS
-    return few and all(r.shape[k] <= fusion_policy.SMALL for k in r.axes)
+    few = prod(n for n in r.shape if n <= policy.SMALL) <= policy.PROBLEM_TERMS
+    return few and all(r.shape[k] <= policy.SMALL for k in r.axes)
 
 
 def _reductions(r: recipe.Fold, outputs: int) -> list[Fn]:
@@ -227,9 +226,7 @@ def _partial(r: recipe.Cumulative, outputs: int) -> list[Fn]:
 
 def _is_whole(low: Shape, high: Shape, shape: Shape) -> bool:
     """Whether a box holds all problems."""
-    return all(
-        n <= fusion_policy.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True)
-    )
+    return all(n <= policy.SMALL or h - l == n for l, h, n in zip(low, high, shape, strict=True))
 
 
 def _is_elsewhere(operand: Value, out: Value) -> bool:
@@ -253,23 +250,19 @@ def _stays_in_lanes(builder: Generation, r: recipe.Update, out: Value) -> bool:
     long, short = _split(r.shape)
     if (
         long != _split(out.shape)[0]
-        or prod(short) * prod(_split(out.shape)[1]) > fusion_policy.PROBLEM_TERMS
+        or prod(short) * prod(_split(out.shape)[1]) > policy.PROBLEM_TERMS
     ):
         return False
     if number_formats.KIND[out.dtype] == "h":  # sums are not to be rounded in between
         return False
     problem = builder.group_of(problem_axes(out.shape)).vars
     aims = builder.evaluated(lambda: [r.target(*ix)[1] for ix in _of_problem(r.shape, problem)])
-    return all(
-        [i for i, n in zip(aim, out.shape) if n > fusion_policy.SMALL] == problem for aim in aims
-    )
+    return all([i for i, n in zip(aim, out.shape) if n > policy.SMALL] == problem for aim in aims)
 
 
 def _split(shape: Shape) -> tuple[list[int], list[int]]:
     """The long and the short axes of a shape."""
-    return [n for n in shape if n > fusion_policy.SMALL], [
-        n for n in shape if n <= fusion_policy.SMALL
-    ]
+    return [n for n in shape if n > policy.SMALL], [n for n in shape if n <= policy.SMALL]
 
 
 def _of_problem(shape: Shape, problem: Sequence[Expr]) -> list[tuple[Expr, ...]]:
@@ -284,11 +277,11 @@ def _of_problem(shape: Shape, problem: Sequence[Expr]) -> list[tuple[Expr, ...]]
 def _updated(r: recipe.Update, shape: Shape) -> Fn:
     def fn(*index: Expr) -> Expr:
         total = r.operand(*index)
-        problem = [i for i, n in zip(index, shape, strict=True) if n > fusion_policy.SMALL]
+        problem = [i for i, n in zip(index, shape, strict=True) if n > policy.SMALL]
         for at in _of_problem(r.shape, problem):
             here, aim = r.target(*at)
             for i, j, n in zip(aim, index, shape, strict=True):
-                if n <= fusion_policy.SMALL:
+                if n <= policy.SMALL:
                     here = scalar.logical_and(here, scalar.compare("eq", i, j))
             if here.op == "const" and not here.attr:
                 continue
@@ -366,7 +359,7 @@ def reduction(
     shape, short = _split(r.shape)
     if not shape or not 0 < prod(short) <= _most_totals(builder.machine, eqn, shape, inputs):
         return False
-    if not all(k in r.axes for k, n in enumerate(r.shape) if n > fusion_policy.SMALL):
+    if not all(k in r.axes for k, n in enumerate(r.shape) if n > policy.SMALL):
         return False
     if not any(h.lanewise and isinstance(h.state, Fused | Inlined) for h in inputs):
         return False
@@ -383,18 +376,18 @@ def _most_totals(machine: Machine, eqn: Eqn, shape: list[int], inputs: list[Valu
     would go through memory, of which a routine for each product reads parts of all lines.
     """
     if len(shape) > 1:
-        return fusion_policy.SMALL
+        return policy.SMALL
     if eqn.prim.name != "dot_general" or not eqn.prim.dimension_numbers[1][0]:  # type: ignore[attr-defined]
-        return fusion_policy.PROBLEM
+        return policy.PROBLEM
     here = all(h.lanewise and isinstance(h.state, Fused | Inlined) for h in inputs)
     size = sum(h.size * number_formats.itemsize(h.dtype) for h in inputs)
-    return machine.batch_sums if here and size >= machine.far_batch else fusion_policy.PROBLEM
+    return machine.batch_sums if here and size >= machine.far_batch else policy.PROBLEM
 
 
 def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
     """The values of a problem, those of an element of the results together; and how they are combined."""
     kept = tuple(n for k, n in enumerate(r.shape) if k not in r.axes)
-    along = tuple(r.shape[k] if r.shape[k] <= fusion_policy.SMALL else 1 for k in r.axes)
+    along = tuple(r.shape[k] if r.shape[k] <= policy.SMALL else 1 for k in r.axes)
 
     def fn(*index: Expr) -> tuple[Expr, ...]:
         found: list[Expr] = []
@@ -404,7 +397,7 @@ def _totals(r: recipe.Fold) -> tuple[Callable, Callable]:
                 point = []
                 for k, n in enumerate(r.shape):
                     i = next(rest if k in r.axes else mine)
-                    point.append(next(problem) if n > fusion_policy.SMALL else i)
+                    point.append(next(problem) if n > policy.SMALL else i)
                 found += r.fn(*point)
         return tuple(found)
 

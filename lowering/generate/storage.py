@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.nests import Nests
 from fnx.lowering.generate.scope import Scope
 from fnx.lowering.ir.expressions import buffers_read, depth, reads_memory
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Let, Ref, Stmt
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform.statements import Statements
 
 from . import consumer_fusion as readers
@@ -104,7 +103,7 @@ class Storage(Statements):
 
         Integers that may be indices stay as they are: what is known of them is found there.
         """
-        if depth(e, self.depths) < fusion_policy.DEEP or e.dtype in _OF_INDICES or not e.args:
+        if depth(e, self.depths) < policy.DEEP or e.dtype in _OF_INDICES or not e.args:
             return False
         self.depths[e] = 0  # from now on it is a name
         return True
@@ -373,7 +372,7 @@ class Storage(Statements):
         for h in inputs:
             if isinstance(h.state, Inlined) and not self.target.is_small(h.shape):
                 counts = "int" in h.dtype and len(h.shape) == 1  # an index of iterations
-                if h.state.cost <= fusion_policy.CHEAP * counts and not self.sources(h):
+                if h.state.cost <= policy.CHEAP * counts and not self.sources(h):
                     continue
             self.settle(h)
         self.flush_all()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fnx.core import recipe
+from fnx.core.backend import PORTABLE, Machine
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Loop, Stmt, Store
 from fnx.lowering.planning import fusion_policy
-from fnx.lowering.transform.machine import PORTABLE, Machine
 from fnx.lowering.transform.statements import Statements
 
 from .values import Materialized, Shape, Value

@@ -8,7 +8,7 @@ other readers go first). Costs: a copy of the array where that does not hold.
 from math import prod
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
@@ -19,10 +19,8 @@ from fnx.lowering.transform import index_set_splitting
 from .generation import Generation
 from .values import Inlined, Materialized, Scalars, Value, static_indices
 
-_BLOCK = 256  # updates whose positions are computed together
 _NOTHING = (frozenset(), 0)  # the terms of an index that is zero
 _NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
-_REGISTER_UPDATES = 256  # choices (updates times elements) up to which registers are updated
 
 
 def update(
@@ -30,7 +28,7 @@ def update(
 ) -> None:
     """Scatter and its kin: in place where the operand dies."""
     operand: Value = r.operand  # type: ignore[assignment]
-    if builder.target.is_small(out.shape) and prod(r.shape) * out.size <= _REGISTER_UPDATES:
+    if builder.target.is_small(out.shape) and prod(r.shape) * out.size <= policy.REGISTER_UPDATES:
         builder.settle(operand)
         builder.settle_registers(out, builder.evaluated(lambda: _in_registers(r, operand, out)))
         return
@@ -77,7 +75,7 @@ def _store_operand(builder: Generation, operand: Value, inputs: list[Value], out
 
 
 def _is_written_out(r: recipe.Update) -> bool:
-    return prod(r.shape) <= fusion_policy.UNROLLED_AXIS
+    return prod(r.shape) <= policy.UNROLLED_AXIS
 
 
 def is_anew(builder: Generation, r: recipe.Update, inputs: list[Value], out: Value) -> bool:
@@ -210,7 +208,12 @@ def _rounds(
         return body
     index = tuple(scalar.size(0) if n == 1 else scalar.counter("u", n) for n in r.shape)
     dims = [(v, n) for v, n in zip(index, r.shape, strict=True) if n != 1]
-    if dims and dims[-1][1] >= _BLOCK and not r.unique and not _will_be_cut(builder, at, index):
+    if (
+        dims
+        and dims[-1][1] >= policy.SCATTER_BLOCK
+        and not r.unique
+        and not _will_be_cut(builder, at, index)
+    ):
         body = builder.evaluated(lambda: _blocks(builder, r, place, shape, index, *dims[-1]))
         if body:
             for var, n in reversed(dims[:-1]):
@@ -257,10 +260,10 @@ def _blocks(
     position, value = place.position(shape, where), r.value(*index)
     if affine.linear(position, {id(var): 0}) is not None or value.dtype in _NARROW:
         return []
-    start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(_BLOCK))
+    start = scalar.mul(block := scalar.var("int64", "b"), scalar.size(policy.SCATTER_BLOCK))
     lane = scalar.var("int64", "l")
-    length = scalar.size(_BLOCK)
-    if n % _BLOCK:
+    length = scalar.size(policy.SCATTER_BLOCK)
+    if n % policy.SCATTER_BLOCK:
         length = scalar.apply("min", scalar.sub(scalar.size(n), start), length)
     nowhere = scalar.const(-1, "int64")
     exprs = [scalar.select(inside, position, nowhere), value]
@@ -269,7 +272,7 @@ def _blocks(
     buffered = []
     for e, varies in zip(exprs, (True, depends_on([value], [var])), strict=True):
         if varies:
-            stack = builder.new_stack(e.dtype, _BLOCK)
+            stack = builder.new_stack(e.dtype, policy.SCATTER_BLOCK)
             stores.append(Store(stack, lane, e))
             e = scalar.load(stack, lane, e.dtype)
         buffered.append(e)
@@ -280,7 +283,7 @@ def _blocks(
     if inside.op != "const" or not inside.attr:
         update = [If(scalar.compare("ge", to, scalar.const(0, "int64")), update, [])]
     sweeps = [Loop(lane, length, stores, kind=LoopKind.VECTORIZED), Loop(lane, length, update)]
-    return [Loop(block, scalar.size(-(-n // _BLOCK)), sweeps)]
+    return [Loop(block, scalar.size(-(-n // policy.SCATTER_BLOCK)), sweeps)]
 
 
 def cumulative(builder: Generation, r: recipe.Cumulative, outs: list[Value], name: str) -> None:

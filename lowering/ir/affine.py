@@ -1,6 +1,6 @@
 """Affine forms of indices (polyhedral model, Feautrier 1991): a constant part and multiples of axes."""
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 
 Linear = tuple[Expr, dict[int, int]] | None
@@ -51,9 +51,6 @@ def _mentions(root: Expr, axes: dict[int, int]) -> bool:
     return False
 
 
-_FAR = 8  # elements: a longer stride leaves the cache line
-
-
 def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...]) -> int | None:
     """The axis along which most of those positions are contiguous that jump along the last one."""
     if len(shape) < 2:
@@ -63,7 +60,7 @@ def contiguous(positions: list[Expr], index: list[Expr], shape: tuple[int, ...])
     votes = dict.fromkeys(range(last), 0)
     for position in positions:
         strides = strides_of(position, axes)
-        if abs(strides.get(last, 0)) >= _FAR:
+        if abs(strides.get(last, 0)) >= policy.FAR_STRIDE:
             for k in votes:
                 votes[k] += abs(strides.get(k, 0)) == 1
     best = max(votes, key=votes.__getitem__)

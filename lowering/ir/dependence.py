@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from itertools import product
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 
 from .kernel import Loop, While
 
 _NUMBERS = ("size", "const", "literal")
-_FEW = 4  # halves that positions depend on, at most
 Terms = tuple[dict[Expr, int], int]
 
 
@@ -60,7 +59,7 @@ def differ(p: Expr, q: Expr, halves: Mapping[Expr, int], known: dict[Expr, Terms
     (parts, number), (others, start) = _terms(p, known), _terms(q, known)
     left = {x: parts.get(x, 0) - others.get(x, 0) for x in {**parts, **others}}
     left = {x: n for x, n in left.items() if n}
-    if len(left) > _FEW or not left.keys() <= halves.keys():
+    if len(left) > policy.HALVES or not left.keys() <= halves.keys():
         return False
     shifts = product(*[(0, n * halves[x]) for x, n in left.items()])
     return all([number - start + sum(found) != 0 for found in shifts])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from fnx.core import policy
 from fnx.core.scalar import Expr
 
 from . import kernel
@@ -153,8 +154,6 @@ _SIMPLE = frozenset(
     "add sub mul neg abs and or xor not max min fma eq ne lt le gt ge floor ceil trunc round_even "
     "shift_left shift_right_arithmetic shift_right_logical is_finite square sign".split()
 )
-_UNKNOWN_EXTENT = 64
-_CALL = 4096  # a library or host call
 
 
 def work(body: Iterable[Stmt]) -> int:
@@ -171,7 +170,7 @@ def _work(stmt: Stmt, seen: set[Expr]) -> int:
         case kernel.While():
             once = _expression_work(stmt.init, seen)
             again = _round([*stmt.before, *stmt.body], [stmt.cond, *stmt.yields])
-            return once + _UNKNOWN_EXTENT * again
+            return once + policy.UNKNOWN_EXTENT * again
     own = _expression_work(expressions(stmt), seen)
     match stmt:
         case kernel.Copy() | kernel.Fill():
@@ -179,7 +178,7 @@ def _work(stmt: Stmt, seen: set[Expr]) -> int:
         case kernel.Transpose():
             return own + stmt.rows * stmt.columns
         case kernel.CallLibrary() | kernel.CallHost():
-            return own + _CALL
+            return own + policy.CALL_WORK
     return 1 + own + sum(work(block) for block in blocks(stmt))
 
 
@@ -209,7 +208,7 @@ def simple_work(e: Expr) -> int | None:
 
 def extent(e: Expr) -> int:
     """A loop's trip count, if it is known; a guess, if not."""
-    return max(e.attr, 0) if e.op in ("size", "const") else _UNKNOWN_EXTENT
+    return max(e.attr, 0) if e.op in ("size", "const") else policy.UNKNOWN_EXTENT
 
 
 def _expression_work(roots: Iterable[Expr], seen: set[Expr]) -> int:

@@ -12,6 +12,7 @@ Pays when: the array is not small: it goes through the caches once.
 Costs: a search backwards from each pair of reductions.
 """
 
+from fnx.core import policy
 from fnx.core.def_use import definitions
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 
@@ -21,7 +22,6 @@ _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split()
 )
 _SPREADS = frozenset("broadcast_in_dim reshape expand_dims squeeze".split())
-_FEW = 8  # equations that go with a reduction: elementwise, and spreading what is smaller
 
 
 def reductions(jaxpr: Jaxpr) -> Jaxpr:
@@ -44,8 +44,8 @@ def reductions(jaxpr: Jaxpr) -> Jaxpr:
         if id(eqn) in done:
             continue
         if eqn.prim.name == "dot_general":  # which may be a call, before which all is stored
-            fresh = {v for e in order[-_FEW:] for v in e.outs}
-            for other in [e for e in waiting if id(e) not in done][:_FEW]:
+            fresh = {v for e in order[-policy.SIBLING_EQUATIONS :] for v in e.outs}
+            for other in [e for e in waiting if id(e) not in done][: policy.SIBLING_EQUATIONS]:
                 needed = _needed(other, maker, done, set(eqn.outs)) or []
                 if not fresh.isdisjoint(a for e in needed for a in e.inputs if type(a) is Var):
                     for e in needed:
@@ -139,7 +139,7 @@ def _needed(eqn: Eqn, maker: dict[Var, Eqn], done: set[int], results: set[Var]) 
             continue
         seen.add(id(e))
         moves = e is eqn or e.prim.elementwise or e.prim.name in _SPREADS
-        if len(seen) > _FEW or not moves:
+        if len(seen) > policy.SIBLING_EQUATIONS or not moves:
             return None
         todo.append((e, True))
         for atom in e.inputs:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Shape
@@ -18,8 +18,6 @@ from . import comparators as order
 from .batched_matrices import each_item, loop
 from .comparators import Less, Values
 
-BLOCK = 4  # elements that a network sorts before merging begins
-NETWORK = 8  # elements that a network sorts without more
 ZERO, ONE = scalar.size(0), scalar.size(1)
 
 
@@ -52,7 +50,7 @@ class SortedRows:
 
     def repeat(self, n: int, make: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
         """make(i) for each i < n: a loop, or unrolled for short rows."""
-        if self.n > NETWORK:
+        if self.n > policy.SORTED_BY_NETWORK:
             return [loop(n, make)]
         return [s for i in range(n) for s in make(scalar.size(i))]
 
@@ -77,7 +75,7 @@ class Memory:
 
 def sort_in_memory(builder: Generation, rows: SortedRows, take: Any) -> None:
     """Sort each row; `take(row, read)` gives the statements that use read(i), the i-th values."""
-    if rows.n <= NETWORK:
+    if rows.n <= policy.SORTED_BY_NETWORK:
         _networks(builder, rows, take)
         return
     half = rows.n + 1  # a merge may look at the element after the last
@@ -150,13 +148,13 @@ def named_groups(groups: Sequence[Values]) -> tuple[list[list[Expr]], Stmt]:
 def _blocks(less: Less, n: Expr, values: Any, memory: Memory) -> list[Stmt]:
     """Sorted blocks of a few elements; those that are left over are inserted into the last."""
     load, store = memory.load, memory.store
-    three = scalar.const(BLOCK - 1, "int64")
+    three = scalar.const(policy.SORTED_BLOCK - 1, "int64")
     rest = scalar.node("and", "int64", (n, three))
-    whole = scalar.node("and", "int64", (n, scalar.const(-BLOCK, "int64")))
+    whole = scalar.node("and", "int64", (n, scalar.const(-policy.SORTED_BLOCK, "int64")))
 
     def block(q: Expr) -> list[Stmt]:
-        start = scalar.mul(q, scalar.size(BLOCK))
-        items = [values(scalar.add(start, scalar.size(c))) for c in range(BLOCK)]
+        start = scalar.mul(q, scalar.size(policy.SORTED_BLOCK))
+        items = [values(scalar.add(start, scalar.size(c))) for c in range(policy.SORTED_BLOCK)]
         names, let = named_groups(order.network(items, less))
         found: list[Stmt] = [let]
         for c, item in enumerate(names):
@@ -174,7 +172,7 @@ def _blocks(less: Less, n: Expr, values: Any, memory: Memory) -> list[Stmt]:
         while_ = While([], more, move, [j], [at], [previous])
         return [let, while_, *store(j, new)]
 
-    count = scalar.node("div", "int64", (whole, scalar.size(BLOCK)))
+    count = scalar.node("div", "int64", (whole, scalar.size(policy.SORTED_BLOCK)))
     return [loop(count, block), loop(rest, insert)]
 
 
@@ -200,7 +198,7 @@ def _merges(less: Less, n: Expr, half: int, source: Expr, memory: Memory) -> lis
 
     count = scalar.node("div", "int64", (scalar.add(n, scalar.sub(two, ONE)), two))
     more = scalar.compare("lt", width, n)
-    start = scalar.size(BLOCK)
+    start = scalar.size(policy.SORTED_BLOCK)
     body: list[Stmt] = [loop(count, pair)]
     return [While([], more, body, [width, source], [start, ZERO], [two, target])]
 

@@ -3,18 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Inlined, Scalars, Shape, Value, static_indices
 from fnx.lowering.ir.kernel import If, Stmt, Store, While
-from fnx.lowering.planning import fusion_policy
 
 from . import comparators as order
 from .batched_matrices import each_item, finish, loop, place, result
 from .comparators import Values
 from .merge_sort import (
-    NETWORK,
     ONE,
     ZERO,
     Memory,
@@ -25,16 +23,14 @@ from .merge_sort import (
     with_index,
 )
 
-SELECTED = 32  # up to so many largest elements are kept sorted while the others go by
-
 
 def _in_registers(builder: Generation, shape: Shape, axis: int) -> bool:
-    return builder.target.is_small(shape) and shape[axis] <= NETWORK
+    return builder.target.is_small(shape) and shape[axis] <= policy.SORTED_BY_NETWORK
 
 
 def _ready(builder: Generation, h: Any, axis: int) -> Value:
     """An operand that may be read several times, by indices that are known where it will be."""
-    if isinstance(h.state, Inlined) and h.state.cost <= fusion_policy.CHEAP:
+    if isinstance(h.state, Inlined) and h.state.cost <= policy.CHEAP:
         return h
     if isinstance(h.state, Scalars) and _in_registers(builder, h.shape, axis):
         return h
@@ -63,7 +59,7 @@ def sort(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         moved.append(lambda *ix: scalar.cast(ix[axis], "int32"))
     places = {k: place(builder, outs[k]) for k in wanted}
     rows = SortedRows(shape, axis, moved, order.by_keys(keys))
-    if keys == 1 and rows.n > NETWORK:
+    if keys == 1 and rows.n > policy.SORTED_BY_NETWORK:
         rows.by_one_key(xs[0].dtype)
 
     def take(row: tuple[Expr, ...], read: Any) -> list[Stmt]:
@@ -128,7 +124,7 @@ def top_k(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
             for s, e in zip(places, values, strict=True)
         ]
 
-    if k <= SELECTED:
+    if k <= policy.SORTED_BY_SELECTION:
         _select(builder, rows, k, put)
     else:
         rows.by_one_key(x.dtype, first=True)

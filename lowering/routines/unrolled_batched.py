@@ -6,10 +6,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.values import Value, memoised
-from fnx.lowering.planning import fusion_policy
 
 from . import unrolled_cholesky, unrolled_lu
 from .batched_matrices import LETTER, const, is_complex
@@ -31,13 +30,13 @@ def _rows(a: Any, t: Sequence[Expr]) -> list[list[Expr]]:
 def _fits(r: recipe.Library, most: int) -> bool:
     """Whether matrices are small, few vectors solved for, and numbers such as LAPACK has."""
     a, b = r.operands[0], r.operands[-1]
-    few = 0 < b.shape[-1] <= fusion_policy.SMALL and 0 < b.shape[-2] <= fusion_policy.SMALL
+    few = 0 < b.shape[-1] <= policy.SMALL and 0 < b.shape[-2] <= policy.SMALL
     return few and 0 < max(a.shape[-2:]) <= most and a.dtype in LETTER
 
 
 def cholesky(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, n = r.operands[0], r.operands[0].shape[-1]
-    if not _fits(r, unrolled_cholesky.UNROLLED):
+    if not _fits(r, policy.UNROLLED_ORDER):
         return None
 
     def of(*t: Expr) -> list[list[Expr]]:
@@ -50,7 +49,7 @@ def cholesky(r: recipe.Library, outs: list[Value]) -> Functions | None:
 def triangular_solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, b = r.operands
     left, lower, transposing, conjugating, unit = r.params
-    if not _fits(r, unrolled_cholesky.UNROLLED):
+    if not _fits(r, policy.UNROLLED_ORDER):
         return None
     conjugating = conjugating and is_complex(a.dtype)
     flip = transposing == left  # whether the system that is solved has A's transpose
@@ -77,7 +76,7 @@ def _transposed(rows: list[list[Expr]]) -> list[list[Expr]]:
 
 def lu(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a = r.operands[0]
-    if not _fits(r, unrolled_lu.PIVOTED):
+    if not _fits(r, policy.UNROLLED_PIVOTED):
         return None
     of = memoised(lambda *t: unrolled_lu.lu_of(_rows(a, t)))
 
@@ -91,7 +90,7 @@ def lu_solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     factors, pivots, b = r.operands
     (op,) = r.params
     n = b.shape[-2]
-    if not _fits(r, unrolled_lu.PIVOTED):
+    if not _fits(r, policy.UNROLLED_PIVOTED):
         return None
     solution = unrolled_lu.by_pivots(n, op == "t")
 
@@ -106,7 +105,7 @@ def lu_solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
 
 def solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
     a, b = r.operands
-    if not _fits(r, unrolled_lu.PIVOTED):
+    if not _fits(r, policy.UNROLLED_PIVOTED):
         return None
 
     def of(*t: Expr) -> list[list[Expr]]:
@@ -120,7 +119,7 @@ def solve(r: recipe.Library, outs: list[Value]) -> Functions | None:
 def permutation(r: recipe.Library, outs: list[Value]) -> Functions | None:
     """What swaps of rows make of their numbers, one after the other."""
     pivots, (rows,) = r.operands[0], outs[0].shape[-1:]
-    if rows > unrolled_lu.LOOPS:
+    if rows > policy.UNROLLED_LU:
         return None
 
     def of(*t: Expr) -> list[Expr]:

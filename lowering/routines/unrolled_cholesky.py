@@ -16,7 +16,6 @@ from fnx.lowering.ir.kernel import Stmt, Store
 
 from .batched_matrices import const, each_item, finish, is_complex, loop, named, nan, place
 
-UNROLLED = 8  # rows
 Rows = list[list[Expr]]
 
 

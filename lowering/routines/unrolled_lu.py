@@ -1,13 +1,13 @@
 """LU with partial pivoting, and linear systems, of small matrices.
 
-Up to `PIVOTED` rows it is straight-line code, which selects rows instead of moving them; up to `LOOPS`
-rows the factors come from loops on memory.
+Up to `UNROLLED_PIVOTED` rows it is straight-line code, which selects rows instead of moving them; up to
+`UNROLLED_LU` rows the factors come from loops on memory.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Materialized, Value, static_indices
@@ -28,8 +28,6 @@ from .batched_matrices import (
     work,
 )
 
-PIVOTED = 4
-LOOPS = 8
 Rows = list[list[Expr]]
 
 
@@ -78,7 +76,7 @@ def lu(builder: Generation, a: Any, outs: list[Value]) -> None:
     """Factors of small matrices, pivots from 0, and the order of the rows: unrolled, or by loops."""
     *lead, rows, cols = a.shape
     a = unrolled_cholesky.ready(builder, a)
-    if max(rows, cols) > PIVOTED:
+    if max(rows, cols) > policy.UNROLLED_PIVOTED:
         _lu_loops(builder, a, outs)
         return
 
@@ -204,7 +202,7 @@ def lu_loops(a: Ref, pivots: Ref, rows: int, cols: int) -> list[Stmt]:
 def solve(builder: Generation, a: Any, b: Any, out: Value) -> None:
     n = b.shape[-2]
     a, b = unrolled_cholesky.ready(builder, a), unrolled_cholesky.ready(builder, b)
-    if n > PIVOTED:
+    if n > policy.UNROLLED_PIVOTED:
         _solve_loops(builder, a, b, out)
         return
 

@@ -10,7 +10,7 @@ Costs: `STACK_ROW` bytes a row on the stack, and `STACK_ROWS` of these, at most.
 
 from collections.abc import Callable
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import replacing
@@ -18,9 +18,6 @@ from fnx.lowering.ir.kernel import Buffer, Let, Loop, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.accesses import Access
 from fnx.lowering.transform.statements import Statements
-
-STACK_ROW = 1 << 15  # bytes of a row that are kept on the stack, at most
-STACK_ROWS = 8  # of a nest: threads of others may have small stacks
 
 
 def kept_rows(
@@ -51,9 +48,9 @@ def kept_rows(
             *(traversal.rewritten(s, renamed) for s in after),
         ]
     size = itemsize(buffer.dtype)
-    if (high - low + 1) * size > STACK_ROW or len(rows) >= STACK_ROWS:
+    if (high - low + 1) * size > policy.STACK_ROW or len(rows) >= policy.STACK_ROWS:
         return body
-    row = builder.new_stack(buffer.dtype, STACK_ROW // size)
+    row = builder.new_stack(buffer.dtype, policy.STACK_ROW // size)
     rows.add(row)
     inner = [s.index for s in traversal.statements(body) if isinstance(s, Loop)]
     axes = {id(v): k for k, v in enumerate([*inner, *index])}

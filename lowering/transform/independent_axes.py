@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Buffer, Copy, Eval, Fill, Let, Loop, LoopKind, Nest, Stmt, Store
 from fnx.lowering.transform.statements import Statements
-
-VECTOR = 16  # iterations that make an innermost loop long enough
 
 
 def chain(stmt: Stmt) -> tuple[list[Loop], list[Stmt]]:
@@ -72,7 +70,7 @@ class Part:
         sizes, k, n = extents(loops), len(self.axes), prod(self.axes)
         deep = any(isinstance(s, Loop) for s in body)
         for at, size in enumerate(sizes):
-            least = 1 if deep or at + k < len(sizes) else VECTOR
+            least = 1 if deep or at + k < len(sizes) else policy.INNERMOST_ITERATIONS
             if sizes[at : at + k] == list(self.axes):
                 outer = [x.index for x in loops[at : at + k - 1]]
                 names = dict(zip(outer, self.index, strict=False))

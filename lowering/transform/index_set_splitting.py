@@ -7,19 +7,17 @@ Source: Allen & Kennedy 2001, ch. 5.
 Input: innermost loops with comparisons of the index, or positions clamped by it.
 Output: two loops, in each of which the comparison is decided.
 Legal when: the cut is known before the loop; iterations run in the same order.
-Pays when: the loop has `LONG` iterations, and accesses become regular.
+Pays when: the loop has `SPLIT_ITERATIONS` iterations, and accesses become regular.
 Costs: the code of the loop twice.
 """
 
 from collections.abc import Sequence
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
-
-LONG = 64  # iterations from which on a loop is cut
 
 SIDES = {  # by comparison, and sign of the index: what to add to the point, whether true below it
     ("lt", 1): (0, True),
@@ -48,7 +46,7 @@ def cut(body: Sequence[Stmt]) -> list[Stmt]:
 
 def _parts(loop: Loop) -> list[Stmt] | None:
     """The loop in two, cut where its index passes the bound of its clamps; None without such a one."""
-    if loop.extent.op != "size" or loop.extent.attr < LONG or loop.reverse:
+    if loop.extent.op != "size" or loop.extent.attr < policy.SPLIT_ITERATIONS or loop.reverse:
         return None
     exprs = [e for s in loop.body for e in (s.index, s.value)]  # type: ignore[attr-defined]
     exprs += loop.yields

@@ -14,16 +14,13 @@ Costs: an array on the stack.
 
 from collections.abc import Iterable
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, replacing
 from fnx.lowering.ir.kernel import Loop, Nest, Stmt, Store
 from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.transform.statements import Statements
-
-_FEW = 4  # elements up to which choices cost no more than a load
-_WORTH = 16  # operations for each element of an array from which on a nest is worth the stores
 
 
 def in_memory(builder: Statements) -> None:
@@ -49,7 +46,11 @@ def _rewrite(builder: Statements, nest: Nest) -> None:
     stores: list[Stmt] = []
     names: dict[Expr, Expr] = {}
     for head, (position, elements) in chains.items():
-        if len(elements) <= _FEW or work < _WORTH * len(elements) or KIND[head.dtype] == "h":
+        if (
+            len(elements) <= policy.TABLE_ELEMENTS
+            or work < policy.TABLE_WORK * len(elements)
+            or KIND[head.dtype] == "h"
+        ):
             continue
         low, high = scalar.bounds(position)
         if low < 0 or high >= len(elements) or not depends_on([position], inside):
@@ -69,7 +70,7 @@ def comparisons(nodes: Iterable[Expr]) -> set[Expr]:
     """What the choices among expressions compare that may become loads."""
     found: set[Expr] = set()
     for e, (_, elements) in _chains(nodes).items():
-        if len(elements) > _FEW:
+        if len(elements) > policy.TABLE_ELEMENTS:
             for _ in elements[1:]:
                 found.add(e.args[0])
                 e = e.args[2]

@@ -7,21 +7,17 @@ Source: Polychronopoulos 1987; OpenMP's collapse.
 Input: a nest whose outer loop threads will share.
 Output: one loop over the product of the extents, whose index is divided for the old ones.
 Legal when: the loops are perfectly nested and independent.
-Pays when: the outer loop has fewer than `ITERATIONS` iterations, and one of them takes `WORK` operations.
+Pays when: the outer loop has fewer than `COALESCED_ITERATIONS` iterations, and one of them takes
+`COALESCED_WORK` operations.
 Costs: two divisions an iteration.
 """
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import replacing
 from fnx.lowering.ir.kernel import Loop, LoopKind, Nest
 
 from .statements import Statements
-
-ITERATIONS = 64  # from which on shares are equal enough
-WORK = (
-    64  # operations of an iteration from which on the two divisions for its indices do not matter
-)
 
 
 def coalesce(builder: Statements) -> None:
@@ -35,11 +31,11 @@ def _merged(loop: Loop) -> Loop:
     """A loop with the loops that are all that is inside it, as long as its iterations are too few."""
     if not loop.kind.parallel or loop.carries:
         return loop
-    while traversal.extent(loop.extent) < ITERATIONS and len(loop.body) == 1:
+    while traversal.extent(loop.extent) < policy.COALESCED_ITERATIONS and len(loop.body) == 1:
         (inner,) = loop.body
         if not (isinstance(inner, Loop) and _is_plain(inner)):
             break
-        if inner.kind.vectorized or traversal.work(inner.body) < WORK:
+        if inner.kind.vectorized or traversal.work(inner.body) < policy.COALESCED_WORK:
             break  # its iterations are the lanes of vectors, or too short
         n = inner.extent.attr
         both = scalar.var("int64", "t")

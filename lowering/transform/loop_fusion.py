@@ -6,17 +6,17 @@ needs no memory of the array's size: it shrinks to a number, or a row, on the st
 (`array_contraction.py`).
 
 Source: Allen & Kennedy 2001, ch. 6 and 8; Gao et al. 1992.
-Input: nests that follow one another in a block, up to `_HOPS` other statements between them.
+Input: nests that follow one another in a block, up to `FUSION_HOPS` other statements between them.
 Output: one nest, with the bodies in order inside the shared outer loops.
 Legal when: every dependence between the nests is independent of the shared loops: an iteration touches a
 part of each shared array that no other iteration touches; what is jumped over has nothing to do with it.
 Pays when: arrays are handed on from nest to nest.
-Costs: a longer nest, of at most `MOST` of those that there were.
+Costs: a longer nest, of at most `FUSED_NESTS` of those that there were.
 """
 
 from math import prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.expressions import buffers_read, replacing
@@ -25,10 +25,7 @@ from fnx.lowering.transform.accesses import Access, accesses, apart
 from fnx.lowering.transform.array_contraction import kept_rows
 from fnx.lowering.transform.statements import Statements
 
-LONG_ROW = 32  # elements of a row from which on single numbers a row may be computed in between
 _MANY = 1 << 20
-MOST = 32  # nests that become one: its code, and the time to make it, grow with them
-_HOPS = 16  # statements between two nests that may be jumped over
 
 
 def fuse(builder: Statements) -> None:
@@ -81,7 +78,7 @@ class _Fuser:
     def _grow(self, cluster: "Cluster", body: list[Stmt], k: int) -> None:
         """Take in nests that follow, past statements that have nothing to do with them."""
         at, between = k + 1, []
-        while at < len(body) and len(between) <= _HOPS:
+        while at < len(body) and len(between) <= policy.FUSION_HOPS:
             stmt = body[at]
             if isinstance(stmt, Nest) and self._may_precede(stmt, between) and cluster.join(stmt):
                 del body[at]
@@ -214,7 +211,7 @@ class Cluster:
     def join(self, nest: Nest) -> bool:
         """Take in a nest that follows, if that is right and worth while."""
         new = Loops.of(nest)
-        if new is None or len(self.members) == MOST:
+        if new is None or len(self.members) == policy.FUSED_NESTS:
             return False
         buffers = traversal.buffers(nest.body)
         if self.touched.isdisjoint(buffers):
@@ -268,7 +265,7 @@ class Cluster:
         body = new.inside(self.depth, self.index)
         shape = self.members[0].extents[: self.depth]
         rows = [_row(b) for b in (*self.bodies, body)]
-        if min(rows) == 1 and max(rows) < LONG_ROW:
+        if min(rows) == 1 and max(rows) < policy.LONG_ROW:
             return False
         written = self._written.union(*(traversal.all_writes(s) for s in body))
         found = {b: list(known) for b, known in self._accesses.items()}

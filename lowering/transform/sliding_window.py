@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from math import gcd
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
@@ -30,9 +30,6 @@ from fnx.lowering.transform import array_contraction
 from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion
-
-LAYER = 16  # elements of a layer, at least: its loops are those of vectors
-THIN = 16  # parts of all work, of which a loop that loses its vectors has one at most
 
 
 def roll(builder: Statements) -> None:
@@ -115,14 +112,16 @@ class _Layers:
         if not all(_is_known(s) for s in traversal.statements(self.body)):
             return False
         self._measure()
-        if not self.size or min(self.size.values()) < LAYER:
+        if not self.size or min(self.size.values()) < policy.WINDOW_LAYER:
             return False
         self.items = [x for s in self.body for x in self._items(s)]
         work = [
             (traversal.work([i.stmt]), i.loop is not None and i.loop.kind.vectorized)
             for i in self.items
         ]
-        if sum(w for w, vector in work if vector) * THIN > sum(w for w, _ in work):
+        if sum(w for w, vector in work if vector) * policy.WINDOW_SCALAR_PART > sum(
+            w for w, _ in work
+        ):
             return False
         if not all(map(self._place, self.items)):
             return False

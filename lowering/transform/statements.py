@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from fnx.core.backend import Machine
 from fnx.core.scalar import Expr
 from fnx.lowering.ir.kernel import Buffer, Nest, Stmt, Store
 
 from . import index_set_splitting, trim_loops
-from .machine import Machine
 
 
 class Statements:

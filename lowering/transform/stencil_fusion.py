@@ -11,11 +11,12 @@ Input: nests that a block begins with, or that follow one another.
 Output: a loop over strips with all of them inside; nests for what is left at the sides of the grid.
 Legal when: columns keep to themselves in all of them (`independent_axes.py`).
 Pays when: sliding windows can be kept of what is handed on, and vectors stay whole.
-Costs: code, of at most `NESTS` nests.
+Costs: code, of at most `STENCIL_NESTS` nests.
 """
 
 from collections.abc import Iterator
 
+from fnx.core import policy
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.kernel import Buffer, Loop, Nest, Stmt
@@ -24,11 +25,6 @@ from fnx.lowering.transform.statements import Statements
 
 from . import loop_fusion, sliding_window, strip_mining
 from .independent_axes import IndependentColumns, chain, extents
-
-NESTS = 32  # of a slab, at most: code, and the time to make it, grow with them
-STRIPS = 10  # at least, for threads to share, where a strip may have several columns:
-WIDTH = 8  # at most so many
-THIN = 16  # parts of all work, of which a nest on a side of the grid has one at most
 
 
 def of_stencils(builder: Statements) -> None:
@@ -60,9 +56,12 @@ def _slab(
     builder: Statements, body: list[Stmt], k: int, uses: dict[Buffer, int], known: dict[Expr, int]
 ) -> tuple[int, list[Stmt]] | None:
     """The nests from `k` on, strip by strip, in the way that keeps the most near: to where, and by what."""
-    nests = list(_nests(body[k : k + NESTS]))
-    handed = [b for b in traversal.all_writes(nests[0]) if 1 < uses[b] <= NESTS]
-    if sum(b.size * itemsize(b.dtype) for b in handed) * NESTS < builder.machine.streamed_bytes:
+    nests = list(_nests(body[k : k + policy.STENCIL_NESTS]))
+    handed = [b for b in traversal.all_writes(nests[0]) if 1 < uses[b] <= policy.STENCIL_NESTS]
+    if (
+        sum(b.size * itemsize(b.dtype) for b in handed) * policy.STENCIL_NESTS
+        < builder.machine.streamed_bytes
+    ):
         return None
     best: tuple[int, _Sequence] | None = None
     for n, skipped in _ways(builder, nests[0]):
@@ -95,7 +94,7 @@ def _ways(builder: Statements, nest: Nest) -> Iterator[tuple[int, int]]:
     loops, _ = chain(builder.plain.get(nest, nest.body)[0])
     sizes = extents(loops)
     for k, n in enumerate(sizes):
-        if n >= STRIPS and not loops[k].kind.vectorized:
+        if n >= policy.STENCIL_STRIPS and not loops[k].kind.vectorized:
             yield n, sum([1 + (size > n) for size in sizes[:k] if size % n == 0])
 
 
@@ -132,12 +131,14 @@ class _Sequence:
         self.gain = sum(b.size * itemsize(b.dtype) for b in self.private)
         # Around the inside lie thin sides; their loops may be short.
         work = [traversal.work(nest.body) for nest in self.nests]
-        much = [n for n, w in zip(least, work, strict=False) if w * THIN > sum(work)]
+        much = [
+            n for n, w in zip(least, work, strict=False) if w * policy.STENCIL_SIDE_PART > sum(work)
+        ]
         self.columns.least = max(much, default=1)
 
     def width(self) -> int:
         """How many columns make a strip: long runs of memory, but strips enough for threads."""
         n = self.columns.axes[-1]
-        most = max(1, min(WIDTH, self.columns.count // STRIPS))
+        most = max(1, min(policy.STENCIL_COLUMNS, self.columns.count // policy.STENCIL_STRIPS))
         whole = [w for w in range(1, most + 1) if n % w == 0]
         return whole[-1] if 2 * whole[-1] > most else most

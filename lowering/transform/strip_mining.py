@@ -16,7 +16,7 @@ Costs: a nest more for the columns that are left; inside a strip nobody asks whe
 from collections.abc import Iterator
 from math import prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
@@ -24,13 +24,7 @@ from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Nest, Stmt
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
-from .independent_axes import VECTOR, IndependentColumns, Part, chain, extents
-
-WIDEST = 512  # columns of a strip, at most
-ONE_STRIP = 1 << 28  # operations of a strip, at most: nobody asks meanwhile whether to stop
-ONE_NEST = 1 << 30  # and of strips that are made between two such questions
-FEW_STRIPS = 8  # beside which another one counts
-_TRIES = 6  # ways of seeing columns in a loop
+from .independent_axes import IndependentColumns, Part, chain, extents
 
 
 def steps_of_strips(builder: Statements) -> None:
@@ -79,10 +73,10 @@ def _candidates(builder: Statements, body: list[Stmt], k: int) -> list[tuple[int
     mine = [extents(loops) for loops in _chains(builder, [body[k]])]
     if not mine or not all(mine):
         return []
-    found = {n for n in _runs(mine[0]) if n >= 2 * VECTOR}
+    found = {n for n in _runs(mine[0]) if n >= 2 * policy.INNERMOST_ITERATIONS}
     found = {n for n in found if all(any(e % n == 0 for e in _runs(x)) for x in mine)}
     near = [extents(loops) for loops in _chains(builder, body[max(k - 8, 0) : k + 8])]
-    return [_finest(n, near) for n in sorted(found, reverse=True)[:_TRIES]]
+    return [_finest(n, near) for n in sorted(found, reverse=True)[: policy.STRIP_TRIES]]
 
 
 def _runs(extents: list[int]) -> dict[int, None]:
@@ -132,7 +126,9 @@ def _strips(
     own = sum(-(-b.size // columns.count) * itemsize(b.dtype) for b in private)
     machine = builder.machine
     stack = machine.stack_bytes
-    most = min(machine.near_bytes // near, stack // own if 0 < own <= stack else WIDEST)
+    most = min(
+        machine.near_bytes // near, stack // own if 0 < own <= stack else policy.STRIP_COLUMNS
+    )
     width = _width(columns.axes[-1], most, columns.least, machine.vector_bits)
     return None if width is None else made(builder, columns, stmts, private, width)
 
@@ -151,8 +147,8 @@ def made(
     parts = _in_parts(builder, columns, stmts, private, width)
     n = columns.axes[-1]
     once = traversal.work(parts[0].body) // (columns.count // n * (n // width))
-    if once > ONE_STRIP:  # narrower ones, then
-        width = ONE_STRIP * width // once
+    if once > policy.STRIP_WORK:  # narrower ones, then
+        width = policy.STRIP_WORK * width // once
         if width < columns.least:
             return None
         parts = _in_parts(builder, columns, stmts, private, width)
@@ -234,13 +230,13 @@ def _sweeps(loop: Loop) -> list[Loop]:
 
 def _width(n: int, most: int, least: int, vector_bits: int) -> int | None:
     """How many of `n` columns make a strip."""
-    most = min(most, WIDEST)
+    most = min(most, policy.STRIP_COLUMNS)
     if n <= most:
         return n if n >= least else None
     vector = max(vector_bits // 64, 4) if least > 1 else 1
     width = most // vector * vector
     for even in (8, 4) if least > 1 else (8, 4, 1):
-        if even < vector and least <= width <= n // FEW_STRIPS:
+        if even < vector and least <= width <= n // policy.FEW_STRIPS:
             return width  # a shorter last strip costs less than vectors that are not whole
         fitting = [d for d in range(least, most + 1) if d % even == 0 and n % d == 0]
         if fitting and fitting[-1] * 4 >= most and (even == 4 or fitting[-1] >= 2 * vector):
@@ -376,7 +372,7 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
     """The nests, with questions in between whether to stop where they take long."""
     found: list[Stmt] = []
     for nest in nests:
-        pieces = -(-traversal.work(nest.body) // ONE_NEST)
+        pieces = -(-traversal.work(nest.body) // policy.STRIPS_WORK)
         (loop,) = nest.body if len(nest.body) == 1 else (None,)
         if pieces < 2 or not isinstance(loop, Loop) or loop.carries:
             found.append(nest)

@@ -14,7 +14,7 @@ Costs: the bounds, once before the loop.
 from collections.abc import Callable, Sequence
 from math import inf
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence
 from fnx.lowering.ir.expressions import nodes
@@ -41,7 +41,7 @@ def _shortened(loop: Loop) -> Loop:
     """The loop from the first iteration that a mask lets through to the last one."""
     if (
         loop.extent.op != "size"
-        or loop.extent.attr < index_set_splitting.LONG
+        or loop.extent.attr < policy.SPLIT_ITERATIONS
         or loop.reverse
         or loop.body
     ):

@@ -176,7 +176,7 @@ def test_a_routine(monkeypatch):
 @pytest.mark.parametrize("line", [32, 64])
 def test_a_machine(monkeypatch, line):
     """A target's sizes are fields of its `Machine`."""
-    from fnx.lowering.cpu.schedule import thresholds
+    from fnx.lowering.cpu.processor import thresholds
 
     monkeypatch.setattr(thresholds, "CPU", replace(thresholds.CPU, line=line))
     x = np.random.default_rng(0).normal(size=(40, 30))

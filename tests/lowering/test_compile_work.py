@@ -10,6 +10,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx.lowering.cpu.jit import compiler
+from fnx.lowering.cpu.processor import thresholds
 
 
 def powers(n):
@@ -127,7 +128,7 @@ def test_long_straight_code_is_compiled_block_by_block():
     f, args = slopes(250)
     lowered = fnx.jit(f).lower(*args)
     text = lowered.as_text("llvm")
-    assert text.count("\n") > compiler.STRAIGHT
+    assert text.count("\n") > thresholds.STRAIGHT_LINES
     assert " phi " not in text
     blocks = re.split(r"^\w+:\n", compiler.in_blocks(text), flags=re.MULTILINE)
     assert max(map(len, blocks)) < 100_000 < len(text)

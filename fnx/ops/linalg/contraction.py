@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes, scalar
+from fnx.core import dtypes, policy, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
@@ -21,8 +21,6 @@ Shape = tuple[int, ...]
 Dims = tuple[tuple[Shape, Shape], tuple[Shape, Shape]]
 _BLAS = frozenset("float32 float64 complex64 complex128".split())
 _EXACT = frozenset(d for d in dtypes.ALL if not dtypes.is_float(d) or d.itemsize > 2)
-_SMALL = 512  # multiplications, and
-_FEW = 16  # results, up to which a product is a fold that fuses with what it is made of
 
 
 _matmul = np.matmul
@@ -203,7 +201,9 @@ class DotGeneral(Primitive):
         shape = dot.shape(x.shape, y.shape)
         inner = tuple(x.shape[a] for a in dot.lc)
         sums = accumulator(dtypes.canonical(x.dtype), dtypes.canonical(out)).name
-        large = prod(shape) * prod(inner) > _SMALL or prod(shape) > _FEW
+        large = (
+            prod(shape) * prod(inner) > policy.FOLDED_PRODUCT or prod(shape) > policy.FOLDED_RESULTS
+        )
         if sums != out or sums == "bool" or large and (dot.rf or dot.lf and sums in _BLAS):
             return Library("dot_general", (x, y), (self.dimension_numbers, sums))
         return _fold(dot, x, y, shape, inner, sums)

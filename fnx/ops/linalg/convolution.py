@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
@@ -304,7 +304,7 @@ class ConvGeneralDilated(Primitive):
         if padded or sums != aval.dtype or x.dtype != dtypes.NAME[sums]:
             return self._in_steps(x, w, sums, aval.dtype)
         products = aval.size * prod(w.shape) // max(w.shape[self.dimension_numbers.rhs_spec[0]], 1)
-        if products and (products <= _FEW or dtypes.is_complex(sums)):
+        if products and (products <= policy.FOLDED_CONVOLUTION or dtypes.is_complex(sums)):
             return conv_recipes.fold(self, x, w, aval)
         return conv_recipes.products(self, x, w, aval)
 
@@ -366,9 +366,6 @@ class ConvGeneralDilated(Primitive):
             prim = self._with(padding=tuple(padding), lhs_dilation=tuple(holes))
             phases.append(prim._sums(p, x, part))
         return _woven(p, phases, os[2 + d], total)
-
-
-_FEW = 512  # products that are not worth the tiles of a large nest
 
 
 def _aval(x: Operand) -> ShapedArray:

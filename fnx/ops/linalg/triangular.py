@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
@@ -95,7 +95,7 @@ class Cholesky(Stacked):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         l, t = self(primals[0]), tangents[0]
-        if l.shape[-1] > WRITTEN_OUT and not dtypes.is_complex(l.dtype):
+        if l.shape[-1] > policy.TANGENT_ORDER and not dtypes.is_complex(l.dtype):
             return (l,), (CholeskyTangent()(l, t),)
         return (l,), (m.matmul(l, _half(_between(l, m.hermitian_of_lower(t)))),)
 
@@ -104,7 +104,6 @@ class Cholesky(Stacked):
 
 
 cholesky = Cholesky()
-WRITTEN_OUT = 8  # up to this order, the tangent of a factor is made of systems and products
 
 
 def _between(l: Array, s: Array) -> Array:

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
-from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.processor import features, thresholds
 
 from . import disk_cache, partition
 from .compiler import compile_text, session
@@ -24,7 +24,6 @@ from .image import Image
 
 PIPELINE = "12"  # names the compiler's settings in keys of the cache; change it with them
 Imports = Mapping[str, int] | Callable[[bytes], Mapping[str, int]] | None
-_MEMORY_LIMIT = 1024  # programs that stay loaded though nobody may use them any more
 
 
 @dataclass(eq=False, repr=False)
@@ -70,7 +69,7 @@ def program(
     with _lock:
         _loaded[key] = found
         _counts["compiled" if found.origin == "compiled" else "disk_hits"] += 1
-        while len(_loaded) > _MEMORY_LIMIT:
+        while len(_loaded) > thresholds.LOADED_PROGRAMS:
             _loaded.popitem(last=False)
     return found, False
 

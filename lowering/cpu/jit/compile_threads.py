@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_MOST = 4  # threads of a crew
+from fnx.lowering.cpu.processor import thresholds
+
 _here = threading.local()  # `crew`: that of this thread, while it works
 
 
@@ -99,9 +100,9 @@ class Crew:
 def size() -> int:
     """How many threads compile at most: as many as there are processors for this process."""
     try:
-        return min(len(os.sched_getaffinity(0)), _MOST)
+        return min(len(os.sched_getaffinity(0)), thresholds.COMPILE_THREADS)
     except AttributeError:  # not on every platform
-        return min(os.cpu_count() or 1, _MOST)
+        return min(os.cpu_count() or 1, thresholds.COMPILE_THREADS)
 
 
 def current() -> Crew | None:

@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import processor
 
 from . import compile_threads, llvm_options, partition
@@ -146,10 +147,6 @@ PASSES = {
 }
 
 
-STRAIGHT = 3000  # lines from which code without loops is compiled quickly
-_BLOCK = 1000  # instructions of a block of such code
-
-
 def _optimized(text: str, kind: str, machine: Any) -> Any:
     """The module of a text after its optimisation passes."""
     import llvmlite.binding as llvm
@@ -212,7 +209,7 @@ def _is_long_and_straight(text: str) -> bool:
     LLVM's time grows with the square of a block's length (what a store overwrites, which value a
     load finds, which instructions do for an expression), and such code runs once in a call.
     """
-    return text.count("\n") > STRAIGHT and " phi " not in text
+    return text.count("\n") > thresholds.STRAIGHT_LINES and " phi " not in text
 
 
 def in_blocks(text: str) -> str:
@@ -224,7 +221,7 @@ def in_blocks(text: str) -> str:
     for line in text.split("\n"):
         lines.append(line)
         length = length + 1 if line.startswith("  %") else 0 if line.startswith("}") else length
-        if length == _BLOCK and line.startswith("  %"):
+        if length == thresholds.STRAIGHT_BLOCK and line.startswith("  %"):
             lines += [f"  br label %block{len(lines)}", f"block{len(lines)}:"]
             length = 0
     return "\n".join(lines)

@@ -6,9 +6,10 @@ functions that it calls.
 
 import re
 
+from fnx.lowering.cpu.processor import thresholds
+
 _DEFINED = re.compile(r"^define [^@\n]*@([\w.]+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"@([\w.]+)")
-WORTH = 12_000  # characters of a part: some ten milliseconds
 IN_ORDER = '"in-order"'  # attribute of functions whose instructions LLVM leaves in order
 
 
@@ -17,7 +18,7 @@ def split(text: str, most: int) -> list[str]:
 
     Kernels whose instructions stay in order are apart from others, whatever the lengths.
     """
-    count = min(most, len(text) // WORTH)
+    count = min(most, len(text) // thresholds.PART_CHARACTERS)
     if count < 2 and IN_ORDER not in text:
         return [text]
     functions = {found[1]: found[0] for found in _DEFINED.finditer(text)}

@@ -5,11 +5,11 @@ Matrices lie in rows. `name` is a routine's name in the machine code.
 
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
+from fnx.lowering.cpu.processor import thresholds
 
 from . import gemm
 
-BLOCK = 8
-SQUARE = 32  # where one triangle of a product is wanted, up to this size all is computed
+BLOCK = 8  # rows and columns that are transposed, and factorized, in registers
 
 
 def name(routine: str, dtype: str) -> str:
@@ -65,7 +65,7 @@ class Kit:
         kinds = "i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
         with Function(self.module, "lower_product", "void", *kinds) as f:
             n, k, a, row, column, b, row_b, column_b, c, leading, work = f.args
-            with f.when(f.compare("sle", n, SQUARE)):
+            with f.when(f.compare("sle", n, thresholds.TRIANGLE)):
                 self.minus_product(f, n, *f.args)
                 f.ret()
             first, second = self.halves(f, n)

@@ -14,14 +14,12 @@ from math import prod
 import numpy as np
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor import thresholds
 
 from . import fft_executor as driver
 from . import fft_radices as stages
 from . import pocketfft
 
-_GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while
-_SHORT = 64  # length of rows up to which several are transformed together
-_OWN = 1 << 23  # bytes of work memory that each thread may take for itself
 _SIZE = {"float32": 4, "float64": 8, "complex64": 8, "complex128": 16}
 REAL = {"complex64": "float32", "complex128": "float64"}
 
@@ -143,7 +141,7 @@ def _split_rows(t: Transform, real: str) -> list[tuple[Transform, stages.Plan | 
     """Short rows and odd ones several at a time, others one by one."""
     wide: stages.Plan | None = stages.rows(t.kind, t.length, real)
     batch = stages.batch(t.kind, t.length, real, t.outer)
-    if wide is not None and (batch is None or t.length >= _SHORT):
+    if wide is not None and (batch is None or t.length >= thresholds.FFT_SHORT):
         return [(t, wide)]
     found: list[tuple[Transform, stages.Plan | None]] = []
     done = 0
@@ -202,8 +200,8 @@ def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray
     passes = s.records(stride, keep)
     table = np.concatenate(passes)
     keep.append(table)
-    grain = -(-_GRAIN // (s.part // size))
-    if head[driver.TIMES] * blocks > grain and s.scratch <= _OWN:
+    grain = -(-thresholds.FFT_GRAIN // (s.part // size))
+    if head[driver.TIMES] * blocks > grain and s.scratch <= thresholds.FFT_OWN:
         head[driver.FUNCTION] = driver.shared()
     step = [*head, blocks, jump, len(passes), table.ctypes.data]
     return [*step, scratch, s.part, s.scratch, grain]

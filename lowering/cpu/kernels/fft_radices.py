@@ -6,13 +6,13 @@ from functools import lru_cache
 import numpy as np
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import vector_bits
 
 from . import fft_butterflies as passes
 from .fft_vectors import BYTES
 
 _CHIRP, _CHIRP_SMOOTH = 17, 32  # lengths from which on Bluestein's way is taken; of small primes
-_BLOCK = 1 << 18  # bytes of columns that are transformed together, at most, if there are several
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,11 @@ def columns(kind: str, length: int, dtype: str, inner: int) -> Stages | None:
         return None
     for lanes in _widths(dtype):
         width = lanes
-        while 2 * width <= inner and 2 * width * length * 2 * BYTES[dtype] <= _BLOCK and width < 32:
+        while (
+            2 * width <= inner
+            and 2 * width * length * 2 * BYTES[dtype] <= thresholds.FFT_BLOCK
+            and width < 32
+        ):
             width *= 2
         if width <= inner:
             return Stages(kind, length, dtype, lanes, width, tuple(radices), True)

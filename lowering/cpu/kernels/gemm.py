@@ -5,7 +5,7 @@ and columns are that many elements apart, one of the two being 1; rows of C are 
 `work_elements(n, k)` elements, unless `reads_in_place`. `fnx_gemm_minus_<dtype>` subtracts A B from C.
 
 A tile of C, eight or four rows of three vectors, is kept in registers while columns of A and rows
-of B are multiplied, for up to `DEPTH` indices between them (gemm_microkernel.py). Large B are
+of B are multiplied, for up to `GEMM_DEPTH` indices between them (gemm_microkernel.py). Large B are
 packed for that, block by block, so that what a tile reads is contiguous, and so are A whose columns
 are. Small ones are read where they are, and so are those that few rows are multiplied with, unless
 they are far larger.
@@ -21,21 +21,11 @@ from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i64
 from fnx.lowering.cpu.llvm.ir_vectors import DTYPES, Vectors
-from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.processor import features, thresholds
 
 from .gemm_microkernel import TILES, Tiles
-from .gemm_packing import AHEAD, LINE
+from .gemm_packing import LINE
 
-DEPTH = 256  # indices that are summed over before the sums are added to C
-VECTORS = 27  # of a row of a block of B: with DEPTH, what fits into half of a second-level cache
-NEAR = 1 << 15  # bytes of B for each row of a tile, which read it at once: more of them are packed
-FAR = 1 << 24  # bytes of B from which on it is best read once, in order
-# Rows of tiles, by the bits of a vector, for which a B is not worth packing. Narrow tiles read each line
-# twice, and where lines crowd in few sets of a cache, not from there.
-FEW = {512: 4, 256: 1}
-TILES_AT_ONCE = 8  # below each other, of one call
-PIECE = 1 << 18  # multiplications that are worth a task of their own
-GROUP = 128  # bytes of a column of A that are copied at once: few lines are then read twice
 GEMM = "i64 i64 i64 ptr i64 i64 ptr i64 i64 ptr i64 ptr".split()
 PARTS = "m k a row column b step packed shift c leading base fewer slivers times lanes".split()
 POINTERS = "a", "b", "c"
@@ -48,15 +38,15 @@ def name(dtype: str, routine: str = "gemm") -> str:
 def work_elements(n: int, k: int, dtype: str) -> int:
     """Elements of a packed block of B."""
     lanes = features.vector_bits() // 8 // DTYPES[dtype]
-    return min(k, DEPTH) * min(-(-n // lanes), VECTORS) * lanes
+    return min(k, thresholds.GEMM_DEPTH) * min(-(-n // lanes), thresholds.GEMM_VECTORS) * lanes
 
 
 def reads_in_place(m: int, n: int, k: int, dtype: str) -> bool:
     """Whether B is read where it is if its rows are contiguous; `gemm` asks the same."""
     bits, everything = features.vector_bits(), n * k * DTYPES[dtype]
     rows = TILES[bits].rows
-    few = m <= rows or m <= FEW[bits] * rows and everything <= FAR
-    return 8 * n * DTYPES[dtype] >= bits and (few or everything < NEAR * rows)
+    few = m <= rows or m <= thresholds.GEMM_FEW[bits] * rows and everything <= thresholds.GEMM_FAR
+    return 8 * n * DTYPES[dtype] >= bits and (few or everything < thresholds.GEMM_NEAR * rows)
 
 
 @once
@@ -87,7 +77,7 @@ class _Routine(Tiles):
         self.dtype = dtype
         self.rows, self.wide, self.unroll = TILES[features.vector_bits()]
         # Tiles whose rows of A are copied at once.
-        self.group = max(4, GROUP // self.rows // self.size)
+        self.group = max(4, thresholds.GEMM_GROUP // self.rows // self.size)
         for width in range(1, self.wide + 1):
             for height in (self.rows // 2, self.rows):
                 self.kernel(width, height)
@@ -113,13 +103,13 @@ class _Routine(Tiles):
                 part: f.load(context, 8 * n, "ptr" if part in POINTERS else "i64")
                 for n, part in enumerate(PARTS)
             }
-            copies = f.slot(self.t, self.group * self.rows * DEPTH, LINE)
+            copies = f.slot(self.t, self.group * self.rows * thresholds.GEMM_DEPTH, LINE)
             packed, by_columns = (
                 f.compare("ne", p[part], n) for part, n in (("packed", 0), ("column", 1))
             )
             # What is read once need not be copied.
             copied = f.both(by_columns, packed, f.compare("sgt", p["slivers"], 1))
-            group = f.choose(copied, i64(self.group), i64(TILES_AT_ONCE))
+            group = f.choose(copied, i64(self.group), i64(thresholds.GEMM_TILES))
             row, column = self.scaled(f, p["row"]), self.scaled(f, p["column"])
             apart, size = f.mul(row, self.rows), self.size
             p["far"] = f.choose(by_columns, column, row)
@@ -127,7 +117,7 @@ class _Routine(Tiles):
             p["near"] = f.choose(packed, near, i64(0))  # where B is small, A is near already
             p["row"] = f.choose(copied, i64(size), row)
             p["column"] = f.choose(copied, i64(self.rows * size), column)
-            p["apart"] = f.choose(copied, i64(self.rows * DEPTH * size), apart)
+            p["apart"] = f.choose(copied, i64(self.rows * thresholds.GEMM_DEPTH * size), apart)
             after = f.sub(f.mul(apart, f.add(group, 1)), 1)  # of the same tile of the next group
             after = f.choose(by_columns, after, f.mul(apart, group))
             most = f.mul(group, self.rows)
@@ -135,7 +125,7 @@ class _Routine(Tiles):
             bottom = f.choose(f.compare("slt", p["m"], bottom), p["m"], bottom)
             shares = [
                 f.binary("sdiv", f.add(f.sub(high, low), n - 1), n)
-                for n in (self.group, TILES_AT_ONCE)
+                for n in (self.group, thresholds.GEMM_TILES)
             ]
             iterations = f.choose(copied, *shares)  # divisions by constants are quick
             with f.loop(iterations) as number:
@@ -176,12 +166,14 @@ class _Routine(Tiles):
     ) -> None:
         """A's rows of a group of tiles, which are contiguous columns: one column after the other."""
         kit = Vectors(self.dtype, self.rows, self.module)
-        panel = self.rows * DEPTH * self.size
+        panel = self.rows * thresholds.GEMM_DEPTH * self.size
         with f.choice(f.compare("eq", rows, self.group * self.rows)) as (whole, some):
             with whole, f.loop(k) as p:
                 source, to = f.at(a, f.mul(column, p)), f.at(copies, f.mul(p, kit.bytes))
                 for byte in range(0, self.group * kit.bytes, LINE * 2):
-                    self.prefetch(f, f.at(f.at(source, f.mul(column, AHEAD)), byte))
+                    self.prefetch(
+                        f, f.at(f.at(source, f.mul(column, thresholds.PACKED_AHEAD)), byte)
+                    )
                 for g in range(self.group):
                     kit.save(f, kit.load(f, f.at(source, g * kit.bytes)), f.at(to, g * panel))
             with some, f.loop(f.binary("sdiv", f.add(rows, self.rows - 1), self.rows)) as g:
@@ -245,14 +237,20 @@ class _Routine(Tiles):
             given["packed"] = f.convert("zext", f.negate(reads), "i64")
             given["lanes"] = f.choose(few, n, i64(self.lanes))
             slivers = f.binary("sdiv", f.add(total, self.wide - 1), self.wide)
-            parts = self.shares(f, slivers, VECTORS // self.wide)
+            parts = self.shares(f, slivers, thresholds.GEMM_VECTORS // self.wide)
             # What is not packed is one block.
             whole = i64(1), slivers, i64(1)
             count, base, fewer = (f.choose(reads, *x) for x in zip(whole, parts, strict=True))
-            with f.loop(f.binary("sdiv", f.add(k, DEPTH - 1), DEPTH)) as block:
-                low, first = f.mul(block, DEPTH), f.variable("i64", 0)
+            with f.loop(
+                f.binary("sdiv", f.add(k, thresholds.GEMM_DEPTH - 1), thresholds.GEMM_DEPTH)
+            ) as block:
+                low, first = f.mul(block, thresholds.GEMM_DEPTH), f.variable("i64", 0)
                 depth = f.sub(k, low)
-                depth = f.choose(f.compare("slt", depth, DEPTH), depth, i64(DEPTH))
+                depth = f.choose(
+                    f.compare("slt", depth, thresholds.GEMM_DEPTH),
+                    depth,
+                    i64(thresholds.GEMM_DEPTH),
+                )
                 given |= {"k": depth, "a": f.at(a, self.scaled(f, f.mul(low, column)))}
                 later = f.convert("zext", f.compare("sgt", low, 0), "i64")
                 given["times"] = f.choose(f.compare("ne", times, 0), times, later)
@@ -279,9 +277,12 @@ class _Routine(Tiles):
 
     def reads_in_place(self, f: Function, m: Value, n: Value, k: Value, column: Value) -> Value:
         """Whether B is read where it is."""
-        everything, few = self.scaled(f, f.mul(n, k)), FEW[8 * self.bytes] * self.rows
-        few = f.both(f.compare("sle", m, few), f.compare("sle", everything, FAR))
-        small = f.compare("slt", everything, NEAR * self.rows)
+        everything, few = (
+            self.scaled(f, f.mul(n, k)),
+            thresholds.GEMM_FEW[8 * self.bytes] * self.rows,
+        )
+        few = f.both(f.compare("sle", m, few), f.compare("sle", everything, thresholds.GEMM_FAR))
+        small = f.compare("slt", everything, thresholds.GEMM_NEAR * self.rows)
         pays = f.either(f.either(f.compare("sle", m, self.rows), few), small)
         return f.both(f.compare("eq", column, 1), f.compare("sge", n, self.lanes), pays)
 
@@ -296,12 +297,15 @@ class _Routine(Tiles):
             f.compare("eq", given["packed"], 0), f.compare("slt", iterations, given["slivers"])
         )
         task = f.choose(across, f.routine("columns_task"), f.routine("rows_task"))
-        with f.choice(f.compare("sle", f.mul(iterations, each), PIECE)) as (little, much):
+        with f.choice(f.compare("sle", f.mul(iterations, each), thresholds.GEMM_PIECE)) as (
+            little,
+            much,
+        ):
             with little:
                 f.call("rows_task", "void", context, i64(0), iterations)
             with much:
                 column = f.mul(f.mul(given["k"], given["m"]), self.wide * self.lanes)
-                grain = f.binary("sdiv", i64(PIECE), f.choose(across, column, each))
+                grain = f.binary("sdiv", i64(thresholds.GEMM_PIECE), f.choose(across, column, each))
                 count = f.choose(across, given["slivers"], iterations)
                 f.call("fnx_parallel_for", "void", task, context, count, f.add(grain, 1))
 

@@ -6,12 +6,10 @@ each, the others one more. So the last has two where there are two: its vectors 
 
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
+from fnx.lowering.cpu.processor import thresholds
 
 LINE = 64  # bytes that memory hands out at once
 SQUARE = 8  # rows and columns that are transposed at once, at most
-AHEAD = 4  # rows of B, or columns of A, that are asked for before they are copied
-ROWS = 16  # of B that a thread packs, or several times as many
-PIECE = 1 << 15  # elements that are worth a task of their own
 PACKED = "k b slivers base fewer shift lanes source down across".split()
 
 
@@ -29,11 +27,15 @@ class Packing(Vectors):
         for number, part in enumerate(PACKED):
             f.store(p[part], context, 8 * number)
         by_rows = f.compare("eq", p["across"], self.size)
-        iterations = f.binary("sdiv", f.add(p["k"], ROWS - 1), ROWS)
+        iterations = f.binary(
+            "sdiv", f.add(p["k"], thresholds.PACKED_ROWS - 1), thresholds.PACKED_ROWS
+        )
         iterations = f.choose(by_rows, iterations, p["slivers"])
         task = f.choose(by_rows, f.routine("pack_rows"), f.routine("pack_slivers"))
         grain = f.binary(
-            "sdiv", f.mul(iterations, PIECE), f.mul(p["k"], f.mul(vectors, self.lanes))
+            "sdiv",
+            f.mul(iterations, thresholds.PACKED_PIECE),
+            f.mul(p["k"], f.mul(vectors, self.lanes)),
         )
         f.call("fnx_parallel_for", "void", task, context, iterations, f.add(grain, 1))
 
@@ -46,7 +48,11 @@ class Packing(Vectors):
     def pack_tasks(self) -> None:
         """ROWS rows of B each, or columns of a tile's width."""
         with Function(self.module, "pack_rows", "void", "ptr", "i64", "i64") as f:
-            p, low, high = self.packed(f), f.mul(f.args[1], ROWS), f.mul(f.args[2], ROWS)
+            p, low, high = (
+                self.packed(f),
+                f.mul(f.args[1], thresholds.PACKED_ROWS),
+                f.mul(f.args[2], thresholds.PACKED_ROWS),
+            )
             high = f.choose(f.compare("slt", high, p["k"]), high, p["k"])
             shape = (p["slivers"], p["base"], p["fewer"])
             given = (p["source"], p["down"], *shape, p["shift"], p["lanes"], p["b"])
@@ -82,7 +88,7 @@ class Packing(Vectors):
         with Function(self.module, "pack", "void", *kinds) as f:
             k, b, row, slivers, base, fewer, shift, lanes, target, low, high = f.args
             mask, done = self.mask_of(f, lanes), f.variable("i64", low)
-            for rows in (AHEAD, 1):
+            for rows in (thresholds.PACKED_AHEAD, 1):
                 with f.loop(f.binary("sdiv", f.sub(high, done.get()), rows)):
                     source = f.variable("ptr", f.at(b, f.mul(row, done.get())))
                     place = f.variable("ptr", target)

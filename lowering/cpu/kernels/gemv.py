@@ -16,20 +16,10 @@ from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Value, i32, i64
 from fnx.lowering.cpu.llvm.ir_vectors import Vectors
-from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.processor import features, thresholds
 
 from .gemm_packing import LINE
 
-COLUMNS = 8  # added at a time
-STRIP = 1 << 14  # bytes of y
-PIECE = 1 << 17  # multiplications that are worth a thread's while
-GRAIN = 1 << 19  # bytes of A that are worth a task of their own
-# Lines are asked for before they are added: those of the next columns where columns have at most NEAR
-# bytes; where memory is FAR, which A of so many bytes is, and columns are LONG, those further down.
-NEAR, FAR, LONG, AHEAD = 1 << 12, 1 << 20, 1 << 10, 1 << 9
-RUNS = 16  # of columns that are added up apart, at most
-EVEN = 4  # their number is a multiple of that, so that threads get as many
-NARROW = 32  # vectors of columns that are worth a task of their own
 PARTS = "m k a apart x y others run".split()
 
 
@@ -60,7 +50,7 @@ class _Routine(Vectors):
         self.rows = 8 if features.vector_bits() == 512 else 4  # what registers can hold
         for rows, depth in sorted({(self.rows, 2), (4, 2), (1, 8)}):
             self.dots(rows, depth)
-        for count in (COLUMNS, COLUMNS // 2, 1):
+        for count in (thresholds.GEMV_COLUMNS, thresholds.GEMV_COLUMNS // 2, 1):
             self.sums(count)
         self.rows_task()
         self.columns()
@@ -165,7 +155,7 @@ class _Routine(Vectors):
                 return f.binary("fadd", before, total)
 
             whole = f.binary("sdiv", m, self.lanes)
-            near = f.compare("sle", self.scaled(f, m), NEAR)
+            near = f.compare("sle", self.scaled(f, m), thresholds.GEMV_NEAR)
             beside = f.choose(near, f.mul(column, count), i64(0))
 
             def add(*ahead: Value) -> None:
@@ -186,7 +176,7 @@ class _Routine(Vectors):
                     with across:
                         add(beside)
                     with along:
-                        add(i64(AHEAD))
+                        add(i64(thresholds.GEMV_AHEAD))
             done = f.mul(whole, self.lanes)
             rest = f.sub(m, done)
             with f.when(f.compare("sgt", rest, 0)):
@@ -230,11 +220,13 @@ class _Routine(Vectors):
         kinds = "i64 i64 ptr i64 ptr ptr i64".split()
         with Function(self.module, "columns", "void", *kinds) as f:
             m, k, a, column, x, y, everything = f.args
-            long = f.compare("sgt", self.scaled(f, m), LONG)
-            down = f.convert("zext", f.both(long, f.compare("sgt", everything, FAR)), "i64")
+            long = f.compare("sgt", self.scaled(f, m), thresholds.GEMV_LONG)
+            down = f.convert(
+                "zext", f.both(long, f.compare("sgt", everything, thresholds.GEMV_FAR)), "i64"
+            )
             f.call("memset", "ptr", y, Value("i32", "0"), self.scaled(f, m))
             done = f.variable("i64", 0)
-            for count in (COLUMNS, COLUMNS // 2, 1):
+            for count in (thresholds.GEMV_COLUMNS, thresholds.GEMV_COLUMNS // 2, 1):
                 with f.loop(f.binary("sdiv", f.sub(k, done.get()), count)):
                     place = f.at(a, f.mul(done.get(), column))
                     numbers = f.index(x, done.get(), self.size)
@@ -249,7 +241,7 @@ class _Routine(Vectors):
             p = self.parts(f)
             start = f.mul(low, self.lanes)
             length = f.sub(least(f, f.mul(high, self.lanes), p["m"]), start)
-            most = STRIP // self.size
+            most = thresholds.GEMV_STRIP // self.size
             with f.loop(f.binary("sdiv", f.add(length, most - 1), most)) as strip:
                 first = f.mul(strip, most)
                 m = least(f, f.sub(length, first), i64(most))
@@ -288,19 +280,24 @@ class _Routine(Vectors):
                 iterations = f.binary("sdiv", f.add(m, self.rows - 1), self.rows)
                 self.share(f, "rows_task", context, iterations, f.mul(k, self.rows), 1)
                 f.ret()
-            several = f.compare("sge", f.mul(m, k), 2 * PIECE)
-            with f.when(f.both(several, f.compare("sle", m, STRIP // self.size))):
+            several = f.compare("sge", f.mul(m, k), 2 * thresholds.GEMV_PIECE)
+            with f.when(f.both(several, f.compare("sle", m, thresholds.GEMV_STRIP // self.size))):
                 self.runs(f, context)
                 f.ret()
             iterations = f.binary("sdiv", f.add(m, self.lanes - 1), self.lanes)
-            self.share(f, "columns_task", context, iterations, f.mul(k, self.lanes), NARROW)
+            self.share(
+                f, "columns_task", context, iterations, f.mul(k, self.lanes), thresholds.GEMV_NARROW
+            )
             f.ret()
 
     def share(
         self, f: Function, task: str, context: Value, iterations: Value, each: Value, least: int
     ) -> None:
         """Threads share the iterations, of so many multiplications each, at least so many at once."""
-        with f.choice(f.compare("sle", f.mul(iterations, each), PIECE)) as (little, much):
+        with f.choice(f.compare("sle", f.mul(iterations, each), thresholds.GEMV_PIECE)) as (
+            little,
+            much,
+        ):
             with little:
                 f.call(task, "void", context, i64(0), iterations)
             with much:
@@ -311,17 +308,21 @@ class _Routine(Vectors):
 
     def grain(self, f: Function, iterations: Value, work: Value) -> Value:
         """How many iterations are worth a task, if so many have so many multiplications."""
-        enough = f.mul(iterations, GRAIN // self.size)
+        enough = f.mul(iterations, thresholds.GEMV_GRAIN // self.size)
         return f.add(f.binary("sdiv", enough, f.add(work, 1)), 1)
 
     def runs(self, f: Function, context: Value) -> None:
         """Short columns, in runs that threads share; what they come to is added up in their order."""
         m, k, y = f.args[0], f.args[1], f.args[-1]
         work = f.mul(m, k)
-        count = f.add(f.binary("sdiv", work, PIECE), EVEN - 1)
-        count = least(f, f.binary("and", count, i64(-EVEN)), i64(RUNS))
+        count = f.add(f.binary("sdiv", work, thresholds.GEMV_PIECE), thresholds.GEMV_EVEN - 1)
+        count = least(
+            f, f.binary("and", count, i64(-thresholds.GEMV_EVEN)), i64(thresholds.GEMV_RUNS)
+        )
         run = f.binary("sdiv", f.sub(f.add(k, count), 1), count)
-        run = f.binary("and", f.add(run, COLUMNS - 1), i64(-COLUMNS))
+        run = f.binary(
+            "and", f.add(run, thresholds.GEMV_COLUMNS - 1), i64(-thresholds.GEMV_COLUMNS)
+        )
         count = f.binary("sdiv", f.sub(f.add(k, run), 1), run)
         words = f.binary("sdiv", f.add(self.scaled(f, f.mul(m, f.sub(count, 1))), 7), 8)
         others = f.array(words)

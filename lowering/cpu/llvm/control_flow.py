@@ -5,6 +5,7 @@ from typing import Any
 
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm.operation_functions import function_lines
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import functions_together, halves_vectors, side_by_side
 from fnx.lowering.ir import dependence, kernel, traversal
 from fnx.lowering.ir.expressions import combining, depends_on, nodes
@@ -21,7 +22,6 @@ from .types import Operand
 _NUMBERS = ("const", "literal")
 _WHOLE = (4, 8, 16)  # iterations that are whole vectors
 _LOOPS = (kernel.Loop, kernel.While)
-_POLL_WORK = 1 << 24  # operations between two questions whether to stop
 
 
 class Flow(Function):
@@ -201,7 +201,7 @@ class Flow(Function):
 
         Their operations wait for one another, and LLVM, which sees no registers left, takes one vector.
         """
-        is_long = s.extent.op == "size" and s.extent.attr > loop_tails.LONG
+        is_long = s.extent.op == "size" and s.extent.attr > thresholds.LONG_LOOP
         if (
             not is_long
             or not (s.kind.vectorized or _becomes_vector(s))
@@ -251,7 +251,7 @@ class Flow(Function):
     def poll(self, round_: str, s: Any) -> None:
         """Every so many iterations, ask whether to stop."""
         inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
-        period = max(1, _POLL_WORK // traversal.work(inner))
+        period = max(1, thresholds.POLL_WORK // traversal.work(inner))
         mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
         ask, on = self.label(), self.label()
         masked, due = self.fresh(), self.fresh()

@@ -7,15 +7,11 @@ from typing import Any
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import vector_abi
 from fnx.lowering.cpu.llvm.operation_functions import function_lines
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import inlined_lines
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.expressions import buffers_read
 from fnx.lowering.ir.kernel import Buffer, Program, Stmt
-
-_SHORT = 19  # lines of a mathematical function, fewer than most have
-
-
-_LONG = 76  # from which on none becomes part of a loop
 
 
 def inlined(program: Program) -> frozenset[tuple[str, str]]:
@@ -31,11 +27,13 @@ def inlined(program: Program) -> frozenset[tuple[str, str]]:
         for s in traversal.statements(program.body)
         if isinstance(s, kernel.Loop) and s.kind.vectorized
     ]
-    most = inlined_lines() if _functions(loops) == calls else _LONG
-    if len(calls) > most // _SHORT or any(e.op in vector_abi.BRANCHING for e in calls):
+    most = inlined_lines() if _functions(loops) == calls else thresholds.CALLED_LINES
+    if len(calls) > most // thresholds.INLINED_LINES or any(
+        e.op in vector_abi.BRANCHING for e in calls
+    ):
         return frozenset()
     lines = [function_lines(e.op, e.dtype) for e in calls]
-    short = sum(lines) <= most and max(lines, default=0) <= _LONG
+    short = sum(lines) <= most and max(lines, default=0) <= thresholds.CALLED_LINES
     return frozenset([(e.op, e.dtype) for e in calls] if short else ())
 
 
@@ -53,7 +51,7 @@ def hands_on(lines: Sequence[str]) -> bool:
     LLVM's time grows with the square of the calls in a block.
     """
     calls = sum([" call " in line and not _PURE.search(line) for line in lines])
-    return calls > _MANY_CALLS and len(lines) < 8 * calls
+    return calls > thresholds.MANY_CALLS and len(lines) < 8 * calls
 
 
 def in_memory(kinds: Sequence[str]) -> bool:
@@ -108,6 +106,3 @@ def stack_homes(program: Program) -> dict[Buffer, Any]:
     if any(b.space == "private" for b in traversal.buffers(program.body)):
         visit(program.body, ())
     return {b: path[-1] if path else None for b, path in paths.items()}
-
-
-_MANY_CALLS = 100  # of kernels

@@ -19,6 +19,7 @@ from math import inf
 
 from fnx.core import scalar
 from fnx.core.scalar import Expr
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import iteration_bytes
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depth, loaded, nodes, replacing
@@ -27,15 +28,7 @@ from fnx.lowering.ir.number_formats import itemsize
 
 from . import vector_abi
 
-_SHORT = 16  # elements up to which loops are left to LLVM, which unrolls most of them
-_NEAR = 64  # elements up to which a row that is read where it is written, too, gains by that
-_FEW = 4  # elements of which a vector of a costly function is made at least
-LONG = 1 << 12  # elements from which on the rest of a loop of costly functions does not matter
 _FUSED = ("mul", "neg")  # what mostly becomes part of a sum
-_WAITING = 12  # other operations after one another from which on a core waits for them,
-_APART = 3  # unless an iteration has so many times more of them
-_CROWDED = 40  # operations of an iteration from which on registers do for one vector of them
-_ITERATIONS = 16  # that a loop has at least, if they are long
 
 
 class Overlapped(Loop):
@@ -50,7 +43,7 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     """
     if not loop.kind.vectorized or loop.rolled or not _is_known(loop.extent):
         return loop
-    if loop.extent.attr <= _SHORT:
+    if loop.extent.attr <= thresholds.UNROLLED_TAIL:
         # Unrolled before the vectoriser comes, it would not become a vector.
         return replace(loop, rolled=True) if _is_costly(loop) else loop
     if loop.carries or not all(isinstance(s, Let | Store) for s in loop.body):
@@ -59,7 +52,11 @@ def whole(loop: Loop, halves: Mapping[Expr, int], rows: bool) -> Loop:
     exprs = [e for s in loop.body for e in traversal.expressions(s)]
     written, read = {s.buffer for s in stores}, set(loaded(exprs, set()))
     if written & read:
-        if not rows or loop.extent.attr > _NEAR or not _reads_elsewhere(stores, exprs, halves):
+        if (
+            not rows
+            or loop.extent.attr > thresholds.IN_PLACE_ROW
+            or not _reads_elsewhere(stores, exprs, halves)
+        ):
             return loop
     lanes, longest = _lanes(exprs, loop.extent.attr)
     if not lanes or loop.extent.attr > longest:
@@ -93,7 +90,7 @@ def _is_known(extent: Expr) -> bool:
 
 def _is_costly(loop: Loop) -> bool:
     """Whether each iteration of a loop calls mathematical functions, and a vector has lanes for some."""
-    if loop.extent.attr < _FEW or any(traversal.blocks(s) for s in loop.body):
+    if loop.extent.attr < thresholds.COSTLY_TAIL or any(traversal.blocks(s) for s in loop.body):
         return False
     return any(vector_abi.exists(e.op, e.dtype) for e in traversal.nodes([loop]))
 
@@ -105,19 +102,19 @@ def _lanes(exprs: list[Expr], extent: int) -> tuple[int, float]:
     read. Long loops of costly functions are left to LLVM, which has several vectors under way.
     """
     sizes = [itemsize(e.dtype) for e in nodes(exprs) if vector_abi.exists(e.op, e.dtype)]
-    longest = LONG if sizes else inf
+    longest = thresholds.LONG_LOOP if sizes else inf
     if sizes:
         size = iteration_bytes().usual
     else:
         sizes = [itemsize(e.dtype) for e in nodes(exprs) if e.op == "load"]
         size = _iteration_bytes(exprs, extent * min(sizes, default=0))
-    return (min(size // min(sizes), _SHORT) if sizes else 0), longest
+    return (min(size // min(sizes), thresholds.UNROLLED_TAIL) if sizes else 0), longest
 
 
 def _iteration_bytes(exprs: list[Expr], row: int) -> int:
     """The bytes of an iteration, if a row of results has so many."""
     sizes, found = iteration_bytes(), kind(exprs)
-    if found == "waiting" and row < _ITERATIONS * sizes.waiting:
+    if found == "waiting" and row < thresholds.WIDE_ITERATIONS * sizes.waiting:
         return sizes.usual
     return getattr(sizes, found)
 
@@ -128,6 +125,6 @@ def kind(exprs: list[Expr]) -> str:
     counted = [e for e in nodes(exprs, loads) if e.args and e.dtype != "int64"]
     work = sum([e.op not in _FUSED for e in counted])
     most = max([depth(e, loads, _FUSED) for e in exprs], default=0)
-    if most >= _WAITING and work < _APART * most:
+    if most >= thresholds.WAITING and work < thresholds.APART * most:
         return "waiting"
-    return "crowded" if work >= _CROWDED else "usual"
+    return "crowded" if work >= thresholds.CROWDED else "usual"

@@ -5,13 +5,13 @@ from dataclasses import field
 from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir.kernel import Buffer
 
 from . import vector_abi
 
 Param = Any  # an int (64 bits), ("symbol", name) or ("host", CallHost)
 # Numbers carried around a loop up to which LLVM may make several iterations side by side.
-_SIDE_BY_SIDE = 4
 
 
 @dataclass(eq=False)
@@ -113,8 +113,10 @@ class Module:
             width = f'!{{!"llvm.loop.vectorize.width", i32 {lanes}}}'
             facts.append(self._meta(("lanes", lanes), width))
         count = max(vectors, together)
-        if count > 1 or carries > _SIDE_BY_SIDE:  # several of each would not fit into registers
-            count = count if carries <= _SIDE_BY_SIDE else 1
+        if (
+            count > 1 or carries > thresholds.INTERLEAVED_CARRIES
+        ):  # several of each would not fit into registers
+            count = count if carries <= thresholds.INTERLEAVED_CARRIES else 1
             told = f'!{{!"llvm.loop.interleave.count", i32 {count}}}'
             facts.append(self._meta(("together", count), told))
         if unroll > 1:

@@ -21,6 +21,7 @@ from fnx.lowering.cpu.llvm.kernel_facts import (
     stack_homes,
 )
 from fnx.lowering.cpu.llvm.operation_functions import helper_text
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import has_half
 from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
@@ -38,7 +39,6 @@ ENTRY = "entry"
 # Vectors for which there is no register lie on the stack. LLVM puts them wherever it happens to be, a
 # multiple of 16, unless told to align it: across two cache lines they take twice as long.
 _OWN = 'nounwind "stackrealign"'
-_GRAIN_WORK = 1 << 17  # operations worth a task of their own: a few microseconds
 
 
 @dataclass(eq=False)
@@ -351,7 +351,7 @@ class Body(Flow):
         passed = ", ".join(f"{t} %x{k}" for k, t in enumerate(kinds))
         lines += [f"  call void {name}({passed}, i64 %lo, i64 %hi)", "  ret void", "}", ""]
         self.module.functions.append("\n".join(lines))
-        grain = max(1, _GRAIN_WORK // traversal.work(s.body))
+        grain = max(1, thresholds.GRAIN_WORK // traversal.work(s.body))
         least = self.number(("grain", s), grain, "i64")
         run = self.symbol("fnx_parallel_for")
         self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")

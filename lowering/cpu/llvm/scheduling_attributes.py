@@ -6,14 +6,13 @@ after another that were side by side: Horner's rule for several vectors then wai
 takes up to twice as long.
 """
 
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import vector_registers
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Loop, Stmt
 from fnx.lowering.ir.number_formats import KIND
 
 from . import vector_abi
-
-_OPERATIONS = 3  # for each number, if what a loop needs registers for is numbers
 
 
 def in_order(stmt: Stmt) -> bool:
@@ -30,6 +29,6 @@ def _is_crowded(loop: Loop) -> bool:
     numbers = [e for e in found if e.op in ("const", "literal")]
     operations = [e for e in found if e.args and e.op != "load"]
     few = 4 * len(numbers) <= 3 * vector_registers()
-    if few or len(operations) > _OPERATIONS * len(numbers):
+    if few or len(operations) > thresholds.REGISTER_OPERATIONS * len(numbers):
         return False
     return not any(vector_abi.exists(e.op, e.dtype) for e in operations)

@@ -16,6 +16,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
@@ -23,7 +24,6 @@ from . import symbols
 CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
 FAR = 1 << 62  # bytes that no machine has, so that sums of sizes fit in 64 bits
-_LONG = 1 << 17  # programs on more bytes than this run without the GIL
 _SCALARS = {"float64": abi.FLOAT64, "float32": abi.FLOAT32, "int64": abi.INT64}
 _SCALARS |= {"int32": abi.INT32, "bool": abi.BOOL}
 _NUMBERS = (bool, int, float, complex)
@@ -115,7 +115,7 @@ class Executable:
     def _is_long(self) -> bool:
         """Whether to let other Python threads run meanwhile, which costs some 50 ns."""
         total = sum(spec.bytes for spec in (*self.inputs, *self.outputs)) + self.workspace_bytes
-        return total > _LONG or self._calls_back
+        return total > thresholds.WITHOUT_GIL or self._calls_back
 
     # --- calls
 

@@ -6,9 +6,10 @@ Routines are fnx's own for real numbers (gemm.py, gemv.py), BLAS's for complex o
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import ir_vectors
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.routines.product import Product, copied
 from fnx.lowering.cpu.routines.product_calls import call_product
 from fnx.lowering.generate.affine_views import view
@@ -22,7 +23,6 @@ from fnx.lowering.generate.values import (
     static_indices,
 )
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.routines.batched_matrices import (
     LETTER,
     const,
@@ -33,16 +33,6 @@ from fnx.lowering.routines.batched_matrices import (
     result,
     work,
 )
-
-# Multiplications of one product that loops do in the time of a call of a library: of matrices whose
-# rows of the result are long enough for vectors; whose rows are computed element by element, as they end
-# within a vector, and there is no AVX-512; else. Of a matrix and a vector there is a routine of fnx's own.
-INLINED_ROWS, INLINED_RAGGED, INLINED, INLINED_VECTOR = 4096, 512, 1024, 256
-INLINED_SEVERAL = {"float32": 2048, "float64": 1024}  # of rows of several vectors of AVX-512
-LONG_ROW = 8
-UNROLLED = 16  # length up to which a sum of products is one expression
-COLUMNS = 8  # of a result, up to which each has a sum in a register
-REUSED = 4  # rows of the result from which on a better layout of the other operand pays
 
 
 def dot_general(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
@@ -62,25 +52,36 @@ def dot_general(builder: Generation, r: recipe.Library, outs: list[Value]) -> No
 
 
 def _is_inlined(p: Product) -> bool:
-    most = INLINED
-    if min(p.m, p.n) > 1 and (p.k <= UNROLLED or p.n >= LONG_ROW):
-        most = _inlined_of_rows(p) if ir_vectors.exists(p.dtype) else INLINED_ROWS
-    elif 1 in (p.m, p.n) and p.k > UNROLLED and not p.batch and ir_vectors.exists(p.dtype):
-        most = INLINED_VECTOR
+    most = thresholds.INLINED
+    if min(p.m, p.n) > 1 and (p.k <= thresholds.PRODUCT_TERMS or p.n >= thresholds.PRODUCT_ROW):
+        most = _inlined_of_rows(p) if ir_vectors.exists(p.dtype) else thresholds.INLINED_ROWS
+    elif (
+        1 in (p.m, p.n)
+        and p.k > thresholds.PRODUCT_TERMS
+        and not p.batch
+        and ir_vectors.exists(p.dtype)
+    ):
+        most = thresholds.INLINED_VECTOR
     return p.m * p.n * p.k <= most
 
 
 def _inlined_of_rows(p: Product) -> int:
     lanes, masks = ir_vectors.lanes_of(p.dtype), ir_vectors.has_masks()
     short = (
-        LONG_ROW <= p.n <= fusion_policy.SMALL or p.k > UNROLLED
+        thresholds.PRODUCT_ROW <= p.n <= policy.SMALL or p.k > thresholds.PRODUCT_TERMS
     )  # others overlap their last two vectors
     if short and ir_vectors.is_ragged(p.n, p.dtype):
-        return INLINED_RAGGED
-    if p.k > UNROLLED:  # sums wait in memory; what is stored under a mask is late to be read
-        return INLINED_VECTOR if masks and p.n not in (LONG_ROW, lanes) else INLINED
-    several = masks and p.n > lanes and p.k >= LONG_ROW and not ir_vectors.halves()
-    return INLINED_SEVERAL[p.dtype] if several else INLINED_ROWS
+        return thresholds.INLINED_RAGGED
+    if (
+        p.k > thresholds.PRODUCT_TERMS
+    ):  # sums wait in memory; what is stored under a mask is late to be read
+        return (
+            thresholds.INLINED_VECTOR
+            if masks and p.n not in (thresholds.PRODUCT_ROW, lanes)
+            else thresholds.INLINED
+        )
+    several = masks and p.n > lanes and p.k >= thresholds.PRODUCT_ROW and not ir_vectors.halves()
+    return thresholds.INLINED_SEVERAL[p.dtype] if several else thresholds.INLINED_ROWS
 
 
 # --- loops -------------------------------------------------------------------------------------
@@ -100,13 +101,13 @@ def _sum(a: Expr | None, x: Expr, y: Expr, fused: bool = True) -> Expr:
 
 def _inline(builder: Generation, p: Product, out: Value) -> None:
     p.lhs, p.rhs = _readable(builder, p.lhs, out), _readable(builder, p.rhs, out)
-    if builder.target.is_small(out.shape) and out.size * p.k <= fusion_policy.UNROLLED_WORK:
+    if builder.target.is_small(out.shape) and out.size * p.k <= policy.UNROLLED_WORK:
         _unrolled(builder, p, out)
         return
     _rows_side_by_side(builder, p)
     made = place(builder, out)
     body = _short
-    if p.k > UNROLLED:
+    if p.k > thresholds.PRODUCT_TERMS:
         body = _sums_of_columns if _is_narrow(builder, p) else _long
     acc = None
     if body is _long and p.dtype != out.dtype:
@@ -138,7 +139,11 @@ def _readable(builder: Generation, h: Value, out: Value) -> Value:
 
 def _rows_side_by_side(builder: Generation, p: Product) -> None:
     """Let the right operand be a copy whose rows are vectors, if its own are not and are read often."""
-    if p.m < REUSED or p.n < LONG_ROW or not ir_vectors.exists(p.dtype):
+    if (
+        p.m < thresholds.PRODUCT_REUSED
+        or p.n < thresholds.PRODUCT_ROW
+        or not ir_vectors.exists(p.dtype)
+    ):
         return
     found = view(builder, p.rhs) if p.rhs.dtype == p.dtype else None
     if found is None or found.strides[p.rf[-1]] == 1:
@@ -168,7 +173,7 @@ def elements(r: recipe.Library, outs: list[Value]) -> list[Callable[..., Expr]] 
     dims, dtype = r.params
     lhs, rhs = r.operands
     p = Product(lhs, rhs, dims, dtype)
-    if not 0 < p.k <= UNROLLED or dtype not in LETTER:
+    if not 0 < p.k <= thresholds.PRODUCT_TERMS or dtype not in LETTER:
         return None
     return [_element(p, outs[0].dtype)]
 
@@ -199,7 +204,7 @@ def computes_matrix(r: recipe.Library) -> bool:
     dims, dtype = r.params
     lhs, rhs = r.operands
     p = Product(lhs, rhs, dims, dtype)
-    if 1 not in (p.m, p.n) or p.k <= UNROLLED or p.m * p.n == 1:
+    if 1 not in (p.m, p.n) or p.k <= thresholds.PRODUCT_TERMS or p.m * p.n == 1:
         return False
     matrix = rhs if p.m == 1 else lhs
     state = matrix.state
@@ -245,9 +250,9 @@ def _short(
 
 def _is_narrow(builder: Generation, p: Product) -> bool:
     """Whether each column of the result is best summed up by itself: few, and not side by side."""
-    if p.n > COLUMNS or p.n == 1:
+    if p.n > thresholds.PRODUCT_COLUMNS or p.n == 1:
         return p.n == 1
-    found = view(builder, p.rhs) if p.n % fusion_policy.FEW_LANES == 0 else None
+    found = view(builder, p.rhs) if p.n % policy.FEW_LANES == 0 else None
     return found is None or found.strides[p.rf[-1]] != 1
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import policy, recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import ir_vectors
@@ -56,7 +56,7 @@ def cholesky(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     a: Value = r.operands[0]  # type: ignore[assignment]
     (out,) = outs
     n = a.shape[-1]
-    if n <= unrolled_cholesky.UNROLLED and out.size:
+    if n <= policy.UNROLLED_ORDER and out.size:
         unrolled_cholesky.cholesky(builder, a, out)
         return
     lives = in_place(builder, a, out)
@@ -135,7 +135,7 @@ def triangular_solve(builder: Generation, r: recipe.Library, outs: list[Value]) 
     if not is_complex(b.dtype):
         conjugating = False
     n = a.shape[-1]
-    if n <= unrolled_cholesky.UNROLLED and out.size:
+    if n <= policy.UNROLLED_ORDER and out.size:
         unrolled_cholesky.triangular_solve(builder, r.params, a, b, out)
         return
     if conjugating and not transposing:
@@ -238,7 +238,7 @@ def lu(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
         result(builder, pivots, lambda *ix: const(0, "int32"), "lu")
         result(builder, order, lambda *ix: scalar.cast(ix[-1], "int32"), "lu")
         return
-    if max(rows, cols) <= unrolled_lu.LOOPS:
+    if max(rows, cols) <= policy.UNROLLED_LU:
         unrolled_lu.lu(builder, a, outs)
         return
     own = ir_vectors.exists(a.dtype)
@@ -309,7 +309,7 @@ def lu_solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     (out,) = outs
     (op,) = r.params
     n, cols = b.shape[-2:]
-    if n <= unrolled_lu.LOOPS and out.size:
+    if n <= policy.UNROLLED_LU and out.size:
         unrolled_lu.lu_solve(builder, factors, pivots, b, out, op == "t")
         return
     given = builder.store(pivots)  # type: ignore[arg-type]
@@ -356,7 +356,7 @@ def solve(builder: Generation, r: recipe.Library, outs: list[Value]) -> None:
     (out,) = outs
     n, cols = b.shape[-2:]
     lead = tuple(b.shape[:-2])
-    if n <= unrolled_lu.LOOPS and out.size:
+    if n <= policy.UNROLLED_LU and out.size:
         unrolled_lu.solve(builder, a, b, out)  # type: ignore[arg-type]
         return
     if not out.size:

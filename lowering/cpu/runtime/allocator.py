@@ -6,19 +6,16 @@ the time. All of this runs while the GIL is held.
 """
 
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
+from fnx.lowering.cpu.processor import thresholds
 
 from .abi import ALIGNMENT
-
-LARGE = 1 << 13  # outputs of so many bytes live in blocks that are kept for the next call
-COSTLY = 1 << 17  # blocks of so many bytes are kept rather than those that have waited longest
-SLOTS = 64  # blocks that may wait for their next use
-STEP = 1 << 10  # bytes by which sizes of blocks differ at least
-HUGE = 1 << 22  # blocks of so many bytes ask the system for huge pages
 
 
 def define(module: Module) -> None:
     """Add the variables and functions of blocks to a module."""
-    module.variable("blocks", f"[{2 * SLOTS} x i64]", "zeroinitializer")  # (bytes, address)
+    module.variable(
+        "blocks", f"[{2 * thresholds.KEPT_BLOCKS} x i64]", "zeroinitializer"
+    )  # (bytes, address)
     module.variable("fnx_held", "[2 x i64]", "zeroinitializer", public=True)  # blocks, bytes
     module.variable("fnx_limit", "i64", public=True)
     module.variable("block_name", "[4 x i8]", 'c"fnx\\00"')
@@ -34,7 +31,7 @@ def _rounded(f: Function, size: Value) -> Value:
     """
     zeros = f.call("llvm.ctlz.i64", "i64", f.sub(size, 1), Value("i1", "false"))
     step = f.binary("lshr", i64(1 << 60), zeros)  # an eighth of the power of two below
-    step = f.choose(f.compare("ugt", step, STEP), step, i64(STEP))
+    step = f.choose(f.compare("ugt", step, thresholds.BLOCK_STEP), step, i64(thresholds.BLOCK_STEP))
     return f.binary("and", f.sub(f.add(size, step), 1), f.sub(i64(0), step))
 
 
@@ -67,7 +64,7 @@ def _take(module: Module) -> None:
                 f.call("forget_block", "void", youngest)
                 f.ret(address)
         place = f.slot("ptr")
-        huge = f.compare("sge", size, HUGE)
+        huge = f.compare("sge", size, thresholds.HUGE_BLOCK)
         alignment = f.choose(huge, i64(1 << 21), i64(ALIGNMENT))
         for attempt in range(2):
             status = f.call("posix_memalign", "i32", place, alignment, size)
@@ -86,14 +83,14 @@ def _give(module: Module) -> None:
         held, blocks = f.object("fnx_held"), f.object("blocks")
         block, size = f.args[0], _rounded(f, f.args[1])
         limit = f.load(f.object("fnx_limit"))
-        many = f.compare("sge", f.load(held), SLOTS)
-        unwanted = f.both(many, f.compare("slt", size, COSTLY))
+        many = f.compare("sge", f.load(held), thresholds.KEPT_BLOCKS)
+        unwanted = f.both(many, f.compare("slt", size, thresholds.COSTLY_BLOCK))
         with f.when(f.either(unwanted, f.compare("sgt", size, limit)), likely=False):
             f.call("free", "void", block)
             f.ret()
         with f.forever() as fits:
             total = f.add(f.load(held, 8), size)
-            few = f.compare("slt", f.load(held), SLOTS)
+            few = f.compare("slt", f.load(held), thresholds.KEPT_BLOCKS)
             with f.when(f.both(few, f.compare("sle", total, limit))):
                 f.leave(fits)
             oldest = f.pointer(blocks, 8)

@@ -13,10 +13,10 @@ from functools import cache, lru_cache
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.llvm.ir_builder import Function, Module, i32, i64
+from fnx.lowering.cpu.processor import thresholds
 
 from . import thread_pool
 
-LIMIT = 1 << 21  # multiplications below which one thread works
 EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
 
 
@@ -39,7 +39,7 @@ def text() -> str:
         f.ret()
     with Function(module, "fnx_blas_enter", "i64", "i64", public=True) as f:
         several = f.compare("sgt", f.load(f.object("fnx_blas_threads")), 1)
-        with f.when(f.both(several, f.compare("sge", f.args[0], LIMIT))):
+        with f.when(f.both(several, f.compare("sge", f.args[0], thresholds.BLAS_WORK))):
             f.ret(i64(0))
         f.call("acquire", "void")
         inside = f.load(f.object("inside"))

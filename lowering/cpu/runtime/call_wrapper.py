@@ -6,6 +6,7 @@ runs while the GIL is held.
 """
 
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
+from fnx.lowering.cpu.processor import thresholds
 
 from . import allocator
 from .abi import (
@@ -50,8 +51,6 @@ from .abi import (
     WORKSPACE,
     WRAP,
 )
-
-POLL_MILLISECONDS = 50
 
 
 def text() -> str:
@@ -194,7 +193,7 @@ def _output(module: Module) -> None:
             args = (f.object("PyArray_Type"), descr, rank, dims, NULL, data, i32(flags), NULL)
             return f.call("PyArray_NewFromDescr", "ptr", *args)
 
-        with f.when(f.compare("slt", size, allocator.LARGE), likely=True):
+        with f.when(f.compare("slt", size, thresholds.KEPT_BYTES), likely=True):
             f.ret(new(NULL, 0))
         block = f.call("take", "ptr", size)
         with f.when(f.same(block, NULL), likely=False):
@@ -389,7 +388,9 @@ def _poll(module: Module) -> None:
         clock, last = f.slot("i64", 2), f.object("last_poll")
         f.call("clock_gettime", "i32", i32(6), clock)  # CLOCK_MONOTONIC_COARSE
         now = f.add(f.mul(f.load(clock), 1000), f.binary("sdiv", f.load(clock, 8), 1_000_000))
-        with f.when(f.compare("slt", f.sub(now, f.load(last)), POLL_MILLISECONDS), likely=True):
+        with f.when(
+            f.compare("slt", f.sub(now, f.load(last)), thresholds.POLL_MILLISECONDS), likely=True
+        ):
             f.ret(i32(0))
         f.store(now, last)
         state = f.call("PyGILState_Ensure", "i32")

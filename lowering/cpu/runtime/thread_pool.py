@@ -21,20 +21,14 @@ from fnx.core.errors import InvalidValue
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
+from fnx.lowering.cpu.processor import thresholds
 
 EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call
 _WAIT, _WAKE = 128, 129  # private futex operations
 _EVERYONE = (1 << 31) - 1
-_LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
-_OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
-_WORTH_WAKING = 4  # grains; of fewer, threads are woken only for one that follows another
-_SOON = 25_000  # ns from such a loop to the next; woken threads look out for longer than that
-_FINER = 4  # pieces of a grain, at most
-_PIECES = 8  # per thread; with few, a late or slow one holds up the others
 _OPEN = 1 << 20  # bit of the gate while workers may join; below it, the number of those inside
 _MOST = 1024
-_SHARES = 16  # with more threads, several begin with the same share
 _APART = 64  # bytes between what different threads write
 
 
@@ -49,7 +43,7 @@ def text() -> str:
     # task, context, n, piece, shares, whether to begin with the last pieces
     module.variable("job", "[6 x i64]", "zeroinitializer")
     # The next piece of each share.
-    module.variable("next", f"[{_SHARES * _APART // 8} x i64]", "zeroinitializer")
+    module.variable("next", f"[{thresholds.SHARES * _APART // 8} x i64]", "zeroinitializer")
     for write in (_sleep, _wake, _watch, _work, _worker, _start, _wait, _parallel_for, _reset):
         write(module)
     return str(module)
@@ -85,8 +79,8 @@ def _wake(module: Module) -> None:
 def _watch(module: Module) -> None:
     """Wait a little until a word has changed; other threads of this CPU go first."""
     with Function(module, "watch", "void", "ptr", "i32") as f:
-        with f.loop(i64(_OFFERS)):
-            with f.loop(i64(_LOOKS)):
+        with f.loop(i64(thresholds.OFFERS)):
+            with f.loop(i64(thresholds.LOOKS)):
                 with f.unless(f.same(f.atomic_load(f.args[0], "i32"), f.args[1])):
                     f.ret()
                 _pause(f)
@@ -234,14 +228,14 @@ def _parallel_for(module: Module) -> None:
         with f.when(f.compare("sle", n, grain)):
             _alone(f)
         asleep = f.compare("sgt", f.atomic_load(f.object("sleepers"), "i32"), 0)
-        short = f.compare("slt", n, f.mul(grain, _WORTH_WAKING))
+        short = f.compare("slt", n, f.mul(grain, thresholds.WORTH_WAKING))
         with f.when(f.both(asleep, short)), f.unless(_is_one_of_many(f)):
             _alone(f)
         with f.unless(f.exchange_if(f.object("busy"), i32(0), i32(1))):
             _alone(f)
-        least = f.binary("sdiv", f.add(grain, _FINER - 1), _FINER)
+        least = f.binary("sdiv", f.add(grain, thresholds.FINER - 1), thresholds.FINER)
         least = f.choose(f.compare("sgt", threads, 1), least, grain)
-        pieces, most = f.binary("sdiv", n, least), f.mul(threads, _PIECES)
+        pieces, most = f.binary("sdiv", n, least), f.mul(threads, thresholds.PIECES_PER_THREAD)
         pieces = f.choose(f.compare("slt", pieces, most), pieces, most)
         even = f.sub(pieces, f.binary("urem", pieces, threads))
         pieces = f.choose(f.compare("sgt", even, 0), even, pieces)
@@ -252,7 +246,9 @@ def _parallel_for(module: Module) -> None:
             f.call("start", "void", helpers)
         job = f.object("job")
         shares = f.add(helpers, 1)
-        shares = f.choose(f.compare("slt", shares, _SHARES), shares, i64(_SHARES))
+        shares = f.choose(
+            f.compare("slt", shares, thresholds.SHARES), shares, i64(thresholds.SHARES)
+        )
         turned = f.sub(i64(1), f.load(job, 40))
         for k, value in enumerate((task, context, n, piece, shares, turned)):
             f.store(value, job, 8 * k)
@@ -278,7 +274,7 @@ def _is_one_of_many(f: Function) -> Value:
     now = f.add(f.mul(f.load(clock), 1_000_000_000), f.load(clock, 8))
     before = f.atomic_load(last, "i64")
     f.atomic_store(now, last)
-    return f.compare("slt", f.sub(now, before), _SOON)
+    return f.compare("slt", f.sub(now, before), thresholds.SOON)
 
 
 def _alone(f: Function) -> None:

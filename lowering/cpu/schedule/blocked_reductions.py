@@ -10,18 +10,18 @@ Input: a loop that carries many accumulators.
 Output: a loop over strips, with loops over the iterations of a strip inside.
 Legal when: the reductions may reassociate.
 Pays when: there are more carries than registers, and several strips.
-Costs: what is shared goes through the stack, at most `STACK` bytes.
+Costs: what is shared goes through the stack, at most `REDUCED_STACK` bytes.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Sequence
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
-from fnx.lowering.cpu.processor import features
+from fnx.lowering.cpu.processor import features, thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.expressions import buffers_read, nodes, ordered, replacing
@@ -31,11 +31,6 @@ from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import reduction_factoring
 
 from . import loop_distribution
-
-STACK = 1 << 16  # bytes of a strip's arrays
-LONGEST = 128  # iterations of a strip, at most,
-SHORTEST = 32  # and at least
-
 
 Combine = Callable[[list[Expr], list[Expr]], list[Expr]]  # of partial results
 Place = tuple[Buffer, Expr]  # where the totals of a kind begin
@@ -88,7 +83,11 @@ class Strips:
         stored = {e for stage in self.stages for e in stage}
         self.together = [self._ordered(some, stored) for some in self.together]
         row = sum(itemsize(e.dtype) for e in stored)
-        length = min(LONGEST, STACK // max(row, 1)) // fusion_policy.SMALL * fusion_policy.SMALL
+        length = (
+            min(thresholds.LONGEST_STRIP, thresholds.REDUCED_STACK // max(row, 1))
+            // policy.SMALL
+            * policy.SMALL
+        )
         self.length = min(length, iterations.count)
         bits = 8 * max([itemsize(a.dtype) for a in iterations.carries])
         self.lanes = max(1, features.vector_bits() // bits)
@@ -150,11 +149,9 @@ class Strips:
         )
         again = read.isdisjoint(s.buffer for s in stores)
         helps = (
-            any(self.stages)
-            or bool(self.sums.factors)
-            or len(self.sums.carries) > fusion_policy.PROBLEM
+            any(self.stages) or bool(self.sums.factors) or len(self.sums.carries) > policy.PROBLEM
         )
-        return self.length >= SHORTEST and again and helps and bool(self.kinds)
+        return self.length >= thresholds.SHORTEST_STRIP and again and helps and bool(self.kinds)
 
     def loop(self, first: Expr, count: Expr, places: list[Place]) -> list[Stmt]:
         """`count` strips from the strip `first` on; the totals of each kind are left in its place.
@@ -316,7 +313,7 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
         elif e.args:
             cost[e] = fusion_policy.scalar_operations(e.op) + sum(cost[a] for a in e.args)
     # Few groups rather compute again: what is stored could not be computed in stages.
-    cheap = fusion_policy.CHEAP if len(groups) > fusion_policy.SMALL else math.inf
+    cheap = policy.CHEAP if len(groups) > policy.SMALL else math.inf
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     todo = [e for exprs in reversed(groups) for e in reversed(exprs)]
@@ -325,7 +322,7 @@ def _shared(groups: list[list[Expr]], var: Expr, varies: Container[Expr]) -> lis
         if e in seen or e not in varies:
             continue
         seen.add(e)
-        worth = cost[e] > fusion_policy.CHEAP_USES or cost[e] * users[e] >= cheap
+        worth = cost[e] > policy.CHEAP_USES or cost[e] * users[e] >= cheap
         dear = users[e] > 1 and worth or e in apart
         if dear and register_transpose.can(e.dtype):
             found[e] = None

@@ -20,7 +20,7 @@ from typing import Any
 from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Materialized, Scalars, Value
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store, While
@@ -41,7 +41,9 @@ def side_by_side(
 ) -> bool:
     """Emit a scan as batch elements side by side; False, and nothing, if it is not of this kind."""
     loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
-    if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(loops) != 1 or not _fits(r.jaxpr):
+    if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(loops) != 1:
+        return False
+    if not _fits(builder, r.jaxpr):
         return False
     mark = builder.mark()
     slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
@@ -55,12 +57,11 @@ def side_by_side(
     return True
 
 
-def _fits(body: Jaxpr) -> bool:
+def _fits(builder: Generation, body: Jaxpr) -> bool:
     """Whether all that is computed, or handed on, is small."""
-    made = [v.aval for v in (*(v for e in body.eqns for v in e.outs), *body.outs)]
-    return all(map(fusion_policy.is_small_aval, made)) and not any(
-        e.prim.effects for e in body.eqns
-    )
+    made = (*(v for e in body.eqns for v in e.outs), *body.outs)
+    small = all([builder.target.is_small(v.aval.shape) for v in made])
+    return small and not any(e.prim.effects for e in body.eqns)
 
 
 class _NotStraight(Exception):  # a signal, not an error
@@ -93,10 +94,8 @@ class _Slots:
     ):
         self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
         self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
-        self.length, self.width = (
-            r.length,
-            thresholds.slots(r.length, fusion_policy.work(self.loop.body)),
-        )
+        self.length = r.length
+        self.width = _slots(r.length, fusion_policy.work(self.loop.body))
         self.jaxpr = r.jaxpr
         self.element = builder.new_stack("int64", self.width)  # which batch element a slot has
         self.fresh = builder.new_stack("bool", self.width)  # whether it has it since now
@@ -115,7 +114,7 @@ class _Slots:
         carried = number >= self.loop.cond_consts + self.loop.body_consts
         if not carried and atom not in self.own:
             return None
-        if fusion_policy.is_small_aval(atom.aval):
+        if self.builder.target.is_small(atom.aval.shape):
             dtype = dtypes.NAME[atom.aval.dtype]
             return [self.builder.new_stack(dtype, self.width) for _ in range(atom.aval.size)]
         if carried:
@@ -286,14 +285,14 @@ class _Slots:
             scalar.var(dtype, name)
             for dtype, name in (("int64", "next"), ("bool", "busy"), ("int64", "going"))
         )
-        share, parts = thresholds.shares(self.length, self.width)
+        share, parts = _shares(self.length, self.width)
         first = scalar.mul(part, scalar.size(share))
         end = scalar.apply("min", scalar.add(first, scalar.size(share)), scalar.size(self.length))
         take, following = self.take(scalar.compare("eq", start, low), start, high)
         fill, filled = self.fill()
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
-        enough = scalar.select(more, scalar.const(thresholds.few(self.width), "int64"), _ZERO)
+        enough = scalar.select(more, scalar.const(_few(self.width), "int64"), _ZERO)
         iterations = While(
             [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], outer=True
         )
@@ -310,3 +309,21 @@ def _at(buffer: Any, slot: Expr) -> Expr:
 
 def _registers(aval: Any, elements: list[Expr]) -> Value:
     return Value(aval.shape, dtypes.NAME[aval.dtype], Scalars(elements))
+
+
+def _slots(elements: int, step: int) -> int:
+    """How many batch elements run side by side, if a step takes so many operations: a power of two."""
+    most = thresholds.SLOTS[step > thresholds.HEAVY_STEP]
+    return min(most, 1 << (elements - 1).bit_length())
+
+
+def _few(slots: int) -> int:
+    """Slots that are not worth another sweep, while there are elements for the free ones."""
+    return slots // 4
+
+
+def _shares(elements: int, slots: int) -> tuple[int, int]:
+    """Batch elements in a piece of work, and pieces."""
+    most = elements // (slots * thresholds.ELEMENTS_PER_SLOT)
+    share = -(-elements // min(thresholds.CPU.strip_parts, max(1, most)))
+    return share, -(-elements // share)

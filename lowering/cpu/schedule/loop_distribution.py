@@ -14,10 +14,10 @@ Costs: cheap operations are made twice.
 
 from collections.abc import Collection, Container, Iterable, Sequence
 
+from fnx.core import policy
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
 from fnx.lowering.ir.expressions import ordered
-from fnx.lowering.planning import fusion_policy
 
 
 def cut(values: Sequence[Expr], varies: Container[Expr]) -> list[list[Expr]]:
@@ -43,11 +43,7 @@ def _cut(levels: list[list[Expr]], stored: set[Expr], varies: Container[Expr]) -
         waiting = dict.fromkeys(a for e in users for a in e.args if a in again)
         cheap = [e for e in waiting if _is_cheap({e, *_computed([e], stored, varies)})]
         dear = [e for e in waiting if e not in cheap]
-        if (
-            len(cheap) > fusion_policy.SMALL
-            and len(dear) <= fusion_policy.CHEAP
-            and _are_storable(dear)
-        ):
+        if len(cheap) > policy.SMALL and len(dear) <= policy.CHEAP and _are_storable(dear):
             if not best or len(cheap) <= fewest:
                 best, fewest = [[*levels[:k], dear], levels[k:]], len(cheap)
     if not best:
@@ -58,7 +54,7 @@ def _cut(levels: list[list[Expr]], stored: set[Expr], varies: Container[Expr]) -
 
 def _is_cheap(exprs: Collection[Expr]) -> bool:
     """Whether to make operations again; rounded alike, too: none may be fused with an addition."""
-    few = len(exprs) <= fusion_policy.CHEAP_USES
+    few = len(exprs) <= policy.CHEAP_USES
     return few and all(e.op not in ("mul", "square", "integer_pow") for e in exprs)
 
 

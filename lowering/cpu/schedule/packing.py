@@ -19,7 +19,7 @@ from fnx.core import scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import register_transpose
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, combining, depends_on, replacing

@@ -20,20 +20,13 @@ from math import prod
 from fnx.core import recipe, scalar
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
-from fnx.lowering.cpu.processor import features
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import features, thresholds
 from fnx.lowering.generate import affine_views
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Materialized, Scalars, Shape, Value
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.kernel import Buffer, Fill, Loop, LoopKind, Ref, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-
-_ROWS = 12  # of a tile at most, each of one or two vectors
-_PAGE = 4096  # bytes: rows that are whole pages apart meet in the first cache,
-_WAYS = 6  # of which so many stay there
-_LONG = 4  # tiles along an axis from which on one more costs little
-_CHAINS = 4  # rows from which on sums need not wait for each other
 
 
 @dataclass(frozen=True)
@@ -186,11 +179,13 @@ def _plan(axes: list[Axis], kept: int, dtype: str) -> Plan:
     rest = tuple(a for a in outer if a is not lane)
     # A quarter of the registers is for what is read.
     room = 3 * features.vector_registers() // 4 // -(-lanes // width)
-    page = _PAGE // itemsize(dtype)
-    tile = _tile(rest, lane, min(room, _ROWS), page)
+    page = thresholds.CACHE_WAY // itemsize(dtype)
+    tile = _tile(rest, lane, min(room, thresholds.TILE_ROWS), page)
     rows = prod(n for _, n in tile)
-    pieces = 1 if packs else max(1, min(_CHAINS, room) // rows)
-    if lane.size < _LONG * pieces * lanes:  # the last tile would repeat much of the one before
+    pieces = 1 if packs else max(1, min(thresholds.TILE_CHAINS, room) // rows)
+    if (
+        lane.size < thresholds.LONG_TILES * pieces * lanes
+    ):  # the last tile would repeat much of the one before
         pieces = 1
     return Plan(rest, inner, lane, lanes, tile, packs, pieces)
 
@@ -226,7 +221,7 @@ def _tile(rest: tuple[Axis, ...], lane: Axis, room: int, page: int) -> tuple[tup
         if room < 2 or len(found) == 2 or not reuses(a):
             break
         meets = any(n and n % page == 0 for n in (a.left, a.right))
-        steps = _steps(a.size, min(room, _WAYS) if meets else room)
+        steps = _steps(a.size, min(room, thresholds.CACHE_WAYS) if meets else room)
         if steps > 1:
             found.append((a, steps))
             room //= steps

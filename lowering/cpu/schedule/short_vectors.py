@@ -5,15 +5,15 @@ scattered with the row's length between its elements (superword-level parallelis
 2000, is the other way).
 """
 
+from fnx.core import policy
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import vector_abi
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.generate.values import Shape
 from fnx.lowering.ir import affine
 from fnx.lowering.ir.expressions import nodes
 from fnx.lowering.ir.kernel import Store
 from fnx.lowering.ir.number_formats import itemsize
-from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import lookup_tables
 
 
@@ -23,10 +23,10 @@ def rows_are_vectors(stores: list[Store], index: list[Expr], shape: Shape) -> bo
     Not if its index decides something, other than which element of a small array is read, and no
     vectors that are half empty of costly functions.
     """
-    if len(shape) < 2 or not 4 <= shape[-1] <= fusion_policy.SMALL:
+    if len(shape) < 2 or not 4 <= shape[-1] <= policy.SMALL:
         return False
     exprs = list(nodes([e for s in stores for e in (s.value, s.index)]))
-    costly = shape[-1] <= fusion_policy.UNROLLED_AXIS and any(
+    costly = shape[-1] <= policy.UNROLLED_AXIS and any(
         vector_abi.exists(e.op, e.dtype) for e in exprs
     )
     row = shape[-1] * max(itemsize(s.buffer.dtype) for s in stores)

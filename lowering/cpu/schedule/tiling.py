@@ -15,17 +15,15 @@ Costs: loops for the remainders.
 from collections.abc import Iterable
 from math import gcd, prod
 
-from fnx.core import scalar
+from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.llvm import vector_abi
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.generate.generation import Generation
-from fnx.lowering.ir.affine import _FAR, contiguous, strides_of
+from fnx.lowering.ir.affine import contiguous, strides_of
 from fnx.lowering.ir.expressions import nodes, substitute
 from fnx.lowering.ir.kernel import Loop, LoopKind, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
-
-_SETS = 64  # of the nearest cache
 
 
 def across(stores: list[Store], index: list[Expr], shape: tuple[int, ...]) -> int | None:
@@ -55,7 +53,11 @@ def tiled(
 
 def _crowding(step: int) -> int:
     """How many times as many lines share a set of a cache as where lines lie side by side."""
-    return max(gcd(step, _SETS * thresholds.CPU.line) // thresholds.CPU.line, 1) if step else 1
+    return (
+        max(gcd(step, thresholds.CACHE_SETS * thresholds.CPU.line) // thresholds.CPU.line, 1)
+        if step
+        else 1
+    )
 
 
 def _nodes(stores: list[Store]) -> Iterable[Expr]:
@@ -111,4 +113,4 @@ def loops(
 
 
 def _is_far(strides: dict[int, int], axis: int, last: int) -> bool:
-    return abs(strides.get(last, 0)) >= _FAR and abs(strides.get(axis, 0)) == 1
+    return abs(strides.get(last, 0)) >= policy.FAR_STRIDE and abs(strides.get(axis, 0)) == 1

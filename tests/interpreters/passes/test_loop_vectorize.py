@@ -8,6 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import policy
 from fnx.interpreters.passes import loop_vectorize
 from fnx.interpreters.primitives import scan
 
@@ -147,7 +148,7 @@ def eager(monkeypatch):
         found.append(made)
         return made
 
-    monkeypatch.setattr(scan, "LARGE", 0)
+    monkeypatch.setattr(policy, "RESIDUAL_BYTES", 0)
     monkeypatch.setattr(scan, "rows_at_once", noted)
     return found
 

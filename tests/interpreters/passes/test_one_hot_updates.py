@@ -91,7 +91,7 @@ PROGRAMS += [indices_from_data]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr("fnx.interpreters.passes.one_hot_updates.SMALL", 4)
+    monkeypatch.setattr("fnx.core.policy.SELECTED_ELEMENTS", 4)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -82,8 +82,8 @@ STEPS += [rows_of_a_mask, beyond, places_twice, by_cond_in_lanes]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr("fnx.interpreters.passes.predicated_updates.SMALL", 4)
-    monkeypatch.setattr("fnx.interpreters.passes.predicated_updates.PART", 1)
+    monkeypatch.setattr("fnx.core.policy.SELECTED_ELEMENTS", 4)
+    monkeypatch.setattr("fnx.core.policy.PREDICATED_PART", 1)
 
 
 def for_loop(lo, hi, step, x):

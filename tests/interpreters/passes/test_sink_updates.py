@@ -6,9 +6,9 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import policy
 from fnx.core.jaxpr import Jaxpr, subjaxprs
 from fnx.interpreters.passes.simplify import simplify
-from fnx.interpreters.passes.sink_updates import SMALL
 
 N = 12
 RNG = np.random.default_rng(4)
@@ -122,7 +122,7 @@ def loss(f):
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(name):
     branching, plain = CASES[name]
-    assert N * N > SMALL
+    assert N * N > policy.SELECTED_ELEMENTS
     want = fnx.jit(looped(plain))(A, V)
     np.testing.assert_allclose(fnx.jit(looped(branching))(A, V), want, rtol=1e-13, atol=1e-14)
     d = jnp.asarray(np.random.default_rng(8).normal(size=A.shape))
@@ -148,7 +148,7 @@ def test_branches_return_no_large_array(name):
     jaxpr = fnx.make_jaxpr(looped(CASES[name][0]))(A, V).jaxpr
     sizes = results_of_conds(simplify(jaxpr))
     assert sizes or name == "both write at one place"
-    assert max(sizes, default=0) <= SMALL
+    assert max(sizes, default=0) <= policy.SELECTED_ELEMENTS
 
 
 def test_the_gradient_of_reads_in_a_branch_is_added_in_place():
@@ -169,7 +169,7 @@ def test_the_gradient_of_reads_in_a_branch_is_added_in_place():
     gradient = fnx.jit(fnx.grad(solve, (0, 1)))
     sizes = results_of_conds(simplify(fnx.make_jaxpr(gradient)(lower, jnp.ones(n)).jaxpr))
     assert sizes
-    assert max(sizes) <= SMALL
+    assert max(sizes) <= policy.SELECTED_ELEMENTS
     memory = gradient.lower(lower, jnp.ones(n)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < lower.nbytes / 4
     slopes = gradient(lower, jnp.ones(n))

@@ -8,6 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import policy
 from fnx.core.backend import Memory
 from fnx.interpreters.reverse import checkpoint_blocks
 from fnx.transforms.traced_program import NamedBackend
@@ -73,8 +74,8 @@ PROGRAMS = {
 @pytest.fixture
 def small(monkeypatch):
     """Blocks for small arrays and few iterations."""
-    for name in ("LONG", "STATE"):
-        monkeypatch.setattr(checkpoint_blocks, name, 4)
+    for name in ("BLOCKED_ITERATIONS", "BLOCKED_STATE"):
+        monkeypatch.setattr(policy, name, 4)
     monkeypatch.setattr(NamedBackend, "memory", Memory(near=4, near_row=0))
     used = []
     original = checkpoint_blocks.in_blocks
@@ -106,7 +107,7 @@ def test_derivatives_are_those_of_the_plain_loop(name, how, monkeypatch, small):
 
     found = derivative()
     assert small
-    monkeypatch.setattr(checkpoint_blocks, "LONG", 10**9)
+    monkeypatch.setattr(policy, "BLOCKED_ITERATIONS", 10**9)
     small.clear()
     want = derivative()
     assert not small

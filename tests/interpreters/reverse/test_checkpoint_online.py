@@ -6,8 +6,8 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import policy
 from fnx.core.errors import MissingRule
-from fnx.interpreters.reverse import checkpoint_online
 
 
 def newton(a):
@@ -35,7 +35,7 @@ def orbit(a, n):
 @pytest.fixture(params=[1024, 3])
 def base(request, monkeypatch):
     """Short loops use one distance; with a small base, several."""
-    monkeypatch.setattr(checkpoint_online, "_LARGEST_BASE", request.param)
+    monkeypatch.setattr(policy, "ONLINE_LARGEST_BASE", request.param)
 
 
 @pytest.mark.parametrize("jit", [fnx.jit, lambda f: f])

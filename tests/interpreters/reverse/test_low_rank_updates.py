@@ -137,8 +137,8 @@ def in_parts(low, high, body, state):
 @pytest.fixture(params=["always", "large"])
 def from_which_on(request, monkeypatch):
     if request.param == "always":
-        monkeypatch.setattr("fnx.interpreters.reverse.low_rank_updates.TOTAL", 0)
-        monkeypatch.setattr("fnx.interpreters.reverse.low_rank_updates.STACKS", 100)
+        monkeypatch.setattr("fnx.core.policy.LOW_RANK_BYTES", 0)
+        monkeypatch.setattr("fnx.core.policy.LOW_RANK_STACKS", 100)
 
 
 def loss_of(program, loop):

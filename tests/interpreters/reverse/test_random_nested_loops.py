@@ -186,7 +186,7 @@ class Nest:
 
 @pytest.mark.parametrize("seed", range(START, START + (FUZZ or 10)))
 def test_gradients_of_nests(seed, monkeypatch):
-    monkeypatch.setattr("fnx.interpreters.passes.predicated_updates.SMALL", 4)
+    monkeypatch.setattr("fnx.core.policy.SELECTED_ELEMENTS", 4)
     nest = Nest(seed)
     loss, args = nest.program()
     gradient = fnx.grad(loss, (0, 1))

@@ -6,7 +6,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.interpreters.reverse import rank_k_sums
+from fnx.core import policy
 
 RNG = np.random.default_rng(5)
 N, M, T = 12, 20, 9
@@ -86,7 +86,7 @@ def test_derivatives_are_those_of_sums_in_the_loop(name, how, monkeypatch):
         return maybe_jit(derivative(PROGRAMS[name], how))(*args)
 
     got = found()
-    monkeypatch.setattr(rank_k_sums, "ITERATIONS", 10**9)
+    monkeypatch.setattr(policy, "RANK_K_ITERATIONS", 10**9)
     fnx.clear_caches()
     for a, b in zip(fnx.tree_util.tree_leaves(got), fnx.tree_util.tree_leaves(found())):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)

@@ -74,9 +74,9 @@ LOOPS = [(0, 6, False), (0, 6, True), (-6, 6, False), (0, 3, False), (2, 3, True
 @pytest.fixture
 def eager(monkeypatch):
     """What is worth while for large arrays is done for these."""
-    monkeypatch.setattr("fnx.interpreters.primitives.scan.LARGE", 0)
-    monkeypatch.setattr("fnx.interpreters.reverse.low_rank_updates.TOTAL", 0)
-    monkeypatch.setattr("fnx.interpreters.reverse.low_rank_updates.STACKS", 100)
+    monkeypatch.setattr("fnx.core.policy.RESIDUAL_BYTES", 0)
+    monkeypatch.setattr("fnx.core.policy.LOW_RANK_BYTES", 0)
+    monkeypatch.setattr("fnx.core.policy.LOW_RANK_STACKS", 100)
 
 
 @pytest.mark.parametrize(

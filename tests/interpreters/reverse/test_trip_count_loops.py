@@ -6,10 +6,10 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
+from fnx.core import policy
 from fnx.core.jaxpr import subjaxprs
 from fnx.interpreters.passes.simplify import simplify
 from fnx.interpreters.primitives.scan import Scan
-from fnx.interpreters.reverse import checkpoint_while as iterations
 from fnx.transforms.jit import BACKEND
 
 N = 6
@@ -167,8 +167,8 @@ BOUNDS = [
 def test_bounds(low, high, dtype, small, jit, monkeypatch):
     """Bounds that nothing is known of: in one block, and in several."""
     if small:
-        monkeypatch.setattr(iterations, "_LEAST", 2)
-        monkeypatch.setattr(iterations, "_MOST", 2)
+        monkeypatch.setattr(policy, "BLOCK_LEAST", 2)
+        monkeypatch.setattr(policy, "BLOCK_MOST", 2)
     type_ = jnp.dtype(dtype).type
     gradient = jit(lambda x, a, b: fnx.grad(chain(a, b))(x))
     found = gradient(0.7, jnp.asarray(type_(low)), jnp.asarray(type_(high)))
@@ -366,7 +366,7 @@ def sparse_updates(pointers, values, x):
 def test_rows_of_sparse_matrices(f, too_much, closed, jit, monkeypatch):
     """Bounds that are read: from a constant, of which all numbers are known, or from an argument."""
     if too_much:
-        monkeypatch.setattr(iterations, "_VIRTUAL", 1)
+        monkeypatch.setattr(policy, "VIRTUAL_ROW_BYTES", 1)
     x = jnp.linspace(-1.0, 1.0, 30)
 
     def by_hand(values, x):

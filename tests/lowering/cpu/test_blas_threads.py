@@ -11,6 +11,7 @@ import scipy.linalg
 import fnx
 import fnx.numpy
 import fnx.scipy.linalg
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import blas_threads
 
 
@@ -38,14 +39,14 @@ def watched():
 
 
 def test_little_work_is_done_by_one_thread(watched):
-    entered = watched.enter(blas_threads.LIMIT - 1)
+    entered = watched.enter(thresholds.BLAS_WORK - 1)
     assert watched.threads == [1]
     watched.leave(entered)
     assert watched.threads == [4]
 
 
 def test_much_work_is_left_to_openblas(watched):
-    entered = watched.enter(blas_threads.LIMIT)
+    entered = watched.enter(thresholds.BLAS_WORK)
     assert watched.threads == [4]
     watched.leave(entered)
     assert watched.set_to == []

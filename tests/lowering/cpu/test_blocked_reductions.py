@@ -9,7 +9,7 @@ from small_problems import agrees, kernels, normal
 import fnx as jax
 import fnx.numpy as jnp
 from fnx.core import config
-from fnx.lowering.cpu.schedule import thresholds
+from fnx.lowering.cpu.processor import thresholds
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,8 @@ from llvm_texts import Emitted, adder, copies, use_workspace
 from fnx.core.array import ConcreteArray
 from fnx.lowering.cpu.loader import executable as invoke
 from fnx.lowering.cpu.loader import load
-from fnx.lowering.cpu.runtime import allocator, call_wrapper_loader
+from fnx.lowering.cpu.processor import thresholds
+from fnx.lowering.cpu.runtime import call_wrapper_loader
 
 
 @pytest.mark.parametrize("release", [False, True])
@@ -44,7 +45,7 @@ def test_references_are_balanced(release, n):
 
 
 def test_no_memory_is_leaked():
-    n = allocator.LARGE // 8 - 1  # NumPy's memory, which is traced
+    n = thresholds.KEPT_BYTES // 8 - 1  # NumPy's memory, which is traced
     executable = adder(n)
     x = ConcreteArray(np.ones(n))
 
@@ -104,7 +105,7 @@ def test_blocks_of_large_results_are_used_again():
     assert wrap.held() == (0, 0)
     del outs
     count, size = wrap.held()
-    assert count == allocator.SLOTS
+    assert count == thresholds.KEPT_BLOCKS
     assert size == count * (8 << 17)
     invoke.release_memory()
     assert wrap.held() == (0, 0)
@@ -112,17 +113,20 @@ def test_blocks_of_large_results_are_used_again():
 
 def test_small_blocks_do_not_push_out_costly_ones():
     invoke.release_memory()
-    small, large = adder(allocator.LARGE // 8), adder(allocator.COSTLY // 8)
-    x, y = np.ones(allocator.LARGE // 8), np.ones(allocator.COSTLY // 8)
-    for n in 3, allocator.SLOTS + 3:  # the second time, all but the costly ones' slots are taken
+    small, large = adder(thresholds.KEPT_BYTES // 8), adder(thresholds.COSTLY_BLOCK // 8)
+    x, y = np.ones(thresholds.KEPT_BYTES // 8), np.ones(thresholds.COSTLY_BLOCK // 8)
+    for n in (
+        3,
+        thresholds.KEPT_BLOCKS + 3,
+    ):  # the second time, all but the costly ones' slots are taken
         outs = [large.fast([y, y]) for _ in range(3)]
         del outs
         outs = [small.fast([x, x]) for _ in range(n)]
         assert all(o[0]._value.ctypes.data % 64 == 0 for o in outs)
         del outs
         count, size = call_wrapper_loader.get().held()
-        assert size == 3 * allocator.COSTLY + (count - 3) * allocator.LARGE
-    assert count == allocator.SLOTS
+        assert size == 3 * thresholds.COSTLY_BLOCK + (count - 3) * thresholds.KEPT_BYTES
+    assert count == thresholds.KEPT_BLOCKS
     invoke.release_memory()
 
 

@@ -9,6 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as jnp
 from fnx.lowering.cpu.jit import code_cache, compile_threads, compiler, partition
+from fnx.lowering.cpu.processor import thresholds
 
 
 def test_each_task_is_done_once():
@@ -85,7 +86,7 @@ def nests(x):
 
 
 def test_parts_hold_each_function_once_and_compute_the_same(monkeypatch):
-    monkeypatch.setattr(partition, "WORTH", 500)
+    monkeypatch.setattr(thresholds, "PART_CHARACTERS", 500)
     x = np.linspace(0.5, 1.5, 600).reshape(20, 30)
     lowered = fnx.jit(nests).lower(x)
     text = lowered.as_text("llvm")

@@ -7,7 +7,7 @@ from kernels import count, program
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.cpu.llvm import kernel_facts
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Copy, Loop, Nest, Store
 
@@ -298,5 +298,5 @@ def test_arithmetic_that_is_written_as_calls_is_optimised():
         return jnp.sin(x) * jnp.sin(2.0 * x)
 
     text = fnx.jit(f).lower(np.linspace(0.0, 1.0, 8)).as_text("llvm")
-    assert text.count(" call ") > kernel_facts._MANY_CALLS
+    assert text.count(" call ") > thresholds.MANY_CALLS
     assert "optnone" not in text

@@ -10,8 +10,9 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.cpu.schedule import thresholds
-from fnx.lowering.transform import sliding_window, stencil_fusion
+from fnx.core import policy
+from fnx.lowering.cpu.processor import thresholds
+from fnx.lowering.transform import sliding_window
 
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
 
@@ -160,9 +161,9 @@ def eager_windows(monkeypatch):
     """Windows, and strips, wherever they are right."""
     small = replace(thresholds.CPU, streamed_bytes=0, window_gain=0)
     monkeypatch.setattr(thresholds, "CPU", small)
-    monkeypatch.setattr(stencil_fusion, "STRIPS", 3)
-    monkeypatch.setattr(sliding_window, "LAYER", 2)
-    monkeypatch.setattr(sliding_window, "THIN", 1)
+    monkeypatch.setattr(policy, "STENCIL_STRIPS", 3)
+    monkeypatch.setattr(policy, "WINDOW_LAYER", 2)
+    monkeypatch.setattr(policy, "WINDOW_SCALAR_PART", 1)
     monkeypatch.setattr(sliding_window._Layers, "is_worth", lambda self, gain, total: True)
 
 

@@ -11,8 +11,8 @@ from kernels import workspace
 import fnx
 import fnx.numpy as jnp
 from fnx import lax
-from fnx.lowering.cpu.schedule import thresholds
-from fnx.lowering.transform import independent_axes, strip_mining
+from fnx.core import policy
+from fnx.lowering.cpu.processor import thresholds
 
 LEVELS, LANES = 60, 6000
 FUZZ, START = (int(os.environ.get(k, 0)) for k in ("FNX_FUZZ", "FNX_FUZZ_FROM"))
@@ -367,8 +367,7 @@ class Sweeps:
 def small_caches(monkeypatch):
     small = replace(thresholds.CPU, streamed_bytes=0, near_bytes=1 << 11)
     monkeypatch.setattr(thresholds, "CPU", small)
-    monkeypatch.setattr(independent_axes, "VECTOR", 4)
-    monkeypatch.setattr(strip_mining, "VECTOR", 4)
+    monkeypatch.setattr(policy, "INNERMOST_ITERATIONS", 4)
 
 
 def close(found, expected):

@@ -1,4 +1,0 @@
-"""The version of fnx."""
-
-__version__ = "0.1.0"
-__version_info__ = (0, 1, 0)
