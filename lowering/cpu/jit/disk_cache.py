@@ -25,6 +25,9 @@ except ImportError:
     from hashlib import blake2b
 from fnx.lowering.cpu.processor import features
 
+# The packages whose code decides to what code a jaxpr is lowered: those of primitives, and what is below
+# them. What the public surface traces is in the jaxpr.
+SOURCES = ("fnx.core", "fnx.ops", "fnx.experimental", "fnx.interpreters", "fnx.lowering")
 _MAGIC = b"fnxcache"
 _DIGEST = 20
 _HEADER = len(_MAGIC) + _DIGEST
@@ -111,13 +114,10 @@ def _compiler() -> str:
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
     lines: list[str] = []
-    roots: list[str] = []  # installed, the first holds the others
-    for package in ("fnx", "fnx.interpreters", "fnx.lowering"):
+    for package in SOURCES:
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
-            if not any([root.startswith(known + os.sep) for known in roots]):
-                roots.append(root)
-                _stamps(root, lines)
+            _stamps(root, lines)
     return blake2b("\n".join(lines).encode(), digest_size=_DIGEST).hexdigest()
 
 

@@ -1,5 +1,6 @@
 """The persistent cache: entries survive, damage is a miss, nothing about it can stop a program."""
 
+import ast
 import os
 import stat
 import subprocess
@@ -9,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from module_graph import modules
 
 from fnx.core import config
 from fnx.lowering.cpu.jit import disk_cache
@@ -281,3 +283,14 @@ def test_the_folder_is_the_one_of_the_platform(monkeypatch, chosen):
     finally:
         monkeypatch.undo()
         disk_cache._default_folder.cache_clear()
+
+
+def test_whatever_lowers_a_primitive_is_among_the_sources_that_keys_depend_on():
+    seen = 0
+    for name, file in modules().items():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name == "lower" and node.returns:
+                if "Recipe" in ast.unparse(node.returns):
+                    assert name.startswith(disk_cache.SOURCES), name
+                    seen += 1
+    assert seen > 60
