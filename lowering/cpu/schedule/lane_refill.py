@@ -2,9 +2,9 @@
 
 A scan without carries whose body is one while loop over small values (vmap makes that of a loop with
 a condition per batch element) becomes sweeps over a block of slots. In a sweep every slot takes a step, in
-a loop that LLVM vectorises; a slot whose element has ended stands still. When many of them do, results
-are written and free slots take new elements, so that the work is the sum of what the elements need, and
-not as many sweeps for all as the longest one needs.
+a loop that LLVM vectorises; a slot whose element has ended stands still. When slots have stood for as long
+as it takes, results are written and free slots take new elements, so that the work is the sum of what the
+elements need, and not as many sweeps for all as the longest one needs.
 
 Source: dynamic refill of SIMD lanes; persistent threads (Aila & Laine 2009).
 Input: such a scan.
@@ -274,6 +274,17 @@ class _Slots:
 
     # --- the whole ---
 
+    def patience(self) -> Expr:
+        """Steps that slots may have stood idle, all together, before free ones take new elements.
+
+        As many as that takes the time of: no more than twice what is lost where one knows which elements
+        end when (ski rental, Karlin et al. 1988).
+        """
+        step = fusion_policy.work(self.loop.body) + fusion_policy.work(self.loop.cond)
+        others = [e for e in self.jaxpr.eqns if e is not self.eqn]
+        refill = thresholds.REFILL + sum(v.aval.size for e in others for v in e.outs)
+        return scalar.const(max(1, self.width * refill // max(step, 1)), "int64")
+
     def build(self) -> list[Stmt]:
         self.places = [self._place(k, a) for k, a in enumerate(self.eqn.inputs)]
         before = len(self.builder.block)
@@ -292,9 +303,16 @@ class _Slots:
         fill, filled = self.fill()
         step, on = self.step(shared)
         more = scalar.compare("lt", following, high)
-        enough = scalar.select(more, scalar.const(_few(self.width), "int64"), _ZERO)
+        idle, waited = scalar.var("int64", "idle"), self.patience()
+        stays = scalar.apply("or", scalar.apply("not", more), scalar.compare("lt", idle, waited))
         iterations = While(
-            [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], outer=True
+            [],
+            scalar.logical_and(scalar.compare("gt", going, _ZERO), stays),
+            [step],
+            [going, idle],
+            [filled, _ZERO],
+            [on, scalar.add(idle, scalar.sub(scalar.const(self.width, "int64"), on))],
+            outer=True,
         )
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, iterations, self.harvest()]
@@ -317,13 +335,9 @@ def _slots(elements: int, step: int) -> int:
     return min(most, 1 << (elements - 1).bit_length())
 
 
-def _few(slots: int) -> int:
-    """Slots that are not worth another sweep, while there are elements for the free ones."""
-    return slots // 4
-
-
 def _shares(elements: int, slots: int) -> tuple[int, int]:
-    """Batch elements in a piece of work, and pieces."""
-    most = elements // (slots * thresholds.ELEMENTS_PER_SLOT)
-    share = -(-elements // min(thresholds.CPU.strip_parts, max(1, most)))
+    """Batch elements in a piece of work, and pieces: a power of two, which threads share evenly."""
+    pieces = max(1, elements // (slots * thresholds.ELEMENTS_PER_SLOT))
+    pieces = min(thresholds.CPU.strip_parts, 1 << (pieces - 1).bit_length())
+    share = -(-elements // pieces)
     return share, -(-elements // share)
