@@ -22,8 +22,6 @@ from fnx.interpreters.rewrite import bind_into
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.structure.join import Concatenate
 
-# At most, of which one is most of the array: others are blocks, each with work of its own.
-
 
 def whole_sums(jaxpr: Jaxpr) -> Jaxpr:
     """The jaxpr with sums for such additions."""
