@@ -1,0 +1,133 @@
+"""The import of `jax` and `jaxlib`, and of all below them, answered with fnx's modules."""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fnx.jax.missing import note
+
+API = "0.10.2"  # the version of JAX whose names and meanings fnx has
+
+# JAX's public module paths that fnx has; with all below them.
+PUBLIC = (
+    "ad_checkpoint api_util core custom_batching custom_derivatives debug dlpack dtypes errors "
+    "example_libraries experimental extend flatten_util image interpreters lax nn numpy ops profiler "
+    "random ref scipy sharding stages test_util tree tree_util typing version"
+).split()
+OWN = "fnx.jax.src"  # modules for `jax._src`, `jaxlib`, and public ones that stand nowhere else
+
+
+def server(name: str) -> str | None:
+    """The module of fnx that a module name of JAX or jaxlib means; None if there is none."""
+    root, _, rest = name.partition(".")
+    if not rest:
+        return f"{OWN}.{root}_root"
+    first, _, inner = rest.partition(".")
+    if root == "jaxlib":
+        places = [f"{OWN}.jaxlib_{rest}"]
+    elif first == "_src":
+        places = [f"{OWN}.{inner}" if inner else OWN]
+    else:
+        places = [f"fnx.{rest}"] if first in PUBLIC else [f"{OWN}.public_{rest}"]
+    return next((place for place in places if _exists(place)), None)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class ServedModule(ModuleType):
+    """A module of fnx that is served under a name of JAX's, and says what it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        served = _names.get(self.__name__)
+        if served is None or name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        asked = note(f"{served}.{name}")
+        raise AttributeError(
+            f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. If {asked.library} "
+            f"needs a newer JAX than {API}, take an older release of it; fnx.jax.report() lists all that is "
+            "missing.",
+            name=name,
+            obj=self,
+        )
+
+
+_names: dict[str, str] = {}  # of fnx's modules: the name under which each was asked for first
+
+
+class _Loader(Loader):
+    def __init__(self, place: str):
+        self.place = place
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put fnx's own module in the place of the empty one."""
+        name = module.__name__
+        found = importlib.import_module(self.place)
+        _names.setdefault(self.place, name)
+        if type(found) is ModuleType:
+            found.__class__ = ServedModule
+        sys.modules[name] = found
+
+
+class Finder(DistributionFinder):
+    """Answers for `jax` and `jaxlib` before anything that is installed."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] not in ("jax", "jaxlib"):
+            return None
+        place = server(name)
+        if place is None:
+            asked = note(name)
+            raise ModuleNotFoundError(
+                f"fnx has no module {name}, which {asked.library} imports at {asked.place}; fnx.jax.report() "
+                "lists all that is missing",
+                name=name,
+            )
+        return ModuleSpec(name, _Loader(place), is_package=True)
+
+    def find_distributions(  # type: ignore[override]
+        self, context: DistributionFinder.Context = DistributionFinder.Context()
+    ) -> Iterable[Distribution]:
+        """What `importlib.metadata.version("jax")` reads."""
+        return [_Metadata(context.name)] if context.name in ("jax", "jaxlib") else []
+
+
+class _Metadata(Distribution):
+    def __init__(self, name: str):
+        self.of = name
+
+    def read_text(self, filename: str) -> str | None:
+        text = f"Metadata-Version: 2.1\nName: {self.of}\nVersion: {API}\n"
+        return text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Path:  # type: ignore[override]
+        return Path(__file__).with_name(str(path))
+
+
+def install() -> None:
+    """Serve `jax` from now on; ImportError if the real one is already there."""
+    for root in ("jax", "jaxlib"):
+        loaded = sys.modules.get(root)
+        if loaded is not None and not isinstance(loaded, ServedModule):
+            raise ImportError(
+                f"the real {root} is already loaded, from {getattr(loaded, '__file__', '?')}: import fnx.jax "
+                "before anything that imports JAX, or start the program with `python -m fnx.jax`"
+            )
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())

@@ -1,0 +1,3 @@
+"""`jax._src.checkify`: what the public module has."""
+
+from fnx.experimental.checkify import *  # flax

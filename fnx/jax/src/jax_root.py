@@ -1,0 +1,20 @@
+"""`jax` itself: fnx's face, with the version of JAX that it follows."""
+
+from typing import Any
+
+import fnx
+from fnx.jax.finder import API
+
+__version__ = API
+__version_info__ = tuple(map(int, API.split(".")))
+__path__: list[str] = []  # what is below it the finder knows
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(fnx, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*dir(fnx), "__version__", "__version_info__"})

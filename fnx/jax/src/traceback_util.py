@@ -1,0 +1,20 @@
+"""`jax._src.traceback_util`: which files are a library's, so that errors name its user's line."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx.core import source
+
+_exclude_paths: list[str] = []  # flax changes it
+
+
+def register_exclusion(path: str) -> None:  # equinox, flax, jaxtyping
+    """Take a file for a library's: its frames are nobody's own lines."""
+    _exclude_paths.append(path)
+    source.exclude(path)
+
+
+def api_boundary(fun: Callable, **options: Any) -> Callable:  # equinox, flax
+    """The function itself: errors of fnx name the user's line wherever they pass."""
+    del options
+    return fun
