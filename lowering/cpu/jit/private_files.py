@@ -45,17 +45,14 @@ def _ours(found: os.stat_result) -> bool:
 
 def make(folder: str) -> None:
     """Make a folder, and those above it that are missing, for this user alone."""
+    above = os.path.dirname(folder)
+    if above != folder and not os.path.isdir(above):
+        make(above)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         if not os.path.isdir(folder):
             raise
-    except FileNotFoundError:
-        above = os.path.dirname(folder)
-        if above == folder:
-            raise
-        make(above)
-        make(folder)
 
 
 def read(path: str) -> tuple[bytes, float]:

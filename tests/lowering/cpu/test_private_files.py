@@ -69,6 +69,15 @@ def test_folders_are_made_for_the_user_alone(tmp_path):
         private_files.make(str(tmp_path / "file"))
 
 
+def test_a_folder_where_none_can_be_made_is_an_error(tmp_path, monkeypatch):
+    def gone(folder, mode):  # as below /proc, whatever the folder above
+        raise FileNotFoundError(2, "No such file or directory", folder)
+
+    monkeypatch.setattr(private_files.os, "mkdir", gone)
+    with pytest.raises(FileNotFoundError):
+        private_files.make(str(tmp_path / "a" / "b"))
+
+
 def refused(name: str, *words: str):
     """Nothing is read or written; there is one warning, which holds these words."""
     with pytest.warns(disk_cache.CacheWarning) as caught:
