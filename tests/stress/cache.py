@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fnx.lowering.cpu.jit import disk_cache, private_files
 
@@ -95,6 +95,8 @@ def say(**what: Any) -> None:
 class Process:
     """A worker, and what it has said."""
 
+    running: ClassVar[list["Process"]] = []
+
     def __init__(self, cache: Path, seed: int, *more: Any, **options: Any):
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when it has been read
         self.start, self.killed = time.monotonic(), False
@@ -106,6 +108,7 @@ class Process:
         self.process = subprocess.Popen(
             command, env=env, cwd=ROOT, stdout=self.log, stderr=self.log, **options
         )
+        Process.running.append(self)
 
     def kill(self) -> None:
         self.killed = True
@@ -123,6 +126,7 @@ class Process:
         self.log.seek(0)
         text = self.log.read()
         self.log.close()
+        Process.running.remove(self)
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         wrong = [line["wrong"] for line in lines if "wrong" in line]
         counts = sum((Counter(line) for line in lines if "wrong" not in line), Counter())
@@ -146,7 +150,8 @@ def spoilt(cache: Path, seconds: float, rng: random.Random) -> list[str]:
     moments = [(rng.uniform(0.1, 1) * seconds, "kill") for _ in range(round(KILLS * share))]
     moments += [(rng.uniform(0.1, 1) * seconds, "spoil") for _ in range(round(DAMAGES * share))]
     moments.sort()
-    start, failures, total, done = time.monotonic(), [], Counter(), Counter()
+    failures, total = whole(cache)  # what there is to spoil, however slowly processes start
+    start, done = time.monotonic(), Counter()
     crew: list[Process] = []
     while time.monotonic() < start + seconds or crew:
         while moments and time.monotonic() > start + moments[0][0]:
@@ -273,4 +278,7 @@ def run(seconds: float, seed: int) -> list[str]:
             failures += [f"{scene.__name__}: {text}" for text in scene(place)]
         return failures
     finally:
+        for one in Process.running:
+            one.kill()
+            one.process.wait()
         shutil.rmtree(place, ignore_errors=True)
