@@ -55,20 +55,27 @@ class Info(NamedTuple):
 def folder() -> Path:
     """Where entries live: `FNX_CACHE_DIR`, or the user's cache folder of this platform."""
     chosen = os.environ.get("FNX_CACHE_DIR")
-    if chosen:
+    if not chosen:
+        return _default_folder()
+    with contextlib.suppress(OSError):  # the current folder was removed
         return Path(chosen).absolute()
-    return _default_folder()
+    return Path(chosen)
 
 
 @lru_cache(maxsize=1)
 def _default_folder() -> Path:
     # What platformdirs would say here; to import it takes longer than to load a program.
-    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
-    if sys.platform == "linux" and (not chosen or os.path.isabs(chosen)):
-        return Path(chosen or os.path.expanduser("~/.cache"), "fnx")
-    import platformdirs
+    if sys.platform != "linux":
+        import platformdirs
 
-    return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
+        return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
+    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
+    found = chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache")
+    if os.path.isabs(found):
+        return Path(found, "fnx")
+    import tempfile  # the user has no home, in a container say
+
+    return Path(tempfile.gettempdir(), f"fnx-{os.geteuid()}")  # which `_refused` looks at
 
 
 def limit() -> int:

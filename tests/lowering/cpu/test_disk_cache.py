@@ -376,3 +376,22 @@ def test_the_folder_is_the_one_of_the_platform(monkeypatch, chosen):
     finally:
         monkeypatch.undo()
         disk_cache._default_folder.cache_clear()
+
+
+@pytest.mark.parametrize("chosen", [None, "relative/place"])
+def test_a_user_without_a_home_has_a_folder_of_temporary_files(monkeypatch, tmp_path, chosen):
+    def nobody(user):
+        raise KeyError(user)
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if chosen is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    disk_cache._default_folder.cache_clear()
+    try:  # never "~/.cache" in the current folder, whosever that is
+        assert disk_cache.folder() == tmp_path / f"fnx-{os.geteuid()}"
+    finally:
+        monkeypatch.undo()
+        disk_cache._default_folder.cache_clear()

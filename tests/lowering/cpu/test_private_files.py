@@ -1,6 +1,7 @@
 """Whose files are trusted: owners and modes of folders and files, and what is no file at all."""
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -124,6 +125,28 @@ def test_a_folder_that_everybody_may_replace_is_refused(folder, entry, monkeypat
     forget(monkeypatch)
     folder.parent.chmod(0o1777)  # as /tmp: each may replace what is theirs
     assert disk_cache.get(entry[0]) == TEXT
+
+
+def test_a_folder_below_the_current_one_is_looked_at_in_each(folder, entry, monkeypatch, tmp_path):
+    monkeypatch.setenv("FNX_CACHE_DIR", "cache")
+    monkeypatch.chdir(tmp_path)
+    assert disk_cache.get(entry[0]) == TEXT
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copytree(folder, tmp_path / "elsewhere" / "cache")
+    (tmp_path / "elsewhere" / "cache").chmod(0o777)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    refused(entry[0], "others may write", "elsewhere")
+
+
+def test_a_folder_below_one_that_was_removed_is_done_without(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("FNX_CACHE_DIR", "cache")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert disk_cache.get(disk_cache.key("x")) is None
+    with pytest.warns(disk_cache.CacheWarning, match="cannot be kept"):
+        assert not disk_cache.put(disk_cache.key("x"), TEXT)
+    assert cache.info().entries == 0
 
 
 def test_what_a_link_leads_to_is_looked_at(folder, entry, monkeypatch, tmp_path):
