@@ -8,6 +8,7 @@ OpenBLAS's (gemm.py).
 """
 
 import ctypes
+import os
 from functools import cache, lru_cache
 
 from fnx.lowering.cpu.jit import code_cache
@@ -100,7 +101,10 @@ def _nothing() -> tuple[int, int]:
 def _controls() -> tuple[int, int] | None:
     """Addresses of the functions that read and set how many threads SciPy's OpenBLAS uses."""
     for path in _loaded():
-        library = ctypes.CDLL(path)
+        try:
+            library = ctypes.CDLL(path, os.RTLD_NOLOAD)  # what is not loaded stays so
+        except (OSError, UnicodeDecodeError):  # a file of numbers, say; of a name that is no text
+            continue
         for prefix in ("scipy_openblas", "openblas"):
             found = [
                 getattr(library, f"{prefix}_{verb}_num_threads", None) for verb in ("get", "set")
@@ -113,8 +117,9 @@ def _controls() -> tuple[int, int] | None:
 def _loaded() -> list[str]:
     """Files of the OpenBLAS libraries in this process whose integers have 32 bits."""
     try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
     except OSError:
         return []
-    return sorted(p for p in paths if "64_" not in p.rpartition("/")[2])
+    names = {path: path.rpartition("/")[2] for path in paths}
+    return sorted(p for p in paths if "openblas" in names[p] and "64_" not in names[p])
