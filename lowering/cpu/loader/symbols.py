@@ -54,6 +54,12 @@ def _parallel_for() -> int:
     return thread_pool.address()
 
 
+def _parallel_for_polled() -> int:
+    from fnx.lowering.cpu.runtime import thread_pool
+
+    return thread_pool.pool().polled
+
+
 def _fourier() -> int:
     from fnx.lowering.cpu.kernels import fft_executor
 
@@ -117,7 +123,8 @@ def _dense(routine: str, dtype: str) -> Callable[[], int]:
 
 
 _DENSE = ("solve_left", "solve_right", "cholesky", "lu")
-RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
+RUNTIME = {"fnx_poll": _poll, "fnx_fft": _fourier, "fnx_parallel_for": _parallel_for}
+RUNTIME["fnx_parallel_for_polled"] = _parallel_for_polled
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 for _dtype in ("float32", "float64"):
     for _routine in ("gemm", "gemm_minus", "gemv"):

@@ -295,11 +295,11 @@ class _Slots:
         more = scalar.compare("lt", following, high)
         enough = scalar.select(more, scalar.const(thresholds.few(self.width), "int64"), _ZERO)
         iterations = While(
-            [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], outer=True
+            [], scalar.compare("gt", going, enough), [step], [going], [filled], [on], polled=True
         )
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, iterations, self.harvest()]
-        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], outer=True)
+        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], polled=True)
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
         return [Loop(part, scalar.size(parts), inside, kind=LoopKind.of(parallel=parts > 1))]
 

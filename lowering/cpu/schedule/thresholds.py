@@ -41,6 +41,7 @@ PACKED_WRITE = 8  # where problems are so many elements apart that LLVM does not
 PACKED_READ = 6  # writing, and reading
 TILED = 400  # cache lines from which on transposed access goes tile by tile
 TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
+POLLED_WORK = 1 << 30  # operations of a loop, about a second, in which Ctrl-C should be heard
 LEAST_ELEMENTS = 4  # from which on loops of batch elements run side by side
 SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
 HEAVY_STEP = 64  # operations of a step from which on it is heavy
