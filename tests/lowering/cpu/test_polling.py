@@ -13,8 +13,9 @@ from tests.lowering.cpu.test_interrupts import PROGRAMS
 
 def loops(fun, *args) -> list:
     """The loops of a program."""
-    program = fnx.jit(fun).lower(*args).program.compiled().program
-    return [s for s in traversal.statements(program.body) if isinstance(s, Loop | While)]
+    lowered = fnx.jit(fun).lower(*args)
+    body = lowered.program.compiled().program.body
+    return [s for s in traversal.statements(body) if isinstance(s, Loop | While)]
 
 
 def is_long(s) -> bool:
