@@ -5,7 +5,6 @@ user's parameters, whose rules look for the user's functions when a transformati
 """
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
 from fnx.core.errors import MissingRule, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.fork_safety import cached_property
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive as Rules

@@ -6,7 +6,6 @@ that calls the host or a library runs as plain Python, iteration by iteration.
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
+from fnx.core.fork_safety import cached_property
 from fnx.core.jaxpr import Jaxpr
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier

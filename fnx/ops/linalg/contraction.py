@@ -1,7 +1,7 @@
 """dot_general: sums of products over any axes, with any batch axes."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -11,6 +11,7 @@ from fnx.core import dtypes, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.fork_safety import cached_property
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Library, Operand, Recipe
 from fnx.core.scalar import Expr

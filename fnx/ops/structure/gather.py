@@ -1,6 +1,6 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.cost import INDIRECT
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.fork_safety import cached_property
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr

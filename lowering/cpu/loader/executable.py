@@ -7,7 +7,6 @@ without the wrapper, on interpreters that it does not know.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
+from fnx.core.fork_safety import cached_property
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
