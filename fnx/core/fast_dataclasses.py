@@ -11,7 +11,7 @@ from dataclasses import MISSING, FrozenInstanceError
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
-from fnx.core.fork_safety import PATIENCE, fork_safe
+from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 
 
 def _record(cls: type | None = None, /, **options: bool) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
-from fnx.core.fork_safety import PATIENCE, fork_safe
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
 from fnx.lowering import backends

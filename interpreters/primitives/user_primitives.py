@@ -15,12 +15,12 @@ from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
 from fnx.core.errors import MissingRule, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.fork_safety import cached_property
 from fnx.core.interpreter import current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive as Rules
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
+from fnx.core.threads.fork_safety import cached_property
 from fnx.interpreters.batching import AxisData, fancy_primitive_batchers
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace_closed

@@ -16,8 +16,8 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Memory
 from fnx.core.errors import FnxError
-from fnx.core.fork_safety import cached_property
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
 from fnx.lowering.cpu.loader import executable, load
 

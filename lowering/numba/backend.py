@@ -13,8 +13,8 @@ import numpy as np
 from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
-from fnx.core.fork_safety import cached_property
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier
 from fnx.lowering.portable import PortableTarget

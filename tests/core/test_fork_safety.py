@@ -16,7 +16,7 @@ import pytest
 
 import fnx
 import fnx.numpy as jnp
-from fnx.core.fork_safety import cached_property, fork_safe
+from fnx.core.threads.fork_safety import cached_property, fork_safe
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 PATIENCE = 60  # seconds

@@ -11,10 +11,10 @@ from fnx.core import dtypes, scalar
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.fork_safety import cached_property
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Library, Operand, Recipe
 from fnx.core.scalar import Expr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.base.permute import Transpose
 from fnx.ops.structure.basic import add_any, convert
 

@@ -11,10 +11,10 @@ from fnx.core.aval import ShapedArray
 from fnx.core.cost import INDIRECT
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.fork_safety import cached_property
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.structure.basic import broadcast_axis, move_axis, zeros
 from fnx.ops.structure.gather_dimension_numbers import (
     FILL,

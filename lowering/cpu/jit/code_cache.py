@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.fork_safety import fork_safe
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor import features
 
 from . import disk_cache, partition

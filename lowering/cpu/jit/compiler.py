@@ -15,7 +15,7 @@ from functools import cache, wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
-from fnx.core.fork_safety import fork_safe
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor.features import processor
 
 from . import compile_threads, llvm_options, partition

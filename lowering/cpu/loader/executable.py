@@ -15,7 +15,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
-from fnx.core.fork_safety import cached_property
+from fnx.core.threads import at_exit
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
@@ -190,7 +191,7 @@ class Executable:
         if error is not None:
             raise error
         if status == CANCELLED:
-            raise KeyboardInterrupt
+            raise SystemExit if at_exit.is_exiting() else KeyboardInterrupt
         raise RuntimeError(f"a native program ended with status {status}")
 
     # --- the plan of the wrapper
