@@ -7,18 +7,22 @@ the last axis by Bluestein's convolution with such passes. PocketFFT does the re
 and single real rows of small primes, for which it has half the work of a complex transform.
 """
 
+import threading
+from collections import OrderedDict
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.threads.fork_safety import fork_safe
 
 from . import fft_executor as driver
 from . import fft_radices as stages
 from . import pocketfft
 
+LIMIT = 1 << 26  # bytes of plans that are remembered for programs to come
 _GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while
 _SHORT = 64  # length of rows up to which several are transformed together
 _OWN = 1 << 23  # bytes of work memory that each thread may take for itself
@@ -105,7 +109,7 @@ def _transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> lis
 # --- steps -------------------------------------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _steps(name: str) -> tuple[list[tuple[Transform, stages.Plan | None]], int, int]:
     """Parts of transforms, with passes or without; where scratch memory begins; all work memory."""
     kind, text, axes, dtype = name.split("/")
@@ -209,18 +213,38 @@ def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray
     return [*step, scratch, s.part, s.scratch, grain]
 
 
-@cache
-def _plan(name: str) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The table of a plan, and the tables that it points to."""
-    found, scratch, _ = _steps(name)
-    keep: list[np.ndarray] = []
-    words = [len(found)]
-    for t, s in found:
-        step = _loop_step(t) if s is None else _pass_step(t, s, scratch, keep)
-        words += step + [0] * (driver.WORDS - len(step))
-    return np.array(words, np.uint64), keep
+class Plan:
+    """The table of a plan, and the tables that it points to; programs hold it beside its address."""
+
+    def __init__(self, name: str):
+        found, scratch, _ = _steps(name)
+        keep: list[np.ndarray] = []
+        words = [len(found)]
+        for t, s in found:
+            step = _loop_step(t) if s is None else _pass_step(t, s, scratch, keep)
+            words += step + [0] * (driver.WORDS - len(step))
+        self.table, self.keep = np.array(words, np.uint64), keep
+        self.address = self.table.ctypes.data
+        self.bytes = sum(x.nbytes for x in (self.table, *keep))
 
 
-def address(name: str) -> int:
-    """The address of a plan, which lives for good: programs hold its bare address."""
-    return _plan(name)[0].ctypes.data
+_lock = fork_safe(threading.RLock())
+_plans: OrderedDict[str, Plan] = OrderedDict()  # the one that was asked for last at the end
+
+
+def plan(name: str) -> Plan:
+    """The plan of a name; those that were asked for last are remembered, `LIMIT` bytes of them."""
+    with _lock:
+        found = _plans.get(name) or Plan(name)
+        _plans[name] = found
+        _plans.move_to_end(name)
+        total = sum(p.bytes for p in _plans.values())
+        while total > LIMIT:
+            total -= _plans.popitem(last=False)[1].bytes
+    return found
+
+
+def forget() -> None:
+    """Let go of all plans; those of programs live on with them."""
+    with _lock:
+        _plans.clear()

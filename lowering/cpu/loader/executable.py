@@ -85,6 +85,7 @@ class Executable:
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
+        self._keep: list[Any] = []  # what lies at the addresses among the parameters
         self._callbacks: list[host_callbacks.Callback] = []
         self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
@@ -99,7 +100,8 @@ class Executable:
         if not isinstance(param, tuple):
             bits = int(param)
         elif param[0] == "symbol":
-            bits = symbols.resolve(param[1])
+            bits, owner = symbols.owned(param[1])
+            self._keep.append(owner)
             self._calls_back |= param[1] in symbols.RUNTIME
         elif param[0] == "host":
             self._callbacks.append(host_callbacks.Callback.of(param[1]))
@@ -256,7 +258,8 @@ def no_memory(size: int, largest: str = "") -> MemoryError:
 
 
 def release_memory() -> None:
-    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    """Give the memory of freed arrays, which is kept for later ones, back to the system; tables too."""
+    symbols.forget()
     found = call_wrapper_loader.get()
     if found is not None:
         found.trim()

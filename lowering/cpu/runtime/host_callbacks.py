@@ -99,7 +99,7 @@ def _view(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.nd
     return np.ndarray(shape, dtype, _bytes(count).from_address(address))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _bytes(count: int) -> Any:
     """The C type of so many bytes; each is a class, and slow to make."""
     return ctypes.c_uint8 * count
