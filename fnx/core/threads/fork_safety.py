@@ -5,7 +5,9 @@ from functools import cached_property as _with_lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
-PATIENCE = 0.2  # seconds that a fork waits for another thread
+# Seconds that a fork waits for another thread: a first program is compiled in one of them. It imports
+# modules meanwhile, and Python has no way to import in a child what another thread was importing.
+PATIENCE = 5.0
 
 
 def fork_safe(lock: T, patience: float = 0) -> T:

@@ -223,7 +223,7 @@ class Body(Flow):
         callee = self.number(("host", s), ("host", s), "ptr")  # type: ignore[arg-type]
         status, good, on = self.fresh(), self.fresh(), self.label()
         self.put(f"{status} = call i32 {callee}(ptr {array})")
-        self.put(f"{good} = icmp eq i32 {status}, 0")
+        self.put(f"{good} = icmp eq i32 {status}, 1")
         self.exits.add("failed")
         self.branch(good, on, "failed")
         self.start(on)

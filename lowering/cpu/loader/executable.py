@@ -6,6 +6,7 @@ without the wrapper, on interpreters that it does not know.
 """
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -263,3 +264,7 @@ def release_memory() -> None:
     found = call_wrapper_loader.get()
     if found is not None:
         found.trim()
+    # What NumPy and compilers have freed, which glibc keeps where longer-lived blocks lie above it.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

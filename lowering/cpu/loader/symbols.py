@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fnx.core.errors import CompileError
 from fnx.lowering.cpu.jit import compile_threads
@@ -86,10 +87,13 @@ class ArrayName(str):
     array: Any
 
 
+_arrays: WeakValueDictionary[str, Any] = WeakValueDictionary()  # for texts that know names alone
+
+
 def keep(array: Any) -> str:
     """The name of an array."""
     name = ArrayName(f"array:{id(array)}")
-    name.array = array
+    name.array = _arrays[str(name)] = array
     return name
 
 
@@ -97,6 +101,8 @@ def owned(name: str) -> tuple[int, Any]:
     """An address as `resolve` finds it, and the object that has to live as long as it is used."""
     if isinstance(name, ArrayName):
         return name.array.ctypes.data, name.array
+    if name.startswith("array:"):
+        return _arrays[name].ctypes.data, _arrays[name]
     if name.startswith("fft:"):
         return _fourier_plan(name.removeprefix("fft:"))
     return resolve(name), None

@@ -214,3 +214,19 @@ done:
         run(address, 100_000)
         spans.append((time.perf_counter() - start) / 100_000)
     assert min(spans) < 1e-6
+
+
+def test_a_signal_before_the_first_line_of_a_callback(monkeypatch):
+    """Nothing that a callback says can catch it; the program ends all the same, with that error."""
+
+    class Early(host_callbacks.Callback):
+        def _enter(self, pointers):
+            raise Trouble("early")
+
+    monkeypatch.setattr(host_callbacks, "Callback", Early)
+    monkeypatch.setattr(
+        sys, "unraisablehook", host_callbacks._keep_early_error(sys.__unraisablehook__)
+    )
+    executable = hosted(lambda x: x, [((), "float64")], [((), "float64")])
+    with pytest.raises(Trouble, match="early"):
+        executable([np.array(1.0)])
