@@ -3,7 +3,8 @@
 The address of a callback is that of a C function `int32 (void **pointers)` with the addresses of its
 inputs, then outputs. It returns 1, or 0 after an exception, which is kept for the thread and raised
 by the call of the program once the native code has returned 2. A signal may be delivered before the
-first line of a callback is reached: ctypes then returns 0, and reports what nobody could catch.
+first line of a callback is reached: ctypes then returns anything, and reports what nobody could catch;
+the program ends there, or at its next callback.
 """
 
 import ctypes
@@ -41,6 +42,8 @@ class Callback:
 
     def _enter(self, pointers: Any) -> int:
         try:
+            if getattr(_thread, "error", None) is not None:
+                return 0
             count = len(self.inputs)
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
             results = self.function(*arrays)
