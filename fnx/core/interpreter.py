@@ -22,6 +22,7 @@ from fnx.core.errors import (
     UnexpectedTracerError,
 )
 from fnx.core.source import Source, at_line
+from fnx.core.threads import at_exit  # noqa: F401  # ends threads that run what is here
 
 
 class Operation(Protocol):

@@ -6,8 +6,8 @@ without the wrapper, on interpreters that it does not know.
 """
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import ShapeError
+from fnx.core.threads import at_exit
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
@@ -84,6 +86,7 @@ class Executable:
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
+        self._keep: list[Any] = []  # what lies at the addresses among the parameters
         self._callbacks: list[host_callbacks.Callback] = []
         self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
@@ -98,7 +101,8 @@ class Executable:
         if not isinstance(param, tuple):
             bits = int(param)
         elif param[0] == "symbol":
-            bits = symbols.resolve(param[1])
+            bits, owner = symbols.owned(param[1])
+            self._keep.append(owner)
             self._calls_back |= param[1] in symbols.RUNTIME
         elif param[0] == "host":
             self._callbacks.append(host_callbacks.Callback.of(param[1]))
@@ -190,7 +194,7 @@ class Executable:
         if error is not None:
             raise error
         if status == CANCELLED:
-            raise KeyboardInterrupt
+            raise SystemExit if at_exit.is_exiting() else KeyboardInterrupt
         raise RuntimeError(f"a native program ended with status {status}")
 
     # --- the plan of the wrapper
@@ -255,7 +259,12 @@ def no_memory(size: int, largest: str = "") -> MemoryError:
 
 
 def release_memory() -> None:
-    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    """Give the memory of freed arrays, which is kept for later ones, back to the system; tables too."""
+    symbols.forget()
     found = call_wrapper_loader.get()
     if found is not None:
         found.trim()
+    # What NumPy and compilers have freed, which glibc keeps where longer-lived blocks lie above it.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

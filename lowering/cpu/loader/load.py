@@ -53,7 +53,7 @@ def load(
         call_wrapper_loader.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
-                symbols.resolve.soon(param[1])
+                symbols.soon(param[1])
         runtime = symbols.Runtime(emitted.text)
         code, memory_hit = code_cache.program(emitted.text, (ENTRY,), runtime)
     pairs = tuple(sorted((aliases or {}).items()))

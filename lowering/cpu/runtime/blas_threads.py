@@ -18,7 +18,7 @@ from fnx.lowering.cpu.processor import thresholds
 
 from . import thread_pool
 
-EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
+EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_reset", "fnx_blas_threads")
 
 
 def text() -> str:
@@ -63,6 +63,15 @@ def text() -> str:
             f.call("set_threads", "void", before)
         f.atomic_store(i32(0), f.object("lock"))
         f.ret()
+    with Function(module, "fnx_blas_reset", "void", public=True) as f:
+        # What a forked child does: of those who have entered, none came with it.
+        f.atomic_store(i32(0), f.object("lock"))
+        inside = f.load(f.object("inside"))
+        f.store(0, f.object("inside"))
+        before = f.convert("trunc", f.load(f.object("before")), "i32")
+        with f.when(f.both(f.compare("sgt", inside, 0), f.compare("sgt", before, 1))):
+            f.call("set_threads", "void", before)
+        f.ret()
     return str(module)
 
 
@@ -77,6 +86,8 @@ def _code() -> code_cache.Code:
     get, put = _controls() or _nothing()
     code = compiled(get, put)
     code_cache.keep_forever(code.keep)
+    reset = ctypes.PYFUNCTYPE(None)(code.addresses["fnx_blas_reset"])
+    os.register_at_fork(after_in_child=reset)
     ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
     ours.value = thread_pool.get_num_threads()
     thread_pool.watchers.append(lambda n: setattr(ours, "value", n))
