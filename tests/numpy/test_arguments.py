@@ -1,5 +1,7 @@
 """What becomes an array: numbers that do not fit, lists, bytes, arrays of others; the array API."""
 
+import enum
+import inspect
 from functools import partial
 
 import numpy as np
@@ -92,6 +94,29 @@ def test_what_libraries_may_ask_of_the_namespace():
     assert info.default_device() is None
     assert jnp.ones(2).device in info.devices()
     assert info.capabilities()["max dimensions"] == 64
+    assert info.dtypes(device=jnp.ones(2).device) == info.dtypes()
+    for ask in (info.dtypes, info.default_dtypes):
+        with pytest.raises(ValueError, match="there is no device 'gpu'"):
+            ask(device="gpu")
+
+
+def test_versions_of_the_array_api():
+    x = jnp.ones(2)
+    for version in (None, "2022.12", jnp.__array_api_version__):
+        assert x.__array_namespace__(api_version=version) is jnp
+    with pytest.raises(ValueError, match=r"'1999.1' of the array API standard.*2024.12"):
+        x.__array_namespace__(api_version="1999.1")
+
+
+def test_exchange_of_memory_as_the_array_api_has_it():
+    x = jnp.arange(3.0)
+    kind, number = x.__dlpack_device__()
+    assert isinstance(kind, enum.Enum)
+    assert (kind, number) == (1, 0)
+    named = inspect.signature(x.__dlpack__).parameters
+    assert list(named) == ["stream", "max_version", "dl_device", "copy"]
+    assert np.shares_memory(np.from_dlpack(x), np.asarray(x))
+    assert not np.shares_memory(np.from_dlpack(x, copy=True), np.asarray(x))
 
 
 def test_functions_take_what_is_like_an_array():
