@@ -330,6 +330,26 @@ def test_exp2_of_complex_infinities():
         np.testing.assert_array_equal(found.imag, [0, -np.inf, 0])
 
 
+@pytest.mark.parametrize(("name", "base"), [("log2", 2), ("log10", 10)])
+def test_logarithms_of_other_bases(name, base):
+    """Of powers exactly, and within an ulp where log(x) / log(base) is not."""
+    f = getattr(jnp, name)
+    powers = np.arange(-1022, 1024) if base == 2 else np.arange(-307, 309)
+    x = np.array([float(mpmath.mpf(base) ** int(k)) for k in powers])
+    hard = np.array([11.729661799268593, 7.671480141720954, 1.4069665862589464, 1.3326875340893347])
+    for log in (f, fnx.jit(f)):
+        np.testing.assert_array_equal(log(jnp.asarray(x)), powers)
+        narrow = abs(powers) < (126 if base == 2 else 37)
+        np.testing.assert_array_equal(log(jnp.asarray(x[narrow], "float32")), powers[narrow])
+        found = np.asarray(log(jnp.asarray(hard)))
+        with mpmath.workprec(120):
+            for number, y in zip(hard.tolist(), found.tolist(), strict=True):
+                off = abs(mpmath.log(number, base) - y)
+                assert off < 0.9 * np.spacing(y)
+    slope = fnx.grad(fnx.grad(f))(3.0)
+    close(slope, -1 / (9 * np.log(base)))
+
+
 def test_array_namespace_is_the_module():
     assert jnp.ones(2).__array_namespace__() is jnp
 

@@ -80,6 +80,11 @@ def expm1(x: np.ndarray) -> Any:
     return np.where(abs(x.real) < 1, near, np.exp(x) - x.dtype.type(1))
 
 
+def log10(x: np.ndarray) -> Any:
+    """In float64: NumPy's float32 is not exact at powers of ten."""
+    return np.log10(x, dtype=np.float64).astype(x.dtype)
+
+
 def log1p(x: np.ndarray) -> Any:
     far = np.log1p(x)
     if x.dtype.kind != "c":
