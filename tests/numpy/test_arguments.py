@@ -237,3 +237,50 @@ def test_dtypes_that_no_array_has():
     assert jnp.float8_e4m3fn == "float8_e4m3fn"
     with pytest.raises(TypeError, match="int4 does not exist"):
         jnp.zeros(3, jnp.int4)
+
+
+# --- shapes and dtypes as JAX documents them -----------------------------------------------------
+
+
+def test_roots_with_leading_zeros():
+    """Not stripped they make nan at the end, after the zeros; so the number may be traced."""
+    p = jnp.array([0.0, 0.0, 1.0, -3.0, 2.0, 0.0])
+    find = partial(jnp.roots, strip_zeros=False)
+    for found in (find(p), fnx.jit(find)(p)):
+        same(jnp.sort(found[:2].real), [1.0, 2.0])
+        assert found[2] == 0
+        assert np.isnan(found[3:].real).all()
+        assert np.isnan(found[3:].imag).all()
+    assert np.isnan(find(jnp.zeros(3)).real).all()
+    assert find(jnp.zeros(1)).shape == find(jnp.zeros(0)).shape == (0,)
+    same(jnp.sort(jnp.roots(p).real), [0.0, 1.0, 2.0])
+
+
+def test_sums_of_polynomials_with_matrices_as_coefficients():
+    x, y = jnp.array([[2, 3, 1]]), jnp.array([[5, 7, 3], [8, 2, 6]])
+    same(jnp.polyadd(x, y), [[5, 7, 3], [10, 5, 7]])
+    same(jnp.polyadd(y, jnp.array([2])), [[5, 7, 3], [10, 4, 8]])
+    same(jnp.polysub(x, y), [[-5, -7, -3], [-6, 1, -5]])
+    for add in (jnp.polyadd, jnp.polysub):
+        with pytest.raises(ValueError, match=r"\(3,\) and \(2, 3\); expected rows of the shorter"):
+            add(jnp.array([1, 3, 5]), y)
+    with pytest.raises(ValueError, match=r"polymul of shapes \(2, 3\) and \(1, 3\); expected two"):
+        jnp.polymul(y, x)
+
+
+def test_default_dtypes_of_jax():
+    assert jnp.tri(3).dtype == fnx.scipy.linalg.pascal(3).dtype == np.float32
+    assert jnp.tri(3, dtype=float).dtype == fnx.scipy.linalg.invpascal(3).dtype == np.float64
+    assert fnx.scipy.cluster.vq.vq(jnp.ones(3), jnp.ones(2))[0].dtype == np.int64
+
+
+def test_segments_of_what_is_broadcast_to_their_numbers():
+    ids = jnp.array([0, 0, 1, 3])
+    for found in (fnx.ops.segment_sum(2, ids), fnx.ops.segment_sum(jnp.array([2]), ids)):
+        same(found, [4, 2, 0, 2])
+    same(fnx.ops.segment_max(2.5, ids, 5), [2.5, 2.5, -np.inf, 2.5, -np.inf])
+    same(fnx.ops.segment_sum(2.5, 1), [0, 2.5])
+    x = jnp.arange(4.0).reshape(2, 2)
+    same(fnx.ops.segment_sum(x, ids.reshape(2, 2)), [[2, 4], [0, 1], [0, 0], [2, 3]])
+    with pytest.raises(ValueError, match=r"of shape \(3,\) and segment_ids of shape \(4,\)"):
+        fnx.ops.segment_sum(jnp.ones(3), ids)

@@ -207,15 +207,15 @@ def identity(n, dtype=None):
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below diagonal k, zeros above.
+    """Ones at and below diagonal k, zeros above; float32 where no dtype is given, as in JAX.
 
     >>> jnp.tri(3)
     Array([[1., 0., 0.],
            [1., 1., 0.],
-           [1., 1., 1.]], dtype=float64)
+           [1., 1., 1.]], dtype=float32)
     """
     shape = canonical_shape((N, N if M is None else M))
-    wanted = dtypes.canonical(float if dtype is None else dtype)
+    wanted = dtypes.canonical(dtypes.float32 if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
     return as_type(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
 
