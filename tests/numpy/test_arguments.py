@@ -284,3 +284,38 @@ def test_segments_of_what_is_broadcast_to_their_numbers():
     same(fnx.ops.segment_sum(x, ids.reshape(2, 2)), [[2, 4], [0, 1], [0, 0], [2, 3]])
     with pytest.raises(ValueError, match=r"of shape \(3,\) and segment_ids of shape \(4,\)"):
         fnx.ops.segment_sum(jnp.ones(3), ids)
+
+
+def test_bins_that_decrease():
+    x, bins = np.array([1.0, 2.0, 2.5, 1.5, 3.0, 3.5, 0.0]), np.array([3.0, 2.0, 1.0])
+    for right in (False, True):
+        same(jnp.digitize(jnp.asarray(x), jnp.asarray(bins), right), np.digitize(x, bins, right))
+
+
+def test_nearest_quantiles_take_the_lower_of_two():
+    x = jnp.arange(7.0)
+    assert jnp.percentile(x, jnp.array([25, 50, 75]), method="nearest").tolist() == [1, 3, 4]
+
+
+def test_functions_of_indices_see_scalars():
+    found = jnp.fromfunction(lambda i: (i + 1) * jnp.arange(3), shape=(2,))
+    same(found, [[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]])
+    shapes = []
+    pair = jnp.fromfunction(lambda i, j, k: shapes.append(i.shape) or (i - j, k), (2, 3), k=5)
+    assert shapes == [()]
+    same(pair[0], [[0, -1, -2], [1, 0, -1]])
+    same(pair[1], np.full((2, 3), 5))
+
+
+def test_fill_values_of_nonzero_may_be_traced():
+    find = fnx.jit(jnp.nonzero, static_argnames="size")
+    same(find(jnp.array([0, 5, 0, 6]), size=3, fill_value=4)[0], [1, 3, 4])
+
+
+def test_conditions_of_piecewise_in_one_array():
+    x = jnp.arange(-4, 5)
+    values = [lambda x: x * 0, lambda x: x * 10, lambda x: x * 100]
+    same(jnp.piecewise(x, jnp.array([False, True, False]), values), 10 * np.arange(-4, 5))
+    same(jnp.piecewise(x, x < 0, [1, 2]), np.where(np.arange(-4, 5) < 0, 1, 2))
+    assert jnp.argpartition(x, 2).dtype == np.int32
+    assert fnx.lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2))).tolist() == [[1, 2]] * 3
