@@ -5,6 +5,7 @@ them with `install`, once, when it is imported.
 """
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ from fnx.core.aval import ShapedArray
 from fnx.core.buffer import Buffer, Deleted, on_host
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
+
+
+class DLDeviceType(IntEnum):
+    """DLPack's kinds of devices that arrays are on."""
+
+    kDLCPU = 1
 
 
 class Array:
@@ -180,11 +187,21 @@ class ConcreteArray(Array):
         shape = f", shape={self.shape}" if self._value.size == 0 and self.shape != (0,) else ""
         return f"{prefix}{body}{shape}, dtype={name}{weak})"
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._value.view().__dlpack__(**kwargs)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        return self._value.view().__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
-    def __dlpack_device__(self) -> tuple:
-        return self._value.__dlpack_device__()
+    def __dlpack_device__(self) -> tuple["DLDeviceType", int]:
+        kind, number = self._value.__dlpack_device__()
+        return DLDeviceType(kind), number
 
     @property
     def __array_interface__(self) -> dict:

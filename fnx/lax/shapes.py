@@ -11,7 +11,7 @@ from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue
 from fnx.lax.elementwise import checked
 from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, to_array
-from fnx.ops.base.broadcast import Broadcast
+from fnx.ops.base.broadcast import Broadcast, broadcast_to
 from fnx.ops.base.permute import Reshape, Rev, Squeeze, Transpose
 from fnx.ops.structure.join import Concatenate, Iota, Split
 from fnx.ops.structure.slice import Pad
@@ -61,6 +61,15 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     x = to_array(operand, "broadcast")
     sizes = ints(sizes)
     return Broadcast((*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))(x)
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Array:
+    """The array, broadcast to the shape of another one.
+
+    >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2))).shape
+    (3, 2)
+    """
+    return broadcast_to(to_array(arr, "broadcast_like"), to_array(like_arr, "broadcast_like").shape)
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Array:
@@ -269,6 +278,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 __all__ = [
     "broadcast",
     "broadcast_in_dim",
+    "broadcast_like",
     "broadcast_shapes",
     "broadcast_to_rank",
     "broadcasted_iota",

@@ -15,6 +15,7 @@ from fnx.numpy.algebra.products import *
 from fnx.numpy.arrays.creation import *
 from fnx.numpy.arrays.creation import asarray as _asarray
 from fnx.numpy.arrays.key_arrays import serve as _serve_keys
+from fnx.numpy.arrays.protocols import API_VERSIONS as _API_VERSIONS
 from fnx.numpy.arrays.protocols import serve as _serve
 from fnx.numpy.arrays.scalar_types import *
 from fnx.numpy.elementwise.arithmetic import *
@@ -49,6 +50,7 @@ from fnx.numpy.structure.tiling import *
 
 pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
 newaxis = None
+__array_api_version__ = _API_VERSIONS[-1]
 set_printoptions, get_printoptions = _np.set_printoptions, _np.get_printoptions
 printoptions = _np.printoptions
 

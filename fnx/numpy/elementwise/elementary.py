@@ -99,7 +99,7 @@ def log2(x, /):
     Array([0., 3.], dtype=float64)
     """
     (x,) = promote_inexact("log2", x)
-    return _divided_by(ops.log(x), math.log(2))
+    return _log_of_base(x, ops.log2, 2)
 
 
 def log10(x, /):
@@ -109,15 +109,15 @@ def log10(x, /):
     Array([0., 2.], dtype=float64)
     """
     (x,) = promote_inexact("log10", x)
-    return _divided_by(ops.log(x), math.log(10))
+    return _log_of_base(x, ops.log10, 10)
 
 
-def _divided_by(x: Array, number: float) -> Array:
+def _log_of_base(x: Array, of_real: Callable, base: int) -> Array:
     """Of a complex value both parts: complex division would make NaN of what is infinite."""
     if not dtypes.is_complex(x.dtype):
-        return ops.div(x, constant(number, x.dtype))
-    part = constant(number, dtypes.real_of(x.dtype))
-    return ops.complex_(ops.div(ops.real(x), part), ops.div(ops.imag(x), part))
+        return of_real(x)
+    x, octave = ops.log(x), constant(math.log(base), dtypes.real_of(x.dtype))
+    return ops.complex_(ops.div(ops.real(x), octave), ops.div(ops.imag(x), octave))
 
 
 def deg2rad(x, /):

@@ -47,7 +47,8 @@ def nonzero(a, *, size=None, fill_value=None):
         return tuple([array(p) for p in np.nonzero(known)])
     mask = ravel(ufuncs.truth(x))
     size, index = int(size), dtypes.default_for("i")
-    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * x.ndim
+    fill_value = 0 if fill_value is None else fill_value  # may be traced
+    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * x.ndim
     total = mask.shape[0]
     if total == 0 or size == 0:
         return tuple([_full((size,), f, index) for f in fills])

@@ -1,6 +1,7 @@
 """Ranges and regular matrices: arange, linspace, eye, tri, meshgrid, indices of triangles."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from fnx.numpy.arrays.util import (
     result_dtype,
     to_array,
     to_arrays,
+    transformation,
 )
 from fnx.numpy.elementwise import ufuncs
 from fnx.ops.base.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
@@ -207,15 +209,15 @@ def identity(n, dtype=None):
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below diagonal k, zeros above.
+    """Ones at and below diagonal k, zeros above; float32 where no dtype is given, as in JAX.
 
     >>> jnp.tri(3)
     Array([[1., 0., 0.],
            [1., 1., 0.],
-           [1., 1., 1.]], dtype=float64)
+           [1., 1., 1.]], dtype=float32)
     """
     shape = canonical_shape((N, N if M is None else M))
-    wanted = dtypes.canonical(float if dtype is None else dtype)
+    wanted = dtypes.canonical(dtypes.float32 if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
     return as_type(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
 
@@ -388,13 +390,17 @@ def vander(x, N=None, increasing=False):
 
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
-    """The array of a function of index grids.
+    """The array of a function of indices, which is mapped over each: it sees scalars.
 
     >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
     Array([[ 0,  1,  2],
            [10, 11, 12]], dtype=int64)
     """
-    return function(*indices(shape, dtype=dtype), **kwargs)
+    sizes, vmap = canonical_shape(shape), transformation("vmap")
+    mapped = partial(function, **kwargs)
+    for axis in reversed(range(len(sizes))):
+        mapped = vmap(mapped, in_axes=[0 if k == axis else None for k in range(len(sizes))])
+    return mapped(*[arange(n, dtype=dtype) for n in sizes])
 
 
 __all__ = [

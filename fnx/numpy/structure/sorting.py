@@ -123,13 +123,13 @@ def partition(a, kth, axis=-1):
 
 
 def argpartition(a, kth, axis=-1):
-    """The positions that partition.
+    """The positions that partition, int32.
 
     >>> x = jnp.array([7, 1, 5, 3])
     >>> x[jnp.argpartition(x, 1)[1]]
     Array(3, dtype=int64)
     """
-    return argsort(a, axis)
+    return argsort(a, axis, dtype=np.int32)
 
 
 def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
@@ -205,8 +205,7 @@ def digitize(x, bins, right=False, *, method=None):
     if edges.shape[0] == 0:
         return _full(x.shape, 0, _place_dtype(0))
     up = searchsorted(edges, x, side)
-    other = "left" if side == "right" else "right"
-    down = ufuncs.subtract(edges.shape[0], searchsorted(flip(edges), x, other))
+    down = ufuncs.subtract(edges.shape[0], searchsorted(flip(edges), x, side))
     return where(ufuncs.greater_equal(edges[-1], edges[0]), up, down)
 
 

@@ -248,15 +248,19 @@ def invhilbert(n):
 
 
 def pascal(n, kind=None):
-    """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'.
+    """Binomial coefficients, in float32: 'symmetric' (the default), 'lower' or 'upper'.
 
     ValueError for another kind.
 
     >>> fnx.scipy.linalg.pascal(3)
     Array([[1., 1., 1.],
            [1., 2., 3.],
-           [1., 3., 6.]], dtype=float64)
+           [1., 3., 6.]], dtype=float32)
     """
+    return _binomials(n, kind).astype("float32")
+
+
+def _binomials(n: Any, kind: Any) -> Array:
     kind = "symmetric" if kind is None else kind
     n = int(n)
     lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
@@ -276,7 +280,7 @@ def invpascal(n, kind=None):
            [-1.,  1.]], dtype=float64)
     """
     kind = "symmetric" if kind is None else kind
-    lower = np.asarray(pascal(n, "lower"))
+    lower = np.asarray(_binomials(n, "lower"))
     k = np.arange(int(n))
     lower = lower * (1 - 2 * ((k[:, None] + k[None, :]) % 2))
     found = {"symmetric": lambda: lower.T @ lower, "lower": lambda: lower, "upper": lambda: lower.T}
