@@ -8,6 +8,7 @@ from fnx.core.errors import (
     ShapeError,
     TypeMismatch,
 )
+from fnx.numpy.arrays.util import canonical_axis
 from fnx.ops.base.permute import Reshape, Rev
 from fnx.ops.structure.join import Concatenate
 from fnx.ops.structure.slice import Slice
@@ -36,7 +37,9 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays, treedef = flatten_arrays(elems, "elements of associative_scan")
     if not arrays:
         return elems
-    axis = axis + arrays[0].ndim if axis < 0 else axis
+    axis = canonical_axis(axis, arrays[0].ndim, "axis of associative_scan")
+    for x in arrays:
+        canonical_axis(axis, x.ndim, "axis of associative_scan")
     sizes = {x.shape[axis] for x in arrays}
     if len(sizes) > 1:
         raise ShapeError(f"associative_scan over axes of different lengths: {sorted(sizes)}")

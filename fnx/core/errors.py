@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from fnx.core import config
-from fnx.core.source import at_line, is_internal, user_source
+from fnx.core.source import at_line, is_internal, public_function, user_source
 
 
 class FnxError(Exception):
@@ -23,7 +23,9 @@ class FnxError(Exception):
 
     def __init__(self, message: str, *rest: object):
         self.source = user_source()
-        super().__init__(message + at_line(self.source), *rest)
+        name = public_function() if self.source else ""
+        called = f", in {name}" if name and name not in message else ""
+        super().__init__(message + at_line(self.source) + called, *rest)
 
 
 class TypeMismatch(FnxError, TypeError):
@@ -67,6 +69,15 @@ class ShapeError(FnxError, TypeError, ValueError):
     >>> jnp.ones((2, 1)) + jnp.ones(3)  # all sums of pairs
     Array([[2., 2., 2.],
            [2., 2., 2.]], dtype=float64)
+    """
+
+
+class TooLarge(FnxError, MemoryError, ValueError):
+    """An array for which there is no memory, or with more bytes than 63 bits count.
+
+    >>> jnp.ones((2**31, 2**31, 2**31))
+    Traceback (most recent call last):
+    fnx.core.errors.TooLarge: an array of shape (2147483648, 2147483648, 2147483648) ...
     """
 
 

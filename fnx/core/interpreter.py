@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.aval import ShapedArray
+from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import (
     ConcretizationTypeError,
     FnxError,
@@ -182,9 +182,12 @@ class Eval(Interpreter):
         token = _float_errors.set(_IGNORE)
         try:
             outs = prim.impl(*values)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError, MemoryError) as error:
             if not isinstance(error, FnxError) and not prim.multiple_results:
-                prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
+                avals = prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
+                check_size(*avals)
+                if isinstance(error, MemoryError):
+                    raise too_large(*avals) from error
             raise
         finally:
             _float_errors.reset(token)

@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.reductions import padtype_to_pads
 from fnx.numpy.arrays.util import to_array
 from fnx.ops.linalg.conv_layout import ConvDimensionNumbers, dilated
@@ -81,11 +81,17 @@ def conv_general_dilated(
     """
     del precision, out_sharding
     x, w = to_array(lhs, "conv_general_dilated"), to_array(rhs, "conv_general_dilated", 1)
+    strides = tuple(int(s) for s in window_strides)
+    spatial = len(strides)
+    if x.ndim != spatial + 2 or w.ndim != spatial + 2:
+        raise ShapeError(
+            f"a convolution with {spatial} window strides works on operands of rank {spatial + 2} (batch, "
+            f"features, and {spatial} axes of space; out, in and space of the filter); given shapes "
+            f"{x.shape} and {w.shape}. Add axes of size 1, or leave axes to fnx.vmap"
+        )
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
-    spatial = x.ndim - 2
     left = tuple(lhs_dilation) if lhs_dilation is not None else (1,) * spatial
     right = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
-    strides = tuple(int(s) for s in window_strides)
     if isinstance(padding, str):
         if any(d != 1 for d in left):
             raise InvalidValue(

@@ -293,7 +293,12 @@ def check_ranks(name: str, shapes: Sequence[Shape]) -> None:
 
 def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:
     """A non-negative axis."""
-    k = operator.index(axis)
+    try:
+        k = operator.index(axis)
+    except FnxError:
+        raise  # a tracer says best what it is
+    except TypeError as error:
+        raise TypeMismatch(f"{name} must be an integer, not {axis!r:.60}") from error
     if not -ndim <= k < ndim:
         raise AxisError(
             f"{name} {k} is out of bounds for an array of rank {ndim}; expected -{ndim} <= axis < {ndim}"

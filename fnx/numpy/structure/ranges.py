@@ -7,6 +7,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.creation import array, as_type, cast
@@ -32,6 +33,10 @@ from fnx.ops.linalg import matrix
 from fnx.ops.structure.join import Concatenate, Iota
 
 # --- ranges and grids ---------------------------------------------------------------------------
+
+
+class ZeroStep(InvalidValue, ZeroDivisionError):
+    """A range that gets nowhere; a ValueError, and NumPy's ZeroDivisionError."""
 
 
 def _iota(dtype: np.dtype, n: int) -> Array:
@@ -62,12 +67,24 @@ def arange(
         raise TypeMismatch("arange of bools; expected integers or floats")
     first, last = (0, given[0]) if stop is None else given[:2]
     by = given[-1] if step is not None else 1
+    if by == 0:
+        raise ZeroStep("arange with step=0; expected a step that leads from start to stop")
     numbers = [
         v.item() if isinstance(v, (np.ndarray, np.generic)) else v for v in (first, last, by)
     ]
     if by == 1 and type(numbers[0]) is int and numbers[0] == 0 and wanted.kind in "iuf":
         return _iota(wanted, max(math.ceil(numbers[1]), 0))
-    return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
+    try:
+        return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
+    except MemoryError as error:
+        raise too_large(_range_type(*numbers, wanted)) from error
+    except ValueError as error:
+        check_size(_range_type(*numbers, wanted))
+        raise InvalidValue(f"arange of {numbers}: {error}") from error
+
+
+def _range_type(first: Any, last: Any, by: Any, dtype: np.dtype) -> ShapedArray:
+    return ShapedArray((max(math.ceil((last - first) / by), 0),), dtype)
 
 
 def _known(v: Any, name: str) -> Any:
