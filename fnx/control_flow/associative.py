@@ -52,6 +52,12 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
             raise TypeMismatch(
                 f"the function of associative_scan returned {structure}; expected {treedef}"
             )
+        for leaf, given in zip(leaves, a):
+            if leaf.shape != given.shape:
+                raise ShapeError(
+                    f"the function of associative_scan returned shape {leaf.shape} for rows of shape "
+                    f"{given.shape}; expected the same shape, for any number of rows"
+                )
         return leaves
 
     def part(arrays: list, start: int, stop: int, step: int = 1) -> list:

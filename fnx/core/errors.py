@@ -1,5 +1,6 @@
 """The errors that users meet; each is also the builtin error that NumPy or JAX users expect."""
 
+import re
 from collections.abc import Callable
 from functools import cache, wraps
 from types import TracebackType
@@ -7,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 from fnx.core import config
 from fnx.core.source import at_line, is_internal, public_function, user_source
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the repr of functions: it tells users nothing
 
 
 class FnxError(Exception):
@@ -24,6 +27,7 @@ class FnxError(Exception):
     def __init__(self, message: str, *rest: object):
         self.source = user_source()
         name = public_function() if self.source else ""
+        message = _ADDRESS.sub("", message)
         called = f", in {name}" if name and name not in message else ""
         super().__init__(message + at_line(self.source) + called, *rest)
 
@@ -87,6 +91,15 @@ class InvalidValue(FnxError, ValueError):
     >>> jnp.linalg.qr(jnp.eye(2), mode="fast")
     Traceback (most recent call last):
     fnx.core.errors.InvalidValue: qr with mode='fast'; expected 'reduced', 'complete', ...
+    """
+
+
+class InvalidIndex(FnxError, IndexError):
+    """An index, or a number of axes, that an argument does not have.
+
+    >>> jnp.vander(jnp.array(1.0))
+    Traceback (most recent call last):
+    fnx.core.errors.InvalidIndex: vander(f64[]) failed: ...
     """
 
 

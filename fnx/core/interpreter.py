@@ -19,6 +19,7 @@ from fnx.core.errors import (
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
+    TypeMismatch,
     UnexpectedTracerError,
 )
 from fnx.core.source import Source, at_line
@@ -29,6 +30,8 @@ class Operation(Protocol):
 
     name: str
     multiple_results: bool
+    linearize: Any
+    effects: bool
     typed_by: Any
 
     def impl(self, *values: Any) -> Any: ...
@@ -108,7 +111,7 @@ class Tracer(Array):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of an array of rank 0")
+            raise TypeMismatch("len() of an array of rank 0")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -182,8 +185,8 @@ class Eval(Interpreter):
         token = _float_errors.set(_IGNORE)
         try:
             outs = prim.impl(*values)
-        except (TypeError, ValueError, IndexError, MemoryError) as error:
-            if not isinstance(error, FnxError) and not prim.multiple_results:
+        except Exception as error:  # LAPACK's wrappers have errors of their own
+            if not isinstance(error, FnxError) and prim.linearize is None and not prim.effects:
                 avals = prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
                 check_size(*avals)
                 if isinstance(error, MemoryError):

@@ -236,8 +236,13 @@ class _Linear:
 class _Pull(_Linear):
     """The function that `vjp` returns."""
 
-    def __call__(self, ct: Any) -> Any:
-        types = self.types
+    def __call__(self, *given: Any) -> Any:
+        if len(given) != 1:
+            raise TypeMismatch(
+                f"the function that vjp returns takes one cotangent, of the structure of the result; got "
+                f"{len(given)}"
+            )
+        (ct,), types = given, self.types
         cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
             raise TypeMismatch(

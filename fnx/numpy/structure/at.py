@@ -157,6 +157,8 @@ class AtIndex:
 
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
+        if not callable(func):
+            raise TypeMismatch(f"at[...].apply needs a function, not {func!r:.60}")
         return self.apply_at(func, (), options)
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:

@@ -19,6 +19,7 @@ from fnx.numpy.arrays.util import (
     canonical_shape,
     convert,
     fit,
+    integer,
     promote_inexact,
     result_dtype,
     to_array,
@@ -124,7 +125,7 @@ def linspace(
     >>> jnp.linspace(0.0, 1.0, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
-    num = int(num)
+    num = integer(num, "num")
     if num < 0:
         raise InvalidValue(f"linspace with num={num}; expected at least 0")
     wanted = None if dtype is None else dtypes.canonical(dtype)
@@ -210,7 +211,7 @@ def _diagonal(k: Any, shape: tuple[int, ...]) -> Array:
         if k.ndim or not dtypes.is_integer(k.dtype):
             raise TypeMismatch(f"a diagonal of type {k.aval.str_short()}; expected one integer")
         return convert(k, INT)
-    return scalar(min(max(int(k), -shape[0]), shape[1]), INT)
+    return scalar(min(max(integer(k, "k"), -shape[0]), shape[1]), INT)
 
 
 def identity(n, dtype=None):
@@ -252,7 +253,7 @@ def tril(m, k=0):
            [4, 5, 0],
            [7, 8, 9]], dtype=int64)
     """
-    return matrix.tril(_matrices("tril", m), int(k))
+    return matrix.tril(_matrices("tril", m), integer(k, "k"))
 
 
 def triu(m, k=0):
@@ -263,7 +264,7 @@ def triu(m, k=0):
            [0, 5, 6],
            [0, 0, 9]], dtype=int64)
     """
-    return matrix.triu(_matrices("triu", m), int(k))
+    return matrix.triu(_matrices("triu", m), integer(k, "k"))
 
 
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
@@ -394,7 +395,7 @@ def vander(x, N=None, increasing=False):
            [9, 3, 1]], dtype=int64)
     """
     x = to_array(x, "vander")
-    n = x.shape[0] if N is None else int(N)
+    n = x.shape[0] if N is None else integer(N, "N")
     if n < 0:
         raise InvalidValue(f"vander with N={n}; expected at least 0 columns")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
