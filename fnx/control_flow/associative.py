@@ -10,6 +10,7 @@ from fnx.core.errors import (
 )
 from fnx.numpy.arrays.util import canonical_axis
 from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.join import Concatenate
 from fnx.ops.structure.slice import Slice
 from fnx.pytree import operations
@@ -83,6 +84,8 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays = [flip(x) for x in arrays] if reverse else arrays
     outs = run(list(arrays))
     outs = [flip(x) for x in outs] if reverse else outs
+    if arrays[0].shape[axis] > 1:  # as in JAX, which weaves with zeros that have a dtype
+        outs = [ConvertElementType(x.dtype)(x) if x.weak_type else x for x in outs]
     return operations.tree_unflatten(treedef, outs)
 
 

@@ -93,7 +93,7 @@ def promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | No
         ConvertElementType(o.dtype, o.weak_type)(x)
         if x.aval.weak_type
         and x.shape == o.shape
-        and (x.dtype, True) != (o.dtype, o.weak_type)
+        and x.dtype != o.dtype
         and dtypes.promote_cached(((x.dtype, True), (o.dtype, False)), half)[0] == o.dtype
         else x
         for x, o in zip(init, outs)

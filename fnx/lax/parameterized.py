@@ -265,9 +265,9 @@ def full_like(
     Array([7, 7], dtype=int64)
     """
     del sharding
-    dtype = x.dtype if dtype is None else dtype
-    return full(x.shape if shape is None else shape, constant(fill_value, dtypes.canonical(dtype), False)
-                if type(fill_value) in PYTHON else fill_value, dtype)  # fmt: skip
+    weak = dtype is None and x.weak_type
+    out = full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype)
+    return ConvertElementType(out.dtype, True)(out) if weak and not out.weak_type else out
 
 
 __all__ = [

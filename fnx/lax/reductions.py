@@ -190,7 +190,7 @@ def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list,
         raise InvalidValue(f"{name} of operands {structure} with init_values {other}; expected one")
     xs = [to_array(x, name) for x in leaves]
     inits = [
-        constant(i, x.dtype, False) if type(i) in PYTHON else to_array(i, name)
+        constant(i, x.dtype, x.weak_type) if type(i) in PYTHON else to_array(i, name)
         for i, x in zip(firsts, xs, strict=True)
     ]
     if any(i.shape for i in inits):

@@ -6,7 +6,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import INT, canonical_axis, convert, integer, to_array
+from fnx.numpy.arrays.util import INT, canonical_axis, constant, convert, integer, to_array
 from fnx.numpy.arrays.util import select as _select
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import moveaxis, ravel, reshape
@@ -36,8 +36,9 @@ def diag(v, k=0):
     row, column = Iota(0, INT, (n, n))(), Iota(1, INT, (n, n))()
     on = ops.eq(ops.add(row, scalar(k, INT)), column)
     # Along the columns for k >= 0, the rows for k < 0: there the vector has its own places.
-    wide = Pad(((k, 0, 0) if k >= 0 else (0, -k, 0),))(x, scalar(0, x.dtype))
-    return _select(on, broadcast_axis(wide, n, 0), scalar(0, x.dtype))
+    zero = constant(0, x.dtype, x.weak_type)
+    wide = Pad(((k, 0, 0) if k >= 0 else (0, -k, 0),))(x, zero)
+    return _select(on, broadcast_axis(wide, n, 0), zero)
 
 
 def diagflat(v, k=0):
