@@ -58,7 +58,7 @@ def scan(
     xs of different lengths.
 
     >>> lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
-    (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64))
+    (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64, weak_type=True))
     """
     del _split_transpose
     if not isinstance(unroll, Tracer) and integer(unroll, "unroll of scan") < 0:

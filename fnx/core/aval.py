@@ -72,8 +72,8 @@ class ShapedArray:
         return ShapedArray(self.shape, self.dtype) if self.weak_type else self
 
     def tangent(self) -> "ShapedArray":
-        """The aval of its tangents: the same, but strong."""
-        return self.strong()
+        """The aval of its tangents: the same, weak types included, as in JAX."""
+        return self
 
     def to_tangent_aval(self) -> "ShapedArray":
         """The same in JAX's interface, where integers have tangents of dtype float0."""

@@ -60,7 +60,7 @@ class TangentMismatch(TypeMismatch, ValueError):
     Traceback (most recent call last):
     fnx.core.errors.TangentMismatch: a tangent of jvp has dtype float32; expected float64
     >>> fnx.jvp(jnp.sin, (0.0,), (1.0,))[1]
-    Array(1., dtype=float64)
+    Array(1., dtype=float64, weak_type=True)
     """
 
 

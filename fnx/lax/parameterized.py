@@ -226,7 +226,7 @@ def stop_gradient(x: Any) -> Any:
     TypeError for a function.
 
     >>> fnx.grad(lambda x: x * fnx.lax.stop_gradient(x))(3.0)
-    Array(3., dtype=float64)
+    Array(3., dtype=float64, weak_type=True)
     """
     from fnx.pytree import operations
 

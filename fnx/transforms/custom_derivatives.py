@@ -127,7 +127,7 @@ class custom_jvp(_WithRule):
     ... def rule(primals, tangents):
     ...     return f(*primals), 10.0 * tangents[0]
     >>> fnx.grad(f)(3.0)
-    Array(10., dtype=float64)
+    Array(10., dtype=float64, weak_type=True)
     """
 
     rule: Callable | None = None
@@ -226,7 +226,7 @@ class custom_vjp(_WithRule):
     ...     return x
     >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (ct * 0.5,))
     >>> fnx.grad(clip_gradient)(3.0)
-    Array(0.5, dtype=float64)
+    Array(0.5, dtype=float64, weak_type=True)
     """
 
     fwd: Callable | None = None

@@ -232,6 +232,12 @@ def zeros(aval: ShapedArray) -> Array:
     return full(aval.shape, 0, aval.dtype)
 
 
+def typed_zeros(aval: ShapedArray) -> Array:
+    """Zeros of a type, weak if it is."""
+    zero = ConcreteArray(np.zeros((), aval.dtype), aval.weak_type)
+    return broadcast_to(zero, aval.shape) if aval.shape else zero
+
+
 def ones(aval: ShapedArray) -> Array:
     """Ones of a type."""
     return full(aval.shape, 1, aval.dtype)
