@@ -234,7 +234,8 @@ def zeros(aval: ShapedArray) -> Array:
 
 def typed_zeros(aval: ShapedArray) -> Array:
     """Zeros of a type, weak if it is."""
-    zero = ConcreteArray(np.zeros((), aval.dtype), aval.weak_type)
+    zero = scalar(0, aval.dtype)
+    zero = as_written(zero.with_weak_type(True)) if aval.weak_type else zero  # type: ignore[attr-defined]
     return broadcast_to(zero, aval.shape) if aval.shape else zero
 
 
