@@ -69,6 +69,11 @@ def install(members: Mapping[str, Callable | property]) -> None:
         setattr(Array, name, member)
 
 
+def kind_of(x: Any) -> str:
+    """What messages call the type of a value; arrays of all kinds are arrays."""
+    return f"an array of shape {x.shape}" if isinstance(x, Array) else type(x).__name__
+
+
 class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
@@ -145,7 +150,13 @@ class ConcreteArray(Array):
         return self.copy()
 
     def __bool__(self) -> bool:
-        return bool(self._value)
+        try:
+            return bool(self._value)
+        except ValueError:
+            raise InvalidValue(
+                f"the truth of an array of shape {self.shape} and dtype {self.dtype}; expected one "
+                "element. Use jnp.any or jnp.all, or jnp.where for a choice an element"
+            ) from None
 
     def __int__(self) -> int:
         return self._number(int)
@@ -166,12 +177,20 @@ class ConcreteArray(Array):
             ) from None
 
     def __index__(self) -> int:
-        return self._value.__index__()
+        try:
+            return self._value.__index__()
+        except TypeError:
+            raise TypeMismatch(
+                f"an array of shape {self.shape} and dtype {self.dtype} as an integer (an index, an axis, "
+                "a length); expected one integer, in an array of rank 0"
+            ) from None
 
     def __format__(self, spec: str) -> str:
         return format(self._value[()] if self._value.ndim == 0 else self._value, spec)
 
     def __len__(self) -> int:
+        if not self._value.ndim:
+            raise TypeMismatch("len() of an array of rank 0")
         return len(self._value)
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from fnx.numpy.arrays.creation import asarray as _asarray
 from fnx.numpy.arrays.key_arrays import serve as _serve_keys
 from fnx.numpy.arrays.protocols import API_VERSIONS as _API_VERSIONS
 from fnx.numpy.arrays.protocols import serve as _serve
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.scalar_types import *
 from fnx.numpy.elementwise.arithmetic import *
 from fnx.numpy.elementwise.division import *
@@ -123,3 +124,4 @@ _install(_members())
 _serve(_sys.modules[__name__])
 _bring(__name__)
 _serve_keys(globals())
+_retell(globals(), but=("fnx.numpy.elementwise",))

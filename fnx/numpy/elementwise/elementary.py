@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     constant,
@@ -276,8 +276,16 @@ def ldexp(x1, x2, /):
     Array([8. , 1.5], dtype=float64)
     """
     x1, x2 = to_arrays("ldexp", x1, x2)
+    if x1.dtype.kind == "c" or x2.dtype.kind not in "biu":
+        raise TypeMismatch(
+            f"ldexp of dtypes {x1.dtype} and {x2.dtype}; expected real numbers and integer exponents"
+        )
     (x,) = promote_inexact("ldexp", x1)
-    x, n = fit("ldexp", [x, convert(x2, x.dtype)])
+    return _scaled(*fit("ldexp", [x, convert(x2, x.dtype)]))
+
+
+def _scaled(x: Array, n: Array) -> Array:
+    """x * 2 ** n, for whole numbers n of the dtype of x."""
     # In steps whose factors are finite: 2 ** n may overflow, or vanish, where the product does not. The
     # largest step is the last one, so that what becomes subnormal is rounded once.
     limit, steps = constant(_EXPONENTS[x.dtype.name], x.dtype), []
@@ -305,7 +313,7 @@ def frexp(x, /):
     plain = ops.and_(ops.is_finite(x), ops.ne(x, zero(x)))
     safe = select(plain, size, one(x))
     n = ops.add(ops.floor(log2(safe)), one(x))
-    m = ldexp(safe, ops.neg(n))
+    m = _scaled(safe, ops.neg(n))
     high, low = ops.ge(m, one(m)), ops.lt(m, constant(0.5, m.dtype))
     m = select(high, times(m, 0.5), select(low, times(m, 2), m))
     n = select(high, ops.add(n, one(n)), select(low, ops.sub(n, one(n)), n))

@@ -12,7 +12,7 @@ from fnx.numpy.algebra.factorizations import eigvals
 from fnx.numpy.algebra.products import dot
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import convert, promote, promote_inexact, reshape_to, to_array
+from fnx.numpy.arrays.util import convert, integer, promote, promote_inexact, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.numerics.calculus import convolve
 from fnx.numpy.reductions import reduce
@@ -135,6 +135,8 @@ def polyder(p, m=1):
     """
     p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyder")
     (p,) = promote_inexact("polyder", p)
+    if integer(m, "m of polyder") < 0:
+        raise InvalidValue(f"polyder with m={m}; expected at least 0")
     for _ in range(m):
         n = p.shape[0]
         p = ufuncs.multiply(p[:-1], array(np.arange(n - 1, 0, -1), p.dtype))

@@ -11,6 +11,8 @@ from fnx.numpy.arrays.util import (
     canonical_axis,
     convert,
     eager,
+    integer,
+    integers,
     promote,
     promote_inexact,
     select,
@@ -119,7 +121,16 @@ def partition(a, kth, axis=-1):
     >>> jnp.partition(jnp.array([7, 1, 5, 3]), 1)[1]
     Array(3, dtype=int64)
     """
+    _check_kth("partition", a, kth, axis)
     return sort(a, axis)
+
+
+def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
+    shape = to_array(a, name).shape
+    for k in integers(
+        kth if np.iterable(kth) and not isinstance(kth, str) else (kth,), f"kth of {name}"
+    ):
+        canonical_axis(k, shape[canonical_axis(axis, len(shape))], f"kth of {name}")
 
 
 def argpartition(a, kth, axis=-1):
@@ -129,6 +140,7 @@ def argpartition(a, kth, axis=-1):
     >>> x[jnp.argpartition(x, 1)[1]]
     Array(3, dtype=int64)
     """
+    _check_kth("argpartition", a, kth, axis)
     return argsort(a, axis, dtype=np.int32)
 
 
@@ -211,7 +223,7 @@ def digitize(x, bins, right=False, *, method=None):
 
 def top_k(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis, and their positions."""
-    return TopK(int(k), canonical_axis(axis, x.ndim))(x)
+    return TopK(integer(k, "k"), canonical_axis(axis, x.ndim))(x)
 
 
 __all__ = [

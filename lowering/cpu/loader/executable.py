@@ -15,7 +15,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
-from fnx.core.errors import ShapeError
+from fnx.core.errors import ShapeError, TooLarge
 from fnx.core.threads import at_exit
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering.cpu.processor import thresholds
@@ -111,7 +111,7 @@ class Executable:
         else:
             bits = int(param[-1])
         if not -(1 << 63) <= bits < 1 << 64:
-            raise MemoryError(
+            raise TooLarge(
                 f"a program counts up to {bits}, more than 64 bits hold. Use smaller arrays or batches"
             )
         return bits - (1 << 64) if bits >= 1 << 63 else bits
@@ -136,11 +136,11 @@ class Executable:
         results = self._plain(arrays)
         return self._plain(self.fitting(arrays)) if results is NotImplemented else results
 
-    def _no_results(self) -> MemoryError:
+    def _no_results(self) -> TooLarge:
         """The error of a program whose results find no memory."""
         largest = max(self.outputs, key=lambda spec: spec.bytes)
         total = sum([spec.bytes for spec in self.outputs])
-        return MemoryError(
+        return TooLarge(
             f"the results of a program take {total} bytes, which cannot be had; the largest has "
             f"shape {largest.shape} and dtype {largest.dtype}. Use smaller arrays or batches, or "
             "reduce the results inside of the program"
@@ -249,10 +249,10 @@ def aligned(size: int) -> np.ndarray:
     return raw[offset : offset + size]
 
 
-def no_memory(size: int, largest: str = "") -> MemoryError:
+def no_memory(size: int, largest: str = "") -> TooLarge:
     """The error of a program whose workspace finds no memory."""
     parts = f"; the largest parts of it are {largest}" if largest else ""
-    return MemoryError(
+    return TooLarge(
         f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
         "or batches, or fnx.checkpoint for parts of it"
     )
