@@ -69,6 +69,10 @@ class Batch(Interpreter):
         token = current.set(self.parent)
         try:
             outs, out_axes = prim.batch(self.size, tuple(values), tuple(axes))
+        except (TypeError, ValueError, IndexError, AssertionError):
+            if not prim.multiple_results:
+                prim.abstract(*[a.aval for a in args])  # speaks of batch elements, as the user does
+            raise
         finally:
             current.reset(token)
         return tuple(

@@ -10,6 +10,7 @@ from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.source import user_source
 from fnx.interpreters.trace import trace_closed
+from fnx.ops.elementwise.convert import ConvertElementType
 
 
 class JVPTracer(Tracer):
@@ -68,13 +69,31 @@ class JVP(Interpreter):
             current.reset(token)
         if len(outs) == 1:
             t = touts[0]
+            if t is not None and prim.elementwise and outs[0].weak_type and not t.weak_type:
+                t = self.as_weak(t, tangents)
             return outs if t is None else (JVPTracer(self, outs[0], t),)
         return tuple(
             [o if t is None else JVPTracer(self, o, t) for o, t in zip(outs, touts, strict=True)]
         )
 
     def rule(self, prim: Primitive, primals: tuple, tangents: tuple) -> tuple:
-        return prim.jvp(primals, tangents)
+        given = [
+            t
+            if t is None or t.weak_type == p.weak_type
+            else ConvertElementType(t.dtype, p.weak_type)(t)
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        return prim.jvp(primals, tuple(given))
+
+    def as_weak(self, t: Array, given: Sequence[Array | None]) -> Array:
+        """A tangent that constants of its rule made strong: weak, if what it was made of is."""
+        if not all(g is None or g.weak_type for g in given):
+            return t
+        token = current.set(self.parent)
+        try:
+            return ConvertElementType(t.dtype, True)(t)
+        finally:
+            current.reset(token)
 
     def concrete(self, tracer: Tracer) -> Array | None:
         return tracer.primal  # type: ignore[attr-defined]  # its own owner says whether it is known

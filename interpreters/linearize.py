@@ -17,6 +17,7 @@ from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.interpreters.jvp import JVP, JVPTracer
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import add_any, zeros
 
 
@@ -212,6 +213,13 @@ class Known:
         """Take note of what the transpose of a loop restored of its last operands."""
 
 
+def _weak(ct: Any) -> Any:
+    """The cotangent of a value that promotion made strong: as weak as the value was."""
+    if isinstance(ct, AddTo) or ct.weak_type:
+        return ct
+    return ConvertElementType(ct.dtype, True)(ct)
+
+
 def backward(
     eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | Known | None = None
 ) -> None:
@@ -238,6 +246,8 @@ def backward(
             back = eqn.prim.transpose(cts, *args)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
+                if a.aval.weak_type and eqn.prim.elementwise and not eqn.outs[0].aval.weak_type:
+                    ct = _weak(ct)
                 if a in env:
                     accumulate(env, a, ct)
                 else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.aval import ShapedArray
+from fnx.core.aval import ShapedArray, check_size
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue, UnexpectedTracerError
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
@@ -76,6 +76,7 @@ class Stage(Interpreter):
                 return self.parent.process(prim, args)
             inputs = tuple(atoms)
         avals = prim.abstract(*[a.aval for a in inputs])
+        check_size(*avals)
         if len(avals) == 1:
             var = Var(avals[0])
             self.eqns.append(Eqn(prim, inputs, (var,), source))

@@ -40,8 +40,8 @@ def report(program: Program, notes: list[str], seconds: dict[str, float]) -> str
     """The compile report."""
     stmts = list(traversal.statements(program.body))
     kernels = [s for s in stmts if isinstance(s, Nest)]
-    loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.outer]
-    lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} outer loops"]
+    loops = [s for s in stmts if isinstance(s, (Loop, While)) and s.polled]
+    lines = [f"program {program.name}: {len(kernels)} kernels, {len(loops)} polled loops"]
     lines += [f"  kernel {k.name}: {k.note}" for k in kernels]
     lines += [f"  library call {s.symbol}" for s in stmts if isinstance(s, CallLibrary)]
     lines += [f"  host call {s.name}" for s in stmts if isinstance(s, CallHost)]

@@ -8,7 +8,9 @@ from fnx.core.errors import (
     ShapeError,
     TypeMismatch,
 )
+from fnx.numpy.arrays.util import canonical_axis
 from fnx.ops.base.permute import Reshape, Rev
+from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.join import Concatenate
 from fnx.ops.structure.slice import Slice
 from fnx.pytree import operations
@@ -36,7 +38,9 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays, treedef = flatten_arrays(elems, "elements of associative_scan")
     if not arrays:
         return elems
-    axis = axis + arrays[0].ndim if axis < 0 else axis
+    axis = canonical_axis(axis, arrays[0].ndim, "axis of associative_scan")
+    for x in arrays:
+        canonical_axis(axis, x.ndim, "axis of associative_scan")
     sizes = {x.shape[axis] for x in arrays}
     if len(sizes) > 1:
         raise ShapeError(f"associative_scan over axes of different lengths: {sorted(sizes)}")
@@ -49,6 +53,12 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
             raise TypeMismatch(
                 f"the function of associative_scan returned {structure}; expected {treedef}"
             )
+        for leaf, given in zip(leaves, a):
+            if leaf.shape != given.shape:
+                raise ShapeError(
+                    f"the function of associative_scan returned shape {leaf.shape} for rows of shape "
+                    f"{given.shape}; expected the same shape, for any number of rows"
+                )
         return leaves
 
     def part(arrays: list, start: int, stop: int, step: int = 1) -> list:
@@ -74,6 +84,8 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays = [flip(x) for x in arrays] if reverse else arrays
     outs = run(list(arrays))
     outs = [flip(x) for x in outs] if reverse else outs
+    if arrays[0].shape[axis] > 1:  # as in JAX, which weaves with zeros that have a dtype
+        outs = [ConvertElementType(x.dtype)(x) if x.weak_type else x for x in outs]
     return operations.tree_unflatten(treedef, outs)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from fnx.core import config
+from fnx.core import config, dtypes
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import (
@@ -63,6 +63,8 @@ def trace_body(
 ) -> Traced:
     """The jaxpr of a function, which `owner` (the user's function in it) remembers."""
     owner = owner or fun
+    if not callable(owner):
+        raise TypeMismatch(f"{what} must be a function, not {owner!r:.60}")
     key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
     plain = type(owner) is FunctionType
     around = _surroundings(owner) if plain else []
@@ -86,9 +88,13 @@ def trace_body(
 
 def promoted(init: list[Array], outs: Sequence[ShapedArray]) -> list[Array] | None:
     """First carries whose weak types gave way to those of the carries that follow, if any did."""
+    half = config.default_float32.value
     new = [
         ConvertElementType(o.dtype, o.weak_type)(x)
-        if x.aval.weak_type and x.shape == o.shape and (x.dtype, True) != (o.dtype, o.weak_type)
+        if x.aval.weak_type
+        and x.shape == o.shape
+        and x.dtype != o.dtype
+        and dtypes.promote_cached(((x.dtype, True), (o.dtype, False)), half)[0] == o.dtype
         else x
         for x, o in zip(init, outs)
     ]

@@ -87,6 +87,8 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Tree, operand: A
         raise TypeMismatch(
             f"switch by an index of type {where.aval.str_short()}; expected an integer of rank 0"
         )
+    if not np.iterable(branches):
+        raise TypeMismatch(f"the branches of switch must be functions, not {branches!r:.60}")
     branches = tuple(branches)
     if not branches:
         raise InvalidValue("switch between no branches; expected at least one")

@@ -20,6 +20,7 @@ from fnx.core.interpreter import Tracer, current, evaluate
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import CapturedRefs
+from fnx.numpy.arrays.util import integer
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -57,10 +58,10 @@ def scan(
     xs of different lengths.
 
     >>> lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
-    (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64))
+    (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64, weak_type=True))
     """
     del _split_transpose
-    if not isinstance(unroll, Tracer) and int(unroll) < 0:
+    if not isinstance(unroll, Tracer) and integer(unroll, "unroll of scan") < 0:
         raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of iterations")
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
@@ -133,7 +134,7 @@ def _plain_scan(
         carry = new
     ins = [c.aval for c in carry]
     carry_error(what, init, carry_tree, parts[0], ins, body.out_avals[:n])
-    unrolled = count if unroll is True else max(1, int(unroll))
+    unrolled = count if unroll is True else max(1, integer(unroll, "unroll"))
     prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), unrolled, BACKEND)
     outs = prim(*body.consts, *carry, *rows)
     last = operations.tree_unflatten(carry_tree, outs[:n])
@@ -160,7 +161,7 @@ def _length(rows: Sequence[Array], xs: Tree, length: int | None) -> int:
             )
     found = {x.shape[0] for x in rows}
     if length is not None:
-        found.add(int(length))
+        found.add(integer(length, "length of scan"))
     if len(found) > 1:
         each = ", ".join(f"xs{path} has {x.shape[0]}" for path, x in zip(paths, rows))
         given = "" if length is None else f"; length={length} was given"
@@ -211,6 +212,10 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
     >>> lax.map(lambda x: x * x, np.arange(3.0))
     Array([0., 1., 4.], dtype=float64)
     """
+    if not callable(f):
+        raise TypeMismatch(f"map needs a function, got {type(f).__name__}: {f!r:.80}")
+    if batch_size is not None and integer(batch_size, "batch_size of map") < 0:
+        raise InvalidValue(f"map with batch_size={batch_size}; expected at least 0")
     if not batch_size:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
     rows, treedef = flatten_arrays(xs, "the xs of map")

@@ -5,6 +5,7 @@ them with `install`, once, when it is imported.
 """
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,12 @@ from fnx.core.aval import ShapedArray
 from fnx.core.buffer import Buffer, Deleted, on_host
 from fnx.core.config import rank_0_consts
 from fnx.core.errors import InvalidValue, TypeMismatch
+
+
+class DLDeviceType(IntEnum):
+    """DLPack's kinds of devices that arrays are on."""
+
+    kDLCPU = 1
 
 
 class Array:
@@ -60,6 +67,11 @@ def install(members: Mapping[str, Callable | property]) -> None:
     """Give the operators and methods to all arrays."""
     for name, member in members.items():
         setattr(Array, name, member)
+
+
+def kind_of(x: Any) -> str:
+    """What messages call the type of a value; arrays of all kinds are arrays."""
+    return f"an array of shape {x.shape}" if isinstance(x, Array) else type(x).__name__
 
 
 class ConcreteArray(Array):
@@ -138,7 +150,13 @@ class ConcreteArray(Array):
         return self.copy()
 
     def __bool__(self) -> bool:
-        return bool(self._value)
+        try:
+            return bool(self._value)
+        except ValueError:
+            raise InvalidValue(
+                f"the truth of an array of shape {self.shape} and dtype {self.dtype}; expected one "
+                "element. Use jnp.any or jnp.all, or jnp.where for a choice an element"
+            ) from None
 
     def __int__(self) -> int:
         return self._number(int)
@@ -159,12 +177,20 @@ class ConcreteArray(Array):
             ) from None
 
     def __index__(self) -> int:
-        return self._value.__index__()
+        try:
+            return self._value.__index__()
+        except TypeError:
+            raise TypeMismatch(
+                f"an array of shape {self.shape} and dtype {self.dtype} as an integer (an index, an axis, "
+                "a length); expected one integer, in an array of rank 0"
+            ) from None
 
     def __format__(self, spec: str) -> str:
         return format(self._value[()] if self._value.ndim == 0 else self._value, spec)
 
     def __len__(self) -> int:
+        if not self._value.ndim:
+            raise TypeMismatch("len() of an array of rank 0")
         return len(self._value)
 
     def __str__(self) -> str:
@@ -180,11 +206,21 @@ class ConcreteArray(Array):
         shape = f", shape={self.shape}" if self._value.size == 0 and self.shape != (0,) else ""
         return f"{prefix}{body}{shape}, dtype={name}{weak})"
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._value.view().__dlpack__(**kwargs)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        return self._value.view().__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
-    def __dlpack_device__(self) -> tuple:
-        return self._value.__dlpack_device__()
+    def __dlpack_device__(self) -> tuple["DLDeviceType", int]:
+        kind, number = self._value.__dlpack_device__()
+        return DLDeviceType(kind), number
 
     @property
     def __array_interface__(self) -> dict:

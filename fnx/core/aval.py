@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core.errors import TooLarge
 
 
 class ShapedArray:
@@ -71,8 +72,8 @@ class ShapedArray:
         return ShapedArray(self.shape, self.dtype) if self.weak_type else self
 
     def tangent(self) -> "ShapedArray":
-        """The aval of its tangents: the same, but strong."""
-        return self.strong()
+        """The aval of its tangents: the same, weak types included, as in JAX."""
+        return self
 
     def to_tangent_aval(self) -> "ShapedArray":
         """The same in JAX's interface, where integers have tangents of dtype float0."""
@@ -105,3 +106,20 @@ class ShapedArray:
         weak = ", weak_type=True" if self.weak_type else ""
         name = dtypes.NAME.get(self.dtype, str(self.dtype))
         return f"ShapedArray({name}[{','.join(map(str, self.shape))}]{weak})"
+
+
+def check_size(*avals: ShapedArray) -> None:
+    """Raise TooLarge for an array whose bytes a signed integer of 64 bits cannot count."""
+    for aval in avals:
+        if aval.nbytes >= 1 << 63:
+            raise too_large(aval)
+
+
+def too_large(*avals: ShapedArray) -> TooLarge:
+    """The error for arrays that find no memory; it speaks of the largest."""
+    aval = max(avals, key=lambda a: a.nbytes)
+    reason = "more than 63 bits count" if aval.nbytes >= 1 << 63 else "for which there is no memory"
+    return TooLarge(
+        f"an array of shape {aval.shape} and dtype {dtypes.NAME.get(aval.dtype, aval.dtype)} takes "
+        f"{aval.nbytes} bytes, {reason}. Use smaller arrays or batches"
+    )

@@ -111,7 +111,12 @@ def canonical(dtype: Any) -> np.dtype:
         return default_for(dtype[0])
     if hasattr(dtype, "dtype") and not isinstance(dtype, type):
         dtype = dtype.dtype
-    return _canonical(dtype)
+    try:
+        return _canonical(dtype)
+    except TypeMismatch:
+        raise
+    except TypeError as error:  # it has no hash
+        raise TypeMismatch(f"{dtype!r:.60} is not a dtype") from error
 
 
 def taken(dtype: Any) -> np.dtype:

@@ -1,12 +1,15 @@
 """The errors that users meet; each is also the builtin error that NumPy or JAX users expect."""
 
+import re
 from collections.abc import Callable
 from functools import cache, wraps
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from fnx.core import config
-from fnx.core.source import at_line, is_internal, user_source
+from fnx.core.source import at_line, is_internal, public_function, user_source
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the repr of functions: it tells users nothing
 
 
 class FnxError(Exception):
@@ -23,7 +26,10 @@ class FnxError(Exception):
 
     def __init__(self, message: str, *rest: object):
         self.source = user_source()
-        super().__init__(message + at_line(self.source), *rest)
+        name = public_function() if self.source else ""
+        message = _ADDRESS.sub("", message)
+        called = f", in {name}" if name and name not in message else ""
+        super().__init__(message + at_line(self.source) + called, *rest)
 
 
 class TypeMismatch(FnxError, TypeError):
@@ -54,7 +60,7 @@ class TangentMismatch(TypeMismatch, ValueError):
     Traceback (most recent call last):
     fnx.core.errors.TangentMismatch: a tangent of jvp has dtype float32; expected float64
     >>> fnx.jvp(jnp.sin, (0.0,), (1.0,))[1]
-    Array(1., dtype=float64)
+    Array(1., dtype=float64, weak_type=True)
     """
 
 
@@ -70,12 +76,30 @@ class ShapeError(FnxError, TypeError, ValueError):
     """
 
 
+class TooLarge(FnxError, MemoryError, ValueError):
+    """An array for which there is no memory, or with more bytes than 63 bits count.
+
+    >>> jnp.ones((2**31, 2**31, 2**31))
+    Traceback (most recent call last):
+    fnx.core.errors.TooLarge: an array of shape (2147483648, 2147483648, 2147483648) ...
+    """
+
+
 class InvalidValue(FnxError, ValueError):
     """An argument outside what a function accepts (an axis, a mode, a length).
 
     >>> jnp.linalg.qr(jnp.eye(2), mode="fast")
     Traceback (most recent call last):
     fnx.core.errors.InvalidValue: qr with mode='fast'; expected 'reduced', 'complete', ...
+    """
+
+
+class InvalidIndex(FnxError, IndexError):
+    """An index, or a number of axes, that an argument does not have.
+
+    >>> jnp.vander(jnp.array(1.0))
+    Traceback (most recent call last):
+    fnx.core.errors.InvalidIndex: vander(f64[]) failed: ...
     """
 
 

@@ -5,12 +5,13 @@ that are called often, and the others are the same functions for all classes.
 """
 
 import dataclasses
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
+
+from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 
 
 def _record(cls: type | None = None, /, **options: bool) -> Any:
@@ -84,9 +85,7 @@ def _fields(cls: type, frozen: bool) -> tuple:
     return dataclasses.fields(cls)
 
 
-_defining: Any = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_defining._at_fork_reinit)  # another thread may hold it
+_defining = fork_safe(threading.RLock(), PATIENCE)
 
 
 _EQUAL = """def __eq__(self, other):

@@ -12,16 +12,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, as_array
-from fnx.core.aval import ShapedArray
+from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import (
     ConcretizationTypeError,
     FnxError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
+    TypeMismatch,
     UnexpectedTracerError,
 )
 from fnx.core.source import Source, at_line
+from fnx.core.threads import at_exit  # noqa: F401  # ends threads that run what is here
 
 
 class Operation(Protocol):
@@ -29,6 +31,8 @@ class Operation(Protocol):
 
     name: str
     multiple_results: bool
+    linearize: Any
+    effects: bool
     typed_by: Any
 
     def impl(self, *values: Any) -> Any: ...
@@ -108,7 +112,7 @@ class Tracer(Array):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of an array of rank 0")
+            raise TypeMismatch("len() of an array of rank 0")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -182,9 +186,12 @@ class Eval(Interpreter):
         token = _float_errors.set(_IGNORE)
         try:
             outs = prim.impl(*values)
-        except (TypeError, ValueError) as error:
-            if not isinstance(error, FnxError) and not prim.multiple_results:
-                prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
+        except Exception as error:  # LAPACK's wrappers have errors of their own
+            if not isinstance(error, FnxError) and prim.linearize is None and not prim.effects:
+                avals = prim.abstract(*[a.aval for a in args])  # says more than NumPy, and where
+                check_size(*avals)
+                if isinstance(error, MemoryError):
+                    raise too_large(*avals) from error
             raise
         finally:
             _float_errors.reset(token)

@@ -11,6 +11,9 @@ _ROOT = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _INTERNAL = (_HERE, _ROOT + "interpreters" + os.sep, _ROOT + "lowering" + os.sep)
 _USERS = (_HERE + "demo" + os.sep,)
 _LIBRARIES = (os.sep + "optree" + os.sep, "functools.py", "contextlib.py")
+_SURFACE = tuple(
+    _HERE + room + os.sep for room in "numpy lax random nn scipy control_flow image".split()
+)
 _excluded: list[str] = []  # where libraries lie that call fnx for users
 _known: dict[str, bool] = {}  # a cache: file name -> is it ours
 
@@ -63,6 +66,19 @@ def user_frame() -> FrameType | None:
     while frame is not None and is_internal(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def public_function() -> str:
+    """The name of the function of the public surface that the user called; "" if it was none."""
+    name = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        code = frame.f_code
+        surface = code.co_filename.startswith(_SURFACE) and not code.co_filename.endswith("util.py")
+        if surface and not code.co_name.startswith("_") and code.co_name in frame.f_globals:
+            name = code.co_name
+        frame = frame.f_back
+    return name
 
 
 def user_source() -> Source | None:

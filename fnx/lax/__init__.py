@@ -18,6 +18,7 @@ from fnx.lax.reductions import *
 from fnx.lax.shapes import *
 from fnx.lax.slices import *
 from fnx.numpy.arrays.key_arrays import serve as _serve_keys
+from fnx.numpy.arrays.public_calls import serve as _retell
 
 PrecisionLike = _Any
 ConvGeneralDilatedDimensionNumbers = _Any
@@ -75,6 +76,7 @@ def dtype(x: _Any) -> _Any:
 
 
 _serve_keys(globals())
+_retell(globals(), but=("fnx.lax.elementwise",))
 
 
 def __getattr__(name: str) -> _Any:

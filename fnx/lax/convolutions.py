@@ -5,9 +5,9 @@ from typing import Any
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.reductions import padtype_to_pads
-from fnx.numpy.arrays.util import to_array
+from fnx.numpy.arrays.util import integer, integers, pairs_of_integers, to_array
 from fnx.ops.linalg.conv_layout import ConvDimensionNumbers, dilated
 from fnx.ops.linalg.convolution import ConvGeneralDilated
 
@@ -40,11 +40,12 @@ def conv_dimension_numbers(
     if any(not isinstance(t, str) for t in dimension_numbers):
         return ConvDimensionNumbers(*(tuple(t) for t in dimension_numbers))
     lhs, rhs, out = dimension_numbers
+    places = sorted(c for c in rhs if c not in "OI")
     for text, letters in ((lhs, "NC"), (rhs, "OI"), (out, "NC")):
-        if len(text) != rank or any(text.count(c) != 1 for c in letters):
+        if len(text) != rank or sorted(text) != sorted([*letters, *places]):
             raise InvalidValue(
                 f"convolution layout {text!r} must have {rank} different letters, {letters[0]!r} and "
-                f"{letters[1]!r} among them"
+                f"{letters[1]!r} among them, and the others those of {rhs!r}"
             )
     spatial = [c for c in rhs if c not in "OI"]
 
@@ -54,6 +55,15 @@ def conv_dimension_numbers(
     return ConvDimensionNumbers(
         axes_of(lhs, "N", "C"), axes_of(rhs, "O", "I"), axes_of(out, "N", "C")
     )
+
+
+def _check_ranks(x: Array, w: Array, spatial: int) -> None:
+    if x.ndim != spatial + 2 or w.ndim != spatial + 2:
+        raise ShapeError(
+            f"a convolution with {spatial} window strides works on operands of rank {spatial + 2} (batch, "
+            f"features, and {spatial} axes of space; out, in and space of the filter); given shapes "
+            f"{x.shape} and {w.shape}. Add axes of size 1, or leave axes to fnx.vmap"
+        )
 
 
 def conv_general_dilated(
@@ -81,11 +91,18 @@ def conv_general_dilated(
     """
     del precision, out_sharding
     x, w = to_array(lhs, "conv_general_dilated"), to_array(rhs, "conv_general_dilated", 1)
+    strides = integers(window_strides, "window_strides")
+    spatial = len(strides)
+    _check_ranks(x, w, spatial)
     numbers = conv_dimension_numbers(x.shape, w.shape, dimension_numbers)
-    spatial = x.ndim - 2
-    left = tuple(lhs_dilation) if lhs_dilation is not None else (1,) * spatial
-    right = tuple(rhs_dilation) if rhs_dilation is not None else (1,) * spatial
-    strides = tuple(int(s) for s in window_strides)
+    ones = (1,) * spatial
+    left = ones if lhs_dilation is None else integers(lhs_dilation, "lhs_dilation")
+    right = ones if rhs_dilation is None else integers(rhs_dilation, "rhs_dilation")
+    if any(n < 1 for n in (*strides, *left, *right)):
+        raise InvalidValue(
+            f"a convolution with window_strides {strides}, lhs_dilation {left} and rhs_dilation {right}; "
+            "expected positive numbers"
+        )
     if isinstance(padding, str):
         if any(d != 1 for d in left):
             raise InvalidValue(
@@ -95,15 +112,15 @@ def conv_general_dilated(
         sizes = [x.shape[k] for k in numbers.lhs_spec[2:]]
         window = [dilated(w.shape[k], d) for k, d in zip(numbers.rhs_spec[2:], right)]
         padding = padtype_to_pads(sizes, window, strides, padding)
-    pads = tuple((int(lo), int(hi)) for lo, hi in padding)
+    pads = pairs_of_integers(padding, "padding")
     prim = ConvGeneralDilated(
         strides,
         pads,
         left,
         right,
         numbers,
-        int(feature_group_count),
-        int(batch_group_count),
+        integer(feature_group_count, "feature_group_count"),
+        integer(batch_group_count, "batch_group_count"),
         None if preferred_element_type is None else dtypes.canonical(preferred_element_type),
     )
     return prim(x, w)
@@ -168,7 +185,8 @@ def conv_transpose(
     Array([5., 1., 5., 1.], dtype=float64)
     """
     x, w = to_array(lhs, "conv_transpose"), to_array(rhs, "conv_transpose", 1)
-    spatial = x.ndim - 2
+    spatial = len(integers(strides, "strides"))
+    _check_ranks(x, w, spatial)
     if dimension_numbers is None:
         layouts = {
             1: ("NHC", "HIO", "NHC"),
@@ -182,7 +200,7 @@ def conv_transpose(
     if isinstance(padding, str):
         pads = [transposed_padding(k, s, padding) for k, s in zip(sizes, strides, strict=True)]
     else:
-        pads = [(int(lo), int(hi)) for lo, hi in padding]
+        pads = list(pairs_of_integers(padding, "padding"))
         if use_consistent_padding:  # they are those of the convolution that is transposed
             pads = [(k - 1 - lo, k - 1 - hi) for k, (lo, hi) in zip(sizes, pads, strict=True)]
     if transpose_kernel:

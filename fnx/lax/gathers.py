@@ -7,7 +7,7 @@ from fnx.core.array import Array
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
 from fnx.numpy.arrays.indexing import getitem
-from fnx.numpy.arrays.util import named, to_array
+from fnx.numpy.arrays.util import integer, named, to_array
 from fnx.ops.structure.gather import Gather, ScatterAdd
 from fnx.ops.structure.gather_dimension_numbers import (
     GatherDimensionNumbers,
@@ -60,7 +60,7 @@ def gather(
         fill_value,
         indices_are_sorted,
         kind,
-        tuple(int(n) for n in slice_sizes),
+        tuple(integer(n, "an entry of slice_sizes") for n in slice_sizes),
         unique_indices,
     )
     return prim(x, i)

@@ -4,7 +4,8 @@ import enum
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, ShapeError
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
 from fnx.ops.elementwise.arithmetic import add, mul, sub
 from fnx.ops.linalg import eigen, householder, matrix
@@ -51,6 +52,15 @@ class EighImplementation(enum.Enum):
     QDWH = "qdwh"
 
 
+def _matrices(name: str, x: Any, square: bool = False) -> Array:
+    """An argument as a stack of matrices; batch rules see more axes, and cannot tell."""
+    x = to_array(x, name)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        kind = "square matrices" if square else "matrices"
+        raise ShapeError(f"{name} of shape {x.shape}; expected {kind} in the last two axes")
+    return x
+
+
 def _symmetric(x: Array, wanted: bool) -> Array:
     if not wanted:
         return x
@@ -64,7 +74,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
     Array([[2., 0.],
            [1., 2.]], dtype=float64)
     """
-    return ops.cholesky(_symmetric(to_array(x, "cholesky"), symmetrize_input))
+    return ops.cholesky(_symmetric(_matrices("cholesky", x, True), symmetrize_input))
 
 
 def triangular_solve(
@@ -84,7 +94,7 @@ def triangular_solve(
     Array([[1.],
            [2.]], dtype=float64)
     """
-    a, b = to_array(a, "triangular_solve"), to_array(b, "triangular_solve", 1)
+    a, b = _matrices("triangular_solve", a, True), to_array(b, "triangular_solve", 1)
     vector = b.ndim == a.ndim - 1
     if vector:
         from fnx.lax.shapes import expand_dims
@@ -107,7 +117,7 @@ def lu(x: Any) -> tuple[Array, Array, Array]:
     (Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float64), Array([1, 0], dtype=int32))
     """
-    return ops.lu(to_array(x, "lu"))
+    return ops.lu(_matrices("lu", x))
 
 
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
@@ -131,7 +141,7 @@ def qr(
     ((3, 2), (2, 2))
     """
     del use_magma
-    return eigen.QR(bool(full_matrices), bool(pivoting))(to_array(x, "qr"))
+    return eigen.QR(bool(full_matrices), bool(pivoting))(_matrices("qr", x))
 
 
 def svd(
@@ -152,7 +162,7 @@ def svd(
     del algorithm
     if subset_by_index is not None and full_matrices and compute_uv:
         raise InvalidValue("svd with subset_by_index and full_matrices=True; expected one of them")
-    outs = eigen.SVD(bool(full_matrices), bool(compute_uv))(to_array(x, "svd"))
+    outs = eigen.SVD(bool(full_matrices), bool(compute_uv))(_matrices("svd", x))
     some = _chosen(subset_by_index)
     if not compute_uv:
         return outs[0][..., some]
@@ -180,7 +190,7 @@ def eigh(
     Array([1., 3.], dtype=float64)
     """
     del sort_eigenvalues, implementation
-    x = _symmetric(to_array(x, "eigh"), symmetrize_input)
+    x = _symmetric(_matrices("eigh", x, True), symmetrize_input)
     v, w = eigen.Eigh(bool(lower))(x)
     some = _chosen(subset_by_index)
     return v[..., some], w[..., some]
@@ -199,7 +209,7 @@ def eig(
     Array([2.+0.j, 3.+0.j], dtype=complex128)
     """
     prim = eigen.Eig(bool(compute_left_eigenvectors), bool(compute_right_eigenvectors))
-    return list(prim(to_array(x, "eig")))
+    return list(prim(_matrices("eig", x, True)))
 
 
 def schur(
@@ -220,7 +230,7 @@ def schur(
     """
     if sort_eig_vals or select_callable is not None:
         raise InvalidValue("schur does not sort eigenvalues; expected sort_eig_vals=False")
-    return list(eigen.Schur(bool(compute_schur_vectors))(to_array(x, "schur")))
+    return list(eigen.Schur(bool(compute_schur_vectors))(_matrices("schur", x, True)))
 
 
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Array:
@@ -248,7 +258,7 @@ def geqrf(a: Any) -> tuple[Array, Array]:
     >>> packed.shape, taus.shape
     ((3, 2), (2,))
     """
-    return tuple(householder.Geqrf()(to_array(a, "geqrf")))
+    return tuple(householder.Geqrf()(_matrices("geqrf", a)))
 
 
 def hessenberg(a: Any) -> tuple[Array, Array]:
@@ -258,7 +268,7 @@ def hessenberg(a: Any) -> tuple[Array, Array]:
     >>> packed.shape, taus.shape
     ((3, 3), (2,))
     """
-    return tuple(householder.Gehrd()(to_array(a, "hessenberg")))
+    return tuple(householder.Gehrd()(_matrices("hessenberg", a, True)))
 
 
 def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
@@ -268,7 +278,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Array, Array, Array, Arr
     >>> d, e
     (Array([1., 2., 3.], dtype=float64), Array([0., 0.], dtype=float64))
     """
-    return tuple(householder.Sytrd(bool(lower))(to_array(a, "tridiagonal")))
+    return tuple(householder.Sytrd(bool(lower))(_matrices("tridiagonal", a, True)))
 
 
 def _reflections(a: Any, taus: Any, name: str) -> tuple[Array, Array]:
@@ -359,3 +369,6 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Array:
         mul(matrix.repeat_columns(w, w.shape[-1]), matrix.repeat_rows(w, w.shape[-1])),
     )
     return matrix.swap(ops.cholesky(product))
+
+
+_retell(globals())

@@ -8,7 +8,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.lax.elementwise import checked, operands, stretched
-from fnx.numpy.arrays.util import PYTHON, constant, to_array
+from fnx.numpy.arrays.util import PYTHON, constant, integer, integers, to_array
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise import select as choose
 from fnx.ops.elementwise import special
@@ -107,7 +107,7 @@ def integer_pow(x: Any, y: int) -> Array:
     >>> lax.integer_pow(jnp.array([2.0, 3.0]), -1)
     Array([0.5       , 0.33333333], dtype=float64)
     """
-    return ops.IntegerPow(int(y))(to_array(x, "integer_pow"))
+    return ops.IntegerPow(integer(y, "y"))(to_array(x, "integer_pow"))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Array:
@@ -125,7 +125,12 @@ def round(x: Any, rounding_method: int = 0) -> Array:
     >>> lax.round(jnp.array([0.5, 1.5])), lax.round(jnp.array([0.5, 1.5]), 1)
     (Array([1., 2.], dtype=float64), Array([0., 2.], dtype=float64))
     """
-    return ops.Round(int(rounding_method))(to_array(x, "round"))
+    method = integer(rounding_method, "rounding_method")
+    if method not in (0, 1):
+        raise InvalidValue(
+            f"round with rounding_method={method}; expected 0 (away from zero) or 1 (to even)"
+        )
+    return ops.Round(method)(to_array(x, "round"))
 
 
 def clamp(min: Any, x: Any, max: Any) -> Array:
@@ -207,9 +212,12 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Ar
     >>> lax.reduce_precision(jnp.array([1.01]), exponent_bits=8, mantissa_bits=2)
     Array([1.], dtype=float64)
     """
-    return ReducePrecision(int(exponent_bits), int(mantissa_bits))(
-        to_array(operand, "reduce_precision")
-    )
+    bits = integers((exponent_bits, mantissa_bits), "exponent_bits and mantissa_bits")
+    if bits[0] < 1 or bits[1] < 0:
+        raise InvalidValue(
+            f"reduce_precision to {bits} exponent and mantissa bits; expected at least (1, 0)"
+        )
+    return ReducePrecision(*bits)(to_array(operand, "reduce_precision"))
 
 
 def stop_gradient(x: Any) -> Any:
@@ -218,7 +226,7 @@ def stop_gradient(x: Any) -> Any:
     TypeError for a function.
 
     >>> fnx.grad(lambda x: x * fnx.lax.stop_gradient(x))(3.0)
-    Array(3., dtype=float64)
+    Array(3., dtype=float64, weak_type=True)
     """
     from fnx.pytree import operations
 
@@ -257,9 +265,9 @@ def full_like(
     Array([7, 7], dtype=int64)
     """
     del sharding
-    dtype = x.dtype if dtype is None else dtype
-    return full(x.shape if shape is None else shape, constant(fill_value, dtypes.canonical(dtype), False)
-                if type(fill_value) in PYTHON else fill_value, dtype)  # fmt: skip
+    weak = dtype is None and x.weak_type
+    out = full(x.shape if shape is None else shape, fill_value, x.dtype if dtype is None else dtype)
+    return ConvertElementType(out.dtype, True)(out) if weak and not out.weak_type else out
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from fnx.lax.convolutions import (
 from fnx.lax.products import dot_general
 from fnx.lax.reductions import padtype_to_pads
 from fnx.lax.shapes import transpose
-from fnx.numpy.arrays.util import to_array
+from fnx.numpy.arrays.util import integer, to_array
 from fnx.ops.linalg.conv_layout import dilated
 
 Sizes = Sequence[int]
@@ -38,7 +38,7 @@ def conv_general_dilated_patches(
             [1., 2., 3.]]], dtype=float64)
     """
     x = to_array(lhs, "conv_general_dilated_patches")
-    window = tuple(int(n) for n in filter_shape)
+    window = tuple(integer(n, "an entry of filter_shape") for n in filter_shape)
     rank = len(window) + 2
     numbers = conv_dimension_numbers(x.shape, (0,) * rank, dimension_numbers)
     channels, size = x.shape[numbers.lhs_spec[1]], int(np.prod(window, dtype=int))

@@ -13,7 +13,7 @@ from fnx.lax.elementwise import ge, lt
 from fnx.lax.parameterized import select
 from fnx.lax.reductions import cumsum
 from fnx.lax.shapes import broadcast_in_dim, iota, reshape
-from fnx.numpy.arrays.util import promote, to_array
+from fnx.numpy.arrays.util import integer, promote, to_array
 from fnx.ops.elementwise.convert import convert
 from fnx.ops.linalg.contraction import DotGeneral, canonical_dims
 from fnx.ops.linalg.fft import FFT
@@ -164,7 +164,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
 
     TypeError for lengths that are no sequence.
 
-    >>> lax.fft(jnp.array([1.0, 0.0, 0.0, 0.0], dtype=complex), "FFT", (4,)).real
+    >>> lax.fft(jnp.array([1.0, 0.0, 0.0, 0.0], dtype="complex128"), "FFT", (4,)).real
     Array([1., 1., 1., 1.], dtype=float64)
     """
     kind = fft_type.name.lower() if isinstance(fft_type, FftType) else str(fft_type).lower()
@@ -173,7 +173,7 @@ def fft(x: Any, fft_type: Any, fft_lengths: Sequence[int]) -> Array:
         raise TypeMismatch(f"fft_lengths {fft_lengths}; expected one length an axis, in a sequence")
     if not len(fft_lengths):
         return x
-    transform = FFT(kind, tuple(int(n) for n in fft_lengths))
+    transform = FFT(kind, tuple(integer(n, "an entry of fft_lengths") for n in fft_lengths))
     if kind != "rfft" and not dtypes.is_complex(x.dtype):
         x = convert(x, dtypes.complex_of(x.dtype))
     transform.abstract(x.aval)  # evaluation would cut or fill up

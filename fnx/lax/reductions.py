@@ -16,7 +16,17 @@ from fnx.lax import elementwise
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import concatenate
 from fnx.lax.slices import slice_in_dim
-from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, named, shown, to_array
+from fnx.numpy.arrays.util import (
+    PYTHON,
+    canonical_axis,
+    constant,
+    integer,
+    integers,
+    named,
+    pairs_of_integers,
+    shown,
+    to_array,
+)
 from fnx.numpy.elementwise.arithmetic import add, maximum, minimum
 from fnx.numpy.elementwise.elementary import logaddexp
 from fnx.ops.base.broadcast import Sum, broadcast_to
@@ -138,9 +148,18 @@ def _scalar_jaxpr(computation: Callable, avals: list[ShapedArray], structure: An
         b = operations.tree_unflatten(structure, xs[n:])
         return [as_array(o) for o in operations.tree_leaves(computation(a, b))]
 
+    if not callable(computation):
+        raise TypeMismatch(
+            f"the operation of a reduction must be a function, not {computation!r:.60}"
+        )
     jaxpr, consts = trace(flat, [*avals, *avals], what="reduce")
     if consts:
         raise InvalidValue("the operation of a reduction may not close over arrays")
+    given, made = ([a.str_short() for a in types] for types in (avals, jaxpr.out_avals))
+    if [a.shape for a in jaxpr.out_avals] != [()] * n:
+        raise TypeMismatch(
+            f"the operation of a reduction returned {made}; expected the types that it combines, {given}"
+        )
     return jaxpr
 
 
@@ -171,7 +190,7 @@ def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list,
         raise InvalidValue(f"{name} of operands {structure} with init_values {other}; expected one")
     xs = [to_array(x, name) for x in leaves]
     inits = [
-        constant(i, x.dtype, False) if type(i) in PYTHON else to_array(i, name)
+        constant(i, x.dtype, x.weak_type) if type(i) in PYTHON else to_array(i, name)
         for i, x in zip(firsts, xs, strict=True)
     ]
     if any(i.shape for i in inits):
@@ -198,7 +217,7 @@ def padtype_to_pads(
     [(0, 1)]
     """
     if not isinstance(padding, str):
-        return [(int(lo), int(hi)) for lo, hi in padding]
+        return list(pairs_of_integers(padding, "padding"))
     kind = padding.upper()
     if kind == "VALID":
         return [(0, 0)] * len(in_shape)
@@ -234,7 +253,7 @@ def reduce_window(
     xs, inits, structure = _with_inits("reduce_window", operand, init_value)
     x = xs[0]
     ones = (1,) * x.ndim
-    window = tuple(int(n) for n in window_dimensions)
+    window = integers(window_dimensions, "window_dimensions")
     strides = ones if window_strides is None else tuple(window_strides)
     for what, sizes in (("window_dimensions", window), ("window_strides", strides)):
         if min(sizes, default=1) < 1:
@@ -333,7 +352,9 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     many = isinstance(operand, (tuple, list))
     xs = [to_array(x, "sort", k) for k, x in enumerate(operand if many else [operand])]
     axis = canonical_axis(dimension, xs[0].ndim)
-    outs = sorting.Sort(axis, bool(is_stable), int(num_keys))(*xs)
+    if not 1 <= integer(num_keys, "num_keys") <= len(xs):
+        raise InvalidValue(f"sort of {len(xs)} operands cannot have {num_keys} keys")
+    outs = sorting.Sort(axis, bool(is_stable), integer(num_keys, "num_keys"))(*xs)
     return tuple(outs) if many else outs[0]
 
 
@@ -354,7 +375,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1, is_stable: bool = True) -> li
     """
     del is_stable  # equal elements come in the order of their indices
     x = to_array(operand, "top_k")
-    return list(checked(sorting.TopK(int(k), canonical_axis(axis, x.ndim)), x))
+    return list(checked(sorting.TopK(integer(k, "k"), canonical_axis(axis, x.ndim)), x))
 
 
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, *_: Any, **__: Any) -> tuple:

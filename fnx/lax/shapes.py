@@ -10,8 +10,16 @@ from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue
 from fnx.lax.elementwise import checked
-from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, to_array
-from fnx.ops.base.broadcast import Broadcast
+from fnx.numpy.arrays.util import (
+    PYTHON,
+    canonical_axis,
+    canonical_shape,
+    constant,
+    integer,
+    integers,
+    to_array,
+)
+from fnx.ops.base.broadcast import Broadcast, broadcast_to
 from fnx.ops.base.permute import Reshape, Rev, Squeeze, Transpose
 from fnx.ops.structure.join import Concatenate, Iota, Split
 from fnx.ops.structure.slice import Pad
@@ -21,7 +29,9 @@ Shape = Sequence[int]
 
 def ints(xs: Any) -> tuple[int, ...]:
     """Sizes or positions as Python's integers."""
-    return tuple(int(n) for n in np.atleast_1d(np.asarray(xs, dtype=int))) if len(xs) else ()
+    if isinstance(xs, (int, np.integer)):
+        xs = (xs,)
+    return integers(xs, "sizes or positions")
 
 
 def broadcast_shapes(*shapes: Shape) -> tuple[int, ...]:
@@ -63,6 +73,15 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     return Broadcast((*sizes, *x.shape), tuple(range(len(sizes), len(sizes) + x.ndim)))(x)
 
 
+def broadcast_like(arr: Any, like_arr: Any) -> Array:
+    """The array, broadcast to the shape of another one.
+
+    >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2))).shape
+    (3, 2)
+    """
+    return broadcast_to(to_array(arr, "broadcast_like"), to_array(like_arr, "broadcast_like").shape)
+
+
 def broadcast_to_rank(x: Any, rank: int) -> Array:
     """The array with leading axes of size 1, up to `rank`.
 
@@ -96,7 +115,7 @@ def iota(dtype: Any, size: int) -> Array:
     >>> lax.iota(jnp.float32, 3)
     Array([0., 1., 2.], dtype=float32)
     """
-    return Iota(0, dtypes.canonical(dtype), (int(size),))()
+    return Iota(0, dtypes.canonical(dtype), (integer(size, "size"),))()
 
 
 def reshape(
@@ -115,7 +134,7 @@ def reshape(
     x = to_array(operand, "reshape")
     if dimensions is not None:
         x = transpose(x, dimensions)
-    sizes = (new_sizes,) if isinstance(new_sizes, int) else ints(new_sizes)
+    sizes = canonical_shape(new_sizes, "new_sizes")
     return x if x.shape == sizes else Reshape(sizes)(x)
 
 
@@ -257,18 +276,17 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     Array([0, 0, 1, 0, 2, 0, 3], dtype=int64)
     """
     x = to_array(operand, "pad")
-    value = (
-        constant(padding_value, x.dtype)
-        if type(padding_value) in PYTHON
-        else as_array(padding_value)
-    )
-    config = tuple(tuple(int(n) for n in p) for p in padding_config)
+    value = as_array(padding_value)
+    if value.aval.weak_type and dtypes.result_dtype(x.dtype, value.dtype) == x.dtype:
+        value = constant(padding_value, x.dtype) if type(padding_value) in PYTHON else value
+    config = tuple(integers(p, "padding_config") for p in padding_config)
     return checked(Pad(config), x, value)  # type: ignore[arg-type]
 
 
 __all__ = [
     "broadcast",
     "broadcast_in_dim",
+    "broadcast_like",
     "broadcast_shapes",
     "broadcast_to_rank",
     "broadcasted_iota",

@@ -6,10 +6,10 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import ShapeError, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.lax.elementwise import checked
 from fnx.lax.shapes import Shape, expand_dims, ints, squeeze
-from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, to_array
+from fnx.numpy.arrays.util import PYTHON, canonical_axis, constant, integer, to_array
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.elementwise.select import lt, select
 from fnx.ops.structure.basic import convert
@@ -49,13 +49,18 @@ def slice_in_dim(
     def bound(i: int | None, default: int) -> int:
         if i is None:
             return default
-        return min(max(int(i) + n if i < 0 else int(i), 0), n)
+        i = integer(i, "a bound of slice_in_dim")
+        return i + n if i < 0 else i
 
     lo, hi = [0] * x.ndim, list(x.shape)
     lo[k], hi[k] = bound(start_index, 0), bound(limit_index, n)
     steps = [1] * x.ndim
-    steps[k] = int(stride)
+    steps[k] = integer(stride, "stride")
     return slice(x, lo, hi, steps)
+
+
+class IndexOutOfRange(InvalidValue, IndexError):
+    """A static position that an axis does not have."""
 
 
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Array:
@@ -67,7 +72,13 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     """
     x = to_array(operand, "index_in_dim")
     k = canonical_axis(axis, x.ndim)
-    i = canonical_axis(index, x.shape[k], "index")
+    i, n = integer(index, "index"), x.shape[k]
+    if not -n <= i < n:
+        raise IndexOutOfRange(
+            f"index_in_dim with index {i} of axis {k} of an operand of shape {x.shape}; expected -{n} <= "
+            f"index < {n}"
+        )
+    i = i + n if i < 0 else i
     out = slice_in_dim(x, i, i + 1, axis=k)
     return out if keepdims else squeeze(out, (k,))
 
@@ -160,7 +171,7 @@ def dynamic_slice_in_dim(
     """
     x = to_array(operand, "dynamic_slice_in_dim")
     sizes = list(x.shape)
-    sizes[canonical_axis(axis, x.ndim)] = int(slice_size)
+    sizes[canonical_axis(axis, x.ndim)] = integer(slice_size, "slice_size")
     at = _at(x, start_index, axis)
     return dynamic_slice(x, at, sizes, allow_negative_indices=allow_negative_indices)
 

@@ -4,3 +4,6 @@ from fnx.nn import initializers as initializers
 from fnx.nn.activations import *
 from fnx.nn.attention import dot_product_attention as dot_product_attention
 from fnx.nn.normalization import *
+from fnx.numpy.arrays.public_calls import serve as _retell
+
+_retell(globals())

@@ -5,7 +5,7 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
-from fnx.numpy.arrays.util import constant, promote_inexact, select
+from fnx.numpy.arrays.util import canonical_axis, constant, promote_inexact, select
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.ops.elementwise import arithmetic as ops
 from fnx.ops.elementwise.special import erfc
@@ -230,10 +230,10 @@ def glu(x, axis=-1):
     Array([0.5, 1. ], dtype=float64)
     """
     x = _float("glu", x)
-    n = x.shape[axis]
+    k = canonical_axis(axis, x.ndim, "axis of glu")
+    n = x.shape[k]
     if n % 2:
         raise InvalidValue(f"glu along an axis of size {n}; expected an even size")
-    k = axis % x.ndim
     lead = (slice(None),) * k
     return x[(*lead, slice(0, n // 2))] * sigmoid(x[(*lead, slice(n // 2, n))])
 

@@ -8,7 +8,14 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import canonical_axes, canonical_axis, convert, promote_inexact, to_array
+from fnx.numpy.arrays.util import (
+    canonical_axes,
+    canonical_axis,
+    convert,
+    integer,
+    promote_inexact,
+    to_array,
+)
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.reductions import averages, reduce
 from fnx.ops.base.broadcast import broadcast_to, insert_axes
@@ -134,7 +141,7 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
            [0., 0., 1.]], dtype=float64)
     """
     x = array(x) if isinstance(x, (list, tuple)) else to_array(x, "one_hot")
-    n = int(num_classes)
+    n = integer(num_classes, "num_classes")
     k = canonical_axis(axis, x.ndim + 1)
     wanted = dtypes.canonical(float if dtype is None else dtype)
     shape = (*x.shape[:k], n, *x.shape[k:])

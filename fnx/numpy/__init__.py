@@ -15,7 +15,9 @@ from fnx.numpy.algebra.products import *
 from fnx.numpy.arrays.creation import *
 from fnx.numpy.arrays.creation import asarray as _asarray
 from fnx.numpy.arrays.key_arrays import serve as _serve_keys
+from fnx.numpy.arrays.protocols import API_VERSIONS as _API_VERSIONS
 from fnx.numpy.arrays.protocols import serve as _serve
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.scalar_types import *
 from fnx.numpy.elementwise.arithmetic import *
 from fnx.numpy.elementwise.division import *
@@ -49,6 +51,7 @@ from fnx.numpy.structure.tiling import *
 
 pi, e, inf, nan, euler_gamma = _math.pi, _math.e, _math.inf, _math.nan, 0.5772156649015329
 newaxis = None
+__array_api_version__ = _API_VERSIONS[-1]
 set_printoptions, get_printoptions = _np.set_printoptions, _np.get_printoptions
 printoptions = _np.printoptions
 
@@ -121,3 +124,4 @@ _install(_members())
 _serve(_sys.modules[__name__])
 _bring(__name__)
 _serve_keys(globals())
+_retell(globals(), but=("fnx.numpy.elementwise",))

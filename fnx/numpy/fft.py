@@ -10,7 +10,8 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import canonical_axes, convert, named, promote_inexact, to_array
+from fnx.numpy.arrays.public_calls import serve as _retell
+from fnx.numpy.arrays.util import canonical_axes, convert, integer, named, promote_inexact, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import moveaxis
 from fnx.numpy.structure.tiling import roll
@@ -74,7 +75,10 @@ def transform(kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Array:
     if kind == "irfft":
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
-        lengths = [m if n is None else int(n) for n, m in zip(s, lengths)]
+        lengths = [
+            m if n is None else integer(n, "the length n of a transform")
+            for n, m in zip(s, lengths)
+        ]
     last = range(x.ndim - len(axes), x.ndim)
     if s is None and kind in ("fft", "ifft") and not x.size:
         return moveaxis(x, last, axes)
@@ -319,3 +323,5 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+_retell(globals())

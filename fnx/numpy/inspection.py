@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.scalar_types import isdtype
 from fnx.numpy.methods import DEVICE
 
@@ -28,6 +29,7 @@ class ArrayNamespaceInfo:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes that Python numbers become."""
+        _need_known(device)
         return {name: dtypes.default_for(kind) for name, kind in _DEFAULTS.items()}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
@@ -36,8 +38,14 @@ class ArrayNamespaceInfo:
         >>> sorted(ArrayNamespaceInfo().dtypes(kind="complex floating"))
         ['complex128', 'complex64']
         """
+        _need_known(device)
         known = {dtypes.NAME[d]: d for d in dtypes.ALL if d not in (dtypes.bfloat16, np.float16)}
         return {n: d for n, d in known.items() if kind is None or isdtype(d, kind)}
+
+
+def _need_known(device: Any) -> None:
+    if device not in (None, DEVICE):
+        raise InvalidValue(f"there is no device {device!r}; leave it out, or use {DEVICE}")
 
 
 def array_namespace_info() -> ArrayNamespaceInfo:

@@ -38,6 +38,7 @@ from fnx.numpy.algebra.systems import (
     tensorinv,
     tensorsolve,
 )
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.structure.diagonals import diagonal as _diagonal
 from fnx.numpy.structure.shapes import matrix_transpose
 
@@ -148,3 +149,5 @@ __all__ = [
     "vector_norm",
 ]
 LinAlgError = np.linalg.LinAlgError
+
+_retell(globals())

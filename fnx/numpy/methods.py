@@ -1,6 +1,7 @@
 """The methods and properties of arrays, written with NumPy's functions."""
 
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation, indexing, protocols
+from fnx.numpy.arrays.public_calls import retelling
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.operators import operators
 from fnx.numpy.reductions import averages, cumulative, reduce
@@ -165,17 +167,27 @@ def _cannot(name: str) -> Callable:
 
 
 def _matmul(self, other):
-    if not issubclass(type(other), (Array, np.ndarray, np.generic)) and not hasattr(
-        other, "__jax_array__"
-    ):
+    if not _multiplies(other):
         return NotImplemented
     return products.matmul(self, other)
 
 
-def _rmatmul(self, other):
-    if not issubclass(type(other), (Array, np.ndarray, np.generic)) and not hasattr(
-        other, "__jax_array__"
+def _multiplies(other: Any) -> bool:
+    """Whether the operand of @ is an array; what is no array, and has no operators itself, is refused."""
+    if isinstance(
+        other, (str, bytes, list, tuple, dict, set, bool, int, float, complex, type(None))
     ):
+        raise TypeMismatch(
+            f"matmul of an array and a {type(other).__name__}: {other!r:.60}; expected an array. Make an "
+            "array of it first: jnp.asarray(...), or multiply with *"
+        )
+    return issubclass(type(other), (Array, np.ndarray, np.generic)) or hasattr(
+        other, "__jax_array__"
+    )
+
+
+def _rmatmul(self, other):
+    if not _multiplies(other):
         return NotImplemented
     return products.matmul(other, self)
 
@@ -246,6 +258,9 @@ def members() -> dict[str, Any]:
         "is_fully_replicated": property(lambda self: True),
         "strides": property(lambda self: np.asarray(self).strides),
     }
+    for name, member in found.items():
+        if type(member) is FunctionType and name[0] != "_":
+            found[name] = retelling(member, member.__module__)
     for name in ("fill", "put", "setflags", "resize", "itemset", "partition"):
         found[name] = _cannot(name)
     return found

@@ -18,6 +18,11 @@ _FLOATS = frozenset({np.dtype("f4"), np.dtype("f8")})
 _NUMBERS = frozenset({*_FLOATS, *(np.dtype(f"{k}{n}") for k in "iu" for n in (1, 2, 4, 8))})
 
 
+_LISTS = frozenset({list, tuple, set, dict})  # a subclass may have the operator itself
+_REFUSED = _LISTS | {str, bytes, type(None), frozenset}
+_EQUALITY = frozenset({ufuncs.equal, ufuncs.not_equal})  # Python asks whether things are equal
+
+
 def _unknown(x: Any) -> bool:
     """Whether an operand is none of ours: Python then asks the other one, or raises TypeError."""
     return not (
@@ -28,7 +33,7 @@ def _unknown(x: Any) -> bool:
 
 def _slow(fn: Callable, swap: bool, x: Any, y: Any) -> Any:
     if _unknown(y):
-        if type(y) in (list, tuple, set, dict):  # a subclass may have the operator itself
+        if type(y) in _REFUSED and (type(y) in _LISTS or fn not in _EQUALITY):
             raise TypeMismatch(
                 f"{fn.__name__} of an array and a {type(y).__name__}: {y!r:.60}; expected an array or a "
                 "number. Make an array of it first: jnp.asarray(...)"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, as_array, is_array_like
+from fnx.core.array import Array, as_array, is_array_like, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.source import name_of as name_of
@@ -122,7 +122,7 @@ class Aux:
         if not isinstance(out, (tuple, list)) or len(out) != 2:
             raise TypeMismatch(
                 f"has_aux=True: {self.__name__} must return a pair (result, aux), got "
-                f"{type(out).__name__}"
+                f"{kind_of(out)}"
             )
         self.value = out[1]
         return out[0]

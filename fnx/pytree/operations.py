@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import optree
 from optree import PyTreeSpec as PyTreeDef
 
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.pytree.key_paths import DictKey as DictKey
 from fnx.pytree.key_paths import FlattenedIndexKey as FlattenedIndexKey
 from fnx.pytree.key_paths import GetAttrKey as GetAttrKey
@@ -96,7 +96,12 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable) -> Any:
     >>> fnx.tree_util.tree_unflatten(fnx.tree_util.tree_structure({"a": 0}), [5])
     {'a': 5}
     """
-    return treedef.unflatten(leaves)
+    try:
+        return treedef.unflatten(leaves)
+    except AttributeError:
+        raise TypeMismatch(
+            f"{treedef!r:.60} is no structure of a tree, as tree_structure gives it"
+        ) from None
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list:

@@ -9,6 +9,7 @@ the like. One key gives the same numbers at each call: split keys for new ones.
 (3,)
 """
 
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.random.continuous import (
     cauchy,
     double_sided_maxwell,
@@ -113,3 +114,5 @@ __all__ = [
     "weibull_min",
     "wrap_key_data",
 ]
+
+_retell(globals())

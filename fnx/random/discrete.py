@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.arrays.key_arrays import is_keys, of_keys
+from fnx.numpy.arrays.util import canonical_axis
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure import sorting
 from fnx.ops.base.broadcast import Broadcast
@@ -38,9 +39,7 @@ from fnx.random.uniform import (
 
 
 def _axis(axis: int, ndim: int, name: str) -> int:
-    if not -ndim <= axis < ndim:
-        raise InvalidValue(f"{name}: axis {axis} is out of range for an array of rank {ndim}")
-    return axis % ndim
+    return canonical_axis(axis, ndim, f"axis of {name}")
 
 
 def categorical(

@@ -10,6 +10,7 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.structure.joining import concatenate
@@ -198,3 +199,5 @@ def _line_search(value: Callable, s: _State, direction: Array, tries: int) -> _S
 
 
 __all__ = ["OptimizeResults", "minimize"]
+
+_retell(globals())

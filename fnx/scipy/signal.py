@@ -8,6 +8,7 @@ from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.lax.convolutions import conv_general_dilated
 from fnx.numpy import fft
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import canonical_axes, promote_inexact
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.structure.tiling import flip
@@ -170,3 +171,5 @@ __all__ = [
     "stft",
     "welch",
 ]
+
+_retell(globals())

@@ -41,7 +41,7 @@ def checkpoint(
     TypeError for what is no function.
 
     >>> fnx.grad(fnx.checkpoint(lambda x: x * x * x))(2.0)
-    Array(12., dtype=float64)
+    Array(12., dtype=float64, weak_type=True)
     """
     del concrete, prevent_cse
     if fun is None:

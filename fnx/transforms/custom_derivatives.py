@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, as_array
+from fnx.core.array import Array, as_array, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
@@ -127,7 +127,7 @@ class custom_jvp(_WithRule):
     ... def rule(primals, tangents):
     ...     return f(*primals), 10.0 * tangents[0]
     >>> fnx.grad(f)(3.0)
-    Array(10., dtype=float64)
+    Array(10., dtype=float64, weak_type=True)
     """
 
     rule: Callable | None = None
@@ -176,7 +176,7 @@ class custom_jvp(_WithRule):
             made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
             if not isinstance(made, (tuple, list)) or len(made) != 2:
                 raise TypeMismatch(
-                    f"the rule of {name} must return a pair, result and tangent, got {type(made).__name__}"
+                    f"the rule of {name} must return a pair, result and tangent, got {kind_of(made)}"
                 )
             outs = results.flatten(made[0], "results")
             return [*outs, *_checked(made[1], results, outs, "the tangent", name)]
@@ -226,7 +226,7 @@ class custom_vjp(_WithRule):
     ...     return x
     >>> clip_gradient.defvjp(lambda x: (x, None), lambda _, ct: (ct * 0.5,))
     >>> fnx.grad(clip_gradient)(3.0)
-    Array(0.5, dtype=float64)
+    Array(0.5, dtype=float64, weak_type=True)
     """
 
     fwd: Callable | None = None
@@ -290,7 +290,7 @@ class _Reverse:
         made = self.fwd(*self.join(self.treedef.unflatten(xs)))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeMismatch(
-                f"fwd of {self.name} must return a pair, result and residuals, got {type(made).__name__}"
+                f"fwd of {self.name} must return a pair, result and residuals, got {kind_of(made)}"
             )
         outs = self.results.flatten(made[0], "results")
         leaves, structure = operations.tree_flatten(made[1])
@@ -316,7 +316,7 @@ class _Reverse:
         """One cotangent per leaf of the arguments."""
         parts = operations.treedef_children(self.treedef)
         if not isinstance(found, (tuple, list)) or len(found) != len(parts):
-            got = f"{len(found)}" if isinstance(found, (tuple, list)) else type(found).__name__
+            got = f"{len(found)}" if isinstance(found, (tuple, list)) else kind_of(found)
             raise TypeMismatch(
                 f"bwd of {self.name} must return a tuple of {len(parts)} cotangents, one per argument, "
                 f"got {got}"

@@ -15,6 +15,7 @@ from fnx.core.primitive import Undefined
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
 from fnx.interpreters.trace import trace
+from fnx.ops.base.broadcast import typed_zeros
 from fnx.ops.elementwise.convert import ConvertElementType
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
@@ -112,7 +113,7 @@ def value_and_grad(
     df/dx - i df/dy. TypeError for integer arguments and for results that are not scalar.
 
     >>> fnx.value_and_grad(lambda x: x**2)(3.0)
-    (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64))
+    (Array(9., dtype=float64, weak_type=True), Array(6., dtype=float64, weak_type=True))
     """
     del reduce_axes
     check_callable(fun, "value_and_grad")
@@ -126,7 +127,7 @@ def value_and_grad(
         nonzero = [dtypes.is_inexact(x.dtype) for x in leaves]
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
         _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
-        one = as_written(ConcreteArray(np.ones((), outs[0].dtype)))
+        one = as_written(ConcreteArray(np.ones((), outs[0].dtype), outs[0].weak_type))
         grads = [_gradient(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
         value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
         return value, call.like_arguments(grads)
@@ -137,7 +138,7 @@ def value_and_grad(
 def _gradient(g: Array | None, aval: ShapedArray) -> Any:
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    return zeros(aval.strong()) if g is None else g
+    return typed_zeros(aval) if g is None else g
 
 
 def grad(
@@ -151,7 +152,7 @@ def grad(
     """The gradient of a function with a scalar result; arguments as in `value_and_grad`.
 
     >>> fnx.grad(lambda x: x**3)(2.0)
-    Array(12., dtype=float64)
+    Array(12., dtype=float64, weak_type=True)
     """
     check_callable(fun, "grad")
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
@@ -171,7 +172,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
 
     >>> y, pull = fnx.vjp(lambda a, b: a * b, 2.0, 5.0)
     >>> pull(1.0)
-    (Array(5., dtype=float64), Array(2., dtype=float64))
+    (Array(5., dtype=float64, weak_type=True), Array(2., dtype=float64, weak_type=True))
     """
     del reduce_axes
     check_callable(fun, "vjp")
@@ -197,7 +198,7 @@ def fwd_and_bwd(
     >>> forward, backward = fnx.fwd_and_bwd(lambda a, b: a * b, argnums=(0, 1))
     >>> y, residuals = forward(2.0, 5.0)
     >>> backward(residuals, 1.0)
-    (Array(5., dtype=float64), Array(2., dtype=float64))
+    (Array(5., dtype=float64, weak_type=True), Array(2., dtype=float64, weak_type=True))
     """
     check_callable(fun, "fwd_and_bwd")
 
@@ -236,8 +237,13 @@ class _Linear:
 class _Pull(_Linear):
     """The function that `vjp` returns."""
 
-    def __call__(self, ct: Any) -> Any:
-        types = self.types
+    def __call__(self, *given: Any) -> Any:
+        if len(given) != 1:
+            raise TypeMismatch(
+                f"the function that vjp returns takes one cotangent, of the structure of the result; got "
+                f"{len(given)}"
+            )
+        (ct,), types = given, self.types
         cts, structure = operations.tree_flatten(ct)
         if structure != types.structure:
             raise TypeMismatch(
@@ -329,8 +335,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
             raise TangentMismatch(
                 f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
             )
-    strong = x.dtype == aval.dtype and not x.aval.weak_type
-    return x if strong else ConvertElementType(aval.dtype)(x)
+    return x if x.dtype == aval.dtype else ConvertElementType(aval.dtype, x.aval.weak_type)(x)
 
 
 # --- forward mode ------------------------------------------------------------------------------
@@ -343,7 +348,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     TypeError for what are not tuples of one structure and of equal shapes and dtypes.
 
     >>> fnx.jvp(lambda x: x * x, (3.0,), (1.0,))[1]
-    Array(6., dtype=float64)
+    Array(6., dtype=float64, weak_type=True)
     """
     check_callable(fun, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -367,7 +372,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
 def _tangent(t: Array | None, aval: ShapedArray) -> Any:
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    return zeros(aval.strong()) if t is None else t
+    return typed_zeros(aval) if t is None else t
 
 
 @entrance
@@ -402,7 +407,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     del reduce_axes
     check_callable(fun, "linear_transpose")
     leaves, treedef = operations.tree_flatten(primals)
-    avals = [aval_like(x).strong() for x in leaves]
+    avals = [aval_like(x) for x in leaves]
     structures: list = []
     flat = flat_function(fun, treedef, structures)
     jaxpr, consts = trace(flat, avals, what="linear_transpose")

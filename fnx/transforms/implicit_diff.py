@@ -26,6 +26,8 @@ Tree = Any
 
 def _closed(fun: Callable, treedef: Any, avals: list, what: str, aux: list | None = None) -> tuple:
     """A function of trees of one structure as a jaxpr, and what it closed over."""
+    if not callable(fun):
+        raise TypeMismatch(f"{what} must be a function, not {fun!r:.60}")
 
     def flat(*xs: Array) -> list[Array]:
         out = fun(treedef.unflatten(xs))

@@ -11,7 +11,9 @@ from fnx.core.errors import entrance
 from fnx.interpreters import batching
 from fnx.interpreters import jvp as jvp_
 from fnx.interpreters import linearize as linearize_
-from fnx.ops.structure.basic import reshape, slice_axis, zeros
+from fnx.ops.base.broadcast import typed_zeros
+from fnx.ops.elementwise.convert import ConvertElementType
+from fnx.ops.structure.basic import reshape, slice_axis
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import Differentiated, check_callable, wraps
 from fnx.transforms.grad import check_differentiable
@@ -67,7 +69,7 @@ def jacfwd(
 
         def push(*tangents: Array) -> list[Array]:
             outs, touts = jvp_.jvp(call.flat, leaves, tangents, what="jacfwd")
-            return [zeros(o.aval.strong()) if t is None else t for o, t in zip(outs, touts)]
+            return [typed_zeros(o.aval) if t is None else t for o, t in zip(outs, touts)]
 
         size = sum(x.size for x in leaves)
         outs, axes = batching.batch(push, size, _basis(leaves), [0] * len(leaves))
@@ -119,7 +121,11 @@ def jacrev(
         def pull(*cts: Array) -> list[Array]:
             back = tape.pull(cts)
             known = zip(back, leaves, nonzero)
-            return [zeros(x.aval.strong()) if g is None else g for g, x, has in known if has]
+            return [
+                typed_zeros(x.aval) if g is None else ConvertElementType(g.dtype, x.weak_type)(g)
+                for g, x, has in known
+                if has
+            ]
 
         size = sum(y.size for y in outs)
         grads, axes = batching.batch(pull, size, _basis(outs), [0] * len(outs))
@@ -148,7 +154,7 @@ def hessian(
     """The matrix of second derivatives, forward over reverse.
 
     >>> fnx.hessian(lambda x: x**3)(2.0)
-    Array(12., dtype=float64)
+    Array(12., dtype=float64, weak_type=True)
     """
     inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
     return jacfwd(inner, argnums, has_aux=has_aux, holomorphic=holomorphic)

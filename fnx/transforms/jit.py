@@ -304,6 +304,9 @@ def clear_caches() -> None:
 
     >>> fnx.clear_caches()
     """
+    from fnx.lowering.cpu.loader import symbols
+
+    symbols.forget()
     for f in list(_jitted):
         f.clear_cache()
 

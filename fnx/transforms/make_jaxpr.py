@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.config import rank_0_consts
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.spmd import Spmd
@@ -155,6 +155,9 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     >>> fnx.eval_shape(lambda x: x @ x.T, jnp.ones((2, 3))).shape
     (2, 2)
     """
+
+    if not callable(fun):
+        raise TypeMismatch(f"eval_shape needs a function, got {type(fun).__name__}: {fun!r:.80}")
 
     @wraps(fun)
     def with_arrays(*args: Any, **kwargs: Any) -> Any:

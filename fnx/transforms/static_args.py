@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.array import kind_of
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.pytree.flatten_fun import name_of, signature_of
 
@@ -119,9 +120,9 @@ class Static:
         return eval(f"lambda args, kwargs: (({rest}), {{{named}}}, ({fixed}))")
 
     def _unhashable(self, fixed: Fixed) -> InvalidValue:
-        where, kind, value = next(f for f in fixed if not _is_hashable(f[2]))
+        where, _, value = next(f for f in fixed if not _is_hashable(f[2]))
         return InvalidValue(
-            f"the static argument {where!r} of {self.name} is not hashable: {kind.__name__}: "
+            f"the static argument {where!r} of {self.name} is not hashable: {kind_of(value)}: "
             f"{value!r:.80}. Static arguments are part of the key of the compiled program: use a "
             "tuple instead of a list, or make it dynamic."
         )

@@ -1,6 +1,7 @@
 """Programs: a traced function with its native code, and the backend that makes it."""
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import PATIENCE, fork_safe
 from fnx.interpreters.passes.compiled import compiled
 from fnx.interpreters.primitives.jit import Jit
 from fnx.lowering import backends
@@ -18,7 +20,7 @@ from fnx.pytree import flatten_codegen
 from fnx.pytree.registry import registered
 
 # Lowering shares expressions between the parts of one program, so that one is made at a time.
-_compiling = threading.RLock()
+_compiling = fork_safe(threading.RLock(), PATIENCE)
 
 
 @contextmanager
@@ -26,13 +28,28 @@ def _without_collections() -> Iterator[None]:
     """No search for cyclic garbage: a first program imports LLVM, in the middle of which one of all
     that was imported before would take a third of the time.
     """
-    was_enabled = gc.isenabled()
+    if not gc.isenabled():
+        yield
+        return
     gc.disable()
+    _collections["stopped"] = True
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        _collect_again()
+
+
+_collections = {"stopped": False}
+
+
+def _collect_again() -> None:
+    if _collections["stopped"]:
+        _collections["stopped"] = False
+        gc.enable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_collect_again)  # another thread may compile
 
 
 class NamedBackend:

@@ -64,7 +64,7 @@ class Scan(ScanRecord):
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         check_operands(self.name, avals, self.abstract_operands())
         ys = self.jaxpr.out_avals[self.carry :]
-        carry = self.parts(self.jaxpr.in_avals)[1]
+        carry = self.jaxpr.out_avals[: self.carry]  # but for weak types, what the body gets
         return (*carry, *(stacked(a, self.length) for a in ys))
 
     def impl(self, *values: np.ndarray) -> tuple:

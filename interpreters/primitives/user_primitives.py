@@ -5,7 +5,6 @@ user's parameters, whose rules look for the user's functions when a transformati
 """
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive as Rules
 from fnx.core.primitive import Undefined
 from fnx.core.recipe import Call, Host, Operand, Recipe
+from fnx.core.threads.fork_safety import cached_property
 from fnx.interpreters.batching import AxisData, fancy_primitive_batchers
 from fnx.interpreters.jvp import has_tangent
 from fnx.interpreters.trace import trace_closed

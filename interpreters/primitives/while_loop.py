@@ -47,7 +47,7 @@ class While(WhileRecord):
         c, b, carry = self.parts(avals)
         check_operands("the condition of while", [*c, *carry], self.cond_jaxpr.in_avals)
         check_operands("the body of while", [*b, *carry], self.body_jaxpr.in_avals)
-        return self.body_jaxpr.in_avals[self.body_consts :]
+        return self.body_jaxpr.out_avals
 
     def impl(self, *values: np.ndarray) -> tuple:
         c, b, carry = self.parts([ConcreteArray(v) for v in values])

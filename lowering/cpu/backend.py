@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fnx.core import config, dtypes, scalar
@@ -18,6 +17,7 @@ from fnx.core.aval import ShapedArray
 from fnx.core.backend import Memory
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
 from fnx.lowering.cpu.loader import executable, load
 

@@ -21,6 +21,7 @@ from .schedule import (
     blocked_reductions,
     lane_refill,
     packing,
+    polling,
     register_tiling,
     short_vectors,
     tiling,
@@ -40,6 +41,7 @@ class CpuTarget(Target):
         loop_coalescing.coalesce,
         lookup_tables.in_memory,
         packing.rows,
+        polling.of_long_loops,
     )
     rows_are_vectors = staticmethod(short_vectors.rows_are_vectors)
     divergent_loops = staticmethod(lane_refill.side_by_side)

@@ -289,7 +289,7 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
                 carries.variables,
                 carries.init,
                 body[1],
-                outer=builder.depth == 0,
+                polled=r.counted or builder.depth == 0,
                 reverse=r.reverse,
             )
         )
@@ -412,6 +412,6 @@ def while_loop(
 
     before, cond = inside(builder, test)
     body, yields = inside(builder, step)
-    outer = builder.depth == 0
-    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, outer=outer))
+    # However many loops are around it: nobody knows how long it runs.
+    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, polled=True))
     carries.finish()

@@ -130,8 +130,8 @@ class Loop(Stmt):
     loop the same variable stands for the last value. `kind`: how iterations are scheduled.
     `reassociate` allows reductions in any order (fast-math reassoc and nsz on the operations that
     combine the carries). `reverse` runs from the last index to the first. `rolled`: better left to the
-    vectoriser than unrolled before it. `outer`: a loop of the user's program that stands in no other,
-    and may run for long: a target may ask in it whether to stop.
+    vectoriser than unrolled before it. `polled`: a loop of the user's program that may run for long, by
+    itself or as often as those around it run it: a target asks in it whether to stop.
     """
 
     index: Expr
@@ -144,7 +144,7 @@ class Loop(Stmt):
     reassociate: bool = False
     reverse: bool = False
     rolled: bool = False
-    outer: bool = False
+    polled: bool = False
 
 
 @dataclass(eq=False)
@@ -157,7 +157,7 @@ class While(Stmt):
     carries: list[Expr] = field(default_factory=list)
     init: list[Expr] = field(default_factory=list)
     yields: list[Expr] = field(default_factory=list)
-    outer: bool = False
+    polled: bool = False
 
 
 @dataclass(eq=False)

@@ -141,7 +141,7 @@ def rewritten(s: Stmt, new: Callable[[Expr], Expr]) -> Stmt:
             return kernel.Loop(
                 s.index, new(s.extent), [rewritten(x, new) for x in s.body], s.carries,
                 [new(e) for e in s.init], [new(e) for e in s.yields],
-                s.kind, s.reassociate, s.reverse, s.rolled, s.outer,
+                s.kind, s.reassociate, s.reverse, s.rolled, s.polled,
             )  # fmt: skip
     raise TypeError(f"not to be rewritten: {s!r}")
 
@@ -180,6 +180,11 @@ def _work(stmt: Stmt, seen: set[Expr]) -> int:
         case kernel.CallLibrary() | kernel.CallHost():
             return own + policy.CALL_WORK
     return 1 + own + sum(work(block) for block in blocks(stmt))
+
+
+def has_known_extent(loop: kernel.Loop) -> bool:
+    """Whether the number of iterations is known when the program is compiled."""
+    return loop.extent.op in ("size", "const")
 
 
 def _round(body: Iterable[Stmt], results: Iterable[Expr]) -> int:

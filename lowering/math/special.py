@@ -34,8 +34,8 @@ from .formulas import (
     where,
 )
 
-ERF_SPLIT = 0.9
-ERF_IS_ONE = {"float32": 4.0, "float64": 6.0}
+ERF_SPLIT = {"float32": 1.0, "float64": 0.9}
+ERF_IS_ONE = {"float32": 3.95, "float64": 6.0}
 ERFC_IS_ZERO = {"float32": 10.5, "float64": 28.0}
 ERFC_CENTRE = 2.0
 
@@ -47,16 +47,26 @@ def exp_sum(x: V, small: V) -> tuple[V, V]:
     return fma(r * r, estrin(r, C["EXP", x.dtype]), r), k
 
 
-@function("erf")
+@function("erf", "float64")
 def erf(x: V) -> V:
     """a + a P(a**2), or 1 - exp(-a Q(a)), which is accurate where erf is near 1."""
     a = abs(x)
     b = at_most(a, ERF_IS_ONE[x.dtype])
-    name = "ERF_TAIL" if x.dtype == "float32" else "ERF_TAIL_WIDE"
-    t, k = exp_sum(-b * poly(b, C[name, x.dtype]), constant(0.0, x))
+    t, k = exp_sum(-b * poly(b, C["ERF_TAIL", x.dtype]), constant(0.0, x))
     large = fma(-(1.0 + t), power_of_two(k), 1.0)
     small = fma(a, poly(a * a, C["ERF", x.dtype]), a)
-    return copy_sign(where(a < ERF_SPLIT, small, large), x)
+    return copy_sign(where(a < ERF_SPLIT[x.dtype], small, large), x)
+
+
+@function("erf", "float32")
+def erf_single(x: V) -> V:
+    """a + a P(a**2), or 1 - Q(a)**4: the fourth root of erfc is near a polynomial of low degree."""
+    a = abs(x)
+    q = horner(at_most(a, ERF_IS_ONE[x.dtype]), C["ERFC_ROOT", x.dtype])
+    q = q * q
+    large = fma(-q, q, 1.0)
+    small = fma(a, horner(a * a, C["ERF_NARROW", x.dtype]), a)
+    return copy_sign(where(a < ERF_SPLIT[x.dtype], small, large), x)
 
 
 @function("erfc")

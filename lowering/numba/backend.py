@@ -6,7 +6,6 @@ that calls the host or a library runs as plain Python, iteration by iteration.
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fnx.core import config, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.backend import Memory
 from fnx.core.jaxpr import Jaxpr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import pipeline, report
 from fnx.lowering.ir import printer, verifier
 from fnx.lowering.portable import PortableTarget

@@ -71,7 +71,9 @@ def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> 
         if isinstance(arg, tuple):
             passed.append(_address(*arg))
         elif isinstance(arg, str):
-            passed.append(routines.resolve(arg))
+            address, owner = routines.owned(arg)
+            keep.append(owner)
+            passed.append(address)
         elif by_reference:
             keep.append(np.array([arg]))
             passed.append(keep[-1].ctypes.data)

@@ -31,7 +31,7 @@ def chain(stmt: Stmt) -> tuple[list[Loop], list[Stmt]]:
 
 def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op in ("size", "const") and loop.extent.attr > 0
-    return known and not (loop.carries or loop.outer or loop.reverse)
+    return known and not (loop.carries or loop.polled or loop.reverse)
 
 
 def extents(loops: list[Loop]) -> list[int]:

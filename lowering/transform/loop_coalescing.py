@@ -49,7 +49,7 @@ def _merged(loop: Loop) -> Loop:
 
 def _is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 1
-    plain = known and not (loop.carries or loop.outer or loop.reverse)
+    plain = known and not (loop.carries or loop.polled or loop.reverse)
     inside = any(isinstance(s, Loop) for s in loop.body)
     return (
         plain

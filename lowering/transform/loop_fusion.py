@@ -182,7 +182,7 @@ class Loops:
 
 def is_plain(loop: Loop) -> bool:
     known = loop.extent.op == "size" and loop.extent.attr > 0
-    return known and not (loop.carries or loop.outer or loop.reverse)
+    return known and not (loop.carries or loop.polled or loop.reverse)
 
 
 # --- what an iteration touches ----------------------------------------------------------------------

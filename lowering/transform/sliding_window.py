@@ -296,7 +296,7 @@ def _when(t: Expr, item: _Item, iterations: int) -> Expr:
 def _is_known(s: Stmt) -> bool:
     if isinstance(s, Loop):
         number = s.extent.op in ("size", "const") and s.extent.attr > 0
-        return number and not (s.carries or s.outer or s.reverse or s.kind.parallel)
+        return number and not (s.carries or s.polled or s.reverse or s.kind.parallel)
     return type(s) in traversal.REWRITTEN
 
 

@@ -385,7 +385,7 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
         anew = replacing({loop.index: scalar.add(start, i)})
         body = [traversal.rewritten(s, anew) for s in loop.body]
         nest.body = [Loop(i, rest, body, kind=LoopKind.of(parallel=loop.kind.parallel))]
-        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], outer=True))
+        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], polled=True))
     return found
 
 

@@ -215,6 +215,52 @@ def an_unknown_kind_of_fft():
     return lax.fft(ones((3, 4)), "foo", (4,))  # here
 
 
+@raises(TypeError, words="'rows' integer mean")
+def an_axis_with_a_name():
+    return jnp.mean(ones((2, 3)), axis="rows")  # here
+
+
+@raises(ValueError, IndexError, words="associative_scan 4 rank 2")
+def an_associative_scan_along_an_axis_that_is_not_there():
+    return lax.associative_scan(jnp.add, ones((2, 3)), axis=4)  # here
+
+
+@raises(TypeError, ValueError, words="(3,) (4,) 1 rank 3")
+def a_batch_of_convolutions_of_too_few_axes():
+    convolve = lambda x, w: lax.conv(x, w, (1,), "SAME")  # here
+    return fnx.vmap(convolve)(ones((2, 3)), ones((2, 4)))
+
+
+@raises(ValueError, ZeroDivisionError, words="arange step=0")
+def a_range_of_steps_of_zero():
+    return jnp.arange(0, 3, 0)  # here
+
+
+@raises(MemoryError, ValueError, words="zeros (4611686018427387904,) float64 bytes")
+def an_array_of_more_bytes_than_are_counted():
+    return jnp.zeros(2**62)  # here
+
+
+@raises(MemoryError, ValueError, words="(2147483648, 2147483648, 2147483648) float64 bytes")
+def axes_that_are_too_large_together():
+    return jnp.zeros((2**31,) * 3)  # here
+
+
+@raises(MemoryError, ValueError, words="(2147483648, 2147483648, 2147483648) float64 bytes")
+def axes_that_are_too_large_together_when_traced():
+    return fnx.jit(lambda: jnp.zeros((2**31,) * 3))()  # here
+
+
+@raises(MemoryError, ValueError, words="(1099511627776, 4096) memory")
+def an_array_that_finds_no_memory():
+    return jnp.ones((2**40, 2**12))  # here
+
+
+@raises(MemoryError, ValueError, words="arange (4611686018427387904,) int64")
+def a_range_that_is_too_long():
+    return jnp.arange(1, 2**62 + 1)  # here
+
+
 # --- kinds of values ----------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ FIXED = {
     "fnx.lowering.cpu.jit.disk_cache": "_MAGIC _DIGEST _SWEEP_EVERY _DEFAULT_LIMIT _FRESH",
     "fnx.lowering.cpu.jit.image": "_REACH _WORD",
     "fnx.lowering.cpu.jit.linker": "_OBJECT _RESERVED _BY_TABLE _RELAXED _JUMP",
+    "fnx.lowering.cpu.jit.private_files": "LARGEST",
     "fnx.lowering.cpu.jit.vector_library": "RARE",
     "fnx.lowering.cpu.kernels.blocked": "BLOCK",
     "fnx.lowering.cpu.kernels.fft_butterflies": "WORDS",

@@ -433,3 +433,13 @@ def test_spherical_harmonics_of_negative_polar_angles():
     expected = scipy.special.sph_harm_y(n, m, theta, phi)
     found = fnx.scipy.special.sph_harm_y(n, m, theta, phi, n_max=3)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gamma_functions_at_their_poles(dtype):
+    x = np.array([0.0, -0.0, -1.0, -np.inf, np.inf], dtype)
+    table = {"digamma": [-np.inf, np.inf, np.nan, np.nan, np.inf], "gammaln": [np.inf] * 5}
+    for name, want in table.items():
+        f = getattr(fnx.scipy.special, name)
+        for found in (f(jnp.asarray(x)), fnx.jit(f)(x)):
+            np.testing.assert_array_equal(found, want)

@@ -1,6 +1,8 @@
 """What users get when compiling fails, or memory does not suffice: a file, a name, a way around."""
 
 import re
+import stat
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +13,17 @@ import fnx.numpy as jnp
 from fnx.core import config
 from fnx.core.errors import CompileError
 from fnx.lowering import pipeline as program
+from fnx.lowering import reproducer
 from fnx.lowering.cpu.llvm import module_printer
 
 
 @pytest.fixture(autouse=True)
-def _nothing_on_disk():
+def temporary(tmp_path, monkeypatch) -> Path:
+    """The folder of temporary files, in which nothing is left; nothing is kept on disk."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(reproducer, "_made", {})
     with config.cache(False):
-        yield
+        yield tmp_path
 
 
 def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
@@ -31,21 +37,62 @@ def test_a_failing_printer_is_reported_with_the_kernel_ir(monkeypatch):
     assert "emit failed with KeyError" in text
     assert "reference" in text
     found = re.search(r"its kernel is in (\S+\.kernel)", text)
-    kernel = Path(found[1])
-    assert "sin(" in kernel.read_text()
-    kernel.unlink()
+    assert "sin(" in Path(found[1]).read_text()
 
 
-def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
-    def broken(jaxpr, donated, target):
-        raise RuntimeError("out of ideas")
+def out_of_ideas(jaxpr, donated, target):
+    raise RuntimeError("out of ideas")
 
-    monkeypatch.setattr(program, "build", broken)
+
+def failure(function) -> str:
     with pytest.raises(
         CompileError, match="build failed with RuntimeError: out of ideas"
     ) as caught:
-        fnx.jit(jnp.cos)(np.arange(40.0))
-    Path(re.search(r"its jaxpr is in (\S+\.jaxpr)", str(caught.value))[1]).unlink()
+        fnx.jit(function)(np.arange(40.0))
+    return str(caught.value)
+
+
+def saved(text: str) -> Path:
+    return Path(re.search(r"its jaxpr is in (\S+\.jaxpr)", text)[1])
+
+
+def test_a_failing_builder_is_reported_with_the_jaxpr(monkeypatch):
+    monkeypatch.setattr(program, "build", out_of_ideas)
+    assert "cos" in saved(failure(jnp.cos)).read_text()
+
+
+def test_what_failed_is_for_the_user_alone(monkeypatch, temporary):
+    monkeypatch.setattr(program, "build", out_of_ideas)
+    first = saved(failure(lambda x: jnp.cos(x) + 1))
+    assert first.parent.parent == temporary
+    assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
+    assert saved(failure(lambda x: jnp.cos(x) + 2)).parent == first.parent
+    assert len(list(temporary.iterdir())) == 1
+    monkeypatch.setattr(reproducer, "_made", {})  # as in another process
+    again = saved(failure(lambda x: jnp.cos(x) + 1))
+    assert again.name == first.name
+    assert again.parent != first.parent
+
+
+def test_a_failure_is_told_where_nothing_can_be_saved(monkeypatch, temporary):
+    monkeypatch.setattr(program, "build", out_of_ideas)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
+    assert "its jaxpr could not be saved" in failure(jnp.cos)
+
+
+def test_a_folder_that_was_removed_is_made_again(monkeypatch):
+    monkeypatch.setattr(program, "build", out_of_ideas)
+    first = saved(failure(jnp.cos))
+    first.unlink()
+    first.parent.rmdir()
+    assert saved(failure(jnp.sin)).exists()
+
+
+def test_a_folder_that_another_put_in_its_place_is_left_alone(monkeypatch):
+    monkeypatch.setattr(program, "build", out_of_ideas)
+    first = saved(failure(jnp.cos))
+    monkeypatch.setattr(reproducer.os, "geteuid", lambda: 54321)
+    assert saved(failure(jnp.cos)).parent != first.parent
 
 
 def test_the_reference_backend_runs_what_cannot_be_compiled():

@@ -1,5 +1,7 @@
 """What becomes an array: numbers that do not fit, lists, bytes, arrays of others; the array API."""
 
+import enum
+import inspect
 from functools import partial
 
 import numpy as np
@@ -92,6 +94,29 @@ def test_what_libraries_may_ask_of_the_namespace():
     assert info.default_device() is None
     assert jnp.ones(2).device in info.devices()
     assert info.capabilities()["max dimensions"] == 64
+    assert info.dtypes(device=jnp.ones(2).device) == info.dtypes()
+    for ask in (info.dtypes, info.default_dtypes):
+        with pytest.raises(ValueError, match="there is no device 'gpu'"):
+            ask(device="gpu")
+
+
+def test_versions_of_the_array_api():
+    x = jnp.ones(2)
+    for version in (None, "2022.12", jnp.__array_api_version__):
+        assert x.__array_namespace__(api_version=version) is jnp
+    with pytest.raises(ValueError, match=r"'1999.1' of the array API standard.*2024.12"):
+        x.__array_namespace__(api_version="1999.1")
+
+
+def test_exchange_of_memory_as_the_array_api_has_it():
+    x = jnp.arange(3.0)
+    kind, number = x.__dlpack_device__()
+    assert isinstance(kind, enum.Enum)
+    assert (kind, number) == (1, 0)
+    named = inspect.signature(x.__dlpack__).parameters
+    assert list(named) == ["stream", "max_version", "dl_device", "copy"]
+    assert np.shares_memory(np.from_dlpack(x), np.asarray(x))
+    assert not np.shares_memory(np.from_dlpack(x, copy=True), np.asarray(x))
 
 
 def test_functions_take_what_is_like_an_array():
@@ -212,3 +237,85 @@ def test_dtypes_that_no_array_has():
     assert jnp.float8_e4m3fn == "float8_e4m3fn"
     with pytest.raises(TypeError, match="int4 does not exist"):
         jnp.zeros(3, jnp.int4)
+
+
+# --- shapes and dtypes as JAX documents them -----------------------------------------------------
+
+
+def test_roots_with_leading_zeros():
+    """Not stripped they make nan at the end, after the zeros; so the number may be traced."""
+    p = jnp.array([0.0, 0.0, 1.0, -3.0, 2.0, 0.0])
+    find = partial(jnp.roots, strip_zeros=False)
+    for found in (find(p), fnx.jit(find)(p)):
+        same(jnp.sort(found[:2].real), [1.0, 2.0])
+        assert found[2] == 0
+        assert np.isnan(found[3:].real).all()
+        assert np.isnan(found[3:].imag).all()
+    assert np.isnan(find(jnp.zeros(3)).real).all()
+    assert find(jnp.zeros(1)).shape == find(jnp.zeros(0)).shape == (0,)
+    same(jnp.sort(jnp.roots(p).real), [0.0, 1.0, 2.0])
+
+
+def test_sums_of_polynomials_with_matrices_as_coefficients():
+    x, y = jnp.array([[2, 3, 1]]), jnp.array([[5, 7, 3], [8, 2, 6]])
+    same(jnp.polyadd(x, y), [[5, 7, 3], [10, 5, 7]])
+    same(jnp.polyadd(y, jnp.array([2])), [[5, 7, 3], [10, 4, 8]])
+    same(jnp.polysub(x, y), [[-5, -7, -3], [-6, 1, -5]])
+    for add in (jnp.polyadd, jnp.polysub):
+        with pytest.raises(ValueError, match=r"\(3,\) and \(2, 3\); expected rows of the shorter"):
+            add(jnp.array([1, 3, 5]), y)
+    with pytest.raises(ValueError, match=r"polymul of shapes \(2, 3\) and \(1, 3\); expected two"):
+        jnp.polymul(y, x)
+
+
+def test_default_dtypes_of_jax():
+    assert jnp.tri(3).dtype == fnx.scipy.linalg.pascal(3).dtype == np.float32
+    assert jnp.tri(3, dtype=float).dtype == fnx.scipy.linalg.invpascal(3).dtype == np.float64
+    assert fnx.scipy.cluster.vq.vq(jnp.ones(3), jnp.ones(2))[0].dtype == np.int64
+
+
+def test_segments_of_what_is_broadcast_to_their_numbers():
+    ids = jnp.array([0, 0, 1, 3])
+    for found in (fnx.ops.segment_sum(2, ids), fnx.ops.segment_sum(jnp.array([2]), ids)):
+        same(found, [4, 2, 0, 2])
+    same(fnx.ops.segment_max(2.5, ids, 5), [2.5, 2.5, -np.inf, 2.5, -np.inf])
+    same(fnx.ops.segment_sum(2.5, 1), [0, 2.5])
+    x = jnp.arange(4.0).reshape(2, 2)
+    same(fnx.ops.segment_sum(x, ids.reshape(2, 2)), [[2, 4], [0, 1], [0, 0], [2, 3]])
+    with pytest.raises(ValueError, match=r"of shape \(3,\) and segment_ids of shape \(4,\)"):
+        fnx.ops.segment_sum(jnp.ones(3), ids)
+
+
+def test_bins_that_decrease():
+    x, bins = np.array([1.0, 2.0, 2.5, 1.5, 3.0, 3.5, 0.0]), np.array([3.0, 2.0, 1.0])
+    for right in (False, True):
+        same(jnp.digitize(jnp.asarray(x), jnp.asarray(bins), right), np.digitize(x, bins, right))
+
+
+def test_nearest_quantiles_take_the_lower_of_two():
+    x = jnp.arange(7.0)
+    assert jnp.percentile(x, jnp.array([25, 50, 75]), method="nearest").tolist() == [1, 3, 4]
+
+
+def test_functions_of_indices_see_scalars():
+    found = jnp.fromfunction(lambda i: (i + 1) * jnp.arange(3), shape=(2,))
+    same(found, [[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]])
+    shapes = []
+    pair = jnp.fromfunction(lambda i, j, k: shapes.append(i.shape) or (i - j, k), (2, 3), k=5)
+    assert shapes == [()]
+    same(pair[0], [[0, -1, -2], [1, 0, -1]])
+    same(pair[1], np.full((2, 3), 5))
+
+
+def test_fill_values_of_nonzero_may_be_traced():
+    find = fnx.jit(jnp.nonzero, static_argnames="size")
+    same(find(jnp.array([0, 5, 0, 6]), size=3, fill_value=4)[0], [1, 3, 4])
+
+
+def test_conditions_of_piecewise_in_one_array():
+    x = jnp.arange(-4, 5)
+    values = [lambda x: x * 0, lambda x: x * 10, lambda x: x * 100]
+    same(jnp.piecewise(x, jnp.array([False, True, False]), values), 10 * np.arange(-4, 5))
+    same(jnp.piecewise(x, x < 0, [1, 2]), np.where(np.arange(-4, 5) < 0, 1, 2))
+    assert jnp.argpartition(x, 2).dtype == np.int32
+    assert fnx.lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((3, 2))).tolist() == [[1, 2]] * 3

@@ -409,7 +409,9 @@ def test_integers_of_results():
     few, wide = jnp.arange(3, dtype="int8"), jnp.arange(3, dtype="uint16")
     assert jnp.cumulative_sum(few).dtype == np.int64
     assert jnp.cumulative_sum(wide).dtype == np.uint64
-    assert jnp.cumulative_prod(few).dtype == np.int8
+    assert jnp.cumulative_prod(few).dtype == np.int64
+    assert jnp.cumulative_prod(wide).dtype == np.uint64
+    assert jnp.cumulative_prod(wide, dtype="uint16").dtype == jnp.cumprod(wide).dtype == np.uint16
     assert jnp.searchsorted(few, few).dtype == jnp.digitize(few, few).dtype == np.int32
 
 

@@ -94,12 +94,7 @@ def test_operators_agree_with_numpy(data, shapes, name, kind):
     with np.errstate(all="ignore"):
         expected = fn(x, y)
     for found in (fn(jnp.asarray(x), jnp.asarray(y)), fn(jnp.asarray(x), y), fn(x, jnp.asarray(y))):
-        if name == "mod" or name == "floordiv":
-            # By 0 NumPy's floor_divide gives inf or nan after its own rules; the rest is equal.
-            good = np.broadcast_to(y != 0, expected.shape)
-            close(jnp.where(good, found, 0), np.where(good, expected, 0), rtol=1e-12)
-        else:
-            close(found, expected, rtol=1e-12)
+        close(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -277,6 +272,82 @@ def test_methods_of_ufuncs(name):
     close(ours.at(x, at, x[::-1], inplace=False), changed)
     with pytest.raises(ValueError, match="in place"):
         ours.at(x, at, x)
+
+
+ENDS = [0.0, -0.0, 1.0, -1.0, 5.5, -5.5, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_quotients_and_remainders_of_zeros_infinities_and_nan(dtype):
+    """NumPy's with their signs, but floor(x / y) where just one operand is infinite."""
+    x, y = (a.ravel().astype(dtype) for a in np.meshgrid(ENDS, ENDS))
+    wide_x, wide_y = x.astype(float), y.astype(float)
+    with np.errstate(all="ignore"):
+        quotient = np.where(np.isinf(wide_x) | np.isinf(wide_y), np.floor(wide_x / wide_y), x // y)
+        rest, cut = wide_x % wide_y, np.fmod(wide_x, wide_y)
+    ways = [(jnp.floor_divide, quotient), (jnp.remainder, rest), (jnp.mod, rest), (jnp.fmod, cut)]
+    ways += [(lambda x, y: x // y, quotient), (lambda x, y: x % y, rest)]
+    ways += [(operator.ifloordiv, quotient), (operator.imod, rest)]
+    ways += [(lambda x, y, k=k: jnp.divmod(x, y)[k], w) for k, w in enumerate((quotient, rest))]
+    for f, want in ways:
+        for found in (f(jnp.asarray(x), jnp.asarray(y)), fnx.jit(f)(x, y)):
+            assert found.dtype == x.dtype
+            found = np.asarray(found).astype(float)
+            np.testing.assert_array_equal(found, want)
+            known = ~np.isnan(want)
+            np.testing.assert_array_equal(np.signbit(found)[known], np.signbit(want)[known])
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [(7.0, 2.0), (-7.0, 2.0), (7.0, -2.0), (6.0, -2.0), (-6.0, 2.0)]
+)
+def test_derivatives_of_remainders(x, y):
+    """Of exact multiples as well, whose signs are set."""
+    by = fnx.grad(jnp.remainder, argnums=(0, 1))
+    assert tuple(map(float, by(x, y))) == (1.0, -np.floor(x / y))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_expm1_of_complex_infinities(dtype):
+    """The array API standard's table."""
+    inf, nan = np.inf, np.nan
+    table = [(0, 0, 0, 0), (1, inf, nan, nan), (1, nan, nan, nan), (inf, 0, inf, 0)]
+    table += [(-inf, 1, -1, 0), (-inf, -2, -1, -0.0), (inf, 1, inf, inf), (inf, -2, -inf, -inf)]
+    table += [(-inf, inf, -1, 0), (inf, inf, inf, nan), (-inf, nan, -1, 0), (inf, nan, inf, nan)]
+    table += [(nan, 0, nan, 0), (nan, 1, nan, nan), (nan, nan, nan, nan), (inf, -0.0, inf, -0.0)]
+    z = np.array([complex(a, b) for a, b, _, _ in table], dtype)
+    for found in (jnp.expm1(jnp.asarray(z)), fnx.jit(jnp.expm1)(z)):
+        for part, want in zip((found.real, found.imag), np.array(table).T[2:], strict=True):
+            np.testing.assert_array_equal(part, want)
+        assert np.signbit(found.imag[-1])
+        assert np.signbit(found.imag[5])
+
+
+def test_exp2_of_complex_infinities():
+    z = np.array([complex(np.inf, 0), complex(np.inf, -2), complex(-np.inf, np.nan)])
+    for found in (jnp.exp2(jnp.asarray(z)), fnx.jit(jnp.exp2)(z)):
+        np.testing.assert_array_equal(found.real, [np.inf, np.inf, 0])
+        np.testing.assert_array_equal(found.imag, [0, -np.inf, 0])
+
+
+@pytest.mark.parametrize(("name", "base"), [("log2", 2), ("log10", 10)])
+def test_logarithms_of_other_bases(name, base):
+    """Of powers exactly, and within an ulp where log(x) / log(base) is not."""
+    f = getattr(jnp, name)
+    powers = np.arange(-1022, 1024) if base == 2 else np.arange(-307, 309)
+    x = np.array([float(mpmath.mpf(base) ** int(k)) for k in powers])
+    hard = np.array([11.729661799268593, 7.671480141720954, 1.4069665862589464, 1.3326875340893347])
+    for log in (f, fnx.jit(f)):
+        np.testing.assert_array_equal(log(jnp.asarray(x)), powers)
+        narrow = abs(powers) < (126 if base == 2 else 37)
+        np.testing.assert_array_equal(log(jnp.asarray(x[narrow], "float32")), powers[narrow])
+        found = np.asarray(log(jnp.asarray(hard)))
+        with mpmath.workprec(120):
+            for number, y in zip(hard.tolist(), found.tolist(), strict=True):
+                off = abs(mpmath.log(number, base) - y)
+                assert off < 0.9 * np.spacing(y)
+    slope = fnx.grad(fnx.grad(f))(3.0)
+    close(slope, -1 / (9 * np.log(base)))
 
 
 def test_array_namespace_is_the_module():

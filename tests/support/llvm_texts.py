@@ -73,7 +73,7 @@ define i32 @entry(ptr %args, ptr %params, ptr %workspace, ptr %control) nounwind
 entry:
   %callback = load ptr, ptr %params
   %status = call i32 %callback(ptr %args)
-  %good = icmp eq i32 %status, 0
+  %good = icmp eq i32 %status, 1
   br i1 %good, label %done, label %failed
 done:
   ret i32 0

@@ -52,6 +52,7 @@ _FUNCTIONS = [
     *_members([e.sinh, e.cosh, e.asinh, e.tan, e.atan], X, kinds="fc"),
     *_members([e.asin, e.acos, e.atanh], UNIT, kinds="fc"),
     *_members([e.sqrt, e.rsqrt, e.log, e.log1p], POSITIVE, kinds="fc"),
+    *_members([e.log2, e.log10], POSITIVE, kinds="f"),
     Sample(e.acosh, (POSITIVE + 1.5,), "fc"),
     Sample(e.cbrt, (X,), "f"),
     Sample(e.atan2, (X, Y), "f"),

@@ -41,11 +41,50 @@ def test_argnums(argnums, expected):
     equal(found, expected)
 
 
-def test_grad_keeps_dtypes_and_gives_strong_types():
+def weak_types(tree):
+    return [x.weak_type for x in fnx.tree_util.tree_leaves(tree)]
+
+
+@pytest.mark.parametrize(
+    ("derivative", "weak"),
+    [
+        (lambda: fnx.grad(jnp.sin)(0.5), [True]),
+        (lambda: fnx.grad(lambda x: x)(0.5), [True]),
+        (lambda: fnx.grad(lambda x: x * jnp.ones(()))(0.5), [True]),
+        (lambda: fnx.grad(lambda x: x * jnp.float32(2))(0.5), [True]),
+        (lambda: fnx.grad(lambda x: 3.0)(0.5), [True]),
+        (lambda: fnx.grad(lambda x: x * 2.0)(jnp.ones(())), [False]),
+        (lambda: fnx.grad(lambda p: p[0] * p[1])((0.5, jnp.ones(()))), [True, False]),
+        (lambda: fnx.jit(fnx.grad(jnp.sin))(0.5), [True]),
+        (lambda: fnx.grad(fnx.checkpoint(jnp.sin))(0.5), [True]),
+        (lambda: fnx.vmap(fnx.grad(lambda x: x * x))(jnp.arange(3) * 0.5), [True]),
+        (lambda: fnx.grad(lambda x: jnp.sum(x * x))(jnp.arange(3) * 0.5), [True]),
+        (lambda: fnx.grad(lambda x: jnp.sum(x[0] * 2))(jnp.arange(3) * 0.5), [False]),
+        (lambda: fnx.linearize(lambda x: x, 0.5)[1](1.0), [True]),
+        (lambda: fnx.linearize(jnp.sin, 0.5)[1](jnp.ones(())), [False]),
+        (lambda: fnx.linearize(jnp.sin, jnp.ones(()))[1](1.0), [False]),
+        (lambda: fnx.vjp(lambda x: x, 0.5)[1](1.0), [True]),
+        (lambda: fnx.vjp(jnp.sin, 0.5)[1](jnp.ones(())), [False]),
+        (lambda: fnx.jvp(jnp.sin, (0.5,), (1.0,)), [True, True]),
+        (lambda: fnx.jvp(jnp.sin, (0.5,), (jnp.ones(()),)), [True, True]),
+        (lambda: fnx.jvp(lambda x: x * 2, (jnp.ones(()),), (1.0,)), [False, False]),
+        (lambda: fnx.jvp(lambda x: x, (0.5,), (jnp.ones(()),)), [True, False]),
+        (lambda: fnx.jacfwd(lambda x: x * 2)(0.5), [True]),
+        (lambda: fnx.jacrev(lambda x: x * jnp.ones(3))(0.5), [True]),
+        (lambda: fnx.jacrev(lambda x: x)(jnp.ones(())), [False]),
+        (lambda: fnx.hessian(lambda x: x * x)(0.5), [True]),
+        (lambda: fnx.linear_transpose(lambda x: x * 2, 0.5)(1.0), [True]),
+        (lambda: fnx.linear_transpose(lambda x: x * 2, 0.5)(jnp.ones(())), [False]),
+    ],
+)
+def test_weak_types_of_derivatives_are_those_of_jax(derivative, weak):
+    assert weak_types(derivative()) == weak
+
+
+def test_grad_keeps_dtypes():
     for dtype in ("float32", "float64", "float16", "bfloat16"):
         g = fnx.grad(lambda x: jnp.sum(x * 2.0))(jnp.ones(3, dtype))
         assert g.dtype == jnp.ones(1, dtype).dtype
-    assert not fnx.grad(lambda x: x * x)(3.0).weak_type
 
 
 def test_grad_with_integer_arguments_allowed():

@@ -13,6 +13,7 @@ from fnx.numpy.arrays.util import (
     canonical_axes,
     common_shape,
     convert,
+    integer,
     no_out,
     promote,
     reshape_to,
@@ -204,7 +205,7 @@ def tensordot(a, b, axes=2, *, precision=None, preferred_element_type=None, out_
             )
         lc, rc = canonical_axes(_many(axes[0]), x.ndim), canonical_axes(_many(axes[1]), y.ndim)
     else:
-        count = int(axes)
+        count = integer(axes, "axes")
         if count > min(x.ndim, y.ndim):
             raise ShapeError(f"tensordot over {count} axes of shapes {x.shape} and {y.shape}")
         lc, rc = tuple(range(x.ndim - count, x.ndim)), tuple(range(count))

@@ -14,7 +14,7 @@ from fnx.numpy.algebra.norms import norm
 from fnx.numpy.algebra.products import matmul as _matmul
 from fnx.numpy.arrays.scalar_types import finfo
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import common_shape, convert, reshape_to, to_array
+from fnx.numpy.arrays.util import common_shape, convert, integer, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions import reduce
 from fnx.numpy.structure.diagonals import diagonal as _diagonal
@@ -241,7 +241,7 @@ def matrix_power(a, n):
     x = to_array(a, "linalg.matrix_power")
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"linalg.matrix_power of shape {x.shape}; expected square matrices")
-    n = int(n)
+    n = integer(n, "n")
     if n == 0:
         return broadcast_to(eye(x.shape[-1], dtype=x.dtype), x.shape)
     if n < 0:

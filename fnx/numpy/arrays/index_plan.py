@@ -9,6 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import (
     FnxError,
+    InvalidValue,
     NonConcreteBooleanIndexError,
     TracerArrayConversionError,
     TracerIntegerConversionError,
@@ -79,6 +80,8 @@ def _picks(parts: list) -> bool:
 def _part(p: Any, position: int) -> Any:
     """One entry of an index in canonical form."""
     kind = type(p)
+    if kind is slice and type(p.step) is int and p.step == 0:
+        raise InvalidValue(f"a slice with step 0 at position {position}; expected another step")
     if kind is slice or p is None or p is Ellipsis or kind is int:
         return p
     if kind is bool or isinstance(p, np.bool_):

@@ -64,7 +64,7 @@ def _eager(x: ConcreteArray, index: Any) -> ConcreteArray | None:
             return None
     try:
         out = x._value[index]
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, ValueError):
         return None  # out of bounds, or an error that the plan explains better
     if type(out) is not np.ndarray or not out.flags.c_contiguous:
         out = np.array(out, order="C")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import TypeMismatch
+from fnx.core.errors import InvalidValue, TypeMismatch
 
 _REDUCTIONS = {
     "add": "sum",
@@ -19,6 +19,8 @@ _REDUCTIONS = {
     "logical_or": "any",
 }
 
+
+API_VERSIONS = "2021.12", "2022.12", "2023.12", "2024.12"
 
 _served: dict[str, Any] = {}  # fnx.numpy, which hands itself in when it is complete
 
@@ -126,7 +128,11 @@ def _unwrapped(x: Any) -> Any:
 
 def array_namespace(self: Array, /, *, api_version: str | None = None) -> Any:
     """The namespace of the Python array API standard."""
-    del api_version
+    if api_version not in (None, *API_VERSIONS):
+        raise InvalidValue(
+            f"version {api_version!r} of the array API standard is not there; "
+            f"leave api_version out, or choose from {', '.join(API_VERSIONS)}"
+        )
     return _namespace("numpy")
 
 
@@ -139,4 +145,4 @@ def members() -> dict[str, Callable]:
     }
 
 
-__all__ = ["members"]
+__all__ = ["API_VERSIONS", "members"]

@@ -291,9 +291,36 @@ def check_ranks(name: str, shapes: Sequence[Shape]) -> None:
     warnings.warn(message, UserWarning, stacklevel=4)
 
 
+def integer(value: Any, name: str) -> int:
+    """A parameter as a Python integer; floats are refused, as their fractions would be lost."""
+    try:
+        return operator.index(value)
+    except FnxError:
+        raise  # a tracer says best what it is
+    except TypeError as error:
+        raise TypeMismatch(f"{name} must be an integer, not {value!r:.60}") from error
+
+
+def integers(values: Any, name: str) -> Shape:
+    """A parameter as a tuple of Python integers."""
+    if isinstance(values, (str, bytes)) or not np.iterable(values):
+        raise TypeMismatch(f"{name} must be integers, not {values!r:.60}")
+    return tuple([integer(n, f"an entry of {name}") for n in values])
+
+
+def pairs_of_integers(values: Any, name: str) -> tuple[tuple[int, int], ...]:
+    """A parameter as pairs of Python integers."""
+    if isinstance(values, (str, bytes)) or not np.iterable(values):
+        raise TypeMismatch(f"{name} must be pairs of integers, not {values!r:.60}")
+    found = tuple([integers(pair, name) for pair in values])
+    if any(len(pair) != 2 for pair in found):
+        raise ShapeError(f"{name} must be pairs of integers, not {values!r:.60}")
+    return found  # type: ignore[return-value]
+
+
 def canonical_axis(axis: Any, ndim: int, name: str = "axis") -> int:
     """A non-negative axis."""
-    k = operator.index(axis)
+    k = integer(axis, name)
     if not -ndim <= k < ndim:
         raise AxisError(
             f"{name} {k} is out of bounds for an array of rank {ndim}; expected -{ndim} <= axis < {ndim}"

@@ -50,17 +50,33 @@ def numbers(name: str, *xs: Any) -> list[Array]:
 
 
 def _float_divmod(x: Array, y: Array) -> tuple[Array, Array]:
+    """Where an operand is infinite the quotient is floor(x / y), as the array API standard has it."""
     r = ops.rem(x, y)
-    q = ops.div(select(ops.eq(y, zero(y)), x, ops.sub(x, r)), y)
-    wrong = ops.and_(ops.ne(r, zero(r)), ops.ne(ops.sign(y), ops.sign(r)))
-    r = select(wrong, ops.add(r, y), r)
-    q = select(wrong, ops.sub(q, one(q)), q)
-    return ops.Round(0)(q), r
+    multiple = ops.sub(x, r)
+    multiple = select(ops.eq(multiple, zero(x)), ops.mul(x, zero(x)), multiple)  # 0 with x's sign
+    direct = ops.or_(ops.ne(r, r), ops.not_(ops.is_finite(y)))
+    q = ops.div(select(direct, x, multiple), y)
+    below = ops.and_(_signs_differ(r, y), ops.not_(direct))
+    return ops.Round(0)(select(below, ops.sub(q, one(q)), q)), _with_sign_of(r, y)
+
+
+def _signs_differ(r: Array, y: Array) -> Array:
+    return ops.and_(ops.ne(ops.lt(r, zero(r)), ops.lt(y, zero(y))), ops.ne(r, zero(r)))
+
+
+def _with_sign_of(r: Array, y: Array) -> Array:
+    """The remainder of a floored division, from that of a truncated one; zeros have y's sign.
+
+    -0 + 0 is 0, and a derivative goes through that, so signs are those of a division by |y|.
+    """
+    sign = select(ops.lt(y, zero(y)), ops.neg(one(y)), one(y))
+    back = select(_signs_differ(r, y), ops.mul(sign, y), zero(y))
+    return ops.mul(sign, ops.add(ops.mul(sign, r), back))
 
 
 @replayed("x1", "x2")
 def remainder(x1, x2, /):
-    """x1 - x2 * floor(x1 / x2): has the sign of x2.
+    """x1 - x2 * floor(x1 / x2): has the sign of x2, zeros too.
 
     >>> jnp.remainder(jnp.array([7, -7]), 3)
     Array([1, 2], dtype=int64)
@@ -72,8 +88,9 @@ def remainder(x1, x2, /):
     r = ops.rem(x, y)
     if kind == "u":
         return r
-    other = ops.ne(ops.lt(r, zero(r)), ops.lt(y, zero(y)))
-    return select(ops.and_(other, ops.ne(r, zero(r))), ops.add(r, y), r)
+    if kind == "f":
+        return _with_sign_of(r, y)
+    return select(_signs_differ(r, y), ops.add(r, y), r)
 
 
 mod = remainder

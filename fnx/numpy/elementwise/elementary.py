@@ -8,7 +8,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.traced_cache import replayed
 from fnx.numpy.arrays.util import (
     constant,
@@ -99,7 +99,7 @@ def log2(x, /):
     Array([0., 3.], dtype=float64)
     """
     (x,) = promote_inexact("log2", x)
-    return _divided_by(ops.log(x), math.log(2))
+    return _log_of_base(x, ops.log2, 2)
 
 
 def log10(x, /):
@@ -109,15 +109,15 @@ def log10(x, /):
     Array([0., 2.], dtype=float64)
     """
     (x,) = promote_inexact("log10", x)
-    return _divided_by(ops.log(x), math.log(10))
+    return _log_of_base(x, ops.log10, 10)
 
 
-def _divided_by(x: Array, number: float) -> Array:
+def _log_of_base(x: Array, of_real: Callable, base: int) -> Array:
     """Of a complex value both parts: complex division would make NaN of what is infinite."""
     if not dtypes.is_complex(x.dtype):
-        return ops.div(x, constant(number, x.dtype))
-    part = constant(number, dtypes.real_of(x.dtype))
-    return ops.complex_(ops.div(ops.real(x), part), ops.div(ops.imag(x), part))
+        return of_real(x)
+    x, octave = ops.log(x), constant(math.log(base), dtypes.real_of(x.dtype))
+    return ops.complex_(ops.div(ops.real(x), octave), ops.div(ops.imag(x), octave))
 
 
 def deg2rad(x, /):
@@ -276,8 +276,16 @@ def ldexp(x1, x2, /):
     Array([8. , 1.5], dtype=float64)
     """
     x1, x2 = to_arrays("ldexp", x1, x2)
+    if x1.dtype.kind == "c" or x2.dtype.kind not in "biu":
+        raise TypeMismatch(
+            f"ldexp of dtypes {x1.dtype} and {x2.dtype}; expected real numbers and integer exponents"
+        )
     (x,) = promote_inexact("ldexp", x1)
-    x, n = fit("ldexp", [x, convert(x2, x.dtype)])
+    return _scaled(*fit("ldexp", [x, convert(x2, x.dtype)]))
+
+
+def _scaled(x: Array, n: Array) -> Array:
+    """x * 2 ** n, for whole numbers n of the dtype of x."""
     # In steps whose factors are finite: 2 ** n may overflow, or vanish, where the product does not. The
     # largest step is the last one, so that what becomes subnormal is rounded once.
     limit, steps = constant(_EXPONENTS[x.dtype.name], x.dtype), []
@@ -305,7 +313,7 @@ def frexp(x, /):
     plain = ops.and_(ops.is_finite(x), ops.ne(x, zero(x)))
     safe = select(plain, size, one(x))
     n = ops.add(ops.floor(log2(safe)), one(x))
-    m = ldexp(safe, ops.neg(n))
+    m = _scaled(safe, ops.neg(n))
     high, low = ops.ge(m, one(m)), ops.lt(m, constant(0.5, m.dtype))
     m = select(high, times(m, 0.5), select(low, times(m, 2), m))
     n = select(high, ops.add(n, one(n)), select(low, ops.sub(n, one(n)), n))

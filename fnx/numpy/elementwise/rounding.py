@@ -12,6 +12,7 @@ from fnx.numpy.arrays.util import (
     constant,
     convert,
     floats,
+    integer,
     named,
     no_out,
     select,
@@ -33,6 +34,8 @@ def _rounding(name: str, prim: Any, doc: str, ints_stay: bool = True) -> Callabl
             return x
         x = floats(name, x)
         if dtypes.is_complex(x.dtype):
+            if name in ("floor", "ceil"):
+                raise TypeMismatch(f"{name} of dtype {x.dtype}; complex numbers have no order")
             return ops.complex_(prim(ops.real(x)), prim(ops.imag(x)))
         return prim(x)
 
@@ -93,7 +96,7 @@ def round(a, decimals=0, out=None):
     Array(1.26, dtype=float64, weak_type=True)
     """
     no_out("round", out)
-    x = to_array(a, "round")
+    x, decimals = to_array(a, "round"), integer(decimals, "decimals of round")
     if dtypes.is_integer(x.dtype):
         if decimals < 0:
             raise NotImplementedError("round of integers to tens, hundreds, ... is not implemented")

@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import INT, convert, promote_inexact, reshape_to, to_array
+from fnx.numpy.arrays.util import INT, convert, integer, promote_inexact, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions.reduce import max as max_
 from fnx.numpy.reductions.reduce import min as min_
@@ -44,7 +44,7 @@ def bincount(x, weights=None, minlength=0, *, length=None, out_sharding=None):
     if length is None:
         known = need_known(at, "bincount", "pass length=, the static length of the result")
         top = max(int(known.max()), 0) + 1 if known.size else 0
-        length = max(top, int(minlength))
+        length = max(top, integer(minlength, "minlength"))
     at = ufuncs.clip(convert(at, INT), 0, None)
     w = _full((), 1, dtypes.default_for("i")) if weights is None else to_array(weights, "bincount")
     zeros = _full((int(length),), 0, w.dtype)
@@ -72,7 +72,7 @@ def histogram_bin_edges(a, bins=10, range=None, weights=None):
         low, high = (convert(to_array(v), x.dtype) for v in range)
     same = ufuncs.equal(low, high)
     low, high = where(same, low - 0.5, low), where(same, high + 0.5, high)
-    return linspace(low, high, int(bins) + 1, dtype=x.dtype)
+    return linspace(low, high, integer(bins, "bins") + 1, dtype=x.dtype)
 
 
 def histogram(a, bins=10, range=None, weights=None, density=None):

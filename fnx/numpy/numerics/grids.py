@@ -10,7 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.creation import array, full, ones
-from fnx.numpy.arrays.util import promote, promote_inexact, to_arrays
+from fnx.numpy.arrays.util import integer, promote, promote_inexact, to_arrays
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.numerics.calculus import i0
 from fnx.numpy.structure.joining import concatenate
@@ -53,7 +53,7 @@ def ix_(*args):
 
 def _window(M: int, terms: Sequence[float]) -> Array:
     """A sum of cosines, as windows of signal processing are."""
-    M = int(M)
+    M = integer(M, "M")
     if M <= 1:
         return ones(max(M, 0))
     angle = linspace(0.0, 2 * math.pi, M)
@@ -96,7 +96,7 @@ def bartlett(M):
     >>> jnp.bartlett(5)
     Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
     """
-    M = int(M)
+    M = integer(M, "M")
     if M <= 1:
         return ones(max(M, 0))
     return 1.0 - ufuncs.abs(linspace(-1.0, 1.0, M))
@@ -108,7 +108,7 @@ def kaiser(M, beta):
     >>> jnp.kaiser(3, 0.0)
     Array([1., 1., 1.], dtype=float64)
     """
-    M = int(M)
+    M = integer(M, "M")
     if M <= 1:
         return ones(max(M, 0))
     t = linspace(-1.0, 1.0, M)

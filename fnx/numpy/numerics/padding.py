@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.errors import FnxError, InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy.arrays.creation import array, full
 from fnx.numpy.arrays.util import Unsupported, convert, to_array
 from fnx.numpy.elementwise import ufuncs
@@ -37,7 +37,14 @@ def pad(array, pad_width, mode="constant", **kwargs):
         pad_width = [pad_width.get(k, pad_width.get(k - x.ndim, 0)) for k in range(x.ndim)]
         pad_width = [w if np.ndim(w) else (w, w) for w in pad_width]
     try:
-        width = np.broadcast_to(np.asarray(pad_width, dtype=int), (x.ndim, 2)).tolist()
+        given = np.asarray(pad_width)
+        if given.size and given.dtype.kind not in "biu":
+            raise TypeMismatch(
+                f"pad_width {pad_width!r:.60} of dtype {given.dtype}; expected integers"
+            )
+        width = np.broadcast_to(given.astype(int), (x.ndim, 2)).tolist()
+    except FnxError:
+        raise
     except ValueError:
         raise ShapeError(
             f"pad_width {pad_width} of an array of shape {x.shape}; expected a number, a pair, or a "

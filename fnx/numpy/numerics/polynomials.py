@@ -12,16 +12,17 @@ from fnx.numpy.algebra.factorizations import eigvals
 from fnx.numpy.algebra.products import dot
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import convert, promote, promote_inexact, reshape_to, to_array
+from fnx.numpy.arrays.util import convert, integer, promote, promote_inexact, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.numerics.calculus import convolve
 from fnx.numpy.reductions import reduce
+from fnx.numpy.reductions.cumulative import cumsum
 from fnx.numpy.structure.joining import concatenate
 from fnx.numpy.structure.ranges import vander
+from fnx.numpy.structure.selection import where
 from fnx.numpy.structure.shapes import ravel
+from fnx.numpy.structure.sorting import argsort
 from fnx.ops.base.broadcast import full as _full
-from fnx.ops.base.broadcast import scalar
-from fnx.ops.structure.slice import Pad
 
 
 @replayed("x")
@@ -41,13 +42,32 @@ def polyval(p, x, *, unroll=16):
     return out
 
 
-def _two_polynomials(name: str, a: Any, b: Any) -> tuple[Array, Array]:
+def _coefficients(name: str, a: Any, b: Any) -> list[Array]:
     a, b = (array(z) if isinstance(z, (list, tuple)) else z for z in (a, b))
-    return tuple(map(ravel, promote(name, a, b)))  # type: ignore[return-value]
+    return [x if x.ndim else ravel(x) for x in promote(name, a, b)]
 
 
-def _padded(x: Array, n: int) -> Array:
-    return Pad(((n - x.shape[0], 0, 0),))(x, scalar(0, x.dtype))
+def _two_polynomials(name: str, a: Any, b: Any) -> list[Array]:
+    x, y = _coefficients(name, a, b)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ShapeError(f"{name} of shapes {x.shape} and {y.shape}; expected two vectors")
+    return [x, y]
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return all(n in (1, m) for n, m in zip(shape[::-1], to[::-1], strict=False))
+
+
+def _sum(name: str, x: Array, y: Array) -> Array:
+    """Aligned at their last rows; the shorter one's rows are broadcast to those of the longer one."""
+    longer, shorter = (x, y) if y.shape[0] <= x.shape[0] else (y, x)
+    rows = (shorter.shape[0], *longer.shape[1:])
+    if shorter.ndim > longer.ndim or not _broadcasts(shorter.shape, rows):
+        raise ShapeError(
+            f"{name} of shapes {x.shape} and {y.shape}; expected rows of the shorter one that "
+            f"broadcast to {rows}"
+        )
+    return longer.at[longer.shape[0] - shorter.shape[0] :].add(shorter)
 
 
 def polyadd(a1, a2):
@@ -56,9 +76,7 @@ def polyadd(a1, a2):
     >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([1, 0, 0]))
     Array([1, 1, 2], dtype=int64)
     """
-    x, y = _two_polynomials("polyadd", a1, a2)
-    n = max(x.shape[0], y.shape[0])
-    return ufuncs.add(_padded(x, n), _padded(y, n))
+    return _sum("polyadd", *_coefficients("polyadd", a1, a2))
 
 
 def polysub(a1, a2):
@@ -67,9 +85,8 @@ def polysub(a1, a2):
     >>> jnp.polysub(jnp.array([1, 2]), jnp.array([1, 0, 0]))
     Array([-1,  1,  2], dtype=int64)
     """
-    x, y = _two_polynomials("polysub", a1, a2)
-    n = max(x.shape[0], y.shape[0])
-    return ufuncs.subtract(_padded(x, n), _padded(y, n))
+    x, y = _coefficients("polysub", a1, a2)
+    return _sum("polysub", x, ufuncs.negative(y))
 
 
 def _leading_zeros(x: Array) -> int:
@@ -118,6 +135,8 @@ def polyder(p, m=1):
     """
     p = array(p) if isinstance(p, (list, tuple)) else to_array(p, "polyder")
     (p,) = promote_inexact("polyder", p)
+    if integer(m, "m of polyder") < 0:
+        raise InvalidValue(f"polyder with m={m}; expected at least 0")
     for _ in range(m):
         n = p.shape[0]
         p = ufuncs.multiply(p[:-1], array(np.arange(n - 1, 0, -1), p.dtype))
@@ -198,7 +217,9 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
 
 
 def roots(p, *, strip_zeros=True):
-    """The zeros of a polynomial, complex; leading zeros are stripped if values are known.
+    """The zeros of a polynomial, complex; leading zeros are stripped, or make nan at the end.
+
+    Values that are traced cannot be stripped: pass strip_zeros=False.
 
     ValueError for what is no vector.
 
@@ -209,22 +230,36 @@ def roots(p, *, strip_zeros=True):
     (p,) = promote_inexact("roots", p)
     if p.ndim != 1:
         raise InvalidValue(f"roots of shape {p.shape}; expected a vector")
-    trailing = 0
-    if strip_zeros:
-        known = np.asarray(p)
-        kept = np.nonzero(known)[0]
-        if not len(kept):
-            return _full((0,), 0, dtypes.complex_of(p.dtype))
-        trailing = len(known) - 1 - kept[-1]
-        p = p[int(kept[0]) : int(kept[-1]) + 1]
+    if not strip_zeros:
+        return _roots_and_nan(p)
+    known = np.asarray(p)
+    kept = np.nonzero(known)[0]
+    if not len(kept):
+        return _full((0,), 0, dtypes.complex_of(p.dtype))
+    zeros = _full((len(known) - 1 - int(kept[-1]),), 0, dtypes.complex_of(p.dtype))
+    return concatenate([_eigenvalues(p[int(kept[0]) : int(kept[-1]) + 1]), zeros])
+
+
+def _eigenvalues(p: Array) -> Array:
+    """The roots of a polynomial with a first coefficient that is not zero."""
     n = p.shape[0]
-    zeros = _full((trailing,), 0, dtypes.complex_of(p.dtype))
     if n <= 1:
-        return zeros
+        return _full((0,), 0, dtypes.complex_of(p.dtype))
     companion = concatenate(
         [reshape_to(-p[1:] / p[0], (1, n - 1)), convert(array(np.eye(n - 2, n - 1)), p.dtype)]
     )
-    return concatenate([eigvals(companion), zeros])
+    return eigvals(companion)
+
+
+def _roots_and_nan(p: Array) -> Array:
+    """With as many nan at the end as there are leading zeros, whose number may be traced."""
+    place = np.arange(p.shape[0])
+    leading = reduce.sum(ufuncs.equal(cumsum(ufuncs.not_equal(p, 0)), 0))
+    p = where(ufuncs.equal(leading, p.shape[0]), 1, p)
+    roots = _eigenvalues(p[ufuncs.remainder(ufuncs.add(place, leading), p.shape[0])])
+    roots = roots[argsort(ufuncs.equal(roots, 0))]  # what the zeros became lies at the end
+    count = roots.shape[0]
+    return where(ufuncs.less(place[:count], count - leading), roots, complex(np.nan, np.nan))
 
 
 __all__ = [

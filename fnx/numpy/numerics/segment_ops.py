@@ -13,6 +13,7 @@ from fnx.numpy.arrays.util import named
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.nonzero import need_known
 from fnx.numpy.structure.selection import where
+from fnx.numpy.structure.shapes import broadcast_to
 from fnx.ops.reduction.reduction import highest, lowest
 
 
@@ -37,7 +38,8 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
     ) -> Array:
         del indices_are_sorted, unique_indices, bucket_size
         x, ids = asarray(data), asarray(segment_ids)
-        if ids.shape != x.shape[: ids.ndim]:
+        rest = x.shape[1:]
+        if x.shape[:1] not in ((), (1,), ids.shape[-1:]):
             raise ShapeError(
                 f"{name} of data of shape {x.shape} and segment_ids of shape {ids.shape}; expected one "
                 "number for each row of the data"
@@ -45,9 +47,11 @@ def _reduction(name: str, method: str, empty: Callable[[np.dtype], Any], doc: st
         if num_segments is None:
             known = need_known(ids, name, "pass num_segments=, the static length of the result")
             num_segments = int(known.max()) + 1 if ids.size else 0
-        total = full((num_segments, *x.shape[ids.ndim :]), empty(x.dtype), x.dtype)
+        total = full((num_segments, *rest), empty(x.dtype), x.dtype)
         rows = where(ufuncs.less(ids, 0), num_segments, ids)  # negative numbers: no segment
-        return getattr(total.at[rows], method)(x, mode=mode or "drop")
+        return getattr(total.at[rows], method)(
+            broadcast_to(x, ids.shape + rest), mode=mode or "drop"
+        )
 
     return fn
 

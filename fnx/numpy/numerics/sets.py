@@ -9,7 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import INT, convert, promote, reshape_to, to_array
+from fnx.numpy.arrays.util import INT, convert, integer, promote, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions.cumulative import cumsum
 from fnx.numpy.reductions.reduce import any as any_
@@ -59,7 +59,14 @@ def unique(
             return convert(array(found), x.dtype)
         return (convert(array(found[0]), x.dtype), *map(array, found[1:]))
     return _unique_static(
-        x, axis, int(size), fill_value, return_index, return_inverse, return_counts, equal_nan
+        x,
+        axis,
+        integer(size, "size"),
+        fill_value,
+        return_index,
+        return_inverse,
+        return_counts,
+        equal_nan,
     )
 
 
@@ -238,10 +245,12 @@ def _set_result(values: Array, keep: Array, size: Any, fill_value: Any) -> Array
     if size is None:
         return values[np.nonzero(np.asarray(keep))[0]]
     if not values.size:
-        return _full((int(size),), 0 if fill_value is None else fill_value, values.dtype)
+        return _full(
+            (integer(size, "size"),), 0 if fill_value is None else fill_value, values.dtype
+        )
     (at,) = nonzero(keep, size=size, fill_value=0)
     out = take(values, at, mode="clip")
-    used = arange(int(size)) < sum_(convert(keep, INT))
+    used = arange(integer(size, "size")) < sum_(convert(keep, INT))
     fill = values[0] if fill_value is None else convert(to_array(fill_value), out.dtype)
     return where(used, out, fill)
 
@@ -306,7 +315,7 @@ def intersect1d(ar1, ar2, assume_unique=False, return_indices=False, *, size=Non
     if not return_indices:
         return out
     (at,) = nonzero(keep, size=size, fill_value=x.shape[0])
-    used = arange(int(size)) < sum_(convert(keep, INT))
+    used = arange(integer(size, "size")) < sum_(convert(keep, INT))
     order_y = argsort(y)
     in_y = take(order_y, searchsorted(take(y, order_y, mode="clip"), out), mode="clip")
     first = where(used, take(places, at, mode="clip"), x.shape[0])

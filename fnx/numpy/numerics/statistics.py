@@ -208,11 +208,6 @@ def _by_rank(x: Array, qs: Array, method: str, skip_nan: bool) -> Array:
         out = above
     elif method == "nearest":
         out = where(ufuncs.less_equal(share, 0.5), below, above)
-        out = where(
-            ufuncs.logical_and(ufuncs.equal(share, 0.5), ufuncs.equal(ufuncs.remainder(low, 2), 1)),
-            above,
-            out,
-        )
     elif method == "midpoint":
         out = ufuncs.multiply(ufuncs.add(below, above), 0.5)
     else:

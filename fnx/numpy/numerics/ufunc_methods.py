@@ -17,6 +17,7 @@ from fnx.numpy.arrays.util import (
     canonical_axes,
     canonical_axis,
     convert,
+    integer,
     no_out,
     reshape_to,
     to_array,
@@ -218,7 +219,7 @@ def frompyfunc(func, /, nin, nout, *, identity=None):
     Array(6, dtype=int64)
     """
     made = vectorize.vectorize(func)
-    _give_methods(made, int(nin), int(nout), identity)
+    _give_methods(made, integer(nin, "nin"), integer(nout, "nout"), identity)
     return made
 
 

@@ -196,12 +196,13 @@ def piecewise(x, condlist, funclist, *args, **kw):
     >>> jnp.piecewise(x, [x < 0, x > 1], [0.0, 1.0, lambda v: v])
     Array([0. , 0.5, 1. ], dtype=float64)
     """
-    x = to_array(x, "piecewise")
-    if not isinstance(condlist, (list, tuple)):
-        conditions = list(asarray(condlist)) if asarray(condlist).ndim > x.ndim else [condlist]
-    else:
+    x, functions = to_array(x, "piecewise"), list(funclist)
+    if isinstance(condlist, (list, tuple)):
         conditions = [asarray(c) for c in condlist]
-    functions = list(funclist)
+    else:
+        table = asarray(condlist)
+        many = table.ndim > 0 and table.shape[0] in (len(functions), len(functions) - 1)
+        conditions = [table[k] for k in range(table.shape[0])] if many else [table]
     if len(functions) == len(conditions):
         functions.append(0)
     if len(functions) != len(conditions) + 1:

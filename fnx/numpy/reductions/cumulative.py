@@ -109,7 +109,7 @@ def _array_api_cumulative(
     if x.ndim == 0 or (axis is None and x.ndim != 1):
         raise InvalidValue(f"{name} of shape {x.shape} needs an axis")
     k = canonical_axis(0 if axis is None else axis, x.ndim)
-    if dtype is None and name == "cumulative_sum":
+    if dtype is None:
         dtype = sum_dtype(x.dtype)
     out = fn(x, k, dtype)
     if not include_initial:

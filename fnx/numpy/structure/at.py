@@ -157,6 +157,8 @@ class AtIndex:
 
     def apply(self, func, **options):
         """x with x[index] = func(x[index]), as often as an element is named."""
+        if not callable(func):
+            raise TypeMismatch(f"at[...].apply needs a function, not {func!r:.60}")
         return self.apply_at(func, (), options)
 
     def apply_at(self, func: Callable, others: tuple, options: dict) -> Array:
@@ -227,10 +229,17 @@ def update(
     out_sharding: Any = None,
     wrap_negative_indices: bool = True,
 ) -> Array:
-    """x with values combined into x[index]."""
+    """x with values combined into x[index]; it is weak if x is."""
     del out_sharding, wrap_negative_indices
-    how = GatherScatterMode.from_any(mode)
-    y = _values(x, values)
+    flags = (indices_are_sorted, unique_indices)
+    out = _updated(kind, x, index, _values(x, values), GatherScatterMode.from_any(mode), flags)
+    same = out.weak_type == x.weak_type
+    return out if same else ops.ConvertElementType(x.dtype, x.weak_type)(out)
+
+
+def _updated(
+    kind: str, x: Array, index: Any, y: Array, how: GatherScatterMode, flags: tuple
+) -> Array:
     if type(x) is ConcreteArray and type(y) is ConcreteArray and eager():
         found = _eager(kind, x, index, y)
         if found is not None:
@@ -246,7 +255,6 @@ def update(
         ]
     ):
         return _box_update(kind, x, p, y)
-    flags = (indices_are_sorted, unique_indices)
     return _scatter(kind, x, p, y, how, flags)
 
 
@@ -273,7 +281,7 @@ def _eager(kind: str, x: ConcreteArray, index: Any, y: ConcreteArray) -> Concret
             quiet.run(_AT[kind].at, out, at, y._value)
     except (IndexError, ValueError, TypeError):
         return None  # out of bounds, or an error that the plan explains better
-    return ConcreteArray(out, x.weak_type and y.weak_type)
+    return ConcreteArray(out, x.weak_type)
 
 
 def _mask_of(x: Array, index: Any) -> Array | None:

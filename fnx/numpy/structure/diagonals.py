@@ -6,7 +6,7 @@ from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.traced_cache import replayed
-from fnx.numpy.arrays.util import INT, canonical_axis, convert, to_array
+from fnx.numpy.arrays.util import INT, canonical_axis, constant, convert, integer, to_array
 from fnx.numpy.arrays.util import select as _select
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.structure.shapes import moveaxis, ravel, reshape
@@ -27,17 +27,18 @@ def diag(v, k=0):
     Array([[1, 0],
            [0, 2]], dtype=int64)
     """
-    x = to_array(v, "diag")
+    x, k = to_array(v, "diag"), integer(k, "k of diag")
     if x.ndim == 2:
         return diagonal(x, k)
     if x.ndim != 1:
         raise InvalidValue(f"diag of an array of shape {x.shape}; expected a vector or a matrix")
     n = x.shape[0] + abs(k)
     row, column = Iota(0, INT, (n, n))(), Iota(1, INT, (n, n))()
-    on = ops.eq(ops.add(row, scalar(int(k), INT)), column)
+    on = ops.eq(ops.add(row, scalar(k, INT)), column)
     # Along the columns for k >= 0, the rows for k < 0: there the vector has its own places.
-    wide = Pad(((k, 0, 0) if k >= 0 else (0, -k, 0),))(x, scalar(0, x.dtype))
-    return _select(on, broadcast_axis(wide, n, 0), scalar(0, x.dtype))
+    zero = constant(0, x.dtype, x.weak_type)
+    wide = Pad(((k, 0, 0) if k >= 0 else (0, -k, 0),))(x, zero)
+    return _select(on, broadcast_axis(wide, n, 0), zero)
 
 
 def diagflat(v, k=0):
@@ -80,7 +81,10 @@ def packbits(a, axis=None, bitorder="big"):
     >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1]))
     Array([131], dtype=uint8)
     """
-    x = ufuncs.truth(a, "packbits")
+    bits = to_array(a, "packbits")
+    if bits.dtype.kind not in "biu":
+        raise TypeMismatch(f"packbits of dtype {bits.dtype}; expected bools or integers")
+    x = ufuncs.truth(bits, "packbits")
     if axis is None:
         x, axis = ravel(x), 0
     x = moveaxis(x, axis, -1)

@@ -7,7 +7,7 @@ from fnx.core.array import Array
 from fnx.core.errors import ConcretizationTypeError, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.creation import array
-from fnx.numpy.arrays.util import convert, reshape_to, to_array
+from fnx.numpy.arrays.util import convert, integer, reshape_to, to_array
 from fnx.numpy.elementwise import ufuncs
 from fnx.numpy.reductions.cumulative import cumsum
 from fnx.numpy.structure.joining import stack
@@ -46,8 +46,9 @@ def nonzero(a, *, size=None, fill_value=None):
         known = need_known(x, "nonzero")
         return tuple([array(p) for p in np.nonzero(known)])
     mask = ravel(ufuncs.truth(x))
-    size, index = int(size), dtypes.default_for("i")
-    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value or 0,) * x.ndim
+    size, index = integer(size, "size"), dtypes.default_for("i")
+    fill_value = 0 if fill_value is None else fill_value  # may be traced
+    fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * x.ndim
     total = mask.shape[0]
     if total == 0 or size == 0:
         return tuple([_full((size,), f, index) for f in fills])

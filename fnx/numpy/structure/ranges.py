@@ -1,12 +1,14 @@
 """Ranges and regular matrices: arange, linspace, eye, tri, meshgrid, indices of triangles."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray
+from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import ConcretizationTypeError, InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
 from fnx.numpy.arrays.creation import array, as_type, cast
@@ -18,10 +20,12 @@ from fnx.numpy.arrays.util import (
     canonical_shape,
     convert,
     fit,
+    integer,
     promote_inexact,
     result_dtype,
     to_array,
     to_arrays,
+    transformation,
 )
 from fnx.numpy.elementwise import ufuncs
 from fnx.ops.base.broadcast import Broadcast, broadcast_axis, broadcast_to, insert_axes, scalar
@@ -32,6 +36,10 @@ from fnx.ops.linalg import matrix
 from fnx.ops.structure.join import Concatenate, Iota
 
 # --- ranges and grids ---------------------------------------------------------------------------
+
+
+class ZeroStep(InvalidValue, ZeroDivisionError):
+    """A range that gets nowhere; a ValueError, and NumPy's ZeroDivisionError."""
 
 
 def _iota(dtype: np.dtype, n: int) -> Array:
@@ -62,12 +70,24 @@ def arange(
         raise TypeMismatch("arange of bools; expected integers or floats")
     first, last = (0, given[0]) if stop is None else given[:2]
     by = given[-1] if step is not None else 1
+    if by == 0:
+        raise ZeroStep("arange with step=0; expected a step that leads from start to stop")
     numbers = [
         v.item() if isinstance(v, (np.ndarray, np.generic)) else v for v in (first, last, by)
     ]
     if by == 1 and type(numbers[0]) is int and numbers[0] == 0 and wanted.kind in "iuf":
         return _iota(wanted, max(math.ceil(numbers[1]), 0))
-    return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
+    try:
+        return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
+    except MemoryError as error:
+        raise too_large(_range_type(*numbers, wanted)) from error
+    except ValueError as error:
+        check_size(_range_type(*numbers, wanted))
+        raise InvalidValue(f"arange of {numbers}: {error}") from error
+
+
+def _range_type(first: Any, last: Any, by: Any, dtype: np.dtype) -> ShapedArray:
+    return ShapedArray((max(math.ceil((last - first) / by), 0),), dtype)
 
 
 def _known(v: Any, name: str) -> Any:
@@ -107,7 +127,7 @@ def linspace(
     >>> jnp.linspace(0.0, 1.0, 3)
     Array([0. , 0.5, 1. ], dtype=float64)
     """
-    num = int(num)
+    num = integer(num, "num")
     if num < 0:
         raise InvalidValue(f"linspace with num={num}; expected at least 0")
     wanted = None if dtype is None else dtypes.canonical(dtype)
@@ -193,7 +213,7 @@ def _diagonal(k: Any, shape: tuple[int, ...]) -> Array:
         if k.ndim or not dtypes.is_integer(k.dtype):
             raise TypeMismatch(f"a diagonal of type {k.aval.str_short()}; expected one integer")
         return convert(k, INT)
-    return scalar(min(max(int(k), -shape[0]), shape[1]), INT)
+    return scalar(min(max(integer(k, "k"), -shape[0]), shape[1]), INT)
 
 
 def identity(n, dtype=None):
@@ -207,15 +227,15 @@ def identity(n, dtype=None):
 
 
 def tri(N, M=None, k=0, dtype=None):
-    """Ones at and below diagonal k, zeros above.
+    """Ones at and below diagonal k, zeros above; float32 where no dtype is given, as in JAX.
 
     >>> jnp.tri(3)
     Array([[1., 0., 0.],
            [1., 1., 0.],
-           [1., 1., 1.]], dtype=float64)
+           [1., 1., 1.]], dtype=float32)
     """
     shape = canonical_shape((N, N if M is None else M))
-    wanted = dtypes.canonical(float if dtype is None else dtype)
+    wanted = dtypes.canonical(dtypes.float32 if dtype is None else dtype)
     row, column = Iota(0, INT, shape)(), Iota(1, INT, shape)()
     return as_type(ops.ge(ops.add(row, _diagonal(k, shape)), column), wanted)
 
@@ -235,7 +255,7 @@ def tril(m, k=0):
            [4, 5, 0],
            [7, 8, 9]], dtype=int64)
     """
-    return matrix.tril(_matrices("tril", m), int(k))
+    return matrix.tril(_matrices("tril", m), integer(k, "k"))
 
 
 def triu(m, k=0):
@@ -246,7 +266,7 @@ def triu(m, k=0):
            [0, 5, 6],
            [0, 0, 9]], dtype=int64)
     """
-    return matrix.triu(_matrices("triu", m), int(k))
+    return matrix.triu(_matrices("triu", m), integer(k, "k"))
 
 
 def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
@@ -377,7 +397,7 @@ def vander(x, N=None, increasing=False):
            [9, 3, 1]], dtype=int64)
     """
     x = to_array(x, "vander")
-    n = x.shape[0] if N is None else int(N)
+    n = x.shape[0] if N is None else integer(N, "N")
     if n < 0:
         raise InvalidValue(f"vander with N={n}; expected at least 0 columns")
     powers = arange(n) if increasing else arange(n - 1, -1, -1)
@@ -388,13 +408,17 @@ def vander(x, N=None, increasing=False):
 
 
 def fromfunction(function, shape, *, dtype=float, **kwargs):
-    """The array of a function of index grids.
+    """The array of a function of indices, which is mapped over each: it sees scalars.
 
     >>> jnp.fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
     Array([[ 0,  1,  2],
            [10, 11, 12]], dtype=int64)
     """
-    return function(*indices(shape, dtype=dtype), **kwargs)
+    sizes, vmap = canonical_shape(shape), transformation("vmap")
+    mapped = partial(function, **kwargs)
+    for axis in reversed(range(len(sizes))):
+        mapped = vmap(mapped, in_axes=[0 if k == axis else None for k in range(len(sizes))])
+    return mapped(*[arange(n, dtype=dtype) for n in sizes])
 
 
 __all__ = [

@@ -11,6 +11,8 @@ from fnx.numpy.arrays.util import (
     canonical_axis,
     convert,
     eager,
+    integer,
+    integers,
     promote,
     promote_inexact,
     select,
@@ -119,17 +121,27 @@ def partition(a, kth, axis=-1):
     >>> jnp.partition(jnp.array([7, 1, 5, 3]), 1)[1]
     Array(3, dtype=int64)
     """
+    _check_kth("partition", a, kth, axis)
     return sort(a, axis)
 
 
+def _check_kth(name: str, a: Any, kth: Any, axis: int) -> None:
+    shape = to_array(a, name).shape
+    for k in integers(
+        kth if np.iterable(kth) and not isinstance(kth, str) else (kth,), f"kth of {name}"
+    ):
+        canonical_axis(k, shape[canonical_axis(axis, len(shape))], f"kth of {name}")
+
+
 def argpartition(a, kth, axis=-1):
-    """The positions that partition.
+    """The positions that partition, int32.
 
     >>> x = jnp.array([7, 1, 5, 3])
     >>> x[jnp.argpartition(x, 1)[1]]
     Array(3, dtype=int64)
     """
-    return argsort(a, axis)
+    _check_kth("argpartition", a, kth, axis)
+    return argsort(a, axis, dtype=np.int32)
 
 
 def searchsorted(a, v, side="left", sorter=None, *, method="scan"):
@@ -205,14 +217,13 @@ def digitize(x, bins, right=False, *, method=None):
     if edges.shape[0] == 0:
         return _full(x.shape, 0, _place_dtype(0))
     up = searchsorted(edges, x, side)
-    other = "left" if side == "right" else "right"
-    down = ufuncs.subtract(edges.shape[0], searchsorted(flip(edges), x, other))
+    down = ufuncs.subtract(edges.shape[0], searchsorted(flip(edges), x, side))
     return where(ufuncs.greater_equal(edges[-1], edges[0]), up, down)
 
 
 def top_k(x: Array, k: int, axis: int = -1) -> tuple[Array, Array]:
     """The k largest elements along an axis, and their positions."""
-    return TopK(int(k), canonical_axis(axis, x.ndim))(x)
+    return TopK(integer(k, "k"), canonical_axis(axis, x.ndim))(x)
 
 
 __all__ = [

@@ -232,6 +232,13 @@ def zeros(aval: ShapedArray) -> Array:
     return full(aval.shape, 0, aval.dtype)
 
 
+def typed_zeros(aval: ShapedArray) -> Array:
+    """Zeros of a type, weak if it is."""
+    zero = scalar(0, aval.dtype)
+    zero = as_written(zero.with_weak_type(True)) if aval.weak_type else zero  # type: ignore[attr-defined]
+    return broadcast_to(zero, aval.shape) if aval.shape else zero
+
+
 def ones(aval: ShapedArray) -> Array:
     """Ones of a type."""
     return full(aval.shape, 1, aval.dtype)

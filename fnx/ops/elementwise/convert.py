@@ -62,11 +62,14 @@ class ConvertElementType(Pointwise):
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         inexact = dtypes.is_inexact(self.new_dtype)
-        tangent = convert(tangents[0], self.new_dtype) if inexact else None
+        tangent = self(tangents[0]) if inexact else None
         return (self(primals[0]),), (tangent,)
 
     def transpose(self, cts: tuple, x: Any) -> tuple:  # type: ignore[override]
-        return (convert(cts[0], x.dtype),)
+        given = x.aval
+        ct = cts[0]
+        same = ct.dtype == given.dtype and (ct.aval.weak_type or not given.weak_type)
+        return (ct if same else ConvertElementType(given.dtype, given.weak_type)(ct),)
 
     def scalar_fn(self, name: str) -> Any:  # type: ignore[override]
         target = dtypes.NAME[self.new_dtype]

@@ -66,7 +66,23 @@ def cbrt(x: np.ndarray) -> Any:
 
 
 def exp2(x: np.ndarray) -> Any:
-    return np.exp(x * x.dtype.type(np.log(2.0))) if x.dtype.kind == "c" else np.exp2(x)
+    if x.dtype.kind != "c":
+        return np.exp2(x)
+    octave = x.real.dtype.type(np.log(2.0))  # times each part: infinities make no NaN
+    return np.exp(complex_(x.real * octave, x.imag * octave))
+
+
+def expm1(x: np.ndarray) -> Any:
+    near = np.expm1(x)
+    if x.dtype.kind != "c":
+        return near
+    # NumPy multiplies infinities with zeros
+    return np.where(abs(x.real) < 1, near, np.exp(x) - x.dtype.type(1))
+
+
+def log10(x: np.ndarray) -> Any:
+    """In float64: NumPy's float32 is not exact at powers of ten."""
+    return np.log10(x, dtype=np.float64).astype(x.dtype)
 
 
 def log1p(x: np.ndarray) -> Any:

@@ -12,7 +12,7 @@ from fnx.core.cost import SELECTION
 from fnx.core.errors import TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Undefined
-from fnx.ops.base.broadcast import Broadcast, Sum, scalar
+from fnx.ops.base.broadcast import Broadcast, Sum, scalar, typed_zeros
 from fnx.ops.elementwise.pointwise import (
     ANY,
     INTEGRAL,
@@ -117,7 +117,7 @@ class SelectN(Pointwise):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         which = primals[0]
         out = self(*primals)
-        zero = scalar(0, out.dtype)
+        zero = typed_zeros(ShapedArray((), out.dtype, out.weak_type))
         tangent = self(which, *[zero if t is None else t for t in tangents[1:]])
         if not tangent.shape and out.shape:
             tangent = Broadcast(out.shape, ())(tangent)
@@ -125,7 +125,7 @@ class SelectN(Pointwise):
 
     def transpose(self, cts: tuple, which: Any, *cases: Any) -> list:  # type: ignore[override]
         ct = cts[0]
-        zero = scalar(0, ct.dtype)
+        zero = typed_zeros(ShapedArray((), ct.dtype, ct.weak_type))
         outs: list = [None]
         for k, case in enumerate(cases):
             if type(case) is not Undefined:

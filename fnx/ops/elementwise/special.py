@@ -69,11 +69,6 @@ def _lgamma(x: np.ndarray) -> Any:
     return np.where(np.isneginf(x), x.dtype.type(math.inf), _scipy("gammaln")(x))
 
 
-def _digamma(x: np.ndarray) -> Any:
-    out = _scipy("psi")(x)
-    return np.where((x <= 0) & (np.floor(x) == x), x.dtype.type(math.nan), out)  # poles
-
-
 def _erf_slope(x: Any) -> Any:
     return times(2 / math.sqrt(math.pi), exp(neg(square(x))))
 
@@ -91,7 +86,7 @@ erf_inv = unary(
 )
 lgamma = unary("lgamma", _lgamma, FLOAT, lambda t, o, x: mul(t, digamma(x)), cost=SPECIAL)
 digamma: Elementwise = unary(
-    "digamma", _digamma, FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)), cost=SPECIAL
+    "digamma", _scipy("psi"), FLOAT, lambda t, o, x: mul(t, polygamma(one(x), x)), cost=SPECIAL
 )
 
 

@@ -1,7 +1,7 @@
 """dot_general: sums of products over any axes, with any batch axes."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Fold, Library, Operand, Recipe
 from fnx.core.scalar import Expr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.base.permute import Transpose
 from fnx.ops.structure.basic import add_any, convert
 

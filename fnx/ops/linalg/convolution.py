@@ -100,8 +100,11 @@ class ConvGeneralDilated(Primitive):
             or any(len(p) != n for p in given)
         ):
             raise ShapeError(
-                f"{self.name} over {n} spatial axes needs operands of rank {n + 2} and as many "
-                f"paddings and dilations; given shapes {x.shape} and {w.shape}, {self}"
+                f"{self.name} with {n} window strides works on operands of rank {n + 2} (batch, "
+                f"features, and {n} axes of space; out, in and space of the filter), with as many pairs "
+                f"of padding and dilations; given shapes {x.shape} and {w.shape}, padding "
+                f"{self.padding}, dilations {self.lhs_dilation} and {self.rhs_dilation}, and "
+                f"dimension numbers {tuple(map(tuple, numbers))}"
             )
         if self.feature_group_count > 1 and self.batch_group_count > 1:
             raise ShapeError(f"{self.name}: only one of feature and batch group count may exceed 1")

@@ -134,6 +134,7 @@ class _SliceUpdate(Primitive):
     """What replacing and adding to a slice have in common."""
 
     combine = None
+    keeps_weak = True
     typed_by = slice(0, 2)  # type: ignore[assignment]
 
     def abstract(self, x: ShapedArray, update: ShapedArray, *starts: ShapedArray) -> tuple:  # type: ignore[override]
@@ -143,8 +144,9 @@ class _SliceUpdate(Primitive):
                 f"{self.name} needs an update of the operand's dtype {x.dtype}, not {update.dtype}; "
                 "convert it with .astype"
             )
-        weak = x.weak_type and update.weak_type
-        return (ShapedArray(x.shape, x.dtype, weak),)
+        return (
+            ShapedArray(x.shape, x.dtype, self.keeps_weak and x.weak_type and update.weak_type),
+        )
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         x, update, *starts = primals
@@ -180,6 +182,7 @@ class DynamicUpdateSlice(_SliceUpdate):
     """The operand with the slice that begins at the starts replaced by the update."""
 
     name = "dynamic_update_slice"
+    keeps_weak = False  # as JAX's
     update_operand = 1
     update_kind = "set"
 

@@ -1,6 +1,6 @@
 """Gather, and the scatter-add that is its transpose; the other scatters build on these."""
 
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.primitive import AddTo, Primitive, Undefined
 from fnx.core.recipe import Operand, Point, Recipe, Reshape, Update
 from fnx.core.scalar import Expr
+from fnx.core.threads.fork_safety import cached_property
 from fnx.ops.structure.basic import broadcast_axis, move_axis, zeros
 from fnx.ops.structure.gather_dimension_numbers import (
     FILL,

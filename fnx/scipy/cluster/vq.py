@@ -8,13 +8,13 @@ from fnx.numpy.reductions import reduce
 
 
 def vq(obs, code_book, check_finite=True):
-    """For each observation the number (int32) of the nearest code, and the distance to it.
+    """For each observation the number of the nearest code, and the distance to it.
 
     ShapeError for other shapes than (m, n) and (k, n), or two vectors.
 
     >>> codes = jnp.array([[0.0, 0.0], [10.0, 0.0]])
     >>> fnx.scipy.cluster.vq.vq(jnp.array([[1.0, 0.0], [10.0, 3.0]]), codes)
-    (Array([0, 1], dtype=int32), Array([1., 3.], dtype=float64))
+    (Array([0, 1], dtype=int64), Array([1., 3.], dtype=float64))
     """
     del check_finite
     x, codes = promote_inexact("vq", obs, code_book)
@@ -25,7 +25,7 @@ def vq(obs, code_book, check_finite=True):
     if x.ndim == 1:
         x, codes = x[:, None], codes[:, None]
     distances = norm(u.subtract(x[:, None], codes[None]), axis=-1)
-    return reduce.argmin(distances, axis=-1).astype("int32"), reduce.min(distances, axis=-1)
+    return reduce.argmin(distances, axis=-1), reduce.min(distances, axis=-1)
 
 
 __all__ = ["vq"]

@@ -1,5 +1,6 @@
 """Linear algebra with scipy.linalg's names, on stacks of matrices."""
 
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.linalg import det as _det
 from fnx.numpy.linalg import inv as _inv
 from fnx.scipy.linalg.factorizations import *
@@ -27,3 +28,6 @@ def inv(a, overwrite_a=False, check_finite=True):
     """
     del overwrite_a, check_finite
     return _inv(a)
+
+
+_retell(globals())

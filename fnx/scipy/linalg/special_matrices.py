@@ -8,7 +8,7 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
 from fnx.numpy.arrays import creation
-from fnx.numpy.arrays.util import promote
+from fnx.numpy.arrays.util import integer, promote
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.numerics.padding import pad
 from fnx.numpy.structure.joining import concatenate
@@ -190,7 +190,7 @@ def convolution_matrix(a, n, mode="full"):
     if not np.ndim(a):
         raise ShapeError("convolution_matrix of a scalar; expected a vector")
     (a,) = _vectors("convolution_matrix", a)
-    n = int(n)
+    n = integer(n, "n")
     if n <= 0 or a.shape[-1] == 0:
         raise InvalidValue(f"convolution_matrix of {a.shape} and n={n}; expected positive lengths")
     if mode not in ("full", "valid", "same"):
@@ -220,7 +220,7 @@ def hilbert(n):
     Array([[1.        , 0.5       ],
            [0.5       , 0.33333333]], dtype=float64)
     """
-    k = np.arange(int(n))
+    k = np.arange(integer(n, "n"))
     return _float_matrix(1 / (k[:, None] + k[None, :] + 1))
 
 
@@ -231,7 +231,7 @@ def invhilbert(n):
     Array([[ 4., -6.],
            [-6., 12.]], dtype=float64)
     """
-    n = int(n)
+    n = integer(n, "n")
     c = math.comb
     rows = [
         [
@@ -248,17 +248,21 @@ def invhilbert(n):
 
 
 def pascal(n, kind=None):
-    """Binomial coefficients: 'symmetric' (the default), 'lower' or 'upper'.
+    """Binomial coefficients, in float32: 'symmetric' (the default), 'lower' or 'upper'.
 
     ValueError for another kind.
 
     >>> fnx.scipy.linalg.pascal(3)
     Array([[1., 1., 1.],
            [1., 2., 3.],
-           [1., 3., 6.]], dtype=float64)
+           [1., 3., 6.]], dtype=float32)
     """
+    return _binomials(n, kind).astype("float32")
+
+
+def _binomials(n: Any, kind: Any) -> Array:
     kind = "symmetric" if kind is None else kind
-    n = int(n)
+    n = integer(n, "n")
     lower = np.array([[math.comb(i, j) for j in range(n)] for i in range(n)], float).reshape(n, n)
     found = {"symmetric": lambda: lower @ lower.T, "lower": lambda: lower, "upper": lambda: lower.T}
     if kind not in found:
@@ -276,8 +280,8 @@ def invpascal(n, kind=None):
            [-1.,  1.]], dtype=float64)
     """
     kind = "symmetric" if kind is None else kind
-    lower = np.asarray(pascal(n, "lower"))
-    k = np.arange(int(n))
+    lower = np.asarray(_binomials(n, "lower"))
+    k = np.arange(integer(n, "n"))
     lower = lower * (1 - 2 * ((k[:, None] + k[None, :]) % 2))
     found = {"symmetric": lambda: lower.T @ lower, "lower": lambda: lower, "upper": lambda: lower.T}
     if kind not in found:
@@ -296,7 +300,7 @@ def helmert(n, full=False):
     >>> bool(jnp.allclose(h @ h.T, jnp.eye(3)))
     True
     """
-    n = int(n)
+    n = integer(n, "n")
     if n < 1:
         raise InvalidValue(f"helmert of {n}; expected a positive size")
     out = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
@@ -316,7 +320,7 @@ def hadamard(n, dtype=int):
     Array([[ 1,  1],
            [ 1, -1]], dtype=int64)
     """
-    n = int(n)
+    n = integer(n, "n")
     if n < 1 or n & (n - 1):
         raise InvalidValue(f"hadamard of {n}; expected a power of two")
     out = np.ones((1, 1), int)
@@ -334,7 +338,7 @@ def dft(n, scale=None, *, dtype=None):
     Array([[ 1.,  1.],
            [ 1., -1.]], dtype=float64)
     """
-    n = int(n)
+    n = integer(n, "n")
     if scale not in (None, "sqrtn", "n"):
         raise InvalidValue(f"dft with scale={scale!r}; expected None, 'sqrtn' or 'n'")
     if dtype is not None and np.dtype(dtype).kind != "c":

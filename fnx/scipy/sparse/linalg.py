@@ -15,6 +15,7 @@ from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
 from fnx.numpy import linalg as np_linalg
 from fnx.numpy.algebra import products
 from fnx.numpy.arrays import creation
+from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import promote_inexact, to_array
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.pytree.operations import tree_leaves, tree_map, tree_structure
@@ -274,3 +275,5 @@ def _over(x: Array, size: Array) -> Array:
 
 
 __all__ = ["bicgstab", "cg", "gmres"]
+
+_retell(globals())

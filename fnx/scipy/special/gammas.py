@@ -6,7 +6,7 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.errors import InvalidValue, TypeMismatch
-from fnx.numpy.arrays.util import constant, fit, promote_inexact, to_array
+from fnx.numpy.arrays.util import constant, fit, integer, promote_inexact, to_array
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.reductions import reduce
 from fnx.ops.elementwise import special as prims
@@ -208,7 +208,7 @@ def multigammaln(a, d):
     Array([0.45158271], dtype=float64)
     """
     (a,) = _floats("multigammaln", a)
-    d = int(d)
+    d = integer(d, "d")
     shifts = a[..., None] - np.arange(d).astype(np.float32).astype(a.dtype) / 2
     total = reduce.sum(gammaln(shifts), axis=-1)
     return total + 0.25 * d * (d - 1) * math.log(math.pi)
@@ -265,7 +265,7 @@ def bernoulli(n):
     """
     from fnx.numpy.arrays.creation import asarray
 
-    n = int(n)
+    n = integer(n, "n")
     if n < 0:
         raise InvalidValue(f"bernoulli of {n}; expected a non-negative integer")
     return asarray(_bernoulli(n))

@@ -9,7 +9,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue
 from fnx.numpy.arrays.creation import full
-from fnx.numpy.arrays.util import promote_inexact, to_array
+from fnx.numpy.arrays.util import canonical_axis, promote_inexact, to_array
 from fnx.numpy.elementwise import ufuncs as u
 from fnx.numpy.numerics.vectorize import apply_along_axis
 from fnx.numpy.reductions import averages, cumulative, nan_reduce, reduce
@@ -48,7 +48,7 @@ def mode(a, axis=0, nan_policy="propagate", keepdims=False):
         x, k = x.reshape(-1), 0
         shape: Any = (1,) * to_array(a, "mode").ndim if keepdims else ()
     else:
-        k = axis % x.ndim
+        k = canonical_axis(axis, x.ndim, "axis of mode")
         shape = (*x.shape[:k], *((1,) if keepdims else ()), *x.shape[k + 1 :])
     if not x.shape[k]:
         dtype = x.dtype if dtypes.is_inexact(x.dtype) else dtypes.default_for("f")

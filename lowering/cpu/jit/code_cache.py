@@ -6,7 +6,6 @@ its code on disk needs no LLVM. Elsewhere it is object files, which LLVM's JIT l
 
 import ctypes
 import itertools
-import os
 import struct
 import threading
 import time
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor import features, thresholds
 
 from . import disk_cache, partition
@@ -39,8 +39,7 @@ class Code:
     keep: Any  # unloads the code when it dies
 
 
-_lock = threading.RLock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # another thread may hold it
+_lock = fork_safe(threading.RLock())
 _loaded: OrderedDict[str, Code] = OrderedDict()
 _counts = {"compiled": 0, "disk_hits": 0, "memory_hits": 0}
 

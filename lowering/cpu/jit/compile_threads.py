@@ -60,10 +60,19 @@ class Crew:
             if self._open:
                 self._tasks.append(task)
                 if len(self._helpers) < self.most - 1:
-                    self._helpers.append(threading.Thread(target=self._help, daemon=True))
-                    self._helpers[-1].start()
+                    self._hire()
                 self._waiting.release()
         return task
+
+    def _hire(self) -> None:
+        """One helper more, if the system allows another thread; the leader does what nobody does."""
+        helper = threading.Thread(target=self._help, daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:
+            self.most = len(self._helpers) + 1
+        else:
+            self._helpers.append(helper)
 
     def _help(self) -> None:
         _here.crew = self

@@ -11,17 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from fnx.core.errors import CompileError
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.processor.features import processor
 
 from . import compile_threads, llvm_options, partition
 
-_session = threading.RLock()
-os.register_at_fork(after_in_child=_session._at_fork_reinit)  # another thread may hold it
+_session = fork_safe(threading.RLock())
 
 
 @contextmanager
@@ -34,10 +34,29 @@ def session(helpers: bool = False) -> Iterator[compile_threads.Crew]:
     if found is not None:
         yield found
         return
-    numba = sys.modules.get("numba.core.compiler_lock")
-    lock = getattr(numba, "global_compiler_lock", None) or nullcontext()
-    with _session, lock, _all_passes_afterwards(), compile_threads.gathered(helpers) as made:
+    with (
+        _session,
+        _numbas_lock(),
+        _all_passes_afterwards(),
+        compile_threads.gathered(helpers) as made,
+    ):
         yield made
+
+
+def _numbas_lock() -> Any:
+    """The lock under which Numba compiles, if it is there: it may be held when a process forks."""
+    numba = sys.modules.get("numba.core.compiler_lock")
+    lock = getattr(numba, "global_compiler_lock", None)
+    return nullcontext() if lock is None else _known_to_forks(lock)
+
+
+@cache
+def _known_to_forks(lock: Any) -> Any:
+    """A lock of llvmlite's or Numba's, which both hold one of Python's."""
+    inner = getattr(lock, "_lock", None)
+    if hasattr(inner, "_at_fork_reinit"):
+        fork_safe(inner)
+    return lock
 
 
 @contextmanager
@@ -81,6 +100,9 @@ _idle: dict[bool, deque] = {False: deque(), True: deque()}  # target machines, b
 @contextmanager
 def target_machine(quick: bool = False) -> Iterator[Any]:
     """A target machine that nobody else uses meanwhile, within a session."""
+    from llvmlite.binding import ffi
+
+    _known_to_forks(getattr(ffi.lib, "_lock", None))
     llvm_options.leave_out_passes()
     try:
         machine = _idle[quick].pop()

@@ -1,7 +1,9 @@
 """The persistent cache: compiled code and what belongs to it, in files that any process may read.
 
-An entry is a file that is named by its key and begins with a checksum, so that a torn or foreign
-file is a miss. Files appear whole (written aside, then renamed), so that processes need no locks.
+An entry is a file that is named by its key and begins with a checksum over this name, its kind, its
+length and its bytes, so that a torn file, or that of another entry, is a miss. So is what somebody else
+may have written (`private_files.py`): what is found here is run. Files appear whole (written aside, then
+renamed), so that processes need no locks.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ import itertools
 import os
 import platform
 import re
+import stat
 import sys
 import time
 import warnings
@@ -17,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fnx.core import config
+from fnx.core import __version__, config
 
 try:  # hashlib would load OpenSSL too, which takes longer than all that is hashed here
     from _blake2 import blake2b
@@ -25,10 +28,12 @@ except ImportError:
     from hashlib import blake2b
 from fnx.lowering.cpu.processor import features
 
+from . import private_files
+
 # The packages whose code decides to what code a jaxpr is lowered: those of primitives, and what is below
 # them. What the public surface traces is in the jaxpr.
 SOURCES = ("fnx.core", "fnx.ops", "fnx.experimental", "fnx.interpreters", "fnx.lowering")
-_MAGIC = b"fnxcache"
+_MAGIC = b"fnxcach2"  # names the form of a file; a new one goes with new keys
 _DIGEST = 20
 _HEADER = len(_MAGIC) + _DIGEST
 _SWEEP_EVERY = 256  # writes of this process between two looks at the size of the folder
@@ -37,7 +42,7 @@ _FRESH = 86400.0  # a hit renews the time of an entry that is older than this, i
 
 
 class CacheWarning(RuntimeWarning):
-    """The cache of compiled code cannot be written; fnx works on without it."""
+    """The cache of compiled code cannot be written or trusted; fnx works on without it."""
 
 
 class Info(NamedTuple):
@@ -53,20 +58,27 @@ class Info(NamedTuple):
 def folder() -> Path:
     """Where entries live: `FNX_CACHE_DIR`, or the user's cache folder of this platform."""
     chosen = os.environ.get("FNX_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return _default_folder()
+    if not chosen:
+        return _default_folder()
+    with contextlib.suppress(OSError):  # the current folder was removed
+        return Path(chosen).absolute()
+    return Path(chosen)
 
 
 @lru_cache(maxsize=1)
 def _default_folder() -> Path:
     # What platformdirs would say here; to import it takes longer than to load a program.
-    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
-    if sys.platform == "linux" and (not chosen or os.path.isabs(chosen)):
-        return Path(chosen or os.path.expanduser("~/.cache"), "fnx")
-    import platformdirs
+    if sys.platform != "linux":
+        import platformdirs
 
-    return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
+        return Path(platformdirs.user_cache_dir("fnx", appauthor=False))
+    chosen = os.environ.get("XDG_CACHE_HOME", "").strip()
+    found = chosen if os.path.isabs(chosen) else os.path.expanduser("~/.cache")
+    if os.path.isabs(found):
+        return Path(found, "fnx")
+    import tempfile  # the user has no home, in a container say
+
+    return Path(tempfile.gettempdir(), f"fnx-{os.geteuid()}")  # which `_refused` looks at
 
 
 def limit() -> int:
@@ -95,8 +107,9 @@ def key(*parts: str | bytes, sources: bool = True) -> str:
 
 @lru_cache(maxsize=1)
 def environment() -> bytes:
-    """What all keys depend on: the compiler's version, the platform, and the CPU."""
+    """What all keys depend on: the versions of compiler and Python, the platform, and the CPU."""
     words = [_compiler(), sys.platform, platform.machine(), *features.identity()]
+    words += [_MAGIC.decode(), str(sys.implementation.cache_tag)]  # whose marshal wrote an entry
     return "\0".join(words).encode()
 
 
@@ -113,7 +126,7 @@ def _compiler() -> str:
 @lru_cache(maxsize=1)
 def fingerprint() -> str:
     """What tells the sources that decide to what code a jaxpr is lowered: their sizes and times."""
-    lines: list[str] = []
+    lines = [__version__]  # some installers give all files the same time
     for package in SOURCES:
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -126,8 +139,8 @@ def _stamps(place: str, lines: list[str]) -> None:
     with os.scandir(place) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.name.endswith(".py"):
-                stat = entry.stat()
-                lines.append(f"{entry.name} {stat.st_size} {stat.st_mtime_ns}")
+                about = entry.stat()
+                lines.append(f"{entry.name} {about.st_size} {about.st_mtime_ns}")
             elif entry.is_dir() and entry.name != "__pycache__":
                 _stamps(entry.path, lines)
 
@@ -139,44 +152,52 @@ def _path(name: str) -> Path:
     return folder() / name[:2] / name
 
 
-def get(name: str) -> bytes | None:
-    """The bytes that were put under a key, or None: absent, damaged, unreadable, cache off."""
-    if not enabled():
+def get(name: str, kind: str = "code") -> bytes | None:
+    """The bytes that were put under a key, or None: absent, damaged, not ours, cache off."""
+    if not enabled() or _refused():
         return None
     path = _path(name)
     try:
-        with open(path, "rb", buffering=0) as file:
-            used = os.fstat(file.fileno()).st_mtime
-            data = file.readall()
+        data, used = private_files.read(str(path))
     except OSError:
         return None
-    if data[: len(_MAGIC)] != _MAGIC or _checksum(data[_HEADER:]) != data[len(_MAGIC) : _HEADER]:
+    payload = data[_HEADER:]
+    if data[:_HEADER] != _header(kind, name, payload):
         with contextlib.suppress(OSError):
             path.unlink()
         return None
     # Entries are evicted by age since their last use, which is noted about once a day.
     if time.time() - used > _FRESH:
         with contextlib.suppress(OSError):
-            os.utime(path)
-    return data[_HEADER:]
+            os.utime(path, follow_symlinks=False)
+    return payload
 
 
-def _checksum(payload: bytes) -> bytes:
-    return blake2b(payload, digest_size=_DIGEST).digest()
+def _header(kind: str, name: str, payload: bytes) -> bytes:
+    """What a file begins with: it fits no other entry's bytes, and no other kind of them."""
+    digest = blake2b(f"{kind} {name} {len(payload)}\n".encode(), digest_size=_DIGEST)
+    digest.update(payload)
+    return _MAGIC + digest.digest()
 
 
-def put(name: str, payload: bytes) -> bool:
+def put(name: str, payload: bytes, kind: str = "code") -> bool:
     """Keep bytes under a key; False, with one warning a process, if that is not possible."""
-    if not enabled():
+    if not enabled() or len(payload) > private_files.LARGEST - _HEADER:
         return False
-    data = _MAGIC + _checksum(payload) + payload
+    data = _header(kind, name, payload) + payload
     try:
+        private_files.make(str(folder()))
+        if _refused():
+            return False
         try:
             _write(_path(name), data)
         except FileNotFoundError:  # another process emptied the cache just now
             _write(_path(name), data)
     except OSError as error:
-        _warn(error)
+        _warn(
+            f"compiled code cannot be kept in {folder()}: {error}. Programs will be compiled anew "
+            "in each process; set FNX_CACHE_DIR to a folder that can be written, or FNX_CACHE=0."
+        )
         return False
     _sweep_sometimes()
     return True
@@ -184,13 +205,17 @@ def put(name: str, payload: bytes) -> bool:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file aside and rename it, so that nobody sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_files.make(str(path.parent))
     temporary = path.parent / f"{_ASIDE}{os.getpid()}-{next(_serial)}-{time.time_ns():x}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.replace(temporary, path)
+        try:
+            os.replace(temporary, path)
+        except IsADirectoryError:
+            os.rmdir(path)  # never ours; if there is something in it, it stays
+            os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -201,15 +226,31 @@ _serial = itertools.count()
 _state = {"warned": False, "writes": 0}
 
 
-def _warn(error: OSError) -> None:
+def _warn(text: str) -> None:
     if not _state["warned"]:
         _state["warned"] = True
-        warnings.warn(
-            f"compiled code cannot be kept in {folder()}: {error}. Programs will be compiled anew "
-            "in each process; set FNX_CACHE_DIR to a folder that can be written, or FNX_CACHE=0.",
-            CacheWarning,
-            stacklevel=2,
+        warnings.warn(text, CacheWarning, stacklevel=3)
+
+
+def _refused() -> bool:
+    """Whether others may have put code into the folder; looked at once a process, if it is there."""
+    place = str(folder())
+    why = _problems.get(place)
+    if why is None:
+        try:
+            why = _problems[place] = private_files.problem(place)
+        except OSError:
+            return False
+    if why:
+        _warn(
+            f"compiled code in {place} is not used: {why}, and whoever can write there could have "
+            "this process run code of theirs. Programs will be compiled anew in each process; let "
+            "this user alone write to the folder, set FNX_CACHE_DIR to one that is so, or FNX_CACHE=0."
         )
+    return bool(why)
+
+
+_problems: dict[str, str] = {}  # of folders that were looked at
 
 
 # --- size --------------------------------------------------------------------------------------
@@ -224,11 +265,14 @@ def _sweep_sometimes() -> None:
 def _files() -> list[tuple[float, int, Path]]:
     """Time of last use, bytes and path of each file of the cache, half-written ones included."""
     found = []
-    for shard in _list(folder(), _SHARD):
+    for shard in [] if _refused() else _list(folder(), _SHARD):
+        if shard.is_symlink():  # leads to what is not ours
+            continue
         for path in _list(shard, _FILE):
             with contextlib.suppress(OSError):  # others may remove it meanwhile
-                stat = path.stat()
-                found.append((stat.st_mtime, stat.st_size, path))
+                about = path.lstat()
+                if not stat.S_ISDIR(about.st_mode):
+                    found.append((about.st_mtime, about.st_size, path))
     return found
 
 
@@ -267,7 +311,7 @@ def sweep(bound: int | None = None) -> int:
 def info() -> Info:
     """The state of the cache on disk."""
     sizes = [size for _, size, path in _files() if not path.name.startswith(_ASIDE)]
-    return Info(folder(), len(sizes), sum(sizes), limit(), enabled())
+    return Info(folder(), len(sizes), sum(sizes), limit(), enabled() and not _refused())
 
 
 def clear() -> int:

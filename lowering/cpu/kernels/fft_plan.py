@@ -7,13 +7,16 @@ the last axis by Bluestein's convolution with such passes. PocketFFT does the re
 and single real rows of small primes, for which it has half the work of a complex transform.
 """
 
+import threading
+from collections import OrderedDict
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 
 from fnx.core.fast_dataclasses import dataclass
+from fnx.core.threads.fork_safety import fork_safe
 from fnx.lowering.cpu.processor import thresholds
 
 from . import fft_executor as driver
@@ -103,7 +106,7 @@ def _transforms(kind: str, shape: tuple[int, ...], axes: int, dtype: str) -> lis
 # --- steps -------------------------------------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _steps(name: str) -> tuple[list[tuple[Transform, stages.Plan | None]], int, int]:
     """Parts of transforms, with passes or without; where scratch memory begins; all work memory."""
     kind, text, axes, dtype = name.split("/")
@@ -207,18 +210,38 @@ def _pass_step(t: Transform, s: stages.Plan, scratch: int, keep: list[np.ndarray
     return [*step, scratch, s.part, s.scratch, grain]
 
 
-@cache
-def _plan(name: str) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The table of a plan, and the tables that it points to."""
-    found, scratch, _ = _steps(name)
-    keep: list[np.ndarray] = []
-    words = [len(found)]
-    for t, s in found:
-        step = _loop_step(t) if s is None else _pass_step(t, s, scratch, keep)
-        words += step + [0] * (driver.WORDS - len(step))
-    return np.array(words, np.uint64), keep
+class Plan:
+    """The table of a plan, and the tables that it points to; programs hold it beside its address."""
+
+    def __init__(self, name: str):
+        found, scratch, _ = _steps(name)
+        keep: list[np.ndarray] = []
+        words = [len(found)]
+        for t, s in found:
+            step = _loop_step(t) if s is None else _pass_step(t, s, scratch, keep)
+            words += step + [0] * (driver.WORDS - len(step))
+        self.table, self.keep = np.array(words, np.uint64), keep
+        self.address = self.table.ctypes.data
+        self.bytes = sum(x.nbytes for x in (self.table, *keep))
 
 
-def address(name: str) -> int:
-    """The address of a plan, which lives for good: programs hold its bare address."""
-    return _plan(name)[0].ctypes.data
+_lock = fork_safe(threading.RLock())
+_plans: OrderedDict[str, Plan] = OrderedDict()  # the one that was asked for last at the end
+
+
+def plan(name: str) -> Plan:
+    """The plan of a name; those that were asked for last are remembered, `FFT_PLANS` bytes of them."""
+    with _lock:
+        found = _plans.get(name) or Plan(name)
+        _plans[name] = found
+        _plans.move_to_end(name)
+        total = sum(p.bytes for p in _plans.values())
+        while total > thresholds.FFT_PLANS:
+            total -= _plans.popitem(last=False)[1].bytes
+    return found
+
+
+def forget() -> None:
+    """Let go of all plans; those of programs live on with them."""
+    with _lock:
+        _plans.clear()

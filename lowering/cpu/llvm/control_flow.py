@@ -38,6 +38,9 @@ class Flow(Function):
         self.packs: Packs | None = None  # of the block that is being printed
         self.filled: set[kernel.Buffer] = set()  # by the vector loop around, with known numbers
         self.rows = isinstance(home, kernel.Loop)  # whether there is a loop around, in this kernel
+        self.repeated = isinstance(home, kernel.Loop) or (
+            isinstance(parent, Flow) and parent.repeated
+        )  # whether there is a loop around, here or where this is called
         self.in_vector = False  # whether LLVM makes vectors of the innermost loop around
 
     def statements(self, body: Sequence[Stmt]) -> None:
@@ -162,6 +165,7 @@ class Flow(Function):
         self.in_vector = s.kind.vectorized or _becomes_vector(s)
         outer_filled, self.filled = self.filled, _filled(s) if s.kind.vectorized else set()
         outer_rows, self.rows = self.rows, True
+        outer_repeated, self.repeated = self.repeated, True
         if s.kind.vectorized:
             self.groups = (*self.groups, number)
         if s.reassociate:
@@ -172,9 +176,10 @@ class Flow(Function):
                 self.bind(variable, name)
             yields = self.run(s.body, s.yields)
         self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
-        self.filled, self.rows = outer_filled, outer_rows
-        if s.outer:
-            self.poll(k, s)
+        self.filled, self.rows, self.repeated = outer_filled, outer_rows, outer_repeated
+        if s.polled:
+            is_counted = traversal.has_known_extent(s) or not self.repeated
+            self.poll(s, k if is_counted else "")
         following, last = self.fresh(), self.fresh()
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
         self.put(f"{last} = icmp eq i64 {following}, {extent}")
@@ -227,9 +232,10 @@ class Flow(Function):
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)
-        polls = s.outer
-        (count,), count_at = self.phis(["int64"]) if polls else ((None,), 0)
+        counts = s.polled and not self.repeated
+        (count,), count_at = self.phis(["int64"]) if counts else (("",), 0)
         carried, at = self.phis(dtypes)
+        outer_repeated, self.repeated = self.repeated, True
         with self.scope():
             for variable, name in zip(s.carries, carried, strict=True):
                 self.bind(variable, name)
@@ -237,8 +243,10 @@ class Flow(Function):
             self.branch(cond, body, done)
             self.start(body)
             yields = self.scoped(s.body, s.yields)
-        if polls:
-            self.poll(count, s)
+        self.repeated = outer_repeated
+        if s.polled:
+            self.poll(s, count)
+        if counts:
             following = self.fresh()
             self.put(f"{following} = add nuw nsw i64 {count}, 1")
             self.fill(count_at, [count], ["int64"], [(before, ["0"]), (self.block, [following])])
@@ -248,17 +256,37 @@ class Flow(Function):
         for variable, name in zip(s.carries, carried, strict=True):
             self.bind(variable, name)
 
-    def poll(self, round_: str, s: Any) -> None:
-        """Every so many iterations, ask whether to stop."""
+    def poll(self, s: Any, round_: str) -> None:
+        """Every so many operations, ask whether to stop; `round_`: the number of the iteration.
+
+        A loop that runs often, each time nobody knows how long, has none: it counts on where another
+        has stopped.
+        """
         inner = [*s.before, *s.body] if isinstance(s, kernel.While) else s.body
-        period = max(1, thresholds.POLL_WORK // traversal.work(inner))
-        mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
+        work = traversal.work(inner)
         ask, on = self.label(), self.label()
-        masked, due = self.fresh(), self.fresh()
-        self.put(f"{masked} = and i64 {round_}, {mask}")
-        self.put(f"{due} = icmp eq i64 {masked}, {mask}")
-        self.branch(due, ask, on)
+        if round_:
+            period = max(1, thresholds.POLL_WORK // work)
+            mask = self.number(("poll", s), (1 << (period.bit_length() - 1)) - 1, "i64")
+            masked, due = self.fresh(), self.fresh()
+            self.put(f"{masked} = and i64 {round_}, {mask}")
+            self.put(f"{due} = icmp eq i64 {masked}, {mask}")
+            self.branch(due, ask, on)
+        else:
+            place, before, now, due = self.until_poll(), self.fresh(), self.fresh(), self.fresh()
+            self.put(f"{before} = load i64, ptr {place}, align 8")
+            step = self.number(("work", s), min(work, thresholds.POLL_WORK), "i64")
+            self.put(f"{now} = sub i64 {before}, {step}")
+            self.put(f"{due} = icmp slt i64 {now}, 0")
+            self.put(f"store i64 {now}, ptr {place}, align 8")
+            self.branch(due, ask, on, self.module.rarely())
         self.start(ask)
+        if not round_:
+            self.put(f"store i64 {thresholds.POLL_WORK}, ptr {place}, align 8")
+        self.ask(on)
+
+    def ask(self, on: str) -> None:
+        """Ask whether to stop, and go on there if not."""
         answer, go_on = self.fresh(), self.fresh()
         self.put(f"{answer} = call i32 {self.symbol('fnx_poll')}()")
         if not self.top:  # those around must learn of it, and threads beside
@@ -270,6 +298,17 @@ class Flow(Function):
         self.exits.add("cancelled")
         self.branch(go_on, on, "cancelled")
         self.start(on)
+
+    def until_poll(self) -> str:
+        """The address of the operations that are left until it is time to ask; each thread has its own."""
+        found = self.memo.get("until_poll")
+        if found is None and self.parent is not None and not isinstance(self.home, kernel.Loop):
+            found = self.capture(self.parent.until_poll(), "ptr")  # type: ignore[attr-defined]
+        elif found is None:
+            found = self.slot("alloca i64, align 8")
+            self.head.append(f"  store i64 {thresholds.POLL_WORK}, ptr {found}, align 8")
+        self.memo["until_poll"] = found
+        return found
 
     def stopped(self) -> str:
         """The address of a number that is not 0 once a function has been cancelled."""

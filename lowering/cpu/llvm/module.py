@@ -70,6 +70,11 @@ class Module:
         """Sizes that are parameters are above 16."""
         return self._meta("positive", "!{i64 17, i64 281474976710656}")
 
+    def rarely(self) -> str:
+        """Weights of a branch that is hardly ever taken."""
+        weights = self._meta("rarely", '!{!"branch_weights", i32 1, i32 4095}')
+        return f", !prof {weights}"
+
     def group(self, numbers: tuple[int, ...]) -> str:
         """The access group of the vector loops of these numbers."""
         single = [self._meta(("group", n), "distinct !{}") for n in numbers]

@@ -223,7 +223,7 @@ class Body(Flow):
         callee = self.number(("host", s), ("host", s), "ptr")  # type: ignore[arg-type]
         status, good, on = self.fresh(), self.fresh(), self.label()
         self.put(f"{status} = call i32 {callee}(ptr {array})")
-        self.put(f"{good} = icmp eq i32 {status}, 0")
+        self.put(f"{good} = icmp eq i32 {status}, 1")
         self.exits.add("failed")
         self.branch(good, on, "failed")
         self.start(on)
@@ -353,8 +353,13 @@ class Body(Flow):
         self.module.functions.append("\n".join(lines))
         grain = max(1, thresholds.GRAIN_WORK // traversal.work(s.body))
         least = self.number(("grain", s), grain, "i64")
-        run = self.symbol("fnx_parallel_for")
-        self.put(f"call void {run}(ptr {task}, ptr {context}, i64 {extent}, i64 {least})")
+        arguments = f"ptr {task}, ptr {context}, i64 {extent}, i64 {least}"
+        if "cancelled" in inner.exits:
+            run = self.symbol("fnx_parallel_for_polled")
+            arguments += f", ptr {self.stopped()}"
+        else:
+            run = self.symbol("fnx_parallel_for")
+        self.put(f"call void {run}({arguments})")
         self.unless_cancelled(inner)
 
 

@@ -6,8 +6,8 @@ without the wrapper, on interpreters that it does not know.
 """
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,7 +15,9 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import ConcreteArray
-from fnx.core.errors import ShapeError
+from fnx.core.errors import ShapeError, TooLarge
+from fnx.core.threads import at_exit
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
@@ -84,6 +86,7 @@ class Executable:
         self.llvm_seconds = 0.0 if memory_hit else code.llvm_seconds
         self.load_seconds = 0.0 if memory_hit else code.load_seconds
         self.cache_hit = memory_hit or code.origin == "disk"
+        self._keep: list[Any] = []  # what lies at the addresses among the parameters
         self._callbacks: list[host_callbacks.Callback] = []
         self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
@@ -98,7 +101,8 @@ class Executable:
         if not isinstance(param, tuple):
             bits = int(param)
         elif param[0] == "symbol":
-            bits = symbols.resolve(param[1])
+            bits, owner = symbols.owned(param[1])
+            self._keep.append(owner)
             self._calls_back |= param[1] in symbols.RUNTIME
         elif param[0] == "host":
             self._callbacks.append(host_callbacks.Callback.of(param[1]))
@@ -107,7 +111,7 @@ class Executable:
         else:
             bits = int(param[-1])
         if not -(1 << 63) <= bits < 1 << 64:
-            raise MemoryError(
+            raise TooLarge(
                 f"a program counts up to {bits}, more than 64 bits hold. Use smaller arrays or batches"
             )
         return bits - (1 << 64) if bits >= 1 << 63 else bits
@@ -132,11 +136,11 @@ class Executable:
         results = self._plain(arrays)
         return self._plain(self.fitting(arrays)) if results is NotImplemented else results
 
-    def _no_results(self) -> MemoryError:
+    def _no_results(self) -> TooLarge:
         """The error of a program whose results find no memory."""
         largest = max(self.outputs, key=lambda spec: spec.bytes)
         total = sum([spec.bytes for spec in self.outputs])
-        return MemoryError(
+        return TooLarge(
             f"the results of a program take {total} bytes, which cannot be had; the largest has "
             f"shape {largest.shape} and dtype {largest.dtype}. Use smaller arrays or batches, or "
             "reduce the results inside of the program"
@@ -190,7 +194,7 @@ class Executable:
         if error is not None:
             raise error
         if status == CANCELLED:
-            raise KeyboardInterrupt
+            raise SystemExit if at_exit.is_exiting() else KeyboardInterrupt
         raise RuntimeError(f"a native program ended with status {status}")
 
     # --- the plan of the wrapper
@@ -245,17 +249,22 @@ def aligned(size: int) -> np.ndarray:
     return raw[offset : offset + size]
 
 
-def no_memory(size: int, largest: str = "") -> MemoryError:
+def no_memory(size: int, largest: str = "") -> TooLarge:
     """The error of a program whose workspace finds no memory."""
     parts = f"; the largest parts of it are {largest}" if largest else ""
-    return MemoryError(
+    return TooLarge(
         f"a program needs {size} bytes of work memory, which cannot be had{parts}. Use smaller arrays "
         "or batches, or fnx.checkpoint for parts of it"
     )
 
 
 def release_memory() -> None:
-    """Give the memory of freed arrays, which is kept for later ones, back to the system."""
+    """Give the memory of freed arrays, which is kept for later ones, back to the system; tables too."""
+    symbols.forget()
     found = call_wrapper_loader.get()
     if found is not None:
         found.trim()
+    # What NumPy and compilers have freed, which glibc keeps where longer-lived blocks lie above it.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

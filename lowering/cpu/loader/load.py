@@ -16,6 +16,7 @@ from fnx.lowering.cpu.runtime import call_wrapper_loader
 from . import executable, symbols
 
 ENTRY = "entry"
+_KIND = "program"  # of an entry on disk, beside code
 stats = code_cache.stats
 
 # (shape, dtype) of an array, or (shape, dtype, weak_type)
@@ -52,20 +53,20 @@ def load(
         call_wrapper_loader.loaded.soon()  # the wrapper, which the first call asks for
         for param in emitted.params:
             if isinstance(param, tuple) and param[0] == "symbol":
-                symbols.resolve.soon(param[1])
+                symbols.soon(param[1])
         runtime = symbols.Runtime(emitted.text)
         code, memory_hit = code_cache.program(emitted.text, (ENTRY,), runtime)
     pairs = tuple(sorted((aliases or {}).items()))
     image = Image(code.key, code.imports, tuple(emitted.params), workspace_bytes, pairs)
     if name is not None:
         with contextlib.suppress(ValueError):  # it calls back into this process
-            disk_cache.put(_key(name), marshal.dumps(tuple(image)))
+            disk_cache.put(_key(name), marshal.dumps(tuple(image)), _KIND)
     return _executable(code, memory_hit, image, inputs, outputs)
 
 
 def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "executable.Executable | None":
     """The executable that was loaded under a name before, in any process; None if it is gone."""
-    found = None if name is None else disk_cache.get(_key(name))
+    found = None if name is None else disk_cache.get(_key(name), _KIND)
     if found is None:
         return None
     image = Image(*marshal.loads(found))
@@ -80,7 +81,7 @@ def recall(name: bytes | None, inputs: Specs, outputs: Specs) -> "executable.Exe
 
 
 def _key(name: bytes) -> str:
-    return disk_cache.key("program", code_cache.PIPELINE, name)
+    return disk_cache.key(_KIND, code_cache.PIPELINE, name)
 
 
 def _executable(

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fnx.core.errors import CompileError
+from fnx.lowering.cpu.jit import compile_threads
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.jit.image import address_in_process
 
@@ -19,12 +21,12 @@ def resolve(name: str) -> int:
     """The address of a routine.
 
     `name` is "blas:dgemm", "lapack:dgetrf", "libm:erf", "fnx:fnx_poll", or a bare name, which is
-    looked for in fnx's run time, BLAS, LAPACK and the C library, in this order. "fft:" and the name
-    of a plan stand for the address of its table, "special:" and a name and types for that of a record.
+    looked for in fnx's run time, BLAS, LAPACK and the C library, in this order. "special:" and a name
+    and types stand for the address of a record.
     """
     kind, _, bare = name.rpartition(":")
-    if kind in _TABLES:
-        return _TABLES[kind](bare)
+    if kind == "special":
+        return _special_function(bare)
     places = {kind: _PLACES[kind]} if kind else _PLACES
     for place in places.values():
         address = place(bare)
@@ -54,16 +56,23 @@ def _parallel_for() -> int:
     return thread_pool.address()
 
 
+def _parallel_for_polled() -> int:
+    from fnx.lowering.cpu.runtime import thread_pool
+
+    return thread_pool.pool().polled
+
+
 def _fourier() -> int:
     from fnx.lowering.cpu.kernels import fft_executor
 
     return fft_executor.address()
 
 
-def _fourier_plan(name: str) -> int:
+def _fourier_plan(name: str) -> tuple[int, Any]:
     from fnx.lowering.cpu.kernels import fft_plan
 
-    return fft_plan.address(name)
+    plan = fft_plan.plan(name)
+    return plan.address, plan
 
 
 def _special_function(name: str) -> int:
@@ -72,20 +81,46 @@ def _special_function(name: str) -> int:
     return ufunc_loops.special(name)
 
 
-_kept: dict[str, Any] = {}
+class ArrayName(str):
+    """A name for the data of an array of NumPy's, which it holds, as programs then do."""
+
+    array: Any
+
+
+_arrays: WeakValueDictionary[str, Any] = WeakValueDictionary()  # for texts that know names alone
 
 
 def keep(array: Any) -> str:
-    """A name for the data of an array of NumPy's, which stays for good: programs hold its address."""
-    _kept[str(id(array))] = array
-    return f"array:{id(array)}"
+    """The name of an array."""
+    name = ArrayName(f"array:{id(array)}")
+    name.array = _arrays[str(name)] = array
+    return name
 
 
-_TABLES = {
-    "fft": _fourier_plan,
-    "special": _special_function,
-    "array": lambda name: _kept[name].ctypes.data,
-}
+def owned(name: str) -> tuple[int, Any]:
+    """An address as `resolve` finds it, and the object that has to live as long as it is used."""
+    if isinstance(name, ArrayName):
+        return name.array.ctypes.data, name.array
+    if name.startswith("array:"):
+        return _arrays[name].ctypes.data, _arrays[name]
+    if name.startswith("fft:"):
+        return _fourier_plan(name.removeprefix("fft:"))
+    return resolve(name), None
+
+
+def soon(name: str) -> None:
+    """Let the crew of this thread, if there is one, find what will be asked for."""
+    if name.startswith("fft:"):
+        compile_threads.soon(owned, name)
+    elif not isinstance(name, ArrayName):
+        resolve.soon(name)
+
+
+def forget() -> None:
+    """Let go of tables that no program uses."""
+    plans = sys.modules.get("fnx.lowering.cpu.kernels.fft_plan")
+    if plans is not None:
+        plans.forget()
 
 
 def _threads_of_blas(name: str) -> Callable[[], int]:
@@ -117,7 +152,8 @@ def _dense(routine: str, dtype: str) -> Callable[[], int]:
 
 
 _DENSE = ("solve_left", "solve_right", "cholesky", "lu")
-RUNTIME = {"fnx_poll": _poll, "fnx_parallel_for": _parallel_for, "fnx_fft": _fourier}
+RUNTIME = {"fnx_poll": _poll, "fnx_fft": _fourier, "fnx_parallel_for": _parallel_for}
+RUNTIME["fnx_parallel_for_polled"] = _parallel_for_polled
 RUNTIME |= {name: _threads_of_blas(name) for name in ("fnx_blas_enter", "fnx_blas_leave")}
 for _dtype in ("float32", "float64"):
     for _routine in ("gemm", "gemm_minus", "gemv"):

@@ -44,6 +44,7 @@ PACKED_READ = 6  # writing, and reading
 TILED = 400  # cache lines from which on transposed access goes tile by tile
 TILE = (64, 16)  # elements of a tile: along what is read contiguously, and across
 CACHE_SETS = 64  # of the nearest cache
+POLLED_WORK = 1 << 30  # operations of a loop, about a second, in which Ctrl-C should be heard
 LEAST_ELEMENTS = 4  # batch elements from which on their loops run side by side,
 SLOTS = (32, 16)  # at most so many, for a light step and a heavy one
 HEAVY_STEP = 64  # operations of a step from which on it is heavy
@@ -93,6 +94,7 @@ BLOCK_STEP = 1 << 10  # bytes by which sizes of blocks differ at least
 HUGE_BLOCK = 1 << 22  # blocks of so many bytes ask the system for huge pages
 BLAS_WORK = 1 << 21  # multiplications below which one thread of BLAS works
 POLL_MILLISECONDS = 50  # between two looks at whether Python has a signal for us
+BETWEEN_POLLS = 50_000_000  # ns that a caller sleeps until it asks whether to stop
 LOOKS = 16  # at a word, some 0.5 us, between two offers of the CPU to others
 OFFERS = 80  # before sleeping: about 50 us, since to be woken costs 10 us and more
 WORTH_WAKING = 4  # grains; of fewer, threads are woken only for one that follows another
@@ -104,6 +106,7 @@ WITHOUT_GIL = 1 << 17  # programs on more bytes than this run without the GIL
 
 # lowering/cpu/kernels, lowering/cpu/routines
 TRIANGLE = 32  # where one triangle of a product is wanted, up to this size all is computed
+FFT_PLANS = 1 << 26  # bytes of plans that are remembered for programs to come
 FFT_GRAIN = 1 << 14  # numbers whose transforms, some 100 us, are worth a thread's while
 FFT_SHORT = 64  # length of rows up to which several are transformed together
 FFT_OWN = 1 << 23  # bytes of work memory that each thread may take for itself

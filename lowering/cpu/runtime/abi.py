@@ -37,6 +37,9 @@ PYTHON = (
     "PyCapsule_New PyCapsule_GetPointer PyCapsule_GetContext PyCapsule_SetContext"
 ).split()
 NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
-EXPORTS = ("fnx_call", "fnx_poll", "fnx_trim", "fnx_main_thread", "fnx_limit", "fnx_held")
+EXPORTS = (
+    *("fnx_call", "fnx_poll", "fnx_trim"),
+    *("fnx_main_thread", "fnx_exiting", "fnx_limit", "fnx_held"),
+)
 
 ALIGNMENT = 64  # bytes, of workspaces and large results

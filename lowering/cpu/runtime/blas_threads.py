@@ -8,6 +8,7 @@ OpenBLAS's (gemm.py).
 """
 
 import ctypes
+import os
 from functools import cache, lru_cache
 
 from fnx.lowering.cpu.jit import code_cache
@@ -17,7 +18,7 @@ from fnx.lowering.cpu.processor import thresholds
 
 from . import thread_pool
 
-EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_threads")
+EXPORTS = ("fnx_blas_enter", "fnx_blas_leave", "fnx_blas_reset", "fnx_blas_threads")
 
 
 def text() -> str:
@@ -62,6 +63,15 @@ def text() -> str:
             f.call("set_threads", "void", before)
         f.atomic_store(i32(0), f.object("lock"))
         f.ret()
+    with Function(module, "fnx_blas_reset", "void", public=True) as f:
+        # What a forked child does: of those who have entered, none came with it.
+        f.atomic_store(i32(0), f.object("lock"))
+        inside = f.load(f.object("inside"))
+        f.store(0, f.object("inside"))
+        before = f.convert("trunc", f.load(f.object("before")), "i32")
+        with f.when(f.both(f.compare("sgt", inside, 0), f.compare("sgt", before, 1))):
+            f.call("set_threads", "void", before)
+        f.ret()
     return str(module)
 
 
@@ -76,6 +86,8 @@ def _code() -> code_cache.Code:
     get, put = _controls() or _nothing()
     code = compiled(get, put)
     code_cache.keep_forever(code.keep)
+    reset = ctypes.PYFUNCTYPE(None)(code.addresses["fnx_blas_reset"])
+    os.register_at_fork(after_in_child=reset)
     ours = ctypes.c_int64.from_address(code.addresses["fnx_blas_threads"])
     ours.value = thread_pool.get_num_threads()
     thread_pool.watchers.append(lambda n: setattr(ours, "value", n))
@@ -100,7 +112,10 @@ def _nothing() -> tuple[int, int]:
 def _controls() -> tuple[int, int] | None:
     """Addresses of the functions that read and set how many threads SciPy's OpenBLAS uses."""
     for path in _loaded():
-        library = ctypes.CDLL(path)
+        try:
+            library = ctypes.CDLL(path, os.RTLD_NOLOAD)  # what is not loaded stays so
+        except (OSError, UnicodeDecodeError):  # a file of numbers, say; of a name that is no text
+            continue
         for prefix in ("scipy_openblas", "openblas"):
             found = [
                 getattr(library, f"{prefix}_{verb}_num_threads", None) for verb in ("get", "set")
@@ -113,8 +128,9 @@ def _controls() -> tuple[int, int] | None:
 def _loaded() -> list[str]:
     """Files of the OpenBLAS libraries in this process whose integers have 32 bits."""
     try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
     except OSError:
         return []
-    return sorted(p for p in paths if "64_" not in p.rpartition("/")[2])
+    names = {path: path.rpartition("/")[2] for path in paths}
+    return sorted(p for p in paths if "openblas" in names[p] and "64_" not in names[p])

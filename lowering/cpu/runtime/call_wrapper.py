@@ -57,6 +57,7 @@ def text() -> str:
     """The LLVM IR of the module."""
     module = Module()
     module.variable("fnx_main_thread", "i64", public=True)
+    module.variable("fnx_exiting", "i64", public=True)  # 1 when other threads should end
     module.variable("last_poll", "i64")
     allocator.define(module)
     for write in (_scalar, _array_of, _is_array, _accept):
@@ -378,13 +379,13 @@ def _answer(f: Function, plan: Value, records: Value, results: Value, outputs: V
 def _poll(module: Module) -> None:
     """1 if a signal handler has raised; looks at most every 50 ms, in the main thread only.
 
-    The exception stays pending. Taking the GIL may mean to wait 5 ms for another thread, hence the
-    clock.
+    In others 1 if the process is about to end. The exception stays pending. Taking the GIL may mean
+    to wait 5 ms for another thread, hence the clock.
     """
     with Function(module, "fnx_poll", "i32", public=True) as f:
         here = f.call("pthread_self", "i64")
         with f.unless(f.same(here, f.load(f.object("fnx_main_thread")))):
-            f.ret(i32(0))
+            f.ret(f.convert("trunc", f.load(f.object("fnx_exiting")), "i32"))
         clock, last = f.slot("i64", 2), f.object("last_poll")
         f.call("clock_gettime", "i32", i32(6), clock)  # CLOCK_MONOTONIC_COARSE
         now = f.add(f.mul(f.load(clock), 1000), f.binary("sdiv", f.load(clock, 8), 1_000_000))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.array import ConcreteArray
+from fnx.core.threads import at_exit
 from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 
@@ -50,6 +51,7 @@ class Wrapper:
         self._main_thread = self._cell("fnx_main_thread")
         self._note_main_thread()
         os.register_at_fork(after_in_child=self._note_main_thread)
+        at_exit.watchers.append(lambda: setattr(self._cell("fnx_exiting"), "value", 1))
         self._cell("fnx_limit").value = memory_limit()
         code_cache.keep_forever(self)
 

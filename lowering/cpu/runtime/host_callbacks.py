@@ -1,13 +1,16 @@
 """Host callbacks: native code calls Python in the middle of a program.
 
 The address of a callback is that of a C function `int32 (void **pointers)` with the addresses of its
-inputs, then outputs. It returns 0, or 1 after an exception, which is kept for the thread and raised
-by the call of the program once the native code has returned 2.
+inputs, then outputs. It returns 1, or 0 after an exception, which is kept for the thread and raised
+by the call of the program once the native code has returned 2. A signal may be delivered before the
+first line of a callback is reached: ctypes then returns anything, and reports what nobody could catch;
+the program ends there, or at its next callback.
 """
 
 import ctypes
 import functools
 import math
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -39,14 +42,16 @@ class Callback:
 
     def _enter(self, pointers: Any) -> int:
         try:
+            if getattr(_thread, "error", None) is not None:
+                return 0
             count = len(self.inputs)
             arrays = [_copy(pointers[k], *spec) for k, spec in enumerate(self.inputs)]
             results = self.function(*arrays)
             self._store(results, [pointers[count + k] for k in range(len(self.outputs))])
         except BaseException as error:  # KeyboardInterrupt too: it must reach the caller
             keep_error(error)
-            return 1
-        return 0
+            return 0
+        return 1
 
     def _store(self, results: Any, pointers: list[int]) -> None:
         if not isinstance(results, (tuple, list)):
@@ -64,6 +69,21 @@ class Callback:
                     f"{array.dtype}, declared were shape {shape} and dtype {dtype}"
                 )
             _view(address, shape, dtype)[...] = array
+
+
+def _keep_early_error(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Reports of errors that nobody can catch, but for those of callbacks that have not begun."""
+
+    def of(found: Any) -> None:
+        if isinstance(getattr(found.object, "__self__", None), Callback) and found.exc_value:
+            keep_error(found.exc_value)
+        else:
+            report(found)
+
+    return of
+
+
+sys.unraisablehook = _keep_early_error(sys.unraisablehook)
 
 
 def keep_error(error: BaseException) -> None:
@@ -99,7 +119,7 @@ def _view(address: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.nd
     return np.ndarray(shape, dtype, _bytes(count).from_address(address))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _bytes(count: int) -> Any:
     """The C type of so many bytes; each is a class, and slow to make."""
     return ctypes.c_uint8 * count

@@ -7,6 +7,9 @@ begins with a share of its own, the same in all loops of as many iterations, so 
 worked on before; then it helps others with theirs. While the pool is busy, with another caller's loop or
 the one that this loop is inside of, the caller runs all iterations itself. Threads start with the first
 loop that can use them, sleep between loops, and are started anew after a fork.
+
+`fnx_parallel_for_polled` takes the address of an int32 besides, at which the iterations look: while the
+caller waits for others, it asks whether to stop, and says so there.
 """
 
 import ctypes
@@ -22,8 +25,9 @@ from fnx.lowering.cpu.jit import code_cache
 from fnx.lowering.cpu.jit.compiler import once
 from fnx.lowering.cpu.llvm.ir_builder import NULL, Function, Module, Value, i32, i64
 from fnx.lowering.cpu.processor import thresholds
+from fnx.lowering.cpu.runtime import interrupts
 
-EXPORTS = ("fnx_parallel_for", "fnx_threads", "fnx_started", "fnx_reset")
+EXPORTS = ("fnx_parallel_for", "fnx_parallel_for_polled", "fnx_threads", "fnx_started", "fnx_reset")
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # Linux's number of the system call
 _WAIT, _WAKE = 128, 129  # private futex operations
 _EVERYONE = (1 << 31) - 1
@@ -56,16 +60,18 @@ def _pause(f: Function) -> None:
         f.call("llvm.aarch64.hint", "void", i32(1))
 
 
-def _system_call(f: Function, word: Value, operation: int, value: Value) -> None:
+def _system_call(
+    f: Function, word: Value, operation: int, value: Value, span: Value = NULL
+) -> None:
     number = i64(_FUTEX.get(platform.machine(), 0))
     wide = f.convert("zext", value, "i64")
-    f.call("syscall", "i64", number, word, i64(operation), wide, NULL, NULL, i64(0))
+    f.call("syscall", "i64", number, word, i64(operation), wide, span, NULL, i64(0))
 
 
 def _sleep(module: Module) -> None:
-    """Sleep while a word has a value (or wake for no reason)."""
-    with Function(module, "sleep", "void", "ptr", "i32") as f:
-        _system_call(f, f.args[0], _WAIT, f.args[1])
+    """Sleep while a word has a value (or wake for no reason), no longer than a timespec says."""
+    with Function(module, "sleep", "void", "ptr", "i32", "ptr") as f:
+        _system_call(f, f.args[0], _WAIT, *f.args[1:])
         f.ret()
 
 
@@ -152,7 +158,7 @@ def _await_round(f: Function, round_: Value, seen: Any) -> None:
         with f.unless(f.same(f.atomic_load(round_, "i32"), seen.get())):
             f.leave(awake)
         f.atomic("add", sleepers, i32(1))
-        f.call("sleep", "void", round_, seen.get())
+        f.call("sleep", "void", round_, seen.get(), NULL)
         f.atomic("sub", sleepers, i32(1))
     seen.set(f.atomic_load(round_, "i32"))
 
@@ -199,8 +205,8 @@ def _start(module: Module) -> None:
 
 
 def _wait(module: Module) -> None:
-    """Close the gate and wait until all workers have left."""
-    with Function(module, "wait_for_workers", "void") as f:
+    """Close the gate and wait until all workers have left; tell them if they should stop."""
+    with Function(module, "wait_for_workers", "void", "ptr") as f:
         gate, sleeps = f.object("gate"), f.object("caller_sleeps")
         f.atomic("sub", gate, i32(_OPEN))
         with f.forever() as patient:
@@ -211,19 +217,30 @@ def _wait(module: Module) -> None:
             with f.when(f.same(f.atomic_load(gate, "i32"), inside)):
                 f.leave(patient)
         f.atomic_store(i32(1), sleeps)
+        polled, span = f.compare("ne", f.args[0], NULL), f.slot("i64", 2)
+        f.store(0, span)
+        f.store(thresholds.BETWEEN_POLLS, span, 8)
         with f.forever() as done:
             inside = f.atomic_load(gate, "i32")
             with f.when(f.compare("eq", inside, 0)):
                 f.leave(done)
-            f.call("sleep", "void", gate, inside)
+            f.call("sleep", "void", gate, inside, f.choose(polled, span, NULL))
+            with f.when(polled), f.unless(f.same(f.call("fnx_poll", "i32"), i32(0))):
+                f.atomic_store(i32(1), f.args[0])
         f.atomic_store(i32(0), sleeps)
         f.ret()
 
 
 def _parallel_for(module: Module) -> None:
-    name = "fnx_parallel_for"
-    with Function(module, name, "void", "ptr", "ptr", "i64", "i64", public=True) as f:
-        task, context, n, grain = f.args
+    job = ("ptr", "ptr", "i64", "i64")
+    with Function(module, "fnx_parallel_for", "void", *job, public=True) as f:
+        f.call("share", "void", *f.args, NULL)
+        f.ret()
+    with Function(module, "fnx_parallel_for_polled", "void", *job, "ptr", public=True) as f:
+        f.call("share", "void", *f.args)
+        f.ret()
+    with Function(module, "share", "void", *job, "ptr") as f:
+        task, context, n, grain, stopped = f.args
         threads = f.load(f.object("fnx_threads"))
         with f.when(f.compare("sle", n, grain)):
             _alone(f)
@@ -262,7 +279,7 @@ def _parallel_for(module: Module) -> None:
         with f.when(f.both(asleep, f.compare("sgt", helpers, 0))):
             f.call("wake", "void", round_, f.convert("trunc", helpers, "i32"))
         f.call("work", "void", i64(0))
-        f.call("wait_for_workers", "void")
+        f.call("wait_for_workers", "void", stopped)
         f.atomic_store(i32(0), f.object("busy"))
         f.ret()
 
@@ -278,7 +295,7 @@ def _is_one_of_many(f: Function) -> Value:
 
 
 def _alone(f: Function) -> None:
-    task, context, n, _ = f.args
+    task, context, n, *_ = f.args
     with f.when(f.compare("sgt", n, 0)):
         f.call_at(task, "void", context, i64(0), n)
     f.ret()
@@ -300,9 +317,11 @@ class Pool:
     """The loaded pool."""
 
     def __init__(self) -> None:
-        code = code_cache.code(text, EXPORTS, kind="glue", name="threads")
+        imports = {"fnx_poll": interrupts.address()}
+        code = code_cache.code(text, EXPORTS, imports, kind="glue", name="threads")
         code_cache.keep_forever(code.keep)  # its threads never end
         self.address = code.addresses["fnx_parallel_for"]
+        self.polled = code.addresses["fnx_parallel_for_polled"]
         self._threads = ctypes.c_int64.from_address(code.addresses["fnx_threads"])
         self._started = ctypes.c_int64.from_address(code.addresses["fnx_started"])
         self._threads.value = _settings["threads"] or default_threads()

@@ -312,11 +312,11 @@ class _Slots:
             [going, idle],
             [filled, _ZERO],
             [on, scalar.add(idle, scalar.sub(scalar.const(self.width, "int64"), on))],
-            outer=True,
+            polled=True,
         )
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, iterations, self.harvest()]
-        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], outer=True)
+        blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], polled=True)
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
         return [Loop(part, scalar.size(parts), inside, kind=LoopKind.of(parallel=parts > 1))]
 

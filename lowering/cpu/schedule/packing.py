@@ -96,7 +96,7 @@ def _staged(builder: Generation, loop: Loop) -> list[Stmt] | None:
 
 def _is_plain(loop: Loop) -> bool:
     """Whether problems are independent, but for sums and the like, and how many they are is known."""
-    if not (loop.kind.vectorized or not loop.body) or loop.reverse or loop.outer:
+    if not (loop.kind.vectorized or not loop.body) or loop.reverse or loop.polled:
         return False
     plain = all(type(s) in (Store, Let) for s in loop.body)
     if not plain or loop.extent.op not in ("size", "const"):

@@ -261,22 +261,30 @@ FITS: dict[str, tuple[Callable, Any, Any, Callable, dict[str, int]]] = {
         0,
         ERF_SPLIT**2,
         root(lambda x: x / mp.erf(x)),
-        {"float32": 6, "float64": 12},
+        {"float64": 12},
     ),
     # ends where erf is 1
     "ERF_TAIL": (
         lambda x: -mp.log(mp.erfc(x)) / x,
         ERF_SPLIT,
-        4,
-        lambda x: mp.erfc(x) * x / mp.erf(x),
-        {"float32": 6},
-    ),
-    "ERF_TAIL_WIDE": (
-        lambda x: -mp.log(mp.erfc(x)) / x,
-        ERF_SPLIT,
         6,
         lambda x: mp.erfc(x) * x / mp.erf(x),
         {"float64": 17},
+    ),
+    # for float32 to 1, and 1 - ERFC_ROOT(x)**4 beyond, till erf is 1
+    "ERF_NARROW": (
+        root(lambda x: (mp.erf(x) - x) / x),
+        0,
+        1,
+        root(lambda x: x / mp.erf(x)),
+        {"float32": 6},
+    ),
+    "ERFC_ROOT": (
+        lambda x: mp.erfc(x) ** mpf("0.25"),
+        1,
+        mpf("3.95"),
+        lambda x: 4 * mp.erfc(x) ** mpf("0.75") / mp.erf(x),
+        {"float32": 8},
     ),
     # ends where erfc is zero
     "ERFC": (erfc_scaled, -1, mpf(8.5) / mpf(12.5), lambda q: 1 / erfc_scaled(q), {"float32": 11}),

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -115,3 +116,34 @@ def test_another_blas_has_one_thread():
     code = blas_threads.compiled(*blas_threads._nothing())
     enter = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.addresses["fnx_blas_enter"])
     assert enter(1) == 1
+
+
+def test_mapped_files_of_numbers_are_no_libraries(tmp_path):
+    before = blas_threads._controls()
+    folder = tmp_path / "openblas"
+    folder.mkdir()
+    names = [folder / "numbers.npy", tmp_path / "openblas.npy", tmp_path / "openblas-\udcff.npy"]
+    for name in names:
+        np.save(name, np.arange(9.0))
+    mapped = [np.load(name, mmap_mode="r") for name in names]
+    found = blas_threads._loaded()
+    assert str(names[0]) not in found
+    assert {str(name) for name in names[1:]} <= set(found)
+    blas_threads._controls.cache_clear()
+    assert blas_threads._controls() == before
+    assert [float(m.sum()) for m in mapped] == [36.0] * 3
+
+
+def test_a_library_that_is_not_loaded_is_not_loaded_to_look_at_it(tmp_path, monkeypatch):
+    loaded = next((path for path in blas_threads._loaded() if ".so" in path), None)
+    if loaded is None:
+        pytest.skip("SciPy uses another BLAS")
+    other = tmp_path / "libopenblas.so"
+    other.write_bytes(Path(loaded).read_bytes())
+    monkeypatch.setattr(blas_threads, "_loaded", lambda: [str(other)])
+    blas_threads._controls.cache_clear()
+    try:
+        assert blas_threads._controls() is None
+        assert str(other) not in Path("/proc/self/maps").read_text(errors="replace")
+    finally:
+        blas_threads._controls.cache_clear()

@@ -140,3 +140,20 @@ def test_what_is_compiled_in_order_does_not_depend_on_what_is_compiled_meanwhile
 def test_short_programs_stay_in_one_piece():
     text = fnx.jit(lambda x: x + 1.0).lower(np.ones(20)).as_text("llvm")
     assert partition.split(text, 4) == [text]
+
+
+def test_where_no_thread_can_be_started_the_leader_does_all(monkeypatch):
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(compile_threads, "size", lambda: 4)
+    with compile_threads.gathered() as made:
+        tasks = [made.start(lambda k=k: k * k) for k in range(5)]
+        compile_threads.soon(int)
+        made.work()
+        assert [t.result() for t in tasks] == [0, 1, 4, 9, 16]
+    x = np.arange(5.0)
+    f = fnx.jit(lambda x: jnp.sort(x * 1.25) + jnp.cumsum(jnp.sin(x)) + (x[:, None] * x).sum(0))
+    wanted = np.sort(x * 1.25) + np.cumsum(np.sin(x)) + (x[:, None] * x).sum(0)
+    np.testing.assert_allclose(f(x), wanted, rtol=1e-14)

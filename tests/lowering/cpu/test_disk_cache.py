@@ -60,6 +60,28 @@ def test_key_depends_on_cpu_and_versions():
     assert llvmlite.__version__ in words[0]
 
 
+def test_key_depends_on_the_version_of_python(monkeypatch):
+    before = disk_cache.key("x", sources=False)
+    monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-399")
+    disk_cache.environment.cache_clear()
+    try:
+        assert disk_cache.key("x", sources=False) != before
+    finally:
+        monkeypatch.undo()
+        disk_cache.environment.cache_clear()
+
+
+def test_key_depends_on_the_version_of_fnx_whatever_the_times_of_files(monkeypatch):
+    before = disk_cache.key("x")
+    monkeypatch.setattr(disk_cache.version, "__version__", "0.1.0.dev1")
+    disk_cache.fingerprint.cache_clear()
+    try:
+        assert disk_cache.key("x") != before
+    finally:
+        monkeypatch.undo()
+        disk_cache.fingerprint.cache_clear()
+
+
 def test_key_depends_on_settings_of_numba(monkeypatch):
     before = disk_cache.key("x")
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
@@ -94,12 +116,85 @@ def test_damage_is_a_miss(folder, damage):
     assert disk_cache.get(name) == b"again"
 
 
+def swapped(one: Path, other: Path):
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+def copied(one: Path, other: Path):
+    other.write_bytes(one.read_bytes())
+
+
+def renamed(one: Path, other: Path):
+    one.rename(other)
+
+
+def hard_linked(one: Path, other: Path):
+    other.unlink()
+    other.hardlink_to(one)
+
+
+@pytest.mark.parametrize("change", [swapped, copied, renamed, hard_linked])
+def test_the_bytes_of_another_entry_are_a_miss(folder, change):
+    names = [disk_cache.key(text) for text in ("one", "other")]
+    for name in names:
+        disk_cache.put(name, name.encode())
+    change(*map(disk_cache._path, names))
+    assert disk_cache.get(names[1]) is None
+    assert disk_cache.get(names[0]) in (None, names[0].encode())
+    for name in names:
+        assert disk_cache.put(name, name.encode())
+    assert [disk_cache.get(name) for name in names] == [name.encode() for name in names]
+
+
+def test_an_entry_of_another_kind_is_a_miss(folder):
+    name = disk_cache.key("x")
+    disk_cache.put(name, b"numbers", "program")
+    assert disk_cache.get(name, "program") == b"numbers"
+    assert disk_cache.get(name, "code") is None
+
+
+_CALLS = """
+import sys
+import numpy as np, fnx, fnx.numpy as jnp
+from fnx.lowering.cpu.jit import code_cache
+x = np.arange(7.0)
+for k, f in enumerate((jnp.sin, jnp.cos, lambda x: x[::-1] + 1, lambda x: jnp.sum(x) * x)):
+    want = (np.sin(x), np.cos(x), x[::-1] + 1, np.sum(x) * x)[k]
+    assert np.allclose(fnx.jit(lambda x: f(x) - 1)(x), want - 1), k
+print(code_cache.stats()["compiled"], code_cache.stats()["disk_hits"])
+"""
+
+
+def test_programs_that_were_mixed_up_are_compiled_again(folder):
+    def run() -> list[int]:
+        env = {**os.environ, "FNX_CACHE_DIR": str(folder)}
+        command = [sys.executable, "-W", "error", "-c", _CALLS]
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, check=True, timeout=120
+        )
+        return [int(word) for word in done.stdout.split()]
+
+    compiled = run()
+    assert compiled[0] >= 4
+    hits = [0, sum(compiled)]
+    assert run() == hits
+    files = sorted((p for p in folder.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    contents = [file.read_bytes() for file in files]
+    for file, data in zip(files, contents[1:] + contents[:1]):  # those of alike sizes, too
+        file.write_bytes(data)
+    assert run() == compiled
+    assert run() == hits
+
+
 def test_unreadable_entries_are_misses(folder):
     name = disk_cache.key("x")
     disk_cache.put(name, b"code")
     file = only_file(folder)
     file.unlink()
     file.mkdir()  # reading it fails, even for root
+    (file / "notes.txt").write_text("mine")  # and so does removing it
     assert disk_cache.get(name) is None
     with pytest.warns(disk_cache.CacheWarning):
         assert not disk_cache.put(name, b"code")
@@ -294,3 +389,22 @@ def test_whatever_lowers_a_primitive_is_among_the_sources_that_keys_depend_on():
                     assert name.startswith(disk_cache.SOURCES), name
                     seen += 1
     assert seen > 60
+
+
+@pytest.mark.parametrize("chosen", [None, "relative/place"])
+def test_a_user_without_a_home_has_a_folder_of_temporary_files(monkeypatch, tmp_path, chosen):
+    def nobody(user):
+        raise KeyError(user)
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if chosen is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", chosen)
+    disk_cache._default_folder.cache_clear()
+    try:  # never "~/.cache" in the current folder, whosever that is
+        assert disk_cache.folder() == tmp_path / f"fnx-{os.geteuid()}"
+    finally:
+        monkeypatch.undo()
+        disk_cache._default_folder.cache_clear()

@@ -214,3 +214,28 @@ done:
         run(address, 100_000)
         spans.append((time.perf_counter() - start) / 100_000)
     assert min(spans) < 1e-6
+
+
+def test_a_signal_before_the_first_line_of_a_callback(monkeypatch):
+    """Nothing that a callback says can catch it; the program ends all the same, with that error."""
+
+    class Early(host_callbacks.Callback):
+        def _enter(self, pointers):
+            if not begun:
+                begun.append(1)
+                raise Trouble("early")
+            return super()._enter(pointers)
+
+    begun = []
+
+    monkeypatch.setattr(host_callbacks, "Callback", Early)
+    monkeypatch.setattr(
+        sys, "unraisablehook", host_callbacks._keep_early_error(sys.__unraisablehook__)
+    )
+    executable = hosted(lambda x: x, [((), "float64")], [((), "float64")])
+    twice = lambda: [executable([np.array(1.0)]) for _ in range(2)]
+    with pytest.raises(
+        Trouble, match="early"
+    ):  # what ctypes returns is anything: the first may go well
+        twice()
+    assert executable([np.array(1.0)])[0] == 1.0

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -241,3 +242,13 @@ def test_instructions_of_long_programs_without_loops_are_chosen_quickly(monkeypa
     fnx.jit(rounds)([float(i) for i in range(400)])
     assert chosen
     assert not any(chosen)
+
+
+def test_arrays_that_programs_hold_go_with_them():
+    array = np.arange(1000.0)
+    name, gone = symbols.keep(array), weakref.ref(array)
+    address, owner = symbols.owned(name)
+    assert address == array.ctypes.data
+    assert owner is array
+    del array, owner, name
+    assert gone() is None

@@ -111,7 +111,7 @@ def test_loops_ask_whether_to_stop(monkeypatch):
     x, y = arguments(("x", F8, 1), ("y", F8, 1))
     i, c = var("int64", "i"), var(F8, "c")
     step = apply("sin", apply("add", c, load(x, size(0), F8)))
-    body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], outer=True)
+    body = kernel.Loop(i, size(1 << 40), [], [c], [const(0, F8)], [step], polled=True)
     from fnx.lowering.cpu.runtime import host_callbacks
 
     host_callbacks.keep_error(KeyboardInterrupt("stop"))

@@ -1,7 +1,9 @@
 """Fourier transforms inside compiled programs: no call of the host, the numbers of NumPy."""
 
 import ctypes
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import fnx
 import fnx.numpy as jnp
 from fnx.lowering.cpu.jit import code_cache, compiler
 from fnx.lowering.cpu.kernels import fft_executor, fft_plan, pocketfft
+from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.routines import fft
 
 _rng = np.random.default_rng(0)
@@ -173,7 +176,7 @@ def test_programs_of_other_sizes_share_their_code():
 
 def test_names_of_plans():
     name = fft_plan.name("rfft", (3, 8), 1, "float64")
-    assert fft_plan.address(name) == fft_plan.address(name)
+    assert fft_plan.plan(name) is fft_plan.plan(name)
     assert fft_executor.address()
     assert set(fft.ROUTINES) == {"fft"}
 
@@ -211,7 +214,8 @@ def test_plans_write_their_own_memory_only(kind, single):
             raw, start, _ = arrays[0]
             raw[start : start + sizes[0]] = 0
             before = raw.copy()
-            run(fft_plan.address(name), *(address for _, _, address in arrays))
+            plan = fft_plan.plan(name)
+            run(plan.address, *(address for _, _, address in arrays))
             np.testing.assert_array_equal(raw, before, name)
             ends = (*sizes, fft_plan.work_bytes(name))
             for (raw, start, _), size in zip(arrays, ends, strict=True):
@@ -232,3 +236,33 @@ def test_what_is_written_with_vectors_is_not_vectorised_again(monkeypatch):
     monkeypatch.setattr(code_cache.disk_cache, "get", lambda key: None)
     assert fft_executor.shared.__wrapped__()
     assert set(kinds) == {"transform"}
+
+
+def test_plans_are_remembered_up_to_a_limit(monkeypatch):
+    """Those of programs live on, those of others are let go."""
+    fft_plan.forget()
+    monkeypatch.setattr(thresholds, "FFT_PLANS", 1 << 22)
+    x = np.random.default_rng(0).normal(size=10_007)
+    f = fnx.jit(jnp.fft.fft)
+    first = f(x)
+    (name,) = fft_plan._plans
+    plan = weakref.ref(fft_plan._plans[name])
+    for n in range(10_009, 10_029, 4):
+        fft_plan.plan(fft_plan.name("fft", (n,), 1, "complex128"))
+        assert sum(p.bytes for p in fft_plan._plans.values()) <= 1 << 22
+    assert name not in fft_plan._plans
+    np.testing.assert_array_equal(f(x), first)
+    np.testing.assert_allclose(first, np.fft.fft(x), atol=1e-10)
+    assert plan() is not None
+    f.clear_cache()
+    code_cache.forget()
+    gc.collect()
+    assert plan() is None
+
+
+@pytest.mark.parametrize("forget", [fnx.clear_caches, fnx.release_memory])
+def test_plans_can_be_let_go(forget):
+    fft_plan.plan(fft_plan.name("fft", (10_007,), 1, "complex128"))
+    assert fft_plan._plans
+    forget()
+    assert not fft_plan._plans

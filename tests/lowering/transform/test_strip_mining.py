@@ -237,7 +237,7 @@ def test_long_work_asks_in_between_whether_to_stop():
 
     text = fnx.jit(fn).lower(x).as_text("kernel")
     assert "_strips:" in text
-    assert "# outer" in text
+    assert "# polled" in text
 
 
 def test_a_loop_with_steps_of_few_lanes_stays():

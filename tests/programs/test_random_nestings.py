@@ -1,0 +1,60 @@
+"""Random nestings of transformations: compiled as evaluated, and with FNX_FUZZ as JAX has them.
+
+FNX_FUZZ=2000 compares that many with JAX, where it is installed: values, dtypes and weak types.
+"""
+
+import importlib
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from programs_nested import Nested
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+FUZZ = int(os.environ.get("FNX_FUZZ", "0"))
+START = int(os.environ.get("FNX_FUZZ_FROM", "0"))
+FNX = SimpleNamespace(api=fnx, jnp=jnp, lax=lax)
+
+
+def leaves(tree) -> list[tuple]:
+    found = [jnp.asarray(x) if isinstance(x, float) else x for x in fnx.tree_util.tree_leaves(tree)]
+    return [(np.asarray(x), fnx.typeof(x).weak_type) for x in found]
+
+
+def agree(found: list[tuple], expected: list[tuple], names: list[str]) -> None:
+    for (a, weak), (b, wanted) in zip(found, expected, strict=True):
+        assert (a.shape, a.dtype, weak) == (b.shape, b.dtype, wanted), names
+        tolerance = 1e-4 if a.dtype == np.float32 else 1e-9
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=str(names))
+
+
+@pytest.mark.parametrize("seed", range(START, START + 40))
+def test_compiled_nestings_are_what_evaluated_ones_are(seed):
+    made = Nested(seed)
+    run = made.program()
+    with fnx.disable_jit():
+        expected = leaves(run(FNX))
+    found = leaves(fnx.jit(lambda: run(FNX))())
+    agree([(x, False) for x, _ in found], [(x, False) for x, _ in expected], made.names)
+
+
+@pytest.mark.skipif(not FUZZ, reason="compares with JAX where FNX_FUZZ asks for it")
+@pytest.mark.parametrize("seed", range(START, START + FUZZ))
+def test_nestings_are_what_jax_has(seed):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    numpy, jlax = (importlib.import_module(f"jax.{name}") for name in ("numpy", "lax"))
+    made = Nested(seed)
+    run = made.program()
+    try:
+        tree = run(SimpleNamespace(api=jax, jnp=numpy, lax=jlax))
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error)):
+            run(FNX)
+        return
+    expected = [(np.asarray(x), jax.typeof(x).weak_type) for x in jax.tree_util.tree_leaves(tree)]
+    agree(leaves(run(FNX)), expected, made.names)
