@@ -55,9 +55,9 @@ class ServedModule(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         asked = note(f"{served}.{name}")
         raise AttributeError(
-            f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. If {asked.library} "
-            f"needs a newer JAX than {API}, take an older release of it; fnx.jax.report() lists all that is "
-            "missing.",
+            f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. "
+            f"If {asked.library} needs a newer JAX than {API}, take an older release of it; "
+            "fnx.jax.report() lists all that is missing.",
             name=name,
             obj=self,
         )
@@ -95,17 +95,18 @@ class Finder(DistributionFinder):
         if place is None:
             asked = note(name)
             raise ModuleNotFoundError(
-                f"fnx has no module {name}, which {asked.library} imports at {asked.place}; fnx.jax.report() "
-                "lists all that is missing",
+                f"fnx has no module {name}, which {asked.library} imports at {asked.place}; "
+                "fnx.jax.report() lists all that is missing",
                 name=name,
             )
         return ModuleSpec(name, _Loader(place), is_package=True)
 
     def find_distributions(  # type: ignore[override]
-        self, context: DistributionFinder.Context = DistributionFinder.Context()
+        self, context: DistributionFinder.Context | None = None
     ) -> Iterable[Distribution]:
         """What `importlib.metadata.version("jax")` reads."""
-        return [_Metadata(context.name)] if context.name in ("jax", "jaxlib") else []
+        name = None if context is None else context.name
+        return [_Metadata(name)] if name in ("jax", "jaxlib") else []
 
 
 class _Metadata(Distribution):
@@ -126,8 +127,9 @@ def install() -> None:
         loaded = sys.modules.get(root)
         if loaded is not None and not isinstance(loaded, ServedModule):
             raise ImportError(
-                f"the real {root} is already loaded, from {getattr(loaded, '__file__', '?')}: import fnx.jax "
-                "before anything that imports JAX, or start the program with `python -m fnx.jax`"
+                f"the real {root} is already loaded, from {getattr(loaded, '__file__', '?')}: "
+                "import fnx.jax before anything that imports JAX, or start the program with "
+                "`python -m fnx.jax`"
             )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())

@@ -94,6 +94,9 @@ extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
 face                    : SURFACE lowering lowering/ process transforms control_flow faces
+jax                     : core face
+jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
+                          extend extend/core face faces
 demo                    : face faces numpy lax random
 """
 _SURFACE = "core ops ops/ interpreters interpreters/ pytree numpy numpy/ lax random nn"

@@ -1,7 +1,7 @@
 """`jax._src.core`: what the public modules have, and the state of tracing."""
 
 from fnx.core import *
-from fnx.core.interpreter import current
+from fnx.core.interpreter import current, evaluate
 from fnx.extend.core import *
 
 __all__ = ["trace_state_clean"]
@@ -9,4 +9,4 @@ __all__ = ["trace_state_clean"]
 
 def trace_state_clean() -> bool:  # numpyro
     """Whether nothing is being traced."""
-    return current().parent is None
+    return current.get() is evaluate

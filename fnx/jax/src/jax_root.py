@@ -1,9 +1,10 @@
 """`jax` itself: fnx's face, with the version of JAX that it follows."""
 
+import importlib
 from typing import Any
 
 import fnx
-from fnx.jax.finder import API
+from fnx.jax.finder import API, PUBLIC
 
 __version__ = API
 __version_info__ = tuple(map(int, API.split(".")))
@@ -13,6 +14,8 @@ __path__: list[str] = []  # what is below it the finder knows
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
+    if name in PUBLIC:
+        return importlib.import_module(f"jax.{name}")
     return getattr(fnx, name)
 
 

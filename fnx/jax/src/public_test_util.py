@@ -7,7 +7,13 @@ import numpy as np
 from fnx import tree_util
 
 # As JAX's tests compare by default.
-_TOLERANCE = {"float16": 1e-3, "float32": 1e-6, "float64": 1e-15, "complex64": 1e-6, "complex128": 1e-15}
+_TOLERANCE = {
+    "float16": 1e-3,
+    "float32": 1e-6,
+    "float64": 1e-15,
+    "complex64": 1e-6,
+    "complex128": 1e-15,
+}
 
 
 def check_close(  # tinygp

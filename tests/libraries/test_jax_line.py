@@ -1,0 +1,187 @@
+"""`import fnx.jax`: what programs for JAX import, what is missing, and how it is switched on.
+
+Each test has a process of its own: in one that has the line, `jax` is fnx for good.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*arguments, cwd, code=0, **environment):
+    """What a fresh process prints; its errors where it fails, as it should."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+    assert (done.returncode != 0) == bool(code), done.stderr
+    return done.stderr if code else done.stdout
+
+
+def test_names_of_jax_are_modules_of_fnx(tmp_path):
+    program = """
+import fnx.jax
+import sys
+assert "fnx.numpy" not in sys.modules  # nothing is imported before it is asked for
+import importlib.metadata
+import jax, jax.numpy as jnp, jax.experimental.sparse, jax.scipy.linalg, jaxlib
+from jax import lax, random
+from jax.extend import linear_util
+import jax.interpreters.ad
+import fnx
+assert jnp is fnx.numpy and lax is fnx.lax and jax.grad is fnx.grad
+assert jax.scipy.linalg is fnx.scipy.linalg and jax.interpreters.ad is fnx.interpreters.ad
+assert jax.__version__ == jaxlib.__version__ == importlib.metadata.version("jax")
+assert jax.__version_info__ == tuple(map(int, jax.__version__.split(".")))
+print(jax.jit(jax.grad(lambda x: jnp.sin(x) * x))(0.5))
+assert not any(name.partition(".")[0] == "jax" and "site-packages/jax/" in str(module.__file__)
+    for name, module in list(sys.modules.items()) if getattr(module, "__file__", None))
+"""
+    assert float(run("-c", program, cwd=tmp_path)) == pytest.approx(0.9182168195496902)
+
+
+def test_an_installed_jax_is_never_imported(tmp_path):
+    for name in ("jax", "jaxlib"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the real one')")
+    program = "import fnx.jax, jax, jaxlib; print(jax.numpy.arange(3).sum())"
+    assert run("-c", program, cwd=tmp_path) == "3\n"
+
+
+def test_it_refuses_where_jax_is_loaded(tmp_path):
+    (tmp_path / "jax.py").write_text("")
+    said = run("-c", "import jax; import fnx.jax", cwd=tmp_path, code=1)
+    assert "ImportError: the real jax is already loaded, from" in said
+    assert "import fnx.jax before anything that imports JAX" in said
+
+
+def test_what_is_missing_is_named_with_who_asks(tmp_path):
+    (tmp_path / "somelib.py").write_text(
+        "import jax\ndef solve():\n    return jax.numpy.no_such_function(1)\n"
+        "def probe():\n    return hasattr(jax.lax, 'no_such_primitive')\n"
+        "def late():\n    import jax._src.no_such_module\n"
+        "def other():\n    from jax import no_such_name\n"
+    )
+    program = """
+import fnx.jax, somelib
+for call in (somelib.solve, somelib.late, somelib.other):
+    try:
+        call()
+    except (AttributeError, ImportError) as error:
+        print(error)
+assert somelib.probe() is False
+print(*[(m.name, m.library) for m in fnx.jax.report()])
+"""
+    solve, late, other, names = run("-c", program, cwd=tmp_path).splitlines()
+    assert "jax.numpy.no_such_function" in solve
+    assert "somelib.py:3" in solve
+    assert "jax._src.no_such_module" in late
+    assert "somelib.py:7" in late
+    assert "no_such_name" in other
+    for name in ("numpy.no_such_function", "_src.no_such_module", "lax.no_such_primitive"):
+        assert f"('jax.{name}', 'somelib')" in names
+    assert "('jax.no_such_name', 'somelib')" in names
+
+
+SCRIPT = """
+import subprocess, sys
+import jax.numpy as jnp
+def dtype(n):
+    import jax
+    return f"{jax.numpy.ones(n).dtype} in {jax.jit.__module__}"
+if __name__ == "__main__":
+    print(sys.argv[1:], jnp.zeros(2).dtype, type(jnp).__name__)
+    if sys.argv[1] == "outer":
+        print(subprocess.run([sys.executable, __file__, "inner"], capture_output=True, text=True).stdout)
+        from multiprocessing import get_context
+        with get_context("spawn").Pool(1) as pool:
+            print(pool.apply(dtype, (3,)))
+"""
+
+
+def test_a_script_and_the_processes_that_it_starts(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    said = run("-m", "fnx.jax", "script.py", "outer", cwd=tmp_path).split("\n")
+    assert said[0] == "['outer'] float64 ServedModule"
+    assert said[1] == "['inner'] float64 ServedModule"
+    assert "float64 in fnx.transforms.jit" in said
+
+
+def test_a_module(tmp_path):
+    (tmp_path / "program.py").write_text(SCRIPT)
+    said = run("-m", "fnx.jax", "-m", "program", "alone", cwd=tmp_path)
+    assert said == "['alone'] float64 ServedModule\n"
+
+
+def test_another_sitecustomize_runs_too(tmp_path):
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "sitecustomize.py").write_text("print('customized')")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    said = run(
+        "-m", "fnx.jax", "script.py", "outer", cwd=tmp_path, PYTHONPATH=str(tmp_path / "place")
+    )
+    assert said.count("customized") >= 3  # the program's own process, and those that it starts
+
+
+def test_without_a_program_it_says_how(tmp_path):
+    assert "usage: python -m fnx.jax script.py" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
+
+
+def test_pytest_has_it_by_a_plugin(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import jax, fnx\ndef test_it():\n    assert jax.numpy is fnx.numpy\n"
+    )
+    said = run("-m", "pytest", "-q", "-p", "fnx.jax", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "1 passed" in said
+
+
+def test_private_names(tmp_path):
+    (tmp_path / "library.py").write_text(
+        "import jax\nfrom jax._src import traceback_util\n"
+        "traceback_util.register_exclusion(__file__)\n"
+        "def add(x, y):\n    return jax.numpy.add(x, y)\n"
+    )
+    program = """
+import fnx.jax, jax, jax.numpy as jnp, library
+from jax._src import core, dispatch, tree_util
+from jax._src.dtypes import TypePromotionError
+from jax._src.flatten_util import ravel_pytree
+from jax._src.public_test_util import check_close
+try:
+    library.add(jnp.ones(2), jnp.ones(3))
+except Exception as error:
+    assert "library.py" not in str(error).splitlines()[-1] and "<string>" in str(error), error
+assert core.trace_state_clean()
+jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
+class Pair(tuple): pass
+assert list not in tree_util._registry or tree_util._registry[list] and Pair not in tree_util._registry
+jax.tree_util.register_pytree_node(Pair, lambda p: (list(p), None), lambda _, p: Pair(p))
+children, data = tree_util._registry[Pair].to_iter(Pair((1, 2)))
+assert tree_util._registry[Pair].from_iter(data, children) == Pair((1, 2))
+dispatch.wait_for_tokens()
+assert ravel_pytree({"a": jnp.ones(2), "b": 1.0})[0].shape == (3,)
+check_close([1.0], [1.0 + 1e-16])
+try:
+    check_close([1.0], [1.001])
+except AssertionError:
+    print("not close")
+"""
+    assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
+
+
+def test_examples_of_its_docstrings(tmp_path):
+    program = """
+import doctest, fnx, fnx.jax.missing, fnx.jax.finder
+for module in (fnx.jax, fnx.jax.missing, fnx.jax.finder):
+    result = doctest.testmod(module, extraglobs={"fnx": fnx})
+    assert result.failed == 0, result
+    print(module.__name__, result.attempted)
+"""
+    said = run("-c", program, cwd=tmp_path)
+    assert "fnx.jax 3" in said
