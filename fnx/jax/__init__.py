@@ -7,7 +7,7 @@ From then on `import jax`, `jax.numpy`, `jax.lax`, `jax._src.core` mean fnx's ow
 >>> jax.numpy is fnx.numpy
 True
 
-For programs that cannot be edited: `python -m fnx.jax script.py`, `python -m fnx.jax -m module`, and
+For programs that cannot be edited: `python -m fnx.jax PROGRAM`, `python -m fnx.jax -m module`, and
 `pytest -p fnx.jax`. Nothing of the real jax or jaxlib is ever imported.
 """
 

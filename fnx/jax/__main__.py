@@ -1,4 +1,4 @@
-"""`python -m fnx.jax script.py args`, `python -m fnx.jax -m module args`: a program for JAX, run on fnx.
+"""`python -m fnx.jax PROGRAM args`, `python -m fnx.jax -m module args`: a program for JAX, run on fnx.
 
 Python processes that the program starts are served in the same way.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import fnx.jax  # noqa: F401  (serves jax)
 
-USAGE = "usage: python -m fnx.jax script.py [args]\n       python -m fnx.jax -m module [args]\n"
+USAGE = "usage: python -m fnx.jax PROGRAM [args]\n       python -m fnx.jax -m module [args]\n"
 
 
 def inherit() -> None:

@@ -130,7 +130,7 @@ def test_another_sitecustomize_runs_too(tmp_path):
 
 
 def test_without_a_program_it_says_how(tmp_path):
-    assert "usage: python -m fnx.jax script.py" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
+    assert "usage: python -m fnx.jax PROGRAM" in run("-m", "fnx.jax", cwd=tmp_path, code=1)
 
 
 def test_pytest_has_it_by_a_plugin(tmp_path):
