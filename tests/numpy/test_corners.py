@@ -365,13 +365,19 @@ def test_what_chooses_does_not_make_results_strong(wrap):
         return (
             weak, weak[k], jnp.take(weak, k), weak[jnp.array([0, 1])],
             lax.dynamic_slice_in_dim(weak, k, 2), lax.select_n(mask, weak, weak),
-            lax.dynamic_update_slice_in_dim(weak, weak[:1], k, 0), weak.at[k].set(2.0),
+            weak.at[k].set(2.0),
             lax.cond(mask.ravel()[0], lambda: 1.0, lambda: 2.0), lax.stop_gradient(weak),
         )  # fmt: skip
 
     single = jnp.ones((), "float32")
     for y in wrap(lambda mask: [single * x for x in f(mask)])(which):
         assert y.dtype == np.float32
+
+    def updated(mask):
+        weak = f(mask)[0]
+        return lax.dynamic_update_slice(weak, weak[:1], (0,) * weak.ndim)
+
+    assert (single * wrap(updated)(which)).dtype == np.float64  # this one does, as in JAX
 
 
 def test_a_strong_branch_makes_the_result_strong():

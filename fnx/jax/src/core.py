@@ -2,7 +2,7 @@
 
 from fnx.core import *
 from fnx.core.interpreter import current, evaluate
-from fnx.extend.core import *
+from fnx.extend.core import *  # type: ignore[assignment]
 
 __all__ = ["trace_state_clean"]
 

@@ -80,13 +80,13 @@ def arange(
     try:
         return ConcreteArray(cast(np.asarray(np.arange(*numbers)), wanted))
     except MemoryError as error:
-        raise too_large(_range_type(*numbers, wanted)) from error
+        raise too_large(_range_type(*numbers, dtype=wanted)) from error
     except ValueError as error:
-        check_size(_range_type(*numbers, wanted))
+        check_size(_range_type(*numbers, dtype=wanted))
         raise InvalidValue(f"arange of {numbers}: {error}") from error
 
 
-def _range_type(first: Any, last: Any, by: Any, dtype: np.dtype) -> ShapedArray:
+def _range_type(first: Any, last: Any, by: Any, *, dtype: np.dtype) -> ShapedArray:
     return ShapedArray((max(math.ceil((last - first) / by), 0),), dtype)
 
 

@@ -38,7 +38,7 @@ class Flow(Function):
         self.packs: Packs | None = None  # of the block that is being printed
         self.filled: set[kernel.Buffer] = set()  # by the vector loop around, with known numbers
         self.rows = isinstance(home, kernel.Loop)  # whether there is a loop around, in this kernel
-        self.repeated = isinstance(home, kernel.Loop) or (
+        self.repeated: bool = isinstance(home, kernel.Loop) or (
             isinstance(parent, Flow) and parent.repeated
         )  # whether there is a loop around, here or where this is called
         self.in_vector = False  # whether LLVM makes vectors of the innermost loop around

@@ -73,7 +73,7 @@ def test_key_depends_on_the_version_of_python(monkeypatch):
 
 def test_key_depends_on_the_version_of_fnx_whatever_the_times_of_files(monkeypatch):
     before = disk_cache.key("x")
-    monkeypatch.setattr(disk_cache.version, "__version__", "0.1.0.dev1")
+    monkeypatch.setattr(disk_cache, "__version__", "0.1.0.dev1")
     disk_cache.fingerprint.cache_clear()
     try:
         assert disk_cache.key("x") != before
