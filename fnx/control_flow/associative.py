@@ -4,10 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx.core.array import Array
-from fnx.core.errors import (
-    ShapeError,
-    TypeMismatch,
-)
+from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.numpy.arrays.util import canonical_axis
 from fnx.ops.base.permute import Reshape, Rev
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -38,12 +35,7 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     arrays, treedef = flatten_arrays(elems, "elements of associative_scan")
     if not arrays:
         return elems
-    axis = canonical_axis(axis, arrays[0].ndim, "axis of associative_scan")
-    for x in arrays:
-        canonical_axis(axis, x.ndim, "axis of associative_scan")
-    sizes = {x.shape[axis] for x in arrays}
-    if len(sizes) > 1:
-        raise ShapeError(f"associative_scan over axes of different lengths: {sorted(sizes)}")
+    axis = _common_axis(arrays, axis)
     flip = Rev((axis,))
 
     def combine(a: list, b: list) -> list:
@@ -61,23 +53,15 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
                 )
         return leaves
 
-    def part(arrays: list, start: int, stop: int, step: int = 1) -> list:
-        outs = []
-        for x in arrays:
-            low, high, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-            low[axis], high[axis], stride[axis] = start, stop, step
-            outs.append(Slice(tuple(low), tuple(high), tuple(stride))(x))
-        return outs
-
     def run(arrays: list) -> list:
         n = arrays[0].shape[axis]
         if n < 2:
             return arrays
-        odd = run(combine(part(arrays, 0, n - 1, 2), part(arrays, 1, n, 2)))
-        even = part(arrays, 0, 1)
+        odd = run(combine(_rows(arrays, axis, 0, n - 1, 2), _rows(arrays, axis, 1, n, 2)))
+        even = _rows(arrays, axis, 0, 1)
         if n > 2:
-            before = part(odd, 0, (n - 1) // 2)
-            rest = combine(before, part(arrays, 2, n, 2))
+            before = _rows(odd, axis, 0, (n - 1) // 2)
+            rest = combine(before, _rows(arrays, axis, 2, n, 2))
             even = [Concatenate(axis)(a, b) for a, b in zip(even, rest)]
         return [_interleave(a, b, axis) for a, b in zip(even, odd)]
 
@@ -87,6 +71,27 @@ def associative_scan(fn: Callable, elems: Tree, reverse: bool = False, axis: int
     if arrays[0].shape[axis] > 1:  # as in JAX, which weaves with zeros that have a dtype
         outs = [ConvertElementType(x.dtype)(x) if x.weak_type else x for x in outs]
     return operations.tree_unflatten(treedef, outs)
+
+
+def _common_axis(arrays: list[Array], axis: int) -> int:
+    """The number of an axis that all arrays have, of one length."""
+    axis = canonical_axis(axis, arrays[0].ndim, "axis of associative_scan")
+    for x in arrays:
+        canonical_axis(axis, x.ndim, "axis of associative_scan")
+    sizes = {x.shape[axis] for x in arrays}
+    if len(sizes) > 1:
+        raise ShapeError(f"associative_scan over axes of different lengths: {sorted(sizes)}")
+    return axis
+
+
+def _rows(arrays: list, axis: int, start: int, stop: int, step: int = 1) -> list:
+    """Rows of each array along an axis."""
+    outs = []
+    for x in arrays:
+        low, high, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
+        low[axis], high[axis], stride[axis] = start, stop, step
+        outs.append(Slice(tuple(low), tuple(high), tuple(stride))(x))
+    return outs
 
 
 def _interleave(a: Array, b: Array, axis: int) -> Array:
