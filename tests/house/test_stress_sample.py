@@ -18,6 +18,7 @@ def stress(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_of_each(name):
     done = stress(name, "--minutes", "0.05", "--seed", "1")

@@ -1,6 +1,7 @@
 """The public face: names, derivatives, vmap, pytrees, settings, devices."""
 
 import ast
+import gc
 import importlib
 import pickle
 import subprocess
@@ -284,6 +285,7 @@ def test_debug_infs_is_as_debug_nans():
 
 
 def test_numbers_in_a_programs_text_are_no_live_arrays():
+    gc.collect()  # the garbage of other tests is not to go meanwhile
     before = len(fnx.live_arrays())
     x = jnp.ones(3)
     y = fnx.jit(lambda v: v * 2.5 + 7)(x) * 3.25 + jnp.zeros(())
