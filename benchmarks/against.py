@@ -12,6 +12,7 @@ ratios between rounds.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -46,6 +47,7 @@ def measured(only: list[str]) -> dict[str, float]:
         fun = p.make(fnx, jnp, lax, size)
         fun = fun if hasattr(fun, "lower") else fnx.jit(fun)
         call = lambda fun=fun, args=args: fnx.block_until_ready(fun(*args))
+        gc.collect()  # what earlier programs left is not this one's work
         start = time.perf_counter()
         call()
         found[f"first call: {p.name}"] = time.perf_counter() - start

@@ -1,6 +1,7 @@
 """Backends by name, each loaded when a program is first compiled for it."""
 
 import importlib
+from functools import lru_cache
 from typing import Any
 
 from fnx.core.errors import InvalidValue
@@ -19,6 +20,7 @@ def check(name: str) -> str:
     return name
 
 
+@lru_cache
 def get(name: str) -> Any:
     """The backend of a name: `compile(jaxpr, donated, simplified)` makes a callable."""
     return importlib.import_module(NAMES[check(name)]).backend

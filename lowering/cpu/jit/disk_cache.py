@@ -57,12 +57,17 @@ class Info(NamedTuple):
 
 def folder() -> Path:
     """Where entries live: `FNX_CACHE_DIR`, or the user's cache folder of this platform."""
+    return Path(_place())
+
+
+def _place() -> str:
     chosen = os.environ.get("FNX_CACHE_DIR")
     if not chosen:
-        return _default_folder()
-    with contextlib.suppress(OSError):  # the current folder was removed
-        return Path(chosen).absolute()
-    return Path(chosen)
+        return str(_default_folder())
+    if not os.path.isabs(chosen):
+        with contextlib.suppress(OSError):  # the current folder was removed
+            return os.path.join(os.getcwd(), chosen)
+    return chosen
 
 
 @lru_cache(maxsize=1)
@@ -149,22 +154,22 @@ def _stamps(place: str, lines: list[str]) -> None:
 
 
 def _path(name: str) -> Path:
-    return folder() / name[:2] / name
+    return Path(_place(), name[:2], name)
 
 
 def get(name: str, kind: str = "code") -> bytes | None:
     """The bytes that were put under a key, or None: absent, damaged, not ours, cache off."""
     if not enabled() or _refused():
         return None
-    path = _path(name)
+    path = os.path.join(_place(), name[:2], name)
     try:
-        data, used = private_files.read(str(path))
+        data, used = private_files.read(path)
     except OSError:
         return None
     payload = data[_HEADER:]
     if data[:_HEADER] != _header(kind, name, payload):
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(path)
         return None
     # Entries are evicted by age since their last use, which is noted about once a day.
     if time.time() - used > _FRESH:
@@ -234,7 +239,7 @@ def _warn(text: str) -> None:
 
 def _refused() -> bool:
     """Whether others may have put code into the folder; looked at once a process, if it is there."""
-    place = str(folder())
+    place = _place()
     why = _problems.get(place)
     if why is None:
         try:
