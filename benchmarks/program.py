@@ -54,6 +54,16 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Case:
+    """A program that uses a library written for JAX; `make()` gives a function and its arguments."""
+
+    name: str
+    make: Callable[[], tuple[Callable, tuple]]
+    tolerance: float = 1e-6
+    ensemble: bool = False
+
+
+@dataclass(frozen=True)
 class Summary:
     """What is asked of a whole group: a geometric mean of ratios, and of the worst of them."""
 

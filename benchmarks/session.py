@@ -209,10 +209,11 @@ class Session:
         for record in probe.probe(self.options.subject, self.settings):
             self.raw.append(record)
             figure, targets = record["program"], record["targets"]
+            group = record.get("group", probe.group)
             if "kernels" in targets:
-                rows.append(counted(figure, probe.group, record, targets))
+                rows.append(counted(figure, group, record, targets))
             else:
-                shown = Program(figure, probe.group, None, None, targets=targets)
+                shown = Program(figure, group, None, None, targets=targets)
                 rows += self.timing_rows(shown, record, None)
         return rows
 

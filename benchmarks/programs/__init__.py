@@ -19,6 +19,7 @@ FAMILIES = (
     "lanes",
     "matrices",
     "spectral",
+    "libraries",
 )
 
 GROUPS = {
@@ -44,6 +45,14 @@ GROUPS = {
     "lanes": Group("Loops under vmap", threads=True),
     "matrices": Group("Matrix products", threads=True),
     "spectral": Group("Fourier transforms and what is made of them", threads=True),
+    "libraries": Group(
+        "Libraries written for JAX",
+        summaries=(Summary("run", "jax", mean=0.25, worst=1.0),),
+    ),
+    "first calls": Group(
+        "First calls of libraries written for JAX",
+        summaries=(Summary("run", "jax", mean=0.35, worst=1.0),),
+    ),
     "together": Group(
         "Compile time over stencils, kernels, derivatives, loop nests and products",
         summaries=(Summary("compile", "jax", mean=0.7), Summary("warm", "jax", mean=0.25)),
