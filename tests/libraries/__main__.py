@@ -1,0 +1,111 @@
+"""`python -m tests.libraries NAME...`: the test suites of libraries written for JAX, on JAX and on fnx.
+
+Makes two virtual environments (with JAX; without it, but with fnx), gets the library's sources, runs its
+tests in both, and writes the table in docs/libraries.md. Opt-in: it needs a network, and hours for all.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from . import outcomes, table
+from .suites import SUITES, Suite
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    """Run the suites that the command line names."""
+    options = parse()
+    for name in options.names or list(SUITES):
+        if name not in SUITES:
+            sys.exit(f"there is no suite {name!r}; there are {', '.join(SUITES)}")
+    work = Path(options.work).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    for name in options.names or list(SUITES):
+        suite = SUITES[name]
+        theirs, ours = pythons(options, work, suite)
+        source = sources(options, work, suite)
+        result = measured(suite, source, theirs, ours, options)
+        table.keep(name, result)
+        say(f"{name} {result.version}: {result.passed} of {result.counted}")
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.libraries", description=__doc__)
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"of {', '.join(SUITES)}; without one, all")
+    add("--work", default=str(ROOT / ".libraries"), help="folder for environments and sources")
+    add("--sources", help="folder with a checkout of each library, by name, instead of cloning")
+    add("--theirs", help="an interpreter that has JAX and the libraries, instead of a new one")
+    add("--ours", help="an interpreter that has fnx and the libraries, instead of a new one")
+    add("--files", default="", help="only test files whose path has this part")
+    add("--timeout", type=float, default=1800.0, help="seconds for a file of tests")
+    return parser.parse_args()
+
+
+def pythons(options: argparse.Namespace, work: Path, suite: Suite) -> tuple[str, str]:
+    """The interpreter with JAX, and the one without it, that has the same libraries and fnx."""
+    if options.theirs and options.ours:
+        return options.theirs, options.ours
+    theirs, ours = (environment(work / kind) for kind in ("with-jax", "with-fnx"))
+    pip(theirs, suite.name, *suite.needs, "pytest", "jax>=0.10,<0.11")
+    frozen = subprocess.run(
+        [theirs, "-m", "pip", "freeze"], capture_output=True, text=True, check=True
+    )
+    same = [p for p in frozen.stdout.splitlines() if p.split("==")[0] not in ("jax", "jaxlib")]
+    pip(ours, "--no-deps", *same)
+    pip(ours, "-e", str(ROOT))
+    return theirs, ours
+
+
+def environment(place: Path) -> str:
+    """The interpreter of a virtual environment, made if it is not there."""
+    if not place.exists():
+        venv.create(place, with_pip=True)
+    return str(place / "bin" / "python")
+
+
+def pip(python: str, *arguments: str) -> None:
+    """Install into an environment."""
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *arguments], check=True)
+
+
+def sources(options: argparse.Namespace, work: Path, suite: Suite) -> Path:
+    """A checkout of the library."""
+    if options.sources:
+        return Path(options.sources, suite.name).resolve()
+    place = work / "sources" / suite.name
+    if not place.exists():
+        subprocess.run(["git", "clone", "--depth", "1", suite.repository, str(place)], check=True)
+    return place
+
+
+def measured(
+    suite: Suite, source: Path, theirs: str, ours: str, options: argparse.Namespace
+) -> outcomes.Result:
+    """The outcomes of all test files in both environments."""
+    said: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    for path in outcomes.files(suite, source, options.files):
+        for python, line, found in ((theirs, False, said[0]), (ours, True, said[1])):
+            found |= outcomes.run(python, path, source, line, options.timeout)
+        good = sum(v == outcomes.PASSED for v in said[1].values())
+        say(f"  {path}: {good} of {sum(v == outcomes.PASSED for v in said[0].values())} so far")
+    asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
+    version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)
+    result = outcomes.compared(suite, version.stdout.strip(), *said)
+    (Path(options.work) / f"{suite.name}.json").write_text(json.dumps(said, indent=1))
+    return result
+
+
+def say(text: str) -> None:
+    """A line at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+main()

@@ -1,0 +1,82 @@
+"""Runs the test files of a library with one interpreter, and compares what two of them say."""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from .suites import Suite
+
+PASSED = ""  # what is said of a test that passed
+
+
+class Result(NamedTuple):
+    """What two runs of a suite say: how many tests JAX passes, how many of these fnx, and the others."""
+
+    version: str
+    counted: int
+    passed: int
+    failed: dict[str, str]  # by test: what is known, or the error
+    uncounted: dict[str, int]  # by reason
+
+
+def files(suite: Suite, source: Path, only: str = "") -> list[str]:
+    """The test files of a checkout, by their paths in it."""
+    found = [p for folder in suite.tests for p in sorted((source / folder).rglob(suite.files))]
+    return [str(p.relative_to(source)) for p in found if only in str(p)]
+
+
+def run(python: str, path: str, source: Path, line: bool, timeout: float) -> dict[str, str]:
+    """What each test of a file says; with the line if `jax` shall mean fnx."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        plugin = ["-p", "fnx.jax"] if line else []
+        command = [python, "-m", "pytest", *plugin, "-q", path, f"--junitxml={report}"]
+        command += ["-p", "no:cacheprovider", "--tb=short"]
+        env = dict(os.environ, JAX_ENABLE_X64="1", JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
+        start = time.monotonic()
+        try:
+            done = subprocess.run(
+                command, cwd=source, env=env, capture_output=True, text=True, timeout=timeout
+            )
+            ended = f"the process ended with status {done.returncode}"
+        except subprocess.TimeoutExpired:
+            ended = f"no end within {time.monotonic() - start:.0f} s"
+        if report.exists():
+            return dict(_read(report))
+        return {path: ended}
+
+
+def _read(report: Path) -> Iterator[tuple[str, str]]:
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name', '')}".strip(".")
+        bad = [*case.iter("failure"), *case.iter("error")]
+        if bad:
+            lines = (bad[0].get("message") or bad[0].text or "no message").strip().splitlines()
+            yield name, lines[0][:160]
+        elif not [*case.iter("skipped")]:
+            yield name, PASSED
+
+
+def compared(suite: Suite, version: str, theirs: dict[str, str], ours: dict[str, str]) -> Result:
+    """What fnx's run says about the tests that JAX's run passed."""
+    failed: dict[str, str] = {}
+    uncounted: dict[str, int] = {}
+    counted = 0
+    for name, said in theirs.items():
+        if said != PASSED:
+            continue
+        error = ours.get(name, "did not run")
+        text = f"{name} {error}".lower()
+        reason = next((why for part, why in suite.uncounted.items() if part in text), None)
+        if error != PASSED and reason is not None:
+            uncounted[reason] = uncounted.get(reason, 0) + 1
+            continue
+        counted += 1
+        if error != PASSED:
+            failed[name] = next((why for part, why in suite.known.items() if part in text), error)
+    return Result(version, counted, counted - len(failed), failed, uncounted)

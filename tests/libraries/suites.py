@@ -1,0 +1,54 @@
+"""The libraries whose own test suites are run on fnx: where their tests are, and what does not count."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A library: its repository, its tests in there, what these need, and what fails for a reason.
+
+    `uncounted` names tests by a part of their name or error, with the reason why they cannot be asked
+    of fnx, and `known` those that fail, with what is known about them.
+    """
+
+    name: str
+    repository: str
+    tests: tuple[str, ...] = ("tests",)
+    needs: tuple[str, ...] = ()
+    files: str = "test_*.py"
+    uncounted: dict[str, str] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)
+
+
+_KIDGER = "https://github.com/patrick-kidger"
+_DEEPMIND = "https://github.com/google-deepmind"
+_XLA = {
+    "hlo": "looks at XLA's text",
+    "stablehlo": "looks at XLA's text",
+    "mlir": "looks at XLA's text",
+    "onnx": "translates XLA's text",
+}
+_SUITES = (
+    Suite("equinox", f"{_KIDGER}/equinox", needs=("beartype", "optax", "psutil"), uncounted=_XLA),
+    Suite("diffrax", f"{_KIDGER}/diffrax", ("test",), ("optax", "scipy", "tqdm"), uncounted=_XLA),
+    Suite("optimistix", f"{_KIDGER}/optimistix", needs=("optax", "scipy"), uncounted=_XLA),
+    Suite("lineax", f"{_KIDGER}/lineax", uncounted=_XLA),
+    Suite("jaxtyping", f"{_KIDGER}/jaxtyping", ("test",), ("equinox", "beartype", "typeguard<3")),
+    Suite("optax", f"{_DEEPMIND}/optax", ("optax",), ("flax", "scikit-learn"), files="*_test.py"),
+    Suite("chex", f"{_DEEPMIND}/chex", ("chex",), ("dm-tree", "cloudpickle"), files="*_test.py"),
+    Suite("flax", "https://github.com/google/flax", ("tests",), ("optax",), files="*_test.py"),
+    Suite("dm-haiku", f"{_DEEPMIND}/dm-haiku", ("haiku",), ("dm-tree",), files="*_test.py"),
+    Suite("distrax", f"{_DEEPMIND}/distrax", ("distrax",), ("tfp-nightly",), files="*_test.py"),
+    Suite("jaxopt", "https://github.com/google/jaxopt", needs=("scikit-learn",), files="*_test.py"),
+    Suite("blackjax", "https://github.com/blackjax-devs/blackjax", needs=("chex",)),
+    Suite("numpyro", "https://github.com/pyro-ppl/numpyro", ("test",), ("optax", "flax")),
+    Suite("tinygp", "https://github.com/dfm/tinygp", ("src",)),
+    Suite("jaxlie", "https://github.com/brentyi/jaxlie", needs=("hypothesis",)),
+    Suite("jax-cfd", "https://github.com/google/jax-cfd", ("jax_cfd",), files="*_test.py"),
+    Suite("e3nn-jax", "https://github.com/e3nn/e3nn-jax", ("tests",), files="*_test.py"),
+    Suite("quax", f"{_KIDGER}/quax", needs=("beartype",)),
+    Suite("interpax", "https://github.com/f0uriest/interpax"),
+    Suite("evosax", "https://github.com/RobertTLange/evosax"),
+    Suite("tree-math", "https://github.com/google/tree-math", ("tree_math",), files="*_test.py"),
+)
+SUITES = {suite.name: suite for suite in _SUITES}

@@ -1,0 +1,68 @@
+"""The table of libraries in docs/libraries.md, made from the results of the last run of each."""
+
+import json
+from pathlib import Path
+
+from .outcomes import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).with_name("results.json")
+PAGE = ROOT / "docs" / "libraries.md"
+HEAD = """# Libraries written for JAX
+
+`import fnx.jax` before anything imports JAX, and these libraries run on fnx. `python -m tests.libraries NAME...`
+runs a library's own tests twice, with JAX in 64-bit mode on a CPU and with fnx, and writes this page. Counted
+are the tests that pass with JAX, but for those that ask what cannot be asked of fnx, each with its reason.
+
+| library | version | pass with JAX | of these with fnx | share |
+|---|---|---|---|---|
+"""
+SHOWN = 12  # failures of a library that are shown one by one
+
+
+def keep(name: str, result: Result) -> None:
+    """Note a result, and write the page anew."""
+    known = read()
+    known[name] = result._asdict()
+    RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", "utf-8")
+    PAGE.write_text(page(known), "utf-8")
+
+
+def read() -> dict[str, dict]:
+    """The results by library."""
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+
+
+def page(known: dict[str, dict]) -> str:
+    """The page's text."""
+    rows, details = [], []
+    for name, r in sorted(known.items()):
+        share = 100.0 * r["passed"] / max(r["counted"], 1)
+        numbers = f"{r['counted']:,} | {r['passed']:,} | {share:.1f} %"
+        rows.append(f"| {name} | {r['version']} | {numbers} |")
+        details += detail(name, r)
+    return HEAD + "\n".join(rows) + "\n" + "\n".join(details)
+
+
+def detail(name: str, r: dict) -> list[str]:
+    """What of a library fails, and what is not counted."""
+    if not r["failed"] and not r["uncounted"]:
+        return []
+    lines = ["", f"## {name}", ""]
+    lines += [f"- not counted, {n}: {reason}" for reason, n in sorted(r["uncounted"].items())]
+    causes: dict[str, list[str]] = {}
+    for test, cause in r["failed"].items():
+        causes.setdefault(cause, []).append(test)
+    for cause, tests in sorted(causes.items(), key=lambda kv: -len(kv[1]))[:SHOWN]:
+        more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
+        lines.append(f"- `{tests[0]}`{more}: {plain(cause)}")
+    if len(causes) > SHOWN:
+        lines.append(
+            f"- and {sum(map(len, causes.values()))} failures in all, of {len(causes)} causes"
+        )
+    return lines
+
+
+def plain(text: str) -> str:
+    """An error's line as Markdown shows it as it is."""
+    return "`" + text.replace("`", "'") + "`"
