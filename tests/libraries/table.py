@@ -10,9 +10,10 @@ RESULTS = Path(__file__).with_name("results.json")
 PAGE = ROOT / "docs" / "libraries.md"
 HEAD = """# Libraries written for JAX
 
-`import fnx.jax` before anything imports JAX, and these libraries run on fnx. `python -m tests.libraries NAME...`
-runs a library's own tests twice, with JAX in 64-bit mode on a CPU and with fnx, and writes this page. Counted
-are the tests that pass with JAX, but for those that ask what cannot be asked of fnx, each with its reason.
+`import fnx.jax` before anything imports JAX, and these libraries run on fnx.
+`python -m tests.libraries NAME...` runs a library's own tests twice, with JAX in 64-bit mode on a CPU and
+with fnx, and writes this page. Counted are the tests that pass with JAX, but for those that ask what cannot
+be asked of fnx, each with its reason.
 
 | library | version | pass with JAX | of these with fnx | share |
 |---|---|---|---|---|
