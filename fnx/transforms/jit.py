@@ -26,7 +26,7 @@ from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
-from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of
+from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of, check_options
 
 flatten = operations.tree_flatten
 overridden = config.overridden
@@ -184,6 +184,7 @@ class Jitted:
 
         values = Empty.without(empty.inputs, avals)
         jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
+        check_options(self.options["compiler"])
         inline, backend = self.options["inline"], self.options["backend"]
         donated = self._donated(treedef, fixed, empty.inputs)
         program = Program(
