@@ -85,7 +85,7 @@ def backend_of(name: str | None) -> NamedBackend:
 
 
 def check_options(options: Any) -> None:
-    """JaxRuntimeError for options of a compiler that are neither XLA's, which mean nothing here, nor any."""
+    """JaxRuntimeError for options of a compiler that are not XLA's, which mean nothing here."""
     unknown = [name for name in options or () if not name.startswith("xla_")]
     if unknown:
         raise JaxRuntimeError(
