@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -326,3 +327,23 @@ def test_placeholders_of_leaves_are_plain_objects():
     assert box.parts["x"].shape == (2, 3)
     assert box.parts["y"].shape == (2,)
     assert box.parts["n"] == 3
+
+
+def test_mappings_that_are_registered_with_keys_keep_theirs():
+    class Frozen(Mapping):
+        def __init__(self, entries):
+            self.entries = entries
+
+        __getitem__ = lambda self, key: self.entries[key]
+        __iter__ = lambda self: iter(self.entries)
+        __len__ = lambda self: len(self.entries)
+
+    def flatten(x):
+        return [(tree_util.DictKey(k), v) for k, v in x.entries.items()], tuple(x.entries)
+
+    tree_util.register_pytree_with_keys(
+        Frozen, flatten, lambda keys, xs: Frozen(dict(zip(keys, xs)))
+    )
+    ((path, leaf),) = fnx.tree.leaves_with_path(Frozen({"a": Frozen({"b": 1})}))
+    assert path == (tree_util.DictKey("a"), tree_util.DictKey("b"))
+    assert leaf == 1

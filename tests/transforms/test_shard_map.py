@@ -1,6 +1,7 @@
 """pmap and shard_map: against functions of whole arrays; devices, meshes, specs, and what is refused."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -312,3 +313,15 @@ def test_vmap_takes_spmd_axis_name_and_axis_size():
     with pytest.raises(ValueError, match="axis_size"):
         f(np.zeros(3))
     close(fnx.vmap(lambda: jnp.ones(2), axis_size=3)(), np.ones((3, 2)))
+
+
+def test_axes_that_are_unconstrained_are_not_cut():
+    free = P.UNCONSTRAINED
+    assert repr(P(free, "x")) == "PartitionSpec(UNCONSTRAINED, 'x')"
+    assert pickle.loads(pickle.dumps(P(free)))[0] is free
+    assert P(free) != P(None)
+    mesh = fnx.make_mesh((1,), ("x",))
+    x = jnp.arange(4.0)
+    placed = fnx.jit(lambda x: lax.with_sharding_constraint(x, fnx.NamedSharding(mesh, P(free))))(x)
+    np.testing.assert_array_equal(placed, x)
+    assert fnx.NamedSharding(mesh, P(free, "x")).shard_shape((4, 2)) == (4, 2)
