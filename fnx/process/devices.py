@@ -1,6 +1,8 @@
 """Devices: the CPU of this process, under one number or (setting `num_devices`) several."""
 
 import gc
+import os
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,14 +25,29 @@ def devices(backend: str | None = None) -> list[Device]:
     """The devices that arrays can live on; RuntimeError for a platform other than cpu.
 
     There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
-    over devices. They share the process's memory and threads.
+    over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
+    are first asked for. They share the process's memory and threads.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
+    are_counted or _count()
     return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
+
+
+are_counted: list[bool] = []  # not empty once devices were asked for
+
+
+def _count() -> None:
+    """Read how many devices XLA is asked to make, which the setting overrules."""
+    are_counted.append(True)
+    flag = re.search(
+        r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", "")
+    )
+    if flag and config.num_devices.value == 1:
+        config.num_devices.set(max(1, int(flag[1])))
 
 
 def local_devices(

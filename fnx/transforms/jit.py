@@ -43,8 +43,19 @@ class _Leaf(int):
     __hash__ = int.__hash__
 
 
+class _Signature:
+    """That of the function inside, for `inspect.signature` even where it does not look inside."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> inspect.Signature:
+        if instance is None:
+            raise AttributeError("__signature__")
+        return inspect.signature(instance.fun)
+
+
 class Jitted:
     """A function that is traced and compiled for each new signature; made by `jit`."""
+
+    __signature__ = _Signature()
 
     def __init__(self, fun: Callable, static: Static, donated: Static, options: dict):
         update_wrapper(self, fun)

@@ -175,6 +175,22 @@ except AssertionError:
     assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
 
 
+def test_devices_are_counted_when_they_are_first_asked_for(tmp_path):
+    program = """
+import os, sys
+import fnx.jax, jax, jax._src.xla_bridge
+assert jax._src.xla_bridge._backends == {}
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=" + sys.argv[1]
+counts = [jax.device_count()]
+assert list(jax._src.xla_bridge._backends) == ["cpu"]
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=7"
+print(counts, len(jax.devices("cpu")), jax._src.xla_bridge._backends["cpu"].device_count())
+"""
+    flags = {"XLA_FLAGS": ""}
+    assert run("-c", program, "3", cwd=tmp_path, **flags) == "[3] 3 3\n"
+    assert run("-c", program, "3", cwd=tmp_path, FNX_NUM_DEVICES="2", **flags) == "[2] 2 2\n"
+
+
 def test_modules_that_stand_elsewhere(tmp_path):
     program = """
 import fnx.jax, jax, jax.lib, jax.numpy as jnp
