@@ -136,12 +136,31 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     Array([1., 1.], dtype=float64)
     """
     del src
+    leaves, structure = operations.tree_flatten(x)
     if type(device) in (tuple, list, dict):
-        for place in operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None):
-            _check_place(place)
+        places = operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None)
     else:
-        _check_place(device)
-    return operations.tree_map(lambda a: as_array(a).copy(), x)  # type: ignore[attr-defined]
+        places = [device] * max(1, len(leaves))
+    for place in places:
+        _check_place(place)
+    copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
+    return structure.unflatten(map(placed, copies, places))
+
+
+def placed(x: Any, place: Any) -> Any:
+    """An array that says that it lies as a sharding has it along a mesh; what is traced, as it is."""
+    if type(x) is not ConcreteArray or not hasattr(place, "spec"):
+        return x
+    out = ConcreteArray(x._value, x.weak_type)
+    out.placed = place
+    return out
+
+
+def placed_all(tree: Any, places: Any) -> Any:
+    """The same for a tree, and a prefix of shardings; for None, and traced values, nothing."""
+    places = operations.broadcast_prefix(places, tree, is_leaf=lambda d: d is None)
+    leaves, structure = operations.tree_flatten(tree)
+    return structure.unflatten(map(placed, leaves, places))
 
 
 def _check_place(place: Any) -> None:

@@ -384,9 +384,9 @@ def shards(x: Array) -> list[Shard]:
     return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]  # type: ignore[attr-defined]
 
 
-def sharding_of(x: Array) -> SingleDeviceSharding:
-    """How an array lies on devices."""
-    return SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+def sharding_of(x: Array) -> Sharding:
+    """How an array lies on devices, as was asked for last."""
+    return getattr(x, "placed", None) or SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
 
 
 def sharding_of_aval(aval: ShapedArray) -> NamedSharding:

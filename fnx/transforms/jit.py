@@ -21,6 +21,7 @@ from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.process.devices import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
@@ -250,6 +251,17 @@ class Jitted:
         return f"<jit of {name_of(self.fun)}>"
 
 
+class PlacedJitted(Jitted):
+    """A jitted function whose results say that they lie as was asked for."""
+
+    def __init__(self, out_shardings: Any, *given: Any):
+        super().__init__(*given)
+        self.out_shardings = out_shardings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return placed_all(super().__call__(*args, **kwargs), self.out_shardings)
+
+
 _jitted: "weakref.WeakSet[Jitted]" = weakref.WeakSet()  # for clear_caches
 
 
@@ -287,7 +299,7 @@ def jit(
         "compiler": compiler_options,
     }
     options["backend"] = backend_of(backend)
-    del in_shardings, out_shardings, device
+    del in_shardings, device
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
@@ -304,7 +316,8 @@ def jit(
                 f"arguments {sorted(map(str, both))} of {name_of(f)} are both static and donated; expected "
                 "one of both"
             )
-        made = Jitted(f, static, given, options)
+        kind = Jitted if out_shardings is None else partial(PlacedJitted, out_shardings)
+        made = kind(f, static, given, options)
         _jitted.add(made)
         return made
 

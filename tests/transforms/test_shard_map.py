@@ -325,3 +325,24 @@ def test_axes_that_are_unconstrained_are_not_cut():
     placed = fnx.jit(lambda x: lax.with_sharding_constraint(x, fnx.NamedSharding(mesh, P(free))))(x)
     np.testing.assert_array_equal(placed, x)
     assert fnx.NamedSharding(mesh, P(free, "x")).shard_shape((4, 2)) == (4, 2)
+
+
+def test_arrays_say_how_they_were_asked_to_lie():
+    mesh = fnx.make_mesh((1,), ("x",))
+    there = NamedSharding(mesh, P("x"))
+    x = jnp.arange(4.0)
+    put = fnx.device_put({"a": x, "b": x}, {"a": there, "b": None})
+    assert put["a"].sharding == there
+    assert put["b"].sharding == x.sharding != there
+    f = fnx.jit(lambda x: (x, {"a": x + 1.0, "b": 2.0}), out_shardings=(None, there))
+    for _ in range(2):
+        same, others = f(x)
+        assert [a.sharding == there for a in (same, others["a"], others["b"])] == [
+            False,
+            True,
+            True,
+        ]
+    np.testing.assert_array_equal(fnx.grad(lambda x: f(x)[1]["a"].sum())(x), np.ones(4))
+    mapped = fnx.shard_map(lambda x: x, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    assert mapped(x).sharding == there
+    assert x.sharding != there  # the same numbers, in an array of the caller's
