@@ -123,7 +123,23 @@ def test_transpose():
     assert tree.transpose(outer, inner, value) == ([1, 3, 5], [2, 4, 6])
     assert tree.transpose(outer, None, value) == ([1, 3, 5], [2, 4, 6])
     with pytest.raises(TypeError, match="transposed"):
-        tree.transpose(inner, outer, value)
+        tree.transpose(inner, outer, value[:2])
+
+
+def test_transpose_of_nodes_that_know_what_is_below_them():
+    class Whole:
+        def __init__(self, entries):
+            self.entries = entries
+
+    def flatten(x):
+        leaves, structure = tree.flatten(x.entries)
+        return leaves, structure
+
+    register = tree_util.register_pytree_node
+    register(Whole, flatten, lambda structure, xs: Whole(tree.unflatten(structure, xs)))
+    outer, inner = tree.structure(Whole({"a": 0, "b": 0})), tree.structure([0, 0])
+    first, second = tree.transpose(outer, inner, Whole({"a": [3, 4], "b": [5, 6]}))
+    assert (first.entries, second.entries) == ({"a": 3, "b": 5}, {"a": 4, "b": 6})
 
 
 def test_treedefs():

@@ -120,7 +120,7 @@ def test_pmap_refuses():
         fnx.pmap(lambda x: x)(X.T)
     with pytest.raises(ValueError, match="only 2"):
         fnx.pmap(lambda x: x, devices=fnx.devices()[:2])(X)
-    with pytest.raises(ValueError, match="different sizes"):
+    with pytest.raises(ValueError, match="inconsistent sizes"):
         fnx.pmap(lambda x, y: x)(X, X[:2])
     with pytest.raises(ValueError, match="at least one mapped"):
         fnx.pmap(lambda x: x, in_axes=None)(X)
