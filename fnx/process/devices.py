@@ -15,6 +15,7 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
 from fnx.ops.elementwise.convert import convert
+from fnx.process.placement import placed
 from fnx.pytree import operations
 
 Device = CpuDevice
@@ -33,7 +34,8 @@ def devices(backend: str | None = None) -> list[Device]:
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
-    are_counted or _count()
+    if not are_counted:
+        _count()
     return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
 
 
@@ -145,22 +147,6 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
         _check_place(place)
     copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
     return structure.unflatten(map(placed, copies, places))
-
-
-def placed(x: Any, place: Any) -> Any:
-    """An array that says that it lies as a sharding has it along a mesh; what is traced, as it is."""
-    if type(x) is not ConcreteArray or not hasattr(place, "spec"):
-        return x
-    out = ConcreteArray(x._value, x.weak_type)
-    out.placed = place
-    return out
-
-
-def placed_all(tree: Any, places: Any) -> Any:
-    """The same for a tree, and a prefix of shardings; for None, and traced values, nothing."""
-    places = operations.broadcast_prefix(places, tree, is_leaf=lambda d: d is None)
-    leaves, structure = operations.tree_flatten(tree)
-    return structure.unflatten(map(placed, leaves, places))
 
 
 def _check_place(place: Any) -> None:

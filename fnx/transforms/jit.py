@@ -21,7 +21,7 @@ from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
-from fnx.process.devices import placed_all
+from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced

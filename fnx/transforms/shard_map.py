@@ -16,7 +16,6 @@ from fnx.interpreters.batching import batch
 from fnx.ops.base.permute import Transpose
 from fnx.ops.structure.basic import broadcast_axis, move_axis, reshape, slice_axis
 from fnx.process.devices import devices as all_devices
-from fnx.process.devices import placed
 from fnx.process.mesh import (
     MORE_DEVICES,
     Mesh,
@@ -25,6 +24,7 @@ from fnx.process.mesh import (
     get_abstract_mesh,
     spec_names,
 )
+from fnx.process.placement import placed
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
