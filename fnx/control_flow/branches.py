@@ -151,7 +151,8 @@ def _branch_types(
         names = f"{what}: the branches {name} and {name_of(f)}"
         if m.structure != first.structure:
             raise TypeMismatch(
-                f"{names} return {first.structure} and {m.structure}; expected the same structure"
+                f"{names} return {first.structure} and {m.structure}; "
+                f"{what} branch outputs must have the same pytree structure"
             )
         for a, b in zip(first.out_avals, m.out_avals):
             if a.shape != b.shape or (a.dtype != b.dtype and not (a.weak_type or b.weak_type)):

@@ -78,8 +78,9 @@ class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
-    __slots__ = ("__weakref__", "_value", "weak_type", "written")
+    __slots__ = ("__weakref__", "_value", "placed", "weak_type", "written")
     written: bool
+    placed: Any  # the sharding that was asked for, if one was
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
         self._value = value

@@ -1,11 +1,13 @@
 """What compiles jaxprs, as `Jit` and loops hold it, and what is asked of the machine behind it."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import NamedTuple, Protocol
 
 from fnx.core.array import Array
+from fnx.core.aval import ShapedArray
 from fnx.core.fast_dataclasses import dataclass
-from fnx.core.jaxpr import Jaxpr
+from fnx.core.jaxpr import Jaxpr, Var
 
 Compiled = Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -75,6 +77,45 @@ PORTABLE = Machine(
     strip_parts=1,
     least_strips=1,
 )
+
+
+class Donated(NamedTuple):
+    """Donated inputs of a program by number: those that a result may replace, and those of no use."""
+
+    replaced: tuple[int, ...]
+    useless: tuple[int, ...]
+
+
+def donation(jaxpr: Jaxpr, donated: Sequence[int]) -> Donated:
+    """Which donated inputs are gone after a call, as JAX pairs them with results.
+
+    An input has the result of its shape and dtype that comes first, else one of as many bytes; one that
+    nothing reads is left alone, and one without a result of as many elements is of no use.
+    """
+    if not donated:
+        return Donated((), ())
+    read = {a for e in jaxpr.eqns for a in e.inputs if type(a) is Var} | {*jaxpr.outs}
+    left = [k for k in donated if jaxpr.inputs[k] in read]
+    results, replaced = [v.aval for v in jaxpr.outs], []
+    for key in (_type, _bytes):
+        for aval in list(results):
+            k = next((k for k in left if key(jaxpr.inputs[k].aval) == key(aval)), None)
+            if k is not None:
+                left.remove(k)
+                results.remove(aval)
+                replaced.append(k)
+    sizes = [prod(a.shape) for a in results]
+    return Donated(
+        tuple(replaced), tuple([k for k in left if prod(jaxpr.inputs[k].aval.shape) not in sizes])
+    )
+
+
+def _type(aval: ShapedArray) -> tuple:
+    return aval.shape, aval.dtype
+
+
+def _bytes(aval: ShapedArray) -> int:
+    return prod(aval.shape) * aval.dtype.itemsize
 
 
 class Backend(Protocol):

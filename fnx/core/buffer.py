@@ -104,6 +104,9 @@ class Deleted(Buffer):
 
     def __init__(self, value: Any):
         super().__init__(value.shape, value.dtype)
+        seen = value._host if isinstance(value, Buffer) else value
+        # NumPy's views of an array hold the array alone: what was shown lasts as long as it does.
+        self._shown = None if seen is None or seen.flags.writeable else seen
 
     def fetch(self) -> NoReturn:
         raise DeletedArray(

@@ -95,7 +95,7 @@ class Family:
 
     def get_bind_params(self, params: dict) -> tuple[list, dict]:
         """Functions and parameters to bind it with, of those of an equation."""
-        return [], params
+        return getattr(self.kind, "bind_params", lambda own: ([], own))(params)
 
     def __call__(self, *args: Any, **params: Any) -> "Primitive":
         return self.kind(*self._given, *args, **params)

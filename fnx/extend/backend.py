@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fnx.core import config
 from fnx.process.devices import Device, devices
 from fnx.transforms.jit import clear_caches as clear_backends
 
@@ -26,7 +25,7 @@ class Backend:
     local_devices = devices
 
     def device_count(self) -> int:
-        return config.num_devices.value
+        return len(devices())
 
     local_device_count = device_count
 

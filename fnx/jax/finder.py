@@ -35,7 +35,8 @@ def server(name: str) -> str | None:
     elif first == "_src":
         places = [f"{OWN}.{inner}" if inner else OWN]
     else:
-        places = [f"fnx.{rest}"] if first in PUBLIC else [f"{OWN}.public_{rest}"]
+        own = f"{OWN}.public_{rest.replace('.', '_')}"
+        places = [f"fnx.{rest}", own] if first in PUBLIC else [own]
     return next((place for place in places if _exists(place)), None)
 
 
@@ -53,6 +54,8 @@ class ServedModule(ModuleType):
         served = _names.get(self.__name__)
         if served is None or name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name.islower() and server(f"{served}.{name}"):  # that stands elsewhere
+            return importlib.import_module(f"{served}.{name}")
         asked = note(f"{served}.{name}")
         raise AttributeError(
             f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. "

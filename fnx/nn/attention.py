@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from fnx.core.errors import ShapeError
-from fnx.nn.normalization import logsumexp
+from fnx.nn.normalization import logsumexp, softmax
 from fnx.numpy.algebra.einsums import einsum
 from fnx.numpy.arrays.util import convert, promote_inexact, to_array
 from fnx.numpy.elementwise import ufuncs as u
@@ -51,7 +51,10 @@ def dot_product_attention(
         )
     heads, kv_heads = q.shape[2], k.shape[2]
     if heads % kv_heads:
-        raise ShapeError(f"{heads} heads of the query do not divide by {kv_heads} of key and value")
+        raise ShapeError(
+            f"dot_product_attention of {heads} heads of the query and {kv_heads} of key and value; the "
+            "first must be a multiple of the second"
+        )
     if heads != kv_heads:
         k, v = (repeat(x, heads // kv_heads, axis=2) for x in (k, v))
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -64,11 +67,11 @@ def dot_product_attention(
     )
     if keep is not None:
         logits = u.where3(keep, logits, float(np.finfo(wide).min) * 0.7)
-    total = logsumexp(logits, axis=-1, keepdims=True)
-    out = einsum("bnts,bsnh->btnh", convert(u.exp(logits - total), q.dtype), v)
-    residual = total[..., 0].transpose(0, 2, 1)
+    # Where nothing is kept all weigh the same: logits may be so large that a logarithm adds nothing.
+    out = einsum("bnts,bsnh->btnh", convert(softmax(logits), q.dtype), v)
+    residual = logsumexp(logits, axis=-1).transpose(0, 2, 1) if return_residual else None
     if single:
-        out, residual = out[0], residual[0]
+        out, residual = out[0], residual[0] if return_residual else None
     return (out, convert(residual, q.dtype)) if return_residual else out
 
 

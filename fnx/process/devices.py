@@ -1,6 +1,8 @@
 """Devices: the CPU of this process, under one number or (setting `num_devices`) several."""
 
 import gc
+import os
+import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,6 +15,7 @@ from fnx.core.errors import InvalidValue, ShapeError
 from fnx.core.interpreter import Tracer
 from fnx.numpy.methods import DEVICE, CpuDevice
 from fnx.ops.elementwise.convert import convert
+from fnx.process.placement import placed
 from fnx.pytree import operations
 
 Device = CpuDevice
@@ -23,14 +26,30 @@ def devices(backend: str | None = None) -> list[Device]:
     """The devices that arrays can live on; RuntimeError for a platform other than cpu.
 
     There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
-    over devices. They share the process's memory and threads.
+    over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
+    are first asked for. They share the process's memory and threads.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]
     """
     if backend not in (None, "cpu"):
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
+    if not are_counted:
+        _count()
     return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
+
+
+are_counted: list[bool] = []  # not empty once devices were asked for
+
+
+def _count() -> None:
+    """Read how many devices XLA is asked to make, which the setting overrules."""
+    are_counted.append(True)
+    flag = re.search(
+        r"--xla_force_host_platform_device_count=(\d+)", os.environ.get("XLA_FLAGS", "")
+    )
+    if flag and config.num_devices.value == 1:
+        config.num_devices.set(max(1, int(flag[1])))
 
 
 def local_devices(
@@ -119,12 +138,15 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
     Array([1., 1.], dtype=float64)
     """
     del src
+    leaves, structure = operations.tree_flatten(x)
     if type(device) in (tuple, list, dict):
-        for place in operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None):
-            _check_place(place)
+        places = operations.broadcast_prefix(device, x, is_leaf=lambda d: d is None)
     else:
-        _check_place(device)
-    return operations.tree_map(lambda a: as_array(a).copy(), x)  # type: ignore[attr-defined]
+        places = [device] * max(1, len(leaves))
+    for place in places:
+        _check_place(place)
+    copies = [as_array(a).copy() for a in leaves]  # type: ignore[attr-defined]
+    return structure.unflatten(map(placed, copies, places))
 
 
 def _check_place(place: Any) -> None:

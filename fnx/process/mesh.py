@@ -24,14 +24,28 @@ MORE_DEVICES = (
 )
 
 
+class _Unconstrained:
+    """An axis of an array that may lie anyhow."""
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "_UNCONSTRAINED"
+
+
+_UNCONSTRAINED = _Unconstrained()
+
+
 class PartitionSpec(tuple):
-    """Names of mesh axes, or None, for each axis of an array.
+    """Names of mesh axes, None, or `PartitionSpec.UNCONSTRAINED`, for each axis of an array.
 
     >>> fnx.sharding.PartitionSpec("data", None)
     PartitionSpec('data', None)
     """
 
     __slots__ = ()
+    UNCONSTRAINED = _UNCONSTRAINED
 
     def __new__(cls, *partitions: Any, **_: Any) -> "PartitionSpec":
         return super().__new__(cls, partitions)
@@ -57,7 +71,11 @@ P = PartitionSpec
 def spec_names(spec: Sequence[Any]) -> list[tuple[str, ...]]:
     """The names of mesh axes along which each axis of an array lies."""
     return [
-        () if entry is None else tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
+        ()
+        if entry in (None, _UNCONSTRAINED)
+        else tuple(entry)
+        if isinstance(entry, (tuple, list))
+        else (entry,)
         for entry in spec
     ]
 
@@ -366,9 +384,9 @@ def shards(x: Array) -> list[Shard]:
     return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]  # type: ignore[attr-defined]
 
 
-def sharding_of(x: Array) -> SingleDeviceSharding:
-    """How an array lies on devices."""
-    return SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
+def sharding_of(x: Array) -> Sharding:
+    """How an array lies on devices, as was asked for last."""
+    return getattr(x, "placed", None) or SingleDeviceSharding(x.device)  # type: ignore[attr-defined]
 
 
 def sharding_of_aval(aval: ShapedArray) -> NamedSharding:

@@ -69,6 +69,10 @@ _KEYS = (SequenceKey, DictKey, GetAttrKey, FlattenedIndexKey)
 
 
 def key_of(entry: optree.PyTreeEntry) -> Any:
+    if isinstance(
+        entry.entry, _KEYS
+    ):  # from a class that was registered with keys, a mapping maybe
+        return entry.entry
     if isinstance(entry, optree.NamedTupleEntry):
         return GetAttrKey(entry.field)
     if isinstance(entry, optree.SequenceEntry):

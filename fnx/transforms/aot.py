@@ -12,7 +12,7 @@ from fnx.process.cost_analysis import cost_analysis
 from fnx.pytree import operations
 from fnx.transforms.make_jaxpr import ShapeDtypeStruct
 from fnx.transforms.static_args import Static
-from fnx.transforms.traced_program import Empty, Program
+from fnx.transforms.traced_program import Empty, Program, check_options
 
 
 def _struct(aval: Any) -> ShapeDtypeStruct:
@@ -124,7 +124,7 @@ class Lowered(_Stage):
 
     def compile(self, compiler_options: Any = None) -> "Compiled":
         """The next stage: native code."""
-        del compiler_options
+        check_options(compiler_options)
         self.program.compiled()
         return Compiled(self.program, self.treedef, self.static)
 

@@ -326,16 +326,16 @@ class _Reverse:
         return [_cotangent(c, a, what) for c, a in zip(flat, self.avals)]
 
     def _spread(self, ct: Any, part: Any) -> list:
-        """A cotangent per leaf of an argument; one for a whole container is that of each leaf."""
-        if ct is None or operations.treedef_is_leaf(operations.tree_structure(ct)):
-            return [ct] * part.num_leaves
+        """A cotangent per leaf of an argument; one for a whole container, or None, is that of each leaf."""
+        leaves, structure = operations.tree_flatten(ct, is_leaf=lambda x: x is None)
         try:
-            return part.flatten_up_to(ct)
+            parts = structure.flatten_up_to(part.unflatten(range(part.num_leaves)))
         except ValueError as error:
             raise TypeMismatch(
                 f"bwd of {self.name} gave a cotangent of structure "
                 f"{operations.tree_structure(ct)}; expected that of the argument, {part}"
             ) from error
+        return [x for x, p in zip(leaves, parts) for _ in operations.tree_leaves(p)]
 
 
 def _cotangent(ct: Any, aval: ShapedArray, what: str) -> Array | None:

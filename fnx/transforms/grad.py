@@ -331,7 +331,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
     if x.shape != aval.shape:
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
     if x.dtype != aval.dtype:
-        if not x.aval.weak_type and (dtypes.kind(x.dtype) != "i" or not tangent):
+        if not x.aval.weak_type or (tangent and not dtypes.is_inexact(x.dtype)):
             raise TangentMismatch(
                 f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
             )

@@ -21,12 +21,13 @@ from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
-from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of
+from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of, check_options
 
 flatten = operations.tree_flatten
 overridden = config.overridden
@@ -43,8 +44,19 @@ class _Leaf(int):
     __hash__ = int.__hash__
 
 
+class _Signature:
+    """That of the function inside, for `inspect.signature` even where it does not look inside."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> inspect.Signature:
+        if instance is None:
+            raise AttributeError("__signature__")
+        return inspect.signature(instance.fun)
+
+
 class Jitted:
     """A function that is traced and compiled for each new signature; made by `jit`."""
+
+    __signature__ = _Signature()
 
     def __init__(self, fun: Callable, static: Static, donated: Static, options: dict):
         update_wrapper(self, fun)
@@ -184,6 +196,7 @@ class Jitted:
 
         values = Empty.without(empty.inputs, avals)
         jaxpr, consts = counted(*trace(flat, values, what=f"jit of {name}", name=name))
+        check_options(self.options["compiler"])
         inline, backend = self.options["inline"], self.options["backend"]
         donated = self._donated(treedef, fixed, empty.inputs)
         program = Program(
@@ -238,6 +251,17 @@ class Jitted:
         return f"<jit of {name_of(self.fun)}>"
 
 
+class PlacedJitted(Jitted):
+    """A jitted function whose results say that they lie as was asked for."""
+
+    def __init__(self, out_shardings: Any, *given: Any):
+        super().__init__(*given)
+        self.out_shardings = out_shardings
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return placed_all(super().__call__(*args, **kwargs), self.out_shardings)
+
+
 _jitted: "weakref.WeakSet[Jitted]" = weakref.WeakSet()  # for clear_caches
 
 
@@ -275,7 +299,7 @@ def jit(
         "compiler": compiler_options,
     }
     options["backend"] = backend_of(backend)
-    del in_shardings, out_shardings, device
+    del in_shardings, device
 
     def make(f: Callable) -> Jitted:
         if not callable(f):
@@ -292,7 +316,8 @@ def jit(
                 f"arguments {sorted(map(str, both))} of {name_of(f)} are both static and donated; expected "
                 "one of both"
             )
-        made = Jitted(f, static, given, options)
+        kind = Jitted if out_shardings is None else partial(PlacedJitted, out_shardings)
+        made = kind(f, static, given, options)
         _jitted.add(made)
         return made
 

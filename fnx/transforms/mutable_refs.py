@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidValue, TypeMismatch, TypePromotionError
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.interpreters.trace import CapturedRefs, Stage
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -129,7 +131,28 @@ class Ref:
         return f"Ref({self._aval.str_short()}, {held})"
 
 
-AbstractRef = Ref
+@dataclass(frozen=True)
+class AbstractRef:
+    """The type of a Ref: that of the array which it holds.
+
+    >>> fnx.typeof(fnx.new_ref(jnp.zeros(2)))
+    Ref{float64[2]}
+    """
+
+    inner_aval: ShapedArray
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: self.inner_aval.size)
+
+    def str_short(self, *_: Any, **__: Any) -> str:
+        """Short: dtype and shape in braces."""
+        return f"Ref{{{self.inner_aval.str_short()}}}"
+
+    def __repr__(self) -> str:
+        aval = self.inner_aval
+        return f"Ref{{{dtypes.NAME[aval.dtype]}[{','.join(map(str, aval.shape))}]}}"
 
 
 class _Views:

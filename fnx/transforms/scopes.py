@@ -1,13 +1,14 @@
 """Scopes and views of functions: names, evaluation while tracing, types, reports of what was compiled."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
+from fnx.transforms.mutable_refs import AbstractRef, Ref
 
 
 def compile_report(fun: Callable, *args: Any, **kwargs: Any) -> str:
@@ -82,10 +83,37 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     return named
 
 
-def typeof(x: Any) -> ShapedArray:
-    """The abstract value of an array: shape, dtype, whether it is weakly typed.
+class KeyType(NamedTuple):
+    """The type of an array of random keys.
+
+    >>> fnx.typeof(fnx.random.split(fnx.random.key(0)))
+    key<fry>[2]
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool = False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def typeof(x: Any) -> Any:
+    """The abstract value of an array: shape, dtype, whether it is weakly typed; of Refs and keys, too.
 
     >>> fnx.typeof(jnp.ones((2, 3)))
     ShapedArray(float64[2,3])
     """
+    if isinstance(x, Ref):
+        return AbstractRef(x.aval)
+    if getattr(x, "holds_keys", False):
+        return KeyType(x.shape, x.dtype)
     return aval_like(x)

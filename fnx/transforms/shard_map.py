@@ -16,7 +16,15 @@ from fnx.interpreters.batching import batch
 from fnx.ops.base.permute import Transpose
 from fnx.ops.structure.basic import broadcast_axis, move_axis, reshape, slice_axis
 from fnx.process.devices import devices as all_devices
-from fnx.process.mesh import MORE_DEVICES, Mesh, PartitionSpec, get_abstract_mesh, spec_names
+from fnx.process.mesh import (
+    MORE_DEVICES,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    get_abstract_mesh,
+    spec_names,
+)
+from fnx.process.placement import placed
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import Jitted, jit
@@ -161,6 +169,8 @@ def shard_map(
         dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
         wanted = _flatten_specs(out_specs, dummy, "out_specs")
         joined = [_join(x, k, s, axes, check, name_of(f)) for x, k, s in zip(outs, found, wanted)]
+        if isinstance(mesh, Mesh):
+            joined = [placed(x, NamedSharding(mesh, s)) for x, s in zip(joined, wanted)]
         return operations.tree_unflatten(structures[0], joined)
 
     return shard_map_f

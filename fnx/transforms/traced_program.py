@@ -3,13 +3,15 @@
 import gc
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
-from fnx.core.backend import Memory
+from fnx.core.backend import Memory, donation
+from fnx.core.errors import JaxRuntimeError
 from fnx.core.interpreter import Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import PATIENCE, fork_safe
@@ -82,6 +84,16 @@ def backend_of(name: str | None) -> NamedBackend:
     return _named[name]
 
 
+def check_options(options: Any) -> None:
+    """JaxRuntimeError for options of a compiler that are not XLA's, which mean nothing here."""
+    unknown = [name for name in options or () if not name.startswith("xla_")]
+    if unknown:
+        raise JaxRuntimeError(
+            f"No such compile option: {', '.join(map(repr, unknown))}. fnx has none; those of XLA "
+            "(xla_...) are taken, and change nothing."
+        )
+
+
 class Empty:
     """The leaves of arguments and of results, by number, that have no values: float0, of no bytes.
 
@@ -124,6 +136,7 @@ class Program:
         "seconds",
         "structure",
         "take",
+        "warned",
     )
 
     def __init__(
@@ -152,9 +165,25 @@ class Program:
         # Native: a list of leaves -> a list of arrays, or NotImplemented for leaves that do not fit.
         self.run: Any = None
         self.seconds: dict[str, float] = {}
+        self.warned = False  # of donations
 
     def compiled(self) -> Any:
+        self._warn_of_useless_donations()
         return compiled(self.jaxpr, self.backend, self.donated)
+
+    def _warn_of_useless_donations(self) -> None:
+        """UserWarning, once, for donated arguments that no result can replace."""
+        if not self.donated or self.warned:
+            return
+        self.warned = True
+        useless = [self.jaxpr.in_avals[k] for k in donation(self.jaxpr, self.donated).useless]
+        if useless:
+            types = ", ".join([a.update(weak_type=False).str_short() for a in useless])
+            warnings.warn(
+                f"Some donated buffers were not usable: {types}, which {self.name} reads but has no "
+                "result of the size of. Do not donate them.",
+                stacklevel=3,
+            )
 
     @property
     def alive(self) -> bool:

@@ -242,6 +242,6 @@ class _Sizes(Exception):
             for size, some in self.sizes.items()
         )
         return InvalidValue(
-            f"{self.what} got mapped axes of different sizes: {each}. They must be equal; use in_axes to "
-            "choose other axes, or None."
+            f"{self.what}: {self.what.split()[0]} got inconsistent sizes for array axes to be mapped: "
+            f"{each}. They must be equal; use in_axes to choose other axes, or None."
         )

@@ -6,7 +6,7 @@ becomes a jaxpr, and the rules stay functions, which are traced when a transform
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from fnx.ops.elementwise.arithmetic import stop_gradient
 from fnx.ops.structure.basic import zeros
 
 from .batched_rules import Flat, Zeros, batched_rule, for_once, pulled_once, summed
+from .wrapped_fun import WrappedFun
 
 
 def filled(values: Sequence[Array | None], like: Sequence[Array]) -> list[Array | None]:
@@ -108,6 +109,7 @@ class CustomRule(Primitive):
     multiple_results = True
     __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
     what = "a function with a rule"
+    rules: ClassVar[tuple[str, ...]] = ()  # the fields with functions that are rules
     transparent = "final"
     jaxpr_fields = ("jaxpr",)
 
@@ -126,6 +128,16 @@ class CustomRule(Primitive):
 
     def lower(self, *operands: Operand) -> Recipe:
         return Call(self.jaxpr)
+
+    def public_params(self) -> dict[str, Any]:
+        return super().public_params() | {"call_jaxpr": self.jaxpr, "num_consts": self.consts}
+
+    @classmethod
+    def bind_params(cls, params: dict) -> tuple[list, dict]:
+        """The parameters of an equation, and the function and its rules as functions of operands."""
+        call = lambda *args: eval_jaxpr(params["jaxpr"].jaxpr, args)
+        rules = [WrappedFun(params[name]) for name in cls.rules]
+        return [], params | {"subfuns": (WrappedFun(call), *rules)}
 
     def check_consts(self, tangents: Sequence) -> None:
         """Raise if tangents come in by a value that the function closed over."""
@@ -180,6 +192,7 @@ class CustomJVP(CustomRule):
     rule: Flat = field(default=None, repr=False)  # type: ignore[assignment]
     symbolic: bool = field(default=False, repr=False)
     name = "custom_jvp_call"
+    rules = ("rule",)
     what = "the custom_jvp function"
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
@@ -239,6 +252,7 @@ class CustomVJP(CustomRule):
     results: Callable[[], int] = field(default=None, repr=False)  # type: ignore[assignment]
     symbolic: bool = field(default=False, repr=False)
     name = "custom_vjp_call"
+    rules = ("fwd", "bwd")
     what = "the custom_vjp function"
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fnx.core import config, dtypes, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
-from fnx.core.backend import Memory
+from fnx.core.backend import Memory, donation
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
@@ -56,6 +56,7 @@ class Compiled:
         self, jaxpr: Jaxpr, donated: tuple[int, ...] = (), simplified: Simplified | None = None
     ):
         self._simplified, self.donated = simplified or (lambda: jaxpr), donated
+        self._replaced = donation(jaxpr, donated).replaced
         self.seconds: dict[str, float] = {}
         self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
         name = None
@@ -132,12 +133,13 @@ class Compiled:
     @cached_property
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
-        if not self.executable.aliases:
-            return self.executable.fast
-        from fnx.lowering.cpu.loader import donation
+        program = self.executable
+        if not program.aliases and not self._replaced:
+            return program.fast
+        from fnx.lowering.cpu.loader.donation import calling
 
         weak = [weak_type for *_, weak_type in self._types[1]]
-        return donation.calling(self.executable.fast, self.executable.aliases, weak)
+        return calling(program.fast, program.aliases, self._replaced, weak)
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         outs = self.fast(args)

@@ -195,7 +195,7 @@ def test_forms_of_cond():
 def test_branches_must_agree():
     with pytest.raises(TypeError, match=r"f64\[2\] and f64\[3\]"):
         lax.cond(True, lambda: np.zeros(2), lambda: np.zeros(3))
-    with pytest.raises(TypeError, match="same structure"):
+    with pytest.raises(TypeError, match="same pytree structure"):
         lax.cond(True, lambda x: (x, x), lambda x: x, 1.0)
     with pytest.raises(TypeError, match="rank 0"):
         lax.cond(np.array([True, False]), sin, cos, 1.0)

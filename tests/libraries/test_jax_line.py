@@ -175,6 +175,51 @@ except AssertionError:
     assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
 
 
+def test_devices_are_counted_when_they_are_first_asked_for(tmp_path):
+    program = """
+import os, sys
+import fnx.jax, jax, jax._src.xla_bridge
+assert jax._src.xla_bridge._backends == {}
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=" + sys.argv[1]
+counts = [jax.device_count()]
+assert list(jax._src.xla_bridge._backends) == ["cpu"]
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=7"
+print(counts, len(jax.devices("cpu")), jax._src.xla_bridge._backends["cpu"].device_count())
+"""
+    flags = {"XLA_FLAGS": ""}
+    assert run("-c", program, "3", cwd=tmp_path, **flags) == "[3] 3 3\n"
+    assert run("-c", program, "3", cwd=tmp_path, FNX_NUM_DEVICES="2", **flags) == "[2] 2 2\n"
+
+
+def test_modules_that_stand_elsewhere(tmp_path):
+    program = """
+import fnx.jax, jax, jax.lib, jax.numpy as jnp
+from jax.experimental import hijax, multihost_utils
+from jax._src.state.types import AbstractRef
+from jax._src.tree_util import prefix_errors
+assert jax.lib.__version__ == jax.__version__
+assert isinstance(jax.typeof(jax.new_ref(jnp.ones(3))), AbstractRef)
+assert multihost_utils.process_allgather({"a": 1.0})["a"].shape == (1,)
+class Boxed(hijax.HiType):
+    pass
+class Box(hijax.HiPrimitive):
+    pass
+hijax.register_hitype(int, lambda x: Boxed())
+try:
+    Box("box").bind(1.0)
+except NotImplementedError as error:
+    assert "cannot bind box" in str(error)
+    print("not bound")
+why = lambda a, b: [str(e("in_axes")) for e in prefix_errors(a, b)]
+assert why({"a": (1, 2)}, {"a": (3, [4])}) == []
+for a, b, said in (((1, 2), (1,), "lengths 2"), ({"a": [1]}, {"a": (1,)}, "path in_axes['a']"),
+                   ({"a": 1}, {"b": 1}, "metadata")):
+    (error,) = why(a, b)
+    assert said in error, error
+"""
+    assert run("-c", program, cwd=tmp_path) == "not bound\n"
+
+
 def test_examples_of_its_docstrings(tmp_path):
     program = """
 import doctest, fnx, fnx.jax.missing, fnx.jax.finder

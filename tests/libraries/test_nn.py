@@ -102,6 +102,16 @@ def test_standardize():
     np.testing.assert_allclose(found.var(1), variance / (variance + 1e-5), rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_attention_to_nothing_is_the_mean(dtype):
+    q, v = np.ones((1, 2, 1, 3), dtype), np.arange(8.0).reshape(1, 4, 1, 2).astype(dtype)
+    k = np.ones((1, 4, 1, 3), dtype)
+    mask = np.array([[False] * 4, [True] * 2 + [False] * 2])
+    for call in (nn.dot_product_attention, fnx.jit(nn.dot_product_attention)):
+        out = call(q, k, v, mask=mask[None, None])
+        np.testing.assert_allclose(out[0, :, 0], [[3.0, 4.0], [1.0, 2.0]], rtol=1e-3)
+
+
 def test_attention_is_the_formula():
     rng = np.random.default_rng(0)
     q, k, v = (

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -122,7 +123,23 @@ def test_transpose():
     assert tree.transpose(outer, inner, value) == ([1, 3, 5], [2, 4, 6])
     assert tree.transpose(outer, None, value) == ([1, 3, 5], [2, 4, 6])
     with pytest.raises(TypeError, match="transposed"):
-        tree.transpose(inner, outer, value)
+        tree.transpose(inner, outer, value[:2])
+
+
+def test_transpose_of_nodes_that_know_what_is_below_them():
+    class Whole:
+        def __init__(self, entries):
+            self.entries = entries
+
+    def flatten(x):
+        leaves, structure = tree.flatten(x.entries)
+        return leaves, structure
+
+    register = tree_util.register_pytree_node
+    register(Whole, flatten, lambda structure, xs: Whole(tree.unflatten(structure, xs)))
+    outer, inner = tree.structure(Whole({"a": 0, "b": 0})), tree.structure([0, 0])
+    first, second = tree.transpose(outer, inner, Whole({"a": [3, 4], "b": [5, 6]}))
+    assert (first.entries, second.entries) == ({"a": 3, "b": 5}, {"a": 4, "b": 6})
 
 
 def test_treedefs():
@@ -326,3 +343,23 @@ def test_placeholders_of_leaves_are_plain_objects():
     assert box.parts["x"].shape == (2, 3)
     assert box.parts["y"].shape == (2,)
     assert box.parts["n"] == 3
+
+
+def test_mappings_that_are_registered_with_keys_keep_theirs():
+    class Frozen(Mapping):
+        def __init__(self, entries):
+            self.entries = entries
+
+        __getitem__ = lambda self, key: self.entries[key]
+        __iter__ = lambda self: iter(self.entries)
+        __len__ = lambda self: len(self.entries)
+
+    def flatten(x):
+        return [(tree_util.DictKey(k), v) for k, v in x.entries.items()], tuple(x.entries)
+
+    tree_util.register_pytree_with_keys(
+        Frozen, flatten, lambda keys, xs: Frozen(dict(zip(keys, xs)))
+    )
+    ((path, leaf),) = fnx.tree.leaves_with_path(Frozen({"a": Frozen({"b": 1})}))
+    assert path == (tree_util.DictKey("a"), tree_util.DictKey("b"))
+    assert leaf == 1

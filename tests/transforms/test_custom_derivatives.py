@@ -326,3 +326,19 @@ def test_a_rule_may_close_over_lanes_or_name_their_axis():
     np.testing.assert_array_equal(
         jit(fnx.grad(lambda y: total(lanes(y))))(np.ones(3)), [0.0, 5.0, 10.0]
     )
+
+
+def test_cotangents_are_a_prefix_of_their_argument():
+    @fnx.custom_vjp
+    def f(x):
+        return x["a"][0] * x["b"]["c"] + x["d"]
+
+    def back(_, ct):  # one for a container, None for another
+        return ({"a": 2.0 * ct, "b": 3.0 * ct, "d": None},)
+
+    f.defvjp(lambda x: (f(x), None), back)
+    slopes = fnx.grad(f)({"a": [1.0], "b": {"c": 5.0}, "d": 7.0})
+    assert fnx.tree.map(float, slopes) == {"a": [2.0], "b": {"c": 3.0}, "d": 0.0}
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: ({"a": [ct, ct], "b": ct, "d": ct},))
+    with pytest.raises(TypeError, match="bwd of f gave a cotangent of structure"):
+        fnx.grad(f)({"a": [1.0], "b": {"c": 5.0}, "d": 7.0})

@@ -185,6 +185,34 @@ def run_by_hand(closed, *args):
     return [read(v) for v in closed.jaxpr.outvars]
 
 
+def test_functions_with_rules_give_their_parts():
+    @fnx.custom_jvp
+    def f(x):
+        return 3.0 * x * offset
+
+    offset = jnp.array(2.0)
+    f.defjvp(lambda primals, tangents: (f(*primals), 10.0 * tangents[0]))
+    closed = fnx.make_jaxpr(f)(1.0)
+    (eqn,) = closed.eqns
+    assert (eqn.params["num_consts"], eqn.params["call_jaxpr"].eqns) == (
+        1,
+        eqn.params["jaxpr"].eqns,
+    )
+    functions, params = eqn.primitive.get_bind_params(eqn.params)
+    assert functions == []
+    fun, rule = params["subfuns"]
+    assert fun.call_wrapped(offset, 5.0) == [30.0]
+    assert [float(x) for x in rule.call_wrapped(5.0, 1.0)] == [30.0, 10.0]
+    assert run_by_hand(closed, 5.0) == [30.0]
+
+    g = fnx.custom_vjp(lambda x: 3.0 * x)
+    g.defvjp(lambda x: (3.0 * x, None), lambda _, ct: (10.0 * ct,))
+    (eqn,) = fnx.make_jaxpr(g)(1.0).eqns
+    fun, fwd, bwd = eqn.primitive.get_bind_params(eqn.params)[1]["subfuns"]
+    assert fun.call_wrapped(jnp.array(5.0)) == fwd.call_wrapped(5.0) == [15.0]
+    assert bwd.call_wrapped(jnp.array(1.0)) == [10.0]
+
+
 EQUATIONS = {
     "dot_general": lambda x: x @ x,
     "reduce_sum": lambda x: jnp.sum(x, 0),

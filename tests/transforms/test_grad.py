@@ -265,6 +265,19 @@ def test_tangents_of_integers_are_float0():
         fnx.jvp(double, (3,), (1.0,))
 
 
+@pytest.mark.parametrize("t", [1, True, np.int32(1), jnp.array(1)], ids=str)
+def test_tangents_of_floats_are_no_integers(t):
+    triple = lambda x: 3.0 * x
+    for call in (
+        lambda t: fnx.jvp(triple, (2.0,), (t,)),
+        fnx.linearize(triple, 2.0)[1],
+        fnx.vjp(triple, 2.0)[1],
+    ):
+        with pytest.raises(TypeError, match="expected float64"):
+            call(t)
+        call(1.0)
+
+
 def test_derivatives_of_quotients_by_one_number_share_its_reciprocal():
     def unit(x):
         return x / jnp.sqrt(jnp.sum(x**2))

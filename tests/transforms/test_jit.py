@@ -1,6 +1,7 @@
 """jit: keys of programs, closures, nesting, threads, stages."""
 
 import functools
+import inspect
 import threading
 
 import numpy as np
@@ -316,3 +317,10 @@ def test_loops_within_traced_branches_count_without_jit():
         halves = lax.fori_loop(0.5, 3.0, lambda i, c: c + i, 0.0)
     np.testing.assert_array_equal(found, [[0.25, 0.5, 1.0, 1.0], [1.0] * 4])
     assert (int(total), total.dtype, float(halves)) == (6, np.int32, 4.5)
+
+
+def test_jitted_functions_have_the_signature_of_what_is_inside():
+    f = fnx.jit(lambda x, scale=2.0: x * scale)
+    for follow in (True, False):
+        assert str(inspect.signature(f, follow_wrapped=follow)) == "(x, scale=2.0)"
+    assert "donated" in inspect.signature(type(f)).parameters

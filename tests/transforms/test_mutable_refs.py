@@ -203,3 +203,21 @@ def test_parts_of_references():
     fnx.free_ref(ref)
     with pytest.raises(ValueError, match="frozen"):
         part[0]
+
+
+def test_the_type_of_a_ref_is_that_of_its_array():
+    ref = fnx.new_ref(jnp.zeros((2, 3), "float32"))
+    kind = fnx.typeof(ref)
+    assert isinstance(kind, fnx.ref.AbstractRef)
+    assert not isinstance(ref, fnx.ref.AbstractRef)
+    assert (kind.shape, kind.dtype, kind.ndim, kind.size) == ((2, 3), np.float32, 2, 6)
+    assert kind.inner_aval == fnx.typeof(ref[...])
+    assert (repr(kind), kind.str_short()) == ("Ref{float32[2,3]}", "Ref{f32[2,3]}")
+    assert kind == fnx.typeof(fnx.new_ref(jnp.ones((2, 3), "float32")))
+
+
+def test_the_type_of_keys():
+    keys = fnx.random.split(fnx.random.key(0), 3)
+    kind = fnx.typeof(keys)
+    assert (kind.shape, kind.dtype, kind.ndim, kind.size) == ((3,), keys.dtype, 1, 3)
+    assert str(kind) == "key<fry>[3]"

@@ -311,7 +311,14 @@ def test_modules_under_two_names():
     lowered = jitted.lower({"a": jnp.ones(3)}, 1.0)
     assert isinstance(jitted, Wrapped)
     assert isinstance(lowered, Lowered)
-    assert isinstance(lowered.compile(), Compiled)
+    with pytest.warns(UserWarning, match=r"donated buffers were not usable: f64\[\], which"):
+        assert isinstance(lowered.compile({"xla_embed_ir_in_executable": True}), Compiled)
+    for compile_ in (
+        lambda: lowered.compile({"speed": "high"}),
+        lambda: fnx.jit(jnp.sin, compiler_options={"speed": "high"})(1.0),
+    ):
+        with pytest.raises(fnx.errors.JaxRuntimeError, match="No such compile option: 'speed'"):
+            compile_()
     (x, y), named = lowered.args_info
     assert (x["a"].shape, x["a"].dtype, x["a"].donated) == ((3,), np.float64, False)
     assert (y.shape, y.donated, named) == ((), True, {})

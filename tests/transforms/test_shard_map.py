@@ -1,6 +1,7 @@
 """pmap and shard_map: against functions of whole arrays; devices, meshes, specs, and what is refused."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -119,7 +120,7 @@ def test_pmap_refuses():
         fnx.pmap(lambda x: x)(X.T)
     with pytest.raises(ValueError, match="only 2"):
         fnx.pmap(lambda x: x, devices=fnx.devices()[:2])(X)
-    with pytest.raises(ValueError, match="different sizes"):
+    with pytest.raises(ValueError, match="inconsistent sizes"):
         fnx.pmap(lambda x, y: x)(X, X[:2])
     with pytest.raises(ValueError, match="at least one mapped"):
         fnx.pmap(lambda x: x, in_axes=None)(X)
@@ -312,3 +313,36 @@ def test_vmap_takes_spmd_axis_name_and_axis_size():
     with pytest.raises(ValueError, match="axis_size"):
         f(np.zeros(3))
     close(fnx.vmap(lambda: jnp.ones(2), axis_size=3)(), np.ones((3, 2)))
+
+
+def test_axes_that_are_unconstrained_are_not_cut():
+    free = P.UNCONSTRAINED
+    assert repr(P(free, "x")) == "PartitionSpec(UNCONSTRAINED, 'x')"
+    assert pickle.loads(pickle.dumps(P(free)))[0] is free
+    assert P(free) != P(None)
+    mesh = fnx.make_mesh((1,), ("x",))
+    x = jnp.arange(4.0)
+    placed = fnx.jit(lambda x: lax.with_sharding_constraint(x, fnx.NamedSharding(mesh, P(free))))(x)
+    np.testing.assert_array_equal(placed, x)
+    assert fnx.NamedSharding(mesh, P(free, "x")).shard_shape((4, 2)) == (4, 2)
+
+
+def test_arrays_say_how_they_were_asked_to_lie():
+    mesh = fnx.make_mesh((1,), ("x",))
+    there = NamedSharding(mesh, P("x"))
+    x = jnp.arange(4.0)
+    put = fnx.device_put({"a": x, "b": x}, {"a": there, "b": None})
+    assert put["a"].sharding == there
+    assert put["b"].sharding == x.sharding != there
+    f = fnx.jit(lambda x: (x, {"a": x + 1.0, "b": 2.0}), out_shardings=(None, there))
+    for _ in range(2):
+        same, others = f(x)
+        assert [a.sharding == there for a in (same, others["a"], others["b"])] == [
+            False,
+            True,
+            True,
+        ]
+    np.testing.assert_array_equal(fnx.grad(lambda x: f(x)[1]["a"].sum())(x), np.ones(4))
+    mapped = fnx.shard_map(lambda x: x, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+    assert mapped(x).sharding == there
+    assert x.sharding != there  # the same numbers, in an array of the caller's

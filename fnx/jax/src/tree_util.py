@@ -1,12 +1,14 @@
 """`jax._src.tree_util`: the registry of node classes as a mapping."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import optree
 
+from fnx.core.errors import ShapeError
 from fnx.pytree.registry import SPACE
 from fnx.tree_util import *
+from fnx.tree_util import all_leaves, flatten_one_level_with_keys, keystr
 
 
 class _Node(NamedTuple):
@@ -34,3 +36,33 @@ class _Registry:
 
 
 _registry = _Registry()  # flax, jaxlie
+
+
+def prefix_errors(  # flax's tests
+    prefix_tree: Any, full_tree: Any, is_leaf: Callable | None = None
+) -> list[Callable[[str], ValueError]]:
+    """Why one tree is no prefix of another: functions of the name of the first that make errors."""
+    return list(_prefix_errors((), prefix_tree, full_tree, is_leaf))
+
+
+def _prefix_errors(
+    path: tuple, prefix: Any, full: Any, is_leaf: Callable | None
+) -> Iterator[Callable[[str], ValueError]]:
+    if all_leaves([prefix], is_leaf):
+        return
+    if type(prefix) is not type(full):
+        why = f"types {type(prefix).__name__} and, in the full tree, {type(full).__name__}"
+    else:
+        (own, data), (others, other_data) = map(flatten_one_level_with_keys, (prefix, full))
+        if len(own) == len(others) and data == other_data:
+            for (key, child), (_, other) in zip(own, others):
+                yield from _prefix_errors((*path, key), child, other, is_leaf)
+            return
+        if len(own) != len(others):
+            why = f"lengths {len(own)} and, in the full tree, {len(others)}"
+        else:
+            why = f"metadata {data!r} and, in the full tree, {other_data!r}"
+    where = keystr(path)
+    yield lambda name: ShapeError(
+        f"pytree structure error: different {why} at key path {name}{where}"
+    )

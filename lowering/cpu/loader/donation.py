@@ -15,22 +15,28 @@ from fnx.core.array import ConcreteArray
 from fnx.core.buffer import Deleted
 
 
-def calling(fast: Callable, aliases: Mapping[int, int], weak: Sequence[bool]) -> Callable:
+def calling(
+    fast: Callable, aliases: Mapping[int, int], replaced: Sequence[int], weak: Sequence[bool]
+) -> Callable:
     """Calls `fast`, which gives the other results, with arrays that it may overwrite.
 
-    `aliases`: the number of a result, and that of the input whose memory it has.
+    `aliases`: the number of a result, and that of the input whose memory it has. The inputs that are
+    `replaced` are deleted after the call, whether or not their memory was taken, if nobody saw it.
     """
     pairs = sorted(aliases.items())
+    gone = sorted({*aliases.values(), *replaced})
 
     def call(leaves: Sequence[Any]) -> Any:
-        leaves = list(leaves)
-        given = []
-        for _, k in pairs:
-            leaf = leaves[k]
+        given, leaves = [leaves[k] for k in gone], list(leaves)
+        gone_after = [x for x in given if is_unseen(x, leaves)]
+        over = []  # what is written over
+        for leaf in given:
             if type(leaf) is ConcreteArray and type(leaf._value) is Deleted:
                 np.asarray(leaf._value)  # raises
-            if type(leaf) is ConcreteArray and is_alone(leaf, leaves):
-                given.append(leaf)
+        for _, k in pairs:
+            leaf = leaves[k]
+            if is_alone(leaf, leaves):
+                over.append(leaf)
             elif isinstance(leaf, ConcreteArray | np.ndarray):
                 value = leaf._value if type(leaf) is ConcreteArray else leaf
                 own = leaf.weak_type if type(leaf) is ConcreteArray else False
@@ -41,11 +47,11 @@ def calling(fast: Callable, aliases: Mapping[int, int], weak: Sequence[bool]) ->
         try:
             outs = fast(leaves)
         except BaseException:  # nobody knows what they hold
-            _delete(given)
+            _delete(over)
             raise
         if outs is NotImplemented:
             return outs
-        _delete(given)
+        _delete(gone_after)
         for (j, _), value in zip(pairs, values, strict=True):
             outs.insert(j, ConcreteArray(value, weak[j]))
         return outs
@@ -58,12 +64,16 @@ def _delete(leaves: Sequence[ConcreteArray]) -> None:
         leaf.delete()
 
 
+def is_unseen(leaf: Any, leaves: Sequence[Any]) -> bool:
+    """Whether `leaf` is an array that is passed once, and was shown to nobody (`expose`)."""
+    once = type(leaf) is ConcreteArray and sum([x is leaf for x in leaves]) == 1
+    return once and leaf._value.flags.writeable
+
+
 def is_alone(leaf: ConcreteArray, leaves: Sequence[Any]) -> bool:
     """Whether nobody but `leaf`, which is passed once, holds its numbers, nor saw them (`expose`)."""
     alone, alone_base = _counts()
-    if sum([x is leaf for x in leaves]) > 1 or _references(leaf) > alone:
-        return False
-    if not leaf._value.flags.writeable:
+    if not is_unseen(leaf, leaves) or _references(leaf) > alone:
         return False
     if leaf._value.base is None:
         return leaf._value.flags.owndata
