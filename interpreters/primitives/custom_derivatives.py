@@ -12,7 +12,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import ClosedOverValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
@@ -130,7 +130,7 @@ class CustomRule(Primitive):
     def check_consts(self, tangents: Sequence) -> None:
         """Raise if tangents come in by a value that the function closed over."""
         if any(t is not None for t in tangents[: self.consts]):
-            raise InvalidValue(
+            raise ClosedOverValue(
                 f"{self.what} {self.of} closed over a value that is being differentiated; its rule knows "
                 "nothing of it. Pass the value as an argument."
             )

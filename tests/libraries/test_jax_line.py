@@ -152,11 +152,13 @@ import fnx.jax, jax, jax.numpy as jnp, library
 from jax._src import core, dispatch, tree_util
 from jax._src.dtypes import TypePromotionError
 from jax._src.flatten_util import ravel_pytree
+from jax._src.interpreters.ad import CustomVJPException, Zero
 from jax._src.public_test_util import check_close
 try:
     library.add(jnp.ones(2), jnp.ones(3))
 except Exception as error:
     assert "library.py" not in str(error).splitlines()[-1] and "<string>" in str(error), error
+assert issubclass(CustomVJPException, ValueError)
 assert core.trace_state_clean()
 jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
 class Pair(tuple): pass

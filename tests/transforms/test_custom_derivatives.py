@@ -249,7 +249,7 @@ def test_a_closed_over_value_cannot_be_differentiated():
         return jit(f)(x)
 
     assert float(fnx.grad(outer, 1)(2.0, 3.0)) == 1.0
-    with pytest.raises(ValueError, match="closed over"):
+    with pytest.raises(fnx.errors.ClosedOverValue, match="closed over"):
         fnx.grad(outer, 0)(2.0, 3.0)
 
 
