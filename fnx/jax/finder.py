@@ -53,6 +53,8 @@ class ServedModule(ModuleType):
         served = _names.get(self.__name__)
         if served is None or name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if _private(f"{served}.{name}"):
+            return importlib.import_module(f"{served}.{name}")
         asked = note(f"{served}.{name}")
         raise AttributeError(
             f"fnx has no {served}.{name}, which {asked.library} asks for at {asked.place}. "
@@ -61,6 +63,11 @@ class ServedModule(ModuleType):
             name=name,
             obj=self,
         )
+
+
+def _private(name: str) -> bool:
+    """Whether a name is a private module that is served: programs have those without an import."""
+    return name.startswith("jax._src") and server(name) is not None
 
 
 _names: dict[str, str] = {}  # of fnx's modules: the name under which each was asked for first
