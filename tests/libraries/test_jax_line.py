@@ -178,6 +178,29 @@ except AssertionError:
     assert run("-c", program, cwd=tmp_path) == "traced False\nnot close\n"
 
 
+def test_functions_of_numpy_are_numpys(tmp_path):
+    """JAX's arrays are without NumPy's protocols; operators are theirs nevertheless."""
+    program = """
+import fnx.jax, jax, jax.numpy as jnp, numpy as np
+x = jnp.arange(3.0)
+made = np.zeros_like(x, dtype=int)
+made[x > 1.0] = 7
+assert made.tolist() == [0, 0, 7]
+for y in np.sin(x), np.concatenate([x, x]), np.where(x > 1.0, x, 0.0), np.linalg.norm(x):
+    assert isinstance(y, (np.ndarray, np.generic)), y
+host = np.ones(3)
+for y in host + x, x + host, np.float64(2.0) * x, host @ x, host < x, np.ones((2, 3)) @ x:
+    assert isinstance(y, jax.Array), y
+host += x
+assert host.tolist() == [1, 2, 3]
+try:
+    jax.jit(np.sin)(x)
+except jax.errors.TracerArrayConversionError:
+    print("traced")
+"""
+    assert run("-c", program, cwd=tmp_path) == "traced\n"
+
+
 def test_devices_as_the_flag_of_xla_says(tmp_path):
     program = """
 import fnx.jax, jax, os
