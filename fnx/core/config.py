@@ -1,11 +1,9 @@
 """Settings: each a named value with an environment variable and a context manager."""
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache as remember
 from typing import Any
 
 
@@ -59,22 +57,6 @@ class Setting:
                 overridden.reset(before)
 
 
-class DeviceCount(Setting):
-    """Where nothing sets it: as XLA's flag said when first asked, by which programs for JAX choose it."""
-
-    @property
-    def value(self) -> int:
-        return self._var.get(self._default) or devices_of_xla_flags()
-
-
-@remember
-def devices_of_xla_flags() -> int:
-    """The number of devices that the environment variable XLA_FLAGS asks for; 1 without it."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    asked = re.findall(r"--xla_force_host_platform_device_count=(\d+)", flags)
-    return int(asked[-1]) if asked else 1
-
-
 check = Setting("check", False, "check jaxprs and Kernel IR between passes")
 disable_jit = Setting("disable_jit", False, "run jitted functions eagerly", calls=True)
 default_float32 = Setting(
@@ -88,9 +70,7 @@ debug_infs = Setting(
 )
 traceback_filtering = Setting("traceback_filtering", True, "hide fnx's frames in tracebacks")
 cache = Setting("cache", True, "keep compiled code on disk")
-num_devices = DeviceCount(
-    "num_devices", 0, "how many devices pmap and meshes find; all are this CPU"
-)
+num_devices = Setting("num_devices", 1, "how many devices pmap and meshes find; all are this CPU")
 backend = Setting("backend", "cpu", "what jit compiles for: cpu, numba, reference", calls=True)
 numpy_dtype_promotion = Setting(
     "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet", calls=True

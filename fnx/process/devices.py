@@ -22,8 +22,8 @@ _device = lru_cache(maxsize=None)(Device)
 def devices(backend: str | None = None) -> list[Device]:
     """The devices that arrays can live on; RuntimeError for a platform other than cpu.
 
-    There is one; the setting `num_devices` (FNX_NUM_DEVICES, or the flag that JAX's programs give to XLA)
-    makes more of them, for programs that map over devices. They share the process's memory and threads.
+    There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
+    over devices. They share the process's memory and threads.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]

@@ -201,19 +201,6 @@ except jax.errors.TracerArrayConversionError:
     assert run("-c", program, cwd=tmp_path) == "traced\n"
 
 
-def test_devices_as_the_flag_of_xla_says(tmp_path):
-    program = """
-import fnx.jax, jax, os
-os.environ["XLA_FLAGS"] = "--xla_other=1 --xla_force_host_platform_device_count=3"
-print(len(jax.devices()), jax.make_mesh((3,), ("i",)).size, jax.extend.backend.get_backend().device_count())
-os.environ["XLA_FLAGS"] = ""  # too late, as in JAX
-print(jax.device_count())
-jax.config.update("jax_num_cpu_devices", 2)
-print(jax.device_count())
-"""
-    assert run("-c", program, cwd=tmp_path) == "3 3 3\n3\n2\n"
-
-
 def test_examples_of_its_docstrings(tmp_path):
     program = """
 import doctest, fnx, fnx.jax.missing, fnx.jax.finder
