@@ -70,7 +70,7 @@ class ServedModule(ModuleType):
 
 def _private(name: str) -> bool:
     """Whether a name is a private module that is served: programs have those without an import."""
-    return name.startswith("jax._src") and server(name) is not None
+    return name.startswith(("jax._src", "jaxlib.")) and server(name) is not None
 
 
 _names: dict[str, str] = {}  # of fnx's modules: the name under which each was asked for first

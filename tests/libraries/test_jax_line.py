@@ -160,6 +160,8 @@ except Exception as error:
     assert "library.py" not in str(error).splitlines()[-1] and "<string>" in str(error), error
 assert issubclass(CustomVJPException, ValueError)
 assert jax._src.interpreters.ad.Zero is Zero and not hasattr(jax._src, "nothing")
+from jaxlib import xla_client
+assert isinstance(jax.devices()[0], xla_client.Device)
 assert core.trace_state_clean()
 jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
 class Pair(tuple): pass
