@@ -96,7 +96,10 @@ def test_every_requirement_has_a_lower_bound(repository):
 
 
 def test_tests_do_not_need_a_rival(repository):
+    served = repository / "tests/libraries/programs"  # whose jax is fnx
     for file in (repository / "tests").rglob("*.py"):
+        if served in file.parents:
+            continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         loaded = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         names = {name.split(".")[0] for node in loaded for name in _names(node)}
