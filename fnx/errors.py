@@ -1,6 +1,7 @@
 """The errors that users meet, under JAX's names and fnx's own."""
 
 from fnx.core.errors import (
+    ClosedOverValue,
     CompileError,
     ConcretizationTypeError,
     FnxError,
@@ -25,6 +26,7 @@ JAXTypeError = TypeMismatch
 JAXIndexError = NonConcreteBooleanIndexError
 
 __all__ = [
+    "ClosedOverValue",
     "CompileError",
     "ConcretizationTypeError",
     "FnxError",

@@ -4,7 +4,7 @@ Operators and methods are written with primitives, which live above the core: `f
 them with `install`, once, when it is imported.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -63,10 +63,22 @@ class Array:
         return self.dtype.itemsize
 
 
+_withheld: set[str] = set()
+
+
 def install(members: Mapping[str, Callable | property]) -> None:
     """Give the operators and methods to all arrays."""
     for name, member in members.items():
-        setattr(Array, name, member)
+        if name not in _withheld:
+            setattr(Array, name, member)
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Let arrays be without members, which may be installed already or not yet."""
+    for name in names:
+        _withheld.add(name)
+        if name in vars(Array):
+            delattr(Array, name)
 
 
 def kind_of(x: Any) -> str:

@@ -94,6 +94,19 @@ class InvalidValue(FnxError, ValueError):
     """
 
 
+class ClosedOverValue(InvalidValue):
+    """A function with a rule of its own closed over a value that is being differentiated.
+
+    >>> def scaled(x, a):
+    ...     f = fnx.custom_jvp(lambda v: v * a)
+    ...     f.defjvp(lambda primals, tangents: (*primals, *tangents))
+    ...     return fnx.jit(f)(x)
+    >>> fnx.grad(scaled, 1)(3.0, 2.0)
+    Traceback (most recent call last):
+    fnx.core.errors.ClosedOverValue: the custom_jvp function <lambda> closed over a value that is being ...
+    """
+
+
 class InvalidIndex(FnxError, IndexError):
     """An index, or a number of axes, that an argument does not have.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fnx.core.array import withhold
 from fnx.jax.missing import note
 
 API = "0.10.2"  # the version of JAX whose names and meanings fnx has
@@ -21,6 +22,8 @@ PUBLIC = (
     "example_libraries experimental extend flatten_util image interpreters lax nn numpy ops profiler "
     "random ref scipy sharding stages test_util tree tree_util typing version"
 ).split()
+# JAX's arrays are without them: NumPy's functions of its arrays are NumPy's, and give NumPy's arrays.
+NUMPY_PROTOCOLS = "__array_ufunc__", "__array_function__"
 OWN = "fnx.jax.src"  # modules for `jax._src`, `jaxlib`, and public ones that stand nowhere else
 
 
@@ -136,3 +139,4 @@ def install() -> None:
             )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        withhold(NUMPY_PROTOCOLS)

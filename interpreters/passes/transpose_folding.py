@@ -39,7 +39,7 @@ def without_transposed_products(jaxpr: Jaxpr) -> Jaxpr:
                 if swapped is not None:
                     eqns[place[product.outs[0]]] = swapped
                     continue
-        made[e.outs[0]] = e
+        made.update(dict.fromkeys(e.outs[:1], e))  # callbacks may have no results
         eqns.append(e)
     return jaxpr.with_eqns(eqns)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fnx.core.array import Array, ConcreteArray, as_written
 from fnx.core.aval import ShapedArray
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import ClosedOverValue, TypeMismatch
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, evaluate, use
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr
@@ -142,7 +142,7 @@ class CustomRule(Primitive):
     def check_consts(self, tangents: Sequence) -> None:
         """Raise if tangents come in by a value that the function closed over."""
         if any(t is not None for t in tangents[: self.consts]):
-            raise InvalidValue(
+            raise ClosedOverValue(
                 f"{self.what} {self.of} closed over a value that is being differentiated; its rule knows "
                 "nothing of it. Pass the value as an argument."
             )
@@ -239,6 +239,15 @@ class CustomJVP(CustomRule):
         return replace(self, fun=for_once(self.fun, home, mask), rule=rule)
 
 
+def no_forward_mode(of: str) -> Exception:
+    """What forward mode through a rule for reverse mode ends in; begins as JAX's, which programs match."""
+    return TypeMismatch(
+        f"can't apply forward-mode autodiff (jvp, jacfwd) to the custom_vjp function {of}, whose rule is "
+        "for reverse mode only. Expected grad, vjp or jacrev; or define it with custom_jvp, which "
+        "serves both."
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class CustomVJP(CustomRule):
     """`fwd(*args)` gives `results` results, then residuals; `bwd(*residuals, *cotangents)` cotangents.
@@ -256,11 +265,7 @@ class CustomVJP(CustomRule):
     what = "the custom_vjp function"
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
-        raise TypeMismatch(
-            f"forward-mode autodiff (jvp, jacfwd) of the custom_vjp function {self.of}, whose rule "
-            "is for reverse mode only. Expected grad, vjp or jacrev; or define it with custom_jvp, which "
-            "serves both."
-        )
+        raise no_forward_mode(self.of)
 
     def linearize(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:  # type: ignore
         self.check_consts(tangents)
@@ -315,16 +320,10 @@ class Pullback(Primitive):
         return self.outs
 
     def impl(self, *values: np.ndarray) -> tuple:
-        raise self._forward()
+        raise no_forward_mode(self.of)
 
     def lower(self, *operands: Operand) -> Recipe:
-        raise self._forward()
-
-    def _forward(self) -> Exception:
-        return TypeMismatch(
-            f"can't apply forward-mode autodiff (jvp) to the custom_vjp function {self.of}: its "
-            "rule is for reverse mode only. Use custom_jvp for functions that need forward mode."
-        )
+        raise no_forward_mode(self.of)
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         known, linear = args[: self.residuals], args[self.residuals :]

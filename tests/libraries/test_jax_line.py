@@ -152,11 +152,16 @@ import fnx.jax, jax, jax.numpy as jnp, library
 from jax._src import core, dispatch, tree_util
 from jax._src.dtypes import TypePromotionError
 from jax._src.flatten_util import ravel_pytree
+from jax._src.interpreters.ad import CustomVJPException, Zero
 from jax._src.public_test_util import check_close
 try:
     library.add(jnp.ones(2), jnp.ones(3))
 except Exception as error:
     assert "library.py" not in str(error).splitlines()[-1] and "<string>" in str(error), error
+assert issubclass(CustomVJPException, ValueError)
+assert jax._src.interpreters.ad.Zero is Zero and not hasattr(jax._src, "nothing")
+from jaxlib import xla_client
+assert isinstance(jax.devices()[0], xla_client.Device)
 assert core.trace_state_clean()
 jax.jit(lambda x: print("traced", core.trace_state_clean()))(1.0)
 class Pair(tuple): pass
@@ -218,6 +223,29 @@ for a, b, said in (((1, 2), (1,), "lengths 2"), ({"a": [1]}, {"a": (1,)}, "path 
     assert said in error, error
 """
     assert run("-c", program, cwd=tmp_path) == "not bound\n"
+
+
+def test_functions_of_numpy_are_numpys(tmp_path):
+    """JAX's arrays are without NumPy's protocols; operators are theirs nevertheless."""
+    program = """
+import fnx.jax, jax, jax.numpy as jnp, numpy as np
+x = jnp.arange(3.0)
+made = np.zeros_like(x, dtype=int)
+made[x > 1.0] = 7
+assert made.tolist() == [0, 0, 7]
+for y in np.sin(x), np.concatenate([x, x]), np.where(x > 1.0, x, 0.0), np.linalg.norm(x):
+    assert isinstance(y, (np.ndarray, np.generic)), y
+host = np.ones(3)
+for y in host + x, x + host, np.float64(2.0) * x, host @ x, host < x, np.ones((2, 3)) @ x:
+    assert isinstance(y, jax.Array), y
+host += x
+assert host.tolist() == [1, 2, 3]
+try:
+    jax.jit(np.sin)(x)
+except jax.errors.TracerArrayConversionError:
+    print("traced")
+"""
+    assert run("-c", program, cwd=tmp_path) == "traced\n"
 
 
 def test_examples_of_its_docstrings(tmp_path):

@@ -106,11 +106,11 @@ def test_forward_mode():
     np.testing.assert_allclose(float(fnx.jvp(f, (X,), (2.0,))[1]), 2 * FIRST)
     np.testing.assert_allclose(float(fnx.jacfwd(jit(f))(X)), FIRST)
     g = scaled_sine_vjp()
-    with pytest.raises(TypeError, match=r"forward-mode.*custom_jvp"):
+    with pytest.raises(TypeError, match=r"can't apply forward-mode autodiff.*custom_jvp"):
         fnx.jvp(g, (X,), (1.0,))
-    with pytest.raises(TypeError, match="forward-mode"):
+    with pytest.raises(TypeError, match="can't apply forward-mode autodiff"):
         fnx.jacfwd(jit(g))(X)
-    with pytest.raises(TypeError, match="forward-mode autodiff"):
+    with pytest.raises(TypeError, match="can't apply forward-mode autodiff"):
         jit(fnx.jacfwd(g))(X)
     np.testing.assert_allclose(np.asarray(fnx.jacrev(g)(X)), FIRST)
 
@@ -249,7 +249,7 @@ def test_a_closed_over_value_cannot_be_differentiated():
         return jit(f)(x)
 
     assert float(fnx.grad(outer, 1)(2.0, 3.0)) == 1.0
-    with pytest.raises(ValueError, match="closed over"):
+    with pytest.raises(fnx.errors.ClosedOverValue, match="closed over"):
         fnx.grad(outer, 0)(2.0, 3.0)
 
 

@@ -95,3 +95,13 @@ def test_no_transposes_are_left(f):
 @pytest.mark.parametrize("f", [read_twice, returned])
 def test_what_is_read_itself_stays(f):
     assert transposes(f, A, B) == 1
+
+
+def test_beside_a_callback_without_results(capsys):
+    def f(a, b):
+        fnx.debug.print("{}", a[0, 0])
+        return (a @ b).T
+
+    np.testing.assert_allclose(fnx.jit(f)(np.ones((2, 3)), np.ones((3, 4))), np.full((4, 2), 3.0))
+    fnx.effects_barrier()
+    assert capsys.readouterr().out == "1.0\n"
