@@ -10,9 +10,11 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive
 
+from .closure_conversion import HigherOrder, with_inputs
+
 
 @dataclass(frozen=True)
-class ScanRecord(Primitive):
+class ScanRecord(HigherOrder):
     """`jaxpr`: (constants, carry, x) -> (carry, y), run `length` times over the rows of xs.
 
     Operands: constants, first carry, xs. Results: the last carry, the stacked ys. `divergent`:
@@ -32,7 +34,6 @@ class ScanRecord(Primitive):
     divergent: bool = False
     counted: bool = False
     name = "scan"
-    multiple_results = True
     jaxpr_fields = ("jaxpr",)
 
     def parts(self, values: Sequence) -> tuple[Any, Any, Any]:
@@ -46,6 +47,11 @@ class ScanRecord(Primitive):
     def with_jaxpr(self, jaxpr: Jaxpr, consts: int, carry: int) -> Self:
         divergent = self.divergent and not carry
         return replace(self, jaxpr=jaxpr, consts=consts, carry=carry, divergent=divergent)
+
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        n = self.consts
+        new = self.with_jaxpr(with_inputs(self.jaxpr, values, n), n + len(values), self.carry)
+        return new, (*operands[:n], *more, *operands[n:])
 
     @property
     def effects(self) -> bool:  # type: ignore[override]
@@ -74,7 +80,7 @@ def stacked(aval: ShapedArray, length: int) -> ShapedArray:
 
 
 @dataclass(frozen=True)
-class WhileRecord(Primitive):
+class WhileRecord(HigherOrder):
     """`body_jaxpr` is applied to the carry while `cond_jaxpr` holds.
 
     Operands: constants of the condition, constants of the body, carry. Results: the carry.
@@ -90,7 +96,6 @@ class WhileRecord(Primitive):
         default=False, repr=False
     )  # reverse mode keeps states between iterations
     name = "while"
-    multiple_results = True
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
 
     def params(self) -> dict[str, Any]:
@@ -106,6 +111,14 @@ class WhileRecord(Primitive):
         n, m = self.cond_consts, self.cond_consts + self.body_consts
         return values[:n], values[n:m], values[m:]
 
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        n, c, b = len(values), self.cond_consts, self.body_consts
+        cond = with_inputs(self.cond_jaxpr, values, c)
+        body = with_inputs(self.body_jaxpr, values, b)
+        new = replace(self, cond_jaxpr=cond, cond_consts=c + n, body_jaxpr=body, body_consts=b + n)
+        of_cond, of_body, carry = self.parts(operands)
+        return new, (*of_cond, *more, *of_body, *more, *carry)
+
     def input_output_aliases(self) -> dict[int, int]:
         first = self.cond_consts + self.body_consts
         return {k: first + k for k in range(len(self.body_jaxpr.outs))}
@@ -116,14 +129,17 @@ class WhileRecord(Primitive):
 
 
 @dataclass(frozen=True)
-class CondRecord(Primitive):
+class CondRecord(HigherOrder):
     """Operand 0, an int32, says which of `branches` is applied to the others; it is clamped."""
 
     branches: tuple[Jaxpr, ...]
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "cond"
-    multiple_results = True
     jaxpr_fields = ("branches",)
+
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        new = self.with_branches([with_inputs(b, values, 0) for b in self.branches])
+        return new, (operands[0], *more, *operands[1:])
 
     def with_branches(self, branches: Sequence[Jaxpr]) -> Self:
         return replace(self, branches=tuple(branches))

@@ -44,7 +44,10 @@ class Tape:
                 env[var] = zeros(var.aval) if t is None else t
         for eqn in self.eqns:
             values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])
-            env.update(zip(eqn.outs, eqn.prim.apply(*values), strict=True))
+            outs = eqn.prim.apply(*values)
+            if not eqn.outs[0].aval.weak_type:
+                outs = (_scaled(eqn, outs[0]), *outs[1:])
+            env.update(zip(eqn.outs, outs, strict=True))
         return [None if o is None else _read(env, o) for o in self.outs]
 
     def pull(self, cts: Sequence[Array | None]) -> list[Array | None]:
@@ -220,6 +223,13 @@ def _weak(ct: Any) -> Any:
     return ConvertElementType(ct.dtype, True)(ct)
 
 
+def _scaled(eqn: Eqn, x: Any) -> Any:
+    """A strong value times a number, or its cotangent: promotion makes the number strong, and so these."""
+    if eqn.prim.name in ("mul", "div") and type(x) is not AddTo and x.weak_type:
+        return ConvertElementType(x.dtype, False)(x)
+    return x
+
+
 def backward(
     eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | Known | None = None
 ) -> None:
@@ -246,8 +256,8 @@ def backward(
             back = eqn.prim.transpose(cts, *args)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
-                if a.aval.weak_type and eqn.prim.elementwise and not eqn.outs[0].aval.weak_type:
-                    ct = _weak(ct)
+                if eqn.prim.elementwise and not eqn.outs[0].aval.weak_type:
+                    ct = _weak(ct) if a.aval.weak_type else _scaled(eqn, ct)
                 if a in env:
                     accumulate(env, a, ct)
                 else:

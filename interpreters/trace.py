@@ -5,13 +5,15 @@ runs the rest in `parent`: that is partial evaluation, and all there is of it.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from math import prod
 from typing import Any
 
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray, check_size
 from fnx.core.config import rank_0_consts
-from fnx.core.errors import InvalidValue, UnexpectedTracerError
+from fnx.core.errors import InvalidValue
+from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
@@ -155,20 +157,34 @@ def trace(
     return jaxpr, [value for _, value in stage.consts.values()]
 
 
+@dataclass(frozen=True, eq=False)
+class Captured(Primitive):
+    """A traced value inside a jaxpr that has no input for it: a user's rule closed over it.
+
+    What carries the jaxpr makes an operand of it when it is bound (`closure_conversion.py`).
+    """
+
+    value: Tracer = field(repr=False)
+    name = "captured"
+    __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
+
+    def apply(self, *args: Array) -> tuple[Array, ...]:
+        return (self.value,)
+
+    def abstract(self) -> tuple[ShapedArray, ...]:  # type: ignore[override]
+        return (self.value.aval,)
+
+
 def trace_closed(
     fn: Callable[..., Sequence[Array]], avals: Sequence[ShapedArray], **kw: Any
 ) -> Jaxpr:
-    """As `trace`, of a function that closes over nothing but arrays of users' rules."""
+    """As `trace`, of a function that closes over nothing but values of users' rules."""
     jaxpr, consts = trace(fn, avals, **kw)
     if not consts:
         return jaxpr
-    for c in consts:
-        if type(c) is not ConcreteArray:
-            raise UnexpectedTracerError(
-                f"the rule of a custom_jvp or custom_vjp function inside {jaxpr.name or 'a jaxpr'} closed "
-                f"over a traced value of type {c.aval.str_short()}. Rules run after the function was "
-                "traced: pass the value to the function as an argument."
-            )
     n = len(consts)
-    made = [Eqn(Constant(c), (), (v,)) for c, v in zip(consts, jaxpr.inputs)]
+    made = [
+        Eqn(Captured(c) if isinstance(c, Tracer) else Constant(c), (), (v,))
+        for c, v in zip(consts, jaxpr.inputs)
+    ]
     return Jaxpr(jaxpr.inputs[n:], [*made, *jaxpr.eqns], jaxpr.outs, name=jaxpr.name)

@@ -203,7 +203,8 @@ def eval_jaxpr(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
     interpreter = current.get()
     for eqn in jaxpr.eqns:
         values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])  # type: ignore
-        outs = interpreter.process(eqn.prim, values)
+        # One without operands may stand for a value that is known.
+        outs = interpreter.process(eqn.prim, values) if values else eqn.prim.apply()
         for var, out in zip(eqn.outs, outs, strict=True):
             env[var] = out
     return [env[a] if type(a) is Var else a.value for a in jaxpr.outs]  # type: ignore

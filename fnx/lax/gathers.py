@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.core.array import Array
+from fnx.core.errors import TypeMismatch
 from fnx.lax.elementwise import neg
 from fnx.lax.parameterized import full, full_like, select
 from fnx.numpy.arrays.indexing import getitem
@@ -90,6 +91,11 @@ def _scatter(name: str, prim: Callable, what: str, gives: str) -> Callable:
             to_array(scatter_indices, name, 1),
             to_array(updates, name, 2),
         )
+        if u.dtype != x.dtype and not u.aval.weak_type:
+            raise TypeMismatch(
+                f"lax.{name} of an array of dtype {x.dtype} with updates of dtype {u.dtype}; expected "
+                f"one dtype: convert the updates with .astype({x.dtype})"
+            )
         kind = GatherScatterMode.from_any(mode)
         return prim(dimension_numbers, indices_are_sorted, kind, unique_indices)(x, i, u)
 

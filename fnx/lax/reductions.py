@@ -193,6 +193,11 @@ def _with_inits(name: str, operands: Any, init_values: Any) -> tuple[list, list,
         constant(i, x.dtype, x.weak_type) if type(i) in PYTHON else to_array(i, name)
         for i, x in zip(firsts, xs, strict=True)
     ]
+    if any(i.dtype != x.dtype and not i.aval.weak_type for i, x in zip(inits, xs)):
+        raise TypeMismatch(
+            f"{name} of operands of dtypes {[str(x.dtype) for x in xs]} with init_values of dtypes "
+            f"{[str(i.dtype) for i in inits]}; expected equal ones: convert one with .astype"
+        )
     if any(i.shape for i in inits):
         raise ShapeError(
             f"{name} with init_values of shapes {[i.shape for i in inits]}; expected rank 0"

@@ -277,7 +277,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     """
     x = to_array(operand, "pad")
     value = as_array(padding_value)
-    if value.aval.weak_type and dtypes.result_dtype(x.dtype, value.dtype) == x.dtype:
+    if value.aval.weak_type and dtypes.kind(value.dtype) == dtypes.kind(x.dtype):
         value = constant(padding_value, x.dtype) if type(padding_value) in PYTHON else value
     config = tuple(integers(p, "padding_config") for p in padding_config)
     return checked(Pad(config), x, value)  # type: ignore[arg-type]

@@ -321,20 +321,24 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
     """
     if tangent and not dtypes.is_inexact(aval.dtype):
         given = np.result_type(getattr(x, "dtype", type(x)))
-        if dtypes.kind(given) in "fc":
+        if given != dtypes.float0:
             raise TangentMismatch(
                 f"{what} has dtype {given}; expected float0, np.zeros(shape, fnx.dtypes.float0), since "
                 f"the value is of dtype {dtypes.NAME[aval.dtype]}: convert that with .astype(float)"
             )
-        return None  # float0, or zeros
+        if np.shape(x) != aval.shape:
+            raise ShapeError(f"{what} has shape {np.shape(x)}; expected {aval.shape}")
+        return None
     x = as_array(x)
     if x.shape != aval.shape:
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
-    if x.dtype != aval.dtype:
-        if not x.aval.weak_type or (tangent and not dtypes.is_inexact(x.dtype)):
-            raise TangentMismatch(
-                f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
-            )
+    # A number of the program's text has no width of its own.
+    if x.dtype != aval.dtype and not (
+        x.aval.weak_type and dtypes.kind(x.dtype) == dtypes.kind(aval.dtype)
+    ):
+        raise TangentMismatch(
+            f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
+        )
     return x if x.dtype == aval.dtype else ConvertElementType(aval.dtype, x.aval.weak_type)(x)
 
 

@@ -1,6 +1,6 @@
 """checkpoint: a function whose derivative keeps little and computes the rest again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Point, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
@@ -26,7 +27,7 @@ Policy = Callable[..., bool]
 
 
 @dataclass(frozen=True)
-class Checkpoint(Primitive):
+class Checkpoint(HigherOrder):
     """Call of a jaxpr whose derivative stores what `policy` says (None: only the operands).
 
     A `differentiated` one computes again on purpose: it stays a call of its own, so that nothing
@@ -38,12 +39,14 @@ class Checkpoint(Primitive):
     differentiated: bool = False
     backend: Backend | None = field(default=None, compare=False, repr=False)
     name = "checkpoint"
-    multiple_results = True
     jaxpr_fields = ("jaxpr",)
 
     @property
     def transparent(self) -> str:
         return "never" if self.differentiated else "final"
+
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        return replace(self, jaxpr=with_inputs(self.jaxpr, values, 0)), (*more, *operands)
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         check_operands(self.name, avals, self.jaxpr.in_avals)

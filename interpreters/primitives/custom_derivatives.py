@@ -19,6 +19,7 @@ from fnx.core.jaxpr import Jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive, Undefined
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import Batch, BatchTracer, batch_jaxpr, place_axis
+from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.jvp import has_tangent, jvp
 from fnx.interpreters.linearize import Linearize, transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
@@ -96,7 +97,7 @@ def call_with_rule(prim: "CustomRule", args: Sequence[Array]) -> Sequence[Array]
 
 
 @dataclass(frozen=True, eq=False)
-class CustomRule(Primitive):
+class CustomRule(HigherOrder):
     """A function with rules of its own. Staged, `jaxpr` is the function, of `consts` and operands."""
 
     fun: Flat = field(repr=False)
@@ -106,12 +107,16 @@ class CustomRule(Primitive):
     home: Batch | None = field(
         default=None, repr=False
     )  # whose batch elements it may have closed over
-    multiple_results = True
     __eq__, __hash__ = object.__eq__, object.__hash__  # Primitive's would compare no fields
     what = "a function with a rule"
     rules: ClassVar[tuple[str, ...]] = ()  # the fields with functions that are rules
     transparent = "final"
     jaxpr_fields = ("jaxpr",)
+
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        assert self.jaxpr is not None
+        jaxpr = with_inputs(self.jaxpr, values, 0)
+        return replace(self, jaxpr=jaxpr, consts=self.consts + len(values)), (*more, *operands)
 
     def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         if self.jaxpr is None:

@@ -1,5 +1,6 @@
 """The jit primitive: a jaxpr that is one operation, compiled when it is evaluated."""
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from fnx.core.jaxpr import Jaxpr, made_once
 from fnx.core.primitive import Primitive
 from fnx.core.recipe import Call, Operand, Recipe
 from fnx.interpreters.batching import batch_jaxpr, place_axis
+from fnx.interpreters.closure_conversion import HigherOrder, with_inputs
 from fnx.interpreters.jvp import jvp_jaxpr
 from fnx.interpreters.linearize import transpose_jaxpr
 from fnx.interpreters.operands import check_operands, given, only, spread, undefined
@@ -27,7 +29,7 @@ def has_effects(jaxpr: Jaxpr) -> bool:
 
 
 @dataclass(frozen=True)
-class Jit(Primitive):
+class Jit(HigherOrder):
     """Call of a jaxpr. `donated` lists the operands whose memory results may take."""
 
     jaxpr: Jaxpr
@@ -36,7 +38,6 @@ class Jit(Primitive):
     inline: bool = field(default=False, repr=False)
     donated: tuple[int, ...] = field(default=(), repr=False)
     name = "jit"
-    multiple_results = True
     jaxpr_fields = ("jaxpr",)
     transparent = "always"  # when an equation may be replaced with its jaxpr: never, final, always
 
@@ -47,6 +48,9 @@ class Jit(Primitive):
     def with_jaxpr(self, jaxpr: Jaxpr) -> "Jit":
         """The same call of another jaxpr, whose operands are not donated."""
         return replace(self, jaxpr=jaxpr, donated=())
+
+    def converted(self, values: tuple, more: Sequence, operands: tuple) -> tuple[Primitive, tuple]:
+        return self.with_jaxpr(with_inputs(self.jaxpr, values, 0)), (*more, *operands)
 
     def params(self) -> dict[str, Any]:
         return {"fun": self.of, "jaxpr": self.jaxpr}

@@ -337,3 +337,21 @@ def test_cumulative_functions_of_complex_numbers(run, name, fold, reverse):
     # each result is a holomorphic function of the elements, and of all of them together nothing new
     total = fnx.jvp(run(cumulative), (z,), (np.ones_like(z),))[1]
     np.testing.assert_allclose(total, np.ones_like(z), rtol=1e-12)
+
+
+def test_operands_of_two_dtypes_are_refused():
+    x, at = jnp.ones(3), jnp.array([[0]])
+    one = lax.ScatterDimensionNumbers((), (0,), (0,))
+    for value in (0, jnp.float32(0), 1j, True):
+        with pytest.raises(TypeError, match="pad"):
+            lax.pad(x, value, [(1, 0, 0)])
+    with pytest.raises(TypeError, match="pad"):
+        lax.pad(x.astype(complex), 0.0, [(1, 0, 0)])
+    np.testing.assert_array_equal(lax.pad(x, 0.0, [(1, 0, 0)]), [0.0, 1.0, 1.0, 1.0])
+    for scatter in (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min):
+        with pytest.raises(TypeError, match="updates of dtype float32"):
+            scatter(x, at, jnp.ones(1, jnp.float32), one)
+    with pytest.raises(TypeError, match="init_values of dtypes"):
+        lax.reduce(x, jnp.int32(0), lax.add, (0,))
+    with pytest.raises(TypeError, match="init_values of dtypes"):
+        lax.reduce_window(x, jnp.float32(0), lax.add, (2,))

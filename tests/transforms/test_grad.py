@@ -299,3 +299,31 @@ def test_quotients_by_what_is_constant_have_derivatives_that_are_quotients(dtype
     np.testing.assert_allclose(both, 0, atol=1e-6)
     slope = fnx.jvp(lambda y: x / y, (y,), (jnp.ones(3, dtype),))[1]
     np.testing.assert_allclose(slope, -x / y / y, rtol=1e-6)
+
+
+@pytest.mark.parametrize("t", [1, True, jnp.ones((), int), np.float32(1.0), 1j])
+def test_tangents_and_cotangents_have_the_dtype_of_the_value(t):
+    twice = lambda x: x * 2.0
+    for x in (jnp.asarray(3.0).astype(float), jnp.asarray(3.0, jnp.float16)):
+        for call in (
+            lambda t, x=x: fnx.jvp(twice, (x,), (t,)),
+            lambda t, x=x: fnx.jit(lambda x, t: fnx.jvp(twice, (x,), (t,)))(x, t),
+            fnx.linearize(twice, x)[1],
+            fnx.vjp(twice, x)[1],
+            fnx.linear_transpose(twice, x),
+        ):
+            assert all([d.dtype == x.dtype for d in fnx.tree.leaves(call(x))])
+            with pytest.raises(TypeError, match="dtype"):
+                call(t)
+    with pytest.raises(TypeError, match="dtype"):
+        fnx.vjp(twice, 1j)[1](1.0)
+
+
+def test_what_goes_with_an_integer_is_float0_of_its_shape():
+    for t in (1, np.zeros((), int), False, 1.0):
+        with pytest.raises(TypeError, match="float0"):
+            fnx.jvp(lambda x: x * 2.0, (3,), (t,))
+        with pytest.raises(TypeError, match="float0"):
+            fnx.vjp(lambda x: (x, 3), 1.0)[1]((1.0, t))
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        fnx.jvp(lambda x: x * 2.0, (3,), (np.zeros(3, fnx.dtypes.float0),))

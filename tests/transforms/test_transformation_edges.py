@@ -55,19 +55,6 @@ def test_rules_may_use_constant_arrays_wherever_the_function_was_traced(run, wra
     np.testing.assert_allclose(g, times * np.array([0.5, 2.0, 3.0]))
 
 
-def test_a_rule_that_closes_over_a_traced_value_says_so():
-    def f(a, x):
-        @fnx.custom_jvp
-        def g(y):
-            return y
-
-        g.defjvp(lambda p, t: (g(*p), a * t[0]))
-        return lax.scan(lambda c, _: (g(c), None), x, None, length=2)[0]
-
-    with pytest.raises(fnx.errors.UnexpectedTracerError, match="pass the value"):
-        fnx.jit(fnx.grad(f, 1))(2.0, 3.0)
-
-
 # --- complex inputs --------------------------------------------------------------------------------
 
 

@@ -232,9 +232,11 @@ def update(
     """x with values combined into x[index]; it is weak if x is."""
     del out_sharding, wrap_negative_indices
     flags = (indices_are_sorted, unique_indices)
-    out = _updated(kind, x, index, _values(x, values), GatherScatterMode.from_any(mode), flags)
-    same = out.weak_type == x.weak_type
-    return out if same else ops.ConvertElementType(x.dtype, x.weak_type)(out)
+    weak, y = x.weak_type, _values(x, values)
+    if y.weak_type != weak:  # one is converted, and so its cotangent back
+        x, y = [ops.ConvertElementType(x.dtype)(v) if v.weak_type else v for v in (x, y)]
+    out = _updated(kind, x, index, y, GatherScatterMode.from_any(mode), flags)
+    return out if out.weak_type == weak else ops.ConvertElementType(x.dtype, weak)(out)
 
 
 def _updated(

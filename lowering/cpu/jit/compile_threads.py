@@ -1,10 +1,15 @@
-"""Parallel compilation: a thread that compiles a program, and helpers that compile other parts of it."""
+"""Parallel compilation: a thread that compiles a program, and helpers that compile other parts of it.
+
+The leader may be the thread that is interrupted, at any moment. So threads meet in locks and queues
+that are written in C, within which nothing is interrupted: an Event or a Condition of `threading` stays
+locked by whom an interrupt meets inside it, and the others would wait for ever.
+"""
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from fnx.lowering.cpu.processor import thresholds
@@ -18,7 +23,8 @@ class Task:
     def __init__(self, function: Callable, args: tuple):
         self._function, self._args = function, args
         self._begun = threading.Lock()
-        self._done = threading.Event()
+        self._pending = threading.Lock()  # held until the call was made
+        self._pending.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
 
@@ -31,12 +37,13 @@ class Task:
         except BaseException as error:
             self._error = error
         finally:
-            self._done.set()
+            self._pending.release()
 
     def result(self) -> Any:
         """What the call gave, or raised."""
         self.run()
-        self._done.wait()
+        with self._pending:
+            pass
         if self._error is not None:
             raise self._error
         return self._value
@@ -47,8 +54,7 @@ class Crew:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._tasks: deque[Task] = deque()
-        self._waiting = threading.Semaphore(0)
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()  # None: the end
         self._helpers: list[threading.Thread] = []
         self._open = True
         self._lock = threading.Lock()
@@ -58,10 +64,9 @@ class Crew:
         task = Task(function, args)
         with self._lock:
             if self._open:
-                self._tasks.append(task)
+                self._tasks.put(task)
                 if len(self._helpers) < self.most - 1:
                     self._hire()
-                self._waiting.release()
         return task
 
     def _hire(self) -> None:
@@ -76,18 +81,14 @@ class Crew:
 
     def _help(self) -> None:
         _here.crew = self
-        while True:
-            self._waiting.acquire()
-            task = self._next()
-            if task is not None:
-                task.run()
-            elif not self._open:
-                return
+        while (task := self._tasks.get()) is not None:
+            task.run()
+        self._tasks.put(None)  # for the next helper
 
     def _next(self) -> Task | None:
         try:
-            return self._tasks.popleft()
-        except IndexError:
+            return self._tasks.get_nowait()
+        except Empty:
             return None
 
     def work(self) -> None:
@@ -99,9 +100,9 @@ class Crew:
         """Drop the tasks that nobody has begun, and wait for the others."""
         with self._lock:
             self._open = False
-            self._tasks.clear()
-        for _ in self._helpers:
-            self._waiting.release()
+        while self._next() is not None:
+            pass
+        self._tasks.put(None)
         for helper in self._helpers:
             helper.join()
 
@@ -119,15 +120,21 @@ def current() -> Crew | None:
     return getattr(_here, "crew", None)
 
 
+def lead(crew: Crew | None) -> None:
+    """Make this thread the leader of a crew, or of none."""
+    _here.crew = crew
+
+
 @contextmanager
 def gathered(helpers: bool = True) -> Iterator[Crew]:
     """A crew led by this thread, which may be alone."""
-    made = _here.crew = Crew(size() if helpers else 1)
+    crew = Crew(size() if helpers else 1)
     try:
-        yield made
+        lead(crew)
+        yield crew
     finally:
-        _here.crew = None
-        made.disperse()
+        lead(None)
+        crew.disperse()
 
 
 def soon(function: Callable, *args: Any) -> None:

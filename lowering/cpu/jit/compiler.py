@@ -24,30 +24,69 @@ from . import compile_threads, llvm_options, partition
 _session = fork_safe(threading.RLock())
 
 
-@contextmanager
-def session(helpers: bool = False) -> Iterator[compile_threads.Crew]:
+class _Session:
+    """A context manager of a generator, which is closed where an interrupt comes on entering."""
+
+    def __init__(self, steps: Any):
+        self.steps = steps
+
+    def __enter__(self) -> compile_threads.Crew:
+        try:
+            return next(self.steps)
+        except BaseException:
+            self.steps.close()
+            raise
+
+    def __exit__(self, *_: Any) -> None:
+        self.steps.close()
+
+
+def session(helpers: bool = False) -> _Session:
     """LLVM for this thread and a crew that it leads, with helpers where much is to be compiled.
 
     LLVM's options are process-wide: Numba does not compile meanwhile, nor do other threads.
     """
+    return _Session(_session_steps(helpers))
+
+
+def _session_steps(helpers: bool) -> Iterator[compile_threads.Crew]:
     found = compile_threads.current()
     if found is not None:
         yield found
         return
-    with (
-        _session,
-        _numbas_lock(),
-        _all_passes_afterwards(),
-        compile_threads.gathered(helpers) as made,
-    ):
-        yield made
+    crew = compile_threads.Crew(compile_threads.size() if helpers else 1)
+    owned = _owns_llvms_lock()
+    with _session, _numbas_lock():
+        try:  # in one frame: an interrupt between two context managers would forget one of them
+            compile_threads.lead(crew)
+            yield crew
+        finally:
+            compile_threads.lead(None)
+            while _owns_llvms_lock() and not owned:
+                _llvms_lock().release()
+            crew.disperse()
+            llvm_options.restore()
 
 
 def _numbas_lock() -> Any:
     """The lock under which Numba compiles, if it is there: it may be held when a process forks."""
     numba = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(numba, "global_compiler_lock", None)
-    return nullcontext() if lock is None else _known_to_forks(lock)
+    if lock is None:
+        return nullcontext()
+    # Its own methods are written in Python, where an interrupt may leave it locked.
+    return getattr(_known_to_forks(lock), "_lock", lock)
+
+
+def _llvms_lock() -> Any:
+    """What llvmlite locks in functions written in Python, where an interrupt may leave it locked."""
+    lib = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    return getattr(getattr(lib, "_lock", None), "_lock", None)
+
+
+def _owns_llvms_lock() -> bool:
+    lock = _llvms_lock()
+    return lock is not None and lock._is_owned()
 
 
 @cache
@@ -57,15 +96,6 @@ def _known_to_forks(lock: Any) -> Any:
     if hasattr(inner, "_at_fork_reinit"):
         fork_safe(inner)
     return lock
-
-
-@contextmanager
-def _all_passes_afterwards() -> Iterator[None]:
-    # A session in which nothing is compiled, since all is on disk, does not import LLVM.
-    try:
-        yield
-    finally:
-        llvm_options.restore()
 
 
 def once(function: Callable) -> Callable:

@@ -6,9 +6,12 @@ way waits until nobody makes code.
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+
+from fnx.core.threads.fork_safety import fork_safe
+from fnx.lowering.cpu.processor import thresholds
 
 # Passes that are left out; and the options' defaults.
 # - Loop strength reduction takes up to three quarters of the time of stencils. Measured over 50
@@ -26,54 +29,58 @@ _LEFT_OUT = {
 # The scheduler before register allocation, without which instructions stay in the order of the text.
 _IN_ORDER = {"enable-misched": ("false", "true")}
 
-_state: dict[str, Any] = {"ours": False, "in order": False, "threads": 0}
-_changed = threading.Condition()
+_OPTIONS = {"left out": _LEFT_OUT, "in order": _IN_ORDER}
 
+# What LLVM has been told; None: an interrupt may have come in between.
+_state: dict[str, bool | None] = {"left out": False, "in order": False}
+_makers: dict[object, bool] = {}  # whoever makes code now, and whether instructions stay in order
+_lock = fork_safe(threading.RLock())
 
-def _after_fork() -> None:
-    _changed._at_fork_reinit()  # type: ignore[attr-defined] # another thread may hold it
-    _state["threads"] = 0
-
-
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_makers.clear)
 
 
 def leave_out_passes() -> None:
     """Leave out passes that cost more than they bring, until `restore`."""
-    with _changed:
-        if not _state["ours"]:
-            _set(_LEFT_OUT, 0)
-            _state["ours"] = True
+    with _lock:
+        _tell("left out", True)
 
 
 @contextmanager
 def making_code(in_order: bool) -> Iterator[None]:
-    """While this thread makes code, nobody changes whether instructions are left in order."""
-    with _changed:
-        _changed.wait_for(lambda: not _state["threads"] or _state["in order"] == in_order)
-        _in_order(in_order)
-        _state["threads"] += 1
+    """While this thread makes code, nobody changes whether instructions are left in order.
+
+    Who has to wait asks again and again: what wakes others must be called, and an interrupt may come first.
+    """
+    me = object()
     try:
+        while not _begins(me, in_order):
+            time.sleep(thresholds.ASK_AGAIN)
         yield
     finally:
-        with _changed:
-            _state["threads"] -= 1
-            _changed.notify_all()
+        _makers.pop(me, None)
 
 
-def _in_order(wanted: bool) -> None:
-    if _state["in order"] != wanted:
-        _set(_IN_ORDER, 0 if wanted else 1)
-        _state["in order"] = wanted
+def _begins(me: object, in_order: bool) -> bool:
+    with _lock:
+        if (not in_order) in tuple(_makers.values()):
+            return False
+        _tell("in order", in_order)
+        _makers[me] = in_order
+    return True
 
 
 def restore() -> None:
     """LLVM's defaults again, when a session ends."""
-    with _changed:
-        _in_order(False)
-        if _state["ours"]:
-            _set(_LEFT_OUT, 1)
-            _state["ours"] = False
+    with _lock:
+        _tell("in order", False)
+        _tell("left out", False)
+
+
+def _tell(what: str, wanted: bool) -> None:
+    if _state[what] != wanted:
+        _state[what] = None
+        _set(_OPTIONS[what], 0 if wanted else 1)
+        _state[what] = wanted
 
 
 def _set(options: Mapping[str, tuple[str, str]], which: int) -> None:

@@ -83,6 +83,7 @@ STRAIGHT_LINES = 3000  # lines from which on code without loops is compiled quic
 STRAIGHT_BLOCK = 1000  # instructions of a block of such code
 PART_CHARACTERS = 12_000  # characters of a part that is compiled by itself: some ten milliseconds
 COMPILE_THREADS = 4  # threads of a crew that compiles, at most
+ASK_AGAIN = 1e-3  # seconds until a thread asks again whether LLVM has the options that it needs
 LOADED_PROGRAMS = 1024  # programs that stay loaded though nobody may use them any more
 
 # lowering/cpu/runtime, lowering/cpu/loader
