@@ -221,7 +221,7 @@ class _At:
         return of_keys(lambda x, y: x.at[self.index].set(y, **options), self.keys, values)
 
 
-leaves_elsewhere.add(KeyArray)
+leaves_elsewhere[KeyArray] = type.__instancecheck__.__get__(KeyArray)
 register_pytree_node(
     KeyArray, lambda k: ((k.words,), None), lambda _, children: KeyArray(*children)
 )
