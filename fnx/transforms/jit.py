@@ -24,6 +24,7 @@ from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
+from fnx.transforms.make_jaxpr import flatten_types
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
 from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of
@@ -210,7 +211,7 @@ class Jitted:
         fixed: Fixed = ()
         if not self.plain:
             args, kwargs, fixed = self.static.split(args, kwargs)
-        leaves, treedef = flatten((args, kwargs))
+        leaves, treedef = flatten_types((args, kwargs))
         return Traced(self._program(leaves, treedef, fixed), treedef, self.static)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
