@@ -165,7 +165,7 @@ for _module, _names in _NAMES.items():
 for _name in (
     "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
     "example_libraries "
-    "experimental extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
+    "experimental export extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
     "stages test_util tree tree_util typing version"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
