@@ -10,6 +10,7 @@ import numpy as np
 from fnx.core.array import Array
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import InvalidIndex, TypeMismatch
+from fnx.numpy.arrays.indexing import refuse_lists
 from fnx.numpy.arrays.key_arrays import KEY_DTYPE, KeyDType, of_keys
 from fnx.numpy.elementwise.ufuncs import equal, logical_not
 from fnx.numpy.reductions.reduce import all as all_true
@@ -97,6 +98,7 @@ class KeyArray:
         )
 
     def __getitem__(self, index: Any) -> "KeyArray":
+        refuse_lists(index)
         index = index if isinstance(index, tuple) else (index,)
         used = sum([_axes_of(i) for i in index])
         if used > self.ndim:
