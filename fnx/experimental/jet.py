@@ -11,7 +11,7 @@ from fnx.transforms.grad import jvp
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
-__all__ = ["jet"]
+__all__ = ["jet", "jet2"]
 
 
 def jet(
@@ -51,6 +51,17 @@ def jet(
     first, *rest = _with_derivatives(along, order)(0.0)
     rest = [operations.tree_map(lambda d, s=s: d / s, d) for d, s in zip(rest, scale, strict=True)]
     return first, operations.tree_map(lambda _, *ds: list(ds), first, *rest)
+
+
+def jet2(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], **_: Any) -> Any:
+    """`jet` of coefficients of polynomials, instead of derivatives.
+
+    >>> from fnx.experimental.jet import jet2
+    >>> y, (a, b) = jet2(jnp.square, (3.0,), [[1.0, 0.0]])  # (3 + t) ** 2
+    >>> print(y, a, b)
+    9.0 6.0 1.0
+    """
+    return jet(fun, primals, series, factorial_scaled=False)
 
 
 def _polynomial(x: Any, derivatives: Sequence[Any], t: Any) -> Any:

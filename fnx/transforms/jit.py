@@ -239,6 +239,7 @@ class Jitted:
         return f"<jit of {name_of(self.fun)}>"
 
 
+CompilerOptions = dict[str, str | bool]
 _jitted: "weakref.WeakSet[Jitted]" = weakref.WeakSet()  # for clear_caches
 
 
