@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 
+from fnx.core import __version__
 from fnx.core.source import warn_user
 from fnx.process.devices import devices, process_count, process_index, process_indices
-from fnx.version import __version__
 
 
 def print_environment_info(return_string: bool = False) -> str | None:

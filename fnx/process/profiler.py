@@ -111,7 +111,7 @@ def start_server(port: int, requires_backend: bool = True) -> Any:
 
     >>> fnx.profiler.start_server(9999)
     Traceback (most recent call last):
-    NotImplementedError: there is no profiler server; use fnx.profiler.trace(folder), ...
+    fnx.core.errors.MissingRule: there is no profiler server; use fnx.profiler.trace(folder), ...
     """
     del port, requires_backend
     raise MissingRule(

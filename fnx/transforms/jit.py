@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, update_wrapper
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,9 @@ class Jitted:
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes)
         program = self._programs.get(key)
         if program is None or not program.alive:
+            if config.explain_cache_misses.value:
+                seen = [k for k in self._programs if k[0] != "refs"]
+                import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
             program = self._programs[key] = self._trace(avals, treedef, fixed)
         return program
 
@@ -190,7 +194,9 @@ class Jitted:
         program = Program(
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
-        program.seconds["trace"] = time.perf_counter() - start
+        seconds = program.seconds["trace"] = time.perf_counter() - start
+        if config.log_compiles.value:
+            import_module("fnx.process.compile_log").tell_traced(self.fun, avals, seconds)
         return program
 
     def _donated(self, treedef: Any, fixed: Fixed, without: Collection[int]) -> tuple[int, ...]:
