@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import numpy
+from fnx.core.dtypes import float0
 from fnx.core.errors import InvalidValue
 from fnx.pytree import operations
 from fnx.transforms.grad import jvp
@@ -53,6 +54,11 @@ def jet(
     return first, operations.tree_map(lambda _, *ds: list(ds), first, *rest)
 
 
+def _slope(d: Any) -> Any:
+    """A derivative; that of integers and bools, which move in jumps, is a zero float."""
+    return jnp.zeros(d.shape) if d.dtype == float0 else d
+
+
 def jet2(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], **_: Any) -> Any:
     """`jet` of coefficients of polynomials, instead of derivatives.
 
@@ -82,6 +88,6 @@ def _with_derivatives(f: Callable, order: int) -> Callable:
 
     def all_of_them(t: Any) -> Any:
         values, slopes = jvp(lower, (t,), (1.0,))
-        return (*values, slopes[-1])
+        return (*values, operations.tree_map(_slope, slopes[-1]))
 
     return all_of_them
