@@ -1,7 +1,6 @@
 """Exported functions: programs without Python, to be called, differentiated, and kept in files."""
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -201,10 +200,9 @@ class Exported:
         ValueError where the file has no derivative.
         """
         if self._derivative is None:
-            self._derivative = self._made_derivative
+            self._derivative = self._made_derivative()
         return self._derivative
 
-    @cached_property
     def _made_derivative(self) -> "Exported":
         if self._samples is None:
             raise InvalidValue(
