@@ -23,13 +23,13 @@ def _joined(is_leaf: Callable | None) -> Callable | None:
 def _with_whole_leaves(f: Callable) -> Callable:
     """`f`, whose argument `is_leaf` says yes to keys, too."""
     code = f.__code__
-    place = code.co_varnames.index("is_leaf")
-    place = place if place < code.co_argcount else len(code.co_varnames)
+    positional = code.co_varnames[: code.co_argcount]
+    place = positional.index("is_leaf") if "is_leaf" in positional else None
 
     @wraps(f)
     def of_users(*args: Any, **kwargs: Any) -> Any:
         if leaves_elsewhere:
-            if len(args) > place:
+            if place is not None and len(args) > place:
                 args = (*args[:place], _joined(args[place]), *args[place + 1 :])
             else:
                 kwargs["is_leaf"] = _joined(kwargs.get("is_leaf"))

@@ -341,6 +341,9 @@ def test_arrays_of_keys_are_leaves_of_users_trees():
     assert fnx.tree.leaves(keys, is_leaf=lambda x: x is None)[0] is keys
     same = fnx.tree.map(lambda a, b: bool(jnp.all(a == b)), tree, tree)
     assert fnx.tree.all(same)
+    many = [{"a": k} for k in range(12)]
+    assert fnx.tree.map(lambda *xs: sum(xs), *many) == {"a": 66}
+    assert fnx.tree.map_with_path(lambda path, *xs: sum(xs), *many) == {"a": 66}
     assert tree_util.treedef_is_leaf(fnx.tree.structure(keys))
     assert not tree_util.is_tree_node(type(keys))
     assert tree_util.all_leaves([keys])
