@@ -134,7 +134,7 @@ def encode_jaxpr(jaxpr: Jaxpr) -> list:
         return [encode(v.aval) for v in variables]
 
     def use(atoms: tuple[Atom, ...]) -> list:
-        return [numbers[a] if type(a) is Var else _array(a.value) for a in atoms]
+        return [_array(a.value) if isinstance(a, Literal) else numbers[a] for a in atoms]
 
     inputs = define(jaxpr.inputs)
     lines = [[encode(e.prim), use(e.inputs), define(e.outs)] for e in jaxpr.eqns]

@@ -144,7 +144,7 @@ class Exported:
 
     def _sizes(self, arrays: Sequence[Any]) -> templates.Sizes:
         """The values of the dimension variables, after a check of all shapes and dtypes."""
-        pairs = []
+        pairs: list = []
         for k, (x, aval) in enumerate(zip(arrays, self.in_avals, strict=True)):
             fits = len(x.shape) == len(aval.shape) and all(
                 type(n) is Dim or n == m for n, m in zip(aval.shape, x.shape)

@@ -219,5 +219,5 @@ class _At:
 KeyDType.over = KeyArray
 leaves_elsewhere[KeyArray] = type.__instancecheck__.__get__(KeyArray)
 register_pytree_node(
-    KeyArray, lambda k: ((k.words,), k.dtype), lambda dtype, children: KeyArray(*children, dtype)
+    KeyArray, lambda k: ((k.words,), k.dtype), lambda dtype, children: KeyArray(children[0], dtype)
 )
