@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+import sys
 from itertools import product
 
 import jaxtyping
@@ -294,6 +295,13 @@ def test_annotations_of_jaxtyping():
         jnp.ones((3, 2))
     )
     assert seen == [True, True]
+
+
+def test_arrays_are_buffers_to_read():
+    view = jnp.arange(3).__buffer__(0)
+    assert (view.readonly, view.format, view.tolist()) == (True, "l", [0, 1, 2])
+    if sys.version_info >= (3, 12):
+        assert memoryview(jnp.arange(3)).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
