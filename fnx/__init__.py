@@ -57,6 +57,11 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.process.devices import process_count as process_count
     from fnx.process.devices import process_index as process_index
     from fnx.process.devices import process_indices as process_indices
+    from fnx.process.environment import host_count as host_count
+    from fnx.process.environment import host_id as host_id
+    from fnx.process.environment import host_ids as host_ids
+    from fnx.process.environment import print_environment_info as print_environment_info
+    from fnx.process.mesh import Shard as Shard
     from fnx.process.nan_checks import debug_infs as debug_infs
     from fnx.process.nan_checks import debug_nans as debug_nans
     from fnx.process.runtime import compile_stats as compile_stats
@@ -142,6 +147,7 @@ _NAMES = {
         "make_array_from_single_device_arrays process_count process_index process_indices"
     ),
     "fnx.transforms.mutable_refs": "Ref empty_ref free_ref freeze new_ref",
+    "fnx.process.environment": "host_count host_id host_ids print_environment_info",
     "fnx.process.runtime": (
         "compile_stats effects_barrier get_num_threads release_memory set_num_threads"
     ),
@@ -156,6 +162,7 @@ _NAMES = {
         "transfer_guard transfer_guard_device_to_device transfer_guard_device_to_host "
         "transfer_guard_host_to_device"
     ),
+    "fnx.process.mesh": "Shard",
     "fnx.sharding": "NamedSharding P make_mesh reshard set_mesh",
     "fnx.transforms.shard_map": "pmap shard_map",
     "fnx.transforms.make_jaxpr": "ShapeDtypeStruct eval_shape make_jaxpr",
@@ -165,8 +172,8 @@ for _module, _names in _NAMES.items():
 for _name in (
     "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
     "example_libraries "
-    "experimental extend flatten_util image lax nn numpy ops profiler random ref scipy sharding "
-    "stages test_util tree tree_util typing version"
+    "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
+    "sharding stages test_util tree tree_util typing version"
 ).split():
     _later.add("fnx", f"fnx.{_name}", _name, modules=True)
 

@@ -12,6 +12,7 @@ from fnx.transforms.custom_derivatives import (
     custom_vjp_primal_tree_values,
     zero_from_primal,
 )
+from fnx.transforms.linear_call import linear_call
 
 __all__ = [
     "CustomVJPPrimal",
@@ -23,5 +24,6 @@ __all__ = [
     "custom_vjp",
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
+    "linear_call",
     "zero_from_primal",
 ]

@@ -1,5 +1,10 @@
 """Meshes and shardings, a module path of JAX."""
 
+from fnx.process.abstract_devices import (
+    AbstractDevice,
+    ManualAxisType,
+    make_single_device_sharding,
+)
 from fnx.process.mesh import (
     AbstractMesh,
     AxisType,
@@ -20,8 +25,10 @@ from fnx.process.mesh import (
 )
 
 __all__ = [
+    "AbstractDevice",
     "AbstractMesh",
     "AxisType",
+    "ManualAxisType",
     "Mesh",
     "NamedSharding",
     "P",
@@ -33,6 +40,7 @@ __all__ = [
     "get_abstract_mesh",
     "get_mesh",
     "make_mesh",
+    "make_single_device_sharding",
     "reshard",
     "set_mesh",
     "use_abstract_mesh",

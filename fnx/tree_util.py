@@ -8,13 +8,8 @@ from fnx.pytree.operations import (
     Partial,
     PyTreeDef,
     SequenceKey,
-    all_leaves,
-    broadcast_prefix,
-    default_registry,
     describe_difference,
-    flatten_one_level,
     flatten_one_level_with_keys,
-    is_tree_node,
     keystr,
     register_dataclass,
     register_pytree_node,
@@ -22,6 +17,17 @@ from fnx.pytree.operations import (
     register_pytree_with_keys,
     register_pytree_with_keys_class,
     register_static,
+    tree_unflatten,
+    treedef_children,
+    treedef_is_leaf,
+    treedef_tuple,
+)
+from fnx.pytree.public import (
+    all_leaves,
+    broadcast_prefix,
+    default_registry,
+    flatten_one_level,
+    is_tree_node,
     tree_all,
     tree_broadcast,
     tree_flatten,
@@ -34,10 +40,6 @@ from fnx.pytree.operations import (
     tree_reduce_associative,
     tree_structure,
     tree_transpose,
-    tree_unflatten,
-    treedef_children,
-    treedef_is_leaf,
-    treedef_tuple,
 )
 
 __all__ = [

@@ -155,12 +155,18 @@ def _branch_types(
                 f"{what} branch outputs must have the same pytree structure"
             )
         for a, b in zip(first.out_avals, m.out_avals):
-            if a.shape != b.shape or (a.dtype != b.dtype and not (a.weak_type or b.weak_type)):
+            if a.shape != b.shape or not _agree(a, b):
                 raise TypeMismatch(
                     f"{names} return {a.str_short()} and {b.str_short()}; expected equal shapes and "
                     "dtypes. Convert with .astype or jnp.broadcast_to in one of them."
                 )
     return [_joint_type(column) for column in zip(*[m.out_avals for m in made])]
+
+
+def _agree(a: ShapedArray, b: ShapedArray) -> bool:
+    """Whether dtypes are equal, or one is of Python numbers of the other's kind."""
+    kinds = {"i" if k == "u" else k for k in (dtypes.kind(a.dtype), dtypes.kind(b.dtype))}
+    return a.dtype == b.dtype or ((a.weak_type or b.weak_type) and len(kinds) == 1)
 
 
 def _joint_type(avals: Sequence[ShapedArray]) -> tuple[np.dtype, bool]:

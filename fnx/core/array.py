@@ -235,6 +235,10 @@ class ConcreteArray(Array):
         kind, number = self._value.__dlpack_device__()
         return DLDeviceType(kind), number
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """For memoryview(x), which asks objects of Python since its version 3.12."""
+        return memoryview(expose(self._value))
+
     @property
     def __array_interface__(self) -> dict:
         if self._value.dtype == dtypes.bfloat16:

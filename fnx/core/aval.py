@@ -30,7 +30,7 @@ class ShapedArray:
         memory_space: Any = None,
     ):  # the last four are JAX's; there is one device, and nothing varies over a mesh
         self.shape = shape if type(shape) is tuple else tuple(shape)
-        self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.canonical(dtype)
+        self.dtype = dtype if isinstance(dtype, np.dtype) else dtypes.of_avals(dtype)
         self.weak_type = weak_type
         self._hash: int | None = None
 

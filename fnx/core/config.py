@@ -81,6 +81,10 @@ numpy_rank_promotion = Setting(
     "raise or warn where arrays of two ranks are broadcast",
     calls=True,
 )
+log_compiles = Setting(
+    "log_compiles", False, "log what is traced and compiled, and how long it took"
+)
+explain_cache_misses = Setting("explain_cache_misses", False, "log why functions are traced again")
 
 
 def of_traces() -> tuple:

@@ -119,6 +119,11 @@ def canonical(dtype: Any) -> np.dtype:
         raise TypeMismatch(f"{dtype!r:.60} is not a dtype") from error
 
 
+def of_avals(dtype: Any) -> Any:
+    """As `canonical`, but extended dtypes, of which random keys are, stay as they are."""
+    return dtype if hasattr(dtype, "extended") else canonical(dtype)
+
+
 def taken(dtype: Any) -> np.dtype:
     """The dtype of arrays that NumPy's of this dtype become: narrower where 32 bits are the default."""
     found = canonical(dtype)

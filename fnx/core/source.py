@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 
@@ -79,6 +80,18 @@ def public_function() -> str:
             name = code.co_name
         frame = frame.f_back
     return name
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """A warning that points to the user's line, from whatever depth of fnx."""
+    frame = user_frame()
+    if frame is None:
+        warnings.warn(text, category, stacklevel=2)
+        return
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        text, category, frame.f_code.co_filename, frame.f_lineno, registry=registry
+    )
 
 
 def user_source() -> Source | None:

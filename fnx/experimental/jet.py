@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import numpy
+from fnx.core.dtypes import float0
 from fnx.core.errors import InvalidValue
 from fnx.pytree import operations
 from fnx.transforms.grad import jvp
 
 jnp: Any = numpy  # arrays get their methods when it is imported, which type checkers do not see
 
-__all__ = ["jet"]
+__all__ = ["jet", "jet2"]
 
 
 def jet(
@@ -53,6 +54,22 @@ def jet(
     return first, operations.tree_map(lambda _, *ds: list(ds), first, *rest)
 
 
+def _slope(d: Any) -> Any:
+    """A derivative; that of integers and bools, which move in jumps, is a zero float."""
+    return jnp.zeros(d.shape) if d.dtype == float0 else d
+
+
+def jet2(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], **_: Any) -> Any:
+    """`jet` of coefficients of polynomials, instead of derivatives.
+
+    >>> from fnx.experimental.jet import jet2
+    >>> y, (a, b) = jet2(jnp.square, (3.0,), [[1.0, 0.0]])  # (3 + t) ** 2
+    >>> print(y, a, b)
+    9.0 6.0 1.0
+    """
+    return jet(fun, primals, series, factorial_scaled=False)
+
+
 def _polynomial(x: Any, derivatives: Sequence[Any], t: Any) -> Any:
     """x + d1 t + d2 t^2 / 2! + ..., in the dtype of x."""
     x = jnp.asarray(x)
@@ -71,6 +88,6 @@ def _with_derivatives(f: Callable, order: int) -> Callable:
 
     def all_of_them(t: Any) -> Any:
         values, slopes = jvp(lower, (t,), (1.0,))
-        return (*values, slopes[-1])
+        return (*values, operations.tree_map(_slope, slopes[-1]))
 
     return all_of_them

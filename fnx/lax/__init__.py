@@ -14,6 +14,8 @@ from fnx.lax.patches import *
 from fnx.lax.platforms import *
 from fnx.lax.primitives import *
 from fnx.lax.products import *
+from fnx.lax.ragged_products import *
+from fnx.lax.random_bits import *
 from fnx.lax.reductions import *
 from fnx.lax.shapes import *
 from fnx.lax.slices import *

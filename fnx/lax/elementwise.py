@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fnx.core import dtypes
 from fnx.core.array import Array
 from fnx.core.errors import TypeMismatch
@@ -12,21 +14,26 @@ from fnx.ops.elementwise import select as choose
 from fnx.ops.elementwise import special
 from fnx.ops.structure.basic import broadcast_to
 
-# Kinds of numbers: each holds those of lower rank.
-_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_KIND = {"b": "b", "i": "i", "u": "i", "f": "f", "c": "c"}  # of numbers: unsigned ones are integers
+
+
+def same_kind(name: str, number: Any, dtype: np.dtype) -> None:
+    """Raise unless a Python number is of the kind of an array's: an integer is no float, as in JAX."""
+    if _KIND.get(dtypes.scalar_dtype(number).kind) != _KIND.get(dtypes.kind(dtype)):
+        raise TypeMismatch(
+            f"{name} of an array of dtype {dtype} and the number {number!r} of type "
+            f"{type(number).__name__}; expected equal kinds: convert one of them, or use the function of "
+            "fnx.numpy, which promotes"
+        )
 
 
 def operands(name: str, *xs: Any) -> list[Array]:
-    """Arguments as arrays; Python numbers take the dtype of the arrays beside them."""
+    """Arguments as arrays; Python numbers take the dtype of the arrays beside them, of their kind."""
     dtype = next((x.dtype for x in xs if type(x) not in PYTHON and hasattr(x, "dtype")), None)
     out = []
     for k, x in enumerate(xs):
         if type(x) in PYTHON and dtype is not None:
-            if _RANK[dtypes.scalar_dtype(x).kind] > _RANK.get(dtypes.kind(dtype), 0):
-                raise TypeMismatch(
-                    f"{name} of an array of dtype {dtype} and the number {x!r}, which that cannot hold; "
-                    "convert the array first (fnx.numpy's functions promote)"
-                )
+            same_kind(name, x, dtype)
             out.append(constant(x, dtype))
         else:
             out.append(to_array(x, name, k))

@@ -5,13 +5,22 @@ from typing import Any
 
 from fnx.core.array import Array
 from fnx.core.errors import InvalidValue, ShapeError
+from fnx.core.primitive import family
 from fnx.numpy.arrays.public_calls import serve as _retell
 from fnx.numpy.arrays.util import to_array
 from fnx.ops.elementwise.arithmetic import add, mul, sub
-from fnx.ops.linalg import eigen, householder, matrix
+from fnx.ops.linalg import eigen, householder, matrix, triangular
 from fnx.ops.linalg import factorizations as ops
+from fnx.ops.linalg.tridiagonal import TridiagonalSolve
 from fnx.ops.linalg.tridiagonal import tridiagonal_solve as _tridiagonal_solve
 from fnx.ops.structure.basic import scalar
+
+# The primitives under JAX's names.
+cholesky_p, triangular_solve_p = family(triangular.Cholesky), family(triangular.TriangularSolve)
+lu_p, lu_pivots_to_permutation_p = family(ops.LU), family(ops.LUPivotsToPermutation)
+qr_p, svd_p, eigh_p = family(eigen.QR), family(eigen.SVD), family(eigen.Eigh)
+eig_p, schur_p = family(eigen.Eig), family(eigen.Schur)
+tridiagonal_solve_p = family(TridiagonalSolve)
 
 
 class SvdAlgorithm(enum.Enum):

@@ -6,7 +6,8 @@ import numpy as np
 
 from fnx.core import dtypes
 from fnx.core.array import Array
-from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.errors import InvalidValue, ShapeError, TypeMismatch
+from fnx.core.source import warn_user
 from fnx.lax.elementwise import checked, operands, stretched
 from fnx.numpy.arrays.util import PYTHON, constant, integer, integers, to_array
 from fnx.ops.elementwise import arithmetic as ops
@@ -149,8 +150,20 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Array:
     >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
     Array([ 1, 20], dtype=int64)
     """
-    on_true, on_false = operands("select", on_true, on_false)
+    on_true, on_false = _cases("select", on_true, on_false)
     return checked(choose.select_n, _which(pred, "select", 2), on_false, on_true)
+
+
+def _cases(name: str, *cases: Any) -> list[Array]:
+    """Cases as arrays of one shape."""
+    found = operands(name, *cases)
+    ranks = {bool(x.shape) for x in found}
+    if len(ranks) > 1:  # which the primitive would broadcast
+        raise ShapeError(
+            f"{name} of cases of shapes {[x.shape for x in found]}; expected equal shapes, not numbers of "
+            "rank 0 among arrays: lax.full_like"
+        )
+    return found
 
 
 def _which(which: Any, name: str, cases: int) -> Array:
@@ -174,7 +187,7 @@ def select_n(which: Any, *cases: Any) -> Array:
     if not cases:
         raise InvalidValue("select_n needs at least one case")
     return checked(
-        choose.select_n, _which(which, "select_n", len(cases)), *operands("select_n", *cases)
+        choose.select_n, _which(which, "select_n", len(cases)), *_cases("select_n", *cases)
     )
 
 
@@ -191,6 +204,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Array:
         operand = float(operand)  # which may be more than 64 bits hold
     x = to_array(operand, "convert_element_type")
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
+        text = f"complex numbers become {dtype} without their imaginary parts; take lax.real first"
+        warn_user(text, np.exceptions.ComplexWarning)
         x = ops.real(x)
     return convert(x, dtype)
 

@@ -11,7 +11,7 @@ from fnx.ops.elementwise import special as s
 from fnx.ops.linalg.contraction import DotGeneral
 from fnx.ops.linalg.convolution import ConvGeneralDilated
 from fnx.ops.linalg.fft import FFT
-from fnx.ops.reduction import pooling, reduction, sorting
+from fnx.ops.reduction import pooling, reduction, select_and_scatter, sorting
 from fnx.ops.reduction.cumulative import Cumulative
 from fnx.ops.structure import gather, join, scatter, slice
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
@@ -67,6 +67,11 @@ shift_right_logical_p = e.shift_right_logical
 sqrt_p, square_p, stop_gradient_p, sub_p = e.sqrt, e.square, e.stop_gradient, e.sub
 tan_p, tanh_p, xor_p = e.tan, e.tanh, e.xor
 digamma_p, erf_p, erf_inv_p, erfc_p, lgamma_p = s.digamma, s.erf, s.erf_inv, s.erfc, s.lgamma
+igamma_p, igammac_p, igamma_grad_a_p = s.igamma, s.igammac, s.igamma_grad_a
+bessel_i0e_p, bessel_i1e_p, copy_p = s.bessel_i0e, s.bessel_i1e, e.copy
+regularized_incomplete_beta_p = s.regularized_incomplete_beta
+select_and_gather_add_p = select_and_scatter.WindowGather
+select_and_scatter_add_p = select_and_scatter.WindowScatter
 
 __all__ = [name for name in list(globals()) if name.endswith("_p")]
 for _name in __all__:

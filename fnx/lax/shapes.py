@@ -9,7 +9,7 @@ import numpy as np
 from fnx.core import dtypes
 from fnx.core.array import Array, as_array
 from fnx.core.errors import InvalidValue
-from fnx.lax.elementwise import checked
+from fnx.lax.elementwise import checked, same_kind
 from fnx.numpy.arrays.util import (
     PYTHON,
     canonical_axis,
@@ -277,6 +277,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     """
     x = to_array(operand, "pad")
     value = as_array(padding_value)
+    if type(padding_value) in PYTHON:
+        same_kind("pad", padding_value, x.dtype)
     if value.aval.weak_type and dtypes.kind(value.dtype) == dtypes.kind(x.dtype):
         value = constant(padding_value, x.dtype) if type(padding_value) in PYTHON else value
     config = tuple(integers(p, "padding_config") for p in padding_config)

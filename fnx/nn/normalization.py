@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.core.source import warn_user
 from fnx.numpy.arrays.creation import array
 from fnx.numpy.arrays.util import (
     canonical_axes,
@@ -141,6 +142,10 @@ def one_hot(x, num_classes, *, dtype=None, axis=-1):
            [0., 0., 1.]], dtype=float64)
     """
     x = array(x) if isinstance(x, (list, tuple)) else to_array(x, "one_hot")
+    if not dtypes.is_integer(x.dtype):
+        if x.dtype == dtypes.bool_:
+            raise TypeMismatch("one_hot of bools; expected integers: x.astype(int)")
+        warn_user(f"one_hot of dtype {x.dtype}; expected integers", DeprecationWarning)
     n = integer(num_classes, "num_classes")
     k = canonical_axis(axis, x.ndim + 1)
     wanted = dtypes.canonical(float if dtype is None else dtype)

@@ -57,11 +57,7 @@ class Callback(Primitive):
                 f"the function of a {self.name} returned an array of shape {array.shape}; declared was "
                 f"{aval.str_short()}"
             )
-        if (
-            array.dtype != aval.dtype
-            and not dtypes.is_inexact(aval.dtype)
-            and array.dtype.kind in "fc"
-        ):
+        if array.dtype != aval.dtype and dtypes.taken(array.dtype) != aval.dtype:
             raise ShapeError(
                 f"the function of a {self.name} returned an array of dtype {array.dtype}; declared was "
                 f"{aval.str_short()}"

@@ -371,7 +371,11 @@ def make_mesh(
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of an array that a device has: all of it."""
+    """The part of an array that a device has: all of it.
+
+    >>> jnp.ones(3).addressable_shards[0].data.shape
+    (3,)
+    """
 
     device: Device
     index: tuple[slice, ...]
@@ -401,6 +405,7 @@ __all__ = [
     "NamedSharding",
     "P",
     "PartitionSpec",
+    "Shard",
     "Sharding",
     "SingleDeviceSharding",
     "auto_axes",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -10,10 +9,10 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import FnxError
 from fnx.core.interpreter import Interpreter, current, evaluate
-from fnx.core.jaxpr import Eqn, Jaxpr, Literal
+from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
-from fnx.interpreters.primitives.jit import Jit
+from fnx.process.watched import run_watched
 
 
 class NanFound(FnxError, FloatingPointError):
@@ -32,8 +31,8 @@ class FindNans(Interpreter):
             outs = evaluate.process(prim, args)
             what = _made(outs, args)
             if what:
-                if isinstance(prim, Jit):
-                    _search(prim.jaxpr, args)
+                if any(subjaxprs(prim)):
+                    run_watched(prim, args, _look)
                 raise NanFound(_message(what, prim.name, args, outs))
         finally:
             current.reset(token)
@@ -73,27 +72,16 @@ def _short(x: Array) -> str:
     return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
 
 
-def _search(jaxpr: Jaxpr, args: Sequence[Array]) -> None:
-    """Run a compiled program again, equation by equation, up to the one that makes what is looked for."""
-    env: dict[Any, Array] = dict(zip(jaxpr.inputs, args, strict=True))
-    for eqn in jaxpr.eqns:
-        values = tuple([a.value if type(a) is Literal else env[a] for a in eqn.inputs])
-        if isinstance(eqn.prim, Jit):
-            _search(eqn.prim.jaxpr, values)
-        outs = evaluate.process(eqn.prim, values)
-        what = _made(outs, values)
-        if what:
-            raise _at(what, eqn, values, outs)
-        env.update(zip(eqn.outs, outs, strict=True))
-
-
-def _at(what: str, eqn: Eqn, args: Sequence[Array], outs: Sequence[Array]) -> NanFound:
-    error = NanFound(_message(what, eqn.prim.name, args, outs))
-    source: Source | None = eqn.source
+def _look(name: str, source: Source | None, args: Sequence[Array], outs: Sequence[Array]) -> None:
+    """Raise where an operation in a program made what is looked for."""
+    what = _made(outs, args)
+    if not what:
+        return
+    error = NanFound(_message(what, name, args, outs))
     if source is not None:
         error.args = (error.args[0] + at_line(source).replace("at", "made at", 1),)
         error.source = source
-    return error
+    raise error
 
 
 _finder = FindNans()

@@ -6,13 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fnx.core.errors import InvalidValue
+from fnx.core.errors import InvalidValue, MissingRule
+from fnx.process.devices import live_arrays
 
 __all__ = [
+    "ProfileOptions",
     "StepTraceAnnotation",
     "TraceAnnotation",
     "annotate_function",
+    "device_memory_profile",
+    "save_device_memory_profile",
+    "start_server",
     "start_trace",
+    "stop_server",
     "stop_trace",
     "trace",
 ]
@@ -51,6 +57,74 @@ def annotate_function(func: Callable, name: str | None = None, **decorator_kwarg
     """
     del name, decorator_kwargs
     return func
+
+
+class ProfileOptions:
+    """JAX's options of traces; they are kept, and Python's profiler has none of them.
+
+    >>> options = fnx.profiler.ProfileOptions()
+    >>> options.host_tracer_level = 1
+    """
+
+    def __init__(self) -> None:
+        self.advanced_configuration: dict = {}
+        self.duration_ms = self.start_timestamp_ns = 0
+        self.host_tracer_level, self.python_tracer_level = 2, 1
+        self.enable_hlo_proto = self.include_dataset_ops = True
+        self.raise_error_on_start_failure = False
+        self.repository_path = self.session_id = ""
+
+
+def device_memory_profile(backend: str | None = None) -> bytes:
+    """What lives in arrays now, as text: bytes, how many arrays, and their type; the largest first.
+
+    >>> x = jnp.ones((3, 5, 7))
+    >>> b"f64[3,5,7]" in fnx.profiler.device_memory_profile()
+    True
+    """
+    del backend
+    kinds: dict[str, list[int]] = {}
+    for x in live_arrays():
+        kinds.setdefault(x.aval.str_short(), []).append(x.nbytes)
+    rows = sorted(((sum(v), len(v), k) for k, v in kinds.items()), reverse=True)
+    lines = [
+        f"{total} bytes in {sum(r[1] for r in rows)} arrays" for total in [sum(r[0] for r in rows)]
+    ]
+    return "\n".join(
+        lines + [f"{size:>14} {count:>7} {kind}" for size, count, kind in rows]
+    ).encode()
+
+
+def save_device_memory_profile(filename: str | os.PathLike, backend: str | None = None) -> None:
+    """Write what lives in arrays to a file, as text, where JAX writes what pprof reads.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fnx.profiler.save_device_memory_profile(f"{folder}/memory")
+    """
+    with open(filename, "wb") as file:
+        file.write(device_memory_profile(backend))
+
+
+def start_server(port: int, requires_backend: bool = True) -> Any:
+    """NotImplementedError: profiles are files, and there is no server that TensorBoard could ask.
+
+    >>> fnx.profiler.start_server(9999)
+    Traceback (most recent call last):
+    fnx.core.errors.MissingRule: there is no profiler server; use fnx.profiler.trace(folder), ...
+    """
+    del port, requires_backend
+    raise MissingRule(
+        "there is no profiler server; use fnx.profiler.trace(folder), whose file the module pstats reads, "
+        "or fnx.jit(f).lower(*args).compile().report()"
+    )
+
+
+def stop_server() -> None:
+    """Nothing: no server can have been started.
+
+    >>> fnx.profiler.stop_server()
+    """
 
 
 _running: list[tuple[str, cProfile.Profile]] = []

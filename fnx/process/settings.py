@@ -15,6 +15,8 @@ _BY_JAX_NAME = {
     "jax_debug_infs": _config.debug_infs,
     "jax_debug_nans": _config.debug_nans,
     "jax_enable_checks": _config.check,
+    "jax_explain_cache_misses": _config.explain_cache_misses,
+    "jax_log_compiles": _config.log_compiles,
     "jax_num_cpu_devices": _config.num_devices,
     "jax_numpy_dtype_promotion": _config.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": _config.numpy_rank_promotion,
@@ -27,9 +29,7 @@ _IN_JAX = {  # settings of JAX that programs read, and that mean nothing here
     "jax_default_matmul_precision": None,
     "jax_default_prng_impl": "threefry2x32",
     "jax_enable_custom_prng": False,
-    "jax_explain_cache_misses": False,
     "jax_legacy_prng_key": "allow",
-    "jax_log_compiles": False,
     "jax_platforms": None,
     "jax_softmax_custom_jvp": True,
     "jax_threefry_partitionable": True,
@@ -160,13 +160,35 @@ default_prng_impl = _without_effect("default_prng_impl")
 legacy_prng_key = _without_effect("legacy_prng_key")
 threefry_partitionable = _without_effect("threefry_partitionable")
 softmax_custom_jvp = _without_effect("softmax_custom_jvp")
-explain_cache_misses = _without_effect("explain_cache_misses")
 transfer_guard = _without_effect("transfer_guard")
 transfer_guard_device_to_device = _without_effect("transfer_guard_device_to_device")
 transfer_guard_device_to_host = _without_effect("transfer_guard_device_to_host")
 transfer_guard_host_to_device = _without_effect("transfer_guard_host_to_device")
 enable_custom_prng = _without_effect("enable_custom_prng")
-log_compiles = _without_effect("log_compiles")
+
+
+def log_compiles(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it the log "fnx" of the module logging has what is traced and compiled, as warnings.
+
+    >>> import logging
+    >>> logging.getLogger("fnx").disabled = True  # for this example
+    >>> with fnx.log_compiles():
+    ...     x = fnx.jit(jnp.sin)(0.0)
+    >>> logging.getLogger("fnx").disabled = False
+    """
+    return _config.log_compiles(new_val)
+
+
+def explain_cache_misses(new_val: bool = True) -> AbstractContextManager[None]:
+    """Within it the log "fnx" of the module logging says why jitted functions are traced, as warnings.
+
+    >>> import logging
+    >>> logging.getLogger("fnx").disabled = True  # for this example
+    >>> with fnx.explain_cache_misses():
+    ...     x = fnx.jit(jnp.sin)(0.0)
+    >>> logging.getLogger("fnx").disabled = False
+    """
+    return _config.explain_cache_misses(new_val)
 
 
 def numpy_dtype_promotion(new_val: str = "standard") -> AbstractContextManager[None]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes
 from fnx.core.array import Array, as_array, is_array_like, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
@@ -50,7 +49,7 @@ def aval_like(x: Any) -> ShapedArray:
         return as_array(x).aval
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         weak = getattr(x, "weak_type", False)
-        return ShapedArray(tuple(x.shape), dtypes.canonical(x.dtype), weak)
+        return ShapedArray(tuple(x.shape), x.dtype, weak)
     return as_array(x).aval  # raises
 
 

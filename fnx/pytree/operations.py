@@ -30,7 +30,8 @@ from fnx.pytree.registry import register_pytree_with_keys_class as register_pytr
 from fnx.pytree.registry import register_static as register_static
 
 # Types that are nodes here and leaves in JAX: a tree may have arrays where another has such.
-leaves_elsewhere: set[type] = set()
+# For each there is a builtin function that knows its objects, since it is asked of every node.
+leaves_elsewhere: dict[type, Callable[[Any], bool]] = {}
 _flatten = optree.tree_flatten
 C = TypeVar("C", bound=type)
 IsLeaf = Callable[[Any], bool] | None
@@ -185,7 +186,10 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
 
 
 def tree_transpose(
-    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+    outer_treedef: PyTreeDef,
+    inner_treedef: PyTreeDef | None,
+    pytree_to_transpose: Any,
+    is_leaf: IsLeaf = None,
 ) -> Any:
     """A tree of trees, turned inside out.
 
@@ -195,11 +199,11 @@ def tree_transpose(
     >>> fnx.tree.transpose(pair, triple, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))
     {'a': (1, 3), 'b': (2, 4)}
     """
-    leaves, treedef = tree_flatten(pytree_to_transpose)
+    leaves, treedef = tree_flatten(pytree_to_transpose, is_leaf)
     outer = outer_treedef.num_leaves
     if inner_treedef is None:
         inner_treedef = outer_treedef.flatten_up_to(pytree_to_transpose)
-        inner_treedef = tree_structure(inner_treedef[0])
+        inner_treedef = tree_structure(inner_treedef[0], is_leaf)
     inner = inner_treedef.num_leaves
     # Not the structures: those of nodes may tell of all that is below them.
     if treedef.num_leaves != outer * inner:
@@ -222,21 +226,13 @@ def all_leaves(iterable: Iterable, is_leaf: IsLeaf = None) -> bool:
 
 
 def is_tree_node(typ: type) -> bool:
-    """Whether instances of a class are nodes of pytrees.
-
-    >>> fnx.tree_util.is_tree_node(dict), fnx.tree_util.is_tree_node(int)
-    (True, False)
-    """
+    """Whether instances of a class are nodes of pytrees."""
     found = optree.register_pytree_node.get(typ, namespace=_SPACE)
     return found is not None or optree.is_namedtuple_class(typ)
 
 
 def flatten_one_level(tree: Any) -> tuple[list, Any]:
-    """The children of a node, and what else it is made of; ValueError for leaves.
-
-    >>> fnx.tree_util.flatten_one_level({"b": 1, "a": (2, 3)})
-    ([(2, 3), 1], ('a', 'b'))
-    """
+    """The children of a node, and what else it is made of; ValueError for leaves."""
     if not is_tree_node(type(tree)):
         raise InvalidValue(f"a {type(tree).__name__} is a leaf, not a node: {tree!r:.60}")
     if isinstance(tree, (tuple, list)) and not hasattr(tree, "_fields"):
@@ -383,27 +379,3 @@ def describe_difference(expected: Any, found: Any) -> str:
     parts = [f"{word} {', '.join(repr(p) for p in ps[:3])}" for word, ps in
              (("lacks the leaf", missing), ("has the leaf", extra)) if ps]  # fmt: skip
     return "; it " + " and ".join(parts) if parts else ""
-
-
-class _Registry:
-    """JAX's object for the classes that are nodes; there is one registry alone."""
-
-    register_node = staticmethod(register_pytree_node)
-    register_dataclass_node = staticmethod(register_dataclass)
-    is_node = staticmethod(is_tree_node)
-    flatten = staticmethod(tree_flatten)
-    flatten_with_path = staticmethod(tree_flatten_with_path)
-
-    def flatten_one_level(self, tree: Any) -> tuple[list, Any] | None:
-        """The children of a node, and what else it is made of; None for a leaf.
-
-        >>> fnx.tree_util.default_registry.flatten_one_level((5, [6]))
-        ([5, [6]], None)
-        """
-        return flatten_one_level(tree) if is_tree_node(type(tree)) else None
-
-    def flatten_one_level_with_keys(self, tree: Any) -> tuple[list, Any] | None:
-        return flatten_one_level_with_keys(tree) if is_tree_node(type(tree)) else None
-
-
-default_registry = _Registry()

@@ -48,8 +48,8 @@ from fnx.random.gamma import (
     loggamma,
     t,
 )
+from fnx.random.key_array import KeyArray
 from fnx.random.keys import (
-    KeyArray,
     PRNGKey,
     clone,
     fold_in,

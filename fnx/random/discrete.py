@@ -16,7 +16,6 @@ from fnx.numpy.structure import sorting
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add, mul, sub
-from fnx.ops.random.prng import RandomBits
 from fnx.ops.random.sampling import RandomPoisson, random_binomial
 from fnx.ops.reduction.cumulative import Cumulative
 from fnx.ops.reduction.reduction import ArgMax
@@ -24,6 +23,7 @@ from fnx.ops.reduction.sorting import Sort, TopK
 from fnx.ops.structure.basic import broadcast_to, convert, move_axis, scalar
 from fnx.ops.structure.movement import Concatenate, Iota
 from fnx.random.continuous import gumbel_of
+from fnx.random.generators import random_bits, threefry_words
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import (
     Shape,
@@ -97,7 +97,7 @@ def _shuffled(words: Array, x: Array, axis: int) -> Array:
     rounds = math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
     for _ in range(rounds):
         words, sub_key = split_words(words)
-        _, x = Sort(axis, True, 1)(RandomBits(32, x.shape)(sub_key), x)
+        _, x = Sort(axis, True, 1)(random_bits(sub_key, 32, x.shape), x)
     return x
 
 
@@ -228,7 +228,7 @@ def poisson(
     """
     words, dtype = words_of(key, "poisson"), int_dtype(dtype, "poisson")
     _, (lam,) = parameters("poisson", shape, dtypes.float32, lam)
-    return RandomPoisson(dtype)(words, lam)
+    return RandomPoisson(dtype)(threefry_words(words, "poisson"), lam)
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
@@ -240,7 +240,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     words, dtype = words_of(key, "binomial"), float_dtype(dtype, "binomial")
     inexact = dtypes.to_inexact(as_array(p).dtype)
     _, (n, p) = parameters("binomial", shape, inexact, n, p)
-    return convert(random_binomial(words, n, p), dtype)
+    return convert(random_binomial(threefry_words(words, "binomial"), n, p), dtype)
 
 
 def multinomial(
@@ -264,7 +264,7 @@ def multinomial(
     )
     counts = []
     for k, sub_key in enumerate(split_words(words, shape[-1])):
-        count = random_binomial(sub_key, left, ratios[..., k])
+        count = random_binomial(threefry_words(sub_key, "multinomial"), left, ratios[..., k])
         left = sub(left, count)
         counts.append(count[..., None])
     return convert(Concatenate(len(shape) - 1)(*counts), dtype)

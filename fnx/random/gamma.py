@@ -13,6 +13,7 @@ from fnx.ops.random.sampling import RandomGamma
 from fnx.ops.reduction.reduction import Max
 from fnx.ops.structure.basic import broadcast_to, scalar
 from fnx.random.continuous import exponential_of, normal_of
+from fnx.random.generators import threefry_words
 from fnx.random.keys import canonical_shape, words_of
 from fnx.random.uniform import (
     Shape,
@@ -27,7 +28,7 @@ from fnx.random.uniform import (
 
 def gamma_of(words: Array, alpha: Array, log_space: bool = False) -> Array:
     """A gamma number (or its logarithm) for each shape parameter."""
-    return RandomGamma(log_space)(words, alpha)
+    return RandomGamma(log_space)(threefry_words(words, "gamma"), alpha)
 
 
 def gamma(

@@ -12,9 +12,10 @@ from fnx.numpy.elementwise import ufuncs
 from fnx.ops.elementwise.arithmetic import add, max_, mul, or_, rem, shift_right_logical, sub
 from fnx.ops.elementwise.convert import BitcastConvertType
 from fnx.ops.elementwise.select import and_, ge, gt, lt, select
-from fnx.ops.random.prng import BITS, RandomBits, RandomSplit
+from fnx.ops.random.prng import BITS
 from fnx.ops.random.sampling import bit_width
 from fnx.ops.structure.basic import broadcast_to, convert, scalar
+from fnx.random.generators import random_bits, split
 from fnx.random.keys import canonical_shape, words_of
 
 Shape = tuple[int, ...]
@@ -72,7 +73,7 @@ def parameters(name: str, shape: Any, dtype: np.dtype, *xs: Any) -> tuple[Shape,
 
 def split_words(words: Array, n: int = 2) -> list[Array]:
     """The words of n new keys."""
-    keys = RandomSplit((n,))(words)
+    keys = split(words, (n,))
     return [keys[i] for i in range(n)]
 
 
@@ -90,14 +91,14 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     found = dtypes.default_for("u") if dtype is None else dtypes.canonical(dtype)
     if dtypes.kind(found) != "u":
         raise InvalidValue(f"dtype argument to bits must be an unsigned integer dtype, not {found}")
-    return RandomBits(8 * found.itemsize, canonical_shape(shape))(words_of(key, "bits"))
+    return random_bits(words_of(key, "bits"), 8 * found.itemsize, canonical_shape(shape))
 
 
 def unit_interval(words: Array, shape: Shape, dtype: np.dtype) -> Array:
     """Uniform floats in [0, 1): random mantissas of numbers in [1, 2), less 1."""
     width = bit_width(dtype)
     unsigned = BITS[8 * dtype.itemsize]
-    mantissa = convert(RandomBits(width, shape)(words), unsigned)
+    mantissa = convert(random_bits(words, width, shape), unsigned)
     shift = width - ml_dtypes.finfo(dtype).nmant
     mantissa = shift_right_logical(mantissa, scalar(shift, unsigned))
     one = int(np.ones((), dtype).view(unsigned))
@@ -186,7 +187,7 @@ def _randint(words: Array, shape: Shape, minval: Array, maxval: Array, dtype: np
         low, high, beyond = (broadcast_to(x, shape) for x in (low, high, beyond))
     nbits = 8 * dtype.itemsize
     unsigned = BITS[nbits]
-    first, second = (RandomBits(nbits, shape)(k) for k in split_words(words))
+    first, second = (random_bits(k, nbits, shape) for k in split_words(words))
     one = scalar(1, unsigned)
     span = select(ge(low, high), one, convert(sub(high, low), unsigned))
     span = select(and_(beyond, lt(low, high)), add(span, one), span)

@@ -10,7 +10,7 @@ from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.passes.simplify import simplify
 from fnx.process.cost_analysis import cost_analysis
 from fnx.pytree import operations
-from fnx.transforms.make_jaxpr import ShapeDtypeStruct
+from fnx.transforms.make_jaxpr import ShapeDtypeStruct, unflatten_types
 from fnx.transforms.static_args import Static
 from fnx.transforms.traced_program import Empty, Program, check_options
 
@@ -40,7 +40,7 @@ class _Stage:
         """Shapes and dtypes of the results."""
         avals = self.program.jaxpr.out_avals
         shapes = [_struct(a) for a in Empty.within(self.program.empty.outs, avals)]
-        return operations.tree_unflatten(self.program.structure, shapes)
+        return unflatten_types(self.program.structure, shapes)
 
     @property
     def args_info(self) -> Any:

@@ -1,6 +1,7 @@
 """Looking into transformed functions while they run: print, callback, breakpoint, nans."""
 
 import builtins
+import logging
 import string
 import sys
 from collections.abc import Callable
@@ -72,6 +73,19 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     callback(show, *args, ordered=ordered, **kwargs)
 
 
+def log(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """As `print`, into the log "fnx.debug" of the module logging, at level INFO.
+
+    >>> fnx.debug.log("x is {}", 3.0)
+    """
+    _format(fmt, *args, **dict.fromkeys(kwargs, _Anything())) if not args else None
+
+    def tell(*values: Any, **named: Any) -> None:
+        logging.getLogger("fnx.debug").info(_format(fmt, *values, **named))
+
+    callback(tell, *args, ordered=ordered, **kwargs)
+
+
 class _Anything:
     """Can be formatted in any way: it checks a text for names that are not given."""
 
@@ -125,6 +139,7 @@ __all__ = [
     "breakpoint",
     "callback",
     "inspect_array_sharding",
+    "log",
     "nans",
     "print",
     "visualize_array_sharding",

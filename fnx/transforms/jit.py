@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial, update_wrapper
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
 from fnx.transforms.aot import Lowered, Traced
+from fnx.transforms.make_jaxpr import flatten_types
 from fnx.transforms.mutable_refs import Ref, carrying, check_distinct, new_ref, write
 from fnx.transforms.static_args import Fixed, Static
 from fnx.transforms.traced_program import BACKEND, Empty, Program, backend_of, check_options
@@ -177,6 +179,9 @@ class Jitted:
         key = (treedef, fixed, avals, config.of_traces(), config.backend.value, axes)
         program = self._programs.get(key)
         if program is None or not program.alive:
+            if config.explain_cache_misses.value:
+                seen = [k for k in self._programs if k[0] != "refs"]
+                import_module("fnx.process.compile_log").explain_miss(self.fun, key, seen)
             program = self._programs[key] = self._trace(avals, treedef, fixed)
         return program
 
@@ -202,7 +207,9 @@ class Jitted:
         program = Program(
             jaxpr, consts, treedef, structures[0], name, inline, empty, donated, backend
         )
-        program.seconds["trace"] = time.perf_counter() - start
+        seconds = program.seconds["trace"] = time.perf_counter() - start
+        if config.log_compiles.value:
+            import_module("fnx.process.compile_log").tell_traced(self.fun, avals, seconds)
         return program
 
     def _donated(self, treedef: Any, fixed: Fixed, without: Collection[int]) -> tuple[int, ...]:
@@ -223,7 +230,7 @@ class Jitted:
         fixed: Fixed = ()
         if not self.plain:
             args, kwargs, fixed = self.static.split(args, kwargs)
-        leaves, treedef = flatten((args, kwargs))
+        leaves, treedef = flatten_types((args, kwargs))
         return Traced(self._program(leaves, treedef, fixed), treedef, self.static)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -262,6 +269,7 @@ class PlacedJitted(Jitted):
         return placed_all(super().__call__(*args, **kwargs), self.out_shardings)
 
 
+CompilerOptions = dict[str, str | bool]
 _jitted: "weakref.WeakSet[Jitted]" = weakref.WeakSet()  # for clear_caches
 
 

@@ -14,6 +14,7 @@ from fnx.core.interpreter import current, use
 from fnx.core.jaxpr import ClosedJaxpr
 from fnx.interpreters.spmd import Spmd
 from fnx.interpreters.trace import trace
+from fnx.numpy.arrays.key_arrays import is_key_dtype, is_keys
 from fnx.ops.structure.basic import zeros
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, check_callable, flatten_arrays, name_of, wraps
@@ -38,7 +39,7 @@ class ShapeDtypeStruct:
                 f"ShapeDtypeStruct of shape {shape} and dtype {dtype}; expected a dtype"
             )
         self.shape = tuple(shape)
-        self.dtype = dtypes.canonical(dtype)
+        self.dtype = dtypes.of_avals(dtype)
         self.weak_type = weak_type
         self.sharding = sharding
 
@@ -73,8 +74,35 @@ class ShapeDtypeStruct:
     def __repr__(self) -> str:
         sharding = "" if self.sharding is None else f", sharding={self.sharding}"
         weak = ", weak_type=True" if self.weak_type else ""
-        name = dtypes.NAME[self.dtype]
+        name = dtypes.NAME.get(self.dtype, str(self.dtype))
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={name}{sharding}{weak})"
+
+
+def flatten_types(tree: Any) -> tuple[list, Any]:
+    """Leaves and structure of arrays and types; those of keys are the types of their words."""
+    leaves, treedef = operations.tree_flatten(tree)
+    of_keys = [type(x) is ShapeDtypeStruct and is_key_dtype(x.dtype) for x in leaves]
+    if not any(of_keys):
+        return leaves, treedef
+    leaves = [_words_of(x) if yes else x for x, yes in zip(leaves, of_keys, strict=True)]
+    return operations.tree_flatten(operations.tree_unflatten(treedef, leaves))
+
+
+def _words_of(x: ShapeDtypeStruct) -> Any:
+    return x.dtype.over(ShapeDtypeStruct((*x.shape, x.dtype.words), np.uint32), x.dtype)
+
+
+def unflatten_types(treedef: Any, types: list) -> Any:
+    """The tree of these types, where those of the words of keys are types of keys."""
+    tree = operations.tree_unflatten(treedef, types)
+    if not operations.leaves_elsewhere:
+        return tree
+    whole = lambda x: type(x) in operations.leaves_elsewhere
+    return operations.tree_map(_type_of_keys, tree, is_leaf=whole)
+
+
+def _type_of_keys(x: Any) -> Any:
+    return ShapeDtypeStruct(x.shape, x.dtype) if is_keys(x) else x
 
 
 def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Callable, tuple]:
@@ -92,7 +120,7 @@ def _static_split(fun: Callable, static_argnums: Any, args: tuple) -> tuple[Call
 
 def trace_user(fun: Callable, args: tuple, kwargs: dict, what: str) -> tuple:
     """Jaxpr, constants and output structure of a function on arguments or ShapeDtypeStructs."""
-    leaves, treedef = operations.tree_flatten((args, kwargs))
+    leaves, treedef = flatten_types((args, kwargs))
     structures: list = []
 
     def flat(*xs: Array) -> list[Array]:
@@ -139,13 +167,15 @@ def make_jaxpr(
         if not return_shape:
             return closed
         shapes = [ShapeDtypeStruct(a.shape, a.dtype) for a in jaxpr.out_avals]
-        return closed, operations.tree_unflatten(structure, shapes)
+        return closed, unflatten_types(structure, shapes)
 
     make_jaxpr_f.__name__ = f"make_jaxpr({name_of(fun)})"
     return make_jaxpr_f
 
 
 def _array_of(x: Any) -> Any:
+    if type(x) is ShapeDtypeStruct and is_key_dtype(x.dtype):
+        return x.dtype.over(zeros(aval_like(_words_of(x).words)), x.dtype)
     return zeros(aval_like(x)) if isinstance(x, ShapeDtypeStruct) else x
 
 
@@ -165,4 +195,4 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
 
     jaxpr, _, structure = trace_user(with_arrays, args, kwargs, f"eval_shape of {name_of(fun)}")
     shapes = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jaxpr.out_avals]
-    return operations.tree_unflatten(structure, shapes)
+    return unflatten_types(structure, shapes)

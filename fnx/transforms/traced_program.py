@@ -3,9 +3,11 @@
 import gc
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 from fnx.core import config, dtypes
@@ -67,8 +69,13 @@ class NamedBackend:
     def compile(self, jaxpr: Jaxpr, donated: Any = (), simplified: Any = None) -> Any:
         name = self.name or config.backend.value
         # A program may be compiled while another is traced, or by a callback of one that runs.
+        start = time.perf_counter()
         with _compiling, use(evaluate), _without_collections():
-            return backends.get(name).compile(jaxpr, donated, simplified)
+            found = backends.get(name).compile(jaxpr, donated, simplified)
+        if config.log_compiles.value:
+            seconds = time.perf_counter() - start
+            import_module("fnx.process.compile_log").tell_compiled(jaxpr.name, seconds)
+        return found
 
 
 BACKEND = NamedBackend()

@@ -6,7 +6,7 @@ Results keep their bits but where a pass says otherwise: products and loops add 
 from collections.abc import Callable
 
 from fnx.core import policy
-from fnx.core.jaxpr import Jaxpr
+from fnx.core.jaxpr import Jaxpr, made_once
 from fnx.interpreters.rewrite import jaxpr_fields
 
 from .accumulator_init import accumulate
@@ -31,6 +31,12 @@ def simplify(jaxpr: Jaxpr, final: bool = False) -> Jaxpr:
     key = ("simplified", final)
     small = jaxpr.once(key, lambda: _simplified(jaxpr, final))
     return small.once(key, lambda: small)  # which needs no more of it
+
+
+@made_once
+def without_rules(jaxpr: Jaxpr) -> Jaxpr:
+    """An equivalent jaxpr in which functions that users gave rules are replaced with what they do."""
+    return ValueNumbering(True, without_rules).run(jaxpr)
 
 
 def _simplified(jaxpr: Jaxpr, final: bool) -> Jaxpr:

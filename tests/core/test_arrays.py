@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+import sys
 from itertools import product
 
 import jaxtyping
@@ -296,6 +297,13 @@ def test_annotations_of_jaxtyping():
     assert seen == [True, True]
 
 
+def test_arrays_are_buffers_to_read():
+    view = jnp.arange(3).__buffer__(0)
+    assert (view.readonly, view.format, view.tolist()) == (True, "l", [0, 1, 2])
+    if sys.version_info >= (3, 12):
+        assert memoryview(jnp.arange(3)).tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_each_dtype_compiles(dtype):
     x = jnp.asarray(np.array([0, 1, 3, 2])).astype(dtype)
@@ -303,7 +311,7 @@ def test_each_dtype_compiles(dtype):
         x + x,
         x * x,
         jnp.where(x == x, x, x * x),
-        x.astype("float32"),
+        x.real.astype("float32"),
         x[::-1],
         jnp.sort(x.real),
     )

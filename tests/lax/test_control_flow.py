@@ -188,7 +188,7 @@ def test_forms_of_cond():
     assert float(lax.cond(0.0, lambda: 1.0, lambda: 2.0)) == 2.0
     assert float(lax.cond(True, sin, cos, operand=0.0)) == 0.0
     assert float(lax.switch(9, [lambda: 1.0])) == 1.0
-    out = lax.cond(True, lambda: 1, lambda: as_array(np.float32(2)))
+    out = lax.cond(True, lambda: 1.0, lambda: as_array(np.float32(2)))
     assert out.dtype == np.float32
 
 

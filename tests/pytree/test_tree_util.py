@@ -363,3 +363,28 @@ def test_mappings_that_are_registered_with_keys_keep_theirs():
     ((path, leaf),) = fnx.tree.leaves_with_path(Frozen({"a": Frozen({"b": 1})}))
     assert path == (tree_util.DictKey("a"), tree_util.DictKey("b"))
     assert leaf == 1
+
+
+def test_arrays_of_keys_are_leaves_of_users_trees():
+    """As in JAX, though transformations take the words of a key out of it."""
+    keys = fnx.random.split(fnx.random.key(0), 3)
+    tree = {"a": (keys, 1.0), "b": keys[0]}
+    assert fnx.tree.map(jnp.shape, tree) == {"a": ((3,), ()), "b": ()}
+    leaves, treedef = fnx.tree.flatten(tree)
+    assert [jnp.shape(x) for x in leaves] == [(3,), (), ()]
+    assert bool(fnx.tree.unflatten(treedef, leaves)["b"] == keys[0])
+    assert treedef == fnx.tree.structure(tree) == fnx.tree.structure({"a": (0, 0), "b": 0})
+    assert [jnp.shape(x) for _, x in fnx.tree.leaves_with_path(tree)] == [(3,), (), ()]
+    assert fnx.tree.leaves(keys, is_leaf=lambda x: x is None)[0] is keys
+    same = fnx.tree.map(lambda a, b: bool(jnp.all(a == b)), tree, tree)
+    assert fnx.tree.all(same)
+    many = [{"a": k} for k in range(12)]
+    assert fnx.tree.map(lambda *xs: sum(xs), *many) == {"a": 66}
+    assert fnx.tree.map_with_path(lambda path, *xs: sum(xs), *many) == {"a": 66}
+    assert tree_util.treedef_is_leaf(fnx.tree.structure(keys))
+    assert not tree_util.is_tree_node(type(keys))
+    assert tree_util.all_leaves([keys])
+    with pytest.raises(ValueError, match="leaf"):
+        tree_util.flatten_one_level(keys)
+    paths = fnx.tree.leaves_with_path(tree, lambda path, x: False, True)
+    assert [x.shape for _, x in paths if hasattr(x, "shape")] == [(3,), ()]

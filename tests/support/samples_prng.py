@@ -3,13 +3,22 @@
 import numpy as np
 from samples import Sample
 
+from fnx.ops.random.counters import RngBits, RngState
 from fnx.ops.random.prng import RandomBits, RandomSplit, random_fold_in
 from fnx.ops.random.sampling import RandomGamma, RandomPoisson, random_binomial
 
 _KEY = np.array([1, 2], np.uint32)
 _KEYS = np.arange(6, dtype=np.uint32).reshape(3, 2)
 
+_STATE = np.array([1, 2, 0xFFFFFFFE, 4], np.uint32)
+
 SAMPLES = [
+    # Of a batch of states the first one draws for all: tests/libraries/test_random_keys.py
+    Sample(RngBits("philox", 32, (5, 3)), (_STATE,), batched=False),
+    Sample(RngBits("philox", 64, (3,)), (_STATE,), batched=False),
+    Sample(RngBits("threefry", 16, (5, 3)), (_STATE,), batched=False),
+    Sample(RngBits("threefry", 64, ()), (_STATE,), batched=False),
+    Sample(RngState("philox", 64, (5,)), (_STATE,), batched=False),
     *(Sample(RandomBits(n, (3, 4)), (_KEY,)) for n in (8, 16, 32, 64)),
     Sample(RandomBits(32, ()), (_KEY,)),
     Sample(RandomBits(64, (20,)), (_KEYS,)),

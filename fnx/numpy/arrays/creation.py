@@ -10,6 +10,7 @@ from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer
+from fnx.core.source import warn_user
 from fnx.numpy.arrays.util import (
     PYTHON,
     canonical_shape,
@@ -239,6 +240,13 @@ def astype(x, dtype, /, *, copy=False, device=None):
     """
     del device
     x = to_array(x, "astype")
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(
+        wanted := dtypes.canonical(dtype or float)
+    ):
+        warn_user(
+            f"astype of complex numbers to {wanted} drops their imaginary parts; take x.real first",
+            DeprecationWarning,
+        )
     out = as_type(x, dtypes.canonical(float if dtype is None else dtype))
     return out.copy() if copy and out is x else out
 

@@ -8,15 +8,62 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from fnx.core.errors import TypeMismatch
-from fnx.numpy.arrays.util import transformation
+import numpy as np
+
+from fnx.core.errors import InvalidValue, TypeMismatch
+from fnx.numpy.arrays.scalar_types import prng_key
+from fnx.numpy.arrays.util import constant, transformation
+from fnx.ops.structure.basic import broadcast_to
 from fnx.pytree.operations import tree_flatten, tree_map, tree_unflatten
+
+
+class KeyDType:
+    """The dtype of arrays of keys of one generator, each of so many words."""
+
+    extended = "prng_key"  # its kind, to fnx.dtypes.issubdtype
+    type = prng_key  # of which others read the name
+    kind = "V"
+    over: Callable  # keys of words and a dtype; `fnx.random` hands its class in
+
+    def __init__(self, impl: str, tag: str, words: int):
+        self.impl, self.name, self.words = impl, f"key<{tag}>", words
+
+    @property
+    def itemsize(self) -> int:
+        return 4 * self.words
+
+    def __repr__(self) -> str:
+        return self.name
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple:
+        return key_dtype_of, (self.impl,)
+
+
+_THREEFRY = KeyDType("threefry2x32", "fry", 2)
+_OTHERS = (KeyDType("rbg", "rbg", 4), KeyDType("unsafe_rbg", "urbg", 4))
+KEY_DTYPES = {d.impl: d for d in (_THREEFRY, *_OTHERS)}
+KEY_DTYPE = _THREEFRY
+
+
+def key_dtype_of(impl: Any) -> KeyDType:
+    """The dtype of the keys of a generator: of its name, of its dtype, or of None, the default one."""
+    if isinstance(impl, KeyDType):
+        return impl
+    name = "threefry2x32" if impl is None or impl == "fry" else getattr(impl, "name", str(impl))
+    if name not in KEY_DTYPES:
+        raise InvalidValue(
+            f"random number generator {impl!r} does not exist; expected one of {', '.join(KEY_DTYPES)}"
+        )
+    return KEY_DTYPES[name]
+
 
 MOVES = frozenset(
     "append array asarray atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_in_dim "
     "broadcast_to column_stack compress concat concatenate copy delete "
     "dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_index_in_dim "
-    "dynamic_update_slice dynamic_update_slice_in_dim empty_like expand_dims flip full full_like "
+    "dynamic_update_slice dynamic_update_slice_in_dim empty_like expand_dims broadcast flip full full_like "
     "gather hstack index_in_dim index_take insert matrix_transpose moveaxis pad permute_dims ravel "
     "repeat reshape resize rev roll rollaxis rot90 select select_n slice slice_in_dim split squeeze "
     "stack swapaxes take take_along_axis tile transpose tril triu unstack vsplit vstack where "
@@ -36,11 +83,19 @@ def is_keys(x: Any) -> bool:
     return getattr(type(x), "holds_keys", False)
 
 
+def is_key_dtype(dtype: Any) -> bool:
+    """Whether a dtype is one of random keys."""
+    return type(dtype) is KeyDType
+
+
 def of_keys(f: Callable, *args: Any, **kwargs: Any) -> Any:
     """`f`, word by word: its results are arrays of keys."""
     leaves, structure = tree_flatten((args, kwargs), is_leaf=is_keys)
     keys = [k for k, x in enumerate(leaves) if is_keys(x)]
-    make = type(leaves[keys[0]])
+    kind, dtype = type(leaves[keys[0]]), leaves[keys[0]].dtype
+    if any([leaves[k].dtype is not dtype for k in keys]):
+        names = ", ".join(sorted({leaves[k].dtype.name for k in keys}))
+        raise TypeMismatch(f"keys of different generators in one array: {names}; expected one kind")
 
     def of_words(*words: Any) -> Any:
         given = list(leaves)
@@ -51,7 +106,26 @@ def of_keys(f: Callable, *args: Any, **kwargs: Any) -> Any:
 
     words = [leaves[k].words for k in keys]
     results = transformation("vmap")(of_words, in_axes=-1, out_axes=-1)(*words)
-    return tree_map(make, results)
+    return tree_map(lambda words: kind(words, dtype), results)
+
+
+# Functions that make arrays of a dtype, and what they fill them with.
+_CREATE = {"empty": 0, "zeros": 0, "ones": 1, "ones_like": 1}
+
+
+def _made(f: Callable, args: tuple, kwargs: dict) -> Any:
+    """The keys that a function creates whose words are all one number."""
+    dtype = next((x for x in (*args, *kwargs.values()) if isinstance(x, KeyDType)), None)
+    if f.__name__ == "ones_like" and is_keys(args[0]) and dtype is None:
+        dtype, shape = args[0].dtype, args[0].shape
+    else:
+        shape = kwargs.get("shape", args[0] if args else ())
+    if dtype is None:
+        return None
+    shape = getattr(shape, "shape", shape)
+    shape = shape if isinstance(shape, (tuple, list)) else (shape,)
+    words = constant(_CREATE[f.__name__], np.dtype("u4"), False)
+    return KeyDType.over(broadcast_to(words, (*shape, dtype.words)), dtype)
 
 
 def serve(module: dict[str, Any]) -> None:
@@ -59,6 +133,9 @@ def serve(module: dict[str, Any]) -> None:
     for name in MOVES & module.keys():
         module[name] = _also_of_keys(module[name])
         module[name].__module__ = module["__name__"]  # where pickle finds it
+    for name in _CREATE.keys() & module.keys():
+        module[name] = _also_makes_keys(module[name])
+        module[name].__module__ = module["__name__"]
     for name in COMPARISONS.keys() & module.keys():
         module[name] = _also_compares_keys(module[name], COMPARISONS[name])
         module[name].__module__ = module["__name__"]
@@ -74,8 +151,42 @@ def _also_of_keys(f: Callable) -> Callable:
                 dtype = kwargs.pop("dtype", None)
                 if dtype is not None and not getattr(dtype, "extended", None):
                     raise
+                _check_values(f.__name__, args)
                 return of_keys(f, *args, **kwargs)
             raise
+
+    return either
+
+
+# Functions of several arrays that become one, and which of their arguments these are.
+_VALUES = {
+    "where": (1, 2), "select": (1, 2), "append": (0, 1), "insert": (0, 2), "dynamic_update_slice": (0, 1),
+    "select_n": (1, 2, 3, 4), "pad": (0, 1), "dynamic_update_index_in_dim": (0, 1),
+}  # fmt: skip
+_JOINS = frozenset("column_stack concat concatenate hstack stack vstack".split())
+
+
+def _check_values(name: str, args: tuple) -> None:
+    """Raise unless what becomes one array are keys alone."""
+    values = (
+        args[0] if name in _JOINS else [args[k] for k in _VALUES.get(name, ()) if k < len(args)]
+    )
+    others = [x for x in values if not is_keys(x)] if isinstance(values, (list, tuple)) else []
+    if others and len(others) < len(values):
+        what = getattr(others[0], "dtype", type(others[0]).__name__)
+        raise TypeMismatch(f"{name} of random keys and of {what}; expected keys alone")
+
+
+def _also_makes_keys(f: Callable) -> Callable:
+    @wraps(f)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except TypeMismatch:
+            keys = _made(f, args, kwargs)
+            if keys is None:
+                raise
+            return keys
 
     return either
 

@@ -104,6 +104,9 @@ def iinfo(int_type: Any) -> Any:
     return np.iinfo(dtypes.canonical(_to_numpy(int_type)))
 
 
+ComplexWarning = np.exceptions.ComplexWarning
+
+
 class extended(np.generic):
     """The kind of dtypes that NumPy does not have.
 
@@ -234,6 +237,7 @@ def iterable(y: Any) -> bool:  # type: ignore[valid-type]
 
 
 __all__ = [
+    "ComplexWarning",
     "bfloat16",
     "bool",
     "bool_",

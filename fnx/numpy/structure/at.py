@@ -9,6 +9,7 @@ from fnx.core import config, dtypes
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.errors import InvalidValue, TypeMismatch
 from fnx.core.interpreter import Tracer, evaluate, use
+from fnx.core.source import warn_user
 from fnx.numpy.arrays import indexing
 from fnx.numpy.arrays.index_plan import Plan, plan
 from fnx.numpy.arrays.indexing import box_of, index_vectors, windows
@@ -207,6 +208,7 @@ def _values(x: Array, values: Any) -> Array:
         given = dtypes.scalar_dtype(values)
         if dtypes.is_complex(given) and not dtypes.is_complex(x.dtype):
             raise TypeMismatch(f"a complex number cannot go into an array of dtype {x.dtype}")
+        _check_cast(x, given, True)
         return constant(values, x.dtype, weak=x.weak_type)
     y = to_array(values, "at")
     if dtypes.is_complex(y.dtype) and not dtypes.is_complex(x.dtype):
@@ -215,7 +217,21 @@ def _values(x: Array, values: Any) -> Array:
         )
     if config.numpy_dtype_promotion.value == "strict" and not y.weak_type:
         dtypes.check_strict(((x.dtype, False), (y.dtype, False)))
+    _check_cast(x, y.dtype, y.weak_type)
     return convert(y, x.dtype)
+
+
+def _check_cast(x: Array, dtype: np.dtype, weak: bool) -> None:
+    """Warn, as JAX, of values that may not be what they were in the array that they go into."""
+    if (
+        dtype != x.dtype
+        and dtypes.promote_cached(((x.dtype, False), (dtype, weak)), False)[0] != x.dtype
+    ):
+        warn_user(
+            f"values of dtype {dtype} go into an array of dtype {x.dtype}, which may not hold them; "
+            "expected its dtype: convert them with .astype. JAX will refuse such in a later version",
+            FutureWarning,
+        )
 
 
 def update(

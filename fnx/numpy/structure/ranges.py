@@ -66,7 +66,7 @@ def arange(
     wanted = result_dtype(*given) if dtype is None else dtypes.canonical(dtype)
     if any(isinstance(v, complex | np.complexfloating) for v in given):
         raise InvalidValue("arange of complex numbers, which have no order; expected real numbers")
-    if dtype is None and wanted == dtypes.bool_:
+    if wanted == dtypes.bool_:
         raise TypeMismatch("arange of bools; expected integers or floats")
     first, last = (0, given[0]) if stop is None else given[:2]
     by = given[-1] if step is not None else 1

@@ -44,7 +44,7 @@ _SHIFTS = {r: (np.array(r, _U32), np.array(32 - r, _U32)) for group in _ROTATION
 _NUMBERS = [np.array(i, _U32) for i in range(6)]
 
 
-def _encrypt_block(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> None:
+def encrypt_block(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> None:
     """Encrypt the pairs (x0, x1) of uint32 arrays in place; keys broadcast."""
     add, left, right, or_, xor = (
         np.add,
@@ -116,7 +116,7 @@ def encrypt_counts(key: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         high = (low >> np.uint64(32)).astype(_U32)
     low = low.astype(_U32)
     for i in range(0, n, _BLOCK):
-        _encrypt_block(key[0, ...], key[1, ...], high[i : i + _BLOCK], low[i : i + _BLOCK])
+        encrypt_block(key[0, ...], key[1, ...], high[i : i + _BLOCK], low[i : i + _BLOCK])
     return high, low
 
 
@@ -127,7 +127,7 @@ def _encrypt_many(keys: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return encrypt_counts(keys, n)
     high = np.zeros((*batch, n), _U32)
     low = np.broadcast_to(np.arange(n, dtype=np.uint64).astype(_U32), (*batch, n)).copy()
-    _encrypt_block(keys[..., 0, None], keys[..., 1, None], high, low)
+    encrypt_block(keys[..., 0, None], keys[..., 1, None], high, low)
     return high, low
 
 
@@ -260,7 +260,7 @@ class RandomFoldIn(Primitive):
             k0, k1 = keys.tolist()
             return np.array(encrypt_ints(k0, k1, 0, int(data)), _U32)
         high, low = np.zeros(data.shape, _U32), data.copy()
-        _encrypt_block(keys[..., 0], keys[..., 1], high, low)
+        encrypt_block(keys[..., 0], keys[..., 1], high, low)
         return np.stack((high, low), axis=-1)
 
     def batch(self, size: int, args: tuple, axes: tuple) -> tuple[tuple, tuple]:

@@ -1,0 +1,81 @@
+"""Linear functions whose transposes users give."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fnx.core.array import Array
+from fnx.core.errors import TypeMismatch
+from fnx.core.jaxpr import Jaxpr, eval_jaxpr
+from fnx.interpreters.primitives.linear_call import LinearCall
+from fnx.interpreters.trace import trace
+from fnx.pytree import operations
+from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of
+
+Tree = Any
+
+
+def _traced(fun: Callable, treedef: Any, avals: list) -> tuple[Jaxpr, list[Array], Any]:
+    """The jaxpr of a function of two trees, what it closed over, and the structure of its result."""
+    structures: list = []
+
+    def flat(*xs: Array) -> list[Array]:
+        arrays, structure = flatten_arrays(
+            fun(*operations.tree_unflatten(treedef, xs)), f"results of {name_of(fun)}"
+        )
+        structures.append(structure)
+        return arrays
+
+    jaxpr, consts = trace(flat, avals, what="linear_call", name=name_of(fun))
+    return jaxpr, consts, structures[0]
+
+
+def linear_call(
+    fun: Callable, fun_transpose: Callable, residual_args: Tree, linear_args: Tree
+) -> Tree:
+    """`fun(residual_args, linear_args)`, linear in the second, with the transpose `fun_transpose`.
+
+    `fun_transpose(residual_args, cotangent)` gives the cotangent of `linear_args`. There is no derivative
+    by `residual_args`. TypeError where it gives another structure, shapes or dtypes than those.
+
+    >>> from fnx.custom_derivatives import linear_call
+    >>> f = lambda x: linear_call(lambda r, x: x / r, lambda r, ct: ct / r, 4.0, x)
+    >>> float(f(2.0)), float(fnx.grad(f)(2.0))
+    (0.5, 0.25)
+    """
+    check_callable(fun, "linear_call")
+    check_callable(fun_transpose, "linear_call")
+    residuals, residual_tree = flatten_arrays(residual_args, "residuals of linear_call")
+    linear, linear_tree = flatten_arrays(linear_args, "linear arguments of linear_call")
+    known = [x.aval for x in residuals]
+    both = operations.treedef_tuple([residual_tree, linear_tree])
+    forward, consts, out_tree = _traced(fun, both, [*known, *[x.aval for x in linear]])
+    cts = [a.strong() for a in forward.out_avals]
+    both = operations.treedef_tuple([residual_tree, out_tree])
+    back, back_consts, back_tree = _traced(fun_transpose, both, [*known, *cts])
+    fits = len(back.outs) == len(linear) and all(
+        a.like(x.aval) for a, x in zip(back.out_avals, linear)
+    )
+    if back_tree != linear_tree or not fits:
+        raise TypeMismatch(
+            f"the transpose {name_of(fun_transpose)} of linear_call returned {back_tree} of "
+            f"{[a.str_short() for a in back.out_avals]}; expected {linear_tree} of "
+            f"{[x.aval.str_short() for x in linear]}, as its linear arguments"
+        )
+    n, m, rest = len(consts), len(back_consts), len(residuals)
+    shared = [*consts, *back_consts, *residuals]
+
+    def over_all(jaxpr: Jaxpr, first: int, count: int, avals: Any) -> Jaxpr:
+        """The jaxpr as one of all residuals, of which its constants are some."""
+
+        def run(*xs: Array) -> list[Array]:
+            return eval_jaxpr(jaxpr, [*xs[first : first + count], *xs[n + m :]])
+
+        return trace(run, [*[x.aval for x in shared], *avals], name=jaxpr.name)[0]
+
+    prim = LinearCall(
+        over_all(forward, 0, n, [x.aval for x in linear]), over_all(back, n, m, cts), n + m + rest
+    )
+    return operations.tree_unflatten(out_tree, prim(*shared, *linear))
+
+
+__all__ = ["linear_call"]

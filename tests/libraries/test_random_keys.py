@@ -1,0 +1,209 @@
+"""Typed keys, their types where nothing is computed, and the generators rbg and unsafe_rbg.
+
+Numbers expected are those of JAX 0.10.2 on a CPU.
+"""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax, random
+
+STATE = np.array([1, 2, 0xFFFFFFFE, 4], np.uint32)
+FRY = lax.RandomAlgorithm.RNG_THREE_FRY
+
+
+def words(keys):
+    return random.key_data(keys).tolist()
+
+
+def test_types_of_keys_stand_for_keys():
+    key = random.key(0)
+    one = fnx.ShapeDtypeStruct((), key.dtype)
+    assert repr(one) == "ShapeDtypeStruct(shape=(), dtype=key<fry>)"
+    assert fnx.eval_shape(random.split, one) == fnx.ShapeDtypeStruct((2,), key.dtype)
+    assert fnx.eval_shape(lambda k: {"k": k}, key)["k"].dtype is key.dtype
+    assert fnx.eval_shape(random.uniform, one).dtype == np.float64
+    compiled = fnx.jit(random.uniform).lower(one).compile()
+    assert compiled(key) == random.uniform(key)
+    assert str(fnx.typeof(random.split(key, 3))) == "key<fry>[3]"
+    shape = fnx.make_jaxpr(random.split, return_shape=True)(one)[1]
+    assert (shape.shape, str(shape.dtype)) == ((2,), "key<fry>")
+
+
+def test_keys_print_as_in_jax():
+    assert (
+        repr(random.key(3)) == str(random.key(3)) == "Array((), dtype=key<fry>) overlaying:\n[0 3]"
+    )
+    assert repr(random.key(3, impl="rbg").dtype) == "key<rbg>"
+
+
+def test_keys_are_created_by_dtype():
+    dtype = random.key(0).dtype
+    assert words(jnp.zeros((2,), dtype)) == words(jnp.empty(2, dtype=dtype)) == [[0, 0]] * 2
+    assert (
+        words(jnp.ones(2, dtype))
+        == words(jnp.ones_like(random.split(random.key(0))))
+        == [[1, 1]] * 2
+    )
+    assert words(lax.full_like(random.split(random.key(0)), 0)) == [[0, 0]] * 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda k: k == 1,
+        lambda k: k != jnp.zeros(2, "uint32"),
+        lambda k: k == random.key(0, impl="rbg"),
+        lambda k: jnp.concatenate([k[None], jnp.zeros(2)]),
+        lambda k: jnp.where(True, k, 1),
+        lambda k: random.split(k).at[0].set(1),
+        lambda k: jnp.stack([k, random.key(0, impl="rbg")]),
+        lambda k: random.wrap_key_data(jnp.zeros(2, "uint32"), impl="rbg"),
+    ],
+)
+def test_keys_are_not_mixed_with_others(bad):
+    with pytest.raises(TypeError):
+        bad(random.key(0))
+
+
+def test_keys_have_no_more_axes_than_their_shape():
+    for index in [(None, slice(None)), 0, (0,), (Ellipsis, 0)]:
+        with pytest.raises(IndexError):
+            random.key(0)[index]
+
+
+DRAWN = [
+    ((5,), "uint32", 0, [1, 2, 0, 5], [3396751987, 1329782938, 4239702414, 3512349795, 2160442090]),
+    (
+        (3,),
+        "uint64",
+        0,
+        [1, 2, 0, 5],
+        [5711374232885547635, 15085427505877006734, 2776764309702032106],
+    ),
+    ((6,), "uint16", 0, [1, 2, 0, 5], [21107, 57498, 47502, 13411, 47850, 3181]),
+    ((3,), "uint32", FRY, [1, 2, 0, 5], [3245475131, 4052128534, 1659226264]),
+    ((2, 3), "uint8", FRY, [1, 2, 1, 5], [[59, 152, 134], [22, 249, 180]]),
+    ((2,), "uint64", FRY, [1, 2, 0, 5], [17403759535963899195, 7285525645447514264]),
+    ((), "uint32", FRY, [1, 2, 0xFFFFFFFF, 4], 3245475131),
+]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "algorithm", "after", "expected"), DRAWN)
+def test_bits_are_those_of_xla(shape, dtype, algorithm, after, expected):
+    draw = lambda s: lax.rng_bit_generator(s, shape, dtype, lax.RandomAlgorithm(algorithm))
+    for f in (draw, fnx.jit(draw)):
+        state, bits = f(STATE)
+        assert (state.tolist(), bits.tolist(), bits.dtype) == (after, expected, np.dtype(dtype))
+
+
+def test_the_counter_of_philox_goes_on_into_the_words_of_the_key():
+    last = np.full(4, 0xFFFFFFFF, np.uint32)
+    expected = [
+        1083123565,
+        1103641358,
+        2718681030,
+        1834242557,
+        1923381001,
+        356992825,
+        2671882271,
+        578394714,
+    ]
+    for f in (lax.rng_bit_generator, fnx.jit(lax.rng_bit_generator, static_argnums=1)):
+        state, bits = f(last, (8,))
+        assert (state.tolist(), bits.tolist()) == ([0xFFFFFFFF, 0xFFFFFFFF, 1, 0], expected)
+
+
+def test_the_first_state_of_a_batch_draws_for_all():
+    states = jnp.arange(8, dtype="uint32").reshape(2, 4)
+    after, bits = fnx.vmap(lambda s: lax.rng_bit_generator(s, (2,)))(states)
+    assert after.tolist() == [[0, 1, 3, 3], [4, 5, 6, 7]]
+    assert bits.tolist() == [[895509795, 3230209149], [3834998268, 2007387529]]
+
+
+def test_states_of_two_words_of_64_bits():
+    wide = STATE.view(np.uint64)
+    state, bits = lax.rng_bit_generator(wide, (5,))
+    assert bits.tolist() == DRAWN[0][4]
+    assert np.asarray(state).view(np.uint32).tolist() == DRAWN[0][3]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: lax.rng_bit_generator(STATE[:3], (2,)),
+        lambda: lax.rng_bit_generator(STATE, (2,), "int32"),
+        lambda: lax.rng_bit_generator(STATE.astype(np.int32), (2,)),
+    ],
+)
+def test_what_rng_bit_generator_refuses(bad):
+    with pytest.raises(TypeError):
+        bad()
+
+
+GENERATORS = {
+    "rbg": (
+        [[3716834203, 3481239269] * 2, [1946498123, 2217676430] * 2],
+        [2647473427, 4234374204] * 2,
+        [89, 79, 2, 75, 71],
+        [5, 4, 2, 1, 0, 3],
+        [[68, 69], [72, 44]],
+    ),
+    "unsafe_rbg": (
+        [
+            [3146934739, 3391003311, 1891301882, 1478358120],
+            [1089363569, 1607244725, 1190331783, 2650401737],
+        ],
+        [2104303640, 250182024, 1106406590, 1983638453],
+        [5, 23, 0, 66, 20],
+        [3, 1, 5, 4, 0, 2],
+        [[29, 65], [99, 84]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("impl", GENERATORS)
+def test_generators_draw_as_in_jax(impl):
+    key = random.key(3, impl=impl)
+    halves, folded, integers, order, mapped = GENERATORS[impl]
+    assert words(key) == random.PRNGKey(3, impl=impl).tolist() == [0, 3, 0, 3]
+    assert words(random.split(key)) == words(fnx.jit(random.split)(key)) == halves
+    assert words(random.fold_in(key, 7)) == folded
+    assert random.randint(key, (5,), 0, 100).tolist() == integers
+    assert random.permutation(key, 6).tolist() == order
+    draw = fnx.vmap(lambda k: random.randint(k, (2,), 0, 100))
+    assert draw(random.split(key, 2)).tolist() == mapped
+    np.testing.assert_allclose(
+        random.uniform(key, (2,)), [0.7895294837031286, 0.3442070727330522], rtol=1e-15
+    )
+
+
+@pytest.mark.parametrize("impl", GENERATORS)
+def test_keys_of_generators_go_everywhere(impl):
+    key = random.key(3, impl=impl)
+    assert random.key_impl(key) == impl
+    assert (key.itemsize, key.dtype.name in repr(key)) == (16, True)
+    walk = lambda k: lax.scan(lambda k, _: (random.split(k)[0], random.bits(k)), k, length=3)
+    last, bits = fnx.jit(walk)(key)
+    assert last.dtype is key.dtype
+    assert bits.tolist() == walk(key)[1].tolist()
+    again = random.wrap_key_data(random.key_data(key), impl=random.key_impl(key))
+    for other in (
+        again,
+        pickle.loads(pickle.dumps(key)),
+        copy.deepcopy(key),
+        jnp.stack([key, key])[1],
+    ):
+        assert bool(other == key)
+
+
+def test_generators_that_are_not_there():
+    with pytest.raises(ValueError, match="threefry2x32, rbg, unsafe_rbg"):
+        random.key(0, impl="philox")
+    with pytest.raises(NotImplementedError, match="threefry2x32"):
+        random.gamma(random.key(0, impl="rbg"), 2.0)

@@ -1,0 +1,77 @@
+"""debug_nans names the operation that makes a nan, however deep in compiled programs it is."""
+
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+
+X = jnp.array([1.0, 0.0, -1.0])
+
+
+def root(x):
+    """A root whose derivative at 0 has a nan that `where` cannot keep out."""
+    return jnp.where(x > 0, jnp.sqrt(x), 0.0)
+
+
+@fnx.custom_jvp
+def logarithm(x):
+    return jnp.log(x)
+
+
+logarithm.defjvp(lambda x, t: (logarithm(*x), t[0] / x[0]))
+
+
+def halves(x):
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.log(c[1] - 1)), (0, x))
+
+
+CASES = {
+    "eager": ("log", lambda: jnp.log(X)),
+    "jit": ("log", lambda: fnx.jit(lambda x: jnp.sum(jnp.log(x) * 2))(X)),
+    "jit in jit": ("sqrt", lambda: fnx.jit(lambda x: fnx.jit(jnp.sqrt)(x - 5).sum())(X)),
+    "grad": ("mul", lambda: fnx.grad(root)(0.0)),
+    "grad of jit": ("mul", lambda: fnx.grad(fnx.jit(root))(0.0)),
+    "jit of grad": ("mul", lambda: fnx.jit(fnx.grad(root))(0.0)),
+    "hessian": ("mul", lambda: fnx.jit(fnx.hessian(root))(0.0)),
+    "scan": ("log", lambda: lax.scan(lambda c, y: (c + jnp.log(y), c), 0.0, X)),
+    "scan in jit": (
+        "log",
+        lambda: fnx.jit(lambda x: lax.scan(lambda c, y: (c + jnp.log(y), c), 0.0, x))(X),
+    ),
+    "grad of scan": (
+        "sqrt",
+        lambda: fnx.grad(lambda x: lax.scan(lambda c, y: (c + root(y), None), 0.0, x)[0])(X),
+    ),
+    "cond": ("log", lambda: fnx.jit(lambda x: lax.cond(x < 0, jnp.log, jnp.abs, x))(-1.0)),
+    "while": ("log", lambda: halves(1.0)),
+    "while in jit": ("log", lambda: fnx.jit(halves)(1.0)),
+    "fori_loop": (
+        "log",
+        lambda: fnx.jit(lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.log(c - 1), x))(1.0),
+    ),
+    "vmap": ("log", lambda: fnx.jit(fnx.vmap(jnp.log))(X)),
+    "checkpoint": ("mul", lambda: fnx.grad(fnx.checkpoint(root))(0.0)),
+    "custom rule": ("log", lambda: fnx.jit(logarithm)(-1.0)),
+    "ahead of time": ("log", lambda: fnx.jit(jnp.log).lower(1.0).compile()(-1.0)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_operation_is_named(name):
+    operation, call = CASES[name]
+    with fnx.debug_nans(), pytest.raises(FloatingPointError, match=f"operation {operation} made"):
+        call()
+
+
+def test_the_line_of_the_operation_is_named():
+    f = fnx.jit(lambda x: lax.scan(lambda c, y: (c + jnp.log(y), c), 0.0, x))
+    with fnx.debug_nans(), pytest.raises(FloatingPointError) as found:
+        f(X)
+    assert f"made at {__file__}" in str(found.value)
+
+
+def test_programs_without_nans_run_as_ever():
+    with fnx.debug_nans():
+        assert float(fnx.jit(root)(4.0)) == 2.0
+        assert lax.scan(lambda c, y: (c + y, c), 0.0, X)[1].tolist() == [0.0, 1.0, 1.0]
