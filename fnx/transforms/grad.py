@@ -128,17 +128,11 @@ def value_and_grad(
         outs, tape = linearize_.linearize(call.flat, leaves, nonzero)
         _check_scalar(outs, call.structures[0], name_of(fun), holomorphic)
         one = as_written(ConcreteArray(np.ones((), outs[0].dtype), outs[0].weak_type))
-        grads = [_gradient(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
+        grads = [_filled(g, x.aval) for g, x in zip(tape.pull([one]), leaves, strict=True)]
         value = (outs[0], call.aux.lowered()) if has_aux else outs[0]
         return value, call.like_arguments(grads)
 
     return value_and_grad_f
-
-
-def _gradient(g: Array | None, aval: ShapedArray) -> Any:
-    if not dtypes.is_inexact(aval.dtype):
-        return np.zeros(aval.shape, dtypes.float0)
-    return typed_zeros(aval) if g is None else g
 
 
 def grad(
@@ -251,7 +245,7 @@ class _Pull(_Linear):
                 f"result, {types.structure}"
             )
         cts = [check_like(c, a, "the cotangent of a vjp") for c, a in zip(cts, types.outs)]
-        grads = [_gradient(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
+        grads = [_filled(g, a) for g, a in zip(self.tape.pull(cts), types.inputs, strict=True)]
         return operations.tree_unflatten(types.treedef, grads)
 
 
@@ -268,7 +262,7 @@ class _Push(_Linear):
             for t, a in zip(tans, types.inputs, strict=True)
         ]
         touts = self.tape.push(given)
-        filled = [_tangent(t, o) for t, o in zip(touts, types.outs, strict=True)]
+        filled = [_filled(t, o) for t, o in zip(touts, types.outs, strict=True)]
         return operations.tree_unflatten(types.structure, filled)
 
 
@@ -333,12 +327,10 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
     if x.shape != aval.shape:
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
     # A number of the program's text has no width of its own.
-    if x.dtype != aval.dtype and not (
-        x.aval.weak_type and dtypes.kind(x.dtype) == dtypes.kind(aval.dtype)
-    ):
-        raise TangentMismatch(
-            f"{what} has dtype {dtypes.NAME[x.dtype]}; expected {dtypes.NAME[aval.dtype]}"
-        )
+    same_kind = x.aval.weak_type and dtypes.kind(x.dtype) == dtypes.kind(aval.dtype)
+    if x.dtype != aval.dtype and not same_kind:
+        expected = f"expected {dtypes.NAME[aval.dtype]}"
+        raise TangentMismatch(f"{what} has dtype {dtypes.NAME[x.dtype]}; {expected}")
     return x if x.dtype == aval.dtype else ConvertElementType(aval.dtype, x.aval.weak_type)(x)
 
 
@@ -368,12 +360,13 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
-    filled = [_tangent(t, o.aval) for t, o in zip(touts, outs, strict=True)]
+    filled = [_filled(t, o.aval) for t, o in zip(touts, outs, strict=True)]
     y, dy = (operations.tree_unflatten(structures[0], z) for z in (outs, filled))
     return (y, dy, aux.lowered()) if has_aux else (y, dy)
 
 
-def _tangent(t: Array | None, aval: ShapedArray) -> Any:
+def _filled(t: Array | None, aval: ShapedArray) -> Any:
+    """A tangent or cotangent as users see it: zeros where there is none, float0 for integers."""
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
     return typed_zeros(aval) if t is None else t
@@ -415,7 +408,6 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     structures: list = []
     flat = flat_function(fun, treedef, structures)
     jaxpr, consts = trace(flat, avals, what="linear_transpose")
-
     return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
 
 
@@ -439,9 +431,8 @@ class _Transposed:
         of, what = self.of, "the cotangent of a linear_transpose"
         cts, structure = operations.tree_flatten(ct)
         if structure != of.structure:
-            raise TypeMismatch(
-                f"{what} has the structure {structure}; expected that of the result, {of.structure}"
-            )
+            expected = f"expected that of the result, {of.structure}"
+            raise TypeMismatch(f"{what} has the structure {structure}; {expected}")
         given = [check_like(c, a, what, False) for c, a in zip(cts, of.jaxpr.out_avals)]
         args = [*self.consts, *map(Undefined, of.inputs)]
         back = linearize_.backward_jaxpr(of.jaxpr, args, given)[len(self.consts) :]

@@ -1,5 +1,6 @@
 """Programs that use libraries written for JAX, on fnx by one line: `pip install 'fnx[libraries-test]'`."""
 
+import ast
 import importlib.util
 import os
 import subprocess
@@ -16,11 +17,19 @@ def test_there_is_a_program_for_each_library_of_the_extra():
     assert names >= set("diffrax distrax equinox haiku jaxtyping lineax optax optimistix".split())
 
 
+def imported(path):
+    """The packages that a program imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    names = [a.name for node in nodes if isinstance(node, ast.Import) for a in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_a_program_of_a_library_runs(path, tmp_path):
-    library = path.stem.removeprefix("with_")
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed, see the extra 'libraries-test'")
+    for module in imported(path) - {"jax"}:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed, see the extra 'libraries-test'")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "fnx.jax", str(path)],
         cwd=tmp_path,
