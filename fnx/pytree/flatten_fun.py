@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, as_array, is_array_like, kind_of
+from fnx.core.array import Array, as_array, boxed, is_array_like, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.source import name_of as name_of
@@ -64,7 +64,7 @@ def flatten_arrays(tree: Any, what: str) -> tuple[list[Array], Any]:
                 f"{what} must be arrays, numbers, or pytrees of them; got a leaf of type "
                 f"{type(leaf).__name__}: {leaf!r:.80}. Close over other objects, or mark them static."
             )
-        out.append(as_array(leaf))
+        out.append(boxed(leaf))
     return out, treedef
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array, as_written
+from fnx.core.array import Array, ConcreteArray, as_written, boxed, unboxed
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
 from fnx.core.fast_dataclasses import dataclass
@@ -327,7 +327,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
                 f"the value is of dtype {dtypes.NAME[aval.dtype]}: convert that with .astype(float)"
             )
         return None  # float0, or zeros
-    x = as_array(x)
+    x = boxed(x)
     if x.shape != aval.shape:
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
     if x.dtype != aval.dtype:
@@ -364,15 +364,16 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
-    filled = [_tangent(t, o.aval) for t, o in zip(touts, outs, strict=True)]
-    y, dy = (operations.tree_unflatten(structures[0], z) for z in (outs, filled))
-    return (y, dy, aux.lowered()) if has_aux else (y, dy)
+    ys = [unboxed(o) for o in outs]  # numbers that nothing was done to, then so are their tangents
+    dys = [_tangent(t, o.aval, y is not o) for t, o, y in zip(touts, outs, ys)]
+    pair = tuple([structures[0].unflatten(z) for z in (ys, dys)])
+    return (*pair, aux.lowered()) if has_aux else pair
 
 
-def _tangent(t: Array | None, aval: ShapedArray) -> Any:
+def _tangent(t: Array | None, aval: ShapedArray, number: bool = False) -> Any:
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    return typed_zeros(aval) if t is None else t
+    return typed_zeros(aval) if t is None else unboxed(t) if number else t
 
 
 @entrance
@@ -411,7 +412,6 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Sequence = ()) -
     structures: list = []
     flat = flat_function(fun, treedef, structures)
     jaxpr, consts = trace(flat, avals, what="linear_transpose")
-
     return _Transposed(consts, _Transposable(jaxpr, treedef, tuple(avals), structures[0]))
 
 
