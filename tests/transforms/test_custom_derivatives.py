@@ -357,7 +357,8 @@ def test_python_numbers_stay_so_where_nothing_is_done_to_them():
     assert [type(x) for x in (*seen, y, dy)] == [float] * 4
     assert (y, dy) == (9.0, 6.0)
     y, dy = fnx.jvp(lambda x: x + 3.0, (3.0,), (1.0,))
-    assert isinstance(y, fnx.Array) and isinstance(dy, fnx.Array)
+    assert isinstance(y, fnx.Array)
+    assert isinstance(dy, fnx.Array)
     assert [type(x) for x in fnx.jvp(lambda x: x, (3.0,), (1.0,))] == [float, float]
 
 
