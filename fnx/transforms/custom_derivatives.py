@@ -105,7 +105,7 @@ class _Results:
         self.avals: list = []
 
     def flatten(self, tree: Any, what: str) -> list[Array]:
-        leaves, structure = flatten_arrays(tree, f"{what} of {self.name}")
+        leaves, structure = flatten_arrays(tree, f"{what} of {self.name}", boxed)
         self.structure, self.avals = structure, [x.aval for x in leaves]
         return leaves
 

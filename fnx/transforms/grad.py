@@ -357,7 +357,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
             f"{type(primals).__name__} and {type(tangents).__name__}. Write (x,) for one argument."
         )
     aux = Aux(fun, has_aux)
-    leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp")
+    leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp", boxed)
     tans, structure = operations.tree_flatten(tuple(tangents))
     if structure != treedef:
         raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")

@@ -356,6 +356,8 @@ def test_python_numbers_stay_so_where_nothing_is_done_to_them():
     y, dy = fnx.jvp(square, (3.0,), (1.0,))
     assert [type(x) for x in (*seen, y, dy)] == [float] * 4
     assert (y, dy) == (9.0, 6.0)
+    fnx.linearize(square, 3.0)
+    assert isinstance(seen[-2], fnx.Array)  # where derivatives are staged, arrays
     y, dy = fnx.jvp(lambda x: x + 3.0, (3.0,), (1.0,))
     assert isinstance(y, fnx.Array)
     assert isinstance(dy, fnx.Array)
