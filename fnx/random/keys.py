@@ -223,7 +223,10 @@ class _At:
 
 leaves_elsewhere.add(KeyArray)
 register_pytree_node(
-    KeyArray, lambda k: ((k.words,), None), lambda _, children: KeyArray(*children)
+    KeyArray,
+    lambda k: ((k.words,), None),
+    # None for a leaf is no leaf, here too.
+    lambda _, children: None if children[0] is None else KeyArray(*children),
 )
 
 
