@@ -2,7 +2,8 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from fnx.core import config, dtypes
@@ -35,16 +36,43 @@ class Traced:
 
 
 # A cache: a function that is used again, on the same types and with the same surroundings (the
-# values of its globals and of what it closed over), is not traced again.
+# values of its globals and of what it closed over), is not traced again; nor is an object that is one
+# by its identity, whose attributes are what they were.
 _traced: "weakref.WeakKeyDictionary[Callable, dict]" = weakref.WeakKeyDictionary()
 
 
-def _surroundings(fun: FunctionType) -> list:
-    """The objects that a function's free names stand for now, but for itself."""
-    found = [fun.__globals__.get(n) for n in fun.__code__.co_names]
-    for cell in fun.__closure__ or ():
+def _is_remembered(owner: Callable) -> bool:
+    kind = type(owner)
+    return kind is FunctionType or (
+        kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
+        and hasattr(owner, "__dict__") and hasattr(owner, "__weakref__")
+    )  # fmt: skip
+
+
+def _surroundings(owner: Callable) -> list:
+    """The objects that a function's free names stand for now; an object's attributes, and theirs."""
+    if type(owner) is FunctionType:
+        return _free(owner)
+    found = [None if x is owner else x for x in vars(owner).values()]
+    return [*found, *(x for f in found if type(f) is FunctionType for x in _free(f))]
+
+
+@lru_cache(maxsize=1024)
+def _assigned(code: CodeType) -> frozenset[str]:
+    """The free names that a function itself gives values, as one does that counts its traces."""
+    import dis
+
+    stores = ("STORE_DEREF", "STORE_GLOBAL")
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in stores)
+
+
+def _free(fun: FunctionType) -> list:
+    """The objects that a function's free names stand for now, but for itself and what it assigns."""
+    code, assigned = fun.__code__, _assigned(fun.__code__)
+    found = [fun.__globals__.get(n) for n in code.co_names if n not in assigned]
+    for name, cell in zip(code.co_freevars, fun.__closure__ or ()):
         try:
-            found.append(cell.cell_contents)
+            found.append(None if name in assigned else cell.cell_contents)
         except ValueError:  # not filled yet
             found.append(None)
     return [None if x is fun else x for x in found]
@@ -66,7 +94,7 @@ def trace_body(
     if not callable(owner):
         raise TypeMismatch(f"{what} must be a function, not {owner!r:.60}")
     key = (treedef, tuple(avals), what, config.of_traces(), *bound_axes().items())
-    plain = type(owner) is FunctionType
+    plain = _is_remembered(owner)
     around = _surroundings(owner) if plain else []
     known = _traced.setdefault(owner, {}) if plain else {}
     if key in known and _same(known[key][0], around):

@@ -90,8 +90,9 @@ class ConcreteArray(Array):
     """Numbers that nobody writes to, in a C-contiguous NumPy array, or in a `Buffer` elsewhere."""
 
     # `written` is there, and True, where the numbers stand in the program's text, `x * 2.0` say.
-    __slots__ = ("__weakref__", "_value", "placed", "weak_type", "written")
+    __slots__ = ("__weakref__", "_value", "placed", "python_number", "weak_type", "written")
     written: bool
+    python_number: Any  # of which a transformation made this array, see `boxed`
     placed: Any  # the sharding that was asked for, if one was
 
     def __init__(self, value: np.ndarray, weak_type: bool = False):
@@ -266,6 +267,19 @@ def as_written(x: ConcreteArray) -> ConcreteArray:
 
 
 _SCALARS = (bool, int, float, complex)
+
+
+def boxed(x: Any) -> Array:
+    """An Array that remembers of which Python number a transformation made it, if of one."""
+    out = as_array(x)
+    if type(x) in _SCALARS:
+        out.python_number = x  # type: ignore[attr-defined]
+    return out
+
+
+def unboxed(x: Any) -> Any:
+    """The Python number that was `boxed`; all else as it is."""
+    return getattr(x, "python_number", x) if type(x) is ConcreteArray else x
 
 
 def is_array_like(x: Any) -> bool:

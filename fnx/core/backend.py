@@ -80,9 +80,9 @@ PORTABLE = Machine(
 
 
 class Donated(NamedTuple):
-    """Donated inputs of a program by number: those that a result may replace, and those of no use."""
+    """Donated inputs of a program by number: those that a result replaces, with it; those of no use."""
 
-    replaced: tuple[int, ...]
+    replaced: dict[int, int]
     useless: tuple[int, ...]
 
 
@@ -93,20 +93,20 @@ def donation(jaxpr: Jaxpr, donated: Sequence[int]) -> Donated:
     nothing reads is left alone, and one without a result of as many elements is of no use.
     """
     if not donated:
-        return Donated((), ())
+        return Donated({}, ())
     read = {a for e in jaxpr.eqns for a in e.inputs if type(a) is Var} | {*jaxpr.outs}
     left = [k for k in donated if jaxpr.inputs[k] in read]
-    results, replaced = [v.aval for v in jaxpr.outs], []
+    results, replaced = dict(enumerate([v.aval for v in jaxpr.outs])), {}
     for key in (_type, _bytes):
-        for aval in list(results):
+        for j, aval in list(results.items()):
             k = next((k for k in left if key(jaxpr.inputs[k].aval) == key(aval)), None)
             if k is not None:
                 left.remove(k)
-                results.remove(aval)
-                replaced.append(k)
-    sizes = [prod(a.shape) for a in results]
+                del results[j]
+                replaced[k] = j
+    sizes = [prod(a.shape) for a in results.values()]
     return Donated(
-        tuple(replaced), tuple([k for k in left if prod(jaxpr.inputs[k].aval.shape) not in sizes])
+        replaced, tuple([k for k in left if prod(jaxpr.inputs[k].aval.shape) not in sizes])
     )
 
 

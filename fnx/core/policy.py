@@ -104,6 +104,7 @@ PULLED = 600  # and those of a value that is computed where it is read
 VECTOR_ROW = 8  # elements from which on rows of products with a shared matrix are vectors instead
 # equations that go with a reduction: elementwise, and spreading what is smaller
 SIBLING_EQUATIONS = 8
+WINDOWS_AT_ONCE = 1 << 24  # bytes of windows side by side, in convolutions of NumPy's
 DONATION_TRIES = 100  # pairs of a result and a donated input that are looked at
 
 # lowering/generate

@@ -280,6 +280,14 @@ class Sharding:
         """The shape of one device's part of an array of this shape."""
         return tuple(global_shape)
 
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The indices of each device's part of an array of this shape."""
+        return dict.fromkeys(self.device_set, (slice(None),) * len(global_shape))
+
+    @property
+    def addressable_devices_indices_map(self) -> Callable:
+        return self.devices_indices_map
+
 
 class SingleDeviceSharding(Sharding):
     """All of an array on one device.
@@ -333,6 +341,21 @@ class NamedSharding(Sharding):
         for k, names in enumerate(spec_names(self.spec)):
             shape[k] //= math.prod(self.mesh.shape[n] for n in names)
         return tuple(shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        """The indices of each device's part of an array of this shape."""
+        shape, part = self.mesh.devices.shape, self.shard_shape(global_shape)
+        names = [*spec_names(self.spec), *[()] * len(part)][: len(part)]
+        found = {}
+        for place in np.ndindex(shape):
+            at = dict(zip(self.mesh.axis_names, place))
+            index = []
+            for n, along in zip(part, names):
+                sizes = [self.mesh.shape[a] for a in along]
+                k = int(np.ravel_multi_index([at[a] for a in along], sizes)) if along else 0
+                index.append(slice(k * n, (k + 1) * n) if math.prod(sizes) > 1 else slice(None))
+            found[self.mesh.devices[place]] = tuple(index)
+        return found
 
     def __eq__(self, other: object) -> bool:
         same = isinstance(other, NamedSharding)

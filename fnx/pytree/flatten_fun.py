@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.array import Array, as_array, is_array_like, kind_of
+from fnx.core.array import Array, as_array, boxed, is_array_like, kind_of
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.source import name_of as name_of
@@ -53,8 +53,10 @@ def aval_like(x: Any) -> ShapedArray:
     return as_array(x).aval  # raises
 
 
-def flatten_arrays(tree: Any, what: str) -> tuple[list[Array], Any]:
-    """The leaves of a pytree as arrays, and its structure."""
+def flatten_arrays(
+    tree: Any, what: str, make: Callable[[Any], Array] = as_array
+) -> tuple[list[Array], Any]:
+    """The leaves of a pytree as arrays, by `make`, and its structure."""
     leaves, treedef = operations.tree_flatten(tree)
     out = []
     for leaf in leaves:
@@ -63,7 +65,7 @@ def flatten_arrays(tree: Any, what: str) -> tuple[list[Array], Any]:
                 f"{what} must be arrays, numbers, or pytrees of them; got a leaf of type "
                 f"{type(leaf).__name__}: {leaf!r:.80}. Close over other objects, or mark them static."
             )
-        out.append(as_array(leaf))
+        out.append(make(leaf))
     return out, treedef
 
 
@@ -72,7 +74,7 @@ def flat_function(fun: Callable, treedef: Any, out: list) -> Callable:
 
     def flat(*leaves: Array) -> list[Array]:
         result = fun(*operations.tree_unflatten(treedef, leaves))
-        arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}")
+        arrays, structure = flatten_arrays(result, f"results of {name_of(fun)}", boxed)
         out.append(structure)
         return arrays
 

@@ -316,7 +316,10 @@ def tree_flatten_with_path(
     if is_leaf_takes_path and is_leaf is not None:
         return _flatten_by_path(tree, is_leaf)
     accessors, leaves, treedef = optree.tree_flatten_with_accessor(tree, is_leaf, namespace=_SPACE)
-    paths = [tuple(map(key_of, accessor)) for accessor in accessors]
+    paths = [
+        tuple([key_of(e) for e in accessor if e.type not in leaves_elsewhere])
+        for accessor in accessors
+    ]
     return list(zip(paths, leaves, strict=True)), _sorted(treedef)
 
 

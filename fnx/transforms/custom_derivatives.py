@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, as_array, kind_of
+from fnx.core.array import Array, as_array, boxed, kind_of, unboxed
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TypeMismatch
 from fnx.core.interpreter import Tracer
@@ -105,7 +105,7 @@ class _Results:
         self.avals: list = []
 
     def flatten(self, tree: Any, what: str) -> list[Array]:
-        leaves, structure = flatten_arrays(tree, f"{what} of {self.name}")
+        leaves, structure = flatten_arrays(tree, f"{what} of {self.name}", boxed)
         self.structure, self.avals = structure, [x.aval for x in leaves]
         return leaves
 
@@ -171,6 +171,7 @@ class custom_jvp(_WithRule):
 
         def rule(*xs: Array | None) -> list[Array | None]:
             n = len(xs) // 2
+            xs = tuple([unboxed(x) for x in xs])
             zero = SymbolicZero.from_primal_value if symbolic else _no_tangent
             tangents = [zero(x) if t is None else t for x, t in zip(xs, xs[n:])]
             made = user_rule(*static, treedef.unflatten(xs[:n]), treedef.unflatten(tangents))
@@ -182,7 +183,7 @@ class custom_jvp(_WithRule):
             return [*outs, *_checked(made[1], results, outs, "the tangent", name)]
 
         outs = call_with_rule(CustomJVP(fun, name, rule=rule, symbolic=symbolic), leaves)
-        return results.structure.unflatten(outs)
+        return results.structure.unflatten(map(unboxed, outs))
 
 
 def _zero_tangents(out: Any) -> Any:
@@ -206,7 +207,7 @@ def _checked(tree: Any, results: _Results, outs: list, what: str, name: str) -> 
 def _like(t: Any, aval: Any, what: str) -> Array | None:
     if not has_tangent(aval):
         return None
-    t = as_array(t)
+    t = boxed(t)
     if t.shape != aval.shape:
         raise ShapeError(
             f"{what} has the type {t.aval.str_short()}; expected {aval.tangent().str_short()}"
@@ -267,7 +268,7 @@ class custom_vjp(_WithRule):
             symbolic=self.symbolic,
         )  # fmt: skip
         outs = call_with_rule(prim, leaves)
-        return rule.results.structure.unflatten(outs)
+        return rule.results.structure.unflatten(map(unboxed, outs))
 
 
 class _Reverse:

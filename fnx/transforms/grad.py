@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array, as_written
+from fnx.core.array import Array, ConcreteArray, as_written, boxed, unboxed
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import ShapeError, TangentMismatch, TypeMismatch, entrance
 from fnx.core.fast_dataclasses import dataclass
@@ -323,7 +323,7 @@ def check_like(x: Any, aval: ShapedArray, what: str, tangent: bool = True) -> Ar
         if np.shape(x) != aval.shape:
             raise ShapeError(f"{what} has shape {np.shape(x)}; expected {aval.shape}")
         return None
-    x = as_array(x)
+    x = boxed(x)
     if x.shape != aval.shape:
         raise ShapeError(f"{what} has shape {x.shape}; expected {aval.shape}")
     # A number of the program's text has no width of its own.
@@ -353,23 +353,24 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
             f"{type(primals).__name__} and {type(tangents).__name__}. Write (x,) for one argument."
         )
     aux = Aux(fun, has_aux)
-    leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp")
+    leaves, treedef = flatten_arrays(tuple(primals), "primals of jvp", boxed)
     tans, structure = operations.tree_flatten(tuple(tangents))
     if structure != treedef:
         raise TypeMismatch(f"primals and tangents differ in structure: {treedef} and {structure}")
     given = [check_like(t, x.aval, "a tangent of jvp") for t, x in zip(tans, leaves, strict=True)]
     structures: list = []
     outs, touts = jvp_.jvp(flat_function(aux, treedef, structures), leaves, given)
-    filled = [_filled(t, o.aval) for t, o in zip(touts, outs, strict=True)]
-    y, dy = (operations.tree_unflatten(structures[0], z) for z in (outs, filled))
-    return (y, dy, aux.lowered()) if has_aux else (y, dy)
+    ys = [unboxed(o) for o in outs]  # numbers that nothing was done to, then so are their tangents
+    dys = [_filled(t, o.aval, y is not o) for t, o, y in zip(touts, outs, ys)]
+    pair = tuple([structures[0].unflatten(z) for z in (ys, dys)])
+    return (*pair, aux.lowered()) if has_aux else pair
 
 
-def _filled(t: Array | None, aval: ShapedArray) -> Any:
+def _filled(t: Array | None, aval: ShapedArray, number: bool = False) -> Any:
     """A tangent or cotangent as users see it: zeros where there is none, float0 for integers."""
     if not dtypes.is_inexact(aval.dtype):
         return np.zeros(aval.shape, dtypes.float0)
-    return typed_zeros(aval) if t is None else t
+    return typed_zeros(aval) if t is None else unboxed(t) if number else t
 
 
 @entrance

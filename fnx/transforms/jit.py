@@ -255,7 +255,7 @@ class Jitted:
         return len(self._programs)
 
     def __repr__(self) -> str:
-        return f"<jit of {name_of(self.fun)}>"
+        return f"<CompiledFunction of {name_of(self.fun)}>"
 
 
 class PlacedJitted(Jitted):

@@ -13,6 +13,7 @@ from fnx.numpy.arrays.key_arrays import is_keys
 from fnx.numpy.arrays.util import PYTHON
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
+from fnx.pytree.key_paths import keystr
 from fnx.transforms.mutable_refs import Ref, RefGiven, new_ref, taken_out, write
 
 
@@ -172,16 +173,19 @@ def map_elements(
     outs, found = batching.batch(flat, sized, leaves, axes)
     dummy = operations.tree_unflatten(structures[0], [object() for _ in outs])
     wanted = flatten_axes(out_axes, dummy, f"{what} out_axes")
+    for j, (k, to) in enumerate(zip(found, wanted, strict=True)):
+        if place is _place and k is not None and to is None:
+            path = operations.tree_flatten_with_path(dummy)[0][j][0]
+            raise InvalidValue(
+                f"at {what} out_axes{keystr(path)}, got axis spec None but output was batched on axis "
+                f"{k}: the result differs between batch elements; give it an axis"
+            )
     placed = [place(size, x, k, to) for x, k, to in zip(outs, found, wanted, strict=True)]
     return operations.tree_unflatten(structures[0], placed)
 
 
 def _place(size: int, x: Array, axis: int | None, to: int | None) -> Array:
     if to is None:
-        if axis is not None:
-            raise InvalidValue(
-                "vmap out_axes is None for a result that differs between batch elements; give it an axis"
-            )
         return x
     return place_result(size, x, axis, to)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core import dtypes
-from fnx.core.array import Array, ConcreteArray, as_array
+from fnx.core.array import Array, ConcreteArray, as_array, boxed, unboxed
 from fnx.core.aval import ShapedArray
 from fnx.core.axis_size import axis_name_of
 from fnx.core.errors import MissingRule, TypeMismatch
@@ -171,7 +171,7 @@ def _tangent(found: Any) -> Array | None:
     """A tangent or cotangent that a rule of a user gave: None where it is zero."""
     if found is None or isinstance(found, Zero) or getattr(found, "dtype", None) == dtypes.float0:
         return None
-    return as_array(found)
+    return boxed(found)
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,14 @@ class Foreign(Rules):
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         rule = self._rule(primitive_jvps, "Differentiation")
         filled = tuple(
-            [Zero(p.aval.to_tangent_aval()) if t is None else t for p, t in zip(primals, tangents)]
+            [
+                Zero(p.aval.to_tangent_aval()) if t is None else unboxed(t)
+                for p, t in zip(primals, tangents)
+            ]
         )
-        outs, touts = rule(primals, filled, **self.given)
+        outs, touts = rule(tuple(map(unboxed, primals)), filled, **self.given)
         many, more = self._many(outs, "a jvp rule"), self._many(touts, "a jvp rule")
-        return tuple([as_array(o) for o in many]), tuple([_tangent(t) for t in more])
+        return tuple([boxed(o) for o in many]), tuple([_tangent(t) for t in more])
 
     def transpose(self, cts: tuple, *args: Any) -> tuple:
         rule = self._rule(primitive_transposes, "Transpose")

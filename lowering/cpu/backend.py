@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from fnx.core import config, dtypes, scalar
+from fnx.core import config, dtypes, policy, scalar
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.backend import Memory, donation
@@ -139,7 +140,18 @@ class Compiled:
         from fnx.lowering.cpu.loader.donation import calling
 
         weak = [weak_type for *_, weak_type in self._types[1]]
-        return calling(program.fast, program.aliases, self._replaced, weak)
+        return calling(program.fast, program.aliases, self._replaced, self._moved, weak)
+
+    @property
+    def _moved(self) -> dict[int, int]:
+        """Results that are copied to the memory of small donated inputs, which no result aliases."""
+        (inputs, outs), aliases = self._types, self.executable.aliases
+        return {
+            j: k
+            for k, j in self._replaced.items()
+            if j not in aliases and k not in aliases.values()
+            and inputs[k][:2] == outs[j][:2] and prod(inputs[k][0]) <= policy.SMALL
+        }  # fmt: skip
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         outs = self.fast(args)

@@ -258,3 +258,30 @@ def test_a_python_branch_in_a_body_is_an_error():
 
     with pytest.raises(TypeError, match=r"truth.*body of scan|truth.*body body of scan"):
         lax.scan(body, 1.0, np.zeros(2))
+
+
+def test_bodies_that_count_their_traces_and_bodies_that_are_objects_are_traced_once():
+    traces = 0
+
+    def body(c, x):
+        nonlocal traces
+        traces += 1
+        return c + 1.0, x * 2.0
+
+    class Scaled:
+        def __init__(self, factor):
+            self.factor, self.body = factor, body
+
+        def __call__(self, c, x):
+            c, y = self.body(c, x)
+            return c, y * self.factor
+
+    for _ in range(3):
+        lax.scan(body, 0.0, X)
+    assert traces == 1
+    double = Scaled(2.0)
+    found = [total(lax.scan(double, 0.0, X)[1]) for _ in range(3)]
+    assert traces == 2
+    double.factor = 4.0
+    assert float(total(lax.scan(double, 0.0, X)[1])) == 2 * float(found[0])
+    assert traces == 3

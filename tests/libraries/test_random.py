@@ -458,3 +458,14 @@ def test_keys_are_compared_by_functions_too():
     for bad in (lambda: jnp.equal(keys, 1), lambda: jnp.less(keys, keys)):
         with pytest.raises(TypeError):
             bad()
+
+
+def test_none_in_the_place_of_a_key_is_no_leaf():
+    keys = fnx.random.split(fnx.random.key(0), 3)
+    assert fnx.tree.map(lambda _: None, {"key": keys, "x": 1.0}) == {"key": None, "x": None}
+
+
+def test_keys_are_leaves_in_paths():
+    tree = {"key": fnx.random.key(0), "x": 1.0}
+    paths = [fnx.tree_util.keystr(path) for path, _ in fnx.tree.leaves_with_path(tree)]
+    assert paths == ["['key']", "['x']"]

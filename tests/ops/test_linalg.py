@@ -7,7 +7,7 @@ import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnx.core import dtypes
+from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.errors import FnxError, MissingRule, ShapeError, TypeMismatch
 from fnx.interpreters.linearize import linearize
@@ -297,3 +297,15 @@ def test_what_is_no_matrix_of_floats_is_refused(prim):
     for bad in (np.ones((2, 2), int), np.ones((2, 2), np.float16), np.ones(3)):
         with pytest.raises(FnxError):
             run(prim, *[bad] * count)
+
+
+@pytest.mark.parametrize("bound", [2000, 300, 1])
+def test_convolutions_of_few_windows_at_once_are_those_of_all_at_once(bound, monkeypatch):
+    x = np.random.default_rng(0).normal(size=(3, 4, 7, 6))
+    w = np.random.default_rng(1).normal(size=(6, 2, 3, 2))
+    conv = ConvGeneralDilated(
+        (2, 1), ((1, 1), (0, 1)), (1, 1), (1, 1), canonical_numbers(2), feature_group_count=2
+    )
+    expected = conv.impl(x, w)
+    monkeypatch.setattr(policy, "WINDOWS_AT_ONCE", bound)
+    np.testing.assert_allclose(conv.impl(x, w), expected, rtol=1e-14)

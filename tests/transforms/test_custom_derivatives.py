@@ -342,3 +342,32 @@ def test_cotangents_are_a_prefix_of_their_argument():
     f.defvjp(lambda x: (f(x), None), lambda _, ct: ({"a": [ct, ct], "b": ct, "d": ct},))
     with pytest.raises(TypeError, match="bwd of f gave a cotangent of structure"):
         fnx.grad(f)({"a": [1.0], "b": {"c": 5.0}, "d": 7.0})
+
+
+def test_python_numbers_stay_so_where_nothing_is_done_to_them():
+    seen = []
+    square = fnx.custom_jvp(lambda x: x * x)
+
+    @square.defjvp
+    def rule(primals, tangents):
+        seen.extend([*primals, *tangents])
+        return primals[0] ** 2, 2.0 * primals[0] * tangents[0]
+
+    y, dy = fnx.jvp(square, (3.0,), (1.0,))
+    assert [type(x) for x in (*seen, y, dy)] == [float] * 4
+    assert (y, dy) == (9.0, 6.0)
+    fnx.linearize(square, 3.0)
+    assert isinstance(seen[-2], fnx.Array)  # where derivatives are staged, arrays
+    y, dy = fnx.jvp(lambda x: x + 3.0, (3.0,), (1.0,))
+    assert isinstance(y, fnx.Array)
+    assert isinstance(dy, fnx.Array)
+    assert [type(x) for x in fnx.jvp(lambda x: x, (3.0,), (1.0,))] == [float, float]
+
+
+@pytest.mark.parametrize("kind", [fnx.custom_jvp, fnx.custom_vjp])
+def test_results_that_are_python_numbers_stay_so_where_no_rule_is_asked_for(kind):
+    f = kind(lambda x: {"number": 2, "array": x + 1.0})
+    f.rule = f.fwd = f.bwd = abs  # not called
+    out = f(1.0)
+    assert type(out["number"]) is int
+    assert isinstance(out["array"], fnx.Array)

@@ -42,7 +42,7 @@ def test_argnums(argnums, expected):
 
 
 def weak_types(tree):
-    return [x.weak_type for x in fnx.tree_util.tree_leaves(tree)]
+    return [jnp.asarray(x).weak_type for x in fnx.tree_util.tree_leaves(tree)]
 
 
 @pytest.mark.parametrize(

@@ -346,3 +346,16 @@ def test_arrays_say_how_they_were_asked_to_lie():
     mapped = fnx.shard_map(lambda x: x, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
     assert mapped(x).sharding == there
     assert x.sharding != there  # the same numbers, in an array of the caller's
+
+
+@pytest.mark.parametrize(("spec", "expected"), [
+    ((), [":,:", ":,:", ":,:", ":,:"]),
+    ((None, "y"), [":,0:2", ":,2:4", ":,0:2", ":,2:4"]),
+    ((("x", "y"),), ["0:2,:", "2:4,:", "4:6,:", "6:8,:"]),
+    (("y", "x"), ["0:4,0:2", "4:8,0:2", "0:4,2:4", "4:8,2:4"]),
+])  # fmt: skip
+def test_indices_of_the_parts_of_devices(spec, expected):
+    mesh = Mesh(np.array(list("abcd")).reshape(2, 2), ("x", "y"))
+    text = lambda s: ":" if s == slice(None) else f"{s.start}:{s.stop}"
+    found = NamedSharding(mesh, P(*spec)).devices_indices_map((8, 4))
+    assert [",".join(map(text, found[d])) for d in "abcd"] == expected

@@ -426,3 +426,11 @@ def test_one_array_with_lanes_and_without(name, shape):
         same, apart = run(x, x), run(x, x + 0)
         for p, q in zip(fnx.tree.leaves(same), fnx.tree.leaves(apart), strict=True):
             np.testing.assert_array_equal(p, q)
+
+
+def test_a_result_without_an_axis_for_its_batch_elements_is_named():
+    said = r"at vmap out_axes\[1\]\['a'\]\[0\], got axis spec None but output was batched on axis 0"
+    with pytest.raises(ValueError, match=said):
+        fnx.vmap(lambda x: (x, {"a": [x, x]}), out_axes=(0, {"a": None}))(np.ones(2))
+    with pytest.raises(ValueError, match="at vmap out_axes, got axis spec None"):
+        fnx.vmap(lambda x: x, out_axes=None)(np.ones(2))

@@ -4,7 +4,11 @@ from fnx.core import *
 from fnx.core.interpreter import current, evaluate
 from fnx.extend.core import *  # type: ignore[assignment]
 
-__all__ = ["trace_state_clean"]
+__all__ = ["TraceTag", "trace_state_clean"]
+
+
+class TraceTag:  # quax
+    """What traces of one transformation have in common: compared by identity."""
 
 
 def trace_state_clean() -> bool:  # numpyro

@@ -1,5 +1,6 @@
 """`jax._src.tree_util`: the registry of node classes as a mapping."""
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,10 +17,35 @@ class _Node(NamedTuple):
     from_iter: Callable[[Any, Any], Any]
 
 
+def _sorted(keys: Any) -> tuple:
+    try:
+        return tuple(sorted(keys))
+    except TypeError:
+        return tuple(keys)
+
+
+# The keys of dictionaries are static data that can be hashed.
+_DICTS: dict[type, _Node] = {
+    dict: _Node(
+        lambda x: (tuple([x[k] for k in _sorted(x)]), _sorted(x)),
+        lambda keys, xs: dict(zip(keys, xs)),
+    ),
+    OrderedDict: _Node(
+        lambda x: (tuple(x.values()), tuple(x)), lambda keys, xs: OrderedDict(zip(keys, xs))
+    ),
+    defaultdict: _Node(
+        lambda x: (tuple([x[k] for k in _sorted(x)]), (x.default_factory, _sorted(x))),
+        lambda data, xs: defaultdict(data[0], zip(data[1], xs)),
+    ),
+}
+
+
 class _Registry:
     """The classes that are nodes, and how each is taken apart and made."""
 
     def get(self, cls: type, default: Any = None) -> Any:
+        if cls in _DICTS:
+            return _DICTS[cls]
         entry = optree.register_pytree_node.get(cls, namespace=SPACE)  # type: ignore[attr-defined]
         if entry is None:
             return default

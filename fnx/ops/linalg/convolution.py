@@ -1,6 +1,7 @@
 """conv_general_dilated: convolutions (without flipping) with strides, padding, dilations and groups."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -35,6 +36,18 @@ from fnx.ops.structure.join import Concatenate
 from fnx.ops.structure.slice import Pad, Slice
 
 Pairs = tuple[tuple[int, int], ...]
+
+
+def _blocks(windows: np.ndarray, axes: int) -> Iterator[tuple[slice, ...]]:
+    """Boxes of a view of overlapping windows, along all and the next `axes` axes, that are small copies."""
+    count = max(1, -(-windows.nbytes // policy.WINDOWS_AT_ONCE))
+    steps = []
+    for n in windows.shape[1 : 1 + axes]:
+        steps.append(max(1, n // count))
+        count = -(-count // n)
+    spans = [[slice(k, k + s) for k in range(0, n, s)] for n, s in zip(windows.shape[1:], steps)]
+    for box in itertools.product(*spans):
+        yield (slice(None), *box)
 
 
 @dataclass(frozen=True)
@@ -150,9 +163,14 @@ class ConvGeneralDilated(Primitive):
         view = view[(slice(None), slice(None), *steps)]
         view = view.reshape(batch, groups, inputs, *view.shape[2:])
         to = (1, 0, *range(3, 3 + space), 2, *range(3 + space, 3 + 2 * space))
-        columns = view.transpose(to).reshape(groups, batch * prod(sizes), inputs * prod(kernel))
+        windows = view.transpose(to)
         filters = w.reshape(groups, out // groups, inputs * prod(kernel)).swapaxes(1, 2)
-        result = np.matmul(columns, filters)
+        result = np.empty((groups, batch, *sizes, out // groups), x.dtype)
+        for block in _blocks(windows, 2 if space else 1):
+            into = result[block]
+            rows = into[0].size // into.shape[-1]
+            columns = windows[block].reshape(groups, rows, filters.shape[1])
+            into[...] = np.matmul(columns, filters).reshape(into.shape)
         result = result.reshape(groups, batch, prod(sizes), out // groups)
         return result.transpose(1, 0, 3, 2).reshape(batch, out, *sizes)
 

@@ -5,7 +5,7 @@ A call passes the array itself if nobody else holds it, and a copy if somebody d
 
 import ctypes
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,12 +16,17 @@ from fnx.core.buffer import Deleted
 
 
 def calling(
-    fast: Callable, aliases: Mapping[int, int], replaced: Sequence[int], weak: Sequence[bool]
+    fast: Callable,
+    aliases: Mapping[int, int],
+    replaced: Collection[int],
+    moved: Mapping[int, int],
+    weak: Sequence[bool],
 ) -> Callable:
     """Calls `fast`, which gives the other results, with arrays that it may overwrite.
 
     `aliases`: the number of a result, and that of the input whose memory it has. The inputs that are
     `replaced` are deleted after the call, whether or not their memory was taken, if nobody saw it.
+    `moved` is as `aliases`, of results that are copied there after the call.
     """
     pairs = sorted(aliases.items())
     gone = sorted({*aliases.values(), *replaced})
@@ -51,9 +56,13 @@ def calling(
             raise
         if outs is NotImplemented:
             return outs
+        free = {j: leaves[k]._value for j, k in moved.items() if is_alone(leaves[k], leaves)}
         _delete(gone_after)
         for (j, _), value in zip(pairs, values, strict=True):
             outs.insert(j, ConcreteArray(value, weak[j]))
+        for j, value in free.items():
+            np.copyto(value, outs[j]._value)
+            outs[j] = ConcreteArray(value, weak[j])
         return outs
 
     return call
