@@ -238,7 +238,7 @@ class ConcreteArray(Array):
 
     def __buffer__(self, flags: int) -> memoryview:
         """For memoryview(x), which asks objects of Python since its version 3.12."""
-        return memoryview(expose(self._value))
+        return memoryview(expose(self._value))  # type: ignore[arg-type]  # known to NumPy since 3.12
 
     @property
     def __array_interface__(self) -> dict:
