@@ -29,7 +29,16 @@ _XLA = {
     "onnx": "translates XLA's text",
 }
 _SUITES = (
-    Suite("equinox", f"{_KIDGER}/equinox", needs=("beartype", "optax", "psutil"), uncounted=_XLA),
+    Suite(
+        "equinox",
+        f"{_KIDGER}/equinox",
+        needs=("beartype", "optax", "psutil"),
+        uncounted=_XLA
+        | {
+            "test_noinline.test_complicated": "makes a lowering to MLIR",
+            "test_noinline.test_num_traces": "makes a lowering to MLIR",
+        },
+    ),
     Suite("diffrax", f"{_KIDGER}/diffrax", ("test",), ("optax", "scipy", "tqdm"), uncounted=_XLA),
     Suite("optimistix", f"{_KIDGER}/optimistix", needs=("optax", "scipy"), uncounted=_XLA),
     Suite("lineax", f"{_KIDGER}/lineax", uncounted=_XLA),
