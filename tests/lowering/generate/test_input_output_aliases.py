@@ -123,7 +123,7 @@ def test_donation_with_static_arguments_and_names():
 
 
 ZEROS = ((3,), (3,))
-DONATIONS = {  # as JAX has it: function, shapes of arguments, which of them are gone, what the warning names
+DONATIONS = {  # as in JAX: function, shapes of arguments, which are gone, what the warning names
     "unread": (lambda x, y: x + 1, ZEROS, [True, False], None),
     "no result like it": (lambda x, y: x + y[0], ((), (3,)), [True, False], "3"),
     "two for one": (lambda x, y: x + y, ZEROS, [True, False], "3"),
