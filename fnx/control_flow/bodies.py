@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from opcode import opmap
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -60,10 +61,15 @@ def _surroundings(owner: Callable) -> list:
 @lru_cache(maxsize=1024)
 def _assigned(code: CodeType) -> frozenset[str]:
     """The free names that a function itself gives values, as one does that counts its traces."""
-    import dis
+    operations = code.co_code[::2]
+    if not any(number in operations for number in _STORES.values()):
+        return frozenset()
+    import dis  # slow, and seldom needed
 
-    stores = ("STORE_DEREF", "STORE_GLOBAL")
-    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in stores)
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in _STORES)
+
+
+_STORES = {name: opmap[name] for name in ("STORE_DEREF", "STORE_GLOBAL")}
 
 
 def _free(fun: FunctionType) -> list:
