@@ -1,9 +1,8 @@
 """Scopes and views of functions: names, evaluation while tracing, types, reports of what was compiled."""
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from fnx.core.interpreter import Interpreter, Operation, Tracer, current, evaluate, use
 from fnx.pytree.flatten_fun import aval_like, check_callable, name_of, wraps
@@ -83,37 +82,16 @@ def named_call(fun: Callable, *, name: str | None = None) -> Callable:
     return named
 
 
-class KeyType(NamedTuple):
-    """The type of an array of random keys.
-
-    >>> fnx.typeof(fnx.random.split(fnx.random.key(0)))
-    key<fry>[2]
-    """
-
-    shape: tuple[int, ...]
-    dtype: Any
-    weak_type: bool = False
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def __repr__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
-
-
 def typeof(x: Any) -> Any:
     """The abstract value of an array: shape, dtype, whether it is weakly typed; of Refs and keys, too.
 
     >>> fnx.typeof(jnp.ones((2, 3)))
     ShapedArray(float64[2,3])
+    >>> fnx.typeof(fnx.random.split(fnx.random.key(0)))
+    ShapedArray(key<fry>[2])
     """
     if isinstance(x, Ref):
         return AbstractRef(x.aval)
     if getattr(x, "holds_keys", False):
-        return KeyType(x.shape, x.dtype)
+        return x.aval
     return aval_like(x)
