@@ -193,9 +193,9 @@ def scalar(value: Any, dtype: np.dtype) -> ConcreteArray:
 
 
 def given(number: ConcreteArray) -> ConcreteArray:
-    """A number that others use as well, for a user to keep, or to delete: as an array of its own."""
+    """A number that others use as well, for a user to keep, or to donate: in memory of its own."""
     if current.get() is evaluate:
-        return ConcreteArray(number._value, number.weak_type)
+        return ConcreteArray(number._value.copy(), number.weak_type)
     return number
 
 

@@ -122,6 +122,15 @@ def test_donation_with_static_arguments_and_names():
     assert not x.is_deleted()
 
 
+def test_numbers_that_were_made_alike_are_donated_one_by_one():
+    """Who saw the one (NumPy holds it) does not keep the other."""
+    for make in (lambda: jnp.zeros(()), lambda: jnp.ones(()), lambda: jnp.full((), 2.0)):
+        seen, x = make(), make()
+        view = np.asarray(seen)
+        equal(fnx.jit(lambda x: x + 1.0, donate_argnums=0)(x), view + 1.0)
+        assert x.is_deleted() and not seen.is_deleted()
+
+
 ZEROS = ((3,), (3,))
 DONATIONS = {  # as in JAX: function, shapes of arguments, which are gone, what the warning names
     "unread": (lambda x, y: x + 1, ZEROS, [True, False], None),
