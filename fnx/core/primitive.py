@@ -194,6 +194,8 @@ class Primitive:
     """The operands whose elements results are made of; the others choose. None: all of them."""
     elementwise = False
     """Whether each element of the result is computed from the operands' elements at its index."""
+    promotes = False
+    """Whether weak operands beside strong ones stand for what promotion would make strong first."""
     effects = False
     """Whether it must run although nobody uses its results."""
     cost = UNKNOWN

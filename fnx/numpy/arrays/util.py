@@ -116,6 +116,20 @@ def convert(x: Any, dtype: np.dtype, weak: bool = False) -> Array:
     return ConvertElementType(dtype, weak)(x)
 
 
+def strong(x: Array) -> Array:
+    """The same without a weak type."""
+    if not x.weak_type:
+        return x
+    if type(x) is ConcreteArray:
+        return x.with_weak_type(False)
+    return ConvertElementType(x.dtype)(x)
+
+
+def beside_constants(x: Array) -> Array:
+    """The result of a formula with constants: those beside arrays are not weak in JAX."""
+    return strong(x) if x.weak_type and x.shape else x
+
+
 _FLOATS = frozenset(d for d in dtypes.ALL if dtypes.is_inexact(d))
 _NUMBERS = frozenset(d for d in dtypes.ALL if d != dtypes.bool_)
 
