@@ -3,4 +3,4 @@
 from fnx.core.threads.at_exit import at_the_end_only
 
 with at_the_end_only():  # it forgets all classes then
-    import optree  # noqa: F401
+    import optree

@@ -101,8 +101,7 @@ def measured(
         kept.write_text(json.dumps(said, indent=1))
     asked = f"import importlib.metadata as m; print(m.version({suite.name!r}))"
     version = subprocess.run([ours, "-c", asked], capture_output=True, text=True, check=True)
-    result = outcomes.compared(suite, version.stdout.strip(), *said)
-    return result
+    return outcomes.compared(suite, version.stdout.strip(), *said)
 
 
 def say(text: str) -> None:
