@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fnx.core import dtypes
 from fnx.core.array import Array, ConcreteArray, as_array
 from fnx.core.aval import ShapedArray, check_size, too_large
 from fnx.core.errors import (
@@ -38,6 +39,10 @@ class Operation(Protocol):
     def impl(self, *values: Any) -> Any: ...
 
     def abstract(self, *avals: Any) -> Any: ...
+
+    def is_computed_wider(self) -> bool: ...
+
+    def widened(self) -> Any: ...
 
 
 class Interpreter:
@@ -220,6 +225,25 @@ class Eval(Interpreter):
         )
 
 
+class _EvalSmall(Eval):
+    """As Eval, where small dtypes are in use: what computes is run in wider ones and rounded."""
+
+    def process(self, prim: Operation, args: tuple) -> tuple:
+        small = [d for a in args if (d := a.aval.dtype) in dtypes.SMALL]
+        if not small or not prim.is_computed_wider():
+            return super().process(prim, args)
+        avals = prim.abstract(*[a.aval for a in args])
+        wide = prim.widened()
+        given = [ConcreteArray(dtypes.widened(_evaluable(a, prim)._value), a.weak_type) for a in args]
+        outs = super().process(wide, tuple(given))
+        return tuple(
+            [
+                o if o.dtype == a.dtype else ConcreteArray(o._value.astype(a.dtype), a.weak_type)
+                for o, a in zip(outs, avals, strict=True)
+            ]
+        )
+
+
 def _array(value: Any) -> np.ndarray:
     # NumPy gives scalars for results of rank 0, and views that are not contiguous for some calls.
     if type(value) is np.ndarray and value.flags.c_contiguous:
@@ -244,6 +268,7 @@ def leaked(x: Tracer, prim: Operation) -> UnexpectedTracerError:
 
 
 evaluate = Eval()
+dtypes.first_small.append(lambda: setattr(evaluate, "__class__", _EvalSmall))
 current: ContextVar[Interpreter] = ContextVar("interpreter", default=evaluate)
 
 

@@ -69,7 +69,7 @@ def of_equation(e: Eqn, inputs: list[Interval | None]) -> Interval | None:
     found = rule(e, inputs) if rule is not None else None
     if found is None:
         return None
-    info = np.iinfo(out.dtype)
+    info = dtypes.iinfo(out.dtype)
     return found if info.min <= found[0] and found[1] <= info.max else None
 
 

@@ -12,7 +12,7 @@ from samples import Sample, all_samples
 
 import fnx.ops
 from fnx.core import config, dtypes
-from fnx.core.array import Array, ConcreteArray
+from fnx.core.array import Array, as_array
 from fnx.core.errors import FnxError
 from fnx.core.jaxpr import check_jaxpr, eval_jaxpr
 from fnx.core.primitive import Primitive
@@ -34,7 +34,7 @@ EPS = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 3e-6, "complex64": 6e-6}
 
 
 def arrays(values: Sequence[np.ndarray]) -> list[Array]:
-    return [ConcreteArray(np.asarray(v)) for v in values]
+    return [as_array(np.asarray(v)) for v in values]
 
 
 def close(found: object, expected: object, tolerance: float = 1.0) -> None:

@@ -60,7 +60,7 @@ def _start(kind: str, dtype: str) -> expr.Expr:
     sign = 1 if kind == "cummin" else -1
     if "float" in dtype:
         return expr.const(sign * float("inf"), dtype)
-    info = np.iinfo(dtype)
+    info = dtypes.iinfo(dtype)
     return expr.const(int(info.max if sign > 0 else info.min), dtype)
 
 

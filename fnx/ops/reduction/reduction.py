@@ -41,14 +41,14 @@ def lowest(dtype: np.dtype) -> Any:
     """The smallest value: -inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(-math.inf, -math.inf) if dtypes.is_complex(dtype) else -math.inf
-    return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+    return False if dtype.kind == "b" else int(dtypes.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
     """The largest value: inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(math.inf, math.inf) if dtypes.is_complex(dtype) else math.inf
-    return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    return True if dtype.kind == "b" else int(dtypes.iinfo(dtype).max)
 
 
 def _combine(op: str, acc: expr.Expr, new: expr.Expr) -> expr.Expr:
