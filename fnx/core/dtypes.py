@@ -23,7 +23,9 @@ _NAMES = (
     "float16 float32 float64 complex64 complex128"
 ).split()
 # Dtypes that only keep numbers small, by name, with that in which they are computed.
-COMPUTED = {name: name.replace("2", "8").replace("4", "8") for name in ("int2", "int4", "uint2", "uint4")}
+COMPUTED = {
+    name: name.replace("2", "8").replace("4", "8") for name in ("int2", "int4", "uint2", "uint4")
+}
 COMPUTED["float4_e2m1fn"] = "float32"
 for _format in "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu".split():
     COMPUTED[f"float8_{_format}"] = "float32"

@@ -234,7 +234,9 @@ class _EvalSmall(Eval):
             return super().process(prim, args)
         avals = prim.abstract(*[a.aval for a in args])
         wide = prim.widened()
-        given = [ConcreteArray(dtypes.widened(_evaluable(a, prim)._value), a.weak_type) for a in args]
+        given = [
+            ConcreteArray(dtypes.widened(_evaluable(a, prim)._value), a.weak_type) for a in args
+        ]
         outs = super().process(wide, tuple(given))
         return tuple(
             [

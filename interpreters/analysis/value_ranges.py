@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from fnx.core import dtypes, policy
 from fnx.core.array import ConcreteArray
 from fnx.core.jaxpr import Atom, Eqn, Literal, Var

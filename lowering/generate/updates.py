@@ -12,8 +12,8 @@ from fnx.core import policy, recipe, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
-from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 

@@ -142,8 +142,9 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:  # type: ignore[valid-type]
     if not isinstance(a, type) or not issubclass(a, np.generic):
         a = np.dtype(a)
     if dtypes.NAME.get(a) in dtypes.FOREIGN:
-        if isinstance(b, type) and issubclass(b, np.generic) and np.dtype(b) not in dtypes.NAME:
-            return issubclass(_ABSTRACT[dtypes.kind(a)], b)
+        abstract = _ABSTRACT[dtypes.kind(a)]
+        if isinstance(b, type) and b.__module__ == "numpy":
+            return issubclass(abstract, b)
         return np.dtype(b) == a
     return np.issubdtype(a, b)
 

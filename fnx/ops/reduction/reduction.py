@@ -88,7 +88,8 @@ class Reduction(Primitive):
         return (type(self)(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        if x.dtype in float32_accumulation.NARROW and self.op == "mul":
+        narrow = float32_accumulation.NARROW if self.op == "mul" else float32_accumulation.SMALL
+        if x.dtype in narrow:  # not all small formats have an infinity to start from
             return float32_accumulation.through_float32(self, x)
         if all(x.shape[k] == 1 for k in self.axes):
             return ReshapeRecipe(x)
