@@ -125,8 +125,9 @@ def bits(dtype: np.dtype) -> int:
     return _BITS.get(dtype) or 8 * dtype.itemsize
 
 
-def iinfo(dtype: np.dtype) -> Any:
+def iinfo(dtype: np.dtype | str) -> Any:
     """The limits of an integer dtype."""
+    dtype = of_name(dtype) if isinstance(dtype, str) else dtype
     return ml_dtypes.iinfo(dtype) if dtype in SMALL else np.iinfo(dtype)
 
 
@@ -139,6 +140,12 @@ def widened(x: np.ndarray) -> np.ndarray:
     """An array in the dtype in which its numbers are computed."""
     wide = SMALL.get(x.dtype)
     return x if wide is None else x.astype(wide)
+
+
+def byte(value: float, name: str) -> int:
+    """A number of a small dtype as the byte that it is kept as."""
+    with np.errstate(all="ignore"):
+        return int(np.asarray(value).astype(of_name(name)).view(np.uint8))
 
 
 def scalar_value(x: Any) -> Any:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fnx.core.dtypes import COMPUTED, of_name
+from fnx.core.dtypes import byte as byte
 
 REAL = ("bool", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
 REAL += ("float16", "bfloat16", "float32", "float64")
@@ -24,12 +25,6 @@ def rounded(value: float, dtype: str) -> float:
     """The number of a format nearest to `value`."""
     with np.errstate(all="ignore"):
         return float(np.asarray(value).astype(of_name(dtype)))
-
-
-def byte(value: float, dtype: str) -> int:
-    """A number of a small format as the byte that it is kept as."""
-    with np.errstate(all="ignore"):
-        return int(np.asarray(value).astype(of_name(dtype)).view(np.uint8))
 
 
 def wrapped(value: int, dtype: str) -> int:

@@ -12,9 +12,8 @@ import numpy as np
 
 from fnx.core import scalar
 from fnx.core.dtypes import COMPUTED as COMPUTED
-from fnx.core.dtypes import of_name
+from fnx.core.dtypes import byte, of_name
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.number_formats import byte
 
 _MANTISSA, _BIAS = 23, 127  # of float32
 
