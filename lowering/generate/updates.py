@@ -13,6 +13,7 @@ from fnx.core.scalar import Expr
 from fnx.lowering.ir import affine, dependence, traversal
 from fnx.lowering.ir.expressions import buffers_read, depends_on, nodes, substitute
 from fnx.lowering.ir.kernel import If, Loop, LoopKind, Stmt, Store
+from fnx.lowering.ir.number_formats import KIND
 from fnx.lowering.planning import fusion_policy
 from fnx.lowering.transform import index_set_splitting
 
@@ -20,7 +21,7 @@ from .generation import Generation
 from .values import Inlined, Materialized, Scalars, Value, static_indices
 
 _NOTHING = (frozenset(), 0)  # the terms of an index that is zero
-_NARROW = frozenset({"float16", "bfloat16"})  # computed in float32: not to be rounded in between
+_NARROW = frozenset(d for d, kind in KIND.items() if kind in "hs")  # not to be rounded in between
 
 
 def update(

@@ -88,9 +88,11 @@ def run(program: Program, arrays: Sequence[np.ndarray], jit: bool = True) -> lis
 
 
 def flat(a: np.ndarray) -> np.ndarray:
-    """An array as a program takes it: one axis, 16-bit floats as their bits."""
+    """An array as a program takes it: one axis, floats of 16 bits and small numbers as their bits."""
+    from fnx.core import dtypes
+
     flat = np.ascontiguousarray(a).reshape(-1)
-    return flat.view(np.uint16) if flat.dtype.name in ("float16", "bfloat16") else flat
+    return flat.view(f"u{flat.itemsize}") if KIND[dtypes.NAME[flat.dtype]] in "hs" else flat
 
 
 def _uses(program: Program) -> Counter:

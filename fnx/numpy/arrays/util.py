@@ -84,7 +84,7 @@ def transformation(name: str) -> Callable:
 @lru_cache(maxsize=4096)
 def _constant(value: Any, dtype: np.dtype, weak: bool) -> ConcreteArray:
     if type(value) is int and not -(1 << 63) <= value < 1 << 63 and dtype.kind in "iu":
-        info = np.iinfo(dtype)
+        info = dtypes.iinfo(dtype)
         if not info.min <= value <= info.max:
             raise OverflowError(f"Python integer {value} does not fit in {dtype}")
     with np.errstate(all="ignore"):

@@ -41,14 +41,14 @@ def lowest(dtype: np.dtype) -> Any:
     """The smallest value: -inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(-math.inf, -math.inf) if dtypes.is_complex(dtype) else -math.inf
-    return False if dtype.kind == "b" else int(np.iinfo(dtype).min)
+    return False if dtype.kind == "b" else int(dtypes.iinfo(dtype).min)
 
 
 def highest(dtype: np.dtype) -> Any:
     """The largest value: inf for floats."""
     if dtypes.is_inexact(dtype):
         return complex(math.inf, math.inf) if dtypes.is_complex(dtype) else math.inf
-    return True if dtype.kind == "b" else int(np.iinfo(dtype).max)
+    return True if dtype.kind == "b" else int(dtypes.iinfo(dtype).max)
 
 
 def _combine(op: str, acc: expr.Expr, new: expr.Expr) -> expr.Expr:
@@ -88,7 +88,8 @@ class Reduction(Primitive):
         return (type(self)(moved)(args[0]),), (out,)
 
     def lower(self, x: Operand) -> Recipe:  # type: ignore[override]
-        if x.dtype in float32_accumulation.NARROW and self.op == "mul":
+        narrow = float32_accumulation.NARROW if self.op == "mul" else float32_accumulation.SMALL
+        if x.dtype in narrow:  # not all small formats have an infinity to start from
             return float32_accumulation.through_float32(self, x)
         if all(x.shape[k] == 1 for k in self.axes):
             return ReshapeRecipe(x)
