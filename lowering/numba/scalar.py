@@ -100,6 +100,15 @@ def D_from_float(x):
 }
 
 
+_OF_KIND = {"max": "f", "min": "f"}
+HELPERS = {
+    f"{d}_from_float" if name == "from_float" else f"{name}_{d}": (name, d)
+    for name in _HELPERS
+    for d, kind in KIND.items()
+    if kind in _OF_KIND.get(name, "iu")
+}  # the names of all of them
+
+
 def helper(printer: Emitter, name: str, dtype: str) -> str:
     """The name of a helper function for a dtype; its text is printed once."""
     full = f"{dtype}_from_float" if name == "from_float" else f"{name}_{dtype}"
