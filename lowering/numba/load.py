@@ -49,7 +49,7 @@ def load(
 
 
 def _code(printed: Printed) -> Code:
-    places = str([(b.space, b.place) for b in printed.buffers])
+    places = str([(b.dtype, b.space, b.place) for b in printed.buffers])
     key = disk_cache.key(_KIND, numba.__version__, printed.source, places)
     if key not in _loaded:
         _loaded[key] = _found(key, f"fnx_{key}") or _made(key, printed, f"fnx_{key}")

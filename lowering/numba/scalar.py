@@ -139,7 +139,7 @@ def helper(printer: Emitter, name: str, dtype: str) -> str:
 
 
 def _float(value: float) -> str:
-    if value != value:
+    if math.isnan(value):
         return "np.nan"
     if math.isinf(value):
         return "np.inf" if value > 0 else "-np.inf"
