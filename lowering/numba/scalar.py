@@ -101,6 +101,15 @@ def D_from_float(x):
 }
 
 
+_OF_KIND = {"max": "f", "min": "f"}
+HELPERS = {
+    f"{d}_from_float" if name == "from_float" else f"{name}_{d}": (name, d)
+    for name in _HELPERS
+    for d, kind in KIND.items()
+    if kind in _OF_KIND.get(name, "iu")
+}  # the names of all of them
+
+
 def helper(printer: Emitter, name: str, dtype: str) -> str:
     """The name of a helper function for a dtype; its text is printed once."""
     full = f"{dtype}_from_float" if name == "from_float" else f"{name}_{dtype}"
@@ -131,7 +140,7 @@ def helper(printer: Emitter, name: str, dtype: str) -> str:
 
 
 def _float(value: float) -> str:
-    if value != value:
+    if math.isnan(value):
         return "np.nan"
     if math.isinf(value):
         return "np.inf" if value > 0 else "-np.inf"

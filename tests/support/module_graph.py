@@ -36,7 +36,8 @@ lowering/routines       : core lowering/ir lowering/transform lowering/planning 
 lowering                : core lowering/ir lowering/transform lowering/planning lowering/generate
                           lowering/routines
 lowering/numba          : core lowering lowering/ir lowering/math lowering/transform
-                          lowering/planning lowering/generate lowering/routines lowering/cpu/loader
+                          lowering/planning lowering/generate lowering/routines lowering/cpu/jit
+                          lowering/cpu/loader
 lowering/cpu/processor  : core
 lowering/cpu/llvm       : core lowering/ir lowering/math lowering/cpu/processor
 lowering/cpu/jit        : core lowering/cpu/processor lowering/cpu/llvm
