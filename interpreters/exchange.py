@@ -77,22 +77,17 @@ class Exchange(Primitive):
 
 
 class _Rows:
-    """Exchanges of arrays by one partition, under the names of the protocol (core/transport.py)."""
+    """Exchanges by the members of a partition's groups."""
 
     def __init__(self, site: int, partition: int, size: int):
         self.what, self.size = (site, partition, size), size
 
-    def all_reduce(self, x: Array, op: str) -> Array:
-        if x.dtype.name in _HALVES and op == "sum":  # sums of halves lose what MPI's users expect
-            wide = Exchange("reduce", *self.what, op)(convert(x, np.dtype(np.float32)))
-            return convert(wide, x.dtype)
-        return Exchange("reduce", *self.what, op)(x)
-
-    def reduce_scatter(self, x: Array) -> Array:
-        if x.dtype.name in _HALVES:
-            wide = Exchange("reduce_scatter", *self.what, "sum")(convert(x, np.dtype(np.float32)))
-            return convert(wide, x.dtype)
-        return Exchange("reduce_scatter", *self.what, "sum")(x)
+    def reduced(self, kind: str, x: Array, op: str) -> Array:
+        """A reduction; of halves in float32, so that sums are rounded once."""
+        exchange = Exchange(kind, *self.what, op)
+        if x.dtype.name not in _HALVES:
+            return exchange(x)
+        return convert(exchange(convert(x, np.dtype(np.float32))), x.dtype)
 
 
 def _expressed(prim: Any, x: Array, rows: _Rows) -> Array:
@@ -107,11 +102,11 @@ def _expressed(prim: Any, x: Array, rows: _Rows) -> Array:
         d, out = prim.all_gather_dimension, Exchange("gather", *what)(x)
         return _merged(move_axis(out, 0, d), d) if prim.tiled else move_axis(out, 0, d)
     if isinstance(prim, ReduceScatter):
-        return rows.reduce_scatter(_parts(x, prim.scatter_dimension, prim))
+        return rows.reduced("reduce_scatter", _parts(x, prim.scatter_dimension, prim), "sum")
     if isinstance(prim, AllToAll):
         c, out = prim.concat_axis, Exchange("all_to_all", *what)(_parts(x, prim.split_axis, prim))
         return _merged(move_axis(out, 0, c), c) if prim.tiled else move_axis(out, 0, c)
-    return rows.all_reduce(x, getattr(prim, "op", "sum"))
+    return rows.reduced("reduce", x, getattr(prim, "op", "sum"))
 
 
 def _parts(x: Array, axis: int, prim: Any) -> Array:

@@ -1,8 +1,8 @@
 """pmap and shard_map: SPMD, one function on the parts of arrays that lie on many devices.
 
 The function is traced as the program of one device (interpreters/spmd.py). Where that pays, each device is
-a thread with its own parts (interpreters/primitives/members.py); else the program is batched over named axes,
-and computes for all devices in turn: the local case of exchange (interpreters/batch_transport.py).
+a thread with its own parts (interpreters/primitives/members.py); else the program is batched over named
+axes, and computes for all in turn: the local case of exchange (interpreters/batch_transport.py).
 """
 
 import math

@@ -376,7 +376,7 @@ class _Places:
         part = part_shape(shape, cut, axes)
         sizes = list(axes.values())
         names = list(axes)
-        self.indices: list[tuple[slice, ...]] = []
+        self.indices: list[tuple[Any, ...]] = []
         self.owner: list[bool] = []  # who gives a part: the first along axes that are not cut
         for place in np.ndindex(*sizes):
             at = dict(zip(names, place))
@@ -386,7 +386,7 @@ class _Places:
                 for a in along:
                     k = k * axes[a] + at[a]
                 index.append(slice(k * n, (k + 1) * n))
-            self.indices.append(tuple(index))
+            self.indices.append((*index, ...))  # of rank 0, too, a view
             self.owner.append(all(at[n] == 0 for n in names if n not in _names(cut)))
         # Parts of an array in memory order: cut along its first axis that is not of size 1, if any.
         first = next((k for k, n in enumerate(shape) if n > 1), 0)

@@ -218,7 +218,7 @@ class Backend:
         """Whether threads for so many members, who do so much each, save more time than they cost."""
         from fnx.lowering.cpu.loader import team
 
-        if size < 2 or not team.can_run():
+        if size < 2 or not team.can_wait():
             return False
         cpus = team.processors()
         crowded = size > cpus

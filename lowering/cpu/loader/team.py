@@ -238,9 +238,9 @@ class TeamProgram:
         return self.places[site] if 0 <= site < len(self.places) else "no exchange"
 
 
-def can_run() -> bool:
-    """Whether this machine can run members at once: threads that can sleep, and processors."""
-    return thread_pool._can_wait() and thread_pool.available_cpus() > 1
+def can_wait() -> bool:
+    """Whether threads can sleep here until another one wakes them."""
+    return thread_pool._can_wait()
 
 
 def processors() -> int:
