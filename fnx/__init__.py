@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
+    from fnx import distributed as distributed
     from fnx import dtypes as dtypes
     from fnx import errors as errors
     from fnx import lax as lax
@@ -170,8 +171,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
-    "example_libraries "
+    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack dtypes "
+    "errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"
 ).split():

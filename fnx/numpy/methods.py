@@ -29,10 +29,11 @@ class CpuDevice:
     """
 
     platform = device_kind = "cpu"
-    process_index = host_id = 0
 
-    def __init__(self, number: int = 0):
-        self.id = number
+    def __init__(self, number: int = 0, process_index: int = 0):
+        self.id, self.process_index = number, process_index
+
+    host_id = property(lambda self: self.process_index)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CpuDevice) and self.id == other.id

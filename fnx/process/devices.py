@@ -36,9 +36,12 @@ def devices(backend: str | None = None) -> list[Device]:
         raise RuntimeError(f"Unknown backend {backend!r}; fnx runs on: cpu")
     if not are_counted:
         _count()
-    return [DEVICE, *(_device(k) for k in range(1, config.num_devices.value))]
+    local = config.num_devices.value
+    count = local * (ranks[0].size if ranks else 1)
+    return [DEVICE, *(_device(k, k // local) for k in range(1, count))]
 
 
+ranks: list[Any] = []  # the transport between processes, once there are several (distributed.py)
 are_counted: list[bool] = []  # not empty once devices were asked for
 
 
@@ -60,8 +63,9 @@ def local_devices(
     >>> fnx.local_devices() == fnx.devices()
     True
     """
-    del process_index, host_id
-    return devices(backend)
+    own = ranks[0].rank if ranks else 0
+    wanted = next((k for k in (process_index, host_id) if k is not None), own)
+    return [d for d in devices(backend) if d.process_index == wanted]
 
 
 def device_count(backend: str | None = None) -> int:
@@ -73,27 +77,33 @@ def device_count(backend: str | None = None) -> int:
     return len(devices(backend))
 
 
-local_device_count = device_count
+def local_device_count(backend: str | None = None) -> int:
+    """The number of devices of this process.
+
+    >>> fnx.local_device_count()
+    1
+    """
+    return len(local_devices(backend=backend))
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process: 0.
+    """The number of this process among those that work together (fnx.distributed).
 
     >>> fnx.process_index()
     0
     """
     del backend
-    return 0
+    return ranks[0].rank if ranks else 0
 
 
 def process_count(backend: str | None = None) -> int:
-    """The number of processes that work together: 1.
+    """The number of processes that work together (fnx.distributed).
 
     >>> fnx.process_count()
     1
     """
     del backend
-    return 1
+    return ranks[0].size if ranks else 1
 
 
 def process_indices(backend: str | None = None) -> list[int]:
@@ -102,8 +112,7 @@ def process_indices(backend: str | None = None) -> list[int]:
     >>> fnx.process_indices()
     [0]
     """
-    del backend
-    return [0]
+    return list(range(process_count(backend)))
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:

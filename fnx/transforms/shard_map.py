@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fnx.core import config
-from fnx.core.array import Array, is_array_like
+from fnx.core.array import Array, as_array, is_array_like
 from fnx.core.errors import (
     ConcretizationTypeError,
     InvalidValue,
@@ -37,6 +39,7 @@ from fnx.interpreters.spmd import bound_axes, spmd
 from fnx.interpreters.trace import CapturedRefs, trace
 from fnx.ops.structure.basic import reshape, slice_axis
 from fnx.process.devices import devices as all_devices
+from fnx.process.devices import local_device_count, ranks
 from fnx.process.mesh import (
     MORE_DEVICES,
     Mesh,
@@ -50,7 +53,7 @@ from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 from fnx.transforms.jit import BACKEND, Jitted, jit
 from fnx.transforms.static_args import integers
-from fnx.transforms.vmap import map_elements, place_result
+from fnx.transforms.vmap import flatten_axes, map_elements, place_result
 
 # --- pmap ---------------------------------------------------------------------------------------
 
@@ -106,6 +109,10 @@ def pmap(
             return x if axis is None else _element(x, axis, 0)
         return place_result(size, x, axis, to, "pmap")
 
+    if ranks:
+        name = "<devices>" if axis_name is None else axis_name
+        return _of_ranks(fun, name, in_axes, out_axes, static)
+
     donated = integers(donate_argnums, "donate_argnums")  # type: ignore[arg-type]
     jitted: Jitted = jit(mapped, static_argnums=static, donate_argnums=donated)
 
@@ -115,6 +122,67 @@ def pmap(
 
     pmap_f.lower, pmap_f.trace = jitted.lower, jitted.trace  # type: ignore[attr-defined]
     return pmap_f
+
+
+def _of_ranks(fun: Callable, name: Any, in_axes: Any, out_axes: Any, static: Any) -> Callable:
+    """`pmap` where several processes work together: each maps over its own devices' elements.
+
+    The named axis is that of all devices of all processes; collectives meet within a process first.
+    """
+    from fnx.core.transport import in_force, use
+    from fnx.lowering.transport.local import Local
+    from fnx.lowering.transport.mpi import Ranks
+
+    count = ranks[0].size * local_device_count()
+    jitted = jit(spmd(fun, {name: count}), static_argnums=static)
+
+    @wraps(fun)
+    def of_ranks(*args: Any, **kwargs: Any) -> Any:
+        places = {k % len(args) for k in static}
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        leaves, treedef = operations.tree_flatten((args, kwargs))
+        along: list = []
+        for k, (x, a) in enumerate(zip(args, axes, strict=True)):
+            n = len(operations.tree_leaves(x))
+            along += [None] * n if k in places else flatten_axes((a,), (x,), "pmap in_axes")
+        along += [0] * (len(leaves) - len(along))
+        sizes = {np.shape(x)[a] for x, a in zip(leaves, along) if a is not None}
+        local = local_device_count()
+        if sizes != {local}:
+            raise InvalidValue(
+                f"pmap of {name_of(fun)} over an axis of sizes {sorted(sizes)}; expected {local}, as "
+                f"many as this process has devices: each of {ranks[0].size} processes maps over its own"
+            )
+
+        def member(k: int, transport: Any) -> tuple[list, Any]:
+            given = [x if a is None else _taken(x, k, a) for x, a in zip(leaves, along)]
+            mine, named = operations.tree_unflatten(treedef, given)
+            with use({name: transport}):
+                return operations.tree_flatten(jitted(*mine, **named))
+
+        if local == 1:
+            made = [member(0, ranks[0])]
+        else:
+            run = lambda k: member(k, Ranks(in_force("<local>", "pmap"), ranks[0]))
+            made = Local(local, _PATIENCE).run("<local>", run, range(local))
+        structure = made[0][1]
+        dummy = operations.tree_unflatten(structure, [object() for _ in made[0][0]])
+        wanted = flatten_axes(out_axes, dummy, "pmap out_axes")
+        outs = [
+            xs[0] if to is None else as_array(np.stack([np.asarray(x) for x in xs], to))
+            for to, *xs in zip(wanted, *[leaves for leaves, _ in made])
+        ]
+        return operations.tree_unflatten(structure, outs)
+
+    return of_ranks
+
+
+_PATIENCE = 1e6  # seconds that threads of a rank wait for each other: other ranks may be slow
+
+
+def _taken(x: Any, k: int, axis: int) -> Array:
+    """Element k along an axis."""
+    return _element(as_array(x), axis % np.ndim(x), k)
 
 
 def _map_devices(
