@@ -244,7 +244,6 @@ def members() -> dict[str, Any]:
         "is_ready": lambda self: True,
         "to_device": lambda self, device, *, stream=None: self,
         "on_device_size_in_bytes": lambda self: self.nbytes,
-        "devices": lambda self: {DEVICE},
         "addressable_data": lambda self, index: self,
         "unsafe_buffer_pointer": lambda self: np.asarray(self).ctypes.data,
         "at": property(At),

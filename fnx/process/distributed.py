@@ -10,6 +10,8 @@ import sys
 import traceback
 from typing import Any
 
+import numpy as np
+
 from fnx.core import config
 from fnx.core.errors import InvalidValue
 from fnx.core.source import is_internal
@@ -48,7 +50,7 @@ def initialize(
                 f"fnx.distributed.initialize got {what}={given}, but MPI says {found}. Start the program "
                 f"with `mpiexec -n {num_processes or ranks.size} python -m fnx.distributed script.py`."
             )
-    counts = {int(n) for n in ranks.all_gather(devices.np.asarray(config.num_devices.value))}
+    counts = {int(n) for n in ranks.all_gather(np.asarray(config.num_devices.value))}
     if len(counts) > 1:
         raise InvalidValue(
             f"ranks have different numbers of devices: {sorted(counts)}; expected the same FNX_NUM_DEVICES"
