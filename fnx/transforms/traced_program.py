@@ -77,10 +77,10 @@ class NamedBackend:
             import_module("fnx.process.compile_log").tell_compiled(jaxpr.name, seconds)
         return found
 
-    def team(self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str]) -> Any:
+    def team(self, jaxpr: Jaxpr, *more: Any) -> Any:
         """One member's program for a team of members."""
         with _compiling, use(evaluate), _without_collections():
-            return backends.get(self._name()).team(jaxpr, size, partitions, places)
+            return backends.get(self._name()).team(jaxpr, *more)
 
     def team_pays(self, size: int, work: float, exchanges: float) -> bool:
         """Whether members that do so much had better run at once."""

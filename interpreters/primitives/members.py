@@ -342,9 +342,6 @@ class _Running:
         small = simplify(prim.jaxpr, final=False)
         call = lambda p: p.as_call() if isinstance(p, Members) else p
         jaxpr, partitions, places = exchanging(small, axes, call)
-        self.program = prim.backend.team(  # type: ignore[union-attr]
-            simplify(jaxpr, final=True), prim.size, partitions, places
-        )
         self.ins = [
             _Places(c, axes, whole_shape(a.shape, c, axes))
             for a, c in zip(prim.jaxpr.in_avals, prim.ins)
@@ -354,10 +351,13 @@ class _Running:
             for a, c in zip(prim.jaxpr.out_avals, prim.outs)
         ]
         self.size = prim.size
+        results = [(place.shape, dtype.name) for place, dtype in self.outs]
+        last = simplify(jaxpr, final=True)
+        self.program = prim.backend.team(last, prim.size, partitions, places, results)  # type: ignore
 
     def run(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         given = [place.parts(x) for place, x in zip(self.ins, values)]
-        results = [np.empty(place.shape, dtype) for place, dtype in self.outs]
+        results = self.program.blank()
         made = [place.targets(x) for (place, _), x in zip(self.outs, results)]
         rows = range(self.size)
         self.program.run(

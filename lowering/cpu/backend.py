@@ -207,12 +207,19 @@ class Backend:
     ) -> Compiled:
         return Compiled(jaxpr, tuple(donated), simplified)
 
-    def team(self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str]) -> Any:
-        """One member's program, to be run for all members of a team at once."""
-        from fnx.lowering.cpu.loader.team import TeamProgram
+    def team(
+        self, jaxpr: Jaxpr, size: int, partitions: Any, places: list[str], results: Sequence[tuple]
+    ) -> Any:
+        """One member's program, to be run for all members of a team at once.
 
-        made = Compiled(jaxpr, (), None)
-        return TeamProgram(made.executable, size, partitions, places)
+        `results` are shapes and dtypes of what members make together.
+        """
+        from fnx.lowering.cpu.loader.team import Nothing, TeamProgram
+
+        specs = [executable.Spec.of(*spec) for spec in results]
+        memory = executable.Executable(Nothing(), [], [], specs, release_gil=False)
+        made = Compiled(jaxpr, (), None).executable
+        return TeamProgram(made, size, partitions, places, lambda: memory(()))
 
     def team_pays(self, size: int, work: float, exchanges: float) -> bool:
         """Whether threads for so many members, who do so much each, save more time than they cost."""

@@ -8,7 +8,7 @@ teams are kept for the next run, and one that a program calls back from within g
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,17 @@ def _code() -> code_cache.Code:
 def address(name: str) -> int:
     """The address of a function of the run time of teams."""
     return _code().addresses[name]
+
+
+class Nothing:
+    """The code of a program that does nothing."""
+
+    imports: tuple[str, ...] = ()
+    origin = "memory"
+    llvm_seconds = load_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.addresses = {"entry": address("fnx_team_nothing")}
 
 
 def _function(name: str, result: Any) -> Any:
@@ -157,11 +168,19 @@ class Team:
 class TeamProgram:
     """A program of one member, called with the arrays of all: `run(inputs, outputs)` fills `outputs`.
 
-    `places` says of each site, an exchange by number, what it is and where the user wrote it.
+    `places` says of each site, an exchange by number, what it is and where the user wrote it; `blank()`
+    gives memory for the results of all members.
     """
 
-    def __init__(self, program: Any, size: int, partitions: Sequence[Partition], places: list[str]):
-        self.program, self.size = program, size
+    def __init__(
+        self,
+        program: Any,
+        size: int,
+        partitions: Sequence[Partition],
+        places: list[str],
+        blank: Callable[[], list[np.ndarray]],
+    ):
+        self.program, self.size, self.blank = program, size, blank
         self.partitions, self.places = tuple(partitions), places
         self._free: list[tuple[Team, np.ndarray, list[np.ndarray]]] = []
         self._run: Any = None
