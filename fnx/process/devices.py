@@ -25,7 +25,7 @@ def devices(backend: str | None = None) -> list[Device]:
 
     There is one; the setting `num_devices` (FNX_NUM_DEVICES) makes more of them, for programs that map
     over devices, as does XLA_FLAGS=--xla_force_host_platform_device_count=n, which is read when devices
-    are first asked for. They share the process's memory and threads.
+    are first asked for. They share the process's memory. With fnx.distributed, those of all processes.
 
     >>> fnx.devices()
     [CpuDevice(id=0)]

@@ -1,6 +1,6 @@
 """Meshes and shardings: names for axes of devices, and how arrays lie on them.
 
-All devices are one CPU, so that shardings move nothing; what a mesh is for is `shard_map`.
+All devices of a process share its memory, so that shardings move nothing; a mesh is for `shard_map`.
 """
 
 import math

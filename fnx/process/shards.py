@@ -45,7 +45,8 @@ def global_shards(x: Any) -> list[Shard]:
     found = []
     for device, index in sharding.devices_indices_map(x.shape).items():
         replica = seen[str(index)] = seen.get(str(index), -1) + 1
-        part = ConcreteArray(np.asarray(x)[(*index, ...)], x.weak_type)
+        place: Any = (*index, ...)
+        part = ConcreteArray(np.asarray(x)[place], x.weak_type)
         found.append(Shard(device, index, replica, part))
     return found
 

@@ -10,6 +10,7 @@ halves are made in float32, and truth values combine as bytes.
 them speaks for all with the other ranks, and all take their part of the answer.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -26,7 +27,7 @@ _HALVES = ("float16", "bfloat16")
 def world() -> Any:
     """mpi4py's MPI; MissingPackage, which says what to install, where there is none."""
     try:
-        from mpi4py import MPI
+        MPI: Any = importlib.import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
         raise MissingPackage(
             f"MPI is not available: {error}. Install it with `pip install fnx[mpi]` (mpi4py and MPICH); on "
