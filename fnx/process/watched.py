@@ -60,7 +60,9 @@ def watched(jaxpr: Jaxpr, look: Look) -> Jaxpr:
 
 
 def _within(prim: Primitive, look: Look) -> Primitive:
-    """A primitive whose jaxprs are watched."""
+    """A primitive whose jaxprs are watched; of a program of members, the call that is the same."""
+    as_call = getattr(prim, "as_call", None)
+    prim = prim if as_call is None else as_call()
     return with_jaxprs(prim, lambda jaxpr: watched(jaxpr, look))
 
 

@@ -93,9 +93,11 @@ experimental/sparse     : SURFACE process transforms control_flow
 experimental            : SURFACE process transforms control_flow experimental/sparse
 extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
+distributed             : SURFACE lowering lowering/ process
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces
+                          distributed
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces
