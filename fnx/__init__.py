@@ -36,6 +36,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
+    from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
     from fnx.process.devices import copy_to_host_async as copy_to_host_async
@@ -140,6 +141,7 @@ _NAMES = {
     "fnx.transforms.jit": "clear_caches jit",
     "fnx.transforms.vmap": "vmap",
     "fnx.process.nan_checks": "debug_infs debug_nans",
+    "fnx.observe.progress": "progress",
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
         "device_get device_put devices live_arrays local_device_count local_devices "
@@ -215,18 +217,20 @@ _install(
 )
 
 
-def _look_for_nans() -> None:
-    """Follow the settings debug_nans and debug_infs."""
+def _follow_settings() -> None:
+    """Bring what the settings debug_nans, debug_infs and progress ask for."""
     if (
         _settings.debug_nans.value
         or _settings.debug_infs.value
         or "fnx.process.nan_checks" in _sys.modules
     ):
         _importlib.import_module("fnx.process.nan_checks").follow_setting()
+    if _settings.progress.value:
+        _importlib.import_module("fnx.observe.progress")
 
 
-_settings.hooks.append(_look_for_nans)
-_look_for_nans()
+_settings.hooks.append(_follow_settings)
+_follow_settings()
 del _module, _name, _names
 
 

@@ -81,6 +81,7 @@ numpy_rank_promotion = Setting(
     "raise or warn where arrays of two ranks are broadcast",
     calls=True,
 )
+progress = Setting("progress", False, "show how far compiled loops are", calls=True)
 log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"
 )

@@ -61,6 +61,37 @@ class Source:
         return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
 
 
+class LoopSite:
+    """A loop of the user's: the function that was called, where, and whether it is the reverse sweep."""
+
+    __slots__ = ("backward", "kind", "source", "unit")
+
+    def __init__(
+        self, kind: str, source: Source | None, backward: bool = False, unit: str = "iteration"
+    ):
+        self.kind, self.source, self.backward, self.unit = kind, source, backward, unit
+
+    def reversed(self) -> "LoopSite":
+        """The site of the loop that goes back over this one's iterations."""
+        return LoopSite(self.kind, self.source, not self.backward, self.unit)
+
+    def counting(self, unit: str) -> "LoopSite":
+        """The site of a loop each of whose iterations is one of so many's: blocks, strips."""
+        return LoopSite(self.kind, self.source, self.backward, unit)
+
+    def __str__(self) -> str:
+        what = f"the reverse sweep of {self.kind}" if self.backward else self.kind
+        return what if self.source is None else f"{what} at {self.source}"
+
+    @property
+    def short(self) -> str:
+        """As a label: the file without its folders."""
+        if self.source is None:
+            return self.kind
+        file = os.path.basename(self.source.code.co_filename)
+        return f"{self.kind} {file}:{self.source.line}" + (" (reverse)" if self.backward else "")
+
+
 def user_frame() -> FrameType | None:
     """The innermost frame that is not fnx's."""
     frame: FrameType | None = sys._getframe(1)

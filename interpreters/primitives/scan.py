@@ -88,7 +88,8 @@ class Scan(ScanRecord):
 
     def lower(self, *operands: Operand) -> Recipe:
         n, m = self.consts, self.carry
-        return Loop(self.jaxpr, n, m, self.length, self.reverse, self.counted)
+        more = self.reverse, self.counted, self.site, self.progress
+        return Loop(self.jaxpr, n, m, self.length, *more)
 
     # --- forward mode ---------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ nn                      : core ops ops/ interpreters interpreters/ pytree numpy 
 
 process                 : SURFACE lowering lowering/
 transforms              : SURFACE lowering lowering/ process
-control_flow            : SURFACE lowering lowering/ process transforms
+observe                 : SURFACE lowering lowering/ process transforms
+control_flow            : SURFACE lowering lowering/ process transforms observe
 image                   : SURFACE transforms
 scipy/special           : SURFACE process transforms control_flow
 scipy/linalg            : SURFACE process transforms control_flow
@@ -94,7 +95,8 @@ extend/core             : SURFACE process transforms control_flow
 extend                  : SURFACE process transforms control_flow extend/core
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
-face                    : SURFACE lowering lowering/ process transforms control_flow export faces
+                          observe
+face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces
