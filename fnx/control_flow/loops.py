@@ -69,7 +69,9 @@ def scan(
         raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of iterations")
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
-    loop = _Loop(f"the body {name_of(f)} of scan", LoopSite("scan", user_source()), _shown(progress))
+    loop = _Loop(
+        f"the body {name_of(f)} of scan", LoopSite("scan", user_source()), _shown(progress)
+    )
     return _scan(f, init, xs, length, reverse, unroll, f, loop)
 
 
@@ -227,9 +229,7 @@ def _joined(arrays: Sequence[Array]) -> Array:
 
 
 @entrance
-def map(
-    f: Callable, xs: Tree, *, batch_size: int | None = None, progress: bool = False
-) -> Tree:
+def map(f: Callable, xs: Tree, *, batch_size: int | None = None, progress: bool = False) -> Tree:
     """`f` of each row of `xs`, one after the other; the stacked results.
 
     With `batch_size`, so many rows at once by vmap; 0 means one after the other. `progress` as in `scan`.
@@ -359,7 +359,8 @@ def fori_loop(
     """`val = body_fun(i, val)` for i from `lower` to `upper - 1`; the last val.
 
     With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
-    `while_loop`, whose gradient takes about as long as that of the scan. Both bounds may be floats. `progress` as in `scan`.
+    `while_loop`, whose gradient takes about as long as that of the scan. Both bounds may be floats.
+    `progress` as in `scan`.
 
     TypeError for bounds that are not scalar integers; ValueError for `unroll` with bounds that
     are not known.

@@ -30,8 +30,9 @@ class _Bar:
         if self.bar is None:
             if record.state != RUNNING:
                 return
+            unit = _UNITS.get(record.site.unit, record.site.unit)
             self.bar = _kind()(
-                total=record.total, desc=record.site.short, unit=f" {_UNITS.get(record.site.unit, record.site.unit)}",
+                total=record.total, desc=record.site.short, unit=f" {unit}",
                 mininterval=0, dynamic_ncols=True, file=sys.stderr, leave=not self.again,
             )  # fmt: skip
             self.bar.start_t -= EVERY  # when it was not seen yet

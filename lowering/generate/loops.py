@@ -243,9 +243,7 @@ class Carries:
                 out.state = out.destination
 
 
-def inside(
-    builder: Generation, make: Any, told: Progress | None = None
-) -> tuple[list[Stmt], Any]:
+def inside(builder: Generation, make: Any, told: Progress | None = None) -> tuple[list[Stmt], Any]:
     """Build statements into a block of their own; `told`: what a loop tells of how far it is."""
     outer, builder.block = builder.block, []
     showing, builder.showing = builder.showing, builder.showing or told is not None

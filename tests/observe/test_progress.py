@@ -38,12 +38,14 @@ def by_while(x, **kw):
 
 
 def by_map(x, **kw):
-    return lax.map(lambda y: by_fori(y), x * jnp.arange(1000.0), **kw).sum()
+    return lax.map(by_fori, x * jnp.arange(1000.0), **kw).sum()
 
 
 def uneven(x, **kw):
     """A loop per member, of lengths of their own."""
-    one = lambda n: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 0.9), (0, x), **kw)
+    one = lambda n: lax.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 0.9), (0, x), **kw
+    )
     return fnx.vmap(one)(jnp.arange(1000))[1].sum()
 
 
@@ -227,6 +229,8 @@ def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
     def f(x):
         return lax.while_loop(lambda c: c < 10**9, body, x)
 
-    with pytest.raises(KeyboardInterrupt, match="compiled code of f: while_loop at .*py:") as error:
+    with pytest.raises(
+        KeyboardInterrupt, match=r"compiled code of f: while_loop at .*py:"
+    ) as error:
         fnx.jit(f)(0)
     assert f":{f.__code__.co_firstlineno + 1} (f)" in str(error.value)
