@@ -12,7 +12,7 @@ from fnx.core.interpreter import Interpreter, current, evaluate
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
-from fnx.process.watched import run_watched
+from fnx.process.watched import run_watched, running
 
 
 class NanFound(FnxError, FloatingPointError):
@@ -62,9 +62,22 @@ def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array])
     article = "an" if what == "infinity" else "a"
     return (
         f"the operation {name} made {article} {what}: of {given} it computed "
-        f"{', '.join(map(_short, outs))}. "
+        f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
         "Expected operands for which it is defined; look where they come from."
     )
+
+
+def _element(what: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+    """Which element it is first, and of which numbers, where there are many."""
+    test = np.isnan if what == "nan" else np.isinf
+    for out in outs:
+        if out.ndim and _any(test, [out]):
+            value = out._value  # type: ignore[attr-defined]
+            index = tuple(map(int, np.argwhere(test(value))[0]))
+            text = f"; first at {list(index)}, {value[index]}"
+            same = [a._value[index] for a in args if a.shape == out.shape]  # type: ignore[attr-defined]
+            return text + (f" of {', '.join(map(str, same))}" if same else "")
+    return ""
 
 
 def _short(x: Array) -> str:
@@ -77,11 +90,18 @@ def _look(name: str, source: Source | None, args: Sequence[Array], outs: Sequenc
     what = _made(outs, args)
     if not what:
         return
-    error = NanFound(_message(what, name, args, outs))
+    error = NanFound(_message(what, name, args, outs) + _where(name, source))
     if source is not None:
-        error.args = (error.args[0] + at_line(source).replace("at", "made at", 1),)
         error.source = source
     raise error
+
+
+def _where(name: str, source: Source | None) -> str:
+    """The user's line, whose derivative it is, and the iterations of the loops around."""
+    text = at_line(source).replace("at", "made at", 1)
+    if source is not None and source.role and not source.role.endswith(f" of {name}"):
+        text += f", in {source.role}"
+    return text + "".join([f"\n  in {loop}" for loop in reversed(running.get())])
 
 
 _finder = FindNans()
