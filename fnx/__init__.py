@@ -36,6 +36,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
+    from fnx.observe.doctor import doctor as doctor
     from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
@@ -172,7 +173,7 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack dtypes errors "
+    "ad_checkpoint api_util cache custom_batching custom_derivatives debug dlpack doctor dtypes errors "
     "example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"

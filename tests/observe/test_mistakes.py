@@ -1,4 +1,4 @@
-"""Mistakes of simulations, in every place where a program can make them: the line and iteration are named."""
+"""Mistakes of simulations, wherever a program can make them: the line and the iteration are named."""
 
 import inspect
 
