@@ -36,6 +36,7 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
+    from fnx.experimental.index_checks import debug_index as debug_index
     from fnx.observe.doctor import doctor as doctor
     from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
@@ -142,6 +143,7 @@ _NAMES = {
     "fnx.transforms.jit": "clear_caches jit",
     "fnx.transforms.vmap": "vmap",
     "fnx.process.nan_checks": "debug_infs debug_nans",
+    "fnx.experimental.index_checks": "debug_index",
     "fnx.observe.progress": "progress",
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
@@ -223,9 +225,12 @@ def _follow_settings() -> None:
     if (
         _settings.debug_nans.value
         or _settings.debug_infs.value
+        or _settings.debug_index.value
         or "fnx.process.nan_checks" in _sys.modules
     ):
         _importlib.import_module("fnx.process.nan_checks").follow_setting()
+    if _settings.debug_index.value:
+        _importlib.import_module("fnx.experimental.index_checks")
     if _settings.progress.value:
         _importlib.import_module("fnx.observe.progress")
 

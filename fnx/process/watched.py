@@ -18,8 +18,8 @@ from fnx.core.source import Source
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.rewrite import with_jaxprs
 
-# Looks at an operation's name, line, operands and results, and raises where it does not like them.
-Look = Callable[[str, Source | None, Sequence[Array], Sequence[Array]], None]
+# Looks at an operation, its line, operands and results, and raises where it does not like them.
+Look = Callable[[Primitive, Source | None, Sequence[Array], Sequence[Array]], None]
 
 
 class Iteration:
@@ -82,7 +82,7 @@ class Watched(Primitive):
         results = outs if isinstance(outs, tuple) else (outs,)
         given = [ConcreteArray(v) for v in values]
         found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
-        self.look(self.inner.name, self.source, given, found)
+        self.look(self.inner, self.source, given, found)
         return outs
 
 

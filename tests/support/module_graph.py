@@ -97,6 +97,7 @@ export                  : SURFACE lowering lowering/ process transforms control_
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
                           observe
 face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
+                          experimental
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces
