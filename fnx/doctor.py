@@ -1,4 +1,8 @@
-"""What fnx finds on this machine: `python -m fnx.doctor`, or `fnx.doctor()`."""
+"""What fnx finds on this machine: `python -m fnx.doctor`, or `fnx.doctor()`.
+
+>>> "cache" in fnx.doctor().facts
+True
+"""
 
 import sys
 
