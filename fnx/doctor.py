@@ -4,13 +4,8 @@
 True
 """
 
-import sys
-
-from fnx.observe.doctor import Callable, Finding, Report, doctor, main
+from fnx.observe.doctor import Finding, Report, doctor, loaded, main
 
 __all__ = ["Finding", "Report", "doctor", "main"]
 
-sys.modules[__name__].__class__ = Callable
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+loaded(__name__)

@@ -219,11 +219,18 @@ def _settings(findings: list[Finding]) -> Facts:
         findings.append(Finding(what, f"fnx.config.update('{setting.name}', False)"))
 
 
-class Callable(ModuleType):
+class _Callable(ModuleType):
     """A module that is called as the function of its name is, which is found in the same place."""
 
     def __call__(self) -> Report:
         return doctor()
+
+
+def loaded(name: str) -> None:
+    """Let the module of this name be called; as a program it prints the report."""
+    sys.modules[name].__class__ = _Callable
+    if name == "__main__":
+        raise SystemExit(main())
 
 
 def main() -> int:
@@ -233,4 +240,4 @@ def main() -> int:
     return 0 if report.well else 1
 
 
-__all__ = ["Callable", "Finding", "Report", "doctor", "main"]
+__all__ = ["Finding", "Report", "doctor", "loaded", "main"]
