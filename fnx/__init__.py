@@ -18,6 +18,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
+    from fnx import doctor as doctor
     from fnx import dtypes as dtypes
     from fnx import errors as errors
     from fnx import lax as lax
@@ -37,7 +38,6 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
     from fnx.experimental.index_checks import debug_index as debug_index
-    from fnx import doctor as doctor
     from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
