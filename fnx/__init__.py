@@ -19,6 +19,7 @@ from fnx.core.aval import ShapedArray as _ShapedArray
 if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx import debug as debug
     from fnx import distributed as distributed
+    from fnx import doctor as doctor
     from fnx import dtypes as dtypes
     from fnx import errors as errors
     from fnx import lax as lax
@@ -37,6 +38,8 @@ if _typing.TYPE_CHECKING:  # what follows is imported when it is asked for
     from fnx.custom_derivatives import custom_jvp as custom_jvp
     from fnx.custom_derivatives import custom_vjp as custom_vjp
     from fnx.dtypes import float0 as float0
+    from fnx.experimental.index_checks import debug_index as debug_index
+    from fnx.observe.progress import progress as progress
     from fnx.process.devices import Device as Device
     from fnx.process.devices import block_until_ready as block_until_ready
     from fnx.process.devices import copy_to_host_async as copy_to_host_async
@@ -141,6 +144,8 @@ _NAMES = {
     "fnx.transforms.jit": "clear_caches jit",
     "fnx.transforms.vmap": "vmap",
     "fnx.process.nan_checks": "debug_infs debug_nans",
+    "fnx.experimental.index_checks": "debug_index",
+    "fnx.observe.progress": "progress",
     "fnx.process.devices": (
         "Device block_until_ready copy_to_host_async default_backend device_count "
         "device_get device_put devices live_arrays local_device_count local_devices "
@@ -173,8 +178,8 @@ _NAMES = {
 for _module, _names in _NAMES.items():
     _later.add("fnx", _module, _names)
 for _name in (
-    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack dtypes "
-    "errors example_libraries "
+    "ad_checkpoint api_util cache custom_batching custom_derivatives debug distributed dlpack doctor "
+    "dtypes errors example_libraries "
     "experimental export extend flatten_util image lax memory nn numpy ops profiler random ref scipy "
     "sharding stages test_util tree tree_util typing version"
 ).split():
@@ -223,18 +228,23 @@ _install(
 )
 
 
-def _look_for_nans() -> None:
-    """Follow the settings debug_nans and debug_infs."""
+def _follow_settings() -> None:
+    """Bring what the settings debug_nans, debug_infs and progress ask for."""
     if (
         _settings.debug_nans.value
         or _settings.debug_infs.value
+        or _settings.debug_index.value
         or "fnx.process.nan_checks" in _sys.modules
     ):
         _importlib.import_module("fnx.process.nan_checks").follow_setting()
+    if _settings.debug_index.value:
+        _importlib.import_module("fnx.experimental.index_checks")
+    if _settings.progress.value:
+        _importlib.import_module("fnx.observe.progress")
 
 
-_settings.hooks.append(_look_for_nans)
-_look_for_nans()
+_settings.hooks.append(_follow_settings)
+_follow_settings()
 del _module, _name, _names
 
 

@@ -9,6 +9,7 @@ from fnx.core.backend import Backend
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr
 from fnx.core.primitive import Primitive
+from fnx.core.source import LoopSite
 
 from .closure_conversion import HigherOrder, with_inputs
 
@@ -33,6 +34,8 @@ class ScanRecord(HigherOrder):
     backend: Backend | None = field(default=None, compare=False, repr=False)
     divergent: bool = False
     counted: bool = False
+    site: LoopSite | None = field(default=None, compare=False, repr=False)
+    progress: bool = field(default=False, repr=False)  # it is shown how far it is
     name = "scan"
     jaxpr_fields = ("jaxpr",)
 
@@ -95,6 +98,8 @@ class WhileRecord(HigherOrder):
     by_states: bool = field(
         default=False, repr=False
     )  # reverse mode keeps states between iterations
+    site: LoopSite | None = field(default=None, compare=False, repr=False)
+    progress: bool = field(default=False, repr=False)  # it is shown how far it is
     name = "while"
     jaxpr_fields = ("cond_jaxpr", "body_jaxpr")
 

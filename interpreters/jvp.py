@@ -8,8 +8,8 @@ from fnx.core.aval import ShapedArray
 from fnx.core.interpreter import Interpreter, Tracer, current
 from fnx.core.jaxpr import Jaxpr, eval_jaxpr, made_once
 from fnx.core.primitive import Primitive
-from fnx.core.source import user_source
-from fnx.interpreters.trace import trace_closed
+from fnx.core.source import origin, user_source
+from fnx.interpreters.trace import Stage, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
 
 
@@ -61,6 +61,8 @@ class JVP(Interpreter):
         self.parent: Interpreter = parent
         self.what = what
         self.source = user_source()
+        # Whether equations are recorded, which then say whose derivative they belong to.
+        self.records = type(parent) is Stage and type(parent.parent) in (Stage, type(None))
 
     def process(self, prim: Primitive, args: tuple) -> tuple:
         primals, tangents, touched = [], [], False
@@ -75,9 +77,13 @@ class JVP(Interpreter):
         if not touched:
             return self.parent.process(prim, args)
         token = current.set(self.parent)
+        source = user_source() if self.records else None
+        before = source and origin.set(source.derived(f"the derivative of {prim.name}"))
         try:
             outs, touts = self.rule(prim, tuple(primals), tuple(tangents))
         finally:
+            if before is not None:
+                origin.reset(before)
             current.reset(token)
         if len(outs) == 1:
             t = touts[0]

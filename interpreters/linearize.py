@@ -15,6 +15,7 @@ from fnx.core.def_use import definitions
 from fnx.core.interpreter import current
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, eval_jaxpr, made_once
 from fnx.core.primitive import AddTo, Primitive, Undefined
+from fnx.core.source import Source, origin
 from fnx.interpreters.jvp import JVP, JVPTracer, promoted
 from fnx.interpreters.trace import Stage, StageTracer, trace_closed
 from fnx.ops.elementwise.convert import ConvertElementType
@@ -199,7 +200,7 @@ class Known:
             missing = [a for a in e.inputs if type(a) is Var and not self._has(a)]
             todo += missing
             if not missing:
-                outs = e.prim.apply(*[self._value(a) for a in e.inputs])
+                outs = _applied(e, [self._value(a) for a in e.inputs])
                 for out, value in zip(e.outs, outs, strict=True):
                     self.values.setdefault(out, value)
         return self._value(v)
@@ -230,6 +231,22 @@ def _scaled(eqn: Eqn, x: Any) -> Any:
     return x
 
 
+def _applied(eqn: Eqn, values: Sequence[Array]) -> tuple[Array, ...]:
+    """The results of an equation; what is recorded of it comes from where it does."""
+    before = None if eqn.source is None else origin.set(eqn.source)
+    try:
+        return eqn.prim.apply(*values)
+    finally:
+        if before is not None:
+            origin.reset(before)
+
+
+def _back(source: Source, prim: Primitive) -> Source:
+    """Where the transpose of a linear equation comes from: what was differentiated to get it."""
+    what = source.role.removeprefix("the derivative of ") or prim.name
+    return source.derived(f"the cotangent of the operands of {what}")
+
+
 def backward(
     eqns: Sequence[Eqn], env: dict[Var, Any], known: dict[Var, Array] | Known | None = None
 ) -> None:
@@ -241,6 +258,7 @@ def backward(
                 break
         else:
             continue
+        before = None if eqn.source is None else origin.set(_back(eqn.source, eqn.prim))
         args = []
         for a in eqn.inputs:
             if type(a) is not Var:
@@ -254,6 +272,8 @@ def backward(
             known.learn(eqn.prim.parts(eqn.inputs)[2], firsts)  # type: ignore
         else:
             back = eqn.prim.transpose(cts, *args)
+        if before is not None:
+            origin.reset(before)
         for a, ct in zip(eqn.inputs, back, strict=True):
             if ct is not None and type(a) is Var:
                 if not eqn.outs[0].aval.weak_type:
@@ -286,7 +306,8 @@ def backward_jaxpr(
         elif later is not None:
             later.add([eqn])
         else:
-            outs = eqn.prim.apply(*[known[a] if type(a) is Var else a.value for a in eqn.inputs])
+            values = [known[a] if type(a) is Var else a.value for a in eqn.inputs]
+            outs = _applied(eqn, values)
             known.update(zip(eqn.outs, outs, strict=True))
     env: dict[Var, Any] = {}
     for v, seed in zip(jaxpr.inputs, seeds or ()):

@@ -17,7 +17,7 @@ from fnx.core.fast_dataclasses import dataclass
 from fnx.core.interpreter import Interpreter, Tracer, current, leaked
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, user_source
+from fnx.core.source import Source, origin, user_source
 from fnx.ops.base.broadcast import Constant
 
 
@@ -68,7 +68,7 @@ class Stage(Interpreter):
                 ]
             )
         else:
-            source, mine, atoms = None, False, []
+            source, mine, atoms = origin.get(), False, []
             for a in args:
                 if type(a) is StageTracer and a.owner is self:
                     atoms.append(a._var)
@@ -77,6 +77,8 @@ class Stage(Interpreter):
                     atoms.append(Literal(a))
             if not mine:
                 return self.parent.process(prim, args)
+            if source is None and type(self.parent) is Stage:
+                source = user_source()
             inputs = tuple(atoms)
         avals = prim.abstract(*[a.aval for a in inputs])
         for aval in avals:

@@ -3,7 +3,8 @@
 import builtins
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from fnx.control_flow.bodies import carry_error, promoted, trace_body
 from fnx.core import config, dtypes
@@ -17,6 +18,7 @@ from fnx.core.errors import (
     entrance,
 )
 from fnx.core.interpreter import Tracer, current, evaluate
+from fnx.core.source import LoopSite, user_source
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import CapturedRefs
@@ -49,13 +51,15 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
     _split_transpose: bool = False,
+    progress: bool = False,
 ) -> tuple[Tree, Tree]:
     """Loop over the leading axis of `xs`: `carry, y = f(carry, x)`; the last carry, the stacked ys.
 
     `init` is the first carry, a pytree whose shapes and dtypes stay the same. With `xs` None, `f` runs
     `length` times on x=None. `reverse` starts from the last row. Gradients keep what is cheapest to
-    keep and compute the rest again. TypeError for carries of other types or structure, ValueError for
-    xs of different lengths.
+    keep and compute the rest again. With `progress` a bar shows how far it is, as within
+    `fnx.progress()`. TypeError for carries of other types or structure, ValueError for xs of different
+    lengths.
 
     >>> lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(3.0))
     (Array(3., dtype=float64), Array([0., 0., 1.], dtype=float64, weak_type=True))
@@ -65,19 +69,36 @@ def scan(
         raise InvalidValue(f"scan with unroll={unroll}; expected a bool or a number of iterations")
     if not callable(f):
         raise TypeMismatch(f"scan needs a function, got {type(f).__name__}: {f!r:.80}")
-    what = f"the body {name_of(f)} of scan"
-    return _scan(f, init, xs, length, reverse, unroll, f, what)
+    loop = _Loop(
+        f"the body {name_of(f)} of scan", LoopSite("scan", user_source()), _shown(progress)
+    )
+    return _scan(f, init, xs, length, reverse, unroll, f, loop)
+
+
+class _Loop(NamedTuple):
+    """What errors call the body of a loop, where the user wrote it, whether to show how far it is."""
+
+    what: str
+    site: LoopSite
+    progress: bool
+
+
+def _shown(progress: Any) -> bool:
+    """Whether a loop has a bar of its own; what draws it is then there."""
+    if progress:
+        import_module("fnx.observe.progress")
+    return bool(progress)
 
 
 def _scan(
     f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
-    owner: Callable, what: str,
+    owner: Callable, loop: _Loop,
 ) -> tuple[Tree, Tree]:  # fmt: skip
     try:
-        return _plain_scan(f, init, xs, length, reverse, unroll, owner, what)
+        return _plain_scan(f, init, xs, length, reverse, unroll, owner, loop)
     except RefGiven:
         if any(type(x) is Ref for x in operations.tree_leaves(xs)):
-            return _scan_of_refs(f, init, xs, length, reverse, unroll, what)
+            return _scan_of_refs(f, init, xs, length, reverse, unroll, loop)
         raise
     except CapturedRefs as found:
         refs = found.refs
@@ -88,7 +109,7 @@ def _scan(
         return (values, carry), y
 
     state = [r.value for r in refs], init
-    (values, last), ys = _scan(step, state, xs, length, reverse, unroll, step, what)
+    (values, last), ys = _scan(step, state, xs, length, reverse, unroll, step, loop)
     write(refs, values)
     return last, ys
 
@@ -100,23 +121,24 @@ def _scan_of_refs(
     length: int | None,
     reverse: bool,
     unroll: int | bool,
-    what: str,
+    loop: _Loop,
 ) -> tuple[Tree, Tree]:
     """A scan over the rows of mutable references, too, which the body may write."""
-    refs, others, joined = taken_out(xs, what)
+    refs, others, joined = taken_out(xs, loop.what)
     count = _length([r.value for r in refs], refs, length)
 
     def step(carry: Tree, x: tuple) -> Any:
         return f(carry, joined([r.at[x[0]] for r in refs], x[1]))
 
     rows = Iota(0, dtypes.int32, (count,))()
-    return _scan(step, init, (rows, others), length, reverse, unroll, step, what)
+    return _scan(step, init, (rows, others), length, reverse, unroll, step, loop)
 
 
 def _plain_scan(
     f: Callable, init: Tree, xs: Tree, length: int | None, reverse: bool, unroll: int | bool,
-    owner: Callable, what: str,
+    owner: Callable, loop: _Loop,
 ) -> tuple[Tree, Tree]:  # fmt: skip
+    what = loop.what
     carry, carry_tree = flatten_arrays(init, "the first carry of scan")
     rows, xs_tree = flatten_arrays(xs, "the xs of scan")
     count = _length(rows, xs, length)
@@ -135,7 +157,10 @@ def _plain_scan(
     ins = [c.aval for c in carry]
     carry_error(what, init, carry_tree, parts[0], ins, body.out_avals[:n])
     unrolled = count if unroll is True else max(1, integer(unroll, "unroll"))
-    prim = Scan(body.jaxpr, len(body.consts), n, count, bool(reverse), unrolled, BACKEND)
+    prim = Scan(
+        body.jaxpr, len(body.consts), n, count, bool(reverse), unrolled, BACKEND,
+        site=loop.site, progress=loop.progress,
+    )  # fmt: skip
     outs = prim(*body.consts, *carry, *rows)
     last = operations.tree_unflatten(carry_tree, outs[:n])
     return last, operations.tree_unflatten(parts[1], outs[n:])
@@ -204,10 +229,10 @@ def _joined(arrays: Sequence[Array]) -> Array:
 
 
 @entrance
-def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
+def map(f: Callable, xs: Tree, *, batch_size: int | None = None, progress: bool = False) -> Tree:
     """`f` of each row of `xs`, one after the other; the stacked results.
 
-    With `batch_size`, so many rows at once by vmap; 0 means one after the other.
+    With `batch_size`, so many rows at once by vmap; 0 means one after the other. `progress` as in `scan`.
 
     >>> lax.map(lambda x: x * x, np.arange(3.0))
     Array([0., 1., 4.], dtype=float64)
@@ -217,7 +242,10 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
     if batch_size is not None and integer(batch_size, "batch_size of map") < 0:
         raise InvalidValue(f"map with batch_size={batch_size}; expected at least 0")
     if not batch_size:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+        body = lambda _, x: (None, f(x))
+        site = LoopSite("map", user_source())
+        loop = _Loop(f"the body {name_of(body)} of scan", site, _shown(progress))
+        return _scan(body, None, xs, None, False, 1, body, loop)[1]
     rows, treedef = flatten_arrays(xs, "the xs of map")
     count = _length(rows, xs, None)
     whole = count // batch_size * batch_size
@@ -227,7 +255,7 @@ def map(f: Callable, xs: Tree, *, batch_size: int | None = None) -> Tree:
             Reshape((whole // batch_size, batch_size, *x.shape[1:]))(_rows(x, 0, whole))
             for x in rows
         ]
-        ys = map(vmap(f), operations.tree_unflatten(treedef, groups))
+        ys = map(vmap(f), operations.tree_unflatten(treedef, groups), progress=progress)
         parts.append(operations.tree_map(lambda y: Reshape((whole, *y.shape[2:]))(y), ys))
     if whole < count or not count:
         rest = operations.tree_unflatten(treedef, [_rows(x, whole, count) for x in rows])
@@ -243,28 +271,39 @@ def _rows(x: Array, start: int, stop: int) -> Array:
 
 
 @entrance
-def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
+def while_loop(
+    cond_fun: Callable, body_fun: Callable, init_val: Tree, *, progress: bool = False
+) -> Tree:
     """`val = body_fun(val)` while `cond_fun(val)`; the last val, whose types stay the same.
 
     In reverse mode blocks of iterations are run again from checkpoints, in memory that does not grow with
-    their number.
+    their number. `progress` as in `scan`.
     TypeError for a condition that is not a scalar bool, or a val of other types.
 
     >>> lax.while_loop(lambda v: v < 100, lambda v: v * 2, 3)
     Array(192, dtype=int64, weak_type=True)
     """
+    site = LoopSite("while_loop", user_source())
+    return _while(cond_fun, body_fun, init_val, site, _shown(progress))
+
+
+def _while(
+    cond_fun: Callable, body_fun: Callable, init_val: Tree, site: LoopSite, progress: bool
+) -> Tree:
     try:
-        return _plain_while(cond_fun, body_fun, init_val)
+        return _plain_while(cond_fun, body_fun, init_val, site, progress)
     except CapturedRefs as found:
         refs = found.refs
     test, body = carrying(cond_fun, refs), carrying(body_fun, refs)
     state = [r.value for r in refs], init_val
-    values, last = while_loop(lambda s: test(*s)[1], lambda s: body(*s), state)
+    values, last = _while(lambda s: test(*s)[1], lambda s: body(*s), state, site, progress)
     write(refs, values)
     return last
 
 
-def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree:
+def _plain_while(
+    cond_fun: Callable, body_fun: Callable, init_val: Tree, site: LoopSite, progress: bool
+) -> Tree:
     carry, treedef = flatten_arrays(init_val, "the first value of while_loop")
     if config.disable_jit.value:
         val = operations.tree_unflatten(treedef, carry)
@@ -291,7 +330,8 @@ def _plain_while(cond_fun: Callable, body_fun: Callable, init_val: Tree) -> Tree
             f"{[a.str_short() for a in test.out_avals]}; expected one bool of rank 0. Compare, or reduce "
             "with jnp.all or jnp.any."
         )
-    prim = While(test.jaxpr, len(test.consts), body.jaxpr, len(body.consts), BACKEND)
+    jaxprs = test.jaxpr, len(test.consts), body.jaxpr, len(body.consts)
+    prim = While(*jaxprs, BACKEND, site=site, progress=progress)
     outs = prim(*test.consts, *body.consts, *carry)
     return operations.tree_unflatten(treedef, outs)
 
@@ -313,12 +353,14 @@ def _type_of_bounds(low: Array, high: Array) -> tuple[Any, bool]:
 
 @entrance
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable, init_val: Tree, *, unroll: int | bool | None = None
-) -> Tree:
+    lower: Any, upper: Any, body_fun: Callable, init_val: Tree, *, unroll: int | bool | None = None,
+    progress: bool = False,
+) -> Tree:  # fmt: skip
     """`val = body_fun(i, val)` for i from `lower` to `upper - 1`; the last val.
 
     With bounds that are known when it is traced (Python integers) it is a `scan`, otherwise a
     `while_loop`, whose gradient takes about as long as that of the scan. Both bounds may be floats.
+    `progress` as in `scan`.
 
     TypeError for bounds that are not scalar integers; ValueError for `unroll` with bounds that
     are not known.
@@ -328,6 +370,7 @@ def fori_loop(
     """
     low, high = as_array(lower), as_array(upper)
     dtype, weak = _type_of_bounds(low, high)
+    site, progress = LoopSite("fori_loop", user_source()), _shown(progress)
     known = type(low) is ConcreteArray and type(high) is ConcreteArray
     if known:
         start, stop = low._value.item(), high._value.item()
@@ -339,6 +382,7 @@ def fori_loop(
             return init_val
         bounds = "Python integers" if weak else dtypes.NAME[dtype]
         what = f"the body {name_of(body_fun)} of fori_loop over {bounds}"
+        loop = _Loop(what, site, progress)
 
         def index(i: Array) -> Array:
             return ConvertElementType(dtype, True)(i) if weak else i
@@ -353,17 +397,19 @@ def fori_loop(
         first = scalar(start, dtype)
         if count > _MANY_ITERATIONS and current.get() is evaluate:
             state = first, init_val
-            return _scan(counting, state, None, count, False, unroll or 1, body_fun, what)[0][1]
+            return _scan(counting, state, None, count, False, unroll or 1, body_fun, loop)[0][1]
         steps = Iota(0, dtype, (count,))()
         steps = add(steps, first) if start else steps
-        return _scan(counted, init_val, steps, count, False, unroll or 1, body_fun, what)[0]
+        return _scan(counted, init_val, steps, count, False, unroll or 1, body_fun, loop)[0]
     if unroll is not None:
         raise InvalidValue("fori_loop with unroll needs bounds that are Python integers")
     low, high = convert(low, dtype), convert(high, dtype)
     one = scalar(1, dtype)
-    _, _, out = while_loop(
+    _, _, out = _while(
         lambda v: lt(v[0], v[1]),
         lambda v: (add(v[0], one), v[1], body_fun(v[0], v[2])),
         (low, high, init_val),
+        site,
+        progress,
     )
     return out

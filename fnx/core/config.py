@@ -74,6 +74,9 @@ num_devices = Setting(
     "num_devices", 1, "how many devices pmap and meshes find: threads of this CPU"
 )
 backend = Setting("backend", "cpu", "what jit compiles for: cpu, numba, reference", calls=True)
+debug_index = Setting(
+    "debug_index", False, "raise IndexError where an index is out of bounds", calls=True
+)
 numpy_dtype_promotion = Setting(
     "numpy_dtype_promotion", "standard", "strict: raise where arrays of two dtypes meet", calls=True
 )
@@ -83,6 +86,7 @@ numpy_rank_promotion = Setting(
     "raise or warn where arrays of two ranks are broadcast",
     calls=True,
 )
+progress = Setting("progress", False, "show how far compiled loops are", calls=True)
 log_compiles = Setting(
     "log_compiles", False, "log what is traced and compiled, and how long it took"
 )

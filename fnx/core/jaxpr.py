@@ -7,9 +7,9 @@ from typing import Any, TypeVar, TypeVarTuple
 from fnx.core.array import Array, ConcreteArray
 from fnx.core.aval import ShapedArray
 from fnx.core.errors import TypeMismatch
-from fnx.core.interpreter import current
+from fnx.core.interpreter import current, evaluate
 from fnx.core.primitive import Primitive
-from fnx.core.source import Source, at_line
+from fnx.core.source import Source, at_line, origin
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -201,12 +201,20 @@ def eval_jaxpr(jaxpr: Jaxpr, args: Sequence[Array]) -> list[Array]:
     """Run a jaxpr under the current interpreter."""
     env: dict[Var, Array] = dict(zip(jaxpr.inputs, args, strict=True))
     interpreter = current.get()
-    for eqn in jaxpr.eqns:
-        values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])  # type: ignore
-        # One without operands may stand for a value that is known.
-        outs = interpreter.process(eqn.prim, values) if values else eqn.prim.apply()
-        for var, out in zip(eqn.outs, outs, strict=True):
-            env[var] = out
+    # What is recorded of an equation comes from where the equation does.
+    before = None if interpreter is evaluate else origin.set(origin.get())
+    try:
+        for eqn in jaxpr.eqns:
+            values = tuple([env[a] if type(a) is Var else a.value for a in eqn.inputs])  # type: ignore
+            if before is not None and eqn.source is not None:
+                origin.set(eqn.source)
+            # One without operands may stand for a value that is known.
+            outs = interpreter.process(eqn.prim, values) if values else eqn.prim.apply()
+            for var, out in zip(eqn.outs, outs, strict=True):
+                env[var] = out
+    finally:
+        if before is not None:
+            origin.reset(before)
     return [env[a] if type(a) is Var else a.value for a in jaxpr.outs]  # type: ignore
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
+from fnx.core.source import LoopSite
 
 Shape = tuple[int, ...]
 
@@ -213,6 +214,8 @@ class While(Recipe):
     cond_consts: int
     body: Any
     body_consts: int
+    site: LoopSite | None = None
+    progress: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,3 +232,5 @@ class Loop(Recipe):
     length: int
     reverse: bool = False
     counted: bool = False
+    site: LoopSite | None = None
+    progress: bool = False

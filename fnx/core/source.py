@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import CodeType, FrameType
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -45,10 +46,17 @@ def name_of(fun: Callable) -> str:
 class Source:
     """A place in the user's code; the line number is worked out when it is printed."""
 
-    __slots__ = ("code", "lasti")
+    __slots__ = ("code", "lasti", "role")
 
-    def __init__(self, code: CodeType, lasti: int):
+    def __init__(self, code: CodeType, lasti: int, role: str = ""):
         self.code, self.lasti = code, lasti
+        self.role = (
+            role  # what a derivative computes there: "the cotangent of the operands of sqrt"
+        )
+
+    def derived(self, role: str) -> "Source":
+        """The same place, of what a derivative computes."""
+        return Source(self.code, self.lasti, role)
 
     @property
     def line(self) -> int:
@@ -59,6 +67,37 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.code.co_filename}:{self.line} ({self.code.co_name})"
+
+
+class LoopSite:
+    """A loop of the user's: the function that was called, where, and whether it is the reverse sweep."""
+
+    __slots__ = ("backward", "kind", "source", "unit")
+
+    def __init__(
+        self, kind: str, source: Source | None, backward: bool = False, unit: str = "iteration"
+    ):
+        self.kind, self.source, self.backward, self.unit = kind, source, backward, unit
+
+    def reversed(self) -> "LoopSite":
+        """The site of the loop that goes back over this one's iterations."""
+        return LoopSite(self.kind, self.source, not self.backward, self.unit)
+
+    def counting(self, unit: str) -> "LoopSite":
+        """The site of a loop each of whose iterations is one of so many's: blocks, strips."""
+        return LoopSite(self.kind, self.source, self.backward, unit)
+
+    def __str__(self) -> str:
+        what = f"the reverse sweep of {self.kind}" if self.backward else self.kind
+        return what if self.source is None else f"{what} at {self.source}"
+
+    @property
+    def short(self) -> str:
+        """As a label: the file without its folders."""
+        if self.source is None:
+            return self.kind
+        file = os.path.basename(self.source.code.co_filename)
+        return f"{self.kind} {file}:{self.source.line}" + (" (reverse)" if self.backward else "")
 
 
 def user_frame() -> FrameType | None:
@@ -94,8 +133,15 @@ def warn_user(text: str, category: type[Warning]) -> None:
     )
 
 
+# Where equations come from that are made of others, which the user's code wrote some time ago.
+origin: ContextVar[Source | None] = ContextVar("fnx_origin", default=None)
+
+
 def user_source() -> Source | None:
-    """Where the user's code is now."""
+    """Where the user's code is now, or was when it wrote what is being transformed."""
+    found = origin.get()
+    if found is not None:
+        return found
     frame = user_frame()
     return None if frame is None else Source(frame.f_code, frame.f_lasti)
 

@@ -22,8 +22,7 @@ from fnx.interpreters.primitives.cond import Cond
 from fnx.interpreters.primitives.scan import Scan
 from fnx.interpreters.primitives.while_loop import While
 from fnx.interpreters.trace import trace, trace_closed
-from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
-from fnx.ops.structure.gather import AnyScatter, Gather
+from fnx.process.nan_checks import INDEXED, bounds
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import check_callable, flatten_arrays, name_of, wraps
 
@@ -102,15 +101,12 @@ def _checked(eqn: Eqn, kinds: Kinds) -> bool:
         (isinstance(prim, Check) and "check" in kinds)
         or ("nan" in kinds and any(is_inexact(v.aval.dtype) for v in eqn.outs))
         or ("div" in kinds and prim.name in ("div", "rem"))
-        or ("index" in kinds and isinstance(prim, _INDEXED))
+        or ("index" in kinds and isinstance(prim, INDEXED))
     )
 
 
-_INDEXED = (Gather, AnyScatter, DynamicSlice, DynamicUpdateSlice)
-
-
 @made_once
-def _functional(jaxpr: Jaxpr, kinds: Kinds) -> tuple[Jaxpr, list[Site], list[int]]:
+def functional(jaxpr: Jaxpr, kinds: Kinds) -> tuple[Jaxpr, list[Site], list[int]]:
     """The jaxpr with the state of its checks as last results; the sites, and how many values each has."""
     found: list[_State] = []
 
@@ -153,17 +149,10 @@ def _before(eqn: Eqn, values: list[Any], state: _State, kinds: Kinds) -> None:
     line = at_line(eqn.source)
     if "div" in kinds and prim.name in ("div", "rem"):
         state.add(Site(f"division by zero{_escape(line)}"), jnp.all(values[1] != 0), ())
-    if "index" not in kinds or not isinstance(prim, _INDEXED):
+    if "index" not in kinds or not isinstance(prim, INDEXED):
         return
     x = values[0]
-    if isinstance(prim, (DynamicSlice, DynamicUpdateSlice)):
-        one = isinstance(prim, DynamicSlice)
-        sizes: Any = prim.slice_sizes if one else values[1].shape
-        index = values[1 if one else 2 :]
-        limits = [n - s for n, s in zip(x.shape, sizes)]
-    else:
-        index = [values[1][..., k] for k in range(values[1].shape[-1])]
-        limits = prim.windows(*values).limits
+    index, limits = bounds(prim, values)
     if not index or not index[0].size:
         return
     good = jnp.stack([jnp.ravel((k >= 0) & (k <= n)) for k, n in zip(index, limits)])
@@ -203,7 +192,7 @@ def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> lis
     if getattr(prim, "transparent", "never") != "always":
         # Rules of users are dropped: the checks inside are more than they know of.
         return _evaluate(prim.jaxpr, values, state, kinds)
-    jaxpr, sites, counts = _functional(prim.jaxpr, kinds)
+    jaxpr, sites, counts = functional(prim.jaxpr, kinds)
     outs = prim.with_jaxpr(jaxpr).apply(*values)
     n = len(prim.jaxpr.outs)
     state.merge(sites, outs[n], _unflatten(outs[n + 1 :], counts))
@@ -211,7 +200,7 @@ def _control(prim: Any, values: list[Array], state: _State, kinds: Kinds) -> lis
 
 
 def _cond(prim: Cond, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
-    parts = [_functional(b, kinds) for b in prim.branches]
+    parts = [functional(b, kinds) for b in prim.branches]
     n = len(prim.branches[0].outs)
     sites = [s for _, own, _ in parts for s in own]
     counts = [c for _, _, own in parts for c in own]
@@ -256,7 +245,7 @@ def _zeros(avals: Sequence[ShapedArray]) -> list[Array]:
 
 
 def _scan(prim: Scan, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
-    body, sites, counts = _functional(prim.jaxpr, kinds)
+    body, sites, counts = functional(prim.jaxpr, kinds)
     n, m = len(prim.jaxpr.outs), prim.consts + prim.carry
     avals = [v.aval.strong() for v in body.outs[n:]]
     w = len(avals)
@@ -278,8 +267,8 @@ def _scan(prim: Scan, values: list[Array], state: _State, kinds: Kinds) -> list[
 def _while(prim: While, values: list[Array], state: _State, kinds: Kinds) -> list[Array]:
     """The condition's checks run before the loop and after each iteration."""
     c, b, carry = prim.parts(values)
-    test, test_sites, test_counts = _functional(prim.cond_jaxpr, kinds)
-    body, body_sites, body_counts = _functional(prim.body_jaxpr, kinds)
+    test, test_sites, test_counts = functional(prim.cond_jaxpr, kinds)
+    body, body_sites, body_counts = functional(prim.body_jaxpr, kinds)
     nc, nb, n = len(c), len(b), len(carry)
     first = eval_jaxpr(test, [*c, *carry])
     state.merge(test_sites, first[1], _unflatten(first[2:], test_counts))
@@ -351,7 +340,7 @@ def checkify(f: Callable, errors: frozenset[str] = user_checks) -> Callable:
             return outs
 
         jaxpr, consts = trace(flat, [x.aval for x in leaves], what="checkify", name=name_of(f))
-        whole, sites, counts = _functional(jaxpr, kinds)
+        whole, sites, counts = functional(jaxpr, kinds)
         outs = eval_jaxpr(whole, [*consts, *leaves])
         n = len(jaxpr.outs)
         error = Error(outs[n], _unflatten(outs[n + 1 :], counts), tuple(sites))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,24 @@ from fnx.core.interpreter import Interpreter, current, evaluate
 from fnx.core.jaxpr import subjaxprs
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source, at_line
-from fnx.process.watched import run_watched
+from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicSliceAdd, DynamicUpdateSlice
+from fnx.ops.structure.gather import AnyScatter, Gather
+from fnx.process.watched import run_watched, running
 
 
 class NanFound(FnxError, FloatingPointError):
     """An operation made a nan, or an infinity."""
 
 
+class OutOfBounds(FnxError, IndexError):
+    """An operation had an index out of bounds."""
+
+
 class FindNans(Interpreter):
-    """Evaluates, and raises NanFound where a result has a nan, or an infinity, that no operand has."""
+    """Evaluates, and raises NanFound where a result has a nan, or an infinity, that no operand has.
+
+    With `debug_index`, OutOfBounds where an index is out of bounds.
+    """
 
     what = "debug_nans"
     parent = evaluate
@@ -28,15 +38,59 @@ class FindNans(Interpreter):
     def process(self, prim: Primitive, args: tuple) -> tuple:
         token = current.set(evaluate)
         try:
-            outs = evaluate.process(prim, args)
+            inside = any(subjaxprs(prim))
+            if config.debug_index.value and inside:
+                outs, out_of_bounds = index_checks[-1](prim, args)
+            else:
+                outs, out_of_bounds = evaluate.process(prim, args), False
+            if out_of_bounds or config.debug_index.value and not inside:
+                run_watched(prim, args, _look) if inside else _look_at_index(prim, None, args)
             what = _made(outs, args)
             if what:
-                if any(subjaxprs(prim)):
+                if inside:
                     run_watched(prim, args, _look)
                 raise NanFound(_message(what, prim.name, args, outs))
         finally:
             current.reset(token)
         return outs
+
+
+# What runs a primitive that carries jaxprs, and tells whether an index in them was out of bounds.
+index_checks: list[Callable[[Primitive, tuple], tuple[tuple, bool]]] = []
+
+
+def _look_at_index(prim: Primitive, source: Source | None, args: Sequence[Array]) -> None:
+    """Raise where an operation has an index out of bounds."""
+    if not isinstance(prim, INDEXED) or not all(type(a) is ConcreteArray for a in args):
+        return
+    index, limits = bounds(prim, [a._value for a in args])  # type: ignore[attr-defined]
+    for axis, (k, most) in enumerate(zip(index, limits)):
+        wrong = np.argwhere(np.asarray((k < 0) | (k > most)))
+        if len(wrong):
+            at = tuple(map(int, wrong[0]))
+            place = f", the first at {list(at)} of {list(k.shape)}" if k.shape else ""
+            error = OutOfBounds(
+                f"the operation {prim.name} has index {k[at]} out of bounds for axis {axis} of "
+                f"{args[0].aval.str_short()}{place}. Expected 0 to {most}."
+                + _where(prim.name, source)
+            )
+            if source is not None:
+                error.source = source
+            raise error
+
+
+INDEXED = (Gather, AnyScatter, DynamicSlice, DynamicUpdateSlice, DynamicSliceAdd)
+
+
+def bounds(prim: Any, values: Sequence[Any]) -> tuple[list, list[int]]:
+    """The start indices of an operation that indexes, and the largest that each may be."""
+    x = values[0]
+    if isinstance(prim, (Gather, AnyScatter)):
+        index = [values[1][..., k] for k in range(values[1].shape[-1])]
+        return index, list(prim.windows(*values).limits)
+    one = isinstance(prim, DynamicSlice)
+    sizes: Any = prim.slice_sizes if one else values[1].shape
+    return list(values[1 if one else 2 :]), [n - s for n, s in zip(x.shape, sizes)]
 
 
 def _made(outs: Sequence[Array], args: Sequence[Array]) -> str:
@@ -62,9 +116,22 @@ def _message(what: str, name: str, args: Sequence[Array], outs: Sequence[Array])
     article = "an" if what == "infinity" else "a"
     return (
         f"the operation {name} made {article} {what}: of {given} it computed "
-        f"{', '.join(map(_short, outs))}. "
+        f"{', '.join(map(_short, outs))}{_element(what, args, outs)}. "
         "Expected operands for which it is defined; look where they come from."
     )
+
+
+def _element(what: str, args: Sequence[Array], outs: Sequence[Array]) -> str:
+    """Which element it is first, and of which numbers, where there are many."""
+    test = np.isnan if what == "nan" else np.isinf
+    for out in outs:
+        if out.ndim and _any(test, [out]):
+            value = out._value  # type: ignore[attr-defined]
+            index = tuple(map(int, np.argwhere(test(value))[0]))
+            text = f"; first at {list(index)}, {value[index]}"
+            same = [a._value[index] for a in args if a.shape == out.shape]  # type: ignore[attr-defined]
+            return text + (f" of {', '.join(map(str, same))}" if same else "")
+    return ""
 
 
 def _short(x: Array) -> str:
@@ -72,25 +139,41 @@ def _short(x: Array) -> str:
     return f"{x.aval.str_short()} {text if len(text) < 60 else text[:57] + '...'}"
 
 
-def _look(name: str, source: Source | None, args: Sequence[Array], outs: Sequence[Array]) -> None:
+def _look(
+    prim: Primitive, source: Source | None, args: Sequence[Array], outs: Sequence[Array]
+) -> None:
     """Raise where an operation in a program made what is looked for."""
-    what = _made(outs, args)
+    if config.debug_index.value:
+        _look_at_index(prim, source, args)
+    what, name = _made(outs, args), prim.name
     if not what:
         return
-    error = NanFound(_message(what, name, args, outs))
+    error = NanFound(_message(what, name, args, outs) + _where(name, source))
     if source is not None:
-        error.args = (error.args[0] + at_line(source).replace("at", "made at", 1),)
         error.source = source
     raise error
+
+
+def _where(name: str, source: Source | None) -> str:
+    """The user's line, whose derivative it is, and the iterations of the loops around."""
+    text = at_line(source).replace("at", "made at", 1)
+    if source is not None and source.role and not source.role.endswith(f" of {name}"):
+        text += f", in {source.role}"
+    return text + "".join([f"\n  in {loop}" for loop in reversed(running.get())])
 
 
 _finder = FindNans()
 
 
+def _is_looking() -> bool:
+    settings = config.debug_nans, config.debug_infs, config.debug_index
+    return any(s.value for s in settings)
+
+
 def follow_setting() -> None:
     """Put the finder in place of plain evaluation, or take it away, in this thread."""
     now = current.get()
-    looking = config.debug_nans.value or config.debug_infs.value
+    looking = _is_looking()
     if looking and now is evaluate:
         current.set(_finder)
     elif not looking and now is _finder:
@@ -98,10 +181,10 @@ def follow_setting() -> None:
 
 
 @contextmanager
-def _within(setting: config.Setting, new_val: bool) -> Iterator[None]:
+def looking(setting: config.Setting, new_val: bool) -> Iterator[None]:
     with setting(new_val):
         now = current.get()
-        wanted = _finder if config.debug_nans.value or config.debug_infs.value else evaluate
+        wanted = _finder if _is_looking() else evaluate
         token = current.set(wanted) if now in (evaluate, _finder) else None
         try:
             yield
@@ -120,7 +203,7 @@ def debug_nans(new_val: bool = True) -> AbstractContextManager[None]:
     Traceback (most recent call last):
     fnx.process.nan_checks.NanFound: the operation log made a nan
     """
-    return _within(config.debug_nans, new_val)
+    return looking(config.debug_nans, new_val)
 
 
 def debug_infs(new_val: bool = True) -> AbstractContextManager[None]:
@@ -131,4 +214,4 @@ def debug_infs(new_val: bool = True) -> AbstractContextManager[None]:
     Traceback (most recent call last):
     fnx.process.nan_checks.NanFound: the operation log made an infinity
     """
-    return _within(config.debug_infs, new_val)
+    return looking(config.debug_infs, new_val)

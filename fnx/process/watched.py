@@ -1,7 +1,8 @@
 """Jaxprs that look at the results of every operation as they run, bodies of loops and branches included."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from contextvars import ContextVar
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,46 @@ from fnx.core.interpreter import evaluate, use
 from fnx.core.jaxpr import Eqn, Jaxpr
 from fnx.core.primitive import Primitive
 from fnx.core.source import Source
+from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.interpreters.rewrite import with_jaxprs
 
-# Looks at an operation's name, line, operands and results, and raises where it does not like them.
-Look = Callable[[str, Source | None, Sequence[Array], Sequence[Array]], None]
+# Looks at an operation, its line, operands and results, and raises where it does not like them.
+Look = Callable[[Primitive, Source | None, Sequence[Array], Sequence[Array]], None]
+
+
+class Iteration:
+    """A loop that runs, and the number of the iteration that it is in."""
+
+    def __init__(self, loop: ScanRecord | WhileRecord):
+        self.loop, self.number = loop, -1
+
+    def __str__(self) -> str:
+        loop, k = self.loop, self.number
+        if isinstance(loop, ScanRecord) and loop.reverse:
+            k = loop.length - 1 - k
+        return f"iteration {k} of {loop.site or loop.name}"
+
+
+running: ContextVar[tuple[Iteration, ...]] = ContextVar("fnx_running", default=())
+
+
+@dataclass(frozen=True, eq=False)
+class Tick(Primitive):
+    """An iteration of the innermost loop that runs begins."""
+
+    name = "tick"
+    multiple_results = True
+    effects = True
+
+    def abstract(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        return ()
+
+    def impl(self, *values: np.ndarray) -> tuple:
+        running.get()[-1].number += 1
+        return ()
+
+    def apply(self, *args: Array) -> tuple[Array, ...]:
+        return self.impl()
 
 
 @dataclass(frozen=True)
@@ -41,12 +78,23 @@ class Watched(Primitive):
         return self.inner.abstract(*avals)
 
     def impl(self, *values: np.ndarray) -> Any:
-        outs = self.inner.impl(*values)
+        outs = run_counting(self.inner, lambda: self.inner.impl(*values))
         results = outs if isinstance(outs, tuple) else (outs,)
         given = [ConcreteArray(v) for v in values]
         found = [x if isinstance(x, Array) else ConcreteArray(np.asarray(x)) for x in results]
-        self.look(self.inner.name, self.source, given, found)
+        self.look(self.inner, self.source, given, found)
         return outs
+
+
+def run_counting(prim: Primitive, run: Callable[[], Any]) -> Any:
+    """What `run` gives, which runs a primitive whose iterations are counted if it is a loop."""
+    if not isinstance(prim, (ScanRecord, WhileRecord)):
+        return run()
+    token = running.set((*running.get(), Iteration(prim)))
+    try:
+        return run()
+    finally:
+        running.reset(token)
 
 
 def watched(jaxpr: Jaxpr, look: Look) -> Jaxpr:
@@ -62,14 +110,23 @@ def watched(jaxpr: Jaxpr, look: Look) -> Jaxpr:
 def _within(prim: Primitive, look: Look) -> Primitive:
     """A primitive whose jaxprs are watched; of a program of members, the call that is the same."""
     as_call = getattr(prim, "as_call", None)
-    prim = prim if as_call is None else as_call()
-    return with_jaxprs(prim, lambda jaxpr: watched(jaxpr, look))
+    new = with_jaxprs(prim if as_call is None else as_call(), lambda jaxpr: watched(jaxpr, look))
+    if isinstance(new, ScanRecord):
+        return replace(new, jaxpr=_ticking(new.jaxpr))
+    if isinstance(new, WhileRecord):
+        return replace(new, body_jaxpr=_ticking(new.body_jaxpr))
+    return new
+
+
+def _ticking(body: Jaxpr) -> Jaxpr:
+    return body.with_eqns([Eqn(Tick(), (), ()), *body.eqns])
 
 
 def run_watched(prim: Primitive, args: Sequence[Array], look: Look) -> None:
     """Compute an operation with jaxprs again, step by step, each looked at."""
     with use(evaluate), config.disable_jit(True):
-        evaluate.process(_within(prim, look), tuple(args))
+        inner = _within(prim, look)
+        run_counting(inner, lambda: evaluate.process(inner, tuple(args)))
 
 
-__all__ = ["Watched", "run_watched", "watched"]
+__all__ = ["Watched", "run_watched", "running", "watched"]

@@ -22,6 +22,7 @@ from fnx.core.interpreter import current, evaluate
 from fnx.interpreters.rewrite import counted
 from fnx.interpreters.spmd import bound_axes
 from fnx.interpreters.trace import CapturedRefs, trace
+from fnx.lowering.cpu.loader.progress import interrupted
 from fnx.process.placement import placed_all
 from fnx.pytree import operations
 from fnx.pytree.flatten_fun import aval_like, flatten_arrays, name_of
@@ -91,7 +92,11 @@ class Jitted:
                 except KeyError:
                     continue
                 if leaves is not None:
-                    outs = program.run(leaves)
+                    try:
+                        outs = program.run(leaves)
+                    except KeyboardInterrupt as error:
+                        interrupted(error, program.jaxpr)
+                        raise
                     if outs is not NotImplemented:
                         return program.build(outs)
         if config.disable_jit.value:

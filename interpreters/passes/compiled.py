@@ -16,7 +16,7 @@ from fnx.interpreters.passes.simplify import simplify
 
 def compiled(jaxpr: Jaxpr, backend: Backend, donated: tuple[int, ...] = ()) -> Compiled:
     """The native function of a jaxpr; it is made once. It may overwrite inputs that are donated."""
-    key = ("compiled", backend, config.backend.value, donated)
+    key = ("compiled", backend, config.backend.value, donated, config.progress.value)
 
     def make() -> Compiled:
         owner = ref(jaxpr)  # which keeps what is made here, not the other way round

@@ -79,7 +79,12 @@ def one_by_one(
     avals = [x.aval.update(shape=x.shape[1:]) if b else x.aval for x, b in zip(args, batched)]
     key = ("one batch element", prim, batched, *avals)
     body = next(subjaxprs(prim)).once(key, lambda: _one_element(prim, avals, batched))
-    loop = scan(body, len(shared), 0, int(size), backend=backend, divergent=True)
+    site = getattr(prim, "site", None)
+    more = {
+        "site": site and site.counting("member"),
+        "progress": getattr(prim, "progress", False),
+    }
+    loop = scan(body, len(shared), 0, int(size), backend=backend, divergent=True, **more)
     return list(loop(*shared, *own))
 
 

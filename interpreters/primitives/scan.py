@@ -69,7 +69,8 @@ class Scan(ScanRecord):
 
     def impl(self, *values: np.ndarray) -> tuple:
         native = self.backend is not None and not config.disable_jit.value
-        if native and self.length * count_work(self.jaxpr) > policy.EAGER_EQUATIONS:
+        long = self.length * count_work(self.jaxpr) > policy.EAGER_EQUATIONS
+        if native and (long or self.progress):
             return run_primitive(self, self.jaxpr, self.backend, values)
         consts, carry, xs = self.parts(values)
         arrays, state = [ConcreteArray(c) for c in consts], [ConcreteArray(c) for c in carry]
@@ -88,7 +89,8 @@ class Scan(ScanRecord):
 
     def lower(self, *operands: Operand) -> Recipe:
         n, m = self.consts, self.carry
-        return Loop(self.jaxpr, n, m, self.length, self.reverse, self.counted)
+        more = self.reverse, self.counted, self.site, self.progress
+        return Loop(self.jaxpr, n, m, self.length, *more)
 
     # --- forward mode ---------------------------------------------------------------------------
 

@@ -52,7 +52,8 @@ class While(WhileRecord):
     def impl(self, *values: np.ndarray) -> tuple:
         c, b, carry = self.parts([ConcreteArray(v) for v in values])
         native = self.backend is not None and not config.disable_jit.value
-        iterations = 0
+        shown = self.progress or config.progress.value
+        iterations = policy.EAGER_ITERATIONS if shown else 0
         with use(evaluate):
             while bool(eval_jaxpr(self.cond_jaxpr, [*c, *carry])[0]):
                 if native and iterations == policy.EAGER_ITERATIONS:
@@ -63,7 +64,8 @@ class While(WhileRecord):
         return typed(carry, self.body_jaxpr.in_avals[self.body_consts :])
 
     def lower(self, *operands: Operand) -> Recipe:
-        return WhileRecipe(self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts)
+        jaxprs = self.cond_jaxpr, self.cond_consts, self.body_jaxpr, self.body_consts
+        return WhileRecipe(*jaxprs, self.site, self.progress)
 
     def jvp(self, primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
         return self._jvp(primals, tangents, jvp_jaxpr)

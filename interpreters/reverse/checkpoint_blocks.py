@@ -95,10 +95,11 @@ def in_blocks(scan: ScanRecord, size: int, counts: dict[int, int]) -> ScanRecord
             starts += splice(start, [inputs[k]], eqns)
             operands[k : k + 1] = bind_into(eqns, Iota(0, inputs[k].aval.dtype, (size,)), [])
         operands[scan.consts : scan.consts] = starts
-        inner = _counting_from(scan, size, counts)
+        inner = replace(_counting_from(scan, size, counts), progress=False)
         outs = bind_into(eqns, inner, operands)
         body = Jaxpr(inputs, eqns, outs, name=scan.jaxpr.name)
-        return replace(scan, jaxpr=body, length=scan.length // size)
+        site = scan.site and scan.site.counting(f"block of {size} iterations")
+        return replace(scan, jaxpr=body, length=scan.length // size, site=site)
 
     return scan.jaxpr.once(key, make)
 

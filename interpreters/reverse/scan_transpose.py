@@ -202,14 +202,18 @@ def _with_sums(
     if not (scan.counted or scan.divergent or scan.effects):
         found = stacked(jaxpr, len(consts), sums, len(start), scan.length)
     if found is None:
-        back = scan.with_jaxpr(jaxpr, len(consts), len(start))
-        return replace(back, reverse=not scan.reverse)(*consts, *start, *rows)
+        return _back(scan.with_jaxpr(jaxpr, len(consts), len(start)))(*consts, *start, *rows)
     kept = [s for s, terms in zip(start, found.terms) if terms is None]
     start = [*kept, *start[sums:]]
-    back = scan.with_jaxpr(found.jaxpr, len(consts), len(start))
-    outs = replace(back, reverse=not scan.reverse)(*consts, *start, *rows)
+    outs = _back(scan.with_jaxpr(found.jaxpr, len(consts), len(start)))(*consts, *start, *rows)
     end = len(outs) - found.count
     return (*found.totals(outs[: len(kept)], outs[end:], rows), *outs[len(kept) : end])
+
+
+def _back(scan: ScanRecord) -> ScanRecord:
+    """The same from the other end."""
+    site = scan.site and scan.site.reversed()
+    return replace(scan, reverse=not scan.reverse, site=site)
 
 
 def _nonzero(scan: ScanRecord, carry: Mask, ys: Mask) -> tuple[Mask, Mask]:

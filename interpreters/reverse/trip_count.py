@@ -155,7 +155,8 @@ def _scan_of(
         ((0, most), *b, *[None] * len(carry), counter),
         kind,
     )
-    scan = kind(inside, m + 1, len(carry), most, backend=loop.backend, counted=True)
+    of = {"backend": loop.backend, "site": loop.site, "progress": loop.progress}
+    scan = kind(inside, m + 1, len(carry), most, counted=True, **of)  # type: ignore[arg-type]
     return Counted(loop, count, scan)
 
 

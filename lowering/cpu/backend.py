@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from fnx.core import config, dtypes, policy, scalar
 from fnx.core.array import Array, ConcreteArray
@@ -21,6 +22,7 @@ from fnx.core.jaxpr import Jaxpr
 from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering import fingerprint
 from fnx.lowering.cpu.loader import executable, load
+from fnx.lowering.cpu.loader.progress import interrupted, watched
 from fnx.lowering.cpu.processor import thresholds
 
 if TYPE_CHECKING:
@@ -58,11 +60,12 @@ class Compiled:
         self, jaxpr: Jaxpr, donated: tuple[int, ...] = (), simplified: Simplified | None = None
     ):
         self._simplified, self.donated = simplified or (lambda: jaxpr), donated
+        self._given = ref(jaxpr)  # which keeps what is made of it
         self._replaced = donation(jaxpr, donated).replaced
         self.seconds: dict[str, float] = {}
         self._types = [_spec(v.aval) for v in jaxpr.inputs], [_spec(v.aval) for v in jaxpr.outs]
         name = None
-        if not config.check.value:
+        if not (config.check.value or config.progress.value):
             # Rules of users have no name, and are not in what is lowered.
             name = fingerprint.of(jaxpr, donated) or fingerprint.of(self.jaxpr, donated)
         start = time.perf_counter()
@@ -136,12 +139,13 @@ class Compiled:
     def fast(self) -> Any:
         """The quickest call: NotImplemented where the arguments do not fit exactly."""
         program = self.executable
+        fast = watched(program.fast, program.records) if program.records else program.fast
         if not program.aliases and not self._replaced:
-            return program.fast
+            return fast
         from fnx.lowering.cpu.loader.donation import calling
 
         weak = [weak_type for *_, weak_type in self._types[1]]
-        return calling(program.fast, program.aliases, self._replaced, self._moved, weak)
+        return calling(fast, program.aliases, self._replaced, self._moved, weak)
 
     @property
     def _moved(self) -> dict[int, int]:
@@ -155,11 +159,15 @@ class Compiled:
         }  # fmt: skip
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
-        outs = self.fast(args)
-        if outs is NotImplemented:
-            values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
-            avals = self._types[0]
-            outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
+        try:
+            outs = self.fast(args)
+            if outs is NotImplemented:
+                values = self.executable.fitting([x._value for x in args])  # type: ignore[attr-defined]
+                avals = self._types[0]
+                outs = self.fast([ConcreteArray(v, weak) for v, (*_, weak) in zip(values, avals)])
+        except KeyboardInterrupt as error:
+            interrupted(error, self._given())
+            raise
         return outs
 
     def kernel_text(self) -> str:

@@ -27,6 +27,7 @@ class Generation(Protocol):
     notes: list[str]
     plain: dict[Nest, list[Stmt]]
     depth: int  # of loops around the current block
+    showing: bool  # whether one of them tells how far it is
     unrolled: int  # points of reductions that were written out
     chooses: int  # whether branches are both computed, and their results selected
     copies: dict[Value, dict]

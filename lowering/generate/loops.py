@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from fnx.core import recipe, scalar
+from fnx.core import config, recipe, scalar
 from fnx.core.def_use import definitions
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Jaxpr, Var
 from fnx.core.scalar import Expr
-from fnx.lowering.ir.kernel import Let, Loop, Stmt, While
+from fnx.core.source import LoopSite
+from fnx.lowering.ir.kernel import Let, Loop, Progress, Stmt, While
 from fnx.lowering.planning import equation_order, fusion_policy
 
 from .generation import Generation
@@ -242,14 +243,16 @@ class Carries:
                 out.state = out.destination
 
 
-def inside(builder: Generation, make: Any) -> tuple[list[Stmt], Any]:
-    """Build statements into a block of their own."""
+def inside(builder: Generation, make: Any, told: Progress | None = None) -> tuple[list[Stmt], Any]:
+    """Build statements into a block of their own; `told`: what a loop tells of how far it is."""
     outer, builder.block = builder.block, []
+    showing, builder.showing = builder.showing, builder.showing or told is not None
     builder.depth += 1
     try:
         made = make()
     finally:
         block, builder.block = builder.block, outer
+        builder.showing = showing
         builder.depth -= 1
     return block, made
 
@@ -280,7 +283,8 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
     if not r.counted and builder.target.divergent_loops(builder, r, consts, xs, stacks, _at_step):
         pass
     elif r.length:
-        body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN)
+        told = shown(builder, r)
+        body = _loop_body(builder, r, consts, carries, init, xs, stacks, t, OWN, told)
         builder.emit(
             Loop(
                 t,
@@ -289,8 +293,9 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
                 carries.variables,
                 carries.init,
                 body[1],
-                polled=r.counted or builder.depth == 0,
+                polled=r.counted or builder.depth == 0 or told is not None,
                 reverse=r.reverse,
+                shown=told,
             )
         )
     else:
@@ -299,6 +304,12 @@ def loop(builder: Generation, r: recipe.Loop, inputs: list[Value], outs: list[Va
     for out in outs[r.carry :]:
         if builder.target.is_small(out.shape):
             builder.load_registers(out)
+
+
+def shown(builder: Generation, r: recipe.Loop | recipe.While) -> Progress | None:
+    """What a loop tells of how far it is: one that is asked to, or any outermost one."""
+    asked = r.progress or config.progress.value and builder.depth == 0 and not builder.showing
+    return Progress(r.site or LoopSite("loop", None)) if asked else None
 
 
 def _extent(builder: Generation, r: recipe.Loop, consts: Sequence[Value]) -> Expr:
@@ -338,6 +349,7 @@ def _loop_body(
     stacks: list[Materialized],
     t: Expr,
     own: object,
+    told: Progress | None,
 ) -> tuple[list[Stmt], list[Expr]]:
     def make() -> list[Expr]:
         given = [*consts, *carries.values(own, init), *(_at_step(x, t) for x in xs)]
@@ -354,12 +366,12 @@ def _loop_body(
         return carries.close(results[: r.carry])
 
     if r.carry:
-        return inside(builder, make)
+        return inside(builder, make, told)
     builder.depth -= (
         1  # a loop of one of many batch elements may be as long as one that stands alone
     )
     try:
-        return inside(builder, make)
+        return inside(builder, make, told)
     finally:
         builder.depth += 1
 
@@ -410,8 +422,10 @@ def while_loop(
         results = builder.jaxpr(r.body, given, destinations, carry_buffers)
         return carries.close(results)
 
+    told = shown(builder, r)
     before, cond = inside(builder, test)
-    body, yields = inside(builder, step)
+    body, yields = inside(builder, step, told)
     # However many loops are around it: nobody knows how long it runs.
-    builder.emit(While(before, cond, body, carries.variables, carries.init, yields, polled=True))
+    variables, init = carries.variables, carries.init
+    builder.emit(While(before, cond, body, variables, init, yields, polled=True, shown=told))
     carries.finish()

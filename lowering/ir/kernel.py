@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.scalar import Expr
+from fnx.core.source import LoopSite
 
 Space = Literal["argument", "global", "shared", "private"]
 
@@ -99,6 +100,19 @@ class Stmt:
 
 
 @dataclass(eq=False)
+class Progress:
+    """What a loop tells of how far it is: for which loop of the user's, whenever it asks whether to stop.
+
+    `total`: of how many, if these are not its iterations. `tally`: a variable of the loops inside it, which
+    threads may share; what it has grown by is added.
+    """
+
+    site: LoopSite
+    total: Expr | None = None
+    tally: Expr | None = None
+
+
+@dataclass(eq=False)
 class Eval(Stmt):
     """Evaluate the expressions here."""
 
@@ -131,7 +145,8 @@ class Loop(Stmt):
     `reassociate` allows reductions in any order (fast-math reassoc and nsz on the operations that
     combine the carries). `reverse` runs from the last index to the first. `rolled`: better left to the
     vectoriser than unrolled before it. `polled`: a loop of the user's program that may run for long, by
-    itself or as often as those around it run it: a target asks in it whether to stop.
+    itself or as often as those around it run it: a target asks in it whether to stop. `shown`: what it
+    tells of its progress.
     """
 
     index: Expr
@@ -145,6 +160,7 @@ class Loop(Stmt):
     reverse: bool = False
     rolled: bool = False
     polled: bool = False
+    shown: Progress | None = None
 
 
 @dataclass(eq=False)
@@ -158,6 +174,7 @@ class While(Stmt):
     init: list[Expr] = field(default_factory=list)
     yields: list[Expr] = field(default_factory=list)
     polled: bool = False
+    shown: Progress | None = None
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ class Statements:
         self.buffers: list[Buffer] = []
         self.block: list[Stmt] = []
         self.depth = 0  # of loops around the current block
+        self.showing = False  # whether one of them tells how far it is
         self.kernels = self.stacks = 0
         self.notes: list[str] = []
         self.plain: dict[Nest, list[Stmt]] = {}  # nests that go tile by tile: without tiles

@@ -20,7 +20,7 @@ from fnx.core import policy, scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import dependence, traversal
 from fnx.lowering.ir.expressions import depends_on, nodes, replacing
-from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Nest, Stmt, Store
+from fnx.lowering.ir.kernel import Buffer, Eval, Let, Loop, LoopKind, Nest, Progress, Stmt, Store
 from fnx.lowering.ir.number_formats import itemsize
 from fnx.lowering.transform.statements import Statements
 
@@ -156,7 +156,8 @@ def made(
     gone = {f"kernel {s.name}: {s.note}" for s in nests}
     builder.notes = [x for x in builder.notes if x not in gone]
     builder.notes += [f"kernel {s.name}: {s.note}" for s in parts]
-    return _with_questions(parts)
+    sites = [s.shown.site for s in traversal.statements(stmts) if isinstance(s, Loop) and s.shown]
+    return _with_questions(parts, Progress(sites[0].counting("strip")) if sites else None)
 
 
 def _in_parts(
@@ -368,13 +369,13 @@ class _Strip:
         return scalar.add(far, place)
 
 
-def _with_questions(nests: list[Nest]) -> list[Stmt]:
+def _with_questions(nests: list[Nest], shown: Progress | None) -> list[Stmt]:
     """The nests, with questions in between whether to stop where they take long."""
     found: list[Stmt] = []
     for nest in nests:
         pieces = -(-traversal.work(nest.body) // policy.STRIPS_WORK)
         (loop,) = nest.body if len(nest.body) == 1 else (None,)
-        if pieces < 2 or not isinstance(loop, Loop) or loop.carries:
+        if pieces < 2 and shown is None or not isinstance(loop, Loop) or loop.carries:
             found.append(nest)
             continue
         n = loop.extent.attr
@@ -385,7 +386,8 @@ def _with_questions(nests: list[Nest]) -> list[Stmt]:
         anew = replacing({loop.index: scalar.add(start, i)})
         body = [traversal.rewritten(s, anew) for s in loop.body]
         nest.body = [Loop(i, rest, body, kind=LoopKind.of(parallel=loop.kind.parallel))]
-        found.append(Loop(chunk, scalar.size(-(-n // length)), [nest], polled=True))
+        strips = scalar.size(-(-n // length))
+        found.append(Loop(chunk, strips, [nest], polled=True, shown=shown))
     return found
 
 

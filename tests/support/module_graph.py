@@ -79,7 +79,8 @@ nn                      : core ops ops/ interpreters interpreters/ pytree numpy 
 
 process                 : SURFACE lowering lowering/
 transforms              : SURFACE lowering lowering/ process
-control_flow            : SURFACE lowering lowering/ process transforms
+observe                 : SURFACE lowering lowering/ process transforms
+control_flow            : SURFACE lowering lowering/ process transforms observe
 image                   : SURFACE transforms
 scipy/special           : SURFACE process transforms control_flow
 scipy/linalg            : SURFACE process transforms control_flow
@@ -96,8 +97,9 @@ extend                  : SURFACE process transforms control_flow extend/core
 distributed             : SURFACE lowering lowering/ process
 export                  : SURFACE lowering lowering/ process transforms control_flow
 faces                   : SURFACE lowering lowering/ process transforms control_flow extend image
-face                    : SURFACE lowering lowering/ process transforms control_flow export faces
-                          distributed
+                          observe
+face                    : SURFACE lowering lowering/ process transforms control_flow export faces observe
+                          distributed experimental
 jax                     : core face
 jax/src                 : jax SURFACE lowering lowering/ process transforms control_flow experimental
                           extend extend/core face faces

@@ -12,7 +12,7 @@ from fnx.lowering.ir.expressions import combining, depends_on, nodes
 from fnx.lowering.ir.kernel import Stmt
 from fnx.lowering.ir.number_formats import PART, itemsize
 
-from . import loop_tails, register_transpose, slp, vector_abi
+from . import loop_tails, progress, register_transpose, slp, vector_abi
 from . import types as lt
 from .function import Function
 from .module import Module
@@ -143,7 +143,9 @@ class Flow(Function):
                 self.bind(variable, operand)
             return
         self.before(s)
+        progress.begin(self, s, extent)
         self.iterations(s, extent, init, sure=known is not None)
+        progress.end(self, s, extent)
 
     def iterations(
         self, s: kernel.Loop, extent: str, init: list[Operand], sure: bool, start: str = "0"
@@ -178,7 +180,7 @@ class Flow(Function):
         self.groups, self.fast, self.in_vector = outer_groups, outer_fast, outer_vector
         self.filled, self.rows, self.repeated = outer_filled, outer_rows, outer_repeated
         if s.polled:
-            is_counted = traversal.has_known_extent(s) or not self.repeated
+            is_counted = traversal.has_known_extent(s) or not self.repeated or s.shown
             self.poll(s, k if is_counted else "")
         following, last = self.fresh(), self.fresh()
         self.put(f"{following} = add nuw nsw i64 {k}, 1")
@@ -227,12 +229,13 @@ class Flow(Function):
     def while_(self, s: kernel.While) -> None:
         init = [self.value(e) for e in s.init]
         self.before(s)
+        progress.begin(self, s, "-1")
         dtypes = [c.dtype for c in s.carries]
         self.halves |= dependence.halves(s)
         before, head, body, done = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.start(head)
-        counts = s.polled and not self.repeated
+        counts = s.shown or s.polled and not self.repeated
         (count,), count_at = self.phis(["int64"]) if counts else (("",), 0)
         carried, at = self.phis(dtypes)
         outer_repeated, self.repeated = self.repeated, True
@@ -245,7 +248,7 @@ class Flow(Function):
             yields = self.scoped(s.body, s.yields)
         self.repeated = outer_repeated
         if s.polled:
-            self.poll(s, count)
+            self.poll(s, count, carried)
         if counts:
             following = self.fresh()
             self.put(f"{following} = add nuw nsw i64 {count}, 1")
@@ -255,8 +258,9 @@ class Flow(Function):
         self.start(done)
         for variable, name in zip(s.carries, carried, strict=True):
             self.bind(variable, name)
+        progress.end(self, s, count)
 
-    def poll(self, s: Any, round_: str) -> None:
+    def poll(self, s: Any, round_: str, carried: Sequence[Operand] = ()) -> None:
         """Every so many operations, ask whether to stop; `round_`: the number of the iteration.
 
         A loop that runs often, each time nobody knows how long, has none: it counts on where another
@@ -281,6 +285,7 @@ class Flow(Function):
             self.put(f"store i64 {now}, ptr {place}, align 8")
             self.branch(due, ask, on, self.module.rarely())
         self.start(ask)
+        progress.tell(self, s, round_, carried)
         if not round_:
             self.put(f"store i64 {thresholds.POLL_WORK}, ptr {place}, align 8")
         self.ask(on)

@@ -27,7 +27,7 @@ from fnx.lowering.ir import kernel, traversal
 from fnx.lowering.ir.kernel import Buffer, Program, Ref, Stmt
 from fnx.lowering.ir.number_formats import BYTES, KIND, PART, itemsize
 
-from . import loop_tails, register_transpose, scheduling_attributes
+from . import loop_tails, progress, register_transpose, scheduling_attributes
 from . import scalar as ls
 from . import types as lt
 from .control_flow import Flow
@@ -45,7 +45,8 @@ _OWN = 'nounwind "stackrealign"'
 class Emitted:
     """LLVM IR as text, what its parameters are, and which kernel became which function.
 
-    A parameter is an int (the bits of a number), ("symbol", name) or ("host", CallHost).
+    A parameter is an int (the bits of a number), ("symbol", name), ("host", CallHost)
+    or ("progress", LoopSite), the address of a record of how far that loop is.
     """
 
     text: str
@@ -334,6 +335,7 @@ class Body(Flow):
         """A loop whose iterations threads share: its body is a function of a range of iterations."""
         extent = self.value(s.extent)
         self.before(s)
+        progress.begin(self, s, extent)
         inner = Body(self.module, self, s)
         inner.iterations(s, "%hi", [], sure=False, start="%lo")
         inner.put("ret void")
@@ -367,6 +369,7 @@ class Body(Flow):
             run = self.symbol("fnx_parallel_for")
         self.put(f"call void {run}({arguments})")
         self.unless_cancelled(inner)
+        progress.end(self, s, extent)
 
 
 def _plain(text: str) -> str:

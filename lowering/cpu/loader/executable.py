@@ -22,6 +22,7 @@ from fnx.lowering.cpu.processor import thresholds
 from fnx.lowering.cpu.runtime import abi, call_wrapper_loader, host_callbacks
 
 from . import symbols
+from .progress import Record
 
 CANCELLED = 1
 _MANY = 8192  # more arrays than this would need too much stack in the wrapper
@@ -88,6 +89,7 @@ class Executable:
         self.cache_hit = memory_hit or code.origin == "disk"
         self._keep: list[Any] = []  # what lies at the addresses among the parameters
         self._callbacks: list[host_callbacks.Callback] = []
+        self.records: list[Record] = []  # of loops that tell how far they are
         self._calls_back = any(name in code.imports for name in symbols.RUNTIME)
         self._params = np.array([self._number(p) for p in params] or [0], np.int64)
         self.details: Callable[[], str] = str  # what the workspace holds, for errors
@@ -104,6 +106,9 @@ class Executable:
             bits, owner = symbols.owned(param[1])
             self._keep.append(owner)
             self._calls_back |= param[1] in symbols.RUNTIME
+        elif param[0] == "progress":
+            self.records.append(Record(param[1]))
+            bits = self.records[-1].address
         elif param[0] == "host":
             self._callbacks.append(host_callbacks.Callback.of(param[1]))
             bits = self._callbacks[-1].address

@@ -21,6 +21,7 @@ from fnx.core import dtypes, recipe, scalar
 from fnx.core.jaxpr import Eqn, Jaxpr, Var
 from fnx.core.scalar import Expr
 from fnx.lowering.cpu.processor import thresholds
+from fnx.lowering.generate import loops
 from fnx.lowering.generate.generation import Generation
 from fnx.lowering.generate.values import Materialized, Scalars, Value
 from fnx.lowering.ir.kernel import Eval, Let, Loop, LoopKind, Stmt, Store, While
@@ -40,13 +41,13 @@ def side_by_side(
     row: Row,
 ) -> bool:
     """Emit a scan as batch elements side by side; False, and nothing, if it is not of this kind."""
-    loops = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
-    if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(loops) != 1:
+    whiles = [e for e in r.jaxpr.eqns if e.prim.name == "while"]
+    if r.carry or r.length < thresholds.LEAST_ELEMENTS or len(whiles) != 1:
         return False
     if not _fits(builder, r.jaxpr):
         return False
     mark = builder.mark()
-    slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
+    slots = _Slots(builder, r, whiles[0], consts, xs, stacks, row)
     try:
         body = slots.build()
     except _NotStraight:
@@ -95,6 +96,7 @@ class _Slots:
         self.builder, self.consts, self.xs, self.stacks, self.row = builder, consts, xs, stacks, row
         self.eqn, self.loop = eqn, eqn.prim.lower(*eqn.inputs)  # type: ignore[arg-type]
         self.length = r.length
+        self.told = loops.shown(builder, r)
         self.width = _slots(r.length, fusion_policy.work(self.loop.body))
         self.jaxpr = r.jaxpr
         self.element = builder.new_stack("int64", self.width)  # which batch element a slot has
@@ -317,8 +319,12 @@ class _Slots:
         again = scalar.apply("or", scalar.compare("gt", going, _ZERO), more)
         body = [take, fill, iterations, self.harvest()]
         blocks = While([], busy, body, [start, busy], [low, _YES], [following, again], polled=True)
+        if self.told is not None:
+            self.told.total, self.told.tally = scalar.size(self.length), start
+            iterations.shown = blocks.shown = self.told
         inside = [Let([low, high], [first, end]), self.begin(high), blocks]
-        return [Loop(part, scalar.size(parts), inside, kind=LoopKind.of(parallel=parts > 1))]
+        kind = LoopKind.of(parallel=parts > 1)
+        return [Loop(part, scalar.size(parts), inside, kind=kind, shown=self.told)]
 
 
 def _at(buffer: Any, slot: Expr) -> Expr:

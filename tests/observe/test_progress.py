@@ -1,0 +1,236 @@
+"""Compiled loops tell how far they are, show bars, and say where Ctrl-C stopped them."""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+import fnx
+import fnx.numpy as jnp
+from fnx import lax
+from fnx.lowering.cpu.loader import progress as records
+from fnx.observe import progress as bars
+
+PATIENCE = 30  # seconds for another thread to do what takes it milliseconds
+
+
+def step(c, _):
+    return jnp.sin(c) * 0.999, c
+
+
+def by_scan(x, **kw):
+    return lax.scan(step, x, None, length=1000, **kw)[0]
+
+
+def by_fori(x, **kw):
+    return lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c), x, **kw)
+
+
+def by_while(x, **kw):
+    return lax.while_loop(lambda c: c[0] < 1000, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x), **kw)[
+        1
+    ]
+
+
+def by_map(x, **kw):
+    return lax.map(by_fori, x * jnp.arange(1000.0), **kw).sum()
+
+
+def uneven(x, **kw):
+    """A loop per member, of lengths of their own."""
+    one = lambda n: lax.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 0.9), (0, x), **kw
+    )
+    return fnx.vmap(one)(jnp.arange(1000))[1].sum()
+
+
+LOOPS = {f.__name__: f for f in (by_scan, by_fori, by_while, by_map, uneven)}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The records of the programs that run, in order."""
+    found = []
+
+    @contextlib.contextmanager
+    def watch(loops):
+        yield
+        found.extend(loops)
+
+    monkeypatch.setattr(records, "watch", [watch])
+    return found
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_every_kind_of_loop_counts(name, compiled, seen):
+    f = LOOPS[name]
+    with fnx.progress():
+        (fnx.jit(f) if compiled else f)(0.7)
+    (record,) = [r for r in seen if r.site.kind != "loop"]
+    assert (record.done, record.state) == (1000, records.DONE)
+    assert record.total == (None if name == "by_while" else 1000)
+    assert f"{os.path.basename(__file__)}:" in record.site.short
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_can_ask_for_itself(name, seen):
+    f = LOOPS[name]
+    fnx.jit(f)(0.7)
+    assert seen == []
+    result = fnx.jit(lambda x: f(x, progress=True))(0.7)
+    assert [(r.done, r.state) for r in seen] == [(1000, records.DONE)]
+    assert result == fnx.jit(f)(0.7)
+
+
+def test_batches_count_once(seen):
+    with fnx.progress():
+        fnx.jit(fnx.vmap(by_scan))(jnp.ones(7))
+        fnx.pmap(by_scan)(jnp.ones(1))
+    assert [r.done for r in seen] == [1000, 1000]
+
+
+@pytest.mark.parametrize("name", ["by_scan", "by_fori"])
+def test_both_sweeps_of_a_gradient_count(name, seen):
+    with fnx.progress():
+        fnx.jit(fnx.grad(LOOPS[name]))(0.7)
+    assert [(r.site.backward, r.done) for r in seen] == [(False, 1000), (True, 1000)]
+
+
+def test_loops_inside_others_have_none_of_their_own(seen):
+    with fnx.progress():
+        fnx.jit(lambda x: lax.scan(lambda c, _: (by_scan(c), None), x, None, length=30)[0])(0.7)
+    assert [r.done for r in seen] == [30]
+
+
+def test_nothing_is_left_without_observation():
+    f = fnx.jit(by_scan)
+    before = f.lower(0.7).as_text("llvm")
+    with fnx.progress():
+        shown = f.lower(0.7).as_text("llvm")
+        f(0.7)
+    assert "atomic i64" in shown
+    assert f.lower(0.7).as_text("llvm") == before
+    assert "atomic i64" not in before
+
+
+def test_calls_within_and_after_are_of_different_programs(seen):
+    f = fnx.jit(by_scan)
+    for _ in range(3):
+        with fnx.progress():
+            f(0.7)
+        f(0.7)
+    assert len(seen) == 3
+    try:
+        fnx.config.update("progress", True)
+        f(0.7), f(0.7)
+    finally:
+        fnx.config.update("progress", False)
+    f(0.7)
+    assert len(seen) == 5
+
+
+def test_the_bar_is_there_while_the_loop_runs(monkeypatch):
+    monkeypatch.setattr(bars, "EVERY", 0.001)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    waited = []
+
+    def wait(k):
+        end = time.monotonic() + PATIENCE
+        while "scan test_progress.py" not in sys.stderr.getvalue() and time.monotonic() < end:
+            time.sleep(0.001)
+        waited.append("scan test_progress.py" in sys.stderr.getvalue())
+
+    def body(c, k):
+        fnx.debug.callback(wait, k)
+        return c + 1, None
+
+    assert lax.scan(body, 0, jnp.arange(20), progress=True)[0] == 20
+    assert waited == [True] * 20
+    assert "20/20" in sys.stderr.getvalue()
+
+
+def test_text_is_printed_in_order_while_the_loop_runs(capsys):
+    seen = []
+
+    def body(c, k):
+        fnx.debug.print("before {}", k)
+        fnx.debug.callback(lambda k: seen.append(capsys.readouterr().out), k)
+        fnx.debug.print("after {}", k)
+        return c + 1, None
+
+    fnx.jit(lambda x: lax.scan(body, x, jnp.arange(20)))(0)
+    assert seen == ["before 0\n", *(f"after {k - 1}\nbefore {k}\n" for k in range(1, 20))]
+
+
+def interrupted(f, *args):
+    """What Ctrl-C says, which comes once the loop of f has gone a part of its way."""
+    message = []
+
+    @contextlib.contextmanager
+    def watch(loops):
+        def press():
+            end = time.monotonic() + PATIENCE
+            while loops[-1].done == 0 and time.monotonic() < end:
+                time.sleep(0.001)
+            signal.raise_signal(signal.SIGINT) if os.name == "nt" else os.kill(
+                os.getpid(), signal.SIGINT
+            )
+
+        threading.Thread(target=press, daemon=True).start()
+        yield
+
+    records.watch.append(watch)
+    try:
+        with pytest.raises(KeyboardInterrupt) as error:
+            f(*args)
+        message.append(str(error.value))
+    finally:
+        records.watch.remove(watch)
+    return message[0]
+
+
+def long(x):
+    return lax.scan(step_alone, x, None, length=10**11)[0]
+
+
+def step_alone(c, _):
+    return jnp.sin(c) * 0.999, None
+
+
+@pytest.mark.parametrize("make", [fnx.jit, lambda f: f, lambda f: fnx.jit(fnx.vmap(f))])
+def test_control_c_says_where_it_stopped(make):
+    x = 0.7 if make(long) is long or make is fnx.jit else jnp.ones(3)
+    with fnx.progress():
+        text = interrupted(make(long), x)
+    count = int(text.split()[3])
+    assert 0 < count < 10**11
+    line = long.__code__.co_firstlineno + 1
+    assert text == f"stopped in iteration {count} of {10**11} of scan at {__file__}:{line} (long)"
+
+
+def test_control_c_names_the_loops_of_a_program_that_is_not_observed():
+    pressed = threading.Event()
+
+    def body(c):
+        def press(k):
+            if not pressed.is_set():
+                pressed.set()
+                os.kill(os.getpid(), signal.SIGINT)
+
+        fnx.debug.callback(press, c)
+        return c + 1
+
+    def f(x):
+        return lax.while_loop(lambda c: c < 10**9, body, x)
+
+    with pytest.raises(
+        KeyboardInterrupt, match=r"compiled code of f: while_loop at .*py:"
+    ) as error:
+        fnx.jit(f)(0)
+    assert f":{f.__code__.co_firstlineno + 1} (f)" in str(error.value)
