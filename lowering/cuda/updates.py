@@ -1,0 +1,5 @@
+"""Updates."""
+
+
+def scheduled(scheduler, loops, body, found, name, note):
+    return False
