@@ -42,7 +42,7 @@ class Driver(Protocol):
         """A copy on the host, of all that was asked for before."""
         ...
 
-    def copy(self, target: Memory, source: Memory, nbytes: int) -> None:
+    def copy(self, target: Memory, to: int, source: Memory, start: int, nbytes: int) -> None:
         """Copy from one place of the device to another."""
         ...
 

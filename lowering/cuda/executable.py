@@ -97,6 +97,8 @@ class _Run:
                         self.steps(s.before)
                 case plan.If():
                     self.steps(s.then if self.scalar(s.condition) else s.orelse)
+                case plan.Library():
+                    self.library(s)
                 case _:
                     raise NotImplementedError(f"no way to run {type(s).__name__}")
 
@@ -108,6 +110,17 @@ class _Run:
             arguments.append(Argument(memory, offset, stored(b.dtype), max(b.size, 1), is_array))
         function = self.executable._functions[k]
         self.driver.launch(function, grid_of(k, self.executable.limits), printed.threads, arguments)
+
+    def library(self, s: plan.Library) -> None:
+        """Copy bytes: the one call that portable routines make."""
+        if s.call.symbol != "libm:memcpy":
+            raise NotImplementedError(f"no library for {s.call.symbol} on a GPU")
+        (target, source), count = s.offsets, int(s.call.args[2].attr)
+        places = []
+        for buffer, index in (target, source):
+            memory, offset = self.place(buffer)
+            places.append((memory, offset + index * itemsize(buffer.dtype)))
+        self.driver.copy(*places[0], *places[1], count)
 
     def loop(self, s: plan.For) -> None:
         count = s.extent if isinstance(s.extent, int) else int(self.scalar(s.extent))

@@ -13,11 +13,14 @@ from fnx.lowering.math import expand
 from fnx.lowering.numba.expression_printer import Module, bare, stem_of
 from fnx.lowering.numba.program_printer import Code
 
+from . import combining
 from . import scalar as forms
 from .plan import Kernel
 from .thresholds import Limits
 
 _WIDE = 76
+_SHUFFLED = frozenset("int32 uint32 int64 uint64 float32 float64".split())  # between lanes of a warp
+_WHOLE_WARP = "0xFFFFFFFF"
 _FORMULAS = {
     "half_bits": ("float32", expand.half_bits),
     "half_value": ("uint16", expand.half_value),
@@ -161,6 +164,8 @@ class KernelCode(Code):
         axes = self.k.axes
         for i, _ in axes:
             self.indices.add(i)
+        if not axes:
+            return
         if len(given) == len(axes):
             self.bind_all([i for i, _ in axes], given)
             return
@@ -206,7 +211,120 @@ class KernelCode(Code):
     def _block(self) -> None:
         start, step = "np.int64(cuda.blockIdx.x)", "np.int64(cuda.gridDim.x)"
         self.put("thread = np.int64(cuda.threadIdx.x)")
-        self._over([(self.fresh("i"), start, self._size(self.k.axes), step)], self.k.body)
+        index = self.fresh("i")
+        self.put(f"for {index} in range({start}, {self._size(self.k.axes)}, {step}):")
+        self.depth += 1
+        with self.scope():
+            self._bind_axes([index])
+            for s in self.k.body:
+                self._of_block(s)
+            for v, (buffer, place) in self.k.stored.items():
+                self._of_block(kernel.Store(buffer, scalar.size(place), v))
+        self.depth -= 1
+
+    def _of_block(self, s: Stmt) -> None:
+        """A statement that all threads of a block meet: one of them stores, they share loops."""
+        if isinstance(s, kernel.Store):
+            self.put("if thread == 0:")
+            self.depth += 1
+            with self.scope():
+                self.store(s)
+            self.depth -= 1
+            self.kill(s.buffer)
+        else:
+            self.statements([s])
+        if traversal.all_writes(s):
+            self.put("cuda.syncthreads()")
+
+    def _share(self, s: kernel.Loop) -> None:
+        """The threads of a block share the iterations; carries are combined over all of them."""
+        extent, names = bare(self.index(s.extent)), self.named(s.carries)
+        operations = combining.operations(s) or []
+        neutral = [combining.identity(o, c.dtype) for o, c in zip(operations, s.carries, strict=True)]
+        self.set(names, neutral)
+        self.before(s)
+        index = self.fresh("i")
+        self.put(f"for {index} in range(thread, {extent}, {self.limits.threads}):")
+        self.depth += 1
+        with self.scope():
+            self.indices.add(s.index)
+            self.bind(s.index, index)
+            self.bind_all(s.carries, names)
+            self.statements(s.body)
+            self.set(names, s.yields)
+        self.depth -= 1
+        totals = [
+            self._total_of(o, n, c.dtype, e)
+            for o, n, c, e in zip(operations, names, s.carries, neutral, strict=True)
+        ]
+        starts = [e if e is not i else None for e, i in zip(s.init, neutral, strict=True)]
+        for o, name, c, start in zip(operations, totals, s.carries, starts, strict=True):
+            if start is None:
+                self.bind(c, name)
+                continue
+            found = scalar.var(c.dtype)
+            self.bind(found, name)
+            self.bind(c, self.assigned(self._once(combining.combined(o, start, found))))
+
+    def _once(self, e: Expr) -> str:
+        self.uses[e] += 1
+        return self.inline(e)
+
+    def _combine(self, op: str, a: str, b: str, dtype: str) -> str:
+        """The text of an operation on two names."""
+        x, y = scalar.var(dtype), scalar.var(dtype)
+        self.bind(x, a)
+        self.bind(y, b)
+        return self._once(combining.combined(op, x, y))
+
+    def _total_of(self, op: str, name: str, dtype: str, neutral: Expr) -> str:
+        """What the values of all threads of a block combine to, known to each of them."""
+        threads = self.limits.threads
+        warp = min(threads, 32)
+        array = self.fresh("shared")
+        kind = "numba.float32" if KIND[dtype] == "h" else TYPES[dtype]
+        if dtype not in _SHUFFLED:
+            self.arrays.append(f"    {array} = cuda.shared.array({threads}, {kind})")
+            self._tree(op, name, dtype, array)
+            return self._read(array, "0")
+        self._shuffled(op, name, dtype, warp // 2)
+        if threads == warp:
+            return name
+        count = threads // warp
+        self.arrays.append(f"    {array} = cuda.shared.array({count}, {kind})")
+        self.put("if thread % 32 == 0:")
+        self.put(f"    {array}[thread // 32] = {name}")
+        self.put("cuda.syncthreads()")
+        self.put(f"{name} = {array}[thread % {count}]")
+        self._shuffled(op, name, dtype, count // 2)
+        self.put("cuda.syncthreads()")
+        return name
+
+    def _shuffled(self, op: str, name: str, dtype: str, distance: int) -> None:
+        while distance:
+            other = self.fresh("t")
+            self.put(f"{other} = cuda.shfl_xor_sync({_WHOLE_WARP}, {name}, {distance})")
+            self.put(f"{name} = {bare(self._combine(op, name, other, dtype))}")
+            distance //= 2
+
+    def _tree(self, op: str, name: str, dtype: str, array: str) -> None:
+        self.put(f"{array}[thread] = {name}")
+        self.put("cuda.syncthreads()")
+        distance = self.limits.threads // 2
+        while distance:
+            self.put(f"if thread < {distance}:")
+            self.depth += 1
+            with self.scope():
+                a, b = (self.assigned(f"({array}[{at}])") for at in ("thread", f"thread + {distance}"))
+                self.put(f"{array}[thread] = {bare(self._combine(op, a, b, dtype))}")
+            self.depth -= 1
+            self.put("cuda.syncthreads()")
+            distance //= 2
+
+    def _read(self, array: str, at: str) -> str:
+        name = self.assigned(f"({array}[{at}])")
+        self.put("cuda.syncthreads()")
+        return name
 
     # --- statements that differ ------------------------------------------------------------------
 
@@ -218,6 +336,9 @@ class KernelCode(Code):
         self.kill(s.buffer)
 
     def loop(self, s: kernel.Loop) -> None:
+        if s.kind is LoopKind.THREAD:
+            self._share(s)
+            return
         if s.extent.op in ("size", "const") and s.extent.attr == 1 and not s.carries:
             with self.scope():
                 self.bind(s.index, "np.int64(0)")

@@ -46,8 +46,8 @@ class SimulatedDriver:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         return memory.bytes[offset : offset + nbytes].copy().view(dtype).reshape(shape)
 
-    def copy(self, target: Any, source: Any, nbytes: int) -> None:
-        target.bytes[:nbytes] = source.bytes[:nbytes]
+    def copy(self, target: Any, to: int, source: Any, start: int, nbytes: int) -> None:
+        target.bytes[to : to + nbytes] = source.bytes[start : start + nbytes]
 
     def load(self, printed: Printed) -> Any:
         from numba import cuda

@@ -28,6 +28,7 @@ def names() -> dict[str, Any]:
         from numba.cuda import libdevice
 
         return {"cuda": cuda, "np": np, "math": math, "numba": numba, "libdevice": libdevice}
+    _shuffles()
     return {
         "cuda": cuda,
         "np": _numbers(),
@@ -36,6 +37,25 @@ def names() -> dict[str, Any]:
         "libdevice": _libdevice(),
         "range": _range,
     }
+
+
+def _shuffles() -> None:
+    """Give the simulator the exchange between lanes, for blocks whose threads all take part."""
+    import threading
+
+    from numba.cuda.simulator.kernelapi import FakeCUDAModule
+
+    def shfl_xor_sync(self: Any, mask: int, value: Any, distance: int) -> Any:
+        thread: Any = threading.current_thread()
+        seen = thread._manager.__dict__.setdefault("exchanged", {})
+        mine = thread.threadIdx.x
+        seen[mine] = value
+        thread.syncthreads()
+        found = seen[mine ^ distance]
+        thread.syncthreads()
+        return found
+
+    FakeCUDAModule.shfl_xor_sync = shfl_xor_sync
 
 
 def _range(*given: Any) -> range:
