@@ -1,12 +1,12 @@
 """Runs a plan: launches, host calls, loops of the host, on memory that a driver has given."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fnx.core import dtypes
+from fnx.core.threads.fork_safety import cached_property
 from fnx.lowering.ir import traversal
 from fnx.lowering.ir.kernel import Buffer
 from fnx.lowering.ir.number_formats import itemsize
@@ -16,7 +16,7 @@ from .driver import Argument, Driver, Memory
 from .kernel_printer import Printed
 from .thresholds import Limits
 
-_STORED = {"float16": "uint16", "bfloat16": "uint16"}
+_STORED = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 Places = dict[Buffer, tuple[Memory, int]]
 
 
@@ -43,9 +43,15 @@ def grid_of(k: plan.Kernel, limits: Limits) -> tuple[int, int]:
 class Executable:
     """A plan with its kernels as a driver has loaded them."""
 
-    def __init__(self, planned: plan.Plan, limits: Limits, driver: Driver):
+    def __init__(
+        self,
+        planned: plan.Plan,
+        limits: Limits,
+        driver: Driver,
+        printed: dict[plan.Kernel, Printed] | None = None,
+    ):
         self.plan, self.limits, self.driver = planned, limits, driver
-        self.printed: dict[plan.Kernel, Printed] = {
+        self.printed = printed or {
             k: kernel_printer.printed(k, limits) for k in planned.kernels()
         }
 

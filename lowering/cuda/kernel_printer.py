@@ -100,7 +100,8 @@ class KernelCode(Code):
         if b not in self.private:
             self.private.add(b)
             where = "local" if b.space == "private" else "shared"
-            self.arrays.append(f"    {name} = cuda.{where}.array({max(b.size, 1)}, {TYPES[b.dtype]})")
+            kind = "numba.uint8" if b.dtype == "bool" else TYPES[b.dtype]
+            self.arrays.append(f"    {name} = cuda.{where}.array({max(b.size, 1)}, {kind})")
         return name
 
     def named(self, e):  # type: ignore[no-untyped-def]
@@ -140,6 +141,8 @@ class KernelCode(Code):
 
     def _slot(self, v: Expr, buffer: Buffer, place: int) -> str:
         text = f"{self.buffer(buffer)}[{place}]"
+        if v.dtype == "bool":
+            return f"({text} != 0)"
         return forms.from_bits(self, text, v.dtype) if KIND[v.dtype] == "h" else text
 
     def _single(self) -> None:
@@ -330,10 +333,15 @@ class KernelCode(Code):
 
     def store(self, s: kernel.Store) -> None:
         index, value = self.index(s.index), self.value(s.value)
-        if KIND[s.buffer.dtype] == "h":
-            value = forms.to_bits(self, value, s.buffer.dtype)
+        value = self._kept(value, s.buffer.dtype)
         self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
         self.kill(s.buffer)
+
+    def _kept(self, value: str, dtype: str) -> str:
+        """A value as it lies in memory."""
+        if dtype == "bool":
+            return f"(np.uint8(1) if {value} else np.uint8(0))"
+        return forms.to_bits(self, value, dtype) if KIND[dtype] == "h" else value
 
     def loop(self, s: kernel.Loop) -> None:
         if s.kind is LoopKind.THREAD:
@@ -369,8 +377,7 @@ class KernelCode(Code):
     def fill(self, s: kernel.Fill) -> None:
         count, value = bare(self.index(s.count)), self.value(s.value)
         first = self.index(s.destination.index)
-        if KIND[s.destination.buffer.dtype] == "h":
-            value = forms.to_bits(self, value, s.destination.buffer.dtype)
+        value = self._kept(value, s.destination.buffer.dtype)
         k = self.fresh("k")
         self.put(f"for {k} in range({count}):")
         self.put(f"    {self.buffer(s.destination.buffer)}[{first} + {k}] = {bare(value)}")

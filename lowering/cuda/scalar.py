@@ -225,6 +225,8 @@ def _bitcast(p, e: Expr) -> str:
 
 def _load(p, e: Expr) -> str:
     text = f"{p.buffer(e.attr)}[{p.operands(e)[0]}]"
+    if e.dtype == "bool":
+        return f"({text} != 0)"
     return from_bits(p, text, e.dtype) if KIND[e.dtype] == "h" else text
 
 
