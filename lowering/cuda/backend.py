@@ -1,5 +1,6 @@
 """The CUDA backend: a jaxpr's plan, its kernels as text and as machine code, and its runs on a device."""
 
+import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -70,7 +71,8 @@ class Compiled:
 
     def __call__(self, args: Sequence[Array]) -> list[Array]:
         run = self._executable
-        inputs = [self._on_device(x) for x in args]
+        overwritten = set(self.program.aliases.values())
+        inputs = [self._on_device(x, k in overwritten) for k, x in enumerate(args)]
         aliases, outs = self.program.aliases, self.jaxpr.out_avals
         buffers: list[DeviceBuffer] = []
         for j, aval in enumerate(outs):
@@ -84,9 +86,13 @@ class Compiled:
         self._give_up(args)
         return [ConcreteArray(b, a.weak_type) for b, a in zip(buffers, outs, strict=True)]  # type: ignore[arg-type]
 
-    def _on_device(self, x: Any) -> DeviceBuffer:
+    def _on_device(self, x: Any, overwritten: bool) -> DeviceBuffer:
+        """The numbers of an argument; a copy where they are overwritten, and another array has them too."""
         value = x._value
-        return value if type(value) is DeviceBuffer else DeviceBuffer.of(value, driver())
+        if type(value) is not DeviceBuffer:
+            return DeviceBuffer.of(value, driver())
+        # The array's own reference, `value`, and that of the call: no more.
+        return value.copied() if overwritten and sys.getrefcount(value) > 3 else value
 
     def _give_up(self, args: Sequence[Any]) -> None:
         """Delete what was donated, and a result lies in."""

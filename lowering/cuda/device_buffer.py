@@ -27,6 +27,12 @@ class DeviceBuffer(Buffer):
             driver.upload(memory, 0, value)
         return cls(np.shape(array), value.dtype, memory, driver)
 
+    def copied(self) -> "DeviceBuffer":
+        """The same numbers in memory of their own."""
+        memory = self.driver.allocate(max(self.nbytes, self.dtype.itemsize))
+        self.driver.copy(memory, 0, self.memory, 0, self.nbytes)
+        return DeviceBuffer(self.shape, self.dtype, memory, self.driver)
+
     def fetch(self) -> np.ndarray:
         return self.driver.download(self.memory, 0, self.shape, self.dtype)
 
