@@ -3,7 +3,7 @@
 from fnx.core import scalar
 from fnx.core.scalar import Expr
 from fnx.lowering.ir import traversal
-from fnx.lowering.ir.expressions import depends_on
+from fnx.lowering.ir.expressions import depends_on, replacing
 from fnx.lowering.ir.kernel import Loop
 from fnx.lowering.ir.number_formats import BYTES, KIND
 
@@ -82,3 +82,6 @@ def identity(op: str, dtype: str) -> Expr:
 
 def combined(op: str, a: Expr, b: Expr) -> Expr:
     return scalar.apply(op, a, b)
+
+
+__all__ = ["associative", "combined", "identity", "operations", "replacing", "sees_carries"]

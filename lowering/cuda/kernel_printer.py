@@ -13,7 +13,7 @@ from fnx.lowering.math import expand
 from fnx.lowering.numba.expression_printer import Module, bare, stem_of
 from fnx.lowering.numba.program_printer import Code
 
-from . import combining
+from . import combining, updates
 from . import scalar as forms
 from .plan import Kernel
 from .thresholds import Limits
@@ -337,6 +337,11 @@ class KernelCode(Code):
         self.put(f"{self.buffer(s.buffer)}[{bare(index)}] = {bare(value)}")
         self.kill(s.buffer)
 
+    def atomic(self, s: updates.Atomic) -> None:
+        index, value = self.index(s.index), self.value(s.value)
+        self.put(f"cuda.atomic.{s.op}({self.buffer(s.buffer)}, {bare(index)}, {bare(value)})")
+        self.kill(s.buffer)
+
     def _kept(self, value: str, dtype: str) -> str:
         """A value as it lies in memory."""
         if dtype == "bool":
@@ -399,6 +404,7 @@ _PRINT = {
     kernel.Transpose: KernelCode.transpose,
     kernel.Fill: KernelCode.fill,
     kernel.Nest: KernelCode.nest,
+    updates.Atomic: KernelCode.atomic,
 }
 
 __all__ = ["LoopKind", "Printed", "printed"]

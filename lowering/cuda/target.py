@@ -4,6 +4,7 @@ from fnx.core import recipe
 from fnx.lowering.portable import PortableRoutines, PortableTarget
 from fnx.lowering.transform import loop_fusion
 
+from . import columns
 from .thresholds import GPU
 
 # Functions of SciPy's for which a GPU has no code: the host computes them.
@@ -31,7 +32,7 @@ class CudaTarget(PortableTarget):
     name = "cuda"
     machine = GPU
     routines = CudaRoutines()
-    passes = (loop_fusion.fuse,)
+    passes = (columns.of_threads, loop_fusion.fuse)
     results_apart = True
     updates_in_blocks = False
 

@@ -1,5 +1,7 @@
 """Programs whose kernels the simulator runs: small arrays, every shape of kernel."""
 
+from functools import partial
+
 import numpy as np
 import programs as random_programs
 
@@ -87,8 +89,8 @@ PROGRAMS = {
 def RANDOM(count=100):  # noqa: N802 (a table, made when it is needed)
     made = {}
     for seed in range(count):
-        f, args = random_programs.Random(seed).program(jnp, lax)
-        made[f"random program {seed}"] = f, args
+        f, args = random_programs.Random(seed).program()
+        made[f"random program {seed}"] = partial(f, jnp, lax), args
     return made
 
 

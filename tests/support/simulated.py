@@ -103,9 +103,11 @@ def programs() -> Iterator[tuple[str, Callable[[], None]]]:
     from fnx.interpreters.passes.simplify import simplify
 
     def check(f: Callable, args: list) -> None:
-        leaves = [np.asarray(x) for x in fnx.tree.leaves(args)]
-        jaxpr = simplify(fnx.make_jaxpr(f)(*args).jaxpr, final=True)
-        compare(run(jaxpr, leaves), fnx.tree.leaves(f(*args)), 10.0)
+        args = [fnx.numpy.asarray(x) for x in args]
+        closed = fnx.make_jaxpr(f)(*args)
+        jaxpr = simplify(closed.jaxpr, final=True)
+        found = run(jaxpr, [np.asarray(x) for x in (*closed.consts, *args)])
+        compare(found, fnx.tree.leaves(f(*args)), 10.0)
 
     for name, (f, args) in {**PROGRAMS, **RANDOM()}.items():
         yield name, lambda f=f, args=args: check(f, args)
