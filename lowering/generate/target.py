@@ -68,6 +68,12 @@ class Target:
         Pass, ...
     ] = ()  # over the Kernel IR of a whole program, in order; memory is planned after
 
+    # Whether each result of a reduction has an accumulator of its own, in the loops over results: threads
+    # are independent of one another; or several share a vector, or memory.
+    results_apart: bool = False
+    # Whether updates here and there have their positions ready, a block of them at a time.
+    updates_in_blocks: bool = True
+
     # --- values
 
     def is_small(self, shape: Shape) -> bool:
