@@ -45,13 +45,16 @@ def side_by_side(
         return False
     if not _fits(builder, r.jaxpr):
         return False
-    mark = builder.mark()
-    slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
+    mark, target = builder.mark(), builder.target
+    builder.target = target.wide()
     try:
+        slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
         body = slots.build()
     except _NotStraight:
         builder.back_to(mark)
         return False
+    finally:
+        builder.target = target
     note = f"{r.length} lanes, {slots.width} at a time"
     builder.emit_nest(["lanes"], body, [], note=note)
     return True
@@ -60,7 +63,8 @@ def side_by_side(
 def _fits(builder: Generation, body: Jaxpr) -> bool:
     """Whether all that is computed, or handed on, is small."""
     made = (*(v for e in body.eqns for v in e.outs), *body.outs)
-    small = all([builder.target.is_small(v.aval.shape) for v in made])
+    wide = builder.target.wide()
+    small = all([wide.is_small(v.aval.shape) for v in made])
     return small and not any(e.prim.effects for e in body.eqns)
 
 
