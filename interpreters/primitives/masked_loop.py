@@ -1,12 +1,15 @@
 """Masked loops: a batched loop in which ended members are masked becomes one loop for each member.
 
-Libraries that want one condition for a whole batch reduce it themselves, over all members, and keep under a
-mask what members had that are done (Equinox's `while_loop`, say). Each member then waits for the slowest one,
-and its state goes through memory in every iteration. Where the mask is what ends a member, its loop is
-its own: members run apart from each other, side by side in vectors (lowering/cpu/schedule/lane_refill.py).
+Libraries that want one condition for a whole batch reduce it themselves, over all members, and keep under
+a mask what members had that are done (Equinox's `while_loop`, say). Each member then waits for the slowest
+one, and its state goes through memory in every iteration. Where the mask is what ends a member, its loop
+is its own: members run apart from each other, side by side in vectors
+(lowering/cpu/schedule/lane_refill.py).
 
-What is asked of all members inside the body, "has any had to begin anew?", is the same for each of them. Where
-such a flag never rises again, a first loop over all members runs until none has it.
+What is asked of all members inside the body, "has any had to begin anew?", is the same for each of them.
+Where such a flag never rises again, a first loop over all members runs until none has it.
+
+It stays one loop over all members for derivatives and further batches, which know rules that users gave.
 
 Source: if-conversion, backwards (Allen et al. 1983); loop splitting (Allen & Kennedy 2001, ch. 5).
 Input: a while loop of one member, which operands are batched, and the operands themselves.
@@ -41,7 +44,7 @@ from fnx.ops.reduction.reduction import Max, ReduceOr
 from fnx.ops.structure.basic import broadcast_axis, scalar
 
 from .divergent import one_by_one
-from .masks import Apart, Proof
+from .masks import Apart, Proof, holds_question
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -49,7 +52,7 @@ Mask = tuple[bool, ...]
 
 @dataclass(frozen=True)
 class MaskedLoop(HigherOrder):
-    """`loop` for all members, until it is compiled; `member` is that of one, whose operands are `batched`."""
+    """`loop`, of all members, until it is compiled; `member` is that of one, with operands `batched`."""
 
     loop: WhileRecord
     member: WhileRecord
@@ -101,7 +104,7 @@ def masked(
 ) -> MaskedLoop | WhileRecord:
     """The loop of all members, as one that may become loops of each if it may be of this kind."""
     carry = member.parts(batched)[2]
-    plain = size < policy.MEMBERS or not any(carry) or member.by_states
+    plain = size < policy.MEMBERS or not any(carry) or not holds_question(member.cond_jaxpr)
     if plain or captured(loop) or captured(member):
         return loop
     return MaskedLoop(loop, member, batched, int(size), member.backend)
@@ -119,7 +122,9 @@ def _run(prim: MaskedLoop, apart: Apart, args: Sequence[Array]) -> list[Array]:
     ]
     steps = scalar(0, np.dtype(np.int64))
     # The operands of the loops are those of the condition, of the body, the carry, and a counter.
-    outs = one_by_one(Scan, apart.loop, prim.backend, prim.size, [*own, steps], (*prim.batched, False))
+    outs = one_by_one(
+        Scan, apart.loop, prim.backend, prim.size, [*own, steps], (*prim.batched, False)
+    )
     *outs, count = outs
     most = Max((0,))(count)
     shared = iter(_shared(prim, apart, most, [*c, *b, *carry]))
@@ -168,9 +173,7 @@ def _spread(pending: Jaxpr, batched: Mask) -> Jaxpr:
     return trace_closed(run, avals, name=pending.name)
 
 
-def _shared(
-    prim: MaskedLoop, apart: Apart, most: Array, args: Sequence[Array]
-) -> Sequence[Array]:
+def _shared(prim: MaskedLoop, apart: Apart, most: Array, args: Sequence[Array]) -> Sequence[Array]:
     """What all members share, after as many iterations as the longest loop has."""
     if apart.shared is None:
         return []

@@ -1,14 +1,16 @@
 """Proof that the members of a masked loop do not wait for each other.
 
-The body is evaluated by value numbering of one member, with an axis of size 1 where the batch axis was, so that
-what was asked of all members is a reduction that the member sees alone. It is evaluated three times: with the
-mask as a variable, down, and up. Two values are equal if they get the same number.
+The body is evaluated by value numbering of one member, with an axis of size 1 where the batch axis was, so
+that what was asked of all members is a question to that member alone. It is evaluated three times: with
+the mask as a variable, down, and up. Two values are equal if they get the same number.
 
 A loop `while any(w) & s` with the mask `p` is apart if
 - with `p` down the body hands on all that a member has (or sets it to a constant), and `p` stays down;
-- with `p` up the next `p` is `w` of what the body hands on: so `p` is `w` in all iterations if it is in the first;
-- `s` and what is carried for all members alike depend on nothing of a single one;
+- with `p` up the next `p` is `w` of what the body hands on, so that `p` is `w` always if it is so at first;
+- `s` and what is carried for all alike depend on nothing of a single member, and `w` on nothing shared;
 - any other question asked of all members, in the body, is of a flag that implies that it was up before.
+
+Source: value numbering (Muchnick 1997, ch. 12); induction over iterations.
 """
 
 from collections.abc import Sequence
@@ -17,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core import dtypes, policy
+from fnx.core import policy
 from fnx.core.array import ConcreteArray
 from fnx.core.fast_dataclasses import dataclass
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once, subjaxprs
 from fnx.core.primitive import Primitive
-from fnx.core.recipe import Host, Library
 from fnx.interpreters.batching import batch_jaxpr
 from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.operands import only
@@ -47,10 +48,10 @@ _BOOL = np.dtype(bool)
 class Apart:
     """A masked loop, member by member. All jaxprs have an axis of size 1 for the batch axis.
 
-    `loop`: of one member; its carry has a counter of its iterations at the end. `pending`: (constants of the
-    condition, of the body, carry) -> what forbids to begin with it, or None. `settled`: the carries, by number, that
-    have a certain value once a member has waited. `shared`: (constants, carries) -> carries, of those alone
-    that all members have in common; None if there are none.
+    `loop`: of one member; its carry has a counter of its iterations at the end. `pending`: (constants of
+    the condition, of the body, carry) -> what forbids to begin with it, or None. `settled`: the carries,
+    by number, that have a certain value once a member has waited. `shared`: (constants, carries) ->
+    carries, of those alone that all members have in common; None if there are none.
     """
 
     loop: WhileRecord
@@ -127,6 +128,12 @@ def _is_member_wise(prim: Foreign) -> bool:
 _MOVES = {
     "broadcast_in_dim", "concatenate", "dynamic_slice", "dynamic_update_slice", "gather", "iota", "reshape",
     "scatter", "slice", "slice_set", "squeeze", "transpose",
+}  # fmt: skip
+
+
+_SUMS = {
+    "argmax", "argmin", "dot_general", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod",
+    "reduce_sum",
 }  # fmt: skip
 
 
@@ -403,7 +410,8 @@ class Proof:
         eqns = live(self.values.eqns, outs)
         count, one = Var(_count()), Literal(ConcreteArray(np.asarray(1, np.int64)))
         (more,) = bind_into(eqns, add, [count, one])
-        if not _is_straight(eqns):
+        carried = [v.aval.size for v in self.carry]
+        if max(carried) > policy.SMALL or not _is_straight(eqns):
             return None
         inputs = [*self.inputs[self.member.cond_consts :], count]
         return Jaxpr(inputs, eqns, [*outs, more], name=self.body.name)
@@ -418,7 +426,7 @@ def _is_straight(eqns: Sequence[Eqn]) -> bool:
     work = 0
     for e in eqns:
         sizes = [v.aval.size for v in e.outs]
-        if any(subjaxprs(e.prim)) or asks_all(e.prim) or max(sizes) > policy.MEMBER_VALUE:
+        if not _moves(e.prim) and e.prim.name not in _SUMS or max(sizes) > policy.MEMBER_VALUE:
             return False
         work += sum(sizes)
     return work <= policy.MEMBER_WORK

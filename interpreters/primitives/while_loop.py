@@ -34,7 +34,6 @@ from fnx.ops.reduction.reduction import ReduceOr
 from fnx.ops.structure.basic import zeros
 
 from .divergent import choose, may_part, one_by_one
-from .masked_loop import masked
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -153,6 +152,8 @@ class While(WhileRecord):
         c_values, b_values, start = self.parts(place)
         again = c_values if pred else []  # the body asks, too, which batch elements go on
         if not pred and may_part(self, size):
+            from .masked_loop import masked  # few programs have such loops
+
             loop = masked(loop, self, mask, size)
         outs = loop(*c_values, *b_values, *again, *start)
         return outs, spread(carry, [0] * sum(carry))

@@ -45,16 +45,13 @@ def side_by_side(
         return False
     if not _fits(builder, r.jaxpr):
         return False
-    mark, target = builder.mark(), builder.target
-    builder.target = target.wide()
+    mark = builder.mark()
+    slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
     try:
-        slots = _Slots(builder, r, loops[0], consts, xs, stacks, row)
         body = slots.build()
     except _NotStraight:
         builder.back_to(mark)
         return False
-    finally:
-        builder.target = target
     note = f"{r.length} lanes, {slots.width} at a time"
     builder.emit_nest(["lanes"], body, [], note=note)
     return True
@@ -63,8 +60,7 @@ def side_by_side(
 def _fits(builder: Generation, body: Jaxpr) -> bool:
     """Whether all that is computed, or handed on, is small."""
     made = (*(v for e in body.eqns for v in e.outs), *body.outs)
-    wide = builder.target.wide()
-    small = all([wide.is_small(v.aval.shape) for v in made])
+    small = all([builder.target.is_small(v.aval.shape) for v in made])
     return small and not any(e.prim.effects for e in body.eqns)
 
 
@@ -130,13 +126,14 @@ class _Slots:
     def straight(self, make: Callable[[], Any]) -> tuple[list[Stmt], Any]:
         """Statements that compute values, and these."""
         builder = self.builder
-        outer, builder.block = builder.block, []
+        outer, builder.block, target = builder.block, [], builder.target
         builder.depth += 1
         builder.chooses += 1
+        builder.target = target.wide()
         try:
             made = make()
         finally:
-            block, builder.block = builder.block, outer
+            block, builder.block, builder.target = builder.block, outer, target
             builder.depth -= 1
             builder.chooses -= 1
         if not all(isinstance(s, Eval | Let) for s in block):
