@@ -120,11 +120,10 @@ def _run(prim: MaskedLoop, apart: Apart, args: Sequence[Array]) -> list[Array]:
         Reshape((x.shape[0], 1, *x.shape[1:]))(x) if m else x
         for x, m in zip([*c, *b, *carry], prim.batched, strict=True)
     ]
-    steps = scalar(0, np.dtype(np.int64))
-    # The operands of the loops are those of the condition, of the body, the carry, and a counter.
-    outs = one_by_one(
-        Scan, apart.loop, prim.backend, prim.size, [*own, steps], (*prim.batched, False)
-    )
+    n = len(c) + len(b)
+    operands = [*own[:n], *own, scalar(0, np.dtype(np.int64))]
+    batched = (*prim.batched[:n], *prim.batched, False)
+    outs = one_by_one(Scan, apart.loop, prim.backend, prim.size, operands, batched)
     *outs, count = outs
     most = Max((0,))(count)
     shared = iter(_shared(prim, apart, most, [*c, *b, *carry]))

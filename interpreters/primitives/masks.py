@@ -48,8 +48,8 @@ _BOOL = np.dtype(bool)
 class Apart:
     """A masked loop, member by member. All jaxprs have an axis of size 1 for the batch axis.
 
-    `loop`: of one member; its carry has a counter of its iterations at the end. `pending`: (constants of
-    the condition, of the body, carry) -> what forbids to begin with it, or None. `settled`: the carries,
+    `loop`: of one member; condition and body get the constants of both, and its carry has a counter of its
+    iterations at the end. `pending`: (constants of the condition, of the body, carry) -> what forbids to begin with it, or None. `settled`: the carries,
     by number, that have a certain value once a member has waited. `shared`: (constants, carries) ->
     carries, of those alone that all members have in common; None if there are none.
     """
@@ -362,10 +362,8 @@ class Proof:
         body, cond = self.last_body(), self.last_cond(goes)
         if body is None or cond is None:
             return None
-        n, m = self.member.cond_consts, self.member.body_consts
-        loop = replace(
-            self.member, cond_jaxpr=cond, cond_consts=n, body_jaxpr=body, body_consts=m,
-        )  # fmt: skip
+        n = len(self.consts)
+        loop = replace(self.member, cond_jaxpr=cond, cond_consts=n, body_jaxpr=body, body_consts=n)
         return Apart(loop, pending, settled, shared)
 
     def jaxpr(self, inputs: Sequence[Var], outs: Sequence[Atom], name: str) -> Jaxpr:
@@ -399,10 +397,7 @@ class Proof:
         (found,) = bind_into(eqns, Reshape(()), [goes])
         for t in rest:
             (found,) = bind_into(eqns, and_, [found, t])
-        n = self.member.cond_consts
-        count = Var(_count())
-        inputs = [*self.inputs[:n], *self.carry, count]
-        return Jaxpr(inputs, eqns, [found], name=self.cond.name)
+        return Jaxpr([*self.inputs, Var(_count())], eqns, [found], name=self.cond.name)
 
     def last_body(self) -> Jaxpr | None:
         """The body of one member, with a counter, if it is straight code of small values."""
@@ -413,8 +408,7 @@ class Proof:
         carried = [v.aval.size for v in self.carry]
         if max(carried) > policy.SMALL or not _is_straight(eqns):
             return None
-        inputs = [*self.inputs[self.member.cond_consts :], count]
-        return Jaxpr(inputs, eqns, [*outs, more], name=self.body.name)
+        return Jaxpr([*self.inputs, count], eqns, [*outs, more], name=self.body.name)
 
 
 def _count() -> Any:
