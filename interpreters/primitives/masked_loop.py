@@ -21,6 +21,7 @@ Costs: the body twice, if there are flags.
 
 from collections.abc import Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ from fnx.ops.reduction.reduction import Max, ReduceOr
 from fnx.ops.structure.basic import broadcast_axis, scalar
 
 from .divergent import one_by_one
-from .masks import Apart, Proof, holds_question
+from .masks import Apart, Proof, holds_question, without_flags
 from .scan import Scan
 
 Mask = tuple[bool, ...]
@@ -95,7 +96,9 @@ class MaskedLoop(HigherOrder):
         found = Proof(self.member, self.batched, atoms).apart()
         avals = [a.aval for a in atoms]
         if found is None:
-            return trace_closed(lambda *xs: list(self.loop(*xs)), avals, name=self.member.name)
+            parts = without_flags(self.loop, atoms)
+            run = partial(_in_two, self.loop, *parts) if parts is not None else self.loop
+            return trace_closed(lambda *xs: list(run(*xs)), avals, name=self.member.name)
         return trace_closed(lambda *xs: _run(self, found, xs), avals, name=self.member.name)
 
 
@@ -139,6 +142,22 @@ def _run(prim: MaskedLoop, apart: Apart, args: Sequence[Array]) -> list[Array]:
             y = select_n(done, y, value)
         found.append(y)
     return found
+
+
+def _in_two(loop: WhileRecord, flags: Jaxpr, rest: WhileRecord, *args: Array) -> Sequence[Array]:
+    """While flags are up the loop, and what is left of it from then on."""
+    n, m = loop.cond_consts, loop.body_consts
+    c, b, carry = loop.parts(args)
+
+    def goes(*xs: Array) -> list[Array]:
+        (on,) = eval_jaxpr(loop.cond_jaxpr, [*xs[:n], *xs[n + m :]])
+        (some,) = eval_jaxpr(flags, xs[n:])
+        return [and_(on, some)]
+
+    avals = [*loop.cond_jaxpr.in_avals[:n], *loop.body_jaxpr.in_avals]
+    cond = trace_closed(goes, avals, name=loop.cond_jaxpr.name)
+    first = type(loop)(cond, n + m, loop.body_jaxpr, m, loop.backend, loop.most)
+    return rest(*c, *b, *first(*c, *b, *b, *carry))
 
 
 def _together(prim: MaskedLoop, pending: Jaxpr) -> WhileRecord:

@@ -36,6 +36,7 @@ from fnx.ops.base.permute import Reshape
 from fnx.ops.elementwise.arithmetic import add
 from fnx.ops.elementwise.pointwise import Pointwise
 from fnx.ops.elementwise.select import and_, ne, or_
+from fnx.ops.reduction.reduction import ReduceOr
 
 from .custom_vmap import CustomVmap
 from .user_primitives import Foreign
@@ -48,9 +49,9 @@ _BOOL = np.dtype(bool)
 class Apart:
     """A masked loop, member by member. All jaxprs have an axis of size 1 for the batch axis.
 
-    `loop`: of one member; condition and body get the constants of both, and its carry has a counter of its
-    iterations at the end. `pending`: (constants of the condition, of the body, carry) -> what forbids to begin with it, or None. `settled`: the carries,
-    by number, that have a certain value once a member has waited. `shared`: (constants, carries) ->
+    `loop`: of one member; condition and body get the constants of both, and its carry has a counter of
+    its iterations at the end. `pending`: (constants of the condition, of the body, carry) -> what forbids
+    to begin with it, or None. `settled`: the carries, by number, that have a certain value once a member has waited. `shared`: (constants, carries) ->
     carries, of those alone that all members have in common; None if there are none.
     """
 
@@ -196,6 +197,25 @@ class Numbering(WritingOut):
         e = self.maker.get(atom) if type(atom) is Var else None
         return e if e is not None and e.prim.name == name else None
 
+    def later(self, x: Atom, inputs: Sequence[Var], carry: Sequence[Var], outs: list) -> Atom:
+        """The same of what an iteration hands on."""
+        fixed = [v for v in inputs if v not in carry]
+        found = Jaxpr([*fixed, *carry], live(self.eqns, [x]), [x])
+        return self.outs(found, [*fixed, *outs])[0]
+
+    def flags(
+        self, inputs: Sequence[Var], carry: Sequence[Var], outs: list[Atom]
+    ) -> list[Atom] | None:
+        """What an iteration asks of all members, if no member has it again once none has."""
+        found = []
+        for e in live(self.eqns, outs):
+            if asks_all(e.prim):
+                (x,) = e.inputs
+                if not self.implies(self.later(x, inputs, carry, outs), x):
+                    return None
+                found.append(x)
+        return found
+
     def implies(self, a: Atom, b: Atom) -> bool:
         """Whether `a` is never true where `b` is not."""
         if a is b or self.truth(a) is False:
@@ -255,8 +275,8 @@ class Proof:
             again = self.question(self.test(up))
             if again is None or again is not up[k] or not self.own(goes, settled):
                 continue
-            flags = self.flags(outs)
-            if flags is not None:
+            flags = self.values.flags(self.inputs, self.carry, outs)
+            if flags is not None and all(x.aval.shape == (1,) for x in flags):
                 return self.made(k, goes, flags, settled, outs)
         return None
 
@@ -332,25 +352,6 @@ class Proof:
         others = [v for j, (v, m) in enumerate(zip(self.carry, self.mask)) if not m or j in settled]
         return self.depends([goes]).isdisjoint(others)
 
-    def flags(self, outs: Sequence[Atom]) -> list[Atom] | None:
-        """What the body asks of all members, if it is never true again once it was not."""
-        needed = self.depends(outs)
-        found = []
-        for e in live(self.values.eqns, outs):
-            if asks_all(e.prim) and not needed.isdisjoint(e.outs):
-                (x,) = e.inputs
-                if x.aval.shape != (1,) or not self.values.implies(self.later(x, outs), x):
-                    return None
-                found.append(x)
-        return found
-
-    def later(self, x: Atom, outs: Sequence[Atom]) -> Atom:
-        """The same of what the body hands on."""
-        eqns = live(self.values.eqns, [x])
-        fixed = [v for v in self.inputs if v not in self.carry]
-        slice_ = Jaxpr([*fixed, *self.carry], eqns, [x])
-        return self.values.outs(slice_, [*fixed, *outs])[0]
-
     # --- what becomes of it
 
     def made(
@@ -411,6 +412,32 @@ class Proof:
         return Jaxpr([*self.inputs, count], eqns, [*outs, more], name=self.body.name)
 
 
+def without_flags(loop: WhileRecord, atoms: Sequence[Atom]) -> tuple[Jaxpr, WhileRecord] | None:
+    """(constants of the body, carry) -> whether any flag is up, and the loop that is left once none is.
+
+    None if flags may rise again, or nothing gets simpler without them.
+    """
+    values, inputs = Numbering(), [Var(a) for a in loop.body_jaxpr.in_avals]
+    m, n = loop.body_consts, loop.cond_consts
+    known = [
+        a if type(a) is Literal and not a.aval.shape else v
+        for a, v in zip(atoms[n : n + m], inputs)
+    ]
+    carry = inputs[m:]
+    outs = values.outs(loop.body_jaxpr, [*known, *carry])
+    flags = values.flags(inputs, carry, outs)
+    if not flags:
+        return None
+    before = live(values.eqns, flags)
+    found = [bind_into(before, ReduceOr(tuple(range(len(x.aval.shape)))), [x])[0] for x in flags]
+    for x in found[1:]:
+        (found[0],) = bind_into(before, or_, [found[0], x])
+    values.down = set(flags)
+    outs = values.outs(loop.body_jaxpr, [*known, *carry])
+    body = Jaxpr(inputs, live(values.eqns, outs), outs, name=loop.body_jaxpr.name)
+    return Jaxpr(inputs, before, found[:1], name="flags"), replace(loop, body_jaxpr=body)
+
+
 def _count() -> Any:
     return ConcreteArray(np.zeros((), np.int64)).aval
 
@@ -426,4 +453,4 @@ def _is_straight(eqns: Sequence[Eqn]) -> bool:
     return work <= policy.MEMBER_WORK
 
 
-__all__ = ["Apart", "Proof", "asks_all"]
+__all__ = ["Apart", "Proof", "asks_all", "holds_question", "without_flags"]
