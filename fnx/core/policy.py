@@ -78,7 +78,7 @@ RESIDUAL_REGISTERS = 16  # elements of an array that is not in memory
 # of its bytes, the price of a carry that each iteration writes anyway: into rows of a stack
 CARRY_ROW_PRICE = 0.6
 
-# interpreters/primitives/masked_loop.py, interpreters/passes/write_out.py
+# interpreters/primitives/masked_loop.py, interpreters/primitives/write_out.py
 MEMBERS = 8  # batch elements from which on each may run a loop of its own,
 MEMBER_VALUE = 64  # if no value of a step of one has more elements,
 MEMBER_WORK = 4096  # and a step computes no more elements in all

@@ -29,7 +29,6 @@ from fnx.interpreters.control_flow import WhileRecord
 from fnx.interpreters.operands import only
 from fnx.interpreters.passes.dce import dce
 from fnx.interpreters.passes.simplify import simplify
-from fnx.interpreters.passes.write_out import WritingOut
 from fnx.interpreters.rewrite import bind_into, live, reaching
 from fnx.ops.base.broadcast import Broadcast
 from fnx.ops.base.permute import Reshape
@@ -40,6 +39,7 @@ from fnx.ops.reduction.reduction import ReduceOr
 
 from .custom_vmap import CustomVmap
 from .user_primitives import Foreign
+from .write_out import WritingOut
 
 Mask = tuple[bool, ...]
 _BOOL = np.dtype(bool)
@@ -51,8 +51,9 @@ class Apart:
 
     `loop`: of one member; condition and body get the constants of both, and its carry has a counter of
     its iterations at the end. `pending`: (constants of the condition, of the body, carry) -> what forbids
-    to begin with it, or None. `settled`: the carries, by number, that have a certain value once a member has waited. `shared`: (constants, carries) ->
-    carries, of those alone that all members have in common; None if there are none.
+    to begin with it, or None. `settled`: the carries, by number, that have a certain value once a member
+    has waited. `shared`: (constants, carries) -> carries, of those alone that all members have in common;
+    None if there are none.
     """
 
     loop: WhileRecord

@@ -18,14 +18,13 @@ from typing import Any
 from fnx.core import policy
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Literal, Var, made_once
 from fnx.core.primitive import Primitive
+from fnx.interpreters.passes.value_numbering import ValueNumbering
 from fnx.interpreters.rewrite import splice
 from fnx.ops.base.permute import Reshape
 from fnx.ops.structure.dynamic_slice import DynamicSlice, DynamicUpdateSlice
 from fnx.ops.structure.scatter import Scatter
 from fnx.ops.structure.slice import Slice
 from fnx.ops.structure.slice_set import SliceSet
-
-from .value_numbering import ValueNumbering
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 
