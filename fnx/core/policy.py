@@ -84,7 +84,8 @@ MEMBER_VALUE = 64  # if no value of a step of one has more elements,
 MEMBER_WORK = 4096  # and a step computes no more elements in all
 MASKS = 4  # carries that are tried as masks
 WRITTEN_INDEX = 8  # elements of an index whose value is looked for, at most
-WRITTEN_OUT = 2048  # equations that the iterations of a loop become, at most
+WRITTEN_ITERATIONS = 32  # iterations of a loop that are written out, at most,
+WRITTEN_OUT = 2048  # and equations that they become
 
 # lowering/planning, lowering/pipeline.py
 SMALL = 16  # an array of at most so many elements lives in registers, its operations unrolled

@@ -19,7 +19,6 @@ from fnx.core import policy
 from fnx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from fnx.interpreters.control_flow import ScanRecord, WhileRecord
 from fnx.ops.base.broadcast import Broadcast
-from fnx.ops.elementwise.pointwise import Pointwise
 from fnx.ops.structure.dynamic_slice import DynamicSlice
 from fnx.ops.structure.gather import Gather
 
@@ -77,8 +76,8 @@ def _gains(e: Eqn) -> bool:
 def _reads_elements(jaxpr: Jaxpr, v: Var) -> bool:
     """Whether whatever reads a value reads elements of it, by index."""
     readers = [e for e in jaxpr.eqns if v in e.inputs]
-    kinds = (Pointwise, Gather, DynamicSlice)
-    return v not in jaxpr.outs and all(isinstance(e.prim, kinds) for e in readers)
+    alone = all(isinstance(e.prim, (Gather, DynamicSlice)) for e in readers)
+    return v not in jaxpr.outs and alone
 
 
 __all__ = ["repeated_inside"]

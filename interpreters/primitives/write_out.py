@@ -9,7 +9,7 @@ Input: a jaxpr that is final: functions with rules are replaced with what they d
 Output: the same without those loops.
 Legal when: the condition folds in each iteration.
 Pays when: what is around the loop is straight code, and would run side by side for many batch elements.
-Costs: code; `WRITTEN_OUT` equations in all at most.
+Costs: code; `WRITTEN_OUT` equations, of `WRITTEN_ITERATIONS` iterations, at most.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +58,9 @@ class WritingOut(ValueNumbering):
         before = list(self.eqns), dict(self.maker), dict(self.known)
         prim: Any = e.prim
         c, b, carry = prim.parts([self.name(a) for a in e.inputs])
-        while len(self.eqns) - len(before[0]) < policy.WRITTEN_OUT:
+        for _ in range(policy.WRITTEN_ITERATIONS):
+            if len(self.eqns) - len(before[0]) > policy.WRITTEN_OUT:
+                break
             (test,) = self.outs(prim.cond_jaxpr, [*c, *carry])
             if type(test) is not Literal:
                 break

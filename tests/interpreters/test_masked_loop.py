@@ -8,9 +8,11 @@ import fnx.numpy as jnp
 from fnx import lax
 from fnx.extend import core as jex
 from fnx.interpreters import batching, mlir
+from fnx.interpreters.primitives.write_out import written_out
 
 MEMBERS = [1, 2, 7, 8, 33, 1000]
 rng = np.random.default_rng(3)
+TABLE = rng.normal(size=9)
 
 
 def make_any():
@@ -234,3 +236,61 @@ def test_other_backends():
         if backend == "numba":
             pytest.importorskip("numba")
         same(fnx.jit(fnx.vmap(collatz), backend=backend)(n), together(collatz, n))
+
+
+# --- loops that are written out ------------------------------------------------------------------
+
+
+def test_loops_that_numbers_end_are_written_out():
+    def f(x):
+        body = lambda v: (
+            v[0] + 2,
+            v[1].at[v[0]].set(v[1][v[0] + 1] * x + jnp.asarray(TABLE)[v[0]]),
+        )
+        return lax.while_loop(lambda v: v[0] < 6, body, (jnp.array(0), jnp.arange(8.0)))
+
+    jaxpr = written_out(fnx.make_jaxpr(f)(2.0).jaxpr)
+    names = [e.prim.name for e in jaxpr.eqns]
+    assert names.count("slice_set") == 3
+    assert not {"while", "scatter", "dynamic_update_slice", "dynamic_slice", "gather"} & set(names)
+    same(fnx.core.jaxpr.eval_jaxpr(jaxpr, [*consts_of(f, 2.0), jnp.array(2.0)]), f(2.0))
+
+
+def consts_of(f, *args):
+    return fnx.make_jaxpr(f)(*args).consts
+
+
+@pytest.mark.parametrize("bound", [3, None])
+def test_loops_that_go_on_stay_loops(bound):
+    """Because nobody knows when they end, or because they are long."""
+
+    def f(n):
+        end = 10**6 if bound is None else n
+        return lax.while_loop(lambda k: k < end, lambda k: k + 1, jnp.array(0))
+
+    jaxpr = written_out(fnx.make_jaxpr(f)(5).jaxpr)
+    assert [e.prim.name for e in jaxpr.eqns if e.prim.name == "while"] == ["while"]
+
+
+def test_stages_are_written_out_for_all_members_once_flags_are_down():
+    """Where members keep more than registers hold, so that they stay together."""
+
+    def f(x):
+        def body(s):
+            t, y, fresh, seen = s
+            anew = any_of_all(fresh)
+            first = jnp.where(anew, 0, 1)
+            _, y = lax.while_loop(
+                lambda v: v[0] < 4, lambda v: (v[0] + 1, v[1] + x * jnp.cos(v[1])), (first, y)
+            )
+            return t + x, y, jnp.where(t > 2 * x, False, fresh), seen + y[0]
+
+        start = (0.0 * x, jnp.array([1.0, 2.0]), True, jnp.zeros(50))
+        return masked_loop(lambda s: s[0] < 3.0, body, start)
+
+    x = np.linspace(0.1, 1.0, 64)
+    same(fnx.jit(fnx.vmap(f))(x), together(f, x), rtol=1e-10)
+    text = fnx.jit(fnx.vmap(f)).lower(x).as_text("kernel")
+    assert "lanes" not in text
+    assert text.count("\nloop with") == 2
+    assert text.count("  loop with") == 1
