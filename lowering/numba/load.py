@@ -10,6 +10,7 @@ import numba
 from fnx.core.fast_dataclasses import dataclass
 from fnx.lowering.cpu.jit import disk_cache
 from fnx.lowering.cpu.loader import executable
+from fnx.lowering.cpu.processor import ufunc_loops
 from fnx.lowering.ir.kernel import Program
 
 from .program_printer import Printed
@@ -36,7 +37,7 @@ def load(
     """The executable of a printed program on arrays of these shapes and dtypes."""
     params: list[Any] = []
     if printed.calls:
-        params = [("symbol", "fnx_poll"), 0, *[("host", call) for call in printed.hosts]]
+        params = [("symbol", "fnx_poll"), 0, *map(_param, printed.hosts)]
     made = executable.Executable(
         _code(printed),
         params,
@@ -46,6 +47,14 @@ def load(
     )
     made.aliases = dict(program.aliases)
     return made
+
+
+def _param(call: Any) -> tuple:
+    """What the loader makes the address of a call of."""
+    if not isinstance(call, str):
+        return "host", call
+    name, _, given = call.removeprefix("special:").partition("/")
+    return "symbol", f"special:{name}/{ufunc_loops.special_types(name, given)}"
 
 
 def _code(printed: Printed) -> Code:

@@ -44,15 +44,22 @@ def library(symbol: str, by_reference: bool, result: str | None, *args: Any) -> 
     return np.dtype(result).type(value) if result else None
 
 
-def special(name: str, part: int, *args: Any) -> Any:
+def special(function: Any, part: int, args: tuple) -> Any:
     """A function of scipy.special, or one of its results."""
-    from scipy import special as functions
-
-    found = getattr(functions, name)(*args)
+    found = function(*args)
     return found[part] if isinstance(found, tuple) else found
 
 
 def calling(call: Any) -> Callable:
+    """What plain Python calls for an entry of `calls`."""
+    if isinstance(call, str):
+        from scipy import special as functions
+
+        return getattr(functions, call.removeprefix("special:").partition("/")[0])
+    return _python(call)
+
+
+def _python(call: Any) -> Callable:
     """What plain Python calls for a `kernel.CallHost`: with array and index of inputs, then outputs."""
     from fnx.core import dtypes
 
